@@ -124,7 +124,7 @@ for fs in ext4 xfs; do
     echo "of the second" >"$place/second/second"
     sync -f "$place/second"
     "$program" unmount "$mnt" || true
-    grep -q "another machine has opened the volume" "$place/first.log" || fail "the first is not told why: $(cat "$place/first.log")"
+    grep -q "taken over by another machine" "$place/first.log" || fail "the first is not told why: $(cat "$place/first.log")"
     rm -r "$place/second/more"
     "$program" unmount "$place/second"
     "$program" volume export "$volume" "$place/export.img" --force

@@ -177,7 +177,7 @@ def test_messages_name_arguments_of_python(tmp_path: Path) -> None:
     assert "--" not in str(raised.value)
     with pytest.raises(ValueError) as invalid:
         diskwright.open(path, offset=1 << 40)
-    assert str(invalid.value).startswith("offset lies past the end")
+    assert str(invalid.value).startswith("offset is past the end")
     with diskwright.open(path, writable=True), pytest.raises(diskwright.ImageInUse, match="norecovery=True"):
         diskwright.open(path)
 

@@ -239,7 +239,7 @@ await test('a damaged image: it is said what is wrong, and the rest is read', as
 
 await test('what is no image is told apart', async () => {
   const tab = await fresh();
-  for (const [name, message] of [['noise.img', /neither an ext2\/3\/4 nor an XFS image/], ['zeros.img', /nothing but zeros/],
+  for (const [name, message] of [['noise.img', /neither an ext2\/3\/4 nor an XFS image/], ['zeros.img', /starts with zeros only/],
     ['qcow2.img', /qemu-img convert/], ['short.img', /damaged|past the end|cut/]]) {
     await choose(tab, name);
     await tab.waitForFunction((what) => !document.getElementById('failure').hidden

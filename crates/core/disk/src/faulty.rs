@@ -83,7 +83,7 @@ impl FaultyDevice {
         };
         if fails {
             counter.failures += 1;
-            return Err(io::Error::other("a fault made on purpose"));
+            return Err(io::Error::other("injected fault"));
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ fn check_range(device_len: u64, offset: u64, len: u64) -> io::Result<()> {
         Some(end) if end <= device_len => Ok(()),
         _ => Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            format!("bytes {offset}+{len} lie past the end of the image ({device_len} bytes)"),
+            format!("bytes {offset}+{len} are past the end of the image ({device_len} bytes)"),
         )),
     }
 }

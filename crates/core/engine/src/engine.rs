@@ -223,7 +223,8 @@ impl Engine {
         }
         contents.note.clear();
         let offset = block.checked_mul(self.block_size as u64);
-        let offset = offset.ok_or_else(|| Corruption::new("block number", "past any device"))?;
+        let offset = offset
+            .ok_or_else(|| Corruption::new("block number", "beyond the end of any device"))?;
         if let Some(ahead) = &self.ahead {
             ahead.metadata(&*self.device, offset, self.block_size as u64);
         }

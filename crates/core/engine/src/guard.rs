@@ -66,7 +66,8 @@ impl Guard {
     fn check_writes(&self) -> io::Result<()> {
         if self.has_failed.load(Ordering::Relaxed) {
             return Err(io::Error::other(
-                "an earlier write failed, or it was shut down: nothing more is written",
+                "an earlier write failed or the file system was shut down; no more writes are \
+                 accepted",
             ));
         }
         Ok(())
@@ -85,7 +86,9 @@ impl Guard {
 }
 
 fn ended() -> io::Error {
-    io::Error::other("an earlier write failed, or it was shut down: nothing is changed any more")
+    io::Error::other(
+        "an earlier write failed or the file system was shut down; no more changes are accepted",
+    )
 }
 
 impl BlockDevice for Guard {

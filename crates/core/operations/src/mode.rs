@@ -32,7 +32,9 @@ impl Mode {
     pub fn check_relabel(self) -> Result<()> {
         self.check_writable()?;
         match self {
-            Self::InProgress => Err(Error::Invalid("who makes an image chooses its label")),
+            Self::InProgress => {
+                Err(Error::Invalid("the label of an image in progress is chosen by its creator"))
+            }
             Self::ReadOnly | Self::Writable => Ok(()),
         }
     }

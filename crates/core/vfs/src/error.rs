@@ -55,7 +55,7 @@ pub enum Error {
     NoInodes,
     /// An extended attribute exceeds a limit of the format, however much space is free (`ENOSPC`, as in the kernel).
     /// Contains the limit.
-    #[error("no room for the extended attribute: {0}")]
+    #[error("no space for the extended attribute: {0}")]
     AttributeTooLarge(&'static str),
     /// The inode has no such extended attribute (`ENODATA`).
     #[error("no such extended attribute")]
@@ -70,10 +70,10 @@ pub enum Error {
     #[error("not permitted: {0}")]
     NotPermitted(&'static str),
     /// The inode's project differs from the project that the directory's entries inherit (`EXDEV`).
-    #[error("it belongs to another project than the directory: copy it")]
+    #[error("it belongs to another project than the directory; copy it instead")]
     OtherProject,
     /// The contents are encrypted and the image does not contain the key (`ENOKEY`).
-    #[error("encrypted: the key is not in the image")]
+    #[error("encrypted, and the key is not in the image")]
     Encrypted,
 }
 
@@ -100,8 +100,8 @@ impl Error {
         if error.kind() != io::ErrorKind::Unsupported {
             return Self::Device(error);
         }
-        let advice = "keep the image in a file of a file system that has holes";
-        Self::unsupported("giving free space back to this device", advice)
+        let advice = "store the image in a file on a file system that supports holes";
+        Self::unsupported("discarding free space of this device", advice)
     }
 }
 

@@ -128,7 +128,7 @@ pub trait FileSystem: Send + Sync {
         _whiteout: &NewInode,
         _time: Option<Timestamp>,
     ) -> Result<()> {
-        Err(Error::unsupported("whiteouts", "this file system leaves none"))
+        Err(Error::unsupported("whiteouts", "this file system reserves none"))
     }
 
     /// Adds a reference to an inode, so that it is not freed with its last name. `NotFound` if it is not in use, or
@@ -219,13 +219,13 @@ pub trait FileSystem: Send + Sync {
 
     /// Returns the flags, project and allocation hints of an inode.
     fn file_attributes(&self, _ino: Ino) -> Result<FileAttributes> {
-        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+        Err(Error::unsupported("inode flags", "use a format that supports them"))
     }
 
     /// Changes flags, project and allocation hints. `Unsupported` if the format or the type of the inode does not have
     /// one of them, `Invalid` for an invalid hint. [`crate::InodeFlags::DESCRIBING`] do not change.
     fn set_file_attributes(&self, _ino: Ino, _change: &FileAttributesChange) -> Result<()> {
-        Err(Error::unsupported("flags of inodes", "use a format that has them"))
+        Err(Error::unsupported("inode flags", "use a format that supports them"))
     }
 
     /// Discards free space on the device within the bytes `range` of the file system, in runs of at least `len_min`
@@ -235,7 +235,7 @@ pub trait FileSystem: Send + Sync {
     /// # Errors
     /// `Unsupported` if the device does not support discard.
     fn trim(&self, _range: Range<u64>, _len_min: u64) -> Result<u64> {
-        Err(Error::unsupported("trimming", "use a format that has it"))
+        Err(Error::unsupported("trimming", "use a format that supports it"))
     }
 
     /// Makes all completed changes of an inode durable: its contents, attributes and names.

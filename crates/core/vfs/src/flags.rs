@@ -175,8 +175,10 @@ pub struct Protection {
     pub is_append_only: bool,
 }
 
-const IMMUTABLE: Error = Error::NotPermitted("it is immutable: chattr -i first");
-const APPEND_ONLY: Error = Error::NotPermitted("it may only be appended to: chattr -a first");
+const IMMUTABLE: Error =
+    Error::NotPermitted("the file is immutable; clear the flag with chattr -i first");
+const APPEND_ONLY: Error =
+    Error::NotPermitted("the file is append-only; clear the flag with chattr -a first");
 
 impl Protection {
     /// Returns whether any restriction applies.

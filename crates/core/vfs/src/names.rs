@@ -25,7 +25,7 @@ pub fn check_name(name: &[u8]) -> Result<()> {
 /// `Invalid` for an exchange with a whiteout.
 pub fn check_whiteout(mode: RenameMode, whiteout: Option<&NewInode>) -> Result<()> {
     if whiteout.is_some() && mode == RenameMode::Exchange {
-        return Err(Error::Invalid("an exchange leaves no place for a whiteout"));
+        return Err(Error::Invalid("an exchange cannot leave a whiteout"));
     }
     Ok(())
 }
@@ -36,7 +36,7 @@ pub fn check_whiteout(mode: RenameMode, whiteout: Option<&NewInode>) -> Result<(
 /// `Invalid` if it is too long or contains a NUL.
 pub fn check_label(label: &[u8], len_max: usize) -> Result<()> {
     if label.len() > len_max || label.contains(&0) {
-        return Err(Error::Invalid("a label fits into its place and has no NUL"));
+        return Err(Error::Invalid("the label is too long or contains NUL"));
     }
     Ok(())
 }

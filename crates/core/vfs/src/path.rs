@@ -207,7 +207,7 @@ impl<'a> Paths<'a> {
         match attributes.file_type {
             FileType::Regular => {}
             FileType::Directory => return Err(Error::IsADirectory),
-            _ => return Err(Error::Invalid("this is not a regular file")),
+            _ => return Err(Error::Invalid("not a regular file")),
         }
         let len = attributes.size.min(READ_BYTES as u64) as usize;
         let mut buffer = vec![0; len];

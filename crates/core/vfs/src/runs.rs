@@ -37,7 +37,7 @@ pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
         ControlFlow::Continue(())
     })?;
     if !is_ordered {
-        let problem = "runs overlap or lie past the end of the file";
+        let problem = "runs overlap or are past the end of the file";
         return Err(Corruption::new("extent map", problem).of_inode(ino.0).into());
     }
     Ok(runs)
@@ -52,7 +52,7 @@ pub fn read_exactly(fs: &dyn FileSystem, ino: Ino, offset: u64, buf: &mut [u8]) 
     while done < buf.len() {
         match fs.read(ino, offset + done as u64, &mut buf[done..])? {
             0 => {
-                let damage = Corruption::new("file contents", "end before the file's size");
+                let damage = Corruption::new("file contents", "unexpected end of file");
                 return Err(damage.of_inode(ino.0).into());
             }
             count => done += count,

@@ -7,6 +7,7 @@ mod circles;
 mod documents;
 mod guest;
 mod judges;
+mod messages;
 mod tidy;
 mod words;
 mod xfs;

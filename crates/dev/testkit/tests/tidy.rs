@@ -61,7 +61,7 @@ pub(super) fn code_only(text: &str) -> String {
 }
 
 /// Returns the end of the comment or literal that starts at `at`, if there is one.
-fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     let until = |pattern: &[u8], from: usize| {
         let place = rest[from..].windows(pattern.len()).position(|window| window == pattern);

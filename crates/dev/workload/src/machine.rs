@@ -64,7 +64,7 @@ impl Machine {
         }
         second += &match &self.governor {
             Some(governor) => format!(", frequency governor {governor}"),
-            None => ", frequency governor not known".to_owned(),
+            None => ", frequency governor unknown".to_owned(),
         };
         let mut lines = vec![first, second];
         lines.extend(self.versions.iter().cloned());

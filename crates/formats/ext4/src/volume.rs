@@ -109,8 +109,8 @@ impl Volume {
             );
         }
         if self.system_zone.overlaps(start, len) {
-            return Err(Corruption::new("block map", "blocks of the file system itself")
-                .mismatch("a file's blocks", format_args!("{len} from {start} on")));
+            return Err(Corruption::new("block map", "blocks of file system metadata")
+                .mismatch("a file's blocks", format_args!("{len} from {start}")));
         }
         Ok(())
     }

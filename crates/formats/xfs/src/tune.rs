@@ -34,13 +34,13 @@ pub enum NewUuid {
 pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     let sb = read_superblock(device)?;
     if let Some(reason) = sb.read_only_because() {
-        return Err(Error::unsupported(reason, "mount it with a kernel that has it"));
+        return Err(Error::unsupported(reason, "mount it with a kernel that supports it"));
     }
     let Some(end) = log_end(device, &sb)? else {
-        return Err(vfs::Corruption::new("log", "it has no end").into());
+        return Err(vfs::Corruption::new("log", "it is endless").into());
     };
     if !end.is_clean {
-        return Err(Error::Invalid("its log holds changes: recover it first"));
+        return Err(Error::Invalid("its log must be replayed; run diskwright recover first"));
     }
     let raw = &sb.raw;
     let has_first = sb.features.incompat(Incompat::META_UUID);
@@ -96,6 +96,6 @@ fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<(u64, Ve
 }
 
 fn parse(bytes: &[u8]) -> Result<RawSuperblock> {
-    let damage = |_| vfs::Corruption::new("superblock", "cut short");
+    let damage = |_| vfs::Corruption::new("superblock", "truncated");
     RawSuperblock::read_from_bytes(bytes).map_err(|e| damage(e).into())
 }

@@ -31,7 +31,7 @@ fn what_cannot_be_written_is_read() {
     let with_realtime = format!("-r rtdev={}", realtime.display());
     for (options, reason) in [
         ("-m crc=0", "version 4"),
-        ("-m metadir=1", "directory tree of metadata"),
+        ("-m metadir=1", "metadata directory tree"),
         (with_realtime.as_str(), "realtime"),
     ] {
         MkfsXfs::default().options(options).create(&image, 300 * MIB);
@@ -83,6 +83,31 @@ fn edit_superblock(image: &Path, change: impl FnOnce(&mut RawSuperblock)) {
     sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
     checksum::seal(&mut sector, CRC_OFFSET);
     device.write_at(0, &sector).unwrap();
+}
+
+#[test]
+fn zoned_devices_old_directories_and_too_many_groups_are_refused() {
+    require!(Tool("mkfs.xfs"));
+    let home = scratch();
+    let image = home.path().join("image");
+    let assert_refused = |options: &str, change: fn(&mut RawSuperblock), reason: &str| {
+        MkfsXfs::default().options(options).create(&image, 300 * MIB);
+        edit_superblock(&image, change);
+        let refused = open(&image).err().unwrap();
+        assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        assert!(refused.to_string().contains(reason), "{refused}");
+    };
+    // In addition to the default features.
+    assert_refused("", |raw| raw.features_incompat = 0x2eb.into(), "zoned");
+    let without_dirv2 = |raw: &mut RawSuperblock| {
+        raw.versionnum = (raw.versionnum.get() & !0x2000).into();
+    };
+    assert_refused("-m crc=0", without_dirv2, "version 1 directories");
+    let with_many_groups = |raw: &mut RawSuperblock| {
+        raw.agcount = ((1 << 20) + 1).into();
+        raw.dblocks = (u64::from(raw.agblocks.get()) * ((1 << 20) + 1)).into();
+    };
+    assert_refused("", with_many_groups, "1048577 allocation groups");
 }
 
 #[test]

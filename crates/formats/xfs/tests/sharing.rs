@@ -150,9 +150,9 @@ fn what_cannot_be_shared_is_refused() {
     let model = Model::new(open(Layout::DEFAULT), 1);
     let [one, two] = [model.files[0].0, model.files[1].0];
     let error = model.fs.share_blocks((one, 100), (two, 1 << 20), 10).unwrap_err().to_string();
-    assert!(error.contains("starts with a block"), "{error}");
+    assert!(error.contains("start at a block boundary"), "{error}");
     let error = model.fs.share_blocks((one, 0), (two, 0), 10).unwrap_err().to_string();
-    assert!(error.contains("where there are some"), "{error}");
+    assert!(error.contains("over existing ones"), "{error}");
     model.compare();
     let plain = Model::new(open(Layout::PLAIN), 1);
     let error = plain.fs.share_blocks((one, 0), (two, 1 << 20), 10).unwrap_err().to_string();

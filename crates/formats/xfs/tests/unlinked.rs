@@ -129,11 +129,11 @@ fn damaged_lists_are_found() {
     let (_, first) = longest(&device, &geometry);
     let second = AgIno(next(&device, &geometry, first, None));
     for (to, problem) in [
-        (first.0, "it loops"),
-        (second.0, "it loops"),
-        (second.0 + 1, "does not belong there"),
-        (0, "does not belong there"),
-        (1 << 30, "does not belong there"),
+        (first.0, "it contains a loop"),
+        (second.0, "it contains a loop"),
+        (second.0 + 1, "of another bucket"),
+        (0, "of another bucket"),
+        (1 << 30, "of another bucket"),
     ] {
         let damaged = Arc::new(device.fork());
         next(&damaged, &geometry, second, Some(to));

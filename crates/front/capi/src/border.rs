@@ -121,7 +121,9 @@ fn check_memory(data: *const u8, len: usize) -> Result {
     match () {
         () if len == 0 => Ok(()),
         () if data.is_null() => Err(Failure::invalid("the buffer is NULL")),
-        () if isize::try_from(len).is_err() => Err(Failure::invalid("no buffer has so many bytes")),
+        () if isize::try_from(len).is_err() => {
+            Err(Failure::invalid("the buffer size is too large"))
+        }
         () => Ok(()),
     }
 }
@@ -151,7 +153,7 @@ pub(crate) unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
 /// Rejects NULL as the place of a result, before the call does anything.
 pub(crate) fn check_place<T>(place: *mut T, what: &str) -> Result {
     if place.is_null() {
-        return Err(Failure::invalid(format!("there is no place for {what}: it is NULL")));
+        return Err(Failure::invalid(format!("the pointer for {what} is NULL")));
     }
     Ok(())
 }
@@ -201,7 +203,7 @@ pub(crate) unsafe fn options<T: Options>(given: *const T) -> Result<T> {
         slice::from_raw_parts(given.cast::<u8>().add(known), size - known)
     };
     if rest.iter().any(|&byte| byte != 0) {
-        return Err(Failure::invalid("a structure asks for what only a later version has"));
+        return Err(Failure::invalid("a structure uses fields of a later version of this library"));
     }
     Ok(value)
 }
@@ -210,7 +212,7 @@ pub(crate) unsafe fn options<T: Options>(given: *const T) -> Result<T> {
 pub(crate) fn check_flags(flags: u32, known: u32) -> Result {
     match flags & !known {
         0 => Ok(()),
-        unknown => Err(Failure::invalid(format!("no flag here has the bits {unknown:#x}"))),
+        unknown => Err(Failure::invalid(format!("unknown flag bits {unknown:#x}"))),
     }
 }
 

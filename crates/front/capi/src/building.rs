@@ -121,7 +121,7 @@ fn source(named: &[u8]) -> Result<BuildSource> {
 /// `named` has `count` strings.
 unsafe fn sources(named: *const *const c_char, count: usize) -> Result<BuildSource> {
     if named.is_null() || count == 0 {
-        return Err(Failure::invalid("there is no source"));
+        return Err(Failure::invalid("no source is given"));
     }
     let one = |number: usize| -> Result<BuildSource> {
         // SAFETY: `named` has `count` strings that end with NUL.

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dw_convert(
                 (0, true) => ConvertSize::Least,
                 (0, false) => ConvertSize::AsBefore,
                 (bytes, false) => ConvertSize::Given(bytes),
-                _ => return Err(Failure::invalid("a size is given, or the least one wanted")),
+                _ => return Err(Failure::invalid("give either a size or the minimum size")),
             };
             let from = ImageFile {
                 path: host_path(from)?.to_owned(),

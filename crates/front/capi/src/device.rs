@@ -74,7 +74,7 @@ pub(crate) unsafe fn device(device: *const dw_device) -> Result<Arc<dyn BlockDev
     // SAFETY: as above.
     let device = unsafe { options(device) }?;
     if device.read.is_none() {
-        return Err(Failure::invalid("a device must have a function that reads"));
+        return Err(Failure::invalid("a device must have a read function"));
     }
     Ok(Arc::new(Callbacks(device)))
 }

@@ -110,7 +110,7 @@ impl Failure {
     }
 
     pub(crate) fn no_memory() -> Self {
-        Self::new(dw_code::DW_FILE_TOO_LARGE, "there is no memory for so much")
+        Self::new(dw_code::DW_FILE_TOO_LARGE, "out of memory")
     }
 
     pub(crate) fn no_attribute() -> Self {
@@ -122,12 +122,12 @@ impl Failure {
     }
 
     pub(crate) fn bad_handle(name: &str, is_null: bool) -> Self {
-        let what = if is_null { "NULL" } else { "another handle, or none any more" };
-        Self::new(dw_code::DW_BAD_HANDLE, format!("{name} is needed, and this is {what}"))
+        let what = if is_null { "NULL" } else { "another handle or a closed one" };
+        Self::new(dw_code::DW_BAD_HANDLE, format!("expected {name}, found {what}"))
     }
 
     pub(crate) fn of_panic(said: &str) -> Self {
-        Self::new(dw_code::DW_BUG, format!("a bug of this library: {said}"))
+        Self::new(dw_code::DW_BUG, format!("internal error of this library: {said}"))
     }
 
     fn of_fs(message: String, error: &FsError) -> Self {

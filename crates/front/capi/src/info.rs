@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dw_read_info(
     // SAFETY: the caller follows the rules of the header.
     unsafe {
         call(error, || {
-            check_place(info, "what is known of the image")?;
+            check_place(info, "the image information")?;
             let image = Image::open_rootless(host_path(image)?, &place(open)?)?;
             let known = image.info();
             let value = dw_info {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn dw_read_info(
                 needs_recovery: known.needs_recovery.into(),
                 reserved: [0; 4],
             };
-            put(info, "what is known of the image", value)
+            put(info, "the image information", value)
         })
     }
 }

@@ -90,13 +90,15 @@ unsafe fn format_options(given: *const dw_format_options) -> Result<FormatOption
 /// Rejects a field that does not apply to a format.
 fn not_for(is_given: bool, field: &str, format: &str) -> Result {
     if is_given {
-        return Err(Failure::invalid(format!("{field} is not for {format}: leave it 0")));
+        return Err(Failure::invalid(format!(
+            "{field} is not supported for {format}; set it to 0"
+        )));
     }
     Ok(())
 }
 
 fn inode_size(given: &dw_format_options) -> Result<u16> {
-    u16::try_from(given.inode_size).map_err(|_| Failure::invalid("no inode is so large"))
+    u16::try_from(given.inode_size).map_err(|_| Failure::invalid("the inode size is too large"))
 }
 
 /// Options that both formats have.

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn dw_rename(
                 0 => RenameMode::Replace,
                 DW_RENAME_NOREPLACE => RenameMode::NoReplace,
                 DW_RENAME_EXCHANGE => RenameMode::Exchange,
-                _ => return Err(Failure::invalid("no such way to rename")),
+                _ => return Err(Failure::invalid("unknown rename flags")),
             };
             Ok(look(image)?.rename_with(path(from)?, path(to)?, mode)?)
         })
@@ -174,8 +174,8 @@ fn special(mode: u32, device: DeviceNumber) -> Result<SpecialFile> {
         Some(FileType::Fifo) => SpecialFile::Fifo,
         Some(FileType::Socket) => SpecialFile::Socket,
         _ => {
-            let problem =
-                "the mode is of no device, pipe or socket: other files are made otherwise";
+            let problem = "the mode is not that of a device, pipe or socket; use another function \
+                           for other files";
             return Err(Failure::invalid(problem));
         }
     })

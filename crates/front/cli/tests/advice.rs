@@ -45,12 +45,12 @@ fn each_message_says_what_to_do_next() {
         ("ls zeros", 3, "--partition or --offset"),
         ("ls text", 3, "--partition or --offset"),
         ("ls disk", 3, "choose one with --partition N"),
-        ("ls --partition 2 disk", 1, "there are: 1"),
+        ("ls --partition 2 disk", 1, "the table has: 1"),
         ("ls --partition 1 image", 1, "leave --partition out"),
-        ("ls tree", 4, "an image is a regular file or a block device"),
+        ("ls tree", 4, "an image must be a regular file or a block device"),
         // Out of space.
-        ("build . new --size 8M", 4, "make the image larger with --size"),
-        ("cp large image:/large", 4, "remove something, or build a larger image"),
+        ("build . new --size 8M", 4, "choose a larger --size"),
+        ("cp large image:/large", 4, "remove files, or build a larger image"),
         ("shrink image --size 1M", 3, "--size min --dry-run"),
         ("grow image --size 8M", 2, "diskwright shrink"),
         // Existing or missing files.
@@ -62,7 +62,7 @@ fn each_message_says_what_to_do_next() {
         ("cp tree image:/x", 2, "-r"),
         ("mkdir image /etc", 1, "choose another name"),
         // Drop-in programs.
-        ("as mke2fs new", 1, "write one after its name"),
+        ("as mke2fs new", 1, "write a size after its name"),
         ("as resize2fs image 1M", 1, "--size min --dry-run"),
         ("as xfs_repair image", 1, "e2fsck"),
         ("as make_ext4fs new tree", 1, "-l"),
@@ -97,7 +97,7 @@ fn a_mount_says_what_is_in_its_way() {
     let dir = home.path();
     fs::create_dir(dir.join("place")).unwrap();
     for (line, status, next) in [
-        ("mount image nowhere", 4, "make it first"),
+        ("mount image nowhere", 4, "create it first"),
         ("mount image text", 4, "not a directory"),
         ("unmount place", 1, "findmnt"),
     ] {

@@ -152,7 +152,7 @@ fn an_image_is_found_inside_a_disk() {
     fs::write(&path, &disk[..2 << 20]).unwrap();
     let refused = run(&["cat", text(&path), "/large", "--partition", "1"]);
     assert_eq!(refused.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("cut off"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("truncated"));
 }
 
 #[test]

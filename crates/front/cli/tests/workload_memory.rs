@@ -177,7 +177,7 @@ fn targets_that_cannot_be_are_refused_with_what_can() {
         ("", "memory:FORMAT"),
         ("memory:", "memory:ext4 or memory:xfs"),
         ("kernel:zfs", "kernel:ext4 or kernel:xfs"),
-        ("memory:xfs,", "names of features"),
+        ("memory:xfs,", "write feature names"),
         ("memory:xfs,+sparkles", "finobt"),
         ("memory:xfs,-crc", "version 4"),
         ("memory:ext4,+mmp", "mke2fs"),
@@ -214,7 +214,7 @@ fn what_does_not_fit_is_refused_before_the_run() {
     }
     for text in ["memory:xfs", "memory:ext4"] {
         let Err(error) = Memory::new(memory(text), None).start(&EXISTING) else { panic!("{text}") };
-        assert!(error.to_string().contains("give an image"), "{text}: {error}");
+        assert!(error.to_string().contains("use an image"), "{text}: {error}");
     }
 }
 

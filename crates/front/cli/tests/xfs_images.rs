@@ -184,10 +184,7 @@ fn damage_is_shown_and_named() {
     assert!(damaged["problems"][0].as_str().unwrap().contains("checksum"), "{damaged}");
     let listed = run(&image, "ls IMAGE /a");
     assert_eq!(listed.status.code(), Some(3), "{listed:?}");
-    assert!(
-        String::from_utf8_lossy(&listed.stderr).contains("diskwright check tells"),
-        "{listed:?}"
-    );
+    assert!(String::from_utf8_lossy(&listed.stderr).contains("run diskwright check"), "{listed:?}");
     // The label, in the superblock.
     file.write_all_at(b"damaged", 108).unwrap();
     let shown = run(&image, "dump IMAGE superblock");
@@ -242,7 +239,7 @@ fn what_the_kernel_left_is_read_in_memory_and_recovered_as_by_the_kernel() {
     // The kernel lists ACLs a second time.
     let ignore = Ignore { xattr_prefixes: vec![b"trusted.SGI_ACL_"], ..Ignore::default() };
     let before = fs::read(&ours).unwrap();
-    assert_eq!(state(&ours), ("the log holds changes".into(), true.into()));
+    assert_eq!(state(&ours), ("the log must be replayed".into(), true.into()));
     let out = dir.path().join("out");
     ok(&ours, &format!("extract IMAGE {}", out.display()));
     assert_same(&expected, &Tree::of(&out), &ignore);

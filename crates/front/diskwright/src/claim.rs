@@ -104,6 +104,6 @@ fn open_to_claim(
     if found.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(None);
     }
-    let problem = format!("cannot see whether somebody uses the file that is there: {denied}");
+    let problem = format!("cannot determine whether the existing file is in use: {denied}");
     Err(Refused::Host(io::Error::other(problem)))
 }

@@ -78,7 +78,8 @@ pub enum Error {
     },
     /// Two names of a source are equal in a case-insensitive directory of the image.
     #[error(
-        "{}: the directory ignores case, and the source has {} for the same name: rename one of them in the source",
+        "{}: the directory ignores case, and the source also has {}; rename one of them in the \
+         source",
         crate::text::escaped(path),
         crate::text::escaped(other)
     )]
@@ -103,7 +104,8 @@ pub enum Error {
     Mount(io::Error),
     /// There is no mount of this program at the path.
     #[error(
-        "{}: no image is mounted there by diskwright; findmnt -t fuse.diskwright,fuseblk.diskwright tells where some are",
+        "{}: not a mount of diskwright; list its mounts with findmnt -t \
+         fuse.diskwright,fuseblk.diskwright",
         shown(path)
     )]
     NotMounted {
@@ -111,18 +113,14 @@ pub enum Error {
         path: PathBuf,
     },
     /// Damage was found in an image while it was mounted.
-    #[error(
-        "{}: found to be damaged while it was mounted; diskwright check tells what is wrong",
-        shown(image)
-    )]
+    #[error("{}: damage was found while it was mounted; run diskwright check", shown(image))]
     FoundDamaged {
         /// The image.
         image: PathBuf,
     },
     /// A mount was shut down by ioctl(2). Its image is in the state after a crash.
     #[error(
-        "{}: it was shut down, as if the machine had stopped: it is recovered when it is next changed or \
-             mounted",
+        "{}: the file system was shut down; it is recovered at the next change or mount",
         shown(image)
     )]
     ShutDown {
@@ -131,7 +129,7 @@ pub enum Error {
     },
     #[cfg(feature = "build")]
     /// An image cannot be restored to its state before a repair.
-    #[error("{}: by {}: {source}", shown(image), shown(undo))]
+    #[error("{}: cannot restore from {}: {source}", shown(image), shown(undo))]
     Restore {
         /// The image.
         image: PathBuf,
@@ -147,8 +145,8 @@ pub enum Error {
     #[cfg(feature = "build")]
     /// A layer was applied in part. Each entry before the failed one was applied completely.
     #[error(
-        "{source}; the layer was too much for one change, and its whiteouts and {applied} of its {entries} \
-         entries were applied, each as a whole: apply it again when the reason is gone"
+        "{source}; the layer was too large for one transaction: its whiteouts and {applied} of its \
+         {entries} entries were applied completely; apply it again after fixing the cause"
     )]
     AppliedInPart {
         /// Number of applied entries.
@@ -159,11 +157,11 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The image is closed.
-    #[error("the image is closed: open it again")]
+    #[error("the image is closed; open it again")]
     Closed,
     /// An open file was used in a way that its open options do not allow.
     #[error(
-        "{}: not open for {what}: open it with OpenOptions that allow it",
+        "{}: not open for {what}; open it with OpenOptions that allow it",
         crate::text::escaped(path)
     )]
     NotOpenFor {
@@ -173,7 +171,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A progress callback cancelled the operation.
-    #[error("stopped, as was asked")]
+    #[error("stopped on request")]
     Stopped,
     #[cfg(feature = "anywhere")]
     /// An image location cannot be opened.
@@ -340,15 +338,17 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
     use vfs::Error as E;
     Some(match error {
         E::Corrupt(damage) if damage.has_advice() => return None,
-        E::Corrupt(_) => "diskwright check tells what else is damaged",
-        E::NotFound => "diskwright ls tells what is there",
-        E::IsADirectory => "cp and rm take directories with -r",
-        E::NotEmpty => "diskwright rm -r removes a directory with all that is in it",
-        E::Exists => "choose another name, or remove or replace what has it",
-        E::NoSpace | E::NoInodes => "remove something, or build a larger image",
+        E::Corrupt(_) => "run diskwright check for all damage",
+        E::NotFound => "list the directory with diskwright ls",
+        E::IsADirectory => "use -r with cp and rm for directories",
+        E::NotEmpty => "remove a directory with its contents with diskwright rm -r",
+        E::Exists => "choose another name, or remove or replace the existing file",
+        E::NoSpace | E::NoInodes => "remove files, or build a larger image",
         E::Encrypted => "mount the image with a kernel, and add the key there",
-        E::NoAttribute => "diskwright dump IMAGE inode PATH tells which there are",
-        E::Device(_) => "see that the image can be read and written, then: diskwright recover",
+        E::NoAttribute => "list its attributes with diskwright dump IMAGE inode PATH",
+        E::Device(_) => {
+            "make sure that the image can be read and written, then run diskwright recover"
+        }
         _ => return None,
     })
 }

@@ -296,7 +296,7 @@ pub(crate) fn window(
             Some(len) if len > 0 => (options.offset, len),
             _ => {
                 let len = device.len();
-                let past = format!("--offset lies past the end of the image ({len} bytes)");
+                let past = format!("--offset is past the end of the image ({len} bytes)");
                 return Err(Error::Usage(past));
             }
         },
@@ -334,23 +334,24 @@ fn no_format(device: &dyn BlockDevice, signature: Signature, options: &OpenImage
         Signature::Other(found) => return FsError::unsupported(found.description(), found.advice),
         Signature::Lost(lost) => {
             let what = format!(
-                "an {} file system whose superblock is lost; another of its structures is at byte {}",
+                "an {} file system without a valid superblock; another structure of it is at byte \
+                 {}",
                 lost.format, lost.at
             );
             return FsError::unsupported(what, LOST);
         }
-        Signature::Zeros => "an image that starts with nothing but zeros",
+        Signature::Zeros => "an image that starts with zeros only",
         _ => "neither an ext2/3/4 nor an XFS image",
     };
     FsError::unsupported(what, if is_whole { WHOLE } else { DAMAGED })
 }
 
 const LOST: &str =
-    "diskwright check names the damage, diskwright extract --salvage reads the files";
+    "run diskwright check for the damage, or diskwright extract --salvage to read the files";
 const DAMAGED: &str =
-    "if it is damaged, diskwright check and extract --salvage look for copies of the superblock";
-const WHOLE: &str = "if it lies inside a disk image, use --partition or --offset; if it is damaged, diskwright check and \
-                     extract --salvage look for copies of the superblock";
+    "if it is damaged, diskwright check and extract --salvage search for superblock copies";
+const WHOLE: &str = "if it is inside a disk image, use --partition or --offset; if it is damaged, \
+                     diskwright check and extract --salvage search for superblock copies";
 
 fn whole_disk(partitions: &[Partition]) -> FsError {
     let what = format!("a disk with partitions; {}", partition::overview(partitions));

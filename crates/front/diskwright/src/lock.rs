@@ -96,7 +96,7 @@ fn not_writable(path: &Path, error: io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::host(
             "open",
             path,
-            io::Error::other(format!("{error}; changing an image needs the right to write it")),
+            io::Error::other(format!("{error}; changing an image requires write permission")),
         ),
         io::ErrorKind::ResourceBusy => {
             let id = host::id_at(path).ok();
@@ -171,8 +171,8 @@ pub(crate) fn refuse_attached(path: &Path, file: &File) -> Result<()> {
     LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))
 }
 
-const READER_ADVICE: &str = "wait for it, or read what is there now with --norecovery";
-pub(crate) const WRITER_ADVICE: &str = "try again when it is done";
+const READER_ADVICE: &str = "wait for it, or read the current state with --norecovery";
+pub(crate) const WRITER_ADVICE: &str = "retry after it ends";
 
 /// Description of the owner of a whole-file lock.
 pub(crate) const ANOTHER: &str = "another program";
@@ -201,7 +201,9 @@ fn check_type(metadata: &Metadata) -> io::Result<bool> {
         () if file_type.is_char_device() => "a character device",
         () => "of another type",
     };
-    Err(io::Error::other(format!("it is {what}; an image is a regular file or a block device")))
+    Err(io::Error::other(format!(
+        "it is {what}; an image must be a regular file or a block device"
+    )))
 }
 
 /// Returns whether a path refers to this open file.
@@ -245,7 +247,7 @@ impl Refused {
     fn in_use(id: Option<FileId>, who: &str, advice: &'static str) -> Self {
         if let Some(point) = id.and_then(mounted_at) {
             let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
-            let who = format!("diskwright, which has it mounted at {point}");
+            let who = format!("diskwright, which mounts it at {point}");
             return Self::InUse { who, advice: "unmount it first, with diskwright unmount" };
         }
         Self::InUse { who: who.to_owned(), advice }

@@ -246,7 +246,7 @@ fn named(dir: &Arc<OwnedFd>, name: &OsStr) -> io::Result<(File, TemporaryName)> 
         names.add(part.clone());
         return Ok((file, part));
     }
-    Err(io::Error::other("too many unfinished files beside it"))
+    Err(io::Error::other("too many unfinished files in its directory"))
 }
 
 /// Removes an abandoned file with a temporary name. Without lock support this cannot be detected, and the file remains.

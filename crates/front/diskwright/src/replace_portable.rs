@@ -83,7 +83,7 @@ fn check_old(path: &Path, replace: Replace) -> Result<bool, Refused> {
         Err(e) => return Err(e.into()),
         Ok(_) if replace == Replace::Nothing => return Err(Refused::Exists),
         Ok(found) if found.is_dir() => {
-            return Err(io::Error::other("a directory has that name").into());
+            return Err(io::Error::other("a directory with that name exists").into());
         }
         Ok(_) => {}
     }

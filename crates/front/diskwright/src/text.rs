@@ -22,7 +22,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| {
-        format!("{text:?} is not a size: write bytes, or a number and K, M, G or T, such as 64M")
+        format!(
+            "{text:?} is not a size: write a number of bytes, or a number followed by K, M, G or \
+             T, such as 64M"
+        )
     })?;
     let unit = unit.strip_suffix("iB").unwrap_or(unit);
     let power = match unit.to_ascii_uppercase().as_str() {
@@ -36,7 +39,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         _ => return Err(format!("{unit:?} is not a unit of size: use K, M, G or T")),
     };
     let bytes = 1024_u64.checked_pow(power).and_then(|unit| number.checked_mul(unit));
-    bytes.ok_or_else(|| format!("{text:?} is more than 64 bits hold"))
+    bytes.ok_or_else(|| format!("{text:?} does not fit into 64 bits"))
 }
 
 /// Formats a time in minutes, in UTC: `2024-02-29 13:05`.

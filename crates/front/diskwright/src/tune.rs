@@ -35,8 +35,7 @@ pub fn change_superblock(
     options: &OpenImage,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    let device =
-        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let device = settled(path, options, Kind::Ext, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
     ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
 }
@@ -53,8 +52,7 @@ pub fn tune(
     request: &Request,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    let device =
-        settled(path, options, Kind::Ext, "its superblock is not one of ext2, ext3 or ext4")?;
+    let device = settled(path, options, Kind::Ext, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
     ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
 }
@@ -64,7 +62,7 @@ pub fn tune(
 /// # Errors
 /// If the image is in use, damaged, or of another format. Only the log replay was written then.
 pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
-    let device = settled(path, options, Kind::Xfs, "its superblock is not one of XFS")?;
+    let device = settled(path, options, Kind::Xfs, "not an XFS superblock")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
 }
 
@@ -77,7 +75,7 @@ pub fn open_ext_device(
     options: &OpenImage,
     is_writable: bool,
 ) -> Result<Arc<dyn BlockDevice>> {
-    const OTHERWISE: &str = "its superblock is not one of ext2, ext3 or ext4";
+    const OTHERWISE: &str = "not an ext2, ext3 or ext4 superblock";
     let device = match is_writable {
         false => image::open_device(path, options)?,
         true => match anywhere::open_to_write(path)? {

@@ -41,10 +41,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotText => f.write_str("it is not UTF-8"),
-            Self::Character(c) => write!(f, "it has {c:?} in it"),
+            Self::Character(c) => write!(f, "it contains {c:?}"),
             Self::End(c) => write!(f, "it ends with {c:?}"),
-            Self::Device => f.write_str("it means a device there"),
-            Self::Case => f.write_str("another name beside it differs only in the case of letters"),
+            Self::Device => f.write_str("it is a device name there"),
+            Self::Case => f.write_str("another name in its directory differs only in case"),
         }
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn unmapped_path(path: &[u8]) -> Option<Vec<u8>> {
 
 /// Error text for names that [`unmapped_path`] rejects.
 pub(crate) const STANDS_FOR_NONE: &str =
-    "its name stands for one that no file can have; rename it, or copy without --map-names";
+    "its name decodes to an invalid file name; rename it, or copy without --map-names";
 
 /// Returns a folded form that is equal for all names that Windows considers equal, and possibly for others.
 pub(crate) fn folded(name: &[u8]) -> Vec<u8> {

@@ -108,7 +108,7 @@ fn files_are_asked_for_what_they_were_opened_for() {
         let error = reader.write_at(b"x", 0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "file: not open for writing: open it with OpenOptions that allow it"
+            "file: not open for writing; open it with OpenOptions that allow it"
         );
         // EBADF, as on the host.
         assert_eq!(io::Error::from(error).raw_os_error(), Some(9));

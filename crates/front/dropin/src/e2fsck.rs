@@ -94,7 +94,7 @@ fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
     match Image::open_rootless(&wish.image.path, &open) {
         Ok(image) if image.info().format == "xfs" => {
             let name = wish.image.path.display();
-            Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_repair is for that")))
+            Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_repair")))
         }
         Ok(image) => Ok(Some(image.info().clone())),
         Err(e) if e.outcome() == diskwright::Outcome::Io => Err(STATUSES.of(&e)),
@@ -117,20 +117,20 @@ fn figures(state: &str, info: &ImageInfo) -> String {
 fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
     let name = wish.image.path.display();
     if mended.is_interrupted {
-        say(format_args!("{name}: ended before its time"));
+        say(format_args!("{name}: interrupted"));
         return Ok(CANCELLED);
     }
     if mended.is_changed {
         say(format_args!("{name}: ***** FILE SYSTEM WAS MODIFIED *****"));
     }
     if let Some(error) = &mended.device_error {
-        say(format_args!("{name}: not all of it could be checked: {error}"));
+        say(format_args!("{name}: the check is incomplete: {error}"));
         return Ok(STATUSES.failed | if mended.is_changed { CORRECTED } else { 0 });
     }
     if mended.left > 0 {
         let next = match wish.answer {
             Answer::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",
-            Answer::Ask => "nothing was changed; -p mends what is safe, -y everything",
+            Answer::Ask => "nothing was changed; -p repairs what is safe, -y everything",
             Answer::No | Answer::Yes => {
                 "********** WARNING: Filesystem still has errors **********"
             }
@@ -194,7 +194,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             // Repaired directories always have indexes, and the messages are always printed.
             'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
             'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
-            'j' => return Err(words.refused("a journal on another device is not replayed")),
+            'j' => return Err(words.refused("an external journal is not replayed")),
             _ => return Err(words.unknown()),
         }
     }
@@ -250,7 +250,7 @@ impl Wish {
                 | "no_journal"
                 | "expand_extra_isize" => drop(item.value()),
                 "bmap2extent" | "unshare_blocks" | "check_encoding" => {
-                    return Err(item.refused("it is no repair"));
+                    return Err(item.refused("it is not a repair"));
                 }
                 _ => return Err(item.unknown()),
             }

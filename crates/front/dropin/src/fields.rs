@@ -183,7 +183,7 @@ static REFUSED: &[(&str, Kind)] = &[
     ("checksum_seed", CHECKSUMS),
 ];
 
-const LAYOUT: Kind = Kind::Refused("it is part of the layout");
+const LAYOUT: Kind = Kind::Refused("it belongs to the layout");
 const FEATURES: Kind =
     Kind::Refused("tune2fs -O changes features with the structures that belong to them");
 const CHECKSUMS: Kind = Kind::Refused("checksums are computed with every change");
@@ -344,7 +344,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 /// optionally followed by `HH`, `HHMM` or `HHMMSS`. Numbers too short for a date are seconds, and so are zeros alone,
 /// which genimage uses for "none".
 pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no time: write now, @SECONDS or YYYYMMDDHHMMSS");
+    let wrong = || format!("{text:?} is not a time: write now, @SECONDS or YYYYMMDDHHMMSS");
     if text == "now" {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         return Ok(now.map_or(0, |since| since.as_secs().cast_signed()));

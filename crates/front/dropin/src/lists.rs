@@ -60,7 +60,7 @@ impl<'a> Item<'a> {
         match self.value {
             None | Some("1") => Ok(true),
             Some("0") => Ok(false),
-            Some(_) => Err(self.wrong("is 0 or 1")),
+            Some(_) => Err(self.wrong("must be 0 or 1")),
         }
     }
 
@@ -76,6 +76,6 @@ impl<'a> Item<'a> {
 
     /// Creates the failure for an unknown item.
     pub(crate) fn unknown(&self) -> Failure {
-        self.statuses.usage(format_args!("-{} has nothing called {}", self.option, self.name))
+        self.statuses.usage(format_args!("-{} has no suboption {}", self.option, self.name))
     }
 }

@@ -119,12 +119,14 @@ fn full(format: Format, error: &BuildError) -> String {
     let path = diskwright::text::escaped(path);
     match (format, reason) {
         (Format::Ext4, vfs::Error::NoSpace) => format!(
-            "{NO_BLOCKS} while populating file system: {path}; give a larger size, or none to a file of the right size"
+            "{NO_BLOCKS} while populating file system: {path}; choose a larger size, or none for a \
+             file of the right size"
         ),
         (Format::Ext4, vfs::Error::NoInodes) => format!(
-            "{NO_INODES} while populating file system: {path}; give more inodes (-N) or fewer bytes for each (-i)"
+            "{NO_INODES} while populating file system: {path}; use more inodes (-N) or fewer bytes \
+             per inode (-i)"
         ),
-        (_, reason) => format!("{path}: {reason}; give a larger size (-d size=)"),
+        (_, reason) => format!("{path}: {reason}; choose a larger size (-d size=)"),
     }
 }
 
@@ -149,7 +151,8 @@ pub(crate) fn set_times(options: &mut BuildOptions, statuses: Statuses) -> Resul
     let seconds = |name: &str| {
         let Some(value) = env::var_os(name) else { return Ok(None) };
         let seconds = value.to_str().and_then(|text| text.trim().parse::<i64>().ok());
-        let wrong = || statuses.failed(format_args!("{name} is no number of seconds since 1970"));
+        let wrong =
+            || statuses.failed(format_args!("{name} is not a number of seconds since 1970"));
         seconds.filter(|sec| *sec >= 0).map(Some).ok_or_else(wrong)
     };
     options.source_date_epoch = seconds(EPOCH)?;

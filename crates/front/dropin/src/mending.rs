@@ -89,7 +89,7 @@ pub(crate) fn mend(
         let count = plan.findings.len();
         let name = image.display();
         say(format_args!(
-            "{name}: {count} copies of superblock or descriptors differ or are missing"
+            "{name}: {count} copies of the superblock or descriptors differ or are missing"
         ));
     }
     let is_harmless =

@@ -130,7 +130,8 @@ pub(crate) fn set_label(mount: &Mount, label: &[u8]) -> Result<(), Refused> {
     set.map_err(|e| {
         let point = mount.point.display();
         let advice =
-            "unmount it to change the label, or run a kernel that can (ext4: 5.17, XFS: 4.18)";
+            "unmount it to change the label, or use a kernel that supports it (ext4: 5.17, XFS: \
+             4.18)";
         Refused::new(
             &e,
             STATUSES.failed(format_args!("FS_IOC_SETFSLABEL of {point}: {e}: {advice}")),
@@ -168,8 +169,8 @@ pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
         }
         _ => Some(handover::run(invoked.name, arguments).ok_or_else(|| {
             STATUSES.failed(format_args!(
-                "{} is mounted on {}: the kernel changes only the label (-L) there, and PATH has no other {}; unmount it \
-                 first",
+                "{} is mounted on {}: the kernel changes only the label (-L) of a mounted file \
+                 system, and PATH has no other {}; unmount it first",
                 device.display(),
                 mount.point.display(),
                 invoked.name

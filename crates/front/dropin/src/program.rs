@@ -147,7 +147,7 @@ mod tests {
                 let arguments = [format!("-{letter}"), "v".into(), "/nonexistent/image".into()];
                 let ended = (program.run)(arguments.map(OsString::from).to_vec(), &invoked);
                 let message = ended.map_or_else(|failure| failure.message, |_| String::new());
-                let is_unknown = message.contains("there is no option");
+                let is_unknown = message.contains("unknown option");
                 assert_eq!(is_unknown, !program.options.has(letter), "{name} -{letter}: {message}");
                 let is_refused = message.contains(&format!("-{letter} is not supported"));
                 // Some supported options reject this value.
@@ -176,7 +176,7 @@ mod tests {
                     let message = ended.map_or_else(|failure| failure.message, |_| String::new());
                     let what = format!("{name} -{letter} {item}: {message}");
                     let is_known = works.contains(item) || refused.contains(item);
-                    assert_eq!(message.contains("has nothing called"), !is_known, "{what}");
+                    assert_eq!(message.contains("has no suboption"), !is_known, "{what}");
                     // Some supported names reject this value.
                     let is_refused = message.contains(&format!("{item} is not supported"));
                     assert!(is_refused || !refused.contains(item), "{what}");

@@ -93,7 +93,7 @@ fn before(image: &Target) -> Result<Before, Failure> {
     let info = opened.info();
     if info.format == "xfs" {
         let name = image.path.display();
-        return Err(STATUSES.failed(format_args!("{name} holds XFS: xfs_growfs is for that")));
+        return Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_growfs")));
     }
     Ok(Before { blocks: info.blocks, block_bytes: info.block_size })
 }
@@ -143,11 +143,11 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             Word::Option('f' | 'F' | 'p') => {}
             Word::Option('d') => drop(words.value()?),
             Word::Option('b' | 's') => {
-                return Err(words.refused("the feature 64bit is not changed"));
+                return Err(words.refused("the feature 64bit cannot be changed"));
             }
-            Word::Option('S') => return Err(words.refused("nothing is laid out in stripes")),
+            Word::Option('S') => return Err(words.refused("stripe alignment is not implemented")),
             Word::Option('z') => {
-                return Err(words.refused("the journal makes it whole or not at all"));
+                return Err(words.refused("the journal makes the change atomic"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }
@@ -158,10 +158,10 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             wish.image = Target::parse(image, STATUSES)?;
             wish.size = size.map(|text| new_size(&text)).transpose()?;
         }
-        (None, ..) => return Err(STATUSES.usage("name an image")),
+        (None, ..) => return Err(STATUSES.usage("no image given")),
         (.., Some(extra)) => {
             let extra = extra.to_string_lossy();
-            return Err(STATUSES.usage(format_args!("nothing follows the size: {extra}")));
+            return Err(STATUSES.usage(format_args!("unexpected argument after the size: {extra}")));
         }
     }
     Ok(Some(wish))

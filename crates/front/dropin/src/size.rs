@@ -35,7 +35,7 @@ pub(crate) fn parse_xfs(text: &str) -> Result<Size, String> {
 
 /// Parses a number with the letter `s` (sectors of 512 bytes), `k`, `m`, `g`, `t` or `p` (powers of 1024), or none.
 pub(crate) fn parse(text: &str) -> Result<Size, String> {
-    let problem = || "write a number, and s, k, m, g or t after it".to_owned();
+    let problem = || "write a number, followed by s, k, m, g or t".to_owned();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..end].parse().map_err(|_| problem())?;
     let unit = match &*text[end..].to_ascii_lowercase() {

@@ -71,12 +71,12 @@ impl Words {
             return Ok(());
         }
         let extra = operand.to_string_lossy();
-        Err(self.statuses.usage(format_args!("one image at a time: {extra}")))
+        Err(self.statuses.usage(format_args!("only one image is supported: {extra}")))
     }
 
     /// Returns the image, which is required.
     pub(crate) fn named(&self, image: Option<PathBuf>) -> Result<PathBuf, Failure> {
-        image.ok_or_else(|| self.statuses.usage("name an image"))
+        image.ok_or_else(|| self.statuses.usage("no image given"))
     }
 
     /// Returns the required image with the offset of its file system.
@@ -128,6 +128,6 @@ impl Words {
 
     /// Creates the failure for an unknown option.
     pub(crate) fn unknown(&self) -> Failure {
-        self.statuses.usage(format_args!("there is no option {}", self.last))
+        self.statuses.usage(format_args!("unknown option {}", self.last))
     }
 }

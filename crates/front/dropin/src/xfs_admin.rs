@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let image = words.named(image)?;
     let changes = wish.label.is_some() || wish.uuid.is_some();
     if !(changes || wish.shows_label || wish.shows_uuid) {
-        return Err(STATUSES.usage("say what to do: -l, -u, -L or -U"));
+        return Err(STATUSES.usage("no action given: use -l, -u, -L or -U"));
     }
     wish.follow(&image)?;
     Ok(0)
@@ -64,11 +64,11 @@ impl Wish {
             'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
             'c' | 'O' => {
                 return Err(words.refused(
-                    "diskwright convert --features makes the file system anew with others",
+                    "create a file system with other features with diskwright convert --features",
                 ));
             }
             'r' => {
-                return Err(words.refused("a file system with a real-time device is not changed"));
+                return Err(words.refused("a file system with a realtime device cannot be changed"));
             }
             _ => return Err(words.unknown()),
         }
@@ -84,7 +84,7 @@ impl Wish {
         let info = looked_at(path)?;
         if info.format != "xfs" {
             return Err(STATUSES.failed(format_args!(
-                "{} holds {}, not XFS",
+                "{} contains {}, not XFS",
                 path.display(),
                 info.format
             )));
@@ -109,7 +109,7 @@ impl Wish {
     fn follow_mounted(&self, mount: &linux::mounted::Mount) -> Result<(), Failure> {
         let point = mount.point.display();
         if self.uuid.is_some() {
-            let message = format!("{point} is mounted: the UUID changes only when it is not");
+            let message = format!("{point} is mounted; unmount it to change the UUID");
             return Err(STATUSES.failed(message));
         }
         if let Some(new) = &self.label {

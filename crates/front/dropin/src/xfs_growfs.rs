@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Err(refused);
     }
     if wish.inodes_percent.is_some() {
-        return Err(STATUSES.refused("-m", "only the data of an image grows"));
+        return Err(STATUSES.refused("-m", "only the data section of an image can grow"));
     }
     grow_image(&wish)
 }
@@ -66,7 +66,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('d') => {}
             Word::Option('V') => wish.only_version = true,
             Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
-                wish.refused = Some(words.refused("only the data of a file system grows"));
+                wish.refused = Some(words.refused("only the data section can grow"));
                 if matches!(letter, 'e' | 'L' | 'p' | 'R' | 't') {
                     words.value()?;
                 }

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if let Ok(image) = Image::open_rootless(&wish.image, &OpenImage::default().norecovery(true)) {
         if image.info().format != "xfs" {
             let found = &image.info().format;
-            return Err(STATUSES.failed(format_args!("{name} holds {found}: e2fsck is for that")));
+            return Err(STATUSES.failed(format_args!("{name} contains {found}; use e2fsck")));
         }
         let needs_recovery = image.info().needs_recovery;
         drop(image);
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Ok(Outcome::Interrupted as u8);
     }
     if let Some(error) = &mended.device_error {
-        say(format_args!("{name}: not all of it could be checked: {error}"));
+        say(format_args!("{name}: the check is incomplete: {error}"));
         return Ok(STATUSES.failed);
     }
     if mended.left > 0 {
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
         return Ok(DAMAGED);
     }
-    say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "nothing is wrong" }));
+    say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "no damage" }));
     // Callers search for the last line of the original.
     say(format_args!("{}", if wish.only_look { NOT_MODIFIED } else { "done" }));
     Ok(if mended.is_changed && wish.tells_mending { MENDED_IF_ASKED } else { 0 })
@@ -89,10 +89,12 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('m' | 't') => drop(words.value()?),
             Word::Option('f' | 'L' | 'M' | 'P' | 'v') => {}
             Word::Option('o') => options(&words.text()?)?,
-            Word::Option('c') => return Err(words.refused("features are not changed by a repair")),
-            Word::Option('d') => return Err(words.refused("what is mounted is not repaired")),
+            Word::Option('c') => return Err(words.refused("a repair does not change features")),
+            Word::Option('d') => {
+                return Err(words.refused("a mounted file system cannot be repaired"));
+            }
             Word::Option('l' | 'r') => {
-                return Err(words.refused("a log or data on another device is not repaired"));
+                return Err(words.refused("external logs and realtime devices cannot be repaired"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }
@@ -100,7 +102,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     match image {
         Some(image) => wish.image = image,
         None if wish.only_version => {}
-        None => return Err(STATUSES.usage("name an image")),
+        None => return Err(STATUSES.usage("no image given")),
     }
     Ok(wish)
 }
@@ -110,7 +112,7 @@ fn options(list: &str) -> Result<(), Failure> {
     for item in lists::items(list, 'o', STATUSES) {
         match item.name {
             "bhash" | "ag_stride" | "phase2_threads" | "noquota" => drop(item.value()),
-            "force_geometry" => return Err(item.refused("geometry is found by itself")),
+            "force_geometry" => return Err(item.refused("the geometry is detected automatically")),
             _ => return Err(item.unknown()),
         }
     }

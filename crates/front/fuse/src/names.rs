@@ -41,7 +41,7 @@ impl Adapter<'_> {
     pub(crate) fn entry(&self, ino: Ino) -> vfs::Result<EntryOut> {
         if ino.0 == ROOT_ID && ino != self.fs.root() {
             // This number means the root in the protocol.
-            return Err(misleading("an entry leads to inode 1, which no file can be"));
+            return Err(misleading("a directory entry refers to inode 1, which is reserved"));
         }
         // While it is open, its number cannot be reused before its attributes are read.
         self.known.tell(self.fs, ino)?;
@@ -145,7 +145,9 @@ fn no_entry(entry_valid: u64) -> EntryOut {
 /// Converts an error: the inode of a name must exist.
 fn missing_inode(dir: Ino, error: Error) -> Error {
     match error {
-        Error::NotFound => misleading(&format!("an entry of {dir} leads to an inode not in use")),
+        Error::NotFound => {
+            misleading(&format!("a directory entry of {dir} refers to an unused inode"))
+        }
         error => error,
     }
 }

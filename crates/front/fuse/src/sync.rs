@@ -37,7 +37,8 @@ impl Syncer {
             let sync = move || sync_until(&stop, adapter, interval);
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, sync) {
                 tracing::warn!(
-                    "changes become durable only at fsync and at the end: no thread: {error}"
+                    "changes become durable only at fsync and unmount, because the sync thread \
+                     cannot start: {error}"
                 );
             }
         }

@@ -99,8 +99,8 @@ fn check_version(theirs: &InitIn) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "this kernel's FUSE protocol is {}.{}; at least {KERNEL_VERSION}.{MINOR_VERSION_MIN} is needed \
-         (Linux 5.14)",
+        "the kernel has FUSE protocol {}.{}, but {KERNEL_VERSION}.{MINOR_VERSION_MIN} or later is \
+         required (Linux 5.14)",
         theirs.major, theirs.minor
     );
     Err(io::Error::new(io::ErrorKind::Unsupported, text))
@@ -219,7 +219,7 @@ mod tests {
         let version = |major, minor| InitIn { major, minor, ..InitIn::default() };
         for (major, minor) in [(6, 99), (7, 0), (7, 33)] {
             let text = check_version(&version(major, minor)).unwrap_err().to_string();
-            assert!(text.starts_with(&format!("this kernel's FUSE protocol is {major}.{minor};")));
+            assert!(text.starts_with(&format!("the kernel has FUSE protocol {major}.{minor},")));
         }
         check_version(&version(7, 34)).unwrap();
         check_version(&version(8, 0)).unwrap();

@@ -121,10 +121,11 @@ fn check_mountpoint(mountpoint: &Path) -> io::Result<PathBuf> {
 
 fn explain_mountpoint(error: io::Error) -> io::Error {
     let text = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such directory; make it first",
-        io::ErrorKind::PermissionDenied => "it cannot be reached: permission denied",
+        io::ErrorKind::NotFound => "no such directory; create it first",
+        io::ErrorKind::PermissionDenied => "permission denied",
         io::ErrorKind::NotConnected => {
-            "a FUSE mount is there whose program has ended; unmount it first (umount, or fusermount3 -u)"
+            "it has a stale FUSE mount whose server has ended; unmount it first (umount, or \
+             fusermount3 -u)"
         }
         _ => return error,
     };

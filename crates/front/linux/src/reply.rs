@@ -113,7 +113,7 @@ impl<'a> Reply<'a> {
     /// # Panics
     /// If the buffer has fewer bytes left.
     pub fn advance(&mut self, len: usize) {
-        assert!(len <= self.buffer.len() - self.len, "more than the reply has room for");
+        assert!(len <= self.buffer.len() - self.len, "more data than the reply can contain");
         self.len += len;
     }
 

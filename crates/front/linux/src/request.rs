@@ -143,7 +143,7 @@ impl<'a> Request<'a> {
         let short = Malformed { opcode: 0, what: "shorter than its header" };
         let (header, body) = InHeader::read_from_prefix(message).map_err(|_| short)?;
         if header.len as usize != message.len() {
-            return Err(Malformed { opcode: header.opcode, what: "not as long as it says" });
+            return Err(Malformed { opcode: header.opcode, what: "its length field is wrong" });
         }
         let (args, payload) = body.split_at(argument_len(header.opcode).min(body.len()));
         Self::from_parts(header, args, payload)
@@ -316,7 +316,7 @@ impl<'a> Parts<'_, 'a> {
     fn forgotten(&mut self) -> Result<&'a [ForgetOne], Fault> {
         let count = self.args::<BatchForgetIn>()?.count;
         let len = count.checked_mul(size_of::<ForgetOne>() as u32);
-        let nodes = self.data(len.ok_or("forgets more than there is")?)?;
+        let nodes = self.data(len.ok_or("the forget count is too large")?)?;
         <[ForgetOne]>::ref_from_bytes(nodes).map_err(|_| "not aligned")
     }
 
@@ -329,7 +329,8 @@ impl<'a> Parts<'_, 'a> {
 
     /// Returns the next string without its final NUL.
     fn string(&mut self) -> Result<&'a [u8], Fault> {
-        let len = self.payload.iter().position(|&byte| byte == 0).ok_or("a name does not end")?;
+        let len =
+            self.payload.iter().position(|&byte| byte == 0).ok_or("a name is not terminated")?;
         let string = &self.payload[..len];
         self.payload = &self.payload[len + 1..];
         Ok(string)
@@ -337,12 +338,12 @@ impl<'a> Parts<'_, 'a> {
 
     fn name(&mut self) -> Result<&'a [u8], Fault> {
         let name = self.string()?;
-        if name.is_empty() { Err("a name is empty") } else { Ok(name) }
+        if name.is_empty() { Err("empty name") } else { Ok(name) }
     }
 
     fn file_name(&mut self) -> Result<&'a [u8], Fault> {
         let name = self.name()?;
-        if name.contains(&b'/') { Err("a file's name has a slash") } else { Ok(name) }
+        if name.contains(&b'/') { Err("a name contains a slash") } else { Ok(name) }
     }
 
     fn data(&mut self, len: u32) -> Result<&'a [u8], Fault> {
@@ -353,7 +354,7 @@ impl<'a> Parts<'_, 'a> {
     }
 
     fn expect_end(&self) -> Result<(), Fault> {
-        if self.payload.is_empty() { Ok(()) } else { Err("longer than what it asks") }
+        if self.payload.is_empty() { Ok(()) } else { Err("longer than expected") }
     }
 }
 

@@ -244,5 +244,5 @@ fn is_over(error: Errno) -> bool {
 }
 
 fn unknown_completion() -> io::Error {
-    io::Error::other("io_uring completed what was not asked for")
+    io::Error::other("io_uring completed an unknown request")
 }

@@ -292,8 +292,5 @@ fn what_is_no_directory_is_refused() {
     assert_eq!(error.to_string(), expected);
     let error = refused(&place.path().join("absent"));
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(
-        error.to_string().ends_with("absent: there is no such directory; make it first"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("absent: no such directory; create it first"), "{error}");
 }

@@ -53,7 +53,7 @@ pub(crate) fn format(name: &str) -> PyResult<Format> {
     match name {
         "ext4" => Ok(Format::Ext4),
         "xfs" => Ok(Format::Xfs),
-        other => Err(value_error(format!("fs is {other:?}: it is \"ext4\" or \"xfs\""))),
+        other => Err(value_error(format!("fs is {other:?}: it must be \"ext4\" or \"xfs\""))),
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn output(name: &str) -> PyResult<OutputOptions> {
         [OutputFormat::Raw, OutputFormat::Qcow2, OutputFormat::Sparse, OutputFormat::Zstd];
     let format = formats.into_iter().find(|format| format.name() == name).ok_or_else(|| {
         let names = formats.map(OutputFormat::name).join(", ");
-        value_error(format!("output is {name:?}: it is one of {names}"))
+        value_error(format!("output is {name:?}: it must be one of {names}"))
     })?;
     Ok(OutputOptions::default().format(format))
 }
@@ -73,7 +73,7 @@ pub(crate) fn dedupe(name: Option<&str>) -> PyResult<Option<Dedupe>> {
         Some("files") => Ok(Some(Dedupe::Files)),
         Some("blocks") => Ok(Some(Dedupe::Blocks)),
         Some(other) => {
-            Err(value_error(format!("dedupe is {other:?}: it is \"files\" or \"blocks\"")))
+            Err(value_error(format!("dedupe is {other:?}: it must be \"files\" or \"blocks\"")))
         }
     }
 }
@@ -87,12 +87,12 @@ impl BuildArgs {
         let mut sources =
             self.sources.iter().map(|source| self.source(source)).collect::<PyResult<Vec<_>>>()?;
         let source = match sources.len() {
-            0 => return Err(value_error("a build needs a source")),
+            0 => return Err(value_error("a build needs at least one source")),
             1 if sources[0].at.is_empty() => sources.remove(0).source,
             _ => BuildSource::Several(sources),
         };
         if self.threads == Some(0) {
-            return Err(value_error("threads is at least 1"));
+            return Err(value_error("threads must be at least 1"));
         }
         let mut options = BuildOptions::new(source, self.image.0, format(&self.fs)?);
         options.features = features(&self.features)?;
@@ -127,7 +127,7 @@ impl BuildArgs {
             let platform = self.platform.as_deref().map(str::parse).transpose();
             let mut container = Container::new(reference.map_err(value_error)?);
             container.platform =
-                platform.map_err(|_| value_error("platform is OS/ARCH[/VARIANT]"))?;
+                platform.map_err(|_| value_error("platform must be OS/ARCH[/VARIANT]"))?;
             return Ok(container.into());
         }
         Ok(match ManifestFile::parse(&text) {

@@ -52,7 +52,7 @@ impl Observer for Found {
 fn options(threads: Option<usize>) -> PyResult<Options> {
     let Some(threads) = threads else { return Ok(Options::default()) };
     let threads = NonZero::new(threads);
-    let threads = threads.ok_or_else(|| PyValueError::new_err("threads is at least 1"))?;
+    let threads = threads.ok_or_else(|| PyValueError::new_err("threads must be at least 1"))?;
     Ok(Options::default().with_threads(threads))
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn repair(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     if plan_only && undo.is_some() {
-        return Err(PyTypeError::new_err("a plan alone needs no undo file"));
+        return Err(PyTypeError::new_err("a plan needs no undo file"));
     }
     let (options, hook) = (options(threads)?, Hook::new(progress));
     let repaired = py.detach(|| -> Result<String> {

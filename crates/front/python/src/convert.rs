@@ -37,7 +37,7 @@ impl ConvertArgs {
             None => ConvertSize::AsBefore,
             Some(-1) => ConvertSize::Least,
             Some(bytes) => ConvertSize::Given(u64::try_from(bytes).map_err(|_| {
-                PyValueError::new_err("size is a number of bytes, \"min\" or None")
+                PyValueError::new_err("size must be a number of bytes, \"min\" or None")
             })?),
         };
         let from =

@@ -69,7 +69,7 @@ impl Origin {
     pub(crate) fn check(&self) -> PyResult<()> {
         let Some(state) = &self.0 else { return Ok(()) };
         if SERVING.with_borrow(|serving| serving.contains(&state.id)) {
-            let problem = "an image is used by its own device, which it waits for";
+            let problem = "the image is in use by its own device";
             return Err(PyOSError::new_err((libc::EDEADLK, problem)));
         }
         Ok(())
@@ -119,7 +119,8 @@ impl PyDevice {
         } else {
             let name = object.get_type().qualname()?;
             let problem = format!(
-                "an image is a path, or a file object with seek and read, or an object with size and pread: not {name}"
+                "an image must be a path, a file object with seek and read, or an object with size \
+                 and pread, not {name}"
             );
             return Err(PyTypeError::new_err(problem));
         };
@@ -153,7 +154,7 @@ impl PyDevice {
             Some(end) if end <= self.len => Ok(()),
             _ => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("bytes {offset}+{len} lie past the end of the file object ({})", self.len),
+                format!("bytes {offset}+{len} are past the end of the file object ({})", self.len),
             )),
         }
     }
@@ -175,23 +176,23 @@ impl PyDevice {
             }
         };
         if read.is_none() {
-            return Ok(Err("the file object does not wait for its bytes (non-blocking)".into()));
+            return Ok(Err("the file object is non-blocking; open it in blocking mode".into()));
         }
         let Ok(bytes) = read.cast::<PyBytes>() else {
             let name = read.get_type().qualname()?;
             return Ok(Err(format!(
-                "the file object gives {name} and not bytes: open it as binary"
+                "the file object returned {name} instead of bytes; open it in binary mode"
             )));
         };
         let bytes = bytes.as_bytes();
         Ok(match bytes.len() {
             0 => Err(format!(
-                "the file object ends at byte {offset}, and had {} when it was opened",
+                "the file object ends at byte {offset}, but had {} when it was opened",
                 self.len
             )),
-            count if count > wanted => {
-                Err(format!("the file object gave {count} bytes, and was asked for {wanted}"))
-            }
+            count if count > wanted => Err(format!(
+                "the file object returned {count} bytes, more than the {wanted} requested"
+            )),
             count => {
                 buf[..count].copy_from_slice(bytes);
                 Ok(count)
@@ -220,7 +221,7 @@ impl PyDevice {
             Ok(count) if (1..=wanted).contains(&count) => Ok(count),
             _ => {
                 let answer = written.repr()?;
-                Err(format!("the file object was given {wanted} bytes and answered {answer}"))
+                Err(format!("the file object returned {answer} for a write of {wanted} bytes"))
             }
         })
     }

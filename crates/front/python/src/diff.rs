@@ -62,7 +62,8 @@ fn options(ignore: &[String]) -> PyResult<DiffOptions> {
             "links" => &mut ignored.links,
             other => {
                 let problem = format!(
-                    "{other:?} cannot be ignored: times, owner, mode, xattrs, flags and links can"
+                    "{other:?} cannot be ignored: choose from times, owner, mode, xattrs, flags \
+                     and links"
                 );
                 return Err(PyValueError::new_err(problem));
             }

@@ -197,7 +197,7 @@ impl Said {
             E::Spool { source, .. } => Self::of_io(source),
             E::Image(error) => Self::of(error),
             E::TargetExists(path) => {
-                let problem = "it exists and is not an empty file: force replaces it";
+                let problem = "it exists and is not an empty file; use force=True to replace it";
                 Self::new(Class::Os, libc::EEXIST, problem).of_host(path)
             }
             E::ForeignOption { .. } => Self::new(Class::Value, libc::EINVAL, error.to_string()),
@@ -227,10 +227,10 @@ impl Said {
                 Self::new(Class::InUse, libc::EBUSY, text).of_host(image)
             }
             Error::NotMounted { path } => {
-                Self::new(Class::Os, libc::EINVAL, "no image is mounted there").of_host(path)
+                Self::new(Class::Os, libc::EINVAL, "not a mount of diskwright").of_host(path)
             }
             Error::FoundDamaged { image } => {
-                let text = "found to be damaged while it was mounted";
+                let text = "damage was found while it was mounted";
                 Self::new(Class::Damaged, EUCLEAN, text).of_host(image)
             }
             Error::ShutDown { image } => {

@@ -58,7 +58,7 @@ impl NewFs {
                 self.block_size.map_or(options.clone(), |bytes| options.block_size(bytes)).into()
             }
             other => {
-                let problem = format!("fs is {other:?}: it is \"ext4\" or \"xfs\"");
+                let problem = format!("fs is {other:?}: it must be \"ext4\" or \"xfs\"");
                 return Err(PyValueError::new_err(problem));
             }
         })
@@ -88,7 +88,7 @@ impl NewFs {
 fn time(nanoseconds: i128) -> PyResult<Timestamp> {
     let (sec, nsec) =
         (nanoseconds.div_euclid(1_000_000_000), nanoseconds.rem_euclid(1_000_000_000));
-    let problem = |_| PyValueError::new_err("a time too far from 1970");
+    let problem = |_| PyValueError::new_err("the time is out of range");
     Ok(Timestamp { sec: sec.try_into().map_err(problem)?, nsec: nsec as u32 })
 }
 
@@ -114,11 +114,11 @@ impl OpenArgs {
     fn open(&self, py: Python<'_>, place: Place, origin: &Origin) -> PyResult<Image> {
         if self.salvage {
             let Place::Path(path) = place else {
-                let problem = "salvage needs a file of the host: it takes no file objects";
+                let problem = "salvage needs a file of the host, not a file object";
                 return Err(PyTypeError::new_err(problem));
             };
             if self.writable || self.norecovery {
-                let problem = "salvage is for reading: leave out writable and norecovery";
+                let problem = "salvage only reads; leave out writable and norecovery";
                 return Err(PyValueError::new_err(problem));
             }
             return salvaged(py, &path, &part(self.partition, self.offset, false));
@@ -518,7 +518,7 @@ impl Volume {
         follow_symlinks: bool,
     ) -> PyResult<()> {
         if flags > XATTR_REPLACE {
-            let problem = "flags is 0, os.XATTR_CREATE or os.XATTR_REPLACE";
+            let problem = "flags must be 0, os.XATTR_CREATE or os.XATTR_REPLACE";
             return Err(PyValueError::new_err(problem));
         }
         self.open.call_at(py, &[&path], |image| {

@@ -47,7 +47,8 @@ fn start(image: OpenToMount, point: &Path, options: MountOptions) -> Result<Moun
 }
 
 fn end(thread: JoinHandle<Result<()>>) -> Result<()> {
-    let panicked = || Error::Mount(std::io::Error::other("the thread that served it has panicked"));
+    let panicked =
+        || Error::Mount(std::io::Error::other("the thread that served the mount panicked"));
     thread.join().unwrap_or_else(|_| Err(panicked()))
 }
 

@@ -53,7 +53,8 @@ impl FromPyObject<'_, '_> for Name {
                 .map(Self);
         }
         let name = object.get_type().qualname()?;
-        let problem = format!("a path in an image is a str, bytes or a path, not {name}");
+        let problem =
+            format!("a path in an image must be a str, bytes or a path object, not {name}");
         Err(PyTypeError::new_err(problem))
     }
 }
@@ -74,7 +75,8 @@ fn check_bytes(bytes: &[u8]) -> PyResult<()> {
     }
     let len = bytes.len();
     let problem = format!(
-        "bytes are a path here, and {len} bytes are longer than any path: wrap contents in io.BytesIO"
+        "bytes are taken as a path, and {len} bytes are too long for one; wrap contents in \
+         io.BytesIO"
     );
     Err(PyValueError::new_err(problem))
 }
@@ -108,7 +110,7 @@ impl FromPyObject<'_, '_> for HostPath {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             check_bytes(bytes.as_bytes())?;
         } else if object.is_instance_of::<PyByteArray>() {
-            let problem = "a bytearray is not a path: wrap contents in io.BytesIO";
+            let problem = "a bytearray is not a path; wrap contents in io.BytesIO";
             return Err(PyTypeError::new_err(problem));
         }
         let text =

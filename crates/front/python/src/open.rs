@@ -28,7 +28,7 @@ impl Open {
     /// Rejects calls in a child after a fork, and by the image's own device.
     pub(crate) fn check(&self) -> PyResult<()> {
         if !self.home.is_here() {
-            let problem = "the image was opened before a fork, in another process: open it again";
+            let problem = "the image was opened in another process before a fork; open it again";
             return Err(PyOSError::new_err((libc::EBADF, problem)));
         }
         self.origin.check()

@@ -27,8 +27,9 @@ impl Place {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
         if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
             let name = object.get_type().qualname()?;
-            let problem =
-                format!("an image is a path or a file object, not {name}: wrap it in io.BytesIO");
+            let problem = format!(
+                "an image must be a path or a file object, not {name}; wrap contents in io.BytesIO"
+            );
             return Err(PyTypeError::new_err(problem));
         }
         let is_path = object.is_instance_of::<PyString>()

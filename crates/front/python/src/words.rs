@@ -3,22 +3,18 @@
 use std::borrow::Cow;
 
 /// Phrases with their translations, in order of application.
-const PHRASES: [(&str, &str); 19] = [
+const PHRASES: [(&str, &str); 18] = [
     (
-        "diskwright check names the damage, diskwright extract --salvage reads the files",
-        "diskwright.check names the damage, diskwright.open(..., salvage=True) reads the files",
+        "run diskwright check for the damage, or diskwright extract --salvage to read the files",
+        "run diskwright.check for the damage, or diskwright.open(..., salvage=True) to read the files",
     ),
     (
-        "diskwright check and extract --salvage look for copies of the superblock",
-        "diskwright.check and diskwright.open(..., salvage=True) look for copies of the superblock",
-    ),
-    (
-        "diskwright check and                      extract --salvage look",
-        "diskwright.check and diskwright.open(..., salvage=True) look",
+        "diskwright check and extract --salvage search for superblock copies",
+        "diskwright.check and diskwright.open(..., salvage=True) search for superblock copies",
     ),
     ("use --partition or --offset", "use partition= or offset="),
     ("--partition N", "partition=N"),
-    ("--offset lies", "offset lies"),
+    ("--offset is past", "offset is past"),
     ("try --offset ", "try offset="),
     ("that --offset ", "that offset="),
     ("--fs xfs", "fs=\"xfs\""),
@@ -31,7 +27,7 @@ const PHRASES: [(&str, &str); 19] = [
     ("--salvage", "salvage=True"),
     ("--small", "small=True"),
     ("--lazy", "a lazy unmount"),
-    ("diskwright mount --help has", "docs/mount.md has"),
+    ("diskwright mount --help lists", "docs/mount.md lists"),
 ];
 
 /// Options whose keyword argument has the same name, with underscores.

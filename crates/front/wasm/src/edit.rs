@@ -82,7 +82,7 @@ fn check_regular(paths: Paths<'_>, ino: Ino) -> vfs::Result<()> {
     match paths.file_system().attributes(ino)?.file_type {
         FileType::Regular => Ok(()),
         FileType::Directory => Err(Error::IsADirectory),
-        _ => Err(Error::Invalid("this is not a regular file")),
+        _ => Err(Error::Invalid("not a regular file")),
     }
 }
 

@@ -223,7 +223,7 @@ pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Re
     match attributes.file_type {
         FileType::Regular => {}
         FileType::Directory => return Err(at(vfs::Error::IsADirectory)),
-        _ => return Err(at(vfs::Error::Invalid("this is not a regular file"))),
+        _ => return Err(at(vfs::Error::Invalid("not a regular file"))),
     }
     // Limit the allocation by the file size.
     let rest = attributes.size.saturating_sub(offset);
@@ -232,7 +232,7 @@ pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Re
     if bytes.try_reserve_exact(len).is_err() {
         return Err(Failure::new(
             "ENOMEM",
-            format!("no memory for {len} bytes: read less at once"),
+            format!("out of memory for {len} bytes; read less at once"),
         ));
     }
     bytes.resize(len, 0);

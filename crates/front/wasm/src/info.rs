@@ -95,7 +95,7 @@ fn of_ext(fs: &ext4::Ext4) -> Info {
         state: if state & STATE_ERROR != 0 {
             "has errors"
         } else if fs.needs_recovery() {
-            "its journal holds changes"
+            "its journal must be replayed"
         } else if state & STATE_VALID == 0 {
             "not cleanly unmounted"
         } else {
@@ -124,7 +124,7 @@ fn of_xfs(fs: &xfs::Xfs) -> Info {
         blocks_available: 0,
         inodes: 0,
         inodes_free: 0,
-        state: if transactions > 0 { "its log holds changes" } else { "clean" }.into(),
+        state: if transactions > 0 { "its log must be replayed" } else { "clean" }.into(),
         replayed_transactions: transactions,
         features: names.into_iter().flat_map(|(_, names)| names).collect(),
         remarks: fs.remarks().to_vec(),

@@ -112,7 +112,7 @@ impl Place {
                 Some(len) => (offset, len),
                 None => {
                     let len = device.len();
-                    let past = format!("offset {offset} lies past the end ({len} bytes)");
+                    let past = format!("offset {offset} is past the end ({len} bytes)");
                     return Err(Failure::invalid(past));
                 }
             },
@@ -128,20 +128,23 @@ impl Place {
 pub(crate) fn no_file_system(device: &Arc<dyn BlockDevice>, signature: Signature) -> Failure {
     let partitions = disk::partition::read(&**device).ok().flatten().filter(|all| !all.is_empty());
     let message = match (signature, partitions) {
-        (Signature::Other(found), _) => format!("unsupported: {}; {}", found.description(), found.advice),
+        (Signature::Other(found), _) => {
+            format!("unsupported: {}; {}", found.description(), found.advice)
+        }
         (Signature::Lost(lost), None) => format!(
-            "unsupported: an {} file system whose superblock is lost; another of its structures is at byte {}",
+            "unsupported: an {} file system without a valid superblock; another structure of it is \
+             at byte {}",
             lost.format, lost.at
         ),
         (_, Some(partitions)) => {
             let there = disk::partition::overview(&partitions);
             format!("unsupported: a disk with partitions; {there}; choose one of them")
         }
-        (Signature::Zeros, None) => "unsupported: an image that starts with nothing but zeros; if it \
-                                     lies inside a disk image, choose its partition or offset"
+        (Signature::Zeros, None) => "unsupported: the image starts with zeros only; if the file \
+                                     system is inside a disk image, choose its partition or offset"
             .into(),
-        _ => "unsupported: neither an ext2/3/4 nor an XFS image; if it lies inside a disk image, choose \
-              its partition or offset"
+        _ => "unsupported: neither an ext2/3/4 nor an XFS image; if the file system is inside a \
+              disk image, choose its partition or offset"
             .into(),
     };
     Failure::new("ENOTSUP", message)

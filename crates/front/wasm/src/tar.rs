@@ -200,7 +200,7 @@ impl Tar {
             FileType::BlockDevice => b'4',
             FileType::Fifo => b'6',
             FileType::Socket => {
-                let error = Error::Invalid("a tar archive cannot hold this socket");
+                let error = Error::Invalid("a tar archive cannot contain a socket");
                 self.unreadable(member.path, error);
                 return Ok(false);
             }

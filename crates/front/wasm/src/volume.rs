@@ -144,8 +144,7 @@ impl Volume {
 
     fn begin(&self) -> Result<Busy<'_>> {
         if self.is_busy.replace(true) {
-            let message =
-                "the image is at work: its device must not use it while it is read or written";
+            let message = "the image is busy; its device must not use it during a read or write";
             return Err(Failure::new("EBUSY", message));
         }
         Ok(Busy(&self.is_busy))
@@ -153,14 +152,14 @@ impl Volume {
 }
 
 fn closed() -> Failure {
-    Failure::new("EBADF", "the image was closed: open it again")
+    Failure::new("EBADF", "the image is closed; open it again")
 }
 
 fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Open) -> Result<Fs> {
     let Open { writable, norecovery, .. } = *options;
     let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
     if writable && norecovery {
-        let message = "an image is changed only once it is recovered: leave norecovery out";
+        let message = "changing an image requires recovery; leave norecovery out";
         return Err(Failure::invalid(message));
     }
     let shared = Arc::clone(device);
@@ -245,7 +244,7 @@ fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32);
     number.map(u128::to_be_bytes).ok_or_else(|| {
-        Failure::invalid(format!("{text:?} is no uuid: it must have 32 hexadecimal digits"))
+        Failure::invalid(format!("{text:?} is not a UUID: it must have 32 hexadecimal digits"))
     })
 }
 

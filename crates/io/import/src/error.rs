@@ -122,7 +122,7 @@ pub enum SourceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Change {
     /// The length changed.
-    #[error("its size was {expected} bytes and now is {found}")]
+    #[error("its size changed from {expected} to {found} bytes")]
     Size {
         /// Original length in bytes.
         expected: u64,
@@ -130,7 +130,7 @@ pub enum Change {
         found: u64,
     },
     /// The file ended before its unchanged length: the file system reports wrong sizes.
-    #[error("it is said to have {said} bytes, and ends before that")]
+    #[error("expected {said} bytes, but the file ends earlier")]
     Short {
         /// Reported length in bytes.
         said: u64,
@@ -147,7 +147,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// It starts neither with a tar header nor with a known compression.
-    #[error("this is not a tar archive")]
+    #[error("not a tar archive")]
     NotTar,
     /// It ends within an entry or a header.
     #[error("the archive ends in the middle of an entry")]
@@ -156,7 +156,7 @@ pub enum Damage {
     #[error("the archive ends without an end-of-archive marker")]
     NoEndMarker,
     /// A header's checksum does not match.
-    #[error("header checksum is {found}, the header says {expected}")]
+    #[error("wrong header checksum (expected {expected}, found {found})")]
     Checksum {
         /// Checksum stored in the header.
         expected: u64,
@@ -185,7 +185,7 @@ pub enum Damage {
     #[error("{0} is empty or contains a NUL byte")]
     Path(&'static str),
     /// A size in a header exceeds the limit.
-    #[error("{what} of {found} bytes is over the limit of {limit}")]
+    #[error("{what} of {found} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// The limited quantity.
         what: &'static str,
@@ -204,8 +204,8 @@ pub enum Damage {
 pub enum Unsupported {
     /// The compression ratio of an archive exceeds the limit.
     #[error(
-        "its {stored} bytes so far become more than {limit} when they are decompressed; if it is to be trusted, \
-         decompress it first, into a pipe perhaps (zstd -dc, gzip -dc)"
+        "its first {stored} bytes decompress to more than {limit}; if you trust the archive, \
+         decompress it first, for example into a pipe (zstd -dc, gzip -dc)"
     )]
     Expands {
         /// Number of stored bytes read so far.

@@ -58,7 +58,7 @@ impl Format {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The image does not fit into the format.
-    #[error("{format} cannot hold this image: {why}")]
+    #[error("{format} cannot store this image: {why}")]
     Unfit {
         /// Name of the format.
         format: &'static str,

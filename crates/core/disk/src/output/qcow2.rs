@@ -34,7 +34,8 @@ const L1_ENTRIES_MAX: u64 = (32 << 20) / 8;
 pub(crate) fn check(len: u64) -> Result<(), Error> {
     if tables(len) > L1_ENTRIES_MAX {
         let why = format!(
-            "with clusters of 64 KiB it has at most {} bytes; make the image smaller with --size, or take raw",
+            "its maximum is {} bytes with 64 KiB clusters; make the image smaller with --size, or \
+             use raw",
             L1_ENTRIES_MAX * ENTRIES * CLUSTER_BYTES
         );
         return Err(Error::Unfit { format: Format::Qcow2.name(), why });

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     /// A hole.
     #[cfg_attr(
         not(target_os = "linux"),
-        expect(dead_code, reason = "holes are asked for on Linux only")
+        expect(dead_code, reason = "holes can be detected only on Linux")
     )]
     Hole,
     /// Space that the image does not use, with arbitrary contents.

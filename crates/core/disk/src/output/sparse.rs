@@ -25,13 +25,15 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
     let unfit = |why| Error::Unfit { format: Format::Sparse.name(), why };
     if !len.is_multiple_of(UNIT_BYTES) {
         let why = format!(
-            "its blocks are {UNIT_BYTES} bytes, and {len} bytes are no multiple of that; give such a --size"
+            "{len} bytes are not a multiple of its block size of {UNIT_BYTES} bytes; choose such a \
+             --size"
         );
         return Err(unfit(why));
     }
     if u32::try_from(len / UNIT_BYTES).is_err() {
         let why = format!(
-            "it has at most {} blocks of {UNIT_BYTES} bytes; make the image smaller with --size, or take raw or zstd",
+            "its maximum is {} blocks of {UNIT_BYTES} bytes; make the image smaller with --size, \
+             or use raw or zstd",
             u32::MAX
         );
         return Err(unfit(why));

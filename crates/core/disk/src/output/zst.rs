@@ -34,7 +34,8 @@ const FRAMES_MAX: u64 = 0x800_0000;
 pub(crate) fn check(len: u64) -> Result<(), Error> {
     if len.div_ceil(FRAME_BYTES) > FRAMES_MAX {
         let why = format!(
-            "its seek table has at most {FRAMES_MAX} frames of 1 MiB; make the image smaller with --size, or take raw"
+            "its maximum is {FRAMES_MAX} frames of 1 MiB; make the image smaller with --size, or \
+             use raw"
         );
         return Err(Error::Unfit { format: Format::Zstd.name(), why });
     }

@@ -33,13 +33,13 @@ pub enum OverlayError {
     #[error(transparent)]
     Device(#[from] io::Error),
     /// The file is not an overlay.
-    #[error("it is no overlay")]
+    #[error("not an overlay file")]
     NoOverlay,
     /// The overlay is inconsistent.
     #[error("the overlay is damaged: {0}")]
     Damaged(String),
     /// The overlay contains changes of another base.
-    #[error("the overlay has changes to {expected}, and not to {found}")]
+    #[error("the overlay belongs to {expected}, not to {found}")]
     OtherBase {
         /// Identity of the base for which it was created.
         expected: String,
@@ -47,7 +47,7 @@ pub enum OverlayError {
         found: String,
     },
     /// The name of the base is too long for the header.
-    #[error("the name of what is below has {0} bytes, which is too long")]
+    #[error("the name of the base image is too long ({0} bytes)")]
     NameTooLong(usize),
     /// The base is too large.
     #[error("a device of {0} bytes is too large for an overlay in a file")]
@@ -76,10 +76,12 @@ impl About {
         let base_len = word(&bytes, LENS_AT) as usize;
         let end = base_len.saturating_add(word(&bytes, LENS_AT + 4) as usize);
         let texts =
-            bytes[TEXTS_AT..SUM_AT].get(..end).ok_or_else(|| damaged("no room for names"))?;
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| damaged("no text"));
+            bytes[TEXTS_AT..SUM_AT].get(..end).ok_or_else(|| damaged("invalid name lengths"))?;
+        let text = |bytes: &[u8]| {
+            String::from_utf8(bytes.to_vec()).map_err(|_| damaged("a name that is not UTF-8"))
+        };
         let (base, identity) =
-            texts.split_at_checked(base_len).ok_or_else(|| damaged("no room for a name"))?;
+            texts.split_at_checked(base_len).ok_or_else(|| damaged("an invalid name length"))?;
         Ok((Self { base: text(base)?, identity: text(identity)? }, len))
     }
 

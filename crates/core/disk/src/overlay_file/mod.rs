@@ -84,7 +84,7 @@ impl OverlayFile {
     ) -> Result<Self, OverlayError> {
         let len = below.len();
         if storage.len() < Self::file_bytes(len)? {
-            let problem = "it was cut off, or is not for a device of that length";
+            let problem = "it is truncated or belongs to a device of another size";
             return Err(OverlayError::Damaged(problem.into()));
         }
         let index = RwLock::new(Index::read(&*storage, HEADER_BYTES, blocks(len))?);

@@ -58,7 +58,7 @@ fn another_base_damage_and_other_files_are_refused() {
         Ok(_) => panic!("it is accepted"),
         Err(error) => error.to_string(),
     };
-    assert!(open("x").contains("it is no overlay"));
+    assert!(open("x").contains("not an overlay file"));
     let device = OverlayFile::create(storage.clone(), below.clone(), &about()).unwrap();
     device.write_at(0, &[1; 5000]).unwrap();
     device.flush().unwrap();

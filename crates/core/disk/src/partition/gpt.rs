@@ -76,24 +76,24 @@ pub(super) fn is_header(bytes: &[u8]) -> bool {
 /// # Errors
 /// A description of the problem.
 pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
-    let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| "header is cut off")?;
+    let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| "truncated header")?;
     if !is_header(bytes) {
-        return Err("header has no signature");
+        return Err("missing header signature");
     }
     if raw.header_size.get() as usize != HEADER_BYTES {
-        return Err("header has an unknown size");
+        return Err("invalid header size");
     }
     let mut sum = crc32fast::Hasher::new();
     sum.update(&bytes[..CRC_OFFSET]);
     sum.update(&[0; 4]);
     sum.update(&bytes[CRC_OFFSET + 4..HEADER_BYTES]);
     if sum.finalize() != raw.header_crc.get() {
-        return Err("header has a wrong checksum");
+        return Err("wrong header checksum");
     }
     let entry_size = raw.entry_size.get() as usize;
     let table_bytes = u64::from(raw.entry_count.get()) * u64::from(raw.entry_size.get());
     if entry_size < ENTRY_BYTES || table_bytes > TABLE_BYTES_MAX {
-        return Err("table of entries has an impossible size");
+        return Err("invalid size of the entry table");
     }
     let (entries_lba, entries_crc) = (raw.entries_lba.get(), raw.entries_crc.get());
     Ok(Header { entries_lba, table_bytes, entry_size, entries_crc })
@@ -105,7 +105,7 @@ pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
 /// A description of the problem.
 pub(super) fn parse_entries(header: &Header, table: &[u8]) -> Result<Vec<Entry>, &'static str> {
     if crc32fast::hash(table) != header.entries_crc {
-        return Err("table of entries has a wrong checksum");
+        return Err("wrong checksum of the entry table");
     }
     let mut entries = Vec::new();
     for (slot, bytes) in table.chunks_exact(header.entry_size).enumerate() {

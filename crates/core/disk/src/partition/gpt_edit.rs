@@ -52,7 +52,7 @@ impl Table {
                 }
             }
         }
-        Err(PartitionError::Damaged { table: "GPT", problem: "no copy of it is sound" })
+        Err(PartitionError::Damaged { table: "GPT", problem: "neither copy is valid" })
     }
 
     fn read_at(
@@ -89,7 +89,7 @@ impl Table {
     pub(super) fn set_len(&mut self, number: u32, bytes: u64) -> Result<(), PartitionError> {
         let size = u32_at(&self.header, field::ENTRY_SIZE) as usize;
         let at = (number as usize - 1) * size;
-        let damaged = PartitionError::Damaged { table: "GPT", problem: "an entry is cut off" };
+        let damaged = PartitionError::Damaged { table: "GPT", problem: "truncated entry" };
         let entry = self.entries.get_mut(at..at + size).ok_or(damaged)?;
         let last = u64_at(entry, field::FIRST_LBA) + bytes.div_ceil(self.unit) - 1;
         put_u64(entry, field::LAST_LBA, last);
@@ -106,7 +106,7 @@ impl Table {
         let size = u32_at(&self.header, field::ENTRY_SIZE) as usize;
         let ends = self.entries.chunks_exact(size).map(|entry| u64_at(entry, field::LAST_LBA));
         if ends.max().is_some_and(|end| end >= at_end) {
-            let problem = "a partition lies where its copy at the end of the disk goes";
+            let problem = "a partition overlaps the backup table at the end of the disk";
             return Err(PartitionError::Damaged { table: "GPT", problem });
         }
         put_u64(&mut self.header, field::LAST_USABLE_LBA, at_end - 1);

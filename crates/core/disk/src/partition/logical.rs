@@ -54,7 +54,7 @@ impl Extended {
         let mut base = entry.first;
         for step in 0..LOGICAL_MAX {
             let sector = bytes(device, base * UNIT, UNIT)?;
-            let sector = sector.ok_or(damaged("an extended boot record lies past the end"))?;
+            let sector = sector.ok_or(damaged("an extended boot record is past the end"))?;
             let Some(entries) = mbr::parse(&sector) else {
                 // An extended partition that never had logical partitions has no record.
                 let is_blank = step == 0;
@@ -69,7 +69,7 @@ impl Extended {
             let Some(next) = next else { return Ok(Self { entry, records }) };
             base = next;
         }
-        Err(damaged("the chain of logical partitions does not end"))
+        Err(damaged("the chain of logical partitions is endless"))
     }
 
     /// Returns all logical partitions with their numbers.

@@ -52,10 +52,10 @@ pub enum PartitionError {
         problem: &'static str,
     },
     /// There is no table.
-    #[error("there is no partition table; leave --partition out")]
+    #[error("the image has no partition table; leave --partition out")]
     NoTable,
     /// The table has no such partition.
-    #[error("there is no partition {number}; {}", overview(partitions))]
+    #[error("partition {number} does not exist; {}", overview(partitions))]
     NoPartition {
         /// The requested number.
         number: u32,
@@ -63,7 +63,7 @@ pub enum PartitionError {
         partitions: Vec<Partition>,
     },
     /// The partition has no room to grow.
-    #[error("partition {number} has room for {room} bytes, and {wanted} are needed: {what}")]
+    #[error("partition {number} can grow to {room} bytes, but {wanted} are needed: {what}")]
     NoRoom {
         /// Its number.
         number: u32,
@@ -75,7 +75,7 @@ pub enum PartitionError {
         what: String,
     },
     /// The entry of the partition cannot be changed.
-    #[error("the length of partition {number} cannot be changed: it is {what}")]
+    #[error("the size of partition {number} cannot be changed: {what}")]
     Unsupported {
         /// Its number.
         number: u32,
@@ -84,8 +84,8 @@ pub enum PartitionError {
     },
     /// The partition extends past the end of the device.
     #[error(
-        "partition {number} reaches past the end of the image ({device_len} bytes): the image is \
-         cut off"
+        "partition {number} ends past the end of the image ({device_len} bytes); the image is \
+         truncated"
     )]
     PastEnd {
         /// Its number.
@@ -104,7 +104,7 @@ pub fn overview(partitions: &[Partition]) -> String {
         let description = text::escaped(p.description.as_bytes()).to_string();
         format!("{} ({description}, {})", p.number, text::size(p.len))
     };
-    format!("there are: {}", partitions.iter().map(one).collect::<Vec<_>>().join(", "))
+    format!("the table has: {}", partitions.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the partition with this number.
@@ -188,7 +188,7 @@ fn read_gpt(device: &dyn BlockDevice) -> Result<Vec<Partition>, PartitionError> 
             }
         }
     }
-    let problem = first_problem.unwrap_or("there is no header");
+    let problem = first_problem.unwrap_or("missing header");
     Err(PartitionError::Damaged { table: "GPT", problem })
 }
 
@@ -204,7 +204,7 @@ fn read_gpt_at(
     };
     let offset = header.entries_lba.saturating_mul(unit);
     let Some(table) = bytes(device, offset, header.table_bytes)? else {
-        return Ok(Err("table of entries lies past the end"));
+        return Ok(Err("the entry table is past the end"));
     };
     Ok(gpt::parse_entries(&header, &table).map(|entries| {
         let entries = entries.into_iter().map(|entry| Partition {

@@ -97,7 +97,7 @@ fn gpt_of_either_block_size_is_read_and_its_copy_too() {
         assert_eq!(places(&read(&disk).unwrap().unwrap()), expected, "from the copy");
         disk.write_at(last * unit + 30, &[0x55]).unwrap();
         let error = read(&disk).unwrap_err().to_string();
-        assert_eq!(error, "damaged GPT partition table: header has a wrong checksum");
+        assert_eq!(error, "damaged GPT partition table: wrong header checksum");
     }
 }
 

@@ -211,7 +211,9 @@ fn check_not_below<F: Directories>(fs: &F, dir: Ino, top: Ino) -> Result<()> {
             (handle, parent)
         };
         if parent.is_none() || mark == parent {
-            return Err(handle.corrupt("directory", "'..' does not lead to the root"));
+            return Err(
+                handle.corrupt("directory", "'..' does not refer to the parent up to the root")
+            );
         }
         steps += 1;
         if steps == next_mark {

@@ -90,7 +90,7 @@ impl Undo {
 
     fn write_out(&mut self) -> io::Result<()> {
         if self.is_broken {
-            return Err(io::Error::other("the undo file could not be written before"));
+            return Err(io::Error::other("an earlier write to the undo file failed"));
         }
         let appended = self.sink.append(&self.buffer);
         self.is_broken = appended.is_err();
@@ -228,10 +228,10 @@ pub enum RestoreError {
     #[error("the undo file cannot be read: {0}")]
     Undo(io::Error),
     /// The file is not an undo file.
-    #[error("it is no undo file of diskwright, or its first bytes are damaged")]
+    #[error("not an undo file of diskwright, or its header is damaged")]
     NotAnUndoFile,
     /// The image does not have its former length.
-    #[error("the undo file is of an image of {expected} bytes, and this one has {found}")]
+    #[error("the undo file belongs to an image of {expected} bytes, but this image has {found}")]
     OtherImage {
         /// Length of the image in the undo file, in bytes.
         expected: u64,
@@ -239,7 +239,7 @@ pub enum RestoreError {
         found: u64,
     },
     /// The image was changed after the repair.
-    #[error("the image was changed after the repair (at byte {0}): nothing is restored")]
+    #[error("the image was changed after the repair (at byte {0}); nothing was restored")]
     Changed(u64),
     /// The image cannot be read or written.
     #[error("the image cannot be restored: {0}")]

@@ -10,7 +10,8 @@ impl Paths<'_> {
     /// # Errors
     /// `Invalid` if the path is the root or ends in `.` or `..`.
     pub fn parent<'p>(&self, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
-        let (parent, name) = split_last(path).ok_or(Error::Invalid("the path ends in no name"))?;
+        let (parent, name) =
+            split_last(path).ok_or(Error::Invalid("the path has no last component"))?;
         Ok((self.resolve(parent, LastLink::Follow)?, name))
     }
 

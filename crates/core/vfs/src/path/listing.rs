@@ -52,7 +52,7 @@ impl Fault {
             Self::Slash => "name contains \"/\"",
             Self::Nul => "name contains a NUL byte",
             Self::Stray => "a second entry \".\" or \"..\"",
-            Self::Twin => "a second entry of this name",
+            Self::Twin => "a second entry with this name",
         }
     }
 }

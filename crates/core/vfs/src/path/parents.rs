@@ -74,11 +74,11 @@ fn dir_path(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<u8>> {
     let (mut current, mut circle) = (dir, Circle::default());
     while current != fs.root() {
         if circle.closes_at(current) {
-            return Err(damage(dir, "its parents lead in a circle"));
+            return Err(damage(dir, "its parents form a loop"));
         }
         let mut links = links_of(fs, current)?.unwrap_or_default();
         let (Some((parent, name)), true) = (links.pop(), links.is_empty()) else {
-            return Err(damage(current, "a directory with other than one parent"));
+            return Err(damage(current, "a directory without exactly one parent"));
         };
         names.push(name);
         current = parent;

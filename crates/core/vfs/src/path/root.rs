@@ -11,7 +11,7 @@ use crate::{Corruption, Error, FileSystem, FileType, Result};
 pub fn check_root(fs: &dyn FileSystem) -> Result<()> {
     let root = fs.root();
     let damage = |found: String| {
-        let damage = Corruption::new("root directory", "it is none").of_inode(root.0);
+        let damage = Corruption::new("root directory", "not a directory").of_inode(root.0);
         Error::from(damage.mismatch("a directory in use", found))
     };
     let found = match fs.attributes(root) {

@@ -22,7 +22,7 @@ impl DirectoryGuard {
     /// `Corrupt` if it was entered before.
     pub fn enter(&mut self, dir: Ino) -> Result<()> {
         if !self.entered.insert(dir) {
-            let problem = "the directory has a second name or contains itself";
+            let problem = "the directory has a second entry or contains itself";
             return Err(Corruption::new("directory tree", problem).of_inode(dir.0).into());
         }
         Ok(())

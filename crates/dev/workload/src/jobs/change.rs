@@ -154,14 +154,13 @@ impl Job for Change {
     fn what(&self) -> String {
         let own = match self.threads {
             1 => "One thread fills a directory".to_owned(),
-            threads => format!("Each of {threads} threads fills a directory of its own"),
+            threads => format!("Each of {threads} threads fills its own directory"),
         };
         format!(
-            "{own} as `create` does and makes that durable, which is not timed. Then each file gets other \
-             permissions (chmod), a second name in the same directory (link), another first name \
-             there (rename), and that name in another directory (move), all in the order in which \
-             the files were made. What is changed is made durable between the steps, outside of what is \
-             timed."
+            "{own} as `create` does and syncs it, which is not timed. Then each file gets new \
+             permissions (chmod), a second name in the same directory (link), a new first name \
+             there (rename), and that name in another directory (move), in the order of creation. \
+             Changes are synced between the steps, outside the measured time."
         )
     }
 

@@ -41,7 +41,7 @@ impl Job for Create {
              can be told, what went to the log until then.",
             own_directories(self.threads),
             if self.fsync {
-                "each file is opened, made durable (fsync) and closed before the next is made"
+                "each file is opened, synced (fsync) and closed before the next is created"
             } else {
                 "a file is made without being opened (mknod), and nothing is made durable while the \
                  clock runs; it stops when the first entry of the directory was listed, so that nothing is \
@@ -98,7 +98,7 @@ impl Job for Create {
 pub(super) fn own_directories(threads: u32) -> String {
     match threads {
         1 => "one thread works in one directory".to_owned(),
-        _ => format!("each of {threads} threads has a directory of its own"),
+        _ => format!("each of {threads} threads has its own directory"),
     }
 }
 
@@ -147,8 +147,8 @@ impl Filling {
 /// The tables of the thread of 2018, and of the resulting change.
 fn published() -> Vec<Published> {
     let thread = Published {
-        source: "Dave Chinner, \"xfs: speed up directory bestfree block scanning\", linux-xfs, \
-                 3 January 2018; Linux 4.15 before its release, the machine is not told",
+        source: "Dave Chinner, \"xfs: speed up directory bestfree block scanning\", linux-xfs, 3 \
+                 January 2018; a prerelease of Linux 4.15, machine unknown",
         columns: vec![
             "files",
             "vanilla, s",
@@ -169,8 +169,8 @@ fn published() -> Vec<Published> {
         ],
     };
     let merged = Published {
-        source: "Dave Chinner, \"xfs: reverse search directory freespace indexes\", as merged in 2019; \
-                 kernel and machine are not told",
+        source: "Dave Chinner, \"xfs: reverse search directory freespace indexes\", as merged in \
+                 2019; kernel and machine unknown",
         columns: vec!["files", "before, s", "before, files/s", "reverse, s", "reverse, files/s"],
         rows: vec![
             vec![10e3, 0.41, 24.3e3, 0.41, 24.3e3],

@@ -151,7 +151,7 @@ impl Job for FsMark {
             ""
         };
         let cold = if self.cold {
-            " All of it is made and removed again, with what is cached made durable and forgotten in \
+            " Everything is then created and removed again, with caches synced and dropped in \
              between."
         } else {
             ""

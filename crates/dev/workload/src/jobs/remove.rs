@@ -29,8 +29,7 @@ impl Job for Remove {
 
     fn what(&self) -> String {
         let cold = if self.cold {
-            " It is done again with new directories after all that is cached was made durable and \
-             forgotten."
+            " It is repeated with new directories after caches are synced and dropped."
         } else {
             ""
         };

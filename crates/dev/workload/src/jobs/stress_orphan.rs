@@ -111,7 +111,7 @@ impl StressOrphan {
             let (_, size) = target.stat(dir, &name)?;
             if size != 0 {
                 let name = name.escape_ascii();
-                return Err(Error::Wrong(format!("{name} has {size} bytes, not none")));
+                return Err(Error::Wrong(format!("{name} has {size} bytes, expected none")));
             }
         }
         Ok(())

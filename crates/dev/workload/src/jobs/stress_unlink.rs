@@ -84,10 +84,10 @@ impl Job for StressUnlink {
     fn what(&self) -> String {
         let files = self.files;
         format!(
-            "Each thread does this {files} times in a directory of its own: makes a file, writes {} KiB to \
-             it, syncs it, closes it and removes it. The sibling of stress-orphan, by the same author; \
-             he gave no figures for it. How long a sync takes is up to the device: a device in memory \
-             and one on a disk cannot be compared.",
+            "Each thread creates a file in its own directory, writes {} KiB, syncs, closes and \
+             removes it, {files} times. By the author of stress-orphan, without published figures. \
+             The duration of a sync depends on the device, so devices in memory and disks are not \
+             comparable.",
             FILE_BYTES >> 10
         )
     }

@@ -200,7 +200,7 @@ impl State {
         match &inode.body {
             Body::Regular(blocks) => Ok((&inode.attributes, blocks)),
             Body::Directory(_) => Err(Error::IsADirectory),
-            _ => Err(Error::Invalid("this is not a regular file")),
+            _ => Err(Error::Invalid("not a regular file")),
         }
     }
 
@@ -209,7 +209,7 @@ impl State {
         match &mut inode.body {
             Body::Regular(blocks) => Ok((&mut inode.attributes, blocks)),
             Body::Directory(_) => Err(Error::IsADirectory),
-            _ => Err(Error::Invalid("this is not a regular file")),
+            _ => Err(Error::Invalid("not a regular file")),
         }
     }
 

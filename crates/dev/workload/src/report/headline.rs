@@ -205,7 +205,7 @@ impl HeadlineRow {
         };
         if let Some(least) = &value.least {
             let (ratio, from) = (self.shown(least.ratio), count_of(least.from, axis));
-            text += &format!(", {ratio} at the least from {from} on");
+            text += &format!(", at least {ratio} from {from}");
         }
         text
     }

@@ -36,7 +36,7 @@ pub const DURABILITY: &str =
 
 /// Statement about published figures in every report.
 pub const OTHERS: &str =
-    "Measured by others, on another machine: only the shapes can be held against the tables here.";
+    "Measured by others on another machine: only the shapes of the results are comparable.";
 
 /// A complete comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -266,10 +266,10 @@ impl Report {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.cut_short {
-            warnings.push("Interrupted: only what was done until then is here.".to_owned());
+            warnings.push("Interrupted: the report has the results so far.".to_owned());
         }
         if !self.optimised {
-            warnings.push("Not a release build: its figures mean little.".to_owned());
+            warnings.push("Not a release build: its results are not meaningful.".to_owned());
         }
         let failed: usize = self.workloads.iter().map(|workload| workload.failed.len()).sum();
         if failed > 0 {
@@ -282,14 +282,14 @@ impl Report {
     fn conditions(&self) -> Vec<String> {
         let mut lines = self.machine.lines();
         let runs = match (self.rounds, self.rounds_most) {
-            (1, 1) => "one run of each case: no ratio here is sure".to_owned(),
+            (1, 1) => "one run of each case: ratios are not reliable".to_owned(),
             (rounds, most) if most > rounds => format!(
-                "up to {rounds} runs of each case in turns, and up to {most} while a ratio is not told apart; \
-                 medians, with intervals of 95 % where things are compared"
+                "up to {rounds} interleaved runs of each case, and up to {most} while a difference \
+                 is not significant; medians, with 95 % intervals of ratios"
             ),
             (rounds, _) => format!(
-                "up to {rounds} runs of each case in turns, medians, with intervals of 95 % where things are \
-                 compared"
+                "up to {rounds} interleaved runs of each case; medians, with 95 % intervals of \
+                 ratios"
             ),
         };
         lines.push(format!("{runs}; seed {}", self.seed));

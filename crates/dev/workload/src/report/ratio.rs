@@ -115,7 +115,7 @@ impl Ratio {
         let interval = format!("{} to {}", show(low), show(high));
         match self.is_told_apart {
             true => format!("{} ({interval})", show(self.ratio)),
-            false => format!("not told apart ({interval}, {} runs)", self.rounds),
+            false => format!("no significant difference ({interval}, {} runs)", self.rounds),
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((one.is_told_apart, one.interval, one.rounds), (false, None, 1));
         assert_eq!(one.times(), "1.44 × (one run)");
         let two = ratio(&[3.0, 3.0], &[1.0, 1.0]).unwrap();
-        assert_eq!(two.times(), "not told apart (3.0 × to 3.0 ×, 2 runs)");
+        assert_eq!(two.times(), "no significant difference (3.0 × to 3.0 ×, 2 runs)");
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         assert!(together.is_told_apart, "{together:?}");
         let apart = ratio(&[2.0, 4.0, 6.0], &[3.0, 1.0, 2.0]).unwrap();
         assert!(
-            !apart.is_told_apart && apart.times().starts_with("not told apart (0."),
+            !apart.is_told_apart && apart.times().starts_with("no significant difference (0."),
             "{apart:?}"
         );
     }

@@ -131,7 +131,7 @@ fn everybody(report: &Report, style: Style) -> String {
     };
     let mut text = style.heading(2, "Contestants");
     for (title, lines) in [
-        ("who they are", list(everybody::kinds(&all))),
+        ("contestants", list(everybody::kinds(&all))),
         ("features", list(everybody::features(&all))),
         ("not comparable", list(everybody::remarks(&all))),
     ] {
@@ -150,7 +150,11 @@ fn headlines(report: &Report, style: Style) -> String {
         lines.collect::<String>()
     };
     let lines: String = report.workloads.iter().map(of).collect();
-    if lines.is_empty() { lines } else { style.heading(2, "What the threads are about") + &lines }
+    if lines.is_empty() {
+        lines
+    } else {
+        style.heading(2, "Results by mailing-list thread") + &lines
+    }
 }
 
 fn headline(workload: &Workload, row: &HeadlineRow, style: Style) -> String {

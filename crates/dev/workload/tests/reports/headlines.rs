@@ -79,7 +79,7 @@ fn headlines_stand_beside_those_of_the_thread() {
     let report = orphans();
     for text in [report.text(), report.markdown(), report.html("Headlines")] {
         assert!(text.contains("3.0 ×"), "{text}");
-        assert!(text.contains("at 128 threads, 1.50 × at the least from 16 threads on"), "{text}");
+        assert!(text.contains("at 128 threads, at least 1.50 × from 16 threads"), "{text}");
         assert!(text.contains("1.00") && text.contains("128 threads by 1 thread"), "{text}");
         assert!(text.contains("+275 %"), "{text}");
         assert!(

@@ -181,7 +181,7 @@ fn rounds_are_added_until_a_ratio_is_told_apart() {
     );
     assert_eq!(never.workloads[0].rows[0].runs, 8);
     let text = never.text();
-    assert!(text.contains("not told apart (") && text.contains(", 8 runs)"), "{text}");
+    assert!(text.contains("no significant difference (") && text.contains(", 8 runs)"), "{text}");
 }
 
 #[test]

@@ -80,9 +80,7 @@ impl Op<'_> {
         }
         let Some(mut run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
         if run.end - run.start > guard.usable_blocks(Claim::Unbounded) {
-            return Err(guard
-                .corrupt("block bitmap", "more free blocks than the count says")
-                .into());
+            return Err(guard.corrupt("block bitmap", "more free blocks than counted").into());
         }
         // The reserve is a number of clusters, not a set of particular ones.
         let taken = usable.min(run.end - run.start);

@@ -41,7 +41,9 @@ impl Op<'_> {
         let id = guard.block_bitmap(volume, &mut self.txn)?;
         let count = bits.end - bits.start;
         if !bitmap::all_set(self.txn.data(id), bits.clone()) {
-            return Err(guard.corrupt("block bitmap", "blocks of a file are free in it").into());
+            return Err(guard
+                .corrupt("block bitmap", "blocks of a file are marked as free")
+                .into());
         }
         let window = bitmap::bytes_of(&bits);
         bitmap::clear(self.txn.edit(id, window.clone()), window.start as u32 * 8, bits.clone());
@@ -83,12 +85,12 @@ impl Op<'_> {
         let id = guard.inode_bitmap(volume, &mut self.txn)?;
         let range = index..index + 1;
         if !bitmap::all_set(self.txn.data(id), range.clone()) {
-            let damage = guard.corrupt("inode bitmap", "an inode in use is free in it");
+            let damage = guard.corrupt("inode bitmap", "an inode in use is marked as free");
             return Err(damage.of_inode(handle.ino().0).into());
         }
         let is_dir = handle.inode.is_dir();
         if is_dir && guard.desc.used_dirs == 0 {
-            let damage = Corruption::new("group descriptor", "more directories than it counts");
+            let damage = Corruption::new("group descriptor", "more directories than counted");
             return Err(damage.in_group(group.0.into()).into());
         }
         let window = bitmap::bytes_of(&range);

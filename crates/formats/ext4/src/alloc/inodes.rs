@@ -67,7 +67,7 @@ impl<'a> Op<'a> {
         let found = kept.over(self.txn.data(id), |bits| bitmap::find_free(bits, from, count));
         let Some(index) = found else {
             return Err(guard
-                .corrupt("inode bitmap", "no free inode though the count says so")
+                .corrupt("inode bitmap", "no free inode, but the count is not 0")
                 .into());
         };
         let range = index..index + 1;

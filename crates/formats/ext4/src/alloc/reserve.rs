@@ -66,7 +66,7 @@ impl Op<'_> {
             Some((first, free.fold(0, |mask, index| mask | 1 << (index - first))))
         });
         let Some((first, mask)) = found else {
-            let damage = guard.corrupt("inode bitmap", "no free inode though the count says so");
+            let damage = guard.corrupt("inode bitmap", "no free inode, but the count is not 0");
             return Err(damage.into());
         };
         // All slots before a used inode count as initialised. Some inodes of this run may never be written, so their
@@ -88,7 +88,7 @@ impl Op<'_> {
         let id = guard.inode_bitmap(volume, &mut self.txn)?;
         let range = index..index + 1;
         if bitmap::find_free(Bits::plain(self.txn.data(id)), index, index + 1).is_none() {
-            let damage = guard.corrupt("inode bitmap", "an inode that was kept is in use");
+            let damage = guard.corrupt("inode bitmap", "a reserved inode is in use");
             return Err(damage.of_inode(ino.0).into());
         }
         let window = bitmap::bytes_of(&range);

@@ -112,7 +112,7 @@ fn verify_descriptors(
 ) -> Result<(), Corruption> {
     let geometry = &volume.geometry;
     let Some(index) = geometry.gdt_index(block) else {
-        return Err(Corruption::new("group descriptor", "a block outside of their table"));
+        return Err(Corruption::new("group descriptor", "a block outside the descriptor table"));
     };
     let first = index * geometry.desc_per_block();
     let count = geometry.desc_per_block().min(geometry.groups_count - first);
@@ -123,7 +123,7 @@ fn verify_descriptors(
         let found = GroupDescriptor::parse_unsealed(bytes, &volume.sb, group)?.inode_table;
         let table = volume.groups.inode_table(group);
         if found != table {
-            let damage = Corruption::new("group descriptor", "the inode table has moved");
+            let damage = Corruption::new("group descriptor", "the inode table was moved");
             return Err(damage.in_group(group.0.into()).mismatch(table, found));
         }
     }

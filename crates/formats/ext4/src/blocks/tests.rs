@@ -116,13 +116,13 @@ fn harms(kind: Kind) -> Vec<Harm> {
         Kind::Descriptors => vec![
             (8, le32(u32::MAX), "inode table outside the file system"),
             (0, le32(0), "block bitmap outside the file system"),
-            (8, le32(2000), "the inode table has moved"),
+            (8, le32(2000), "the inode table was moved"),
             (12, le16(u16::MAX), "too many free blocks"),
         ],
         Kind::InodeTable => vec![
-            (LOST_FOUND_SLOT, le16(0xf1ed), "its mode names no file type"),
+            (LOST_FOUND_SLOT, le16(0xf1ed), "its mode has no valid file type"),
             (LOST_FOUND_SLOT + 0x28, le16(0), "wrong magic"),
-            (LOST_FOUND_SLOT + 0x2a, le16(9), "more entries than room"),
+            (LOST_FOUND_SLOT + 0x2a, le16(9), "more entries than the maximum"),
             (LOST_FOUND_SLOT + 0x3c, le32(u32::MAX), "blocks outside the file system"),
             (LOST_FOUND_SLOT + 0x68, le32(u32::MAX), "block of its attributes"),
             (LOST_FOUND_SLOT + 0x80, le16(33), "extra_isize"),
@@ -130,20 +130,20 @@ fn harms(kind: Kind) -> Vec<Harm> {
             (LOST_FOUND_SLOT + 0x20, le32(0), "a pointer past the last block"),
         ],
         Kind::DirectoryLeaf => vec![
-            (0, le32(u32::MAX), "an entry names an inode past the last"),
+            (0, le32(u32::MAX), "an entry refers to an inode past the last one"),
             (4, le16(6), "the chain of entries is broken at byte 0"),
             (4, le16(4092), "the chain of entries is broken at byte 4092"),
             (6, vec![0], "an entry without a name"),
             (BLOCK_SIZE - 5, vec![0], "no checksum at its end"),
         ],
         Kind::HtreeRoot => vec![
-            (htree::ROOT_INFO_RANGE.start + 5, vec![7], "the known form"),
+            (htree::ROOT_INFO_RANGE.start + 5, vec![7], "root information"),
             (0x22, le16(0), "wrong count"),
             (0x20, le16(3), "wrong limit"),
         ],
         Kind::HtreeNode => vec![
             (8 + 2, le16(u16::MAX), "wrong count"),
-            (8 + 2, le16(3), "its hashes do not ascend"),
+            (8 + 2, le16(3), "its hashes are not in order"),
         ],
         Kind::ExtentNode => vec![
             (0, le16(1), "wrong magic"),
@@ -154,17 +154,17 @@ fn harms(kind: Kind) -> Vec<Harm> {
         Kind::Indirect => vec![(400, le32(4096), "a pointer past the last block")],
         Kind::Xattr => vec![
             (0, le32(0), "wrong magic number"),
-            (4, le32(0), "nothing refers to it"),
+            (4, le32(0), "its reference count is 0"),
             (32 + 2, le16(4094), "a value runs past the end"),
             (32 + 2, le16(40), "values overlap the entries"),
         ],
         Kind::BlockBitmap => vec![
-            (0, vec![0xfe], "what is not free is said to be"),
+            (0, vec![0xfe], "blocks in use are marked as free"),
             (BLOCK_SIZE - 1, vec![0x7f], "expected bit 32767 set"),
         ],
         Kind::InodeBitmap => vec![(BLOCK_SIZE - 1, vec![0x7f], "expected bit 32767 set")],
         Kind::Orphan => vec![
-            (8, le32(u32::MAX), "an inode past the last"),
+            (8, le32(u32::MAX), "an inode past the last one"),
             (BLOCK_SIZE - 8, le32(0), "magic number"),
         ],
         Kind::Superblock => vec![
@@ -174,8 +174,8 @@ fn harms(kind: Kind) -> Vec<Harm> {
         ],
         Kind::Quota => vec![
             (4, le32(9), "version"),
-            (28, le32(6), "a free block past the last"),
-            (1024, le32(u32::MAX), "it leads outside"),
+            (28, le32(6), "a free block past the last one"),
+            (1024, le32(u32::MAX), "a pointer is outside the file"),
             // A leaf whose header counts one entry, but which contains two.
             (1024 + 16, [vec![9; 72], vec![7; 72]].concat(), "number of entries in a leaf"),
         ],

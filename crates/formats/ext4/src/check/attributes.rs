@@ -127,7 +127,7 @@ impl Context<'_> {
         }
         values.sort_unstable();
         if values.windows(2).any(|pair| pair[0].1 > pair[1].0) {
-            self.tell(home.finding(XATTR_ENTRY).detail("two values lie on each other"));
+            self.tell(home.finding(XATTR_ENTRY).detail("two values overlap"));
         }
         if home.block.is_none() {
             names.sort_unstable();
@@ -229,7 +229,7 @@ impl Context<'_> {
             return tell("the feature ea_inode is off");
         }
         if ino < self.params.sb.first_ino || ino > self.params.sb.inodes_count {
-            return tell("there is no such inode, or it is reserved");
+            return tell("the inode does not exist or is reserved");
         }
         let Some(slot) = self.slot(ino) else { return };
         let holder = Inode::from_slot(&slot);

@@ -20,260 +20,260 @@ macro_rules! codes {
 
 codes! {
     IO: "ext4-io", Unusable, "device",
-        "The device fails to read a place that the check needs.",
-        "None: nothing is written. Copy the image to a sound device first, or try again.";
+        "The device cannot read a block that the check needs.",
+        "None: nothing is written. Copy the image to a healthy device first, or retry.";
     SUPERBLOCK: "ext4-superblock", Unusable, "superblock",
         "The primary superblock is damaged.",
-        "A sound copy takes its place; without one, its checksum is computed again, or the field that does not fit gets a value that does.";
+        "It is restored from a valid backup. Without one, its checksum is recomputed, or the invalid field is set to a valid value.";
     SUPERBLOCK_FIELD: "ext4-superblock-field", AtRisk, "superblock",
-        "A field of the superblock has a value that it cannot have.",
-        "The field gets the value that follows from the rest of the image, or its default.";
+        "A field of the superblock has an invalid value.",
+        "The field is set to the value derived from the rest of the image, or to its default.";
     SUPERBLOCK_TIME: "ext4-superblock-time", Harmless, "superblock",
         "A time in the superblock is more than a day in the future.",
-        "The time becomes now.";
+        "The time is set to the current time.";
     SUPERBLOCK_FREE_BLOCKS: "ext4-superblock-free-blocks", Harmless, "superblock",
-        "The number of free blocks is not what the image has.",
-        "The number is counted again.";
+        "The free block count of the superblock is wrong.",
+        "The count is recomputed.";
     SUPERBLOCK_FREE_INODES: "ext4-superblock-free-inodes", Harmless, "superblock",
-        "The number of free inodes is not what the image has.",
-        "The number is counted again.";
+        "The free inode count of the superblock is wrong.",
+        "The count is recomputed.";
     SUPERBLOCK_FEATURE: "ext4-superblock-feature", AtRisk, "superblock",
-        "The image uses something whose feature is off.",
-        "The feature is turned on.";
+        "The image uses a feature whose flag is not set.",
+        "The feature flag is set.";
     SUPERBLOCK_BACKUP: "ext4-superblock-backup", Harmless, "superblock backup",
-        "A backup of the superblock is damaged, or describes another file system.",
-        "The backup is written again from the primary superblock.";
+        "A backup superblock is damaged or describes another file system.",
+        "The backup is rewritten from the primary superblock.";
     MMP: "ext4-mmp", AtRisk, "mmp block",
-        "The block that guards against two mounts at once is damaged.",
-        "The block is written again, as of a file system that is not mounted; without a place, the feature is turned off.";
+        "The MMP block, which prevents multiple mounts, is damaged.",
+        "The block is rewritten in the unmounted state. Without a valid location, the feature is turned off.";
     GROUP_CHECKSUM: "ext4-group-checksum", AtRisk, "group descriptor",
-        "The checksum of a group descriptor does not match.",
-        "What it says of unused inodes is compared with the inode table, and the checksum is computed again.";
+        "The checksum of a group descriptor is wrong.",
+        "The unused inode count is verified against the inode table, and the checksum is recomputed.";
     GROUP_PLACES: "ext4-group-places", Unusable, "group descriptor",
-        "A group descriptor leads to bitmaps or an inode table that cannot be there.",
-        "The places come from a backup of the descriptor, or are where mke2fs puts them.";
+        "A group descriptor has an invalid location for a bitmap or the inode table.",
+        "The locations are taken from a backup descriptor, or from the layout that mke2fs uses.";
     GROUP_OVERLAP: "ext4-group-overlap", Unusable, "group descriptor",
-        "Bitmaps, inode tables or descriptors of groups lie on each other.",
-        "The places come from backups of the descriptors, or are where mke2fs puts them; a bitmap may move.";
+        "Bitmaps, inode tables or group descriptors overlap.",
+        "The locations are taken from backup descriptors, or from the layout that mke2fs uses. A bitmap may be moved.";
     GROUP_FLAGS: "ext4-group-flags", Harmless, "group descriptor",
-        "A descriptor says that parts of its group are not initialised, in a file system without that feature.",
-        "The flags and the number of unused inodes are set right.";
+        "A group descriptor has a flag for uninitialised metadata, but the file system lacks that feature.",
+        "The flags and the unused inode count are corrected.";
     GROUP_UNUSED: "ext4-group-unused", AtRisk, "group descriptor",
-        "A descriptor says that inodes were never used that are in use.",
-        "The inodes of the group are looked through, and their number is set right.";
+        "A group descriptor counts inodes in use as never used.",
+        "The inode table of the group is scanned, and the count is corrected.";
     GROUP_BACKUP: "ext4-group-backup", Harmless, "group descriptor backup",
-        "A backup of a group descriptor has other places than the primary one.",
-        "The backup is written again.";
+        "A backup group descriptor has other locations than the primary descriptor.",
+        "The backup is rewritten.";
     GROUP_FREE_BLOCKS: "ext4-group-free-blocks", Harmless, "group descriptor",
-        "The number of free blocks of a group is not what it has.",
-        "The number is counted again.";
+        "The free block count of a group is wrong.",
+        "The count is recomputed.";
     GROUP_FREE_INODES: "ext4-group-free-inodes", Harmless, "group descriptor",
-        "The number of free inodes of a group is not what it has.",
-        "The number is counted again.";
+        "The free inode count of a group is wrong.",
+        "The count is recomputed.";
     GROUP_DIRECTORIES: "ext4-group-directories", Harmless, "group descriptor",
-        "The number of directories of a group is not what it has.",
-        "The number is counted again.";
+        "The directory count of a group is wrong.",
+        "The count is recomputed.";
     JOURNAL_INODE: "ext4-journal-inode", Unusable, "journal inode",
-        "The journal's inode or its block map is damaged.",
-        "The inode is written again from a copy of its map; without one, the journal is made anew, and what it held is lost.";
+        "The journal inode or its block map is damaged.",
+        "The inode is restored from the copy of its block map. Without a copy, a new journal is created, and the contents of the old one are lost.";
     JOURNAL_SUPERBLOCK: "ext4-journal-superblock", Unusable, "journal superblock",
-        "The journal's superblock is damaged.",
-        "The journal is made anew; what it held is lost.";
+        "The journal superblock is damaged.",
+        "A new journal is created. The contents of the old one are lost.";
     JOURNAL_REPLAY: "ext4-journal-replay", AtRisk, "journal",
-        "The journal holds changes that cannot be replayed; the image was checked as it lies.",
+        "The journal contains transactions that cannot be replayed. The image was checked without them.",
         "The transactions before the damage are replayed, and the journal is emptied.";
     JOURNAL_PENDING: "ext4-journal-pending", Harmless, "journal",
-        "The journal holds transactions though the superblock does not call for recovery, or an error.",
+        "The journal contains transactions or an error code, but the superblock does not request recovery.",
         "The journal is emptied.";
     ORPHAN_LIST: "ext4-orphan-list", AtRisk, "orphan list",
-        "The list of orphans leads to an inode that cannot be one.",
-        "The list is cut there.";
+        "The orphan list leads to an inode that cannot be an orphan.",
+        "The list is cut at that inode.";
     ORPHAN_FILE: "ext4-orphan-file", AtRisk, "orphan file",
         "The orphan file is damaged.",
-        "Slots of the damaged block are kept if their inode is deleted and was never freed; else the whole file is written again.";
+        "Slots of the damaged block are kept if their inode is deleted but not yet freed. Otherwise the whole file is rewritten.";
     ORPHAN_FILE_ENTRY: "ext4-orphan-file-entry", AtRisk, "orphan file",
-        "The orphan file names an inode that cannot be an orphan.",
-        "The slot is emptied.";
+        "The orphan file lists an inode that cannot be an orphan.",
+        "The slot is cleared.";
     ORPHAN_PRESENT: "ext4-orphan-present", Harmless, "superblock",
-        "Whether the orphan file holds orphans is not as the superblock says.",
-        "The mark is set right, and orphans are ended.";
+        "The superblock's orphan_present flag does not match the orphan file.",
+        "The flag is corrected, and orphans are freed or truncated.";
     INODE_CHECKSUM: "ext4-inode-checksum", AtRisk, "inode",
-        "The checksum of an inode does not match.",
-        "The checksum is computed again if all fields are plausible; otherwise the inode is freed.";
+        "The checksum of an inode is wrong.",
+        "The checksum is recomputed if all fields are plausible. Otherwise the inode is freed.";
     INODE_MODE: "ext4-inode-mode", Unusable, "inode",
-        "The mode of an inode in use names no file type.",
-        "The inode gets the type that its contents have; if they say nothing, it is freed, and its names are removed.";
+        "The mode of an inode in use has no valid file type.",
+        "The type is derived from the contents of the inode. If that is impossible, the inode is freed, and its directory entries are removed.";
     INODE_FIELD: "ext4-inode-field", Harmless, "inode",
-        "A field of an inode has a value that it cannot have.",
-        "The field is cleared, or becomes what the rest of the inode says.";
+        "A field of an inode has an invalid value.",
+        "The field is cleared, or set to the value derived from the rest of the inode.";
     INODE_FLAGS: "ext4-inode-flags", AtRisk, "inode",
         "An inode has a flag that its type or the features do not allow.",
-        "The flag is cleared, if what the inode holds makes sense without.";
+        "The flag is cleared if the contents are valid without it.";
     INODE_DELETION_TIME: "ext4-inode-deletion-time", Harmless, "inode",
-        "An inode in use has a time of deletion, or one that is free has none.",
-        "The time is cleared or set; an inode with contents that nobody freed is taken for one without names.";
+        "An inode in use has a deletion time, or a free inode has none.",
+        "The time is cleared or set. An inode with contents that was never freed is treated as unattached.";
     INODE_SIZE: "ext4-inode-size", AtRisk, "inode",
-        "The size of an inode does not agree with the blocks that it has.",
-        "The size becomes the one that the blocks give.";
+        "The size of an inode does not match its blocks.",
+        "The size is set to the one derived from the blocks.";
     INODE_BLOCKS: "ext4-inode-blocks", Harmless, "inode",
-        "An inode says that it has another number of blocks than it has.",
-        "The number is counted again.";
+        "The block count of an inode is wrong.",
+        "The count is recomputed.";
     INODE_LINKS: "ext4-inode-links", AtRisk, "inode",
-        "The number of links of an inode is not that of its names.",
-        "The number is set to what was counted.";
+        "The link count of an inode differs from its number of directory entries.",
+        "The link count is corrected.";
     INODE_UNATTACHED: "ext4-inode-unattached", AtRisk, "inode",
-        "No name leads to an inode in use.",
-        "A directory goes back to its parent if that is there, anything else to lost+found.";
+        "An inode is in use but has no directory entry.",
+        "A directory is reattached to its parent if the parent exists. Any other inode goes to lost+found.";
     INODE_SPECIAL: "ext4-inode-special", AtRisk, "inode",
-        "An inode of the file system itself is not what it must be.",
-        "The inode is made anew; one that nothing uses is cleared.";
+        "A reserved inode of the file system is invalid.",
+        "The inode is recreated. An unused one is cleared.";
     SYMLINK: "ext4-symlink", AtRisk, "symbolic link",
-        "The target of a symbolic link is not there as its size says.",
-        "The size becomes that of the target that is there; without a target, the link is removed.";
+        "The target of a symbolic link does not match the link's size.",
+        "The size is set to that of the stored target. A link without a target is removed.";
     RESIZE_INODE: "ext4-resize-inode", Harmless, "resize inode",
-        "The inode that keeps blocks for descriptors does not hold those it must.",
-        "The inode is made anew; without room, the feature is turned off.";
+        "The resize inode does not map the reserved descriptor blocks.",
+        "The inode is recreated. Without free space for it, the feature is turned off.";
     EXTENT_NODE: "ext4-extent-node", AtRisk, "extent tree node",
         "A node of an extent tree is damaged.",
-        "The tree is built again of every entry that can be verified.";
+        "The tree is rebuilt from every entry that can be verified.";
     EXTENT_CHECKSUM: "ext4-extent-checksum", AtRisk, "extent tree node",
-        "The checksum of a node of an extent tree does not match.",
-        "The checksum is computed again if all entries are plausible.";
+        "The checksum of an extent tree node is wrong.",
+        "The checksum is recomputed if all entries are plausible.";
     EXTENT_PLACE: "ext4-extent-place", AtRisk, "extent tree node",
-        "An extent or a node lies outside the file system.",
+        "An extent or an extent tree node is outside the file system.",
         "The entry is removed.";
     EXTENT_START: "ext4-extent-start", Harmless, "extent tree node",
-        "A node starts at another block of the file than its parent says.",
-        "The parent's entry is set right.";
+        "An extent tree node starts at another file block than its parent's entry.",
+        "The parent's entry is corrected.";
     EXTENT_UNWRITTEN: "ext4-extent-unwritten", AtRisk, "extent tree node",
-        "An extent that counts as never written belongs to an inode that cannot have one.",
+        "An inode that must not have unwritten extents has one.",
         "The extent is marked as written.";
     EXTENT_CLUSTER: "ext4-extent-cluster", AtRisk, "extent tree node",
-        "An extent does not lie in its cluster as the file's blocks do.",
-        "The blocks are copied to a cluster of their own.";
+        "An extent is not aligned to its cluster in the same way as the file's blocks.",
+        "The blocks are copied to a separate cluster.";
     INDIRECT_PLACE: "ext4-indirect-place", AtRisk, "indirect block",
-        "A pointer of a block map leads outside the file system.",
-        "The block map is built anew without the pointer.";
+        "A pointer of an indirect block map is outside the file system.",
+        "The block map is rebuilt without the pointer.";
     BLOCK_METADATA: "ext4-block-metadata", AtRisk, "inode",
-        "An inode claims blocks of the file system's own structures.",
-        "The inode loses the blocks.";
+        "An inode claims blocks of file system metadata.",
+        "The blocks are removed from the inode.";
     BLOCK_SHARED: "ext4-block-shared", AtRisk, "inode",
-        "Several inodes, or one twice, claim the same block.",
-        "One keeps the block, and the others get copies, or lose it if nothing is free.";
+        "Several inodes, or one inode twice, claim the same block.",
+        "One owner keeps the block. The others get copies, or lose the block if no space is free.";
     DIR_HOLE: "ext4-directory-hole", AtRisk, "directory",
-        "A directory has no block at a place below its size.",
-        "The directory is written anew without the hole.";
+        "A directory has a hole below its size.",
+        "The directory is rewritten without the hole.";
     DIR_BLOCK: "ext4-directory-block", AtRisk, "directory block",
         "The chain of entries of a directory block is broken.",
-        "The entries that can be read are kept.";
+        "The readable entries are kept.";
     DIR_CHECKSUM: "ext4-directory-checksum", AtRisk, "directory block",
-        "The checksum of a directory block does not match, or has no place.",
-        "Entries that make sense are kept, and the checksum is computed again.";
+        "The checksum of a directory block is wrong, or the checksum entry is missing.",
+        "Plausible entries are kept, and the checksum is recomputed.";
     DIR_DOTS: "ext4-directory-dots", AtRisk, "directory block",
-        "A directory does not start with \".\" and \"..\" as it must.",
-        "The entries are made anew.";
+        "A directory does not start with the entries \".\" and \"..\".",
+        "The entries are recreated.";
     DIR_NAME: "ext4-directory-name", AtRisk, "directory entry",
-        "An entry has a name that there cannot be.",
-        "The entry gets a name that there can be.";
+        "A directory entry has an invalid name.",
+        "The entry is renamed.";
     DIR_DUPLICATE: "ext4-directory-duplicate", AtRisk, "directory entry",
-        "A directory has two entries of one name.",
-        "The second entry gets another name.";
+        "A directory has two entries with the same name.",
+        "The second entry is renamed.";
     DIR_INODE: "ext4-directory-inode", AtRisk, "directory entry",
-        "An entry leads to an inode that it cannot lead to.",
+        "A directory entry refers to an invalid inode.",
         "The entry is removed.";
     DIR_POLICY: "ext4-directory-policy", AtRisk, "directory block",
-        "A name in an encrypted directory leads to an inode that is encrypted in another way, or not at all.",
-        "The name is removed, and the inode goes to lost+found.";
+        "An entry of an encrypted directory refers to an inode that is not encrypted or has another encryption policy.",
+        "The entry is removed, and the inode goes to lost+found.";
     DIR_TYPE: "ext4-directory-type", Harmless, "directory entry",
-        "An entry says another file type than the inode has.",
-        "The type is set right.";
+        "The file type of a directory entry differs from that of the inode.",
+        "The type is corrected.";
     DIR_PARENT: "ext4-directory-parent", AtRisk, "directory",
-        "The entry \"..\" of a directory does not lead to its parent.",
-        "The entry is set right.";
+        "The entry \"..\" of a directory does not refer to its parent.",
+        "The entry is corrected.";
     DIR_NAMES: "ext4-directory-names", AtRisk, "directory",
-        "A directory has several names.",
-        "The name in the directory that its entry \"..\" leads to is kept, or else the first.";
+        "A directory has several directory entries.",
+        "The entry in the directory that \"..\" refers to is kept, or else the first one.";
     DIR_LOST_FOUND: "ext4-directory-lost-found", Harmless, "directory",
         "The root directory has no directory lost+found.",
-        "The directory is made.";
+        "The directory is created.";
     HTREE_ROOT: "ext4-htree-root", AtRisk, "directory index",
-        "The root of a directory's index is damaged; names may not be found.",
-        "The index is built anew.";
+        "The root of a directory index is damaged; lookups may miss entries.",
+        "The index is rebuilt.";
     HTREE_NODE: "ext4-htree-node", AtRisk, "directory index",
-        "A node of a directory's index is damaged; names may not be found.",
-        "The index is built anew.";
+        "A node of a directory index is damaged; lookups may miss entries.",
+        "The index is rebuilt.";
     HTREE_CHECKSUM: "ext4-htree-checksum", AtRisk, "directory index",
-        "The checksum of a block of a directory's index does not match.",
-        "The index is built anew.";
+        "The checksum of a directory index block is wrong.",
+        "The index is rebuilt.";
     HTREE_LEAF: "ext4-htree-leaf", AtRisk, "directory index",
-        "A block of a hashed directory is not reached once by its index.",
-        "The index is built anew.";
+        "The directory index does not refer to a leaf block exactly once.",
+        "The index is rebuilt.";
     HTREE_HASH: "ext4-htree-hash", AtRisk, "directory index",
-        "A name lies in a block that the index does not look into for it.",
-        "The index is built anew.";
+        "An entry is in a leaf block outside the hash range of its name.",
+        "The index is rebuilt.";
     INLINE_DATA: "ext4-inline-data", AtRisk, "inline data",
-        "The contents in an inode do not agree with its size or its attributes.",
-        "What is there is kept, and the size is set to that.";
+        "The inline data of an inode does not match its size or its attributes.",
+        "The stored data is kept, and the size is set to its length.";
     XATTR_INODE: "ext4-xattr-inode", AtRisk, "extended attributes",
-        "The attributes in an inode are damaged.",
-        "The attributes that can be read are kept.";
+        "The extended attributes in an inode are damaged.",
+        "The readable attributes are kept.";
     XATTR_BLOCK: "ext4-xattr-block", AtRisk, "extended attribute block",
-        "A block of attributes is damaged, or not one.",
-        "The attributes that can be read are kept; a block without any is given up.";
+        "An extended attribute block is damaged or is not an attribute block.",
+        "The readable attributes are kept. A block without any is freed.";
     XATTR_CHECKSUM: "ext4-xattr-checksum", AtRisk, "extended attribute block",
-        "The checksum of a block of attributes does not match.",
-        "The attributes that can be read are written anew.";
+        "The checksum of an extended attribute block is wrong.",
+        "The readable attributes are rewritten.";
     XATTR_ENTRY: "ext4-xattr-entry", AtRisk, "extended attributes",
-        "An attribute lies where it cannot, or twice.",
-        "The attributes are written anew.";
+        "An extended attribute is misplaced or exists twice.",
+        "The attributes are rewritten.";
     XATTR_HASH: "ext4-xattr-hash", Harmless, "extended attributes",
-        "A hash of attributes does not match.",
-        "The hash is computed again.";
+        "A hash of extended attributes is wrong.",
+        "The hash is recomputed.";
     XATTR_REFERENCES: "ext4-xattr-references", AtRisk, "extended attribute block",
-        "Another number of inodes shares a block of attributes than it says.",
-        "The number is set to what was counted.";
+        "The reference count of an extended attribute block is wrong.",
+        "The reference count is corrected.";
     XATTR_VALUE: "ext4-xattr-value", AtRisk, "extended attribute inode",
-        "An attribute's value is not in the inode that must hold it.",
-        "The attribute is removed; if the value is there, its hash or size is set right.";
+        "The inode that an extended attribute refers to does not contain the attribute's value.",
+        "The attribute is removed. If the value exists, its hash or size is corrected.";
     XATTR_VALUE_REFERENCES: "ext4-xattr-value-references", Harmless, "extended attribute inode",
-        "Another number of attributes refers to an inode that holds a value than it says.",
-        "The number is set to what was counted; without any, the inode becomes a file in lost+found, or is freed if it is empty.";
+        "The reference count of an inode that stores an attribute value is wrong.",
+        "The reference count is corrected. Without references, the inode becomes a file in lost+found, or is freed if it is empty.";
     ACL: "ext4-acl", AtRisk, "access control list",
         "An access control list is damaged.",
         "The list is removed.";
     ENCRYPTION_CONTEXT: "ext4-encryption-context", AtRisk, "encryption context",
-        "The attribute that says how an inode is encrypted is damaged, so that no key can open it.",
-        "The inode is freed; what a damaged directory names goes to lost+found.";
+        "The encryption context of an inode is damaged, and no key can decrypt the inode.",
+        "The inode is freed. The entries of a damaged directory go to lost+found.";
     BLOCK_BITMAP_CHECKSUM: "ext4-block-bitmap-checksum", AtRisk, "block bitmap",
-        "The checksum of a block bitmap does not match.",
-        "The bitmap is built anew.";
+        "The checksum of a block bitmap is wrong.",
+        "The bitmap is rebuilt.";
     BLOCK_BITMAP_FREE: "ext4-block-bitmap-free", AtRisk, "block bitmap",
         "Blocks in use are marked as free.",
-        "The bitmap is built anew.";
+        "The bitmap is rebuilt.";
     BLOCK_BITMAP_USED: "ext4-block-bitmap-used", Harmless, "block bitmap",
-        "Blocks that nobody uses are marked as in use.",
-        "The bitmap is built anew.";
+        "Unused blocks are marked as in use.",
+        "The bitmap is rebuilt.";
     BLOCK_BITMAP_PADDING: "ext4-block-bitmap-padding", Harmless, "block bitmap",
         "Bits past the last block of a group are not set.",
-        "The bitmap is built anew.";
+        "The bitmap is rebuilt.";
     INODE_BITMAP_CHECKSUM: "ext4-inode-bitmap-checksum", AtRisk, "inode bitmap",
-        "The checksum of an inode bitmap does not match.",
-        "The bitmap is built anew.";
+        "The checksum of an inode bitmap is wrong.",
+        "The bitmap is rebuilt.";
     INODE_BITMAP_FREE: "ext4-inode-bitmap-free", AtRisk, "inode bitmap",
         "Inodes in use are marked as free.",
-        "The bitmap is built anew.";
+        "The bitmap is rebuilt.";
     INODE_BITMAP_USED: "ext4-inode-bitmap-used", Harmless, "inode bitmap",
-        "Inodes that are free are marked as in use.",
-        "The bitmap is built anew.";
+        "Free inodes are marked as in use.",
+        "The bitmap is rebuilt.";
     INODE_BITMAP_PADDING: "ext4-inode-bitmap-padding", Harmless, "inode bitmap",
         "Bits past the last inode of a group are not set.",
-        "The bitmap is built anew.";
+        "The bitmap is rebuilt.";
     QUOTA_FILE: "ext4-quota-file", AtRisk, "quota file",
         "A quota file is damaged.",
-        "The file is made anew; limits that cannot be read are lost.";
+        "The file is recreated. Limits that cannot be read are lost.";
     QUOTA_USAGE: "ext4-quota-usage", Harmless, "quota file",
-        "What an owner uses is not what the quota file says.",
-        "The usage is counted again.";
+        "The usage recorded in a quota file differs from the actual usage of its owner.",
+        "The usage is recomputed.";
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Context<'_> {
             match ways[at] {
                 Way::Unknown => {}
                 Way::Here => {
-                    self.tell_unattached(directories.all[at].ino, "it is below itself");
+                    self.tell_unattached(directories.all[at].ino, "it is its own ancestor");
                     break Way::Lost;
                 }
                 known => break known,

@@ -177,7 +177,7 @@ impl Context<'_> {
         }
         ranges.sort_unstable();
         for pair in ranges.windows(2).filter(|pair| pair[0].1 > pair[1].0) {
-            let detail = format!("it lies on a structure of group {}", pair[0].2);
+            let detail = format!("it overlaps a structure of group {}", pair[0].2);
             let finding = Finding::new(GROUP_OVERLAP).in_group(pair[1].2.0).at_block(pair[1].0);
             self.tell(finding.detail(detail));
         }

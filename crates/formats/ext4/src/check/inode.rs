@@ -65,7 +65,7 @@ impl Scanner<'_, '_> {
             context.params.sb.features.ro_compat(RoCompat::BIGALLOC) && subject.ino != RESIZE_INO;
         if is_mapped && needs_extents {
             let finding = Finding::new(INODE_FLAGS).of_inode(subject.ino.into()).field("flags");
-            context.tell(finding.detail("extents is not set, which files in clusters need"));
+            context.tell(finding.detail("extents is not set, but bigalloc requires it"));
         }
         if let Some(translator) = subject.translator(context) {
             context.claim(subject.ino, context.claims.clusters(translator, 1));
@@ -86,7 +86,7 @@ impl Scanner<'_, '_> {
             tell("faddr", "0", faddr);
         }
         if let Some(at) = inode::early_times(slot).first() {
-            tell("times", "an epoch that goes with the seconds", slot[*at].into());
+            tell("times", "an epoch that matches the seconds", slot[*at].into());
         }
         if let Err(most) = inode::check_extra_isize(slot) {
             let expected = format!("a multiple of 4 from 4 to {most}");
@@ -130,13 +130,13 @@ impl Scanner<'_, '_> {
         }
         let is_map = || Node::parse(subject.inode.i_block(), None).is_ok();
         if inode & (flags::EXTENTS | flags::INLINE_DATA) == flags::INLINE_DATA && is_map() {
-            tell("inline_data is set, and what lies there is a map of extents".to_owned());
+            tell("inline_data is set, but the inode has an extent map".to_owned());
         }
         if inode & flags::INDEX != 0 && inode & flags::INLINE_DATA != 0 {
             tell("index and inline_data are both set".to_owned());
         }
         if inode & flags::ENCRYPT != 0 && !space.has_context && !space.is_damaged {
-            tell("encrypt is set, and nothing says how".to_owned());
+            tell("encrypt is set, but there is no encryption context".to_owned());
         }
     }
 
@@ -172,7 +172,7 @@ impl Scanner<'_, '_> {
             FileType::Symlink => self.symlink(subject, space, is_inline, slot),
             _ => {
                 if subject.inode.size() != 0 {
-                    self.tell_size(subject, "0, for it has no contents");
+                    self.tell_size(subject, "0, because it has no contents");
                 }
                 Claimed::default()
             }
@@ -221,7 +221,7 @@ impl Scanner<'_, '_> {
             if size == 0 && !subject.is_orphan {
                 tell("its size is 0");
             } else if subject.has(flags::EXTENTS) {
-                tell("its target lies in the inode, and its flags say that it does not");
+                tell("its target is in the inode, but its flags say otherwise");
             } else if size > 0
                 && let Some(problem) = target_problem(subject.inode.i_block(), size, is_encrypted)
             {

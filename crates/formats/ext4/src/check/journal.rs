@@ -25,7 +25,7 @@ impl Context<'_> {
             return Ok(());
         }
         if sb.raw.journal_inum == 0 && sb.raw.journal_dev == 0 && sb.raw.journal_uuid == [0; 16] {
-            self.tell(Finding::new(JOURNAL_INODE).detail("the superblock names no journal"));
+            self.tell(Finding::new(JOURNAL_INODE).detail("the superblock has no journal"));
             return Ok(());
         }
         let map = match JournalMap::read(&*self.device, sb) {
@@ -106,7 +106,7 @@ impl Context<'_> {
         zero("journal_dev", sb.raw.journal_dev.get());
         if sb.features.incompat(Incompat::RECOVER) {
             let finding = Finding::new(SUPERBLOCK_FIELD).field("feature_incompat");
-            self.tell(finding.mismatch("no recovery without a journal", "needs_recovery"));
+            self.tell(finding.mismatch("no recovery flag without a journal", "needs_recovery"));
         }
     }
 }

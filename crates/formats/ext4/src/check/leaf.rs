@@ -133,7 +133,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         let chain = Chain { directory, place: Some(place), role: self.plan.role(number) };
         if self.plan.is_unreached(number) {
             let finding = chain.finding(HTREE_LEAF);
-            self.context.tell(finding.detail(format!("the index does not lead to block {number}")));
+            self.context.tell(finding.detail(format!("the index does not contain block {number}")));
         }
         if chain.role == Role::Node {
             return;
@@ -146,8 +146,7 @@ impl<'r, 'c> Reader<'r, 'c> {
             self.dots(&chain, records.next(), records.next());
             // Some programs compare these names as zero-terminated strings.
             if bytes[DOT_END] != 0 || bytes[DOT_DOT_END] != 0 {
-                let finding =
-                    chain.finding(DIR_DOTS).detail("a name does not end with a zero byte");
+                let finding = chain.finding(DIR_DOTS).detail("a name does not end with a NUL byte");
                 self.context.tell(finding);
             }
         }
@@ -224,10 +223,10 @@ impl<'r, 'c> Reader<'r, 'c> {
         let ino = record.inode;
         let bad = |detail: &str| {
             let finding = chain.of_entry(DIR_INODE, record);
-            context.tell(finding.detail(format!("it leads to inode {ino}, {detail}")));
+            context.tell(finding.detail(format!("it refers to inode {ino}, {detail}")));
         };
         if ino > context.params.sb.inodes_count {
-            return bad("which there is not");
+            return bad("which does not exist");
         }
         if ino < context.params.sb.first_ino {
             return bad("which is reserved");
@@ -237,7 +236,7 @@ impl<'r, 'c> Reader<'r, 'c> {
             return bad("which is not in use");
         };
         if state.has(VALUE | HIDDEN) {
-            return bad("which has no names");
+            return bad("which has no directory entries");
         }
         if state.is_removed() && state.is_dir() {
             return bad("a directory that was removed");
@@ -271,7 +270,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         let policies = self.context.policies.lock();
         let problem = match (policies.get(&chain.directory.ino), policies.get(&record.inode)) {
             _ if !state.has(ENCRYPTED) => "is not encrypted",
-            (Some(own), Some(other)) if own != other => "is encrypted in another way",
+            (Some(own), Some(other)) if own != other => "has another encryption policy",
             _ => return,
         };
         drop(policies);
@@ -285,7 +284,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         let set = below.parent.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
         if let Err(before) = set {
             let finding = Finding::new(DIR_NAMES).of_inode(own.into()).named(record.name);
-            let detail = format!("directory {} has a name in directory {before}", record.inode);
+            let detail = format!("directory {} has an entry in directory {before}", record.inode);
             self.context.tell(finding.detail(detail));
         }
     }

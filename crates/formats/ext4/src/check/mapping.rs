@@ -58,7 +58,7 @@ fn parse(bytes: &[u8], depth: Option<u16>) -> Result<Node<'_>, Corruption> {
     let node = Node::parse(bytes, depth)?;
     let most = (bytes.len() - ENTRY_SIZE) / ENTRY_SIZE;
     if node.room() + 2 < most {
-        let damage = Corruption::new("extent tree node", "wrong room for entries");
+        let damage = Corruption::new("extent tree node", "wrong maximum number of entries");
         return Err(damage.mismatch(extent::capacity(bytes.len()), node.room()));
     }
     Ok(node)
@@ -91,7 +91,7 @@ impl Walk<'_, '_> {
         let is_inside = geometry.contains(start, len.into());
         if !is_inside {
             let expected = format!("below {}", geometry.blocks_count);
-            let finding = self.finding(code).mismatch(expected, format!("{len} from {start} on"));
+            let finding = self.finding(code).mismatch(expected, format!("{len} from {start}"));
             self.blocks.fault(self.context, finding);
         }
         is_inside

@@ -43,7 +43,7 @@ impl Context<'_> {
                 self.tell(Finding::new(ORPHAN_LIST).of_inode(ino.into()).detail(detail));
             };
             if !self.can_be_orphan(ino) {
-                return tell("there is no such inode, or it is reserved");
+                return tell("the inode does not exist or is reserved");
             }
             let Some(slot) = self.slot(ino) else { return };
             let inode = Inode::from_slot(&slot);
@@ -51,7 +51,7 @@ impl Context<'_> {
                 return tell("the inode is not in use");
             }
             if !self.orphans.insert(ino.into()) {
-                return tell("the list comes to the inode a second time");
+                return tell("the list contains the inode twice");
             }
             ino = inode.dtime();
         }
@@ -60,7 +60,7 @@ impl Context<'_> {
     fn read_orphan_file(&self, ino: u32) {
         let Some(slot) = self.slot(ino) else {
             return self.tell(
-                Finding::new(ORPHAN_FILE).detail("there is no such inode").of_inode(ino.into()),
+                Finding::new(ORPHAN_FILE).detail("the inode does not exist").of_inode(ino.into()),
             );
         };
         let file = self.subject(ino, &slot);
@@ -80,7 +80,7 @@ impl Context<'_> {
                 Some(&place) => is_full |= self.read_orphan_block(&file, place),
                 None => {
                     let finding = Finding::new(ORPHAN_FILE).of_inode(ino.into());
-                    return self.tell(finding.detail(format!("its block {number} is not there")));
+                    return self.tell(finding.detail(format!("its block {number} is a hole")));
                 }
             }
         }

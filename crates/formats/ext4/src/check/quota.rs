@@ -87,9 +87,8 @@ impl File<'_, '_> {
     /// Reads a block of the file. Fails if the file does not have it.
     fn block(&self, block: u32) -> Result<Vec<u8>, Corruption> {
         if block >= self.blocks {
-            return Err(
-                bad("it leads outside").mismatch(format_args!("below {}", self.blocks), block)
-            );
+            return Err(bad("a pointer is outside the file")
+                .mismatch(format_args!("below {}", self.blocks), block));
         }
         let log = self.context.geometry().block_size_log;
         let byte = u64::from(block) << BLOCK_SIZE_LOG;
@@ -105,12 +104,12 @@ impl File<'_, '_> {
     /// Reads a node of the tree for the ids that start with `prefix`. Each block may occur once.
     fn node(&mut self, block: u32, level: u32, prefix: u32) -> Result<(), Corruption> {
         if !self.met.insert(block) {
-            return Err(bad("two ways lead to a block").mismatch("one", block));
+            return Err(bad("two pointers to one block").mismatch("one", block));
         }
         let bytes = self.block(block)?;
         for (index, below) in (0_u32..).zip(references(&bytes)).filter(|(_, below)| *below != 0) {
             if below <= ROOT_BLOCK {
-                return Err(bad("it leads to its start"));
+                return Err(bad("a pointer to its first block"));
             }
             let id = prefix << 8 | index;
             if level + 1 < TREE_DEPTH {
@@ -134,7 +133,7 @@ impl File<'_, '_> {
             }
         }
         let Some(entry) = entries().find(|entry| entry.id == id && !entry.is_none()) else {
-            return Err(bad("an id has no entry where the tree leads").mismatch(id, "none"));
+            return Err(bad("the tree has no entry for an id").mismatch(id, "none"));
         };
         self.usage.insert(id, (entry.inodes.get(), entry.space.get()));
         Ok(())

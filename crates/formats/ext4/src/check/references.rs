@@ -107,7 +107,7 @@ impl Context<'_> {
     pub(super) fn check_references(&self) {
         let blocks = std::mem::take(&mut *self.references.blocks.lock());
         for (block, left) in blocks.into_iter().filter(|(_, left)| *left != 0) {
-            let detail = format!("it says {} more than there are", left);
+            let detail = format!("its count is {} too high", left);
             let finding = Finding::new(XATTR_REFERENCES).at_block(block.0).detail(detail);
             let stored = self.block(block).map_or(0, |bytes| xattr::block_refcount(&bytes).into());
             self.tell(finding.mismatch(stored - left, stored));
@@ -119,7 +119,7 @@ impl Context<'_> {
             };
             if !is_sound {
                 let finding = Finding::new(XATTR_VALUE).of_inode(ino.into());
-                self.tell(finding.detail("the contents do not have the hash that they must have"));
+                self.tell(finding.detail("the hash of the contents is wrong"));
             }
             if count != holder.counted {
                 let finding = Finding::new(XATTR_VALUE_REFERENCES).of_inode(ino.into());

@@ -26,7 +26,7 @@ impl Context<'_> {
         if subject.has(flags::EXTENTS)
             || others.into_iter().any(|at| indirect::pointer(root, at).is_some())
         {
-            tell("its map is not of the known form");
+            tell("its block map is invalid");
             return unknown;
         }
         let Some(double) = indirect::pointer(root, double_at) else {
@@ -36,7 +36,7 @@ impl Context<'_> {
             return unknown;
         };
         if !geometry.contains(double, 1) || self.system.overlaps(double, 1) {
-            tell("its double indirect block is not one of a file");
+            tell("its double indirect block is not a data block");
             return unknown;
         }
         self.claim(subject.ino, self.claims.clusters(double, 1));
@@ -45,7 +45,7 @@ impl Context<'_> {
             geometry.groups().skip(1).filter(|group| geometry.has_superblock(*group)).collect();
         let is_right = self.check_kept_blocks(&bytes, &backups);
         if !is_right {
-            tell("it does not name the blocks that are kept");
+            tell("it does not map the reserved blocks");
         }
         let clusters = 1 + u64::from(geometry.reserved_gdt_blocks) * (1 + backups.len() as u64);
         Claimed {

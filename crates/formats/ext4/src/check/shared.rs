@@ -162,13 +162,13 @@ impl Context<'_> {
             others.sort_unstable();
             others.dedup();
             let who = match &others[..] {
-                [] => "that it claims twice".to_owned(),
-                others => format!("that inodes {others:?} claim too"),
+                [] => "claimed twice by this inode".to_owned(),
+                others => format!("also claimed by inodes {others:?}"),
             };
             let count = claim.end - claim.start;
             let place = self.claims.block_of(claim.start);
             let finding = Finding::new(BLOCK_SHARED).of_inode(claim.ino.into()).at_block(place.0);
-            self.tell(finding.detail(format!("{count} clusters from block {place} on {who}")));
+            self.tell(finding.detail(format!("{count} clusters from block {place}, {who}")));
         }
         if claims.is_empty() {
             self.tell(Finding::new(BLOCK_SHARED));

@@ -107,7 +107,7 @@ fn find(
         observer.found(finding);
         return Ok(None);
     };
-    observer.found(finding.detail(format!("{damage}; its other fields agree with the image")));
+    observer.found(finding.detail(format!("{damage}; its other fields match the image")));
     let view: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
     view.write_at(superblock::SUPERBLOCK_OFFSET, raw.as_bytes()).map_err(Error::Device)?;
     let sb = read_superblock(&*view)?;
@@ -183,7 +183,7 @@ impl Context<'_> {
             }
         }
         if raw.rev_level == 0 && sb.features.has_any() {
-            self.field("rev_level", "1, for there are features", 0);
+            self.field("rev_level", "1, because there are features", 0);
         }
         if sb.features.compat(Compat::RESIZE_INODE) && sb.features.incompat(Incompat::META_BG) {
             self.field("feature_compat", "resize_inode or meta_bg", "both");
@@ -224,7 +224,7 @@ impl Context<'_> {
             self.field("encoding", ENCODING_UTF8, raw.encoding);
         }
         if raw.journal_inum != 0 && raw.journal_dev != 0 {
-            self.field("journal_dev", "0 beside a journal in the file system", raw.journal_dev);
+            self.field("journal_dev", "0 with an internal journal", raw.journal_dev);
         }
     }
 
@@ -259,7 +259,7 @@ impl Context<'_> {
             self.tell(Finding::new(MMP).at_block(place.0).detail(detail));
         };
         if !geometry.contains(place, 1) {
-            return tell("it lies outside the file system");
+            return tell("it is outside the file system");
         }
         self.claims.take_system(place, 1);
         let Some(bytes) = self.block(place) else { return };

@@ -128,7 +128,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
             let owner = [inode.uid(), inode.gid(), u32::from(inode.mode()), u32::from(links)];
             let is_none = owner == [0; 4] && inode.file_acl() == 0;
             if !is_none || subject.has(flags::INLINE_DATA) {
-                context.tell_special(ino, "the list of bad blocks is not one");
+                context.tell_special(ino, "the bad block list is invalid");
             }
             return self.check_bad_blocks(&subject);
         }
@@ -147,7 +147,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         if links == 0 && !subject.is_orphan {
             if subject.inode.dtime() == 0 && ino >= context.params.sb.first_ino {
                 let finding = Finding::new(INODE_DELETION_TIME).of_inode(ino.into());
-                context.tell(finding.mismatch("a time, for no name leads to it", 0));
+                context.tell(finding.mismatch("a time, because it has no directory entry", 0));
             }
             return;
         }
@@ -175,7 +175,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
             _ => subject.inode.mode() != 0,
         };
         if is_wrong {
-            self.context.tell_special(ino, "it is reserved, and nothing uses it");
+            self.context.tell_special(ino, "it is reserved and unused");
         }
     }
 
@@ -239,7 +239,7 @@ pub(super) fn target_problem(bytes: &[u8], size: u64, is_encrypted: bool) -> Opt
         bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()) as u64
     };
     (len != size || len >= bytes.len() as u64)
-        .then_some("the target is not as long as the size says")
+        .then_some("the length of the target differs from the size")
 }
 
 impl Context<'_> {
@@ -292,11 +292,11 @@ impl Context<'_> {
         }
         let raw = &self.params.sb.raw;
         let files = [
-            (raw.journal_inum.get(), "the journal is not a file in use"),
-            (raw.usr_quota_inum.get(), "the quota file of owners is not a file in use"),
-            (raw.grp_quota_inum.get(), "the quota file of groups is not a file in use"),
-            (raw.prj_quota_inum.get(), "the quota file of projects is not a file in use"),
-            (self.orphan_file(), "the orphan file is not a file in use"),
+            (raw.journal_inum.get(), "the journal is not a regular file in use"),
+            (raw.usr_quota_inum.get(), "the quota file of owners is not a regular file in use"),
+            (raw.grp_quota_inum.get(), "the quota file of groups is not a regular file in use"),
+            (raw.prj_quota_inum.get(), "the quota file of projects is not a regular file in use"),
+            (self.orphan_file(), "the orphan file is not a regular file in use"),
         ];
         for (ino, problem) in files {
             if ino != 0 && !is(ino, FileType::Regular) {

@@ -169,10 +169,10 @@ impl Walk<'_, '_> {
             let child_place = self.directories.place(self.directory, child).filter(|_| is_there);
             let is_new = !self.plan.roles.contains_key(&child);
             let Some(child_place) = child_place.filter(|_| is_new) else {
-                let problem = if is_new { "is not there" } else { "was reached before" };
+                let problem = if is_new { "is missing" } else { "was reached before" };
                 let finding = self.finding(HTREE_LEAF, place);
                 self.context
-                    .tell(finding.detail(format!("it leads to block {child}, which {problem}")));
+                    .tell(finding.detail(format!("it points to block {child}, which {problem}")));
                 continue;
             };
             if levels == 0 {
@@ -202,7 +202,7 @@ fn check_shape(bytes: &[u8], kind: Place) -> Result<(), Corruption> {
             bad("the entries . and .. do not fill the root")
         }
         Place::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) || bytes[6] != 0 => {
-            bad("it does not start with an unused entry without a name, as long as the block")
+            bad("it does not start with an unused, unnamed entry of the block's length")
         }
         _ => Ok(()),
     }

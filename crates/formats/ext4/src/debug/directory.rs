@@ -128,7 +128,9 @@ impl Ext4 {
         let _lock = Inodes::locks(self).exclusive(&[dir]);
         let before = operations::inode::load_dir(self, dir)?;
         if before.has_flag(flags::INLINE_DATA) || index::is_indexed(self, &before) {
-            return Err(vfs::Error::Invalid("only a directory of plain blocks gets an empty one"));
+            return Err(vfs::Error::Invalid(
+                "only directories without an index or inline data can get an empty block",
+            ));
         }
         self.atomically(|op| {
             let mut parent = before;

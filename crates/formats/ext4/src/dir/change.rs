@@ -69,17 +69,18 @@ impl Op<'_> {
         if found.place.is_none() {
             self.give_block(dir)?;
             let again = dir::find(self, dir, name)?;
-            found = again.ok_or_else(|| dir.corrupt("directory entry", "it is gone"))?;
+            found = again.ok_or_else(|| dir.corrupt("directory entry", "the entry is missing"))?;
         }
         let Some(place) = found.place else {
-            return Err(dir.corrupt("directory", "inline although it has a block").into());
+            return Err(dir.corrupt("directory", "inline data in an inode with blocks").into());
         };
         let id = self.buffer(place, Kind::DirectoryLeaf.of(dir.owner))?;
         match self.check_found(id, &found) {
             Some(rec_len) => Ok((id, found, rec_len)),
             // The entry can only have moved if another directory claims the same block.
             None => {
-                let damage = Corruption::new("directory block", "an entry moved while it was held");
+                let damage =
+                    Corruption::new("directory block", "an entry moved while it was locked");
                 Err(self.corrupt(id, damage, dir.owner).into())
             }
         }
@@ -100,7 +101,7 @@ impl Op<'_> {
     /// Changes `..` of a directory from `from` to `to`.
     pub(crate) fn set_parent(&mut self, dir: &mut Handle, from: Ino, to: Ino) -> Outcome<()> {
         let wrong = |found: &dyn std::fmt::Display| {
-            Corruption::new("directory", "'..' does not name the directory it is in")
+            Corruption::new("directory", "'..' does not refer to the parent directory")
                 .of_inode(dir.ino().0)
                 .mismatch(from, found)
         };

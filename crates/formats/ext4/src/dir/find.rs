@@ -95,7 +95,7 @@ pub(crate) fn stored_name(
             records.find(|record| wanted.is(record.name)).map(|record| record.name.to_vec())
         }
     };
-    stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
+    stored.ok_or_else(|| dir.corrupt("directory entry", "the locked entry is missing"))
 }
 
 /// Finds the entry of a name in a block, which is located at `place`.
@@ -137,7 +137,7 @@ pub(crate) fn find_by_hash(
             _ => return Ok(None),
         }
     }
-    Err(dir.corrupt("directory index", "more leaves than the directory has blocks"))
+    Err(dir.corrupt("directory index", "more leaves than blocks in the directory"))
 }
 
 /// Returns whether a directory has no entries except `.` and `..`.

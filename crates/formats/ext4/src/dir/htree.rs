@@ -112,7 +112,7 @@ impl Op<'_> {
                 self.split_leaf(dir, &last, leaf, &hasher)?;
             }
         }
-        Err(damage(dir, "splits make no room").into())
+        Err(damage(dir, "no space after splitting").into())
     }
 
     fn index(&self, frame: &Frame) -> Index<'_> {
@@ -156,14 +156,17 @@ impl Op<'_> {
         let old = self.txn.data(root).to_vec();
         let mut records = dirent::records(&old);
         let (Some(dot), Some(dot_dot)) = (records.next(), records.next()) else {
-            return Err(Corruption::new("directory block", "no '.' and '..'")
+            return Err(Corruption::new("directory block", "'.' and '..' are missing")
                 .of_inode(dir.ino().0)
                 .into());
         };
         if dot.name != b"." || dot_dot.name != b".." || dot.rec_len != dirent::record_size(1) {
-            return Err(Corruption::new("directory block", "'.' and '..' do not come first")
-                .of_inode(dir.ino().0)
-                .into());
+            return Err(Corruption::new(
+                "directory block",
+                "'.' and '..' are not the first entries",
+            )
+            .of_inode(dir.ino().0)
+            .into());
         }
         let (number, leaf) = self.append_leaf(dir)?;
         let rest: Vec<_> =
@@ -270,8 +273,8 @@ impl Op<'_> {
         if path.len() > usize::from(levels_max) {
             // A larger image would not help.
             return Err(Error::unsupported(
-                "a directory of so many names",
-                "turn large_dir on, or use larger blocks",
+                "a directory with that many names",
+                "turn the feature large_dir on, or use larger blocks",
             )
             .into());
         }

@@ -42,7 +42,7 @@ pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, 
 /// Returns the device block of a block that the index refers to.
 pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock) -> Result<Block> {
     source.place(dir, block)?.ok_or_else(|| {
-        Corruption::new("directory index", "it leads into a hole")
+        Corruption::new("directory index", "it points to a hole")
             .of_inode(dir.ino().0)
             .mismatch("a block", format_args!("a hole at file block {block}"))
             .into()
@@ -145,7 +145,7 @@ impl Cursor {
     /// that block would be listed as names.
     fn go(&mut self, dir: &Handle, step: usize, below: FileBlock) -> Result<()> {
         if self.steps[..=step].iter().any(|step| step.block == below) {
-            return Err(Corruption::new("directory index", "it leads back to a block on the way")
+            return Err(Corruption::new("directory index", "it contains a loop")
                 .of_inode(dir.ino().0)
                 .mismatch("another block", format_args!("file block {below}"))
                 .into());
@@ -216,7 +216,7 @@ pub(crate) fn nodes(
             })?;
             if all.len() as u64 + below.len() as u64 > blocks_max {
                 return Err(
-                    dir.corrupt("directory index", "more nodes than the directory has blocks")
+                    dir.corrupt("directory index", "more nodes than blocks in the directory")
                 );
             }
         }

@@ -39,9 +39,7 @@ impl Op<'_> {
             && Style::of(dir) == Style::Folded
             && std::str::from_utf8(entry.name).is_err()
         {
-            return Err(
-                Error::Invalid("the encoding of the directory takes UTF-8 names only").into()
-            );
+            return Err(Error::Invalid("the encoding of the directory requires UTF-8 names").into());
         }
         self.give_block(dir)?;
         let mut wanted = Wanted::new(Style::of(dir), entry.name);

@@ -121,7 +121,7 @@ impl<'l> Listing<'l> {
     ) -> Result<ControlFlow<()>> {
         let Some(name) = self.style.show(stored, name) else {
             let shown = String::from_utf8_lossy(stored).into_owned();
-            return Err(Corruption::new("directory entry", "an impossible name")
+            return Err(Corruption::new("directory entry", "an invalid name")
                 .of_inode(self.dir.ino().0)
                 .mismatch("no '/' and no zero byte", shown)
                 .into());

@@ -57,7 +57,7 @@ impl ReadFiles for Ext4 {
         let geometry = &self.volume.geometry;
         let is_bounded = !self.volume.sb.features.ro_compat(RoCompat::SHARED_BLOCKS);
         if is_bounded && mapped > geometry.blocks_count << geometry.block_size_log {
-            return Err(file.corrupt("block map", "more blocks than the file system has"));
+            return Err(file.corrupt("block map", "it has more blocks than the file system"));
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl ChangeFiles for Ext4 {
         }
         if file.has_flag(flags::VERITY) {
             return Err(Error::NotPermitted(
-                "fs-verity protects the contents: copy it, change the copy",
+                "the contents are protected by fs-verity; copy the file and change the copy",
             ));
         }
         Ok(file)
@@ -164,7 +164,7 @@ impl ChangeFiles for Ext4 {
 
     fn check_space(&self, file: &Handle, end: u64, mode: AllocateMode) -> Result<()> {
         if mode.keeps_size() && end > file.inode.size() && !self.maps_extents(file) {
-            let advice = "write to it, or turn the feature extents on for new files";
+            let advice = "write to the file, or turn the feature extents on for new files";
             let what = "space past the end of a file without extents";
             return Err(Error::unsupported(what, advice));
         }

@@ -109,7 +109,7 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
     }
     let size = handle.inode.size();
     if size == 0 || size > SYMLINK_SIZE_MAX.min(fs.volume.block_size() as u64) {
-        return Err(handle.corrupt("symbolic link", "impossible length"));
+        return Err(handle.corrupt("symbolic link", "invalid length"));
     }
     let target = if is_fast(fs, handle) {
         handle.inode.i_block()[..size as usize].to_vec()
@@ -119,7 +119,7 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
         target
     };
     if target.contains(&0) {
-        return Err(handle.corrupt("symbolic link", "its target holds a zero byte"));
+        return Err(handle.corrupt("symbolic link", "its target contains a NUL byte"));
     }
     Ok(target)
 }

@@ -16,7 +16,7 @@ pub fn verify_structure(
 ) -> Result<(), Corruption> {
     let is_clear = |bit: u32| {
         let expected = format_args!("bit {bit} set").to_string();
-        Corruption::new(name, "what is not free is said to be").mismatch(expected, "clear")
+        Corruption::new(name, "blocks in use are marked as free").mismatch(expected, "clear")
     };
     let past_end = len..bitmap.len() as u32 * 8;
     match taken.into_iter().chain([past_end]).find_map(|range| first_clear(bitmap, range)) {

@@ -285,7 +285,8 @@ pub fn verify_structure(block: &[u8], inodes: u32, has_checksums: bool) -> Resul
             break;
         }
         if inode > inodes {
-            let damage = Corruption::new(STRUCTURE, "an entry names an inode past the last");
+            let damage =
+                Corruption::new(STRUCTURE, "an entry refers to an inode past the last one");
             return Err(damage.mismatch(format_args!("at most {inodes}"), inode));
         }
         // Encrypted names may contain any byte. Other names are checked when they are used.

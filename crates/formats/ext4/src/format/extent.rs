@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
             let (start, next) = if node.depth == 0 {
                 let extent = node.extent(at);
                 if extent.len == 0 || extent.end() > 1 << 32 {
-                    return Err(bad("an extent has an impossible length"));
+                    return Err(bad("an extent has an invalid length"));
                 }
                 (u64::from(extent.block.0), extent.end())
             } else {
@@ -148,10 +148,10 @@ impl<'a> Node<'a> {
         }
         let (entries, max) = (u16_at(bytes, 2), u16_at(bytes, 4));
         if max == 0 || max > capacity(bytes.len()) {
-            return Err(bad("wrong room for entries").mismatch(capacity(bytes.len()), max));
+            return Err(bad("wrong maximum number of entries").mismatch(capacity(bytes.len()), max));
         }
         if entries > max {
-            return Err(bad("more entries than room").mismatch(max, entries));
+            return Err(bad("more entries than the maximum").mismatch(max, entries));
         }
         let found = u16_at(bytes, 6);
         if found > DEPTH_MAX || depth.is_some_and(|d| d != found) {
@@ -180,7 +180,7 @@ impl<'a> Node<'a> {
         if first >= start && entry_end <= end {
             return Ok(());
         }
-        Err(bad("it reaches outside the range of the entry that leads to it").mismatch(
+        Err(bad("it is outside the range of its parent entry").mismatch(
             format_args!("{start} to below {end}"),
             format_args!("{first} to below {entry_end}"),
         ))
@@ -203,7 +203,7 @@ impl<'a> Node<'a> {
             if start.0 == 0 || start.plus(len).0 > blocks_count {
                 return Err(bad("blocks outside the file system").mismatch(
                     format_args!("blocks below {blocks_count}"),
-                    format_args!("{len} from {start} on"),
+                    format_args!("{len} from {start}"),
                 ));
             }
         }

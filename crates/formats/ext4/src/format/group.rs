@@ -122,7 +122,7 @@ impl GroupDescriptor {
     pub fn parse_unsealed(bytes: &[u8], sb: &Superblock, group: Group) -> Result<Self, Corruption> {
         let in_group = |c: Corruption| c.in_group(u64::from(group.0));
         let Ok((low, rest)) = RawLow::read_from_prefix(bytes) else {
-            return Err(in_group(Corruption::new("group descriptor", "cut short")));
+            return Err(in_group(Corruption::new("group descriptor", "truncated")));
         };
         let high = match RawHigh::read_from_prefix(rest) {
             Ok((high, _)) => high,

@@ -199,7 +199,7 @@ pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Resu
     if place == Place::Root
         && (block[ROOT_INFO + 5] != 8 || block[ROOT_INFO..ROOT_INFO + 4] != [0; 4])
     {
-        return bad("its information does not have the known form");
+        return bad("its root information is invalid");
     }
     let (limit, count) = counts(block, place);
     let limit_expected = place.limit(block.len(), has_checksums);
@@ -213,7 +213,7 @@ pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Resu
     }
     let index = Index::new(block, place);
     if (1..index.count()).any(|at| index.hash(at) < index.hash(at - 1)) {
-        return bad("its hashes do not ascend");
+        return bad("its hashes are not in order");
     }
     Ok(())
 }

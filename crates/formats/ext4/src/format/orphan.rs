@@ -34,7 +34,7 @@ pub const fn slots_per_block(block_size: usize) -> usize {
 pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U32], Corruption> {
     let damage = |problem| Corruption::new("orphan file", problem).at_block(place.0);
     let Ok((slots, tail)) = Tail::read_from_suffix(block) else {
-        return Err(damage("block cut short"));
+        return Err(damage("truncated block"));
     };
     if tail.magic != MAGIC {
         let found = format!("{:#010x}", tail.magic.get());
@@ -57,7 +57,7 @@ pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U3
 /// The first fault.
 pub fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), Corruption> {
     match parse(block, place, None)?.iter().find(|slot| slot.get() > inodes) {
-        Some(slot) => Err(Corruption::new("orphan file", "an inode past the last")
+        Some(slot) => Err(Corruption::new("orphan file", "an inode past the last one")
             .mismatch(format!("at most {inodes}"), slot.get())),
         None => Ok(()),
     }

@@ -194,7 +194,7 @@ pub fn reference_range(level: u32, id: u32) -> Range<usize> {
 /// A wrong magic number or version, or a number of blocks that is too small for a tree or larger than the file.
 pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
     let Ok((info, _)) = Info::read_from_prefix(block) else {
-        return Err(Corruption::new("quota file", "cut short"));
+        return Err(Corruption::new("quota file", "truncated"));
     };
     if info.magic.get() != kind.magic() {
         let found = format!("{:#010x}", info.magic.get());
@@ -221,7 +221,7 @@ pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corr
 /// Invalid block numbers, a wrong version, or a wrong number of entries.
 pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption> {
     let bad = |problem| Corruption::new("quota file", problem);
-    let Ok((info, _)) = Info::read_from_prefix(block) else { return Err(bad("cut short")) };
+    let Ok((info, _)) = Info::read_from_prefix(block) else { return Err(bad("truncated")) };
     if QuotaKind::ALL.iter().any(|kind| kind.magic() == info.magic.get()) {
         let blocks = info.blocks.get();
         if info.version.get() != VERSION {
@@ -234,7 +234,7 @@ pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption>
         let free = info.free_block.get().max(info.free_leaf.get());
         if free >= blocks {
             let expected = format!("below {blocks}");
-            return Err(bad("a free block past the last").mismatch(expected, free));
+            return Err(bad("a free block past the last one").mismatch(expected, free));
         }
         return Ok(());
     }
@@ -246,7 +246,9 @@ pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption>
     let used = entries.filter(|entry| !entry.is_none()).count();
     if links.iter().any(is_outside) {
         let expected = format!("below {blocks_max}");
-        return Err(bad("neither node nor leaf: it leads outside").mismatch(expected, outside));
+        return Err(
+            bad("neither node nor leaf: a pointer is outside the file").mismatch(expected, outside)
+        );
     }
     if usize::from(header.entries.get()) != used {
         let found = header.entries.get();

@@ -26,7 +26,7 @@ pub fn verify_structure(geometry: &Geometry, slot: &[u8]) -> Result<(), Corrupti
     let bad = |problem| Corruption::new("inode", problem);
     let Some(file_type) = inode.file_type() else {
         let found = format!("{:#o}", inode.mode());
-        return Err(bad("its mode names no file type").mismatch("a type", found));
+        return Err(bad("its mode has no valid file type").mismatch("a type", found));
     };
     let attributes = verify_extra_isize(&inode, slot)?;
     if inode.file_acl() >= geometry.blocks_count {

@@ -259,7 +259,7 @@ pub fn is_backup_number(number: u16, group: Group) -> bool {
 
 fn checked_magic(bytes: &[u8]) -> Result<&RawSuperblock, Corruption> {
     let Ok(raw) = RawSuperblock::ref_from_bytes(bytes) else {
-        return Err(Corruption::new("superblock", "cut short"));
+        return Err(Corruption::new("superblock", "truncated"));
     };
     if raw.magic != MAGIC {
         let found = format!("{:#06x}", raw.magic.get());
@@ -425,7 +425,7 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
     if raw.rev_level > 1 {
         return Err(Error::unsupported(
             format!("superblock revision {}", raw.rev_level),
-            "only revisions 0 and 1 are known",
+            "only revisions 0 and 1 are supported",
         ));
     }
     let names = features.unreadable();
@@ -434,7 +434,7 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
     }
     Err(Error::unsupported(
         format!("the image has features {}", names.join(", ")),
-        "turn them off with tune2fs where it can, or use the kernel's ext4",
+        "turn them off with tune2fs if possible, or use the kernel's ext4",
     ))
 }
 
@@ -504,7 +504,7 @@ fn check_blocks(
     let blocks = raw.join(raw.blocks_count_lo, raw.blocks_count_hi);
     let device_blocks = device_len >> block_size_log;
     if blocks > device_blocks {
-        let expected = format!("at most {device_blocks}, the device's length");
+        let expected = format!("at most {device_blocks}, the size of the device");
         return Err(corrupt("blocks_count", expected, blocks));
     }
     // The superblock itself is in block 1 if blocks are 1 KiB. Clusters start at block 0.
@@ -527,7 +527,7 @@ fn check_groups(raw: &RawSuperblock, blocks: u64, block_size_log: u32) -> Result
             format!("{groups} block groups of {} bytes", {
                 u64::from(raw.blocks_per_group.get()) << block_size_log
             }),
-            "this build handles up to 4,194,304 groups",
+            "the maximum of this program is 4,194,304 groups",
         ));
     }
     Ok(groups as u32)

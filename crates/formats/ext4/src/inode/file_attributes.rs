@@ -96,8 +96,8 @@ impl Ext4 {
         let project = change.project_id.filter(|&project| project != handle.inode.projid());
         self.check_flags(&handle, old, flags)?;
         if change.extent_size_bytes.unwrap_or(0) | change.cow_extent_size_bytes.unwrap_or(0) != 0 {
-            let advice = "leave it out: the format keeps none";
-            return Err(Error::unsupported("hints for the size of extents in ext4", advice));
+            let advice = "leave the hint out; the format does not store it";
+            return Err(Error::unsupported("extent size hints in ext4", advice));
         }
         check_immutable(handle.protection(), old ^ flags, project)?;
         if let Some(project) = project {
@@ -119,32 +119,32 @@ impl Ext4 {
         let changed = old ^ new;
         let others = changed - of_type(handle.inode.file_type());
         if !others.is_empty() {
-            let what = format!("changing the flags {} of this file", names_of(others));
+            let what = format!("changing the flags {} of this file type", names_of(others));
             return Err(Error::unsupported(
                 what,
-                "leave them out: ext4 has them on other types only",
+                "leave them out; ext4 supports them only for other file types",
             ));
         }
         if !changed.contains(InodeFlags::CASEFOLD) {
             return Ok(());
         }
         if !self.volume.sb.features.incompat(Incompat::CASEFOLD) {
-            let advice = "make the file system with the feature casefold";
-            return Err(Error::unsupported("directories without regard to case", advice));
+            let advice = "create the file system with the feature casefold";
+            return Err(Error::unsupported("case-insensitive directories", advice));
         }
         operations::names::require_empty(self, handle)
     }
 
     fn set_project(&self, handle: &mut Handle, project: u32) -> Result<()> {
         if !self.volume.projects {
-            let advice = "turn the feature project on: tune2fs -O project";
-            return Err(Error::unsupported("projects in this file system", advice));
+            let advice = "turn the feature project on with tune2fs -O project";
+            return Err(Error::unsupported("project IDs in this file system", advice));
         }
         self.provide_quota(None, None, Some(project))?;
         handle.inode.set_projid(project);
         if handle.inode.projid() != project {
-            let advice = "copy the file: a new one has room for it";
-            return Err(Error::unsupported("a project of an inode without that field", advice));
+            let advice = "copy the file; a new inode has the field";
+            return Err(Error::unsupported("a project ID in an inode without that field", advice));
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Handle {
     /// Returns the file type. A mode without a valid type is damage.
     pub(crate) fn file_type(&self) -> Result<FileType> {
         self.inode.file_type().ok_or_else(|| {
-            let damage = Corruption::new("inode", "its mode names no file type");
+            let damage = Corruption::new("inode", "its mode has no valid file type");
             damage
                 .of_inode(self.ino().0)
                 .mismatch("a type", format!("{:#o}", self.inode.mode()))

@@ -17,7 +17,7 @@ pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
     if size > room as u64 {
-        return Err(Corruption::new("inline data", "the size is larger than what is there")
+        return Err(Corruption::new("inline data", "the size is larger than the stored data")
             .of_inode(handle.ino().0)
             .mismatch(format_args!("at most {room}"), size)
             .into());
@@ -35,7 +35,7 @@ pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Contents> {
     match rest.map(|entry| entry.value) {
         Some(Value::Here(rest)) => bytes.extend_from_slice(rest),
         Some(Value::Inode { .. }) => {
-            return Err(handle.corrupt("inline data", "its rest lies in another inode"));
+            return Err(handle.corrupt("inline data", "its rest is in another inode"));
         }
         None => {}
     }

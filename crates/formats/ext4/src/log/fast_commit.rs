@@ -112,7 +112,7 @@ impl Replay<'_, '_> {
 
     /// Makes the name lead to the inode, whose link count grows by `links`.
     fn link(&mut self, entry: &FastCommitEntry, links: u16) -> Outcome<()> {
-        check_name(&entry.name).map_err(|_| damage("an impossible name", entry.parent))?;
+        check_name(&entry.name).map_err(|_| damage("an invalid name", entry.parent))?;
         let mut child = self.take(entry.ino)?;
         let file_type = child.handle.file_type()?;
         let mut parent = self.take_dir(entry.parent)?;
@@ -144,7 +144,9 @@ impl Replay<'_, '_> {
             let links = child.handle.inode.links_count();
             if child.handle.file_type()? == FileType::Directory {
                 if !dir::is_empty(self.op, &child.handle)? {
-                    return Err(damage("it removes a directory that has entries", entry.ino).into());
+                    return Err(
+                        damage("it removes a directory that is not empty", entry.ino).into()
+                    );
                 }
                 drop_subdirectory(&mut parent.handle);
                 child.handle.inode.set_links_count(0);

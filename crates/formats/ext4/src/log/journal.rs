@@ -102,8 +102,8 @@ impl Journal {
             }
             (Some(_), None) => {
                 return Err(Error::unsupported(
-                    "a journal with changes that are not in their places yet",
-                    "it must be replayed first",
+                    "a journal that must be replayed",
+                    "replay it first",
                 ));
             }
         };

@@ -58,8 +58,8 @@ impl JournalMap {
         let ino = sb.raw.journal_inum.get();
         if ino == 0 {
             return Err(Error::unsupported(
-                "a journal on a device of its own",
-                "use the kernel's ext4, or run e2fsck with the journal's device",
+                "an external journal",
+                "mount it with the kernel's ext4, or run e2fsck with the journal device",
             ));
         }
         let walk = Walk::new(device, sb);
@@ -210,7 +210,7 @@ impl Walk<'_> {
     fn inode(&self, ino: Ino) -> Result<(Root, Option<u32>)> {
         let damage = |problem| Corruption::new(STRUCTURE, problem).of_inode(ino.0);
         let place = self.geometry.place_of(ino);
-        let (group, index) = place.ok_or_else(|| damage("impossible number"))?;
+        let (group, index) = place.ok_or_else(|| damage("invalid inode number"))?;
         let (block, offset) = self.geometry.descriptor_position(group);
         let table = self.read(block)?;
         let descriptor = table.get(offset..offset + usize::from(self.sb.desc_size));
@@ -218,7 +218,7 @@ impl Walk<'_> {
         let (block, offset) = self.geometry.inode_position(descriptor.inode_table, index);
         let table = self.read(block)?;
         let slot = table.get(offset..offset + usize::from(self.sb.inode_size));
-        let slot = slot.ok_or_else(|| damage("outside its table"))?;
+        let slot = slot.ok_or_else(|| damage("outside the inode table"))?;
         let inode = Inode::from_slot(slot);
         let seed = inode_seed(self.sb.checksum_seed, ino, inode.generation());
         let seed = self.sb.features.metadata_csum().then_some(seed);
@@ -230,10 +230,10 @@ impl Walk<'_> {
             }
         }
         if inode.file_type() != Some(vfs::FileType::Regular) || inode.links_count() == 0 {
-            return Err(damage("not a file in use").at_block(block.0).into());
+            return Err(damage("not a regular file in use").at_block(block.0).into());
         }
         if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) {
-            return Err(damage("impossible flags").at_block(block.0).into());
+            return Err(damage("invalid flags").at_block(block.0).into());
         }
         let root = Root {
             i_block: *inode.i_block(),
@@ -345,9 +345,9 @@ impl Walk<'_> {
 }
 
 fn repeated(block: Block) -> Error {
-    Corruption::new(STRUCTURE, "two of its blocks are the same one").at_block(block.0).into()
+    Corruption::new(STRUCTURE, "it contains the same block twice").at_block(block.0).into()
 }
 
 fn hole(block: u64) -> Error {
-    Corruption::new(STRUCTURE, format!("its block {block} is not there")).into()
+    Corruption::new(STRUCTURE, format!("its block {block} is a hole")).into()
 }

@@ -28,7 +28,7 @@ pub(super) fn read_block(
 }
 
 fn outside(block: u32) -> Error {
-    Corruption::new("journal", format!("block {block} lies outside of it")).into()
+    Corruption::new("journal", format!("block {block} is outside the journal")).into()
 }
 
 /// Read-ahead size in bytes.

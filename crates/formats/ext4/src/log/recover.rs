@@ -64,7 +64,8 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
     let is_needed = sb.features.incompat(Incompat::RECOVER);
     let Some(map) = JournalMap::read(device, &sb)? else {
         if is_needed {
-            let damage = Corruption::new("superblock", "it calls for recovery without a journal");
+            let damage =
+                Corruption::new("superblock", "it requests recovery, but there is no journal");
             return Err(damage.into());
         }
         return Ok(Report::default());
@@ -278,7 +279,7 @@ impl Recovery<'_> {
             if block - area.start >= FAST_COMMIT_BLOCKS_MAX {
                 return Err(Error::unsupported(
                     format!("more than {FAST_COMMIT_BLOCKS_MAX} blocks of fast commits"),
-                    "let the kernel or e2fsck replay the journal",
+                    "replay the journal with the kernel or e2fsck",
                 ));
             }
         }

@@ -74,7 +74,7 @@ impl Log<'_> {
         while cursor.tid != self.extent.end {
             let (at, tid) = (cursor.at, cursor.tid);
             // The first pass read the same blocks, so this can only fail if the device has changed.
-            let changed = || damage_at("journal", "the log changed while it was read", at, tid);
+            let changed = || damage_at("journal", "the journal changed during the read", at, tid);
             let block = reader.block(at)?;
             let Some((kind, found)) = header(block) else { return Err(changed().into()) };
             cursor.advance(self.sb, 1).filter(|()| found == tid).ok_or_else(changed)?;
@@ -115,7 +115,7 @@ impl Log<'_> {
                 if revoked.len() > REVOKES_MAX {
                     return Err(Error::unsupported(
                         format!("a journal with more than {REVOKES_MAX} revoked blocks"),
-                        "let the kernel or e2fsck replay it",
+                        "replay it with the kernel or e2fsck",
                     ));
                 }
             }

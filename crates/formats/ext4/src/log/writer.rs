@@ -139,7 +139,7 @@ impl<'w> Writer<'w> {
     /// Counts one block of the log as used.
     fn take_room(&mut self) -> Result<()> {
         let Some(room) = self.room.checked_sub(1) else {
-            return Err(std::io::Error::other("a checkpoint larger than the journal's room").into());
+            return Err(std::io::Error::other("a checkpoint larger than the journal").into());
         };
         self.room = room;
         Ok(())

@@ -79,7 +79,7 @@ fn run_in_map<S: Source>(from: &mut S, handle: &Handle, block: FileBlock) -> Res
         }
         pointer = next;
     }
-    Err(handle.corrupt("block map", "a way that does not end"))
+    Err(handle.corrupt("block map", "an endless chain"))
 }
 
 /// Returns the run that starts at pointer `index`, as far as the following pointers continue it.

@@ -49,7 +49,7 @@ impl Op<'_> {
     pub(crate) fn dir_block(&mut self, dir: &Handle, block: FileBlock) -> Outcome<Block> {
         match self.find_block(dir, block)? {
             Some(found) => Ok(found),
-            None => Err(Corruption::new("directory", format!("no block {block}"))
+            None => Err(Corruption::new("directory", format!("block {block} is missing"))
                 .of_inode(dir.ino().0)
                 .into()),
         }
@@ -125,7 +125,7 @@ impl Op<'_> {
         if self.fs.volume.geometry.cluster_blocks_log == 0 {
             return Ok(());
         }
-        Err(file.corrupt("inode", "it has a block map in a file system with clusters").into())
+        Err(file.corrupt("inode", "it has a block map, which clusters do not support").into())
     }
 
     /// Returns whether the journal may contain data blocks of a file, so that they must be revoked.
@@ -175,7 +175,7 @@ impl Op<'_> {
         let units = self.cluster_units(count);
         let counted = file.inode.blocks_512(block_size);
         let Some(left) = counted.checked_sub(units) else {
-            let damage = Corruption::new("inode", "it has more blocks than it counts");
+            let damage = Corruption::new("inode", "it has more blocks than counted");
             let damage =
                 damage.of_inode(file.ino().0).mismatch(format!("{units} or more"), counted);
             return Err(damage.into());

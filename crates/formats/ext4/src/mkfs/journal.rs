@@ -46,7 +46,7 @@ pub(crate) fn blocks_of(bytes: u64, geometry: &Geometry, free: u64) -> Result<u3
         return Err(Error::Invalid("a journal has 1024 to 10,240,000 blocks"));
     }
     if blocks > free / 2 {
-        return Err(Error::Invalid("the journal would take more than half of the free space"));
+        return Err(Error::Invalid("the journal would use more than half of the free space"));
     }
     Ok(blocks as u32)
 }

@@ -65,7 +65,7 @@ pub(super) fn superblock(options: &Options) -> Result<Superblock> {
     let blocks = options.size_bytes / block_size / cluster_blocks * cluster_blocks;
     settle_by_size(options, &mut features, blocks)?;
     if tuning.resize_blocks.is_some_and(|most| most <= blocks) {
-        return Err(Error::Invalid("the blocks to grow to must be more than those that there are"));
+        return Err(Error::Invalid("the block count to grow to must exceed the block count"));
     }
     let shape = Shape {
         options,
@@ -92,11 +92,11 @@ fn check(options: &Options) -> Result<()> {
     } else if options.label.len() > 16 {
         "a label has at most 16 bytes"
     } else if options.last_mounted.len() > 64 {
-        "the directory of the last mount has at most 64 bytes"
+        "the last mount point has at most 64 bytes"
     } else if !(0.0..=50.0).contains(&options.reserved_percent) {
         "at most 50 percent of the blocks can be reserved"
     } else if options.inodes == InodeCount::PerBytes(0) {
-        "the number of bytes for each inode must not be 0"
+        "the bytes-per-inode ratio must not be 0"
     } else {
         return Ok(());
     };
@@ -135,7 +135,7 @@ impl Shape<'_> {
             let last_group = (blocks - self.first_data_block) % self.blocks_per_group;
             let overhead = self.last_group_overhead(&numbers);
             if overhead >= self.blocks_per_group {
-                return Err(Error::Invalid("the inode tables do not fit; ask for fewer inodes"));
+                return Err(Error::Invalid("the inode tables do not fit; use fewer inodes"));
             }
             if last_group == 0 || last_group >= overhead + LAST_GROUP_SLACK {
                 return Ok(numbers);

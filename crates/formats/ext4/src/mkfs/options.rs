@@ -182,7 +182,7 @@ static RULES: [Rule; 11] = [
     Rule {
         loses: Feature::RoCompat(RoCompat::GDT_CSUM),
         broken: |_, f| f.metadata_csum() && f.ro_compat(RoCompat::GDT_CSUM),
-        message: "metadata_csum takes the place of uninit_bg; turn one of them off",
+        message: "metadata_csum replaces uninit_bg; turn one of them off",
     },
     Rule {
         loses: Feature::Incompat(Incompat::CSUM_SEED),
@@ -300,8 +300,8 @@ fn refuse_unmakable(features: &Features) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(
-        format!("making a file system with {}", names.join(", ")),
-        "leave it out, or make the file system with mke2fs",
+        format!("creating a file system with {}", names.join(", ")),
+        "leave it out, or create the file system with mke2fs",
     ))
 }
 

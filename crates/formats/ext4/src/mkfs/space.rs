@@ -58,7 +58,7 @@ impl Space {
             return;
         }
         let run = self.whole(run);
-        debug_assert_eq!(self.taken_in(run.clone()), 0, "{run:?} is taken in part");
+        debug_assert_eq!(self.taken_in(run.clone()), 0, "{run:?} is partly in use");
         let (mut start, mut end) = (run.start, run.end);
         if let Some((&before, &before_end)) = self.taken.range(..start).next_back()
             && before_end == start

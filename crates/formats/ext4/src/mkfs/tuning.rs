@@ -120,19 +120,19 @@ impl Tuning {
         let usual = Self::default();
         let has_flex = features.incompat(Incompat::FLEX_BG);
         let problem = if !(1..=3).contains(&self.errors) {
-            "the behaviour on errors is 1 to 3"
+            "the error behaviour must be 1 to 3"
         } else if self.hash_version > 2 {
-            "the hash of directories is legacy, half_md4 or tea"
+            "the directory hash must be legacy, half_md4 or tea"
         } else if !self.flex_groups.is_power_of_two() {
-            "the number of groups placed together (flex_bg) must be a power of two"
+            "the flex group size must be a power of two"
         } else if !has_flex && self.flex_groups != usual.flex_groups {
-            "groups are placed together only with the feature flex_bg"
+            "a flex group size requires the feature flex_bg"
         } else if self.backups > 2 {
-            "there are 0, 1 or 2 backup superblocks with sparse_super2"
+            "the number of backup superblocks with sparse_super2 must be 0, 1 or 2"
         } else if self.cluster_bytes.is_some() && !features.ro_compat(RoCompat::BIGALLOC) {
             "a cluster size needs the feature bigalloc"
         } else if self.resize_blocks.is_some() && !features.compat(Compat::RESIZE_INODE) {
-            "room to grow needs the feature resize_inode"
+            "reserved descriptor blocks need the feature resize_inode"
         } else {
             return Ok(());
         };
@@ -143,7 +143,8 @@ impl Tuning {
     pub(super) fn cluster_blocks(&self, block_size: u64) -> Result<u64> {
         let Some(bytes) = self.cluster_bytes else { return Ok(CLUSTER_BLOCKS_DEFAULT) };
         if !bytes.is_power_of_two() || !CLUSTER_BYTES.contains(&bytes) || bytes <= block_size {
-            let problem = "a cluster is a power of two, 2 KiB to 256 MiB, larger than a block";
+            let problem = "the cluster size must be a power of two from 2 KiB to 256 MiB, larger \
+                           than a block";
             return Err(Error::Invalid(problem));
         }
         Ok(bytes / block_size)
@@ -154,7 +155,8 @@ impl Tuning {
         let most = 8 * block_size;
         let blocks = self.group_blocks.unwrap_or(most);
         if !(GROUP_BLOCKS_MIN..=most).contains(&blocks) || !blocks.is_multiple_of(8) {
-            let problem = "a group has 256 blocks or more, a multiple of 8, and at most one for each bit of a block";
+            let problem = "the blocks per group must be a multiple of 8, at least 256 and at most \
+                           the bits of a block";
             return Err(Error::Invalid(problem));
         }
         Ok(blocks)
@@ -165,7 +167,7 @@ impl Tuning {
         let Some(bytes) = self.fast_commit_bytes else { return Ok(journal / FAST_COMMIT_SHARE) };
         let blocks = bytes >> block_size_log;
         if blocks == 0 || blocks + u64::from(journal) > JOURNAL_BLOCKS_MAX {
-            return Err(Error::Invalid("the area for fast commits has no possible size"));
+            return Err(Error::Invalid("the size of the fast commit area is invalid"));
         }
         Ok(blocks as u32)
     }
@@ -177,7 +179,7 @@ impl Tuning {
         };
         let blocks = bytes >> block_size_log;
         if !(1..=ORPHAN_BLOCKS_MAX).contains(&blocks) {
-            return Err(Error::Invalid("the orphan file has 1 to 512 blocks"));
+            return Err(Error::Invalid("the orphan file must have 1 to 512 blocks"));
         }
         Ok(blocks)
     }

@@ -92,12 +92,12 @@ impl Ext4 {
         let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
         let fs = Self::with_device(device, None, &options, Mode::InProgress)?;
         if let Some(reason) = fs.volume.sb.read_only_because() {
-            return Err(Error::unsupported(reason, "leave those features out"));
+            return Err(Error::unsupported(reason, "leave these features out"));
         }
         if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
             return Err(Error::unsupported(
-                "filling an image in progress with quotas",
-                "leave quota out",
+                "creating an image with quotas",
+                "leave the feature quota out",
             ));
         }
         Ok(fs)
@@ -182,7 +182,7 @@ impl Ext4 {
     pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
         let bytes = self.block(block, Kind::Superblock.plain())?;
-        let damage = |_| Corruption::new("superblock", "cut short");
+        let damage = |_| Corruption::new("superblock", "truncated");
         Ok(RawSuperblock::read_from_bytes(&bytes[range]).map_err(damage)?)
     }
 
@@ -254,7 +254,7 @@ impl Ext4 {
         self.volume.set_counts(&mut raw, clusters, inodes);
         if let Some(uuid) = uuid {
             if self.volume.uuid_is_seed() {
-                return Err(Error::Invalid("checksums depend on the uuid"));
+                return Err(Error::Invalid("checksums depend on the UUID"));
             }
             self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
         }
@@ -267,9 +267,9 @@ fn remarks_on(unsealed: &[Group]) -> Vec<String> {
     let Some(first) = unsealed.first() else { return Vec::new() };
     let which = match unsealed.len() {
         1 => format!("group {first} has"),
-        count => format!("{count} groups, {first} the first, have"),
+        count => format!("{count} groups, starting with {first}, have"),
     };
-    vec![format!("{which} a descriptor with a wrong checksum, which is taken for right")]
+    vec![format!("{which} a descriptor with a wrong checksum, which is ignored")]
 }
 
 /// Adds advice to an error if the image can be read with `--norecovery`, because only checksums of group descriptors
@@ -280,7 +280,9 @@ fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error)
             if !options.norecovery && Volume::read(device, Trust::Contents).is_ok() =>
         {
             damage
-                .advise("--norecovery reads the image all the same, and diskwright repair mends it")
+                .advise(
+                    "use --norecovery to read the image anyway, or diskwright repair to repair it",
+                )
                 .into()
         }
         error => error,
@@ -290,12 +292,12 @@ fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error)
 /// Checks that an image may be changed: this build must be able to maintain all its features.
 fn check_changeable(sb: &Superblock) -> Result<()> {
     if let Some(reason) = sb.read_only_because() {
-        return Err(Error::unsupported(reason, "open it for reading"));
+        return Err(Error::unsupported(reason, "open it read-only"));
     }
     if sb.features.incompat(Incompat::MMP) {
         return Err(Error::unsupported(
             "changing an image with multi-mount protection",
-            "turn the feature off: tune2fs -O ^mmp",
+            "turn the feature off with tune2fs -O ^mmp",
         ));
     }
     check_clusters(sb)?;
@@ -303,7 +305,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
         return Err(Error::unsupported(
             "changing an image with both quota and ea_inode",
-            "turn quotas off: tune2fs -O ^quota",
+            "turn quotas off with tune2fs -O ^quota",
         ));
     }
     let state = sb.raw.state.get();
@@ -315,7 +317,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     }
     if !sb.features.compat(Compat::HAS_JOURNAL) && state & STATE_VALID == 0 {
         return Err(Error::unsupported(
-            "changing an image without a journal that was not cleanly closed",
+            "changing an image without a journal that was not cleanly unmounted",
             "run diskwright repair first",
         ));
     }
@@ -329,7 +331,7 @@ fn check_clusters(sb: &Superblock) -> Result<()> {
         return Ok(());
     }
     if !features.incompat(Incompat::EXTENTS) {
-        let damage = "bigalloc without extents: block maps know no clusters";
+        let damage = "bigalloc without extents, because block maps do not support clusters";
         return Err(Corruption::new("superblock", damage).into());
     }
     Ok(())

@@ -131,7 +131,7 @@ impl Copy {
             (sb.block_size_log == size).then_some(raw)
         });
         let Some(raw) = found else {
-            let damage = Corruption::new("superblock copy", "no sound superblock starts there");
+            let damage = Corruption::new("superblock copy", "no valid superblock found there");
             return Err(damage.at_block(place.block).into());
         };
         let group = u32::from(raw.block_group_nr.get());
@@ -194,7 +194,7 @@ impl Copy {
     /// Returns a remark for an image that is read with this copy.
     pub(crate) fn remark(&self, damage: &Corruption) -> String {
         let Self { group, block, .. } = self;
-        format!("{damage}; the image is read by the copy in block {block} (group {group})")
+        format!("{damage}; using the backup superblock in block {block} (group {group})")
     }
 }
 
@@ -208,8 +208,8 @@ pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
         (Error::Corrupt(damage), Some(Copy { block, .. })) => damage
             .advise(format!(
-                "the copy in block {block} is sound: diskwright repair mends the image by it, and it can be \
-                 read as it is"
+                "the backup in block {block} is valid; restore it with diskwright repair, or read \
+                 the image with it"
             ))
             .into(),
         (error, _) => error,

@@ -152,7 +152,7 @@ impl Ext4 {
             };
             self.check_orphan(ino, "orphan file").map_err(at_place)?;
             if ino == slots.owner.ino {
-                return Err(Corruption::new("orphan file", "it holds itself")
+                return Err(Corruption::new("orphan file", "it lists itself")
                     .of_inode(ino.0)
                     .into());
             }
@@ -165,7 +165,7 @@ impl Ext4 {
 
     fn register(&self, ino: Ino, place: Place, structure: &'static str) -> Result<()> {
         if self.orphans.table.place(ino).is_some() {
-            let damage = Corruption::new(structure, "an inode that was an orphan already");
+            let damage = Corruption::new(structure, "an inode that is already listed");
             return Err(damage.of_inode(ino.0).into());
         }
         self.orphans.table.set_place(ino, Some(place));
@@ -191,7 +191,7 @@ impl Ext4 {
         }
         // Only an inode with a block map can have an unfinished truncation.
         if handle.inode.links_count() > 0 && !self.has_map(&handle)? && !is_inline(&handle) {
-            return Err(damage("an inode with names and nothing to truncate").into());
+            return Err(damage("an inode with links and nothing to truncate").into());
         }
         Ok(handle)
     }

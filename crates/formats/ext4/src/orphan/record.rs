@@ -76,7 +76,7 @@ impl Op<'_> {
         let found = &self.txn.data(id)[slot.bytes()];
         if found != expected {
             let found = u32::from_le_bytes(found.try_into().unwrap_or_default());
-            let damage = Corruption::new("orphan file", "a slot that is not what was put there")
+            let damage = Corruption::new("orphan file", "a slot changed unexpectedly")
                 .mismatch(u32::from_le_bytes(expected), found);
             return Err(self.corrupt(id, damage, slots.owner).into());
         }
@@ -110,7 +110,9 @@ impl Op<'_> {
             if self.makes_free(ino) {
                 continue;
             }
-            let outside = || Corruption::new("orphan list", "an inode outside").of_inode(ino.0);
+            let outside = || {
+                Corruption::new("orphan list", "an inode outside the file system").of_inode(ino.0)
+            };
             let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
             let table = volume.groups.inode_table(group);
             let (block, offset) = volume.geometry.inode_position(table, index);

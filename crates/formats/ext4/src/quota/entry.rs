@@ -66,7 +66,7 @@ impl Growing<'_, '_> {
     /// Holds a block that another block of the file refers to.
     fn referred(&mut self, block: u32) -> Result<(BufferId, usize)> {
         if block <= ROOT_BLOCK || block >= self.info.blocks.get() {
-            return Err(self.corrupt("it leads outside"));
+            return Err(self.corrupt("a pointer is outside the file"));
         }
         self.block(block)
     }
@@ -98,7 +98,7 @@ impl Growing<'_, '_> {
         let range = reference_range(TREE_DEPTH - 1, id);
         let range = at + range.start..at + range.end;
         if self.reference(buffer, range.clone()) != 0 {
-            return Err(self.corrupt("it has an entry that it had not").into());
+            return Err(self.corrupt("it has an unexpected entry").into());
         }
         let (leaf, place) = self.enter_into_leaf(id)?;
         self.op.txn.edit(buffer, range).copy_from_slice(&leaf.to_le_bytes());
@@ -122,7 +122,9 @@ impl Growing<'_, '_> {
         let mut header = leaf_header(bytes);
         let is_free = |&index: &usize| entry_at(bytes, index).is_some_and(|e| e.is_none());
         let Some(index) = (0..ENTRIES_PER_BLOCK).find(is_free) else {
-            return Err(self.corrupt("a leaf among those with room has none").into());
+            return Err(self
+                .corrupt("a leaf in the list of leaves with free entries is full")
+                .into());
         };
         let count = header.entries.get().saturating_add(1);
         header.entries = count.into();

@@ -78,7 +78,9 @@ impl Ext4 {
     pub(super) fn load_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<(Handle, Info)> {
         let file = self.load(ino).map_err(|e| match e {
             Error::NotFound => {
-                Corruption::new("superblock", "a quota file is not in use").of_inode(ino.0).into()
+                Corruption::new("superblock", "the inode of a quota file is not in use")
+                    .of_inode(ino.0)
+                    .into()
             }
             other => other,
         })?;
@@ -86,7 +88,7 @@ impl Ext4 {
         let size_max = self.volume.geometry.blocks_count << self.volume.geometry.block_size_log;
         let size = file.inode.size();
         if file.file_type()? != FileType::Regular || !self.has_map(&file)? || size > size_max {
-            return Err(file.corrupt("quota file", "not a file of blocks"));
+            return Err(file.corrupt("quota file", "not a file with blocks"));
         }
         let place = place_of(&mut &*self, &file, INFO_BLOCK)?;
         let bytes = self.block(place.block, Kind::Quota.plain())?;
@@ -117,7 +119,7 @@ impl Reader<'_> {
     /// Reads the subtree of a node of `level`. `prefix` contains the id bits from the levels above.
     fn read_node(&mut self, block: u32, level: u32, prefix: u32) -> Result<()> {
         if !self.seen.insert(block) {
-            return Err(self.corrupt("two ways lead to one node"));
+            return Err(self.corrupt("two pointers to one node"));
         }
         // Copy the references, because child nodes may be in the same file system block.
         let (bytes, place) = self.block(block)?;
@@ -126,7 +128,7 @@ impl Reader<'_> {
         drop(bytes);
         for (index, &child) in (0..).zip(&children).filter(|(_, child)| **child != 0) {
             if child <= ROOT_BLOCK || child >= self.blocks {
-                return Err(self.corrupt("its tree leads outside"));
+                return Err(self.corrupt("a pointer of its tree is outside the file"));
             }
             let prefix = prefix << 8 | index;
             if level + 1 == TREE_DEPTH {
@@ -145,7 +147,7 @@ impl Reader<'_> {
         let found = (0..ENTRIES_PER_BLOCK)
             .find_map(|index| Some((index, entry_at(leaf, index).filter(is_it)?)));
         let Some((index, entry)) = found else {
-            return Err(self.corrupt("its tree leads to a block without the entry"));
+            return Err(self.corrupt("its tree points to a block without the entry"));
         };
         let offset = place.offset + entry_range(index).start;
         let place = Place { block: place.block, offset };

@@ -121,7 +121,7 @@ impl Quota {
             let buffer = txn.buffer(block.0, Kind::Quota.plain())?;
             let range = offset..offset + size_of::<Entry>();
             let Some(mut entry) = Entry::at(txn.data(buffer), offset).filter(|e| e.id == id) else {
-                let damage = Corruption::new("quota file", "an entry that is not what was there");
+                let damage = Corruption::new("quota file", "an entry changed unexpectedly");
                 return Err(damage.at_block(block.0).into());
             };
             entry.inodes = usage.inodes.into();

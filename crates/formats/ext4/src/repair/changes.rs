@@ -450,7 +450,7 @@ impl vfs::check::Observer for Keep {
 fn refused(finding: &Finding) -> Error {
     let detail = finding.detail.as_deref().unwrap_or(finding.code.meaning);
     Error::unsupported(
-        format!("the change with what the image holds ({}: {detail})", finding.code.name),
+        format!("the change with the contents of this image ({}: {detail})", finding.code.name),
         "the image is unchanged; remove what needs the feature first",
     )
 }

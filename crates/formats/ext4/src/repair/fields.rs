@@ -89,7 +89,7 @@ fn set_features(raw: &mut RawSuperblock, change: impl FnOnce(&mut Features)) {
 
 /// Returns the report sentence for a field that is set to its default.
 fn usual(field: &str) -> String {
-    format!("The superblock's field {field} gets its usual value.")
+    format!("The superblock field {field} is set to its default value.")
 }
 
 /// Repairs one field. Returns the sentence for the report.
@@ -100,7 +100,7 @@ fn mend_field(
     copy: Option<&RawSuperblock>,
 ) -> String {
     if set_usual(raw, field, facts, copy) {
-        return format!("The superblock's field {field} gets its usual value.");
+        return format!("The superblock field {field} is set to its default value.");
     }
     match field {
         "mount_opts" => {
@@ -109,13 +109,13 @@ fn mend_field(
         }
         "reserved_gdt_blocks" => {
             set_features(raw, |features| features.compat.insert(Compat::RESIZE_INODE));
-            "The feature resize_inode is turned on, for there is a resize inode.".into()
+            "The feature resize_inode is turned on, because a resize inode exists.".into()
         }
         "rev_level" => {
             raw.rev_level = 1.into();
             raw.first_ino = FIRST_INO_REV0.into();
             raw.inode_size = INODE_SIZE_REV0.into();
-            "The superblock becomes one of revision 1, which has features.".into()
+            "The superblock is set to revision 1, which supports features.".into()
         }
         _ => mend_feature(raw, field, facts),
     }
@@ -167,16 +167,17 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
         COMPAT if has_both(raw, Compat::RESIZE_INODE, Incompat::META_BG) => {
             set_features(raw, |features| features.compat.remove(Compat::RESIZE_INODE));
             raw.reserved_gdt_blocks = 0.into();
-            "The feature resize_inode is turned off, for there is meta_bg.".into()
+            "The feature resize_inode is turned off, because it conflicts with meta_bg.".into()
         }
         "feature_ro_compat" => {
             set_features(raw, |features| features.ro_compat.remove(RoCompat::GDT_CSUM));
-            "The feature uninit_bg is turned off, for metadata_csum includes it.".into()
+            "The feature uninit_bg is turned off, because metadata_csum includes it.".into()
         }
         "first_data_block" => {
             // Such clusters are single blocks.
             set_features(raw, |features| features.ro_compat.remove(RoCompat::BIGALLOC));
-            "The feature bigalloc is turned off, for its clusters are blocks.".into()
+            "The feature bigalloc is turned off, because the cluster size equals the block size."
+                .into()
         }
         "encoding" => {
             raw.encoding = ENCODING_UTF8.into();
@@ -184,16 +185,16 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
         }
         COMPAT => {
             set_features(raw, |features| features.compat.remove(Compat::FAST_COMMIT));
-            "The feature fast_commit is turned off, for the journal is too small.".into()
+            "The feature fast_commit is turned off, because the journal is too small.".into()
         }
         "journal_uuid" => {
             raw.journal_uuid = [0; 16];
-            "The journal's uuid is cleared, for the journal is not on another device.".into()
+            "The journal UUID is cleared, because the journal is not on another device.".into()
         }
         "journal_inum" | "feature_incompat" if facts.has_journal => {
             raw.journal_inum = JOURNAL_INO.into();
             set_features(raw, |features| features.compat.insert(Compat::HAS_JOURNAL));
-            "The feature has_journal is turned on, for there is a journal.".into()
+            "The feature has_journal is turned on, because a journal exists.".into()
         }
         "journal_inum" => {
             raw.journal_inum = 0.into();
@@ -205,7 +206,7 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
         }
         "feature_incompat" => {
             set_features(raw, |features| features.incompat.remove(Incompat::RECOVER));
-            "The mark that a journal must be replayed is taken back, for there is none.".into()
+            "The needs_recovery flag is cleared, because there is no journal.".into()
         }
         _ => String::new(),
     }
@@ -228,7 +229,7 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
                 }
             }
         })?;
-        let what = |f: &&Finding| Action::about(f, "The time becomes now.");
+        let what = |f: &&Finding| Action::about(f, "The time is set to the current time.");
         Ok(findings.iter().map(what).collect())
     })
 }
@@ -271,7 +272,7 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
             set_features(&mut raw, |features| features.incompat.remove(Incompat::RECOVER));
             raw.seal();
             image.write(Block(block), raw.as_bytes())?;
-            let what = format!("The backup of the superblock in group {group} is written again.");
+            let what = format!("The backup superblock in group {group} is rewritten.");
             Ok(own.iter().map(|finding| Action::about(finding, what.clone())).collect())
         })?;
     }
@@ -294,14 +295,15 @@ pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
                 set_features(raw, |features| features.incompat.remove(Incompat::MMP));
                 raw.mmp_block = 0.into();
             })?;
-            let what = "The feature mmp is turned off, for there is no place for its block.";
+            let what = "The feature mmp is turned off, because there is no free block for the MMP \
+                        block.";
             return Ok(findings.iter().map(|f| Action::about(f, what)).collect());
         };
         image.write(place, &mmp_block(&image))?;
         if image.params.sb.raw.mmp_block.get() != place.0 {
             image.edit_superblock(|raw| raw.mmp_block = place.0.into())?;
         }
-        let what = "The block is written again, as of a file system that is not mounted.";
+        let what = "The MMP block is rewritten in the unmounted state.";
         Ok(findings.iter().map(|f| Action::about(f, what)).collect())
     })
 }

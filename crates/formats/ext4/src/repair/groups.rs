@@ -100,7 +100,7 @@ fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Tak
         part.set(&mut desc, place);
         return step(&job.staging, || {
             image.write_descriptor(group, &desc)?;
-            let what = format!("A bitmap of group {group} is moved to a block of its own.");
+            let what = format!("A bitmap of group {group} is moved to a free block.");
             Ok(vec![Action::about(finding, what)])
         });
     }
@@ -188,11 +188,14 @@ fn settle_group(
         image.write_descriptor(group, &desc)?;
         let source =
             if backups.iter().any(|backup| PARTS.iter().all(|p| p.of(backup) == p.of(&desc))) {
-                "from a backup of its descriptor"
+                "a backup descriptor"
             } else {
-                "as they usually lie"
+                "the default layout"
             };
-        let what = format!("The places of group {group}'s structures are taken {source}.");
+        let what = format!(
+            "The locations of the bitmaps and the inode table of group {group} are taken from \
+             {source}."
+        );
         Ok(match findings {
             [] => vec![Action::new(what)],
             findings => findings.iter().map(|f| Action::about(f, what.clone())).collect(),
@@ -383,7 +386,7 @@ pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
         look_through(&image, group, &mut desc)?;
         image.write_descriptor(group, &desc)?;
         let what = format!(
-            "The inode table of group {group} is looked through, and its descriptor is written again."
+            "The inode table of group {group} is scanned, and the group descriptor is rewritten."
         );
         Ok(findings.iter().map(|finding| Action::about(finding, what.clone())).collect())
     })
@@ -406,7 +409,7 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
         step(&job.staging, || {
             image.write(Block(place), &image.block(geometry.gdt_block(index))?)?;
-            let what = format!("The backup of descriptors in group {holder} is written again.");
+            let what = format!("The backup group descriptors in group {holder} are rewritten.");
             Ok(vec![Action::about(finding, what)])
         })?;
     }

@@ -39,7 +39,7 @@ pub(super) fn settle_number(staging: &Staging) -> Result<()> {
     }
     step(staging, || {
         image.edit_superblock(|raw| raw.journal_inum = JOURNAL_INO.into())?;
-        Ok(vec![Action::new("The number of the journal's inode is set again.")])
+        Ok(vec![Action::new("The journal inode number is restored.")])
     })
 }
 
@@ -91,7 +91,7 @@ fn mend_inode_of(image: &Image<'_>, findings: &[&Finding]) -> Result<()> {
     let Some(root) = root else { return clear_inode(image, ino, findings) };
     step(image.staging, || {
         write_inode(image, ino, root)?;
-        let what = "The journal's inode is written again, from a copy of its map.";
+        let what = "The journal inode is restored from the copy of its block map.";
         Ok(match findings {
             [] => vec![Action::new(what)],
             _ => findings.iter().map(|f| Action::about(f, what)).collect(),
@@ -158,7 +158,8 @@ fn clear_inode(image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()>
             features.incompat.remove(Incompat::RECOVER);
             raw.set_features(&features);
         })?;
-        let what = "The journal's inode is cleared, for it leads nowhere; what it held is lost.";
+        let what = "The journal inode is cleared, because its block map is invalid; the contents \
+                    of the journal are lost.";
         Ok(findings.iter().map(|f| Action::about(f, what)).collect())
     })
 }
@@ -189,7 +190,7 @@ pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Resul
         block[..raw.as_bytes().len()].copy_from_slice(raw.as_bytes());
         debug_assert!(JournalSuperblock::parse(&block, map.blocks()).is_ok());
         staging.write_at(place, &block)?;
-        let what = "The journal's superblock is made anew, of an empty journal.";
+        let what = "The journal superblock is recreated with an empty journal.";
         Ok(match findings {
             [] => vec![Action::new(what)],
             _ => findings.iter().map(|f| Action::about(f, what)).collect(),

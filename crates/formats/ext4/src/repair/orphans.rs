@@ -46,7 +46,7 @@ pub(super) fn mend_list(job: &Job, findings: &[&Finding]) -> Result<()> {
                 image.write_slot(last, slot)?;
             }
         }
-        let what = |f: &&Finding| Action::about(f, "The list of orphans is cut there.");
+        let what = |f: &&Finding| Action::about(f, "The orphan list is cut at this inode.");
         Ok(findings.iter().map(what).collect())
     })
 }
@@ -61,7 +61,8 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
         if let Some(other) = copied.filter(|other| *other != ino && *other != 0) {
             step(&job.staging, || {
                 image.edit_superblock(|raw| raw.orphan_file_inum = other.into())?;
-                let what = "The number of the orphan file is taken from a copy of the superblock.";
+                let what = "The inode number of the orphan file is restored from a superblock \
+                            backup.";
                 Ok(vec![Action::about(finding, what)])
             })?;
             return Ok(());
@@ -78,8 +79,7 @@ pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
             let kept = keep_orphans(&image, &mut bytes)?;
             orphan::seal(&mut bytes, place, image.seed(ino, generation));
             image.write(place, &bytes)?;
-            let what =
-                format!("The block of the orphan file is written again, with {kept} orphans.");
+            let what = format!("The block of the orphan file is rewritten with {kept} orphans.");
             Ok(vec![Action::about(finding, what)])
         })?;
     }
@@ -122,7 +122,8 @@ fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
 fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
     step(&job.staging, || {
         turn_orphan_file_off(image)?;
-        let what = "The feature orphan_file is turned off, for the inode holds something else.";
+        let what =
+            "The feature orphan_file is turned off, because the inode is not an orphan file.";
         Ok(vec![Action::about(finding, what)])
     })
 }
@@ -146,7 +147,7 @@ pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
             bytes[slot * 4..slot * 4 + 4].fill(0);
             orphan::seal(&mut bytes, place, image.seed(file, generation));
             image.write(place, &bytes)?;
-            Ok(vec![Action::about(finding, "The slot of the orphan file is emptied.")])
+            Ok(vec![Action::about(finding, "The slot of the orphan file is cleared.")])
         })?;
     }
     Ok(())
@@ -163,9 +164,9 @@ pub(super) fn mend_present(job: &Job, findings: &[&Finding]) -> Result<()> {
             raw.set_features(&features);
         })?;
         let what = if has_file {
-            "The mark that there are orphans is set, so that they are ended."
+            "The orphan_present flag is set, so that the orphans are processed."
         } else {
-            "The mark that there are orphans is taken back, for there is no orphan file."
+            "The orphan_present flag is cleared, because there is no orphan file."
         };
         Ok(findings.iter().map(|f| Action::about(f, what)).collect())
     })

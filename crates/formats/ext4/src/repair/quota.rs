@@ -69,7 +69,7 @@ pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Res
             raw.grp_quota_inum = right[1].into();
             raw.prj_quota_inum = right[2].into();
         })?;
-        let what = "The number of the quota file's inode is set right.";
+        let what = "The inode number of the quota file is corrected.";
         Ok(vec![Action::about(finding, what)])
     })?;
     Ok(true)
@@ -91,11 +91,10 @@ pub(super) fn make(job: &Job, image: &Image<'_>, ino: u32, findings: &[&Finding]
                     1 => raw.grp_quota_inum = 0.into(),
                     _ => raw.prj_quota_inum = 0.into(),
                 })?;
-                let what = "The quota file is given up, for there is no room for it.";
+                let what = "The quota file is removed, because there is no space for it.";
                 return Ok(findings.iter().map(|f| Action::about(f, what)).collect());
             }
-            let what =
-                "The quota file is written anew: its limits, and the usage as it is counted.";
+            let what = "The quota file is recreated with its limits and the recomputed usage.";
             Ok(findings.iter().map(|f| Action::about(f, what)).collect())
         })
     })?;

@@ -43,7 +43,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<bool> {
 
 fn end(staging: &Staging, report: &Report) -> Result<()> {
     let what = match report.transactions {
-        0 => "The journal is marked as empty, for it holds nothing to replay.".to_owned(),
+        0 => "The journal is marked as empty, because it has nothing to replay.".to_owned(),
         1 => "The journal is replayed: 1 transaction.".to_owned(),
         count => format!("The journal is replayed: {count} transactions."),
     };
@@ -89,9 +89,9 @@ pub(super) fn salvage(staging: &Staging) -> Result<()> {
     match log::salvage(staging) {
         Ok(report) => {
             let what = match report.transactions {
-                0 => "The journal is emptied; nothing of what it held could be replayed.".into(),
+                0 => "The journal is emptied; none of its transactions could be replayed.".into(),
                 count => format!(
-                    "The journal is replayed up to the damage ({count} transactions), and emptied."
+                    "The journal is replayed up to the damage ({count} transactions) and emptied."
                 ),
             };
             let action = Action::about(&Finding::new(JOURNAL_REPLAY), what);

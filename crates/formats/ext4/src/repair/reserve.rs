@@ -23,8 +23,7 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
     let mut raw = sb.raw.clone();
     raw.reserved_gdt_blocks = kept.into();
     raw.seal();
-    let what =
-        "The superblock's field reserved_gdt_blocks gets the value that fits the inode table.";
+    let what = "The superblock field reserved_gdt_blocks is set to the value that matches the inode table.";
     write(staging, &raw, Action::new(what))
 }
 

@@ -26,7 +26,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
         step(&job.staging, || {
             let what = if make(&image, in_use)? {
-                "The resize inode is made anew."
+                "The resize inode is recreated."
             } else {
                 turn_off(&image)?;
                 "The feature resize_inode is turned off."

@@ -66,11 +66,11 @@ fn mend_group(
     image.write_descriptor(group, &desc)?;
     let what = |finding: &Finding| {
         if OF_BLOCKS.contains(&finding.code) {
-            format!("The block bitmap of group {group} is built anew.")
+            format!("The block bitmap of group {group} is rebuilt.")
         } else if OF_INODES.contains(&finding.code) {
-            format!("The inode bitmap of group {group} is built anew.")
+            format!("The inode bitmap of group {group} is rebuilt.")
         } else {
-            format!("Group {group} is counted again.")
+            format!("The counts of group {group} are recomputed.")
         }
     };
     Ok(findings.iter().map(|finding| Action::about(finding, what(finding))).collect())
@@ -108,9 +108,9 @@ pub(super) fn mend_totals(job: &Job, findings: &[&Finding]) -> Result<()> {
         image.edit_superblock(|raw| image.params.set_counts(raw, clusters, inodes))?;
         let what = |finding: &&Finding| {
             let what = if finding.code == crate::check::codes::SUPERBLOCK_FREE_INODES {
-                "The free inodes are counted again."
+                "The free inode count is recomputed."
             } else {
-                "The free blocks are counted again."
+                "The free block count is recomputed."
             };
             Action::about(finding, what)
         };

@@ -54,7 +54,8 @@ pub fn take_superblock(staging: &Staging, place: SuperblockPlace) -> Result<Opti
         Err(Error::Corrupt(damage)) => Finding::of_damage(SUPERBLOCK, &damage),
         _ => Finding::new(SUPERBLOCK).detail(format!("it differs from the copy in block {block}")),
     };
-    let what = format!("The superblock is made from the copy in block {block}, as requested.");
+    let what =
+        format!("The superblock is restored from the backup in block {block}, as requested.");
     write(staging, &raw, Action::about(&finding, what))?;
     Ok(Some(finding))
 }
@@ -74,19 +75,22 @@ pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)
         let raw = if seems_ours { merged(copy.raw(), &damaged) } else { alone(copy.raw()) };
         let same = seems_ours && is_same_but_for_checksum(&raw, &damaged);
         let what = if same {
-            "The checksum of the superblock is computed again.".to_owned()
+            "The checksum of the superblock is recomputed.".to_owned()
         } else {
-            format!("The superblock is made from its copy in group {}.", copy.group())
+            format!("The superblock is restored from the backup in group {}.", copy.group())
         };
         return parse(&raw, device).map(|_| (raw, what));
     }
     if let Some(raw) = corrected(&damaged, device) {
-        return Some((raw, "The superblock gets the value that its checksum tells back.".into()));
+        return Some((
+            raw,
+            "The superblock field is set to the value that makes the checksum valid.".into(),
+        ));
     }
     let mut sealed = damaged.clone();
     sealed.seal();
     if parse(&sealed, device).is_some_and(|sb| score(device, &sb) > 0) {
-        let what = "The checksum of the superblock is computed again.".into();
+        let what = "The checksum of the superblock is recomputed.".into();
         return Some(better(&sealed, device).unwrap_or((sealed, what)));
     }
     best_candidate(&damaged, device, 0).or_else(|| best_pair(&damaged, device))
@@ -100,7 +104,7 @@ fn best_pair(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperb
     let found = changed.filter_map(|(field, one)| {
         let (raw, what) = best_candidate(&one, device, 0)?;
         let sb = parse(&raw, device).filter(|sb| root_points(device, sb) > 0)?;
-        let what = format!("{what} So does {field}.");
+        let what = format!("{what} So is {field}.");
         Some((score(device, &sb), raw, what))
     });
     let best = found.max_by_key(|(points, ..)| *points)?;
@@ -137,7 +141,8 @@ fn best_candidate(
         }
     }
     let (field, raw) = best.1?;
-    let what = format!("The superblock's field {field} gets the value that fits the others.");
+    let what =
+        format!("The superblock field {field} is set to the value that matches the other fields.");
     Some((raw, what))
 }
 
@@ -485,8 +490,7 @@ fn with_whole_device(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSu
     raw.seal();
     let other = parse(&raw, device).filter(|other| other.groups_count == sb.groups_count)?;
     let is_padded = |sb: &Superblock| is_padded(device, sb).unwrap_or(false);
-    let what =
-        "The superblock's number of blocks becomes that of the device, as the bitmaps have it.";
+    let what = "The block count of the superblock is set to that of the device, which the bitmaps confirm.";
     (is_padded(&other) && !is_padded(sb)).then(|| (raw, what.into()))
 }
 
@@ -513,7 +517,7 @@ fn prefer_copy(staging: &Staging, sb: &Superblock, copy: &Copy) -> Result<()> {
         return Ok(());
     }
     let what = format!(
-        "The superblock is made from its copy in group {}, which describes the image better.",
+        "The superblock is restored from the backup in group {}, which matches the image better.",
         copy.group()
     );
     write(staging, &raw, Action::new(what))

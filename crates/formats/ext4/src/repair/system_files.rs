@@ -142,13 +142,13 @@ pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Resul
         if has_orphans && ino == raw.orphan_file_inum.get() {
             make_orphan_file(job, &image, finding)?;
         } else if ino == BAD_BLOCKS_INO {
-            clear(&image, ino, finding, "The list of bad blocks is emptied.")?;
+            clear(&image, ino, finding, "The bad block list is emptied.")?;
         } else if ino == raw.journal_inum.get() || finding.code == JOURNAL_INODE {
             make_journal(job, &image, finding)?;
         } else if is_quota {
             quota::make(job, &image, ino, &[finding])?;
         } else if ino < image.params.sb.first_ino && ino != super::ROOT {
-            let what = "The inode is cleared, for it is reserved and nothing uses it.";
+            let what = "The inode is cleared, because it is reserved and unused.";
             clear(&image, ino, finding, what)?;
         }
     }
@@ -196,7 +196,7 @@ fn make_journal(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
             if let Some(slot) = slot {
                 image.write_slot(JOURNAL_INO, slot)?;
             }
-            Ok(vec![Action::about(finding, "The journal is made anew, and empty.")])
+            Ok(vec![Action::about(finding, "A new, empty journal is created.")])
         })
     })?;
     done.unwrap_or(Ok(()))
@@ -214,7 +214,7 @@ fn drop_journal(image: &Image<'_>, finding: &Finding) -> io::Result<Vec<Action>>
         raw.journal_uuid = [0; 16];
         raw.jnl_backup_type = 0;
     })?;
-    let what = "The feature has_journal is turned off, for there is no room for a journal.";
+    let what = "The feature has_journal is turned off, because there is no space for a journal.";
     Ok(vec![Action::about(finding, what)])
 }
 
@@ -235,16 +235,13 @@ pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) 
                 set_features(image, |features| {
                     features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
                 })?;
-                return Ok(vec![Action::about(
-                    finding,
-                    "The orphan file is made anew, and empty.",
-                )]);
+                return Ok(vec![Action::about(finding, "A new, empty orphan file is created.")]);
             }
             if is_there {
                 image.write_slot(ino, vec![0; usize::from(image.params.geometry.inode_size)])?;
             }
             turn_orphan_file_off(image)?;
-            let what = "The feature orphan_file is turned off, for there cannot be such a file.";
+            let what = "The feature orphan_file is turned off, because the file cannot be created.";
             Ok(vec![Action::about(finding, what)])
         })
     })?;

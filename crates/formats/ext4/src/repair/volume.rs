@@ -127,7 +127,7 @@ fn mark_sound(staging: &Staging) -> Result<()> {
             raw.state = (raw.state.get() & !STATE_ERROR | STATE_VALID).into();
             forget_errors(raw);
         })?;
-        Ok(vec![Action::new("The marks that say that the image is damaged are taken back.")])
+        Ok(vec![Action::new("The error flags of the superblock are cleared.")])
     })
 }
 
@@ -160,7 +160,7 @@ fn end_orphans(staging: &Arc<Staging>) -> Result<()> {
     match ended {
         Ok(report) => {
             let what = format!(
-                "Orphans are ended: {} are freed and {} truncated.",
+                "Orphans are processed: {} are freed and {} truncated.",
                 report.freed, report.truncated
             );
             staging.end_step(vec![Action::new(what)]).map_err(Error::Device)?;

@@ -24,10 +24,7 @@ use crate::repair::{LogWriter, open_writer};
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
 fn no_journal() -> Error {
-    Error::unsupported(
-        "changing the size with a journal that is damaged",
-        "run diskwright repair first",
-    )
+    Error::unsupported("resizing with a damaged journal", "run diskwright repair first")
 }
 
 /// Writes blocks that nothing in the image refers to yet, durably.
@@ -245,8 +242,8 @@ fn superblock_in(blocks: &Blocks, block_size: usize) -> Option<RawSuperblock> {
 /// Returns the error for more blocks than fit into the journal.
 pub(super) fn too_many(blocks: usize, max: usize) -> Error {
     Error::unsupported(
-        format!("changing {blocks} blocks at once with a journal that has room for {max}"),
-        "change the size in smaller steps, or make a new image: diskwright build",
+        format!("changing {blocks} blocks atomically with a journal that can store {max}"),
+        "resize in smaller steps, or create a new image with diskwright build",
     )
 }
 

@@ -253,7 +253,7 @@ pub(super) fn count_free(bits: &[u8], len: u32) -> u32 {
 /// Returns the error for an existing group without room for the metadata of the new size.
 pub(super) fn no_room_in(group: Group) -> Error {
     Error::unsupported(
-        format!("more blocks for the metadata of group {group}, which is there already"),
-        "make a new image with convert",
+        format!("more metadata blocks for the existing group {group}"),
+        "create a new image with diskwright convert",
     )
 }

@@ -47,7 +47,7 @@ pub fn plan_growth(device: &dyn BlockDevice, blocks: u64) -> Result<Grown> {
 pub fn grow(device: Arc<dyn BlockDevice>, blocks: u64, zeros_from: u64) -> Result<Grown> {
     let before = read_superblock(&*device)?.blocks_count;
     if blocks < before {
-        return Err(Error::Invalid("the file system is larger already"));
+        return Err(Error::Invalid("the file system is already larger"));
     }
     // A rejected request must leave no trace, not even a new modification time.
     target(&Params::of(read_superblock(&*device)?), blocks, device.len())?;

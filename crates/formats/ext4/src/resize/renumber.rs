@@ -97,8 +97,8 @@ impl Mover {
             return Ok(());
         }
         Err(Error::unsupported(
-            format!("shrinking with stable_inodes, where {count} inodes would have to move"),
-            "ask for more, or make a new image: diskwright convert --size min",
+            format!("shrinking with stable_inodes, because {count} inodes would have to be moved"),
+            "choose a larger size, or create a new image with diskwright convert --size min",
         ))
     }
 
@@ -172,9 +172,10 @@ impl Mover {
         if inode.has_flag(flags::EA_INODE) {
             return Err(Error::unsupported(
                 format!(
-                    "shrinking where inode {old} would have to move, which holds an attribute's value (ea_inode)"
+                    "shrinking that would move inode {old}, which stores an attribute value \
+                     (ea_inode)"
                 ),
-                "ask for more, or make a new image: diskwright convert --size min",
+                "choose a larger size, or create a new image with diskwright convert --size min",
             ));
         }
         let is_dir = inode.file_type() == Some(FileType::Directory);

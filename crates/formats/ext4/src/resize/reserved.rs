@@ -41,7 +41,7 @@ pub(super) fn bring_up_to_date(
     let unused = if new.sb.features.compat(Compat::RESIZE_INODE) {
         let double = double.filter(|block| geometry.contains(*block, 1)).ok_or_else(|| {
             Error::unsupported(
-                "changing the size with a resize inode that has no double indirect block",
+                "resizing with a resize inode that has no double indirect block",
                 "run diskwright repair first",
             )
         })?;
@@ -82,7 +82,7 @@ fn write_map(draft: &mut Draft, params: &Params, double: Block) -> Result<u64> {
     if backups.len() as u64 > per_block || kept > per_block {
         return Err(Error::unsupported(
             format!("a resize inode for {} groups with backups", backups.len()),
-            "turn resize_inode off: tune2fs -O ^resize_inode",
+            "turn resize_inode off with tune2fs -O ^resize_inode",
         ));
     }
     let first = u64::from(geometry.gdt_blocks());

@@ -68,7 +68,7 @@ pub fn shrink(
 ) -> Result<Shrunk> {
     let sb = read_superblock(&*device)?;
     if matches!(wish, Wish::Blocks(blocks) if blocks > sb.blocks_count) {
-        return Err(Error::Invalid("the file system is smaller already"));
+        return Err(Error::Invalid("the file system is already smaller"));
     }
     // A rejected request must leave no trace, not even a new modification time, so it is first tried on an overlay.
     let view: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device.clone()));
@@ -120,7 +120,7 @@ fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
     match count.0.into_inner() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
-            format!("shrinking an image in which the check finds {found} faults"),
+            format!("shrinking an image with {found} findings of the check"),
             "run diskwright repair first",
         )),
     }
@@ -319,8 +319,8 @@ impl Mover {
             }
             if ino == BAD_BLOCKS_INO {
                 return Err(Error::unsupported(
-                    "shrinking where blocks past the new end are known to be bad",
-                    "ask for more, or make a new image: diskwright convert --size min",
+                    "shrinking with bad blocks past the new end",
+                    "choose a larger size, or create a new image with diskwright convert --size min",
                 ));
             }
             any = true;

@@ -16,7 +16,7 @@ const LAST_GROUP_SLACK: u64 = 50;
 /// Maximum number of blocks with 32-bit block numbers.
 const BLOCKS_MAX_32: u64 = u32::MAX as u64;
 /// Advice for a size that is not possible.
-const SMALLER: &str = "ask for less, or make a new image with convert";
+const SMALLER: &str = "choose a smaller size, or create a new image with diskwright convert";
 
 /// Returns the parameters of a file system with at most `blocks` blocks; it has fewer if a last group would be too
 /// short to be useful. The device has `device_len` bytes.
@@ -57,7 +57,7 @@ fn exactly(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
     }
     if blocks > BLOCKS_MAX_32 && !sb.features.incompat(Incompat::BIT64) {
         return Err(Error::unsupported(
-            format!("{blocks} blocks without the feature 64bit, which allows {BLOCKS_MAX_32}"),
+            format!("{blocks} blocks without the feature 64bit (maximum {BLOCKS_MAX_32})"),
             SMALLER,
         ));
     }
@@ -66,7 +66,10 @@ fn exactly(old: &Params, blocks: u64, device_len: u64) -> Result<Params> {
         let most = u64::from(u32::MAX) / u64::from(sb.inodes_per_group);
         let most = first + most * u64::from(sb.blocks_per_group);
         Error::unsupported(
-            format!("{blocks} blocks, whose groups have more than 2^32 - 1 inodes; {most} blocks are the most"),
+            format!(
+                "{blocks} blocks, which would have more than 2^32 - 1 inodes (maximum {most} \
+                 blocks)"
+            ),
             SMALLER,
         )
     })?;
@@ -115,8 +118,8 @@ fn place_descriptors(
     if features.incompat(Incompat::META_BG) {
         if keeps || geometry.reserved_gdt_blocks > 0 {
             return Err(Error::unsupported(
-                "changing the size with both resize_inode and meta_bg",
-                "turn resize_inode off: tune2fs -O ^resize_inode",
+                "resizing with both resize_inode and meta_bg",
+                "turn resize_inode off with tune2fs -O ^resize_inode",
             ));
         }
         // If all groups are before the first meta group, all descriptors are in the classic table.

@@ -46,7 +46,7 @@ impl Teller<'_> {
         match self.budget.checked_sub(blocks) {
             Some(left) => self.budget = left,
             None => {
-                return Err(handle.corrupt("block map", "inodes claim more blocks than are in use"));
+                return Err(handle.corrupt("block map", "inodes have more blocks than are in use"));
             }
         }
         Ok(())

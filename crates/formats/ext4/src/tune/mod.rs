@@ -42,7 +42,7 @@ pub fn change_superblock(
     change(&mut new)?;
     check_writable(old, new.features())?;
     if old.features.incompat(Incompat::RECOVER) {
-        return Err(Error::Invalid("its journal holds changes: recover it first"));
+        return Err(Error::Invalid("its journal must be replayed; run diskwright recover first"));
     }
     new.seal();
     let parsed = check(old, &new, device.len())?;
@@ -85,7 +85,7 @@ pub fn tune(
     let target = Target::of(&sb, request)?;
     check_writable(&sb, target.new)?;
     if sb.features.incompat(Incompat::RECOVER) {
-        return Err(Error::Invalid("its journal holds changes: recover it first"));
+        return Err(Error::Invalid("its journal must be replayed; run diskwright recover first"));
     }
     check_not_in_use(device, &sb, request)?;
     structure::check_seed(&sb, request, &target)?;
@@ -105,7 +105,7 @@ fn check_writable(old: &Superblock, new: Features) -> Result<()> {
         kept.features.ro_compat.remove(RoCompat::READONLY);
     }
     match kept.read_only_because() {
-        Some(why) => Err(Error::unsupported(why, "mount it with a kernel that has it")),
+        Some(why) => Err(Error::unsupported(why, "mount it with a kernel that supports it")),
         None => Ok(()),
     }
 }
@@ -124,7 +124,7 @@ fn check_not_in_use(
         return Ok(());
     }
     Err(Error::Invalid(
-        "its MMP block says that another host uses it; if none does: tune2fs -f -E clear_mmp",
+        "the MMP block says that another host uses it; if none does, run tune2fs -f -E clear_mmp",
     ))
 }
 
@@ -205,9 +205,7 @@ fn check(old: &Superblock, new: &RawSuperblock, device_len: u64) -> Result<Super
     if layout(old) == layout(&new) && same_seed {
         return Ok(new);
     }
-    Err(Error::Invalid(
-        "sizes and counts of a file system, and the seed of its checksums, stay as they are",
-    ))
+    Err(Error::Invalid("sizes, counts and the checksum seed of a file system cannot be changed"))
 }
 
 #[cfg(test)]

@@ -81,13 +81,13 @@ const BUILT_OFF: [Feature; 6] = [
 /// Returns the reason why a feature cannot be enabled or disabled.
 fn refusal(feature: Feature, is_on: bool) -> &'static str {
     match feature {
-        Feature::Incompat(Incompat::BIT64) => "all group descriptors would have to move",
-        Feature::Incompat(Incompat::META_BG) => "descriptors would have to move",
-        Feature::Compat(Compat::DIR_INDEX) => "directories would have to be written again in place",
-        Feature::RoCompat(RoCompat::BIGALLOC) => "bitmaps count blocks or clusters from the start",
-        Feature::Incompat(Incompat::JOURNAL_DEV) => "the device is no file system then",
-        _ if is_on => "structures for it are made with the file system",
-        _ => "what uses it would not be found any more",
+        Feature::Incompat(Incompat::BIT64) => "all group descriptors would have to be moved",
+        Feature::Incompat(Incompat::META_BG) => "group descriptors would have to be moved",
+        Feature::Compat(Compat::DIR_INDEX) => "all directories would have to be rewritten in place",
+        Feature::RoCompat(RoCompat::BIGALLOC) => "bitmaps count blocks or clusters from creation",
+        Feature::Incompat(Incompat::JOURNAL_DEV) => "the device would no longer be a file system",
+        _ if is_on => "its structures can be created only with the file system",
+        _ => "structures that use it could no longer be found",
     }
 }
 
@@ -254,6 +254,6 @@ fn may_change(feature: Feature, is_on: bool) -> Result<()> {
     let (name, sign) = (only.names().join(","), if is_on { "" } else { "^" });
     Err(Error::unsupported(
         format!("-O {sign}{name}: {}", refusal(feature, is_on)),
-        "diskwright convert makes a new file system with other features",
+        "create a file system with other features with diskwright convert",
     ))
 }

@@ -96,8 +96,8 @@ fn changes_seed(sb: &Superblock, request: &Request, target: &Target) -> bool {
 pub(super) fn check_seed(sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
     if target.old.incompat(Incompat::EA_INODE) && changes_seed(sb, request, target) {
         return Err(Error::unsupported(
-            "another UUID with ea_inode, whose hashes depend on it",
-            "with metadata_csum, add -O metadata_csum_seed, which keeps the seed",
+            "a new UUID with ea_inode, whose hashes depend on the UUID",
+            "with metadata_csum, add -O metadata_csum_seed to keep the checksum seed",
         ));
     }
     Ok(())
@@ -142,7 +142,7 @@ fn check_sound(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<()> {
     match count.found.into_inner() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
-            format!("changing features of an image in which the check finds {found} faults"),
+            format!("changing features of an image with {found} findings of the check"),
             "run e2fsck -f first",
         )),
     }
@@ -169,13 +169,13 @@ fn check_possible(sb: &Superblock, target: &Target) -> Result<()> {
     let has_orphans =
         sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) || sb.raw.last_orphan.get() != 0;
     if has_orphans {
-        return Err(Error::Invalid("the image has orphans: run e2fsck first"));
+        return Err(Error::Invalid("the image has orphans; run e2fsck first"));
     }
     let journal_is_elsewhere =
         target.old.compat(Compat::HAS_JOURNAL) && sb.raw.journal_inum.get() == 0;
     if journal_is_elsewhere {
         return Err(Error::unsupported(
-            "changing features with a journal on another device",
+            "changing features with an external journal",
             "remove the journal with e2fsprogs' tune2fs",
         ));
     }

@@ -153,7 +153,7 @@ impl Contents<'_> {
         while done < buf.len() {
             let count = self.fs.read(self.ino, offset + done as u64, &mut buf[done..])?;
             if count == 0 {
-                return Err(Error::Invalid("the file became shorter while it was hashed"));
+                return Err(Error::Invalid("the file was truncated during hashing"));
             }
             done += count;
         }

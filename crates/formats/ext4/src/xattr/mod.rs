@@ -48,7 +48,8 @@ impl Ext4 {
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.check_writable()?;
         if !self.volume.sb.features.compat(Compat::EXT_ATTR) {
-            let advice = "turn ext_attr on, or leave extended attributes out of the source";
+            let advice = "turn the feature ext_attr on, or leave extended attributes out of the \
+                          source";
             return Err(Error::unsupported("extended attributes without ext_attr", advice));
         }
         let attribute = AttributeName::from_linux(name).ok_or_else(|| {
@@ -88,7 +89,7 @@ impl Ext4 {
         let values = self.attributes_guard(&[&before])?;
         let (plan, is_shared) = self.plan_change(&before, name, value)?;
         if values.is_none() && !(plan.dropped.is_empty() && plan.copied.is_empty()) {
-            let problem = "a value lies in an inode of its own, but the feature ea_inode is off";
+            let problem = "a value is stored in an inode, but the feature ea_inode is off";
             return Err(before.corrupt("extended attributes", problem));
         }
         let claim = if value.is_none() { Claim::Freeing } else { Claim::Ordinary };
@@ -172,5 +173,5 @@ fn enter_number(bytes: &mut [u8], in_block: bool, name: AttributeName<'_>, ino: 
     if set_value_inode(bytes, in_block, name, ino) {
         return Ok(());
     }
-    Err(Error::Invalid("an attribute just written is missing"))
+    Err(Error::Invalid("a new attribute is missing"))
 }

@@ -190,12 +190,12 @@ pub(super) fn plan(
 }
 
 /// Explanation of the size limit without `ea_inode`.
-const VALUES_LIMIT: &str = "ext4 keeps all attributes of a file in its inode and one block, unless the file \
-                            system has the feature ea_inode";
+const VALUES_LIMIT: &str = "ext4 stores all attributes of a file in its inode and one block, \
+                            unless the file system has the feature ea_inode";
 
 /// Explanation of the size limit with `ea_inode`.
-const ENTRIES_LIMIT: &str = "ext4 keeps the names of all attributes of a file, and values that are small, in its \
-                             inode and one block";
+const ENTRIES_LIMIT: &str = "ext4 stores all names and small values of attributes in the inode and \
+                             one block";
 
 /// The new attribute does not fit.
 struct TooLarge;

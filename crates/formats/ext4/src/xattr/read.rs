@@ -40,7 +40,7 @@ pub(crate) fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
         return Ok(None);
     }
     if fs.volume.check_blocks(block, 1).is_err() {
-        let problem = "its attribute block is outside the file system, or one of its own";
+        let problem = "its attribute block is outside the file system or part of its metadata";
         return Err(Corruption::new("inode", problem)
             .of_inode(handle.ino().0)
             .mismatch(format_args!("below {}", fs.volume.geometry.blocks_count), block)
@@ -81,7 +81,7 @@ pub(crate) fn get(fs: &Ext4, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     if !xattr::is_acl_index(name.index) {
         return Ok(value);
     }
-    let damaged = || handle.corrupt("access control list", "its entries do not add up");
+    let damaged = || handle.corrupt("access control list", "its entries are inconsistent");
     xattr::acl_to_linux(&value).ok_or_else(damaged)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn load_value_inode(fs: &Ext4, ino: u32, size: u32) -> Result<Handle>
         other => other?,
     };
     if !holder.has_flag(flags::EA_INODE) || holder.has_flag(flags::INLINE_DATA) {
-        return Err(bad("an attribute refers to it, but it holds none").into());
+        return Err(bad("an attribute refers to it, but it does not store a value").into());
     }
     let stored_size = holder.inode.size();
     if stored_size != u64::from(size) || size > VALUE_SIZE_MAX {

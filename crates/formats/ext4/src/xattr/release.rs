@@ -33,7 +33,7 @@ impl Op<'_> {
             let (count, in_block) = self.look_at_block(handle, block)?;
             let noted = self.released_attributes.iter().filter(|&&noted| noted == block).count();
             let others = count.checked_sub(1 + noted as u32).ok_or_else(|| {
-                let damage = "more inodes refer to it than it counts";
+                let damage = "it has more references than counted";
                 Corruption::new("extended attribute block", damage).at_block(block.0)
             })?;
             // Without the guard, another operation may drop a reference at the same time, so the last reference cannot
@@ -48,7 +48,7 @@ impl Op<'_> {
             Some(values) => self.subtract_references(values, handle, &gone),
             None if !needs_guard => Ok(()),
             None => {
-                let problem = "a value lies in an inode of its own, which nobody expected";
+                let problem = "a value is unexpectedly stored in an inode";
                 Err(handle.corrupt("extended attributes", problem).into())
             }
         }
@@ -57,7 +57,7 @@ impl Op<'_> {
     /// Returns the reference count of an attribute block and the values that it refers to.
     fn look_at_block(&self, handle: &Handle, block: Block) -> Outcome<(u32, ValueRefs)> {
         if self.txn.holds(block.0) {
-            let problem = "its attribute block is part of something else, too";
+            let problem = "its attribute block is also used elsewhere";
             return Err(handle.corrupt("inode", problem).into());
         }
         let Some(bytes) = xattr::block(self.fs, handle)? else {

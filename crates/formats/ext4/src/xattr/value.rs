@@ -64,7 +64,7 @@ impl Ext4 {
         let lustre = xattr::refers_back(&handle, referrer);
         let count = if lustre { 1 } else { handle.inode.value_refcount() };
         if count == 0 {
-            return bad("an attribute refers to it, but it counts none");
+            return bad("an attribute refers to it, but its reference count is 0");
         }
         Ok(Counted { handle, count })
     }
@@ -113,7 +113,7 @@ impl Op<'_> {
         let block_size = self.fs.volume.block_size();
         let mut bytes = vec![0; block_size];
         for (number, part) in (0..).zip(value.chunks(block_size)) {
-            let missing = || handle.corrupt("block map", "a block just mapped is missing");
+            let missing = || handle.corrupt("block map", "a new block is missing from the map");
             let block = self.find_block(handle, FileBlock(number))?.ok_or_else(missing)?;
             bytes[..part.len()].copy_from_slice(part);
             bytes[part.len()..].fill(0);
@@ -133,7 +133,7 @@ impl Op<'_> {
         for &value in values {
             let counted = self.counted(referrer, value)?;
             let Some(left) = counted.count.checked_sub(1) else {
-                let problem = "more attributes refer to it than it counts";
+                let problem = "it has more references than counted";
                 return Err(counted.handle.corrupt("extended attribute inode", problem).into());
             };
             counted.count = left;

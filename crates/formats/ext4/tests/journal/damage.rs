@@ -287,7 +287,7 @@ fn the_superblock_decides() {
         features.compat.remove(Compat::HAS_JOURNAL);
         raw.set_features(&features);
     };
-    assert_damage(&victim.with_superblock(without_journal), "superblock", "without a journal");
+    assert_damage(&victim.with_superblock(without_journal), "superblock", "there is no journal");
     // Without the recovery flag, the log is older than the blocks in place.
     let device = victim.with_superblock(|raw| {
         let mut features = raw.features();

@@ -184,7 +184,7 @@ fn slots_with_what_cannot_be_an_orphan() {
         (4_000_000, ["an inode that cannot be an orphan", "4000000"]),
         (u32::MAX, ["an inode that cannot be an orphan", "4294967295"]),
         (2, ["an inode that cannot be an orphan", "inode 2"]),
-        (12, ["it holds itself", "inode 12"]),
+        (12, ["it lists itself", "inode 12"]),
         (4000, ["an inode that is not in use", "inode 4000"]),
     ] {
         victim.image.clone_from(&sound);
@@ -194,7 +194,7 @@ fn slots_with_what_cannot_be_an_orphan() {
     // A second slot with the same inode.
     victim.image.clone_from(&sound);
     victim.fill_slot(at + 200 * 4, ino);
-    victim.refused(&["orphan file", "an orphan already", &format!("inode {ino}")]);
+    victim.refused(&["orphan file", "already listed", &format!("inode {ino}")]);
     victim.image.clone_from(&sound);
     victim.clear_bitmap(Ino(ino.into()));
     victim.refused(&["orphan file", "not in use", &format!("inode {ino}")]);
@@ -206,7 +206,7 @@ fn slots_with_what_cannot_be_an_orphan() {
     victim.refused(&["orphan file", "nothing to truncate", &format!("inode {ino}")]);
     victim.image.clone_from(&sound);
     victim.superblock(|raw| raw.last_orphan = ino.into());
-    victim.refused(&["orphan file", "an orphan already", &format!("inode {ino}")]);
+    victim.refused(&["orphan file", "already listed", &format!("inode {ino}")]);
     // Slots are used even if the feature `orphan_present` is missing.
     victim.image.clone_from(&sound);
     victim.superblock(|raw| {
@@ -226,8 +226,8 @@ fn lists_that_lead_nowhere() {
     let second = victim.layout.inode(&victim.image, Ino(head.into())).dtime();
     assert_ne!(second, 0);
     for (number, words) in [
-        (head, ["orphan list", "an orphan already"]),
-        (second, ["orphan list", "an orphan already"]),
+        (head, ["orphan list", "already listed"]),
+        (second, ["orphan list", "already listed"]),
         (4_000_000, ["orphan list", "cannot be an orphan"]),
         (u32::MAX, ["orphan list", "cannot be an orphan"]),
         (3, ["orphan list", "cannot be an orphan"]),

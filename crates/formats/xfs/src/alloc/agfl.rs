@@ -30,7 +30,7 @@ impl HeldAg<'_, '_> {
         let block = be32(self.txn.data(id), entry);
         let (headers_end, _) = ag::sector_place(&geometry, ag::AGFL_SECTOR);
         if block <= headers_end || block >= state.length {
-            let damage = Corruption::new("AGFL", "a block that cannot be a tree's")
+            let damage = Corruption::new("AGFL", "an invalid block")
                 .mismatch(format_args!("{} to {}", headers_end + 1, state.length), block);
             return Err(self.txn.corrupt(id, damage.in_group(ag.0.into())).into());
         }
@@ -47,7 +47,7 @@ impl HeldAg<'_, '_> {
         let ag = self.number();
         if state.flcount >= capacity {
             // Each change first trims the list, and no tree frees that many blocks at once.
-            let damage = Corruption::new("AGFL", "more blocks than it can have");
+            let damage = Corruption::new("AGFL", "more blocks than the maximum");
             return Err(damage.in_group(ag.0.into()).into());
         }
         let last = (state.fllast + 1) % capacity;

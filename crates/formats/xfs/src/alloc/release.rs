@@ -35,8 +35,8 @@ impl Op<'_> {
         let mut groups = SmallVec::<[AgNumber; 8]>::new();
         for freed in freed {
             if !geometry.contains(freed.start, freed.len.into()) {
-                let what = format!("{} blocks from {} on", freed.len, freed.start);
-                let damage = Corruption::new("extent", "blocks freed outside of a group");
+                let what = format!("{} blocks from {}", freed.len, freed.start);
+                let damage = Corruption::new("extent", "freed blocks outside a group");
                 return Err(damage.mismatch("blocks of one group", what).into());
             }
             groups.push(geometry.split(freed.start).0);

@@ -296,9 +296,9 @@ fn conflict(
     found: Option<RmapRecord>,
 ) -> Error {
     let text = |r: &RmapRecord| {
-        format!("{} blocks from {} on of {:#x} at {:#x}", r.len, r.start, r.owner, r.offset)
+        format!("{} blocks from {} of owner {:#x} at {:#x}", r.len, r.start, r.owner, r.offset)
     };
     let found = found.as_ref().map_or_else(|| "nothing".to_owned(), text);
-    let damage = Corruption::new(Shape::RMAP.name, "it does not fit what is mapped");
+    let damage = Corruption::new(Shape::RMAP.name, "it does not match the mapped blocks");
     cursor.in_tree(damage.mismatch(text(&expected), found)).into()
 }

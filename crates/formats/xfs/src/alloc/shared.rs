@@ -168,9 +168,8 @@ impl HeldAg<'_, '_> {
             return Ok(None);
         };
         if run.len == 0 || run.end() > limit || run.count < 2 {
-            let what =
-                format!("{} references to {} blocks from {} on", run.count, run.len, run.start);
-            return Err(Corruption::new("tree of references", what).in_group(ag.0.into()).into());
+            let what = format!("{} references to {} blocks from {}", run.count, run.len, run.start);
+            return Err(Corruption::new("reference count tree", what).in_group(ag.0.into()).into());
         }
         Ok(Some(run))
     }

@@ -78,16 +78,16 @@ impl Wish {
 impl HeldAg<'_, '_> {
     /// Returns the error for damaged free-space trees.
     fn space_damage(&self, problem: &str, run: FreeRun) -> Error {
-        let what = format!("{problem}: {} blocks from {} on", run.len, run.start);
+        let what = format!("{problem}: {} blocks from {}", run.len, run.start);
         let ag = self.number();
-        Corruption::new("trees of free space", what).in_group(ag.0.into()).into()
+        Corruption::new("free space trees", what).in_group(ag.0.into()).into()
     }
 
     /// Checks that a run from a tree is within the group.
     pub(super) fn checked_run(&self, run: Option<FreeRun>) -> Outcome<Option<FreeRun>> {
         match run {
             Some(run) if run.len == 0 || run.end() > self.guard.length.into() => {
-                Err(self.space_damage("a free run outside of the group", run).into())
+                Err(self.space_damage("a free extent outside the group", run).into())
             }
             run => Ok(run),
         }
@@ -184,7 +184,7 @@ impl HeldAg<'_, '_> {
         let before = start.0.checked_sub(run.start.0);
         let after = before.and_then(|before| run.len.checked_sub(before)?.checked_sub(len));
         let (Some(before), Some(after)) = (before, after) else {
-            return Err(self.space_damage("a free run is not where it was", run).into());
+            return Err(self.space_damage("a free extent is missing", run).into());
         };
         let left = FreeRun { start: run.start, len: before };
         let right = FreeRun { start: AgBlock(start.0 + len), len: after };
@@ -205,7 +205,7 @@ impl HeldAg<'_, '_> {
     fn replace_by_block(&mut self, run: FreeRun, left: FreeRun, right: FreeRun) -> Outcome<()> {
         let mut cursor = self.cursor::<BnoTree>();
         if cursor.seek(run.start, Seek::Exactly)? != Some(run) {
-            return Err(self.space_damage("the tree by block does not list", run).into());
+            return Err(self.space_damage("not in the tree by block", run).into());
         }
         match (left.len > 0, right.len > 0) {
             (false, false) => cursor.remove(),
@@ -224,7 +224,7 @@ impl HeldAg<'_, '_> {
         let key = |run: &FreeRun| (run.len, run.start);
         let mut cursor = self.cursor::<CntTree>();
         if cursor.seek(key(&run), Seek::Exactly)? != Some(run) {
-            return Err(self.space_damage("the tree by length does not list", run).into());
+            return Err(self.space_damage("not in the tree by length", run).into());
         }
         if by.len == 0 {
             return cursor.remove();
@@ -252,7 +252,7 @@ impl HeldAg<'_, '_> {
         let overlaps = left.is_some_and(|left| left.end() > start.0.into())
             || right.is_some_and(|right| u64::from(right.start.0) < given.end());
         if overlaps {
-            return Err(self.space_damage("blocks freed that are free", given).into());
+            return Err(self.space_damage("freed blocks are already free", given).into());
         }
         let left = left.filter(|left| left.end() == u64::from(start.0));
         let right = right.filter(|right| u64::from(right.start.0) == given.end());
@@ -305,7 +305,7 @@ impl HeldAg<'_, '_> {
         let state = &mut *self.guard;
         let count = u32::try_from(i64::from(state.freeblks) + change).ok();
         let Some(count) = count.filter(|count| *count <= state.length) else {
-            return Err(self.space_damage("the AGF counts other free blocks", run).into());
+            return Err(self.space_damage("the AGF has another free block count", run).into());
         };
         state.freeblks = count;
         Ok(())

@@ -43,7 +43,7 @@ impl Op<'_> {
             let first = ag.cursor::<RefcountTree>().seek((true, AgBlock(0)), Seek::AtLeast)?;
             let Some(run) = first else { return Ok(true) };
             if run.len == 0 || run.count != 1 || run.end() > ag.guard.length.into() {
-                return Err(ag.staged_damage("blocks kept for copying", run).into());
+                return Err(ag.staged_damage("copy-on-write blocks", run).into());
             }
             ag.unstage_blocks(run.start, run.len)?;
             ag.free_in(run.start, run.len, Owner::Staged)?;
@@ -63,7 +63,7 @@ impl HeldAg<'_, '_> {
         let overlaps = before.is_some_and(|run| run.cow && run.end() > start.0.into())
             || after.is_some_and(|run| u64::from(run.start.0) < new.end());
         if overlaps {
-            return Err(self.staged_damage("blocks kept for copying that are kept", new).into());
+            return Err(self.staged_damage("copy-on-write blocks staged twice", new).into());
         }
         let mut cursor = self.cursor::<RefcountTree>();
         cursor.seek((true, start), Seek::Exactly)?;
@@ -80,7 +80,9 @@ impl HeldAg<'_, '_> {
         let whole = cursor.seek((true, start), Seek::AtMost)?;
         let whole = whole.filter(|run| run.cow && run.count == 1 && run.end() >= part.end());
         let Some(whole) = whole else {
-            return Err(self.staged_damage("blocks that are not kept for copying", part).into());
+            return Err(self
+                .staged_damage("blocks that are not staged for copy-on-write", part)
+                .into());
         };
         cursor.remove()?;
         for rest in
@@ -96,8 +98,8 @@ impl HeldAg<'_, '_> {
 
     fn staged_damage(&self, problem: &str, run: RefcountRecord) -> vfs::Error {
         let RefcountRecord { start, len, count, .. } = run;
-        let what = format!("{problem}: {len} from {start} on, counted {count}");
+        let what = format!("{problem}: {len} from {start}, reference count {count}");
         let ag = self.number();
-        Corruption::new("tree of references", what).in_group(ag.0.into()).into()
+        Corruption::new("reference count tree", what).in_group(ag.0.into()).into()
     }
 }

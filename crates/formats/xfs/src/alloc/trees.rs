@@ -108,7 +108,7 @@ impl<'a, T: GroupTree> Anchor<'a, T> for HeldAg<'_, 'a> {
 
 fn count(number: &mut u32, is_more: bool) -> Result<()> {
     let next = if is_more { number.checked_add(1) } else { number.checked_sub(1) };
-    let damage = || Error::from(Corruption::new("AGF", "a count of blocks of trees is wrong"));
+    let damage = || Error::from(Corruption::new("AGF", "the block count of a tree is wrong"));
     *number = next.ok_or_else(damage)?;
     Ok(())
 }

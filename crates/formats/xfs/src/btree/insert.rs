@@ -98,7 +98,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
             let Frame { node, position } = self.path[0];
             let count = self.count(node);
             if position < count && T::key_in_record(self.entry(node, position)) == key {
-                return Err(self.damage(node, "a record where none should be").into());
+                return Err(self.damage(node, "an unexpected record").into());
             }
             if count < self.leaf.max {
                 let mut bytes = [0; RECORD_SIZE_MAX];
@@ -112,7 +112,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
             self.state = PathState::Nowhere;
             self.make_room()?;
         }
-        Err(self.in_tree(Corruption::new(T::SHAPE.name, "splits make no room")).into())
+        Err(self.in_tree(Corruption::new(T::SHAPE.name, "no space after splitting")).into())
     }
 
     /// Makes the path lead to the position of a record with `key`. In most cases that is next to the cursor's record.
@@ -241,7 +241,7 @@ pub(crate) fn replace_record<T: Tree>(
     (leaf, at): (BufferId, usize),
     record: &T::Record,
 ) {
-    const { assert!(!T::OVERLAPS, "nodes would have to know the highest key") };
+    const { assert!(!T::OVERLAPS, "nodes lack the highest key") };
     let mut new = [0; RECORD_SIZE_MAX];
     T::put_record(record, &mut new);
     let old = &txn.data(leaf)[at..at + T::SHAPE.record_size];

@@ -61,7 +61,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
             _ => None,
         };
         place.ok_or_else(|| {
-            let damage = Corruption::new(T::SHAPE.name, "a pointer to no block");
+            let damage = Corruption::new(T::SHAPE.name, "a null pointer");
             self.in_tree(damage.mismatch("a block of a group", pointer)).into()
         })
     }
@@ -111,7 +111,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         let (block, levels) = match self.anchor.root() {
             TreeRoot::Block { block, levels } => (block, levels),
             TreeRoot::Fork(_) if self.root.max == 0 => {
-                let damage = Corruption::new(T::SHAPE.name, "the fork has no room for a root");
+                let damage = Corruption::new(T::SHAPE.name, "the fork has no space for a root");
                 return Err(self.in_tree(damage).into());
             }
             TreeRoot::Fork(bytes) => {

@@ -44,7 +44,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
             }
             self.path[level].position += 1;
         }
-        Err(self.in_tree(Corruption::new(T::SHAPE.name, "a search that does not end")).into())
+        Err(self.in_tree(Corruption::new(T::SHAPE.name, "an endless search")).into())
     }
 
     fn find_in_leaf(

@@ -179,6 +179,8 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
         if last < T::key_in_record(self.entry(right, 0)) {
             return Ok(());
         }
-        Err(self.damage(right, "its records are not above those of the block before").into())
+        Err(self
+            .damage(right, "its records are not greater than those of the previous block")
+            .into())
     }
 }

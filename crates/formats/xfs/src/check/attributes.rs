@@ -152,7 +152,7 @@ impl Attributes<'_> {
                 }
                 None => {
                     let finding = Finding::new(codes::PARENT).of_inode(self.ino.0).named(name);
-                    self.found(finding.detail("it is no parent pointer"));
+                    self.found(finding.detail("not a parent pointer"));
                 }
             }
         }
@@ -210,7 +210,7 @@ impl Attributes<'_> {
         if self.used.iter().any(|(used, _)| *used == at) && self.used.len() < 1 << 12
             || self.used.len() as u64 > self.extents.iter().map(|extent| extent.len).sum()
         {
-            self.found(self.fault("a block that is named twice").mismatch("one pointer", at));
+            self.found(self.fault("a block with two pointers").mismatch("one pointer", at));
             return false;
         }
         self.used.push((at, 1));
@@ -231,7 +231,7 @@ impl Attributes<'_> {
         }
         let is_leaf = self.layout.block_type(&data) == Some(BlockType::Leaf);
         if is_leaf && leaf::has_lost_entries(self.layout, &data) {
-            self.found(self.fault("names that no entry lists").at_block(place.0));
+            self.found(self.fault("names without an entry").at_block(place.0));
         }
         if self.layout.crc {
             let finding = || Finding::new(codes::LSN).of_inode(self.ino.0).at_block(place.0);
@@ -288,17 +288,17 @@ impl Attributes<'_> {
         self.last_hash(at, hash, leaf::last_hash(self.layout, data));
         let entries: Vec<_> = leaf::entries(self.layout, data).collect();
         if entries.is_empty() && level.is_some() {
-            self.found(self.fault(format!("leaf {at} of several has no entry")));
+            self.found(self.fault(format!("leaf {at} is empty, but is not the only leaf")));
         }
         for entry in entries {
             if entry.hash < self.hash {
-                self.found(self.fault(format!("hashes of leaf {at} below those before")));
+                self.found(self.fault(format!("hashes of leaf {at} are less than those before")));
             }
             self.hash = entry.hash;
             let known = flags::LOCAL | flags::NAMESPACE | flags::INCOMPLETE;
             if entry.flags & !known != 0 {
                 let found = format!("{:#x}", entry.flags);
-                self.found(self.fault("flags").named(entry.name).mismatch("known ones", found));
+                self.found(self.fault("flags").named(entry.name).mismatch("known flags", found));
             }
             // Incomplete attributes left by a crash stay until the kernel finds them, and are not damage. Parent
             // pointers must be complete.
@@ -326,7 +326,7 @@ impl Attributes<'_> {
         let len = place.len as usize;
         if place.block == 0 || len > VALUE_LEN_MAX || len == 0 {
             if entry.is_complete() {
-                self.found(self.fault("length of a value elsewhere").named(entry.name));
+                self.found(self.fault("length of a remote value").named(entry.name));
             }
             return None;
         }

@@ -17,7 +17,7 @@ macro_rules! catalogue {
     };
 }
 
-const REBUILD: &str = "The tree is built anew from what it indexes.";
+const REBUILD: &str = "The tree is rebuilt from the structures that it indexes.";
 
 /// Codes of the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
@@ -43,35 +43,35 @@ macro_rules! tree_codes {
                 name: concat!("xfs-", $prefix, "-checksum"),
                 severity: Severity::$severity,
                 structure: $structure,
-                meaning: "The checksum of a block of the tree does not match.",
+                meaning: "The checksum of a tree block is wrong.",
                 repair: REBUILD,
             },
             block: &Code {
                 name: concat!("xfs-", $prefix, "-block"),
                 severity: Severity::$severity,
                 structure: $structure,
-                meaning: "A block of the tree is none: its header or the pointer to it cannot be.",
+                meaning: "A tree block has an invalid header, or the pointer to it is invalid.",
                 repair: REBUILD,
             },
             links: &Code {
                 name: concat!("xfs-", $prefix, "-siblings"),
                 severity: Severity::$severity,
                 structure: $structure,
-                meaning: "A block of the tree names other neighbours than it has.",
+                meaning: "A tree block has wrong sibling pointers.",
                 repair: REBUILD,
             },
             keys: &Code {
                 name: concat!("xfs-", $prefix, "-keys"),
                 severity: Severity::$severity,
                 structure: $structure,
-                meaning: "A node has another key than the block below it calls for.",
+                meaning: "A node has a key that does not match the block below it.",
                 repair: REBUILD,
             },
             records: &Code {
                 name: concat!("xfs-", $prefix, "-records"),
                 severity: Severity::$severity,
                 structure: $structure,
-                meaning: "Records of the tree cannot be, are out of order, or are too few in a block.",
+                meaning: "Records of the tree are invalid or out of order, or a block has too few records.",
                 repair: REBUILD,
             },
         };
@@ -95,196 +95,196 @@ tree_codes! {
 
 catalogue! {
     IO: AtRisk "xfs-io", "device",
-        "The device failed to read.",
-        "None: nothing is written. Copy the image to a sound device first, or try again.";
+        "The device cannot be read.",
+        "None: nothing is written. Copy the image to a healthy device first, or retry.";
     SUPERBLOCK: Unusable "xfs-superblock", "superblock",
-        "The superblock cannot be right.",
-        "What superblocks have in common is taken from the copies, all of it if nothing else is left.";
+        "The superblock is invalid.",
+        "The fields that all superblocks share are restored from the copies. If nothing else is valid, the whole \
+         superblock is.";
     SUPERBLOCK_CHECKSUM: AtRisk "xfs-superblock-checksum", "superblock",
-        "The checksum of the superblock does not match.",
-        "It is sealed anew, after what most copies contradict was set to what they say.";
+        "The checksum of the superblock is wrong.",
+        "Fields that most copies contradict are restored from the copies, and the checksum is recomputed.";
     SUPERBLOCK_FIELD: AtRisk "xfs-superblock-field", "superblock",
-        "A field of the superblock names something that cannot be.",
-        "It is set to what most copies say, or to what is there.";
+        "A field of the superblock has an invalid value.",
+        "The field is set to the value in most copies, or to the value derived from the image.";
     SUPERBLOCK_COPY: Harmless "xfs-superblock-copy", "superblock",
-        "A copy of the superblock is damaged or differs from the first.",
-        "The copy is written anew, unless most others differ from the first, too.";
+        "A copy of the superblock is damaged or differs from the primary superblock.",
+        "The copy is rewritten, unless most other copies also differ from the primary.";
     SUPERBLOCK_REST: Harmless "xfs-superblock-rest", "superblock",
-        "What lies behind the superblock in its sector is not zero.",
-        "It is zeroed.";
+        "The rest of the superblock's sector is not zero.",
+        "The rest of the sector is zeroed.";
     SUPERBLOCK_LOG_BITS: Harmless "xfs-superblock-log-bits", "superblock",
-        "The superblock says that the log uses features, and the log is empty.",
-        "The bits are taken away.";
+        "The superblock has log feature bits, but the log is empty.",
+        "The bits are cleared.";
     SUPERBLOCK_COUNTS: Harmless "xfs-superblock-counts", "superblock",
         "A counter of the superblock is wrong.",
-        "It is set to what was counted.";
+        "The counter is recomputed.";
     NEEDS_REPAIR: AtRisk "xfs-needs-repair", "superblock",
-        "The image is marked as one that must be repaired before it is used.",
-        "The mark is taken away when everything else is right.";
+        "The image is marked as needing repair.",
+        "The mark is cleared after everything else is repaired.";
     LOG: AtRisk "xfs-log", "log",
-        "The log must be replayed, and cannot be.",
-        "What can be is replayed. Else the log is emptied, and what it was to change is made whole.";
+        "The log must be replayed, but the replay fails.",
+        "The valid part of the log is replayed. Otherwise the log is emptied, and the affected structures are \
+         repaired.";
     LSN: AtRisk "xfs-lsn", "log",
-        "A structure says that it was written at a place of the log that is yet to come, so that a replay would \
-         pass it over.",
-        "The log goes on behind that place. One that no log can reach is taken back.";
+        "A structure has an LSN ahead of the head of the log, so a replay would skip it.",
+        "The log is restarted after that LSN. An LSN that no log can reach is reset in the structure.";
     AG_CHECKSUM: AtRisk "xfs-ag-checksum", "group header",
-        "The checksum of a header of a group does not match.",
-        "The header is made anew, with the trees that it leads to.";
+        "The checksum of an allocation group header is wrong.",
+        "The header and the trees that it points to are rebuilt.";
     AGF: Unusable "xfs-agf", "AGF",
-        "The AGF cannot be right, so that the group's space is not known.",
-        "The AGF and the trees of space are made anew.";
+        "The AGF is invalid, so the free space of the group is unknown.",
+        "The AGF and the space trees are rebuilt.";
     AGI: Unusable "xfs-agi", "AGI",
-        "The AGI cannot be right, so that the group's inodes are not known.",
-        "The AGI and the trees of inodes are made anew from the chunks that are found.";
+        "The AGI is invalid, so the inodes of the group are unknown.",
+        "The AGI and the inode trees are rebuilt from the inode chunks found.";
     AGFL: AtRisk "xfs-agfl", "AGFL",
-        "The list of blocks that are kept for trees is damaged.",
-        "The list is made anew, with the AGF and the trees of space.";
+        "The list of free blocks for trees is damaged.",
+        "The list is rebuilt together with the AGF and the space trees.";
     AGF_COUNTS: Harmless "xfs-agf-counts", "AGF",
         "A counter of the AGF is wrong.",
-        "The AGF and the trees of space are made anew.";
+        "The AGF and the space trees are rebuilt.";
     AGI_COUNTS: Harmless "xfs-agi-counts", "AGI",
         "A counter of the AGI is wrong.",
-        "The AGI and the trees of inodes are made anew.";
+        "The AGI and the inode trees are rebuilt.";
     CNTBT_DIFFERS: AtRisk "xfs-cntbt-differs", "cntbt",
-        "The tree of free space by size has other records than that by block.",
+        "The free space tree by size and the one by block have different records.",
         REBUILD;
     FINOBT_DIFFERS: AtRisk "xfs-finobt-differs", "finobt",
-        "The tree of chunks with free inodes has other records than the tree of all chunks.",
+        "The tree of chunks with free inodes does not match the tree of all chunks.",
         REBUILD;
     RMAP_MISSING: AtRisk "xfs-rmap-missing", "rmapbt",
-        "Blocks have an owner that the reverse map does not have.",
+        "The reverse map lacks an owner of blocks.",
         REBUILD;
     RMAP_STALE: AtRisk "xfs-rmap-stale", "rmapbt",
-        "The reverse map has an owner of blocks that does not have them.",
+        "The reverse map lists an owner that does not own the blocks.",
         REBUILD;
     REFERENCES: AtRisk "xfs-refcount-differs", "refcountbt",
-        "Shared blocks of a group are referred to more or less often than the tree says.",
+        "The reference count tree has a wrong reference count for shared blocks.",
         REBUILD;
     SPACE_LOST: Harmless "xfs-space-lost", "free space",
-        "Blocks are neither free nor anybody's.",
-        "They become free.";
+        "Blocks are neither free nor in use.",
+        "The blocks are freed.";
     SPACE_FREE_USED: AtRisk "xfs-space-free-used", "free space",
-        "Blocks are free and in use at once.",
-        "They are taken out of the trees of free space.";
+        "Blocks are both free and in use.",
+        "The blocks are removed from the free space trees.";
     SPACE_TWICE: AtRisk "xfs-space-twice", "free space",
-        "Blocks are in use twice.",
-        "The owner that the reverse map supports keeps them, the other gets a copy.";
+        "Blocks have two owners.",
+        "The owner that the reverse map confirms keeps the blocks. The other gets a copy.";
     INODE_CHECKSUM: AtRisk "xfs-inode-checksum", "inode",
-        "The checksum of an inode does not match.",
-        "The inode is sealed anew, with what is wrong in it set right.";
+        "The checksum of an inode is wrong.",
+        "Invalid fields are corrected, and the checksum is recomputed.";
     INODE: Unusable "xfs-inode", "inode",
-        "The inode cannot be used.",
-        "What can be saved of it is, from the reverse map, too; else it is cleared.";
+        "An inode is invalid.",
+        "The readable parts are kept, and more is restored from the reverse map. Otherwise the inode is cleared.";
     INODE_FREE: AtRisk "xfs-inode-free", "inode",
-        "An inode that is free has what only inodes in use have.",
-        "It is used again if a name leads to it, and else cleared.";
+        "A free inode has fields that only inodes in use have.",
+        "The inode is marked as in use if a directory entry refers to it. Otherwise it is cleared.";
     INODE_NOT_USED: AtRisk "xfs-inode-not-used", "inode",
-        "The tree of inodes says that an inode is in use, which is free.",
-        "It is marked as free.";
+        "The inode tree marks a free inode as in use.",
+        "The inode is marked as free.";
     INODE_FIELD: AtRisk "xfs-inode-field", "inode",
-        "A field of an inode has a value that it cannot have.",
-        "It is set to one that fits the rest.";
+        "A field of an inode has an invalid value.",
+        "The field is set to a value that matches the rest of the inode.";
     INODE_COUNTS: Harmless "xfs-inode-counts", "inode",
-        "An inode counts its extents or blocks wrong.",
-        "The counter is set to what was counted.";
+        "The extent count or block count of an inode is wrong.",
+        "The count is recomputed.";
     INODE_MAP: AtRisk "xfs-inode-map", "inode",
-        "Extents of an inode contradict each other or its flags.",
-        "What contradicts is taken out of the map, or the flag set.";
+        "The extents of an inode contradict each other or its flags.",
+        "The contradicting extents are removed from the map, or the flag is set.";
     INODE_LINKS: Harmless "xfs-inode-links", "inode",
-        "An inode counts its links wrong.",
-        "The counter is set to what was counted.";
+        "The link count of an inode is wrong.",
+        "The link count is corrected.";
     INODE_LOST: AtRisk "xfs-inode-lost", "inode",
-        "An inode is in use, and no name leads to it.",
-        "It goes back to where its parent pointers say, and else to lost+found.";
+        "An inode is in use but has no directory entry.",
+        "The inode is reattached where its parent pointers say, or else to lost+found.";
     UNLINKED: AtRisk "xfs-unlinked", "AGI",
-        "A list of inodes without names is damaged.",
-        "The lists of the group are built again from the inodes that can be reached from them.";
+        "A list of unlinked inodes is damaged.",
+        "The lists of the group are rebuilt from the inodes that can be reached from them.";
     UNLINKED_LEFT: Harmless "xfs-unlinked-left", "AGI",
-        "Lists have inodes without names, but the log is clean: no mount has to free them.",
-        "The inodes are freed, as a mount after a crash does.";
+        "The lists of unlinked inodes are not empty, but the log is clean, so no mount frees the inodes.",
+        "The inodes are freed, as a mount does after a crash.";
     ROOT: Unusable "xfs-root", "inode",
-        "The root directory is none.",
-        "A new one is made, to which everything else returns.";
+        "The root directory is not a directory.",
+        "A new root directory is created, and everything else is reattached to it.";
     SYMLINK: AtRisk "xfs-symlink", "symbolic link",
         "The target of a symbolic link is damaged.",
-        "The readable part of it stays; a link without a target is removed with its names.";
+        "The readable part of the target is kept. A link without a target is removed with its directory entries.";
     SYMLINK_CHECKSUM: AtRisk "xfs-symlink-checksum", "symbolic link",
-        "The checksum of the target of a symbolic link does not match.",
-        "The target is written anew, as much of it as can be read.";
+        "The checksum of the target of a symbolic link is wrong.",
+        "The readable part of the target is rewritten.";
     DIR_SHORT: AtRisk "xfs-dir-short", "directory",
-        "A directory in its inode is damaged.",
-        "Every entry that can be read is kept.";
+        "A shortform directory, which is stored in its inode, is damaged.",
+        "Every readable entry is kept.";
     DIR_CHECKSUM: AtRisk "xfs-dir-checksum", "directory",
-        "The checksum of a block of a directory does not match.",
-        "Every entry that can be read is kept, and the directory is made anew.";
+        "The checksum of a directory block is wrong.",
+        "Every readable entry is kept, and the directory is rebuilt.";
     DIR_DATA: AtRisk "xfs-dir-data", "directory",
         "A data block of a directory is damaged.",
-        "Every entry that can be read is kept, and the directory is made anew.";
+        "Every readable entry is kept, and the directory is rebuilt.";
     DIR_LEAF: AtRisk "xfs-dir-leaf", "directory",
         "The hash index of a directory is damaged.",
-        "The directory is made anew from its entries.";
+        "The directory is rebuilt from its entries.";
     DIR_FREE: AtRisk "xfs-dir-free", "directory",
-        "The index of a directory's free space is damaged.",
-        "The directory is made anew from its entries.";
+        "The free space index of a directory is damaged.",
+        "The directory is rebuilt from its entries.";
     DIR_HASH: AtRisk "xfs-dir-hash", "directory",
         "The hash index of a directory has other entries than its data blocks.",
-        "The directory is made anew from its entries.";
+        "The directory is rebuilt from its entries.";
     DIR_BESTS: AtRisk "xfs-dir-bests", "directory",
-        "The index of a directory's free space is not what its data blocks have.",
-        "The directory is made anew from its entries.";
+        "The free space index of a directory does not match its data blocks.",
+        "The directory is rebuilt from its entries.";
     DIR_MAP: AtRisk "xfs-dir-map", "directory",
-        "Blocks or size of a directory are not what a directory has.",
-        "Every entry that can be read is kept, and the directory is made anew.";
+        "The blocks or the size of a directory are invalid for a directory.",
+        "Every readable entry is kept, and the directory is rebuilt.";
     DIR_DOT: AtRisk "xfs-dir-dot", "directory",
-        "A directory's entry `.` is missing or leads elsewhere.",
-        "It is made anew.";
+        "The entry `.` of a directory is missing or refers to another inode.",
+        "The entry is recreated.";
     DIR_DOT_DOT: AtRisk "xfs-dir-dotdot", "directory",
-        "A directory's entry `..` is missing or does not lead to the one above.",
-        "It is made anew.";
+        "The entry `..` of a directory is missing or does not refer to the parent.",
+        "The entry is recreated.";
     DIR_NAME: AtRisk "xfs-dir-name", "directory",
-        "An entry has a name that none can have.",
-        "It gets another name.";
+        "A directory entry has an invalid name.",
+        "The entry is renamed.";
     DIR_TWICE: AtRisk "xfs-dir-twice", "directory",
-        "Two entries of a directory have the same name.",
-        "One of them gets another name.";
+        "A directory has two entries with the same name.",
+        "One of the entries is renamed.";
     DIR_FTYPE: Harmless "xfs-dir-ftype", "directory",
-        "An entry says another type than the inode that it leads to.",
-        "The entry is set right.";
+        "The file type of a directory entry differs from that of the inode.",
+        "The type is corrected.";
     DIR_DANGLING: AtRisk "xfs-dir-dangling", "directory",
-        "An entry leads to an inode that is not in use.",
+        "A directory entry refers to an inode that is not in use.",
         "The entry is removed.";
     DIR_LOOP: AtRisk "xfs-dir-loop", "directory",
-        "A directory is below itself and does not hang from the root.",
-        "One of the loop goes back to where its parent pointer says, and else to lost+found.";
+        "A directory is its own ancestor and is not connected to the root.",
+        "One directory of the loop is reattached where its parent pointer says, or else to lost+found.";
     ATTR: AtRisk "xfs-attr", "attributes",
         "Extended attributes are damaged.",
-        "Every attribute that can be read is kept.";
+        "Every readable attribute is kept.";
     ATTR_CHECKSUM: AtRisk "xfs-attr-checksum", "attributes",
-        "The checksum of a block of extended attributes does not match.",
-        "Every attribute that can be read is kept, and stored anew.";
+        "The checksum of an extended attribute block is wrong.",
+        "Every readable attribute is kept and rewritten.";
     ATTR_HASH: AtRisk "xfs-attr-hash", "attributes",
-        "An attribute is filed under another hash than its name's.",
-        "The attributes are filed anew.";
+        "An extended attribute is indexed under a wrong hash.",
+        "The attributes are rewritten.";
     ATTR_ACL: AtRisk "xfs-attr-acl", "attributes",
-        "An access control list is none.",
-        "It is removed.";
+        "An access control list is invalid.",
+        "The list is removed.";
     PARENT: AtRisk "xfs-parent", "parent pointer",
-        "A parent pointer is none, or does not agree with names.",
-        "Parent pointers are made anew from names.";
+        "A parent pointer is invalid or does not match a directory entry.",
+        "The parent pointers are recreated from the directory entries.";
     PARENT_MISSING: AtRisk "xfs-parent-missing", "parent pointer",
-        "A name has no parent pointer.",
-        "It is made from the name.";
+        "A directory entry has no parent pointer.",
+        "The parent pointer is created from the entry.";
     PARENT_STALE: AtRisk "xfs-parent-stale", "parent pointer",
-        "A parent pointer has no name.",
-        "It is removed, unless it tells where a lost inode was.";
+        "A parent pointer has no matching directory entry.",
+        "The parent pointer is removed, unless it gives the location of an unattached inode.";
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
-        "What is no quota is made one anew, and quotas are marked as not counted, so that they are counted at \
-         the next mount.";
+        "Invalid records are replaced with empty ones, and quotas are marked for a quota check at the next mount.";
     QUOTA_COUNTS: Harmless "xfs-quota-counts", "quota",
-        "A quota counts something else than there is.",
-        "Quotas are marked as not counted, so that they are counted at the next mount.";
+        "A quota record has a wrong usage count.",
+        "Quotas are marked for a quota check at the next mount.";
 }
 
 const LEN: usize = OTHERS.len() + TREES.len() * 5;

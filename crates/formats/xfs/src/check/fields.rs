@@ -70,7 +70,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     let allowed = flags2_of(&ctx.geometry.features) & (flags2::BIGTIME | flags2::NREXT64);
     if inode.flags2() & !allowed != 0 || inode.flags() != 0 {
         let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
-        ctx.found(finding("di_flags").mismatch("flags that there are", found));
+        ctx.found(finding("di_flags").mismatch("known flags", found));
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     check_sizes(&fields, inode, file_type);
     // A directory is linked by its name and `.`; only an open one without a name has no links.
     let is_linked = file_type != FileType::Directory || inode.nlink() != 1;
-    fields.require(is_linked, "di_nlink", "0, or 2 and more of a directory", inode.nlink().into());
+    fields.require(is_linked, "di_nlink", "0, or at least 2 for a directory", inode.nlink().into());
     let slot = inode.as_bytes();
     let old_links = be16(slot, 6);
     fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());
@@ -143,7 +143,7 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     };
     let allowed = known & of_type & !flags::REALTIME;
     let bad = found & !allowed;
-    fields.require(bad == 0, "di_flags", "flags that fit it", found.into());
+    fields.require(bad == 0, "di_flags", "flags that match it", found.into());
     let mut allowed = flags2_of(&ctx.geometry.features);
     if file_type != FileType::Regular {
         allowed &= !flags2::REFLINK;
@@ -152,7 +152,7 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         allowed &= !(flags2::COWEXTSIZE | flags2::DAX);
     }
     let bad = inode.flags2() & !allowed;
-    fields.require(bad == 0, "di_flags2", "flags that fit it", inode.flags2());
+    fields.require(bad == 0, "di_flags2", "flags that match it", inode.flags2());
 }
 
 /// Returns the allowed `di_flags2` in an image with these features.
@@ -191,7 +191,7 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
             true => blocks > 0 && u64::from(blocks) <= most,
             false => blocks == 0,
         };
-        fields.require(is_right, field, "what its flags call for", blocks.into());
+        fields.require(is_right, field, "the format that its flags require", blocks.into());
     };
     let is_set = inode.flags() & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0;
     if matches!(file_type, FileType::Regular | FileType::Directory) || !is_set {
@@ -208,7 +208,7 @@ fn check_type(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let raw = &fields.ctx.sb.raw;
     let is_file = file_type == FileType::Regular
         || ![raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
-    fields.require(is_file, "di_mode", "that of a regular file", inode.mode().into());
+    fields.require(is_file, "di_mode", "the mode of a regular file", inode.mode().into());
 }
 
 fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {

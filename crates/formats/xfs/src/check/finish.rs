@@ -68,7 +68,9 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
             let finding = |code| Finding::new(code).of_inode(chunks.ino(number).0);
             let is_unlinked = links.is_unlinked(number);
             if is_unlinked && !listed.contains(number.into()) {
-                ctx.found(finding(codes::INODE_LOST).detail("no links, and on no list"));
+                ctx.found(
+                    finding(codes::INODE_LOST).detail("no links and not on an unlinked list"),
+                );
             }
             let left = links.left(number);
             if left != 0 {
@@ -108,11 +110,11 @@ fn special(inodes: &Inodes<'_>) {
         let (finding, detail) = match inodes.chunks.find(ino) {
             Known::None => {
                 let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
-                (finding, "an inode that it names is not in use")
+                (finding, "it refers to an inode that is not in use")
             }
             Known::Free => {
                 let finding = Finding::new(codes::INODE).of_inode(ino.0);
-                (finding, "the superblock names it, but it is not in use")
+                (finding, "the superblock refers to it, but it is not in use")
             }
             _ => continue,
         };

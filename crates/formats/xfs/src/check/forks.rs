@@ -132,10 +132,10 @@ pub(super) fn map(
         ctx.found(fault("extents").detail("extents overlap or are out of order"));
     }
     if map.has_unwritten && !is_file {
-        ctx.found(fault("extents").detail("an unwritten extent where there can be none"));
+        ctx.found(fault("extents").detail("an unwritten extent in metadata"));
     }
     if map.is_shared && inode.flags2() & flags2::REFLINK == 0 {
-        ctx.found(fault("di_flags2").detail("it shares blocks, but is not marked so"));
+        ctx.found(fault("di_flags2").detail("it shares blocks, but the reflink flag is not set"));
     }
     map.mapped
 }

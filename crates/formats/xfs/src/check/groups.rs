@@ -226,7 +226,8 @@ impl<'g> Group<'g> {
             self.claim(block.0, blocks, rmap_owner::LOG);
         } else {
             let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
-            let finding = finding.field("sb_logstart").detail("the log lies outside of all groups");
+            let finding =
+                finding.field("sb_logstart").detail("the log is outside all allocation groups");
             self.ctx.found(finding.mismatch("blocks of a group", start));
         }
     }
@@ -547,7 +548,7 @@ impl Group<'_> {
         for nth in 0..INODES_PER_CHUNK {
             let block = record.start.0.checked_add(nth).map(|ino| ino >> per_block_log);
             if chunk.has(nth) && block.is_none_or(|block| block >= self.length) {
-                return Err("it reaches past the group");
+                return Err("it extends past the group");
             }
             if !chunk.has(nth) && !chunk.is_free(nth) {
                 return Err("inodes in use without blocks");

@@ -172,7 +172,7 @@ pub(super) fn compare(
         }
         if !is_explained {
             let finding = finding(codes::PARENT);
-            inodes.ctx.found(finding.detail("names and what the inode says of its parents differ"));
+            inodes.ctx.found(finding.detail("directory entries and parent pointers differ"));
         }
     }
 }

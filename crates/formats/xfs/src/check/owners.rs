@@ -362,11 +362,11 @@ pub(super) fn owner_name(owner: u64, offset: u64) -> String {
     let name = match owner {
         rmap_owner::FS => "the file system's headers",
         rmap_owner::LOG => "the log",
-        rmap_owner::AG => "the group's trees of space",
-        rmap_owner::INOBT => "the group's trees of inodes",
+        rmap_owner::AG => "the space trees of the group",
+        rmap_owner::INOBT => "the inode trees of the group",
         rmap_owner::INODES => "inodes",
-        rmap_owner::REFC => "the tree of references",
-        rmap_owner::COW => "what is kept for copying on write",
+        rmap_owner::REFC => "the reference count tree",
+        rmap_owner::COW => "copy-on-write staging blocks",
         _ => {
             let part = match (offset & rmap_offset::BMBT_BLOCK, offset & rmap_offset::ATTR_FORK) {
                 (0, 0) => "data",

@@ -123,7 +123,7 @@ fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, C
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), Known::Used(_)) {
-        ctx.found(Finding::new(codes::QUOTA).detail(format!("no file of {} quotas", kind.name)));
+        ctx.found(Finding::new(codes::QUOTA).detail(format!("no {} quota file", kind.name)));
         return false;
     }
     let Some(inode) = super::names::read_inode(ctx, ino) else { return false };
@@ -148,7 +148,7 @@ fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, C
                     && quota[3] & TYPE_MASK == kind.number
                     && be32(quota, 4) == id;
                 if !is_right {
-                    ctx.found(fault("a quota that is none").at_block(place.0));
+                    ctx.found(fault("an invalid quota record").at_block(place.0));
                     return false;
                 }
                 if let Err(damage) = checksum::check("quota", quota, DQUOT_CRC_OFFSET) {

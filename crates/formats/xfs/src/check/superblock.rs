@@ -51,7 +51,7 @@ pub(super) fn open(
     let sb = read_superblock(&*device)?;
     if sb.features.incompat(Incompat::METADIR) {
         let advice = "xfs_repair -n checks such images";
-        return Err(Error::unsupported("checking a directory tree of metadata", advice));
+        return Err(Error::unsupported("checking a metadata directory tree", advice));
     }
     if sb.raw.rblocks.get() != 0 {
         let advice = "xfs_repair -n checks such images";
@@ -85,8 +85,8 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     }
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(
-            format!("replaying the log of an image with what cannot be written ({reason})"),
-            "mount and unmount it once, or check it without what its log holds: --norecovery",
+            format!("replaying the log of an image that cannot be written ({reason})"),
+            "mount and unmount it once, or check it without its log: --norecovery",
         ));
     }
     let announced = Announced::of(&device, sb)?;
@@ -146,7 +146,7 @@ fn with_superblock(
     if let Some((view, _)) = mended(&device)? {
         return Ok(Some(view));
     }
-    observer.found(Finding::new(codes::SUPERBLOCK).detail("no copy of it can be used either"));
+    observer.found(Finding::new(codes::SUPERBLOCK).detail("no copy of it is valid either"));
     Ok(None)
 }
 
@@ -195,9 +195,7 @@ pub(super) fn check(ctx: &Context<'_>) {
         let is_there = ctx.geometry.split_ino(vfs::Ino(ino.get())).is_some();
         if !is_there || ino.get() != root.wrapping_add(nth) {
             let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
-            ctx.found(
-                finding.mismatch("an inode, those of a realtime device behind the root", ino),
-            );
+            ctx.found(finding.mismatch("an inode; realtime inodes must follow the root", ino));
         }
     }
     if raw.imax_pct > 100 {

@@ -36,7 +36,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
         false => unit == 0 && width == 0,
     };
     if !is_right {
-        tell("sb_unit", "a stripe unit and width that fit", format!("{unit}, {width}"));
+        tell("sb_unit", "a valid stripe unit and width", format!("{unit}, {width}"));
     }
     if !is_sparse_alignment_right(raw) {
         let found = format!("{}, {}", raw.inoalignmt, raw.spino_align);
@@ -65,15 +65,15 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     }
     // Old kernels stored the field at a wrong offset; all later writers keep both equal.
     if raw.bad_features2 != raw.features2 {
-        tell("sb_bad_features2", "what sb_features2 is", format!("{:#x}", raw.bad_features2));
+        tell("sb_bad_features2", "the value of sb_features2", format!("{:#x}", raw.bad_features2));
     }
     if !are_bits_right(raw) {
         let found = format!("{:#x}", raw.versionnum.get());
-        tell("sb_versionnum", "bits that fit the sectors, and those of its version", found);
+        tell("sb_versionnum", "bits that match the sector size and the version", found);
     }
     if !is_log_shape_right(raw) {
         let found = format!("{}, {}, {}", raw.logsunit, raw.logsectsize, raw.logsectlog);
-        tell("sb_logsunit", "a unit and sectors that a log can have", found);
+        tell("sb_logsunit", "a valid log unit and sector size", found);
     }
     check_quota(raw, tell);
 }
@@ -130,7 +130,11 @@ fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
     if raw.features().version_bits.contains(Version::QUOTA) {
         let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
         if files.into_iter().all(is_none) {
-            tell("sb_versionnum", "files of quotas, or none", "quotas without a file".to_owned());
+            tell(
+                "sb_versionnum",
+                "quota inode numbers, or none",
+                "quotas without a quota file".to_owned(),
+            );
         }
         return;
     }

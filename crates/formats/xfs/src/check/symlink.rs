@@ -43,7 +43,7 @@ fn read(ctx: &Context<'_>, ino: Ino, len: usize, extents: &[Extent]) -> Option<V
         let most = u64::from(symlink::blocks_for(geometry, TARGET_LEN_MAX));
         if extent.offset.0 != next || next + extent.len > most {
             let finding = Finding::new(codes::SYMLINK).of_inode(ino.0);
-            ctx.found(finding.detail("its blocks do not follow each other, or are too many"));
+            ctx.found(finding.detail("its blocks are not contiguous or too many"));
             return None;
         }
         next += extent.len;

@@ -130,7 +130,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
     /// Reads and checks a block at `level`.
     fn visit(&mut self, pointer: u64, level: usize, above: Option<Above<T::Key>>, is_alone: bool) {
         let Some(block) = self.place(pointer) else {
-            let finding = self.finding(self.codes.block).detail("a pointer to no block");
+            let finding = self.finding(self.codes.block).detail("a null pointer");
             return self.broken(finding.mismatch("a block", pointer));
         };
         if !self.visitor.block(block) {

@@ -32,7 +32,7 @@ pub(super) fn check(inodes: &Inodes<'_>) -> BitSet {
             lists.map(|(bucket, first)| list(inodes, ag, bucket, first.get(), &listed)).sum();
         if count > 0 && ctx.is_log_clean {
             let finding = Finding::new(codes::UNLINKED_LEFT).in_group(ag.0).field("agi_unlinked");
-            ctx.found(finding.mismatch("no inode", count));
+            ctx.found(finding.mismatch("not a valid inode number", count));
         }
     }
     listed
@@ -55,11 +55,11 @@ fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &B
             return count;
         };
         if !is_here || at as usize % UNLINKED_BUCKETS != bucket {
-            fault(at, "an inode that belongs elsewhere");
+            fault(at, "an inode of another bucket");
             return count;
         }
         if !listed.insert(number.into()) {
-            fault(at, "an inode that is on a list already");
+            fault(at, "an inode that is already on a list");
             return count;
         }
         if inodes.links.kind(number).is_some() && !inodes.links.is_unlinked(number) {

@@ -74,7 +74,7 @@ impl DirChange<'_, '_> {
         let index = (first..table.count)
             .find(|i| table.entry(held.bytes(), *i).address == placeholder.address);
         let (Some(offset), Some(index)) = (offset, index) else {
-            return Err(self.corrupt("directory block", "its unused ranges are not as listed"));
+            return Err(self.corrupt("directory block", "its unused ranges differ from the list"));
         };
         let address = layout.address(0, offset);
         leaf::set_entry(&mut held, &table, index, LeafEntry { hash, address });

@@ -28,7 +28,7 @@ impl NodeChange<'_, '_> {
         if self.state.insert_buffer.take(self.dir.layout.leaf_number(at), old) {
             return Ok(());
         }
-        Err(self.dir.corrupt("directory leaf", "a name that was buffered for it is not"))
+        Err(self.dir.corrupt("directory leaf", "a buffered name is missing"))
     }
 
     /// Merges the buffered entries of a leaf, and `more`, into the leaf.
@@ -42,7 +42,7 @@ impl NodeChange<'_, '_> {
         }
         let buf = self.index_buffer(at)?;
         if !merge(&layout, &mut self.dir.held(buf), &mut entries) {
-            let problem = format!("block {at} has no room for the names that are buffered for it");
+            let problem = format!("block {at} has no space for the buffered names");
             return Err(self.dir.corrupt("directory leaf", problem));
         }
         let live = self.live_in(buf);

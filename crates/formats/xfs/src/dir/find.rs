@@ -273,7 +273,7 @@ impl<S: Source> View<'_, S> {
             }
             let next = check_index_block(self.dir, &layout, row.forw)?;
             if next == mark {
-                return Err(self.dir.corrupt("directory leaf", "its siblings form a circle"));
+                return Err(self.dir.corrupt("directory leaf", "its siblings form a loop"));
             }
             row = self.next_row(next, at, hash)?;
             at = next;
@@ -315,7 +315,7 @@ impl<S: Source> View<'_, S> {
             let fits = is_leaf && u64::from(back) == before.0;
             fits.then(|| Row::of(block, &leaf::table(&layout, block), hash))
         })?;
-        let problem = || format!("block {at} is not the one behind block {before}");
+        let problem = || format!("block {at} does not follow block {before}");
         row.ok_or_else(|| self.dir.corrupt("directory leaf", problem()))
     }
 
@@ -337,7 +337,8 @@ impl<S: Source> View<'_, S> {
             }))
         })?;
         outcome.flatten().ok_or_else(|| {
-            let problem = format!("entry {index} of block {leaf} names a place without an entry");
+            let problem =
+                format!("entry {index} of block {leaf} refers to an offset without an entry");
             self.dir.corrupt("directory leaf", problem)
         })
     }
@@ -351,7 +352,7 @@ fn is_second((matched, spot): &(Match, Spot), (other, found): &(Match, Spot)) ->
 }
 
 fn second_entry(dir: &Handle) -> vfs::Error {
-    dir.corrupt("directory entry", "a second entry of the name that is looked for")
+    dir.corrupt("directory entry", "a second entry with the requested name")
 }
 
 /// The contents of one block met in a descent.
@@ -388,7 +389,7 @@ pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'
     let fork = dir.inode.fork(Fork::Data);
     let size = usize::try_from(dir.inode.size()).unwrap_or(usize::MAX);
     let Some(bytes) = fork.get(..size) else {
-        return Err(dir.corrupt("shortform directory", "its size is beyond its fork"));
+        return Err(dir.corrupt("shortform directory", "its size exceeds its fork"));
     };
     let short = Short::parse(&Layout::new(geometry), geometry, bytes);
     short.map_err(|c| c.of_inode(dir.ino().0).into())
@@ -403,5 +404,5 @@ pub(super) fn check_index_block(dir: &Handle, layout: &Layout, at: u32) -> Resul
         return Ok(at);
     }
     Err(dir
-        .corrupt("directory node", format!("it leads to block {at}, which is none of the index")))
+        .corrupt("directory node", format!("it points to block {at}, which is not an index block")))
 }

@@ -37,10 +37,7 @@ pub(super) fn merge_all(
             let id = txn.buffer(block.0, tag_of(Part::Leaf, state.ino, at))?;
             let mut entries: BufferedEntries = buffer.entries(number).collect();
             if !merge(layout, &mut HeldBlock { txn, id }, &mut entries) {
-                let damage = Corruption::new(
-                    "directory leaf",
-                    "no room for the names that are buffered for it",
-                );
+                let damage = Corruption::new("directory leaf", "no space for the buffered names");
                 return Err(damage.at_block(block.0).of_inode(state.ino.0).into());
             }
             merged.push(number);

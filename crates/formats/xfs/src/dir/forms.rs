@@ -49,7 +49,7 @@ impl<'a> DirChange<'_, 'a> {
                 DirForm::Node => return self.with_nodes(|nodes| nodes.add(entry)),
             }
         }
-        Err(self.corrupt("directory", "an entry fits into no form"))
+        Err(self.corrupt("directory", "an entry does not fit into any directory form"))
     }
 
     /// Removes an entry and returns the inode it named.

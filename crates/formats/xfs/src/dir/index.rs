@@ -158,7 +158,7 @@ impl NodeChange<'_, '_> {
         if path.leaf == spot.leaf {
             return Ok(path);
         }
-        let problem = format!("block {} is not where its siblings say", spot.leaf);
+        let problem = format!("block {} is not at the position that its siblings say", spot.leaf);
         Err(self.dir.corrupt("directory leaf", problem))
     }
 
@@ -221,7 +221,7 @@ impl NodeChange<'_, '_> {
             }
             path.nodes.push((child, 0));
         }
-        Err(self.dir.corrupt("directory node", "a leaf that its siblings lead to is not below it"))
+        Err(self.dir.corrupt("directory node", "a leaf that its siblings point to is not below it"))
     }
 
     /// Joins or frees blocks along a path, from the leaf up.

@@ -124,7 +124,9 @@ impl DirChange<'_, '_> {
         let spot = self.view().search(name)?.spot.ok_or(Error::NotFound)?;
         self.check_bests_count()?;
         if spot.number >= self.view().data_blocks()? {
-            return Err(self.corrupt("directory leaf", "an entry in a data block behind the last"));
+            return Err(
+                self.corrupt("directory leaf", "an entry in a data block past the last one")
+            );
         }
         let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
         let mut held = self.held(root);

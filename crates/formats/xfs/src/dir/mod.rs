@@ -95,7 +95,7 @@ pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Foun
 /// `Corrupt` if there is no such entry; errors of reading.
 pub(crate) fn stored_name(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let stored = View::new(&mut &*fs, dir).stored_name(name)?;
-    stored.ok_or_else(|| dir.corrupt("directory entry", "it is gone although it is locked"))
+    stored.ok_or_else(|| dir.corrupt("directory entry", "the locked entry is missing"))
 }
 
 /// Returns whether a directory has no entries except `.` and `..`.

@@ -90,7 +90,7 @@ impl<'a> NodeChange<'_, 'a> {
             self.split_once(&path)?;
             path = self.view().descend(new.hash, |_, _| (), |_, _, _| true)?.0;
         }
-        Err(self.dir.corrupt("directory node", "no room after many splits"))
+        Err(self.dir.corrupt("directory node", "no space after many splits"))
     }
 
     /// Removes an entry and returns the inode it named.

@@ -38,12 +38,12 @@ impl Xfs {
         if !self.can_share() {
             return Err(Error::unsupported(
                 "sharing blocks between files",
-                "make the image with the feature reflink",
+                "create the image with the feature reflink",
             ));
         }
         let block_size = self.block_size_of_files();
         if !from.1.is_multiple_of(block_size) || !to.1.is_multiple_of(block_size) {
-            return Err(Error::Invalid("what files share starts with a block"));
+            return Err(Error::Invalid("shared ranges must start at a block boundary"));
         }
         operations::waiting::settle(self, from.0)?;
         operations::waiting::settle(self, to.0)?;

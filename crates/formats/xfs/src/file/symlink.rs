@@ -28,14 +28,14 @@ pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
     }
     let len = usize::try_from(link.inode.size()).unwrap_or(usize::MAX);
     if len == 0 || len > TARGET_LEN_MAX {
-        return Err(link.corrupt("symbolic link", "impossible length"));
+        return Err(link.corrupt("symbolic link", "invalid length"));
     }
     let target = match link.inode.format() {
         Format::Local => link.inode.fork(Fork::Data)[..len].to_vec(),
         _ => read_remote(fs, link, len)?,
     };
     if target.contains(&0) {
-        return Err(link.corrupt("symbolic link", "its target holds a zero byte"));
+        return Err(link.corrupt("symbolic link", "its target contains a NUL byte"));
     }
     Ok(target)
 }
@@ -50,10 +50,10 @@ fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
         let run = map::run_at(&mut &*fs, link, Fork::Data, at)?;
         let left = blocks.saturating_sub(at.0);
         let Place::Written(start) = run.place else {
-            return Err(link.corrupt("symbolic link", format!("no block {at}")));
+            return Err(link.corrupt("symbolic link", format!("block {at} is missing")));
         };
         if left == 0 {
-            return Err(link.corrupt("symbolic link", "its blocks do not have all of its target"));
+            return Err(link.corrupt("symbolic link", "its blocks do not contain the whole target"));
         }
         let run_blocks = run.len.min(left);
         let block = geometry.device_block(start);
@@ -85,7 +85,8 @@ fn read_run(
     }
     let range = verify(geometry, link.ino(), block, &bytes).map_err(|c| c.at_block(block.0))?;
     if range.start as usize != target.len() || range.is_empty() {
-        let damage = vfs::Corruption::new("symlink block", "it has another part of the target");
+        let damage =
+            vfs::Corruption::new("symlink block", "it contains another part of the target");
         let damage = damage.mismatch(target.len(), format_args!("{range:?}"));
         return Err(damage.at_block(block.0).of_inode(link.ino().0).into());
     }
@@ -107,7 +108,7 @@ impl Op<'_> {
     /// Writes the target of a new symbolic link, 1 to 1024 bytes, into the inode or into blocks.
     pub(crate) fn init_symlink(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         if target.is_empty() || target.contains(&0) {
-            return Err(Error::Invalid("not a target that a link can have").into());
+            return Err(Error::Invalid("the target of the link is invalid").into());
         }
         if target.len() > TARGET_LEN_MAX {
             return Err(Error::NameTooLong.into());
@@ -130,7 +131,7 @@ impl Op<'_> {
             link.inode.fork(Fork::Data).get(..len).map(SmallVec::from_slice);
         match target {
             Some(target) if !target.is_empty() => self.write_remote(link, &target),
-            _ => Err(link.corrupt("symbolic link", "impossible length").into()),
+            _ => Err(link.corrupt("symbolic link", "invalid length").into()),
         }
     }
 

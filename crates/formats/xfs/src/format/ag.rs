@@ -186,7 +186,7 @@ pub(crate) fn verify_start(ag: AgNumber, sector: usize, bytes: &[u8]) -> Result<
         _ => super::bytes::be32(bytes, 4),
     };
     if seqno != ag.0 {
-        let damage = Corruption::new(NAMES[sector], "it is another group's");
+        let damage = Corruption::new(NAMES[sector], "it belongs to another group");
         return Err(damage.mismatch(ag, seqno));
     }
     Ok(())

@@ -93,8 +93,8 @@ impl Extent {
         if is_sound {
             return Ok(());
         }
-        let found = format_args!("{} blocks at {}, from {} on", self.len, self.offset, self.start);
-        let damage = Corruption::new("extent", "it cannot be");
+        let found = format_args!("{} blocks at {}, from {}", self.len, self.offset, self.start);
+        let damage = Corruption::new("extent", "invalid extent");
         Err(damage.mismatch("blocks of one allocation group", found))
     }
 }

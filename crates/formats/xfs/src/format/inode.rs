@@ -233,11 +233,11 @@ pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
         return Err(at(damage.mismatch(format_args!("{MAGIC:#06x}, version 3"), found)));
     }
     if be64(slot, 152) != ino.0 {
-        let damage = Corruption::new("inode", "it bears another number");
+        let damage = Corruption::new("inode", "it contains another inode number");
         return Err(at(damage.mismatch(ino, be64(slot, 152))));
     }
     if be16(slot, 2) != 0 {
-        let damage = Corruption::new("inode", "in use, but its chunk says it is free");
+        let damage = Corruption::new("inode", "in use, but its chunk marks it as free");
         return Err(at(damage.mismatch("mode 0", format_args!("{:#o}", be16(slot, 2)))));
     }
     Ok(())

@@ -144,12 +144,12 @@ impl Superblock {
         let features = raw.features();
         if !(4..=5).contains(&features.version) {
             let what = format!("XFS version {}", features.version);
-            return Err(Error::unsupported(what, "only versions 4 and 5 are known"));
+            return Err(Error::unsupported(what, "only versions 4 and 5 are supported"));
         }
         check_sizes(&raw, &features)?;
         if features.crc() {
             let bytes = sector.get(..usize::from(raw.sectsize.get()));
-            let bytes = bytes.ok_or_else(|| damage("cut short"))?;
+            let bytes = bytes.ok_or_else(|| damage("truncated"))?;
             checksum::check("superblock", bytes, CRC_OFFSET)?;
         }
         check_features(&features)?;
@@ -163,7 +163,7 @@ impl Superblock {
             return Some("version 4, without checksums".to_owned());
         }
         if self.features.incompat.contains(Incompat::METADIR) {
-            return Some("a directory tree of metadata".to_owned());
+            return Some("a metadata directory tree".to_owned());
         }
         if self.raw.rblocks.get() != 0 {
             return Some("a realtime device".to_owned());
@@ -235,15 +235,15 @@ pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()>
         return Err(mismatch("agcount", expected, ag_count));
     }
     if ag_count > AGS_MAX {
-        let advice = "this build reads images of up to 2^20 allocation groups";
+        let advice = "the maximum of this program is 2^20 allocation groups";
         return Err(Error::unsupported(format!("{ag_count} allocation groups"), advice));
     }
     let bytes = blocks.checked_mul(u64::from(raw.blocksize.get()));
     if bytes.is_none_or(|bytes| bytes > device_bytes) {
         let device = format!("at most {}", device_bytes >> raw.blocklog);
-        let damage = Corruption::new("superblock", "dblocks (the image is cut short)");
-        let advice =
-            "restore the missing end, or run diskwright extract --salvage for what is left";
+        let damage = Corruption::new("superblock", "dblocks (the image is truncated)");
+        let advice = "restore the missing end, or extract the remaining files with diskwright \
+                      extract --salvage";
         return Err(damage.mismatch(device, blocks).advise(advice).into());
     }
     Ok(())
@@ -263,7 +263,7 @@ pub(super) fn check_features(features: &Features) -> Result<()> {
     let unknown = features.incompat.difference(Incompat::all());
     if !unknown.is_empty() {
         let what = format!("incompatible feature bits {:#x}", unknown.bits());
-        return Err(Error::unsupported(what, "a newer version of this program may know them"));
+        return Err(Error::unsupported(what, "use a newer version of this program"));
     }
     if features.incompat.contains(Incompat::NEEDSREPAIR) {
         return Err(Error::unsupported(

@@ -13,7 +13,7 @@ use super::superblock::{RawSuperblock, Superblock, check_features, check_groups,
 /// The first invalid field.
 pub(crate) fn verify_structure(geometry: &Geometry, sector: &[u8]) -> Result<(), Corruption> {
     let Ok((raw, _)) = RawSuperblock::ref_from_prefix(sector) else {
-        return Err(Corruption::new("superblock", "cut short"));
+        return Err(Corruption::new("superblock", "truncated"));
     };
     let features = raw.features();
     check_sizes(raw, &features)

@@ -90,16 +90,16 @@ pub fn verify_structure(
         return Err(fault("it belongs to another file system"));
     }
     if header.owner.get() != owner.0 {
-        return Err(fault("it is another inode's").mismatch(owner, header.owner.get()));
+        return Err(fault("it belongs to another inode").mismatch(owner, header.owner.get()));
     }
     let daddr = geometry.daddr(block);
     if header.blkno.get() != daddr {
-        return Err(fault("it bears another place").mismatch(daddr, header.blkno.get()));
+        return Err(fault("it contains another location").mismatch(daddr, header.blkno.get()));
     }
     let (offset, bytes) = (header.offset.get(), header.bytes.get());
     let end = offset.saturating_add(bytes);
     if bytes as usize > rest.len() || end as usize > TARGET_LEN_MAX {
-        return Err(fault("impossible length").mismatch(rest.len().min(TARGET_LEN_MAX), end));
+        return Err(fault("invalid length").mismatch(rest.len().min(TARGET_LEN_MAX), end));
     }
     Ok(offset..end)
 }
@@ -107,7 +107,7 @@ pub fn verify_structure(
 /// Returns the header, with its magic number checked, and the bytes after it.
 fn checked_header(run: &[u8]) -> Result<(&RawHeader, &[u8]), Corruption> {
     let fault = |problem| Corruption::new(STRUCTURE, problem);
-    let (header, rest) = RawHeader::ref_from_prefix(run).map_err(|_| fault("it is cut short"))?;
+    let (header, rest) = RawHeader::ref_from_prefix(run).map_err(|_| fault("it is truncated"))?;
     if header.magic.get() != MAGIC {
         let found = format_args!("{:#010x}", header.magic.get()).to_string();
         return Err(fault("wrong magic number").mismatch(format_args!("{MAGIC:#010x}"), found));

@@ -135,7 +135,7 @@ impl HeldAg<'_, '_> {
         };
         let Some(TakenInode { old, new, ino }) = chunk else {
             let found = self.guard.ifree;
-            let damage = Corruption::new("AGI", "it counts free inodes that no chunk has");
+            let damage = Corruption::new("AGI", "it counts free inodes that are in no chunk");
             return Err(damage.in_group(ag.0.into()).mismatch(0, found).into());
         };
         self.replace_chunk::<InoTree>(old, new)?;

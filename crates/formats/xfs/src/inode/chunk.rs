@@ -111,18 +111,18 @@ impl InodeChunk {
 /// Returns the error for a damaged chunk record.
 pub(super) fn damage(ag: AgNumber, chunk: InodeChunk, problem: &str) -> Error {
     let what = format!("{problem}: the chunk of inode {}", chunk.start);
-    Corruption::new("tree of inodes", what).in_group(ag.0.into()).into()
+    Corruption::new("inode tree", what).in_group(ag.0.into()).into()
 }
 
 /// Allocates the first free inode of a chunk.
 pub(super) fn take_first(ag: AgNumber, old: InodeChunk) -> Result<TakenInode> {
     let available = old.available();
     if available == 0 || available.count_ones() != u32::from(old.freecount) {
-        return Err(damage(ag, old, "its free inodes are not as many as it counts"));
+        return Err(damage(ag, old, "the free inode count is wrong"));
     }
     let at = available.trailing_zeros();
     let Some(ino) = old.start.0.checked_add(at) else {
-        return Err(damage(ag, old, "it lies outside of the group"));
+        return Err(damage(ag, old, "it is outside the group"));
     };
     let new = InodeChunk { freecount: old.freecount - 1, free: old.free & !(1 << at), ..old };
     Ok(TakenInode { old, new, ino: AgIno(ino) })
@@ -231,7 +231,7 @@ impl HeldAg<'_, '_> {
             return Ok(());
         };
         if !old.holemask & !holemask != 0 {
-            return Err(damage(ag, old, "it has blocks that were free").into());
+            return Err(damage(ag, old, "it contains free blocks").into());
         }
         let merged = InodeChunk {
             holemask: old.holemask & holemask,
@@ -293,7 +293,7 @@ impl HeldAg<'_, '_> {
         let ag = self.number();
         let mut cursor = self.cursor::<T>();
         if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-            return Err(damage(ag, old, "the trees of inodes disagree").into());
+            return Err(damage(ag, old, "the inode trees differ").into());
         }
         cursor.update(new)?;
         let place = cursor.place();
@@ -309,7 +309,7 @@ impl HeldAg<'_, '_> {
         let ag = self.number();
         let mut cursor = self.cursor::<T>();
         if cursor.seek(old.start, Seek::Exactly)? != Some(old) {
-            return Err(damage(ag, old, "the trees of inodes disagree").into());
+            return Err(damage(ag, old, "the inode trees differ").into());
         }
         cursor.remove()?;
         self.guard.known_chunks.forget_nearest();

@@ -138,7 +138,7 @@ impl Xfs {
             }
         };
         if (new - old).contains(InodeFlags::DAX) && handle.inode.flags2() & flags2::REFLINK != 0 {
-            return Err(Error::Invalid("what is shared with others cannot be mapped as dax"));
+            return Err(Error::Invalid("shared files do not support dax"));
         }
         let added = (new - old) & may_have;
         set_flags(&mut handle.inode, old & new | added);
@@ -149,12 +149,12 @@ impl Xfs {
     fn hint_blocks(&self, bytes: u32) -> Result<u32> {
         let geometry = &self.volume.geometry;
         if !bytes.is_multiple_of(1 << geometry.block_log) {
-            return Err(Error::Invalid("a hint for extents must be a multiple of the block size"));
+            return Err(Error::Invalid("an extent size hint must be a multiple of the block size"));
         }
         let blocks = bytes >> geometry.block_log;
         if blocks > EXTENT_BLOCKS_MAX || blocks > geometry.ag_blocks / 2 {
             return Err(Error::Invalid(
-                "a hint for extents must not exceed half an allocation group",
+                "an extent size hint must not exceed half an allocation group",
             ));
         }
         Ok(blocks)
@@ -166,7 +166,9 @@ impl Xfs {
         let flag = match inode.file_type() {
             Some(FileType::Directory) => flags::EXTSZINHERIT,
             Some(FileType::Regular) => flags::EXTSIZE,
-            _ => return Err(Error::Invalid("only files and directories have hints for extents")),
+            _ => {
+                return Err(Error::Invalid("only files and directories support extent size hints"));
+            }
         };
         let both = flags::EXTSIZE | flags::EXTSZINHERIT;
         let own = if blocks == 0 { inode.flags() & !both } else { inode.flags() & !both | flag };
@@ -174,7 +176,9 @@ impl Xfs {
             return Ok(());
         }
         if flag == flags::EXTSIZE && inode.extents(Fork::Data) > 0 {
-            return Err(Error::Invalid("the file has extents already: the hint comes first"));
+            return Err(Error::Invalid(
+                "the file already has extents; set the hint before writing",
+            ));
         }
         inode.set_flags(own);
         inode.set_extent_size_hint(blocks);
@@ -190,7 +194,7 @@ impl Xfs {
         let holds_data = matches!(inode.file_type(), Some(FileType::Directory | FileType::Regular));
         if !holds_data || !self.volume.geometry.features.ro_compat(RoCompat::REFLINK) {
             return Err(Error::Invalid(
-                "only files and directories with the feature reflink have it",
+                "only files and directories support it, and it needs the feature reflink",
             ));
         }
         let own = inode.flags2();
@@ -206,7 +210,7 @@ impl Xfs {
             && !features.crc()
             && !features.features2.contains(Features2::PROJID32)
         {
-            return Err(Error::Invalid("projects have 16 bits without the feature projid32"));
+            return Err(Error::Invalid("project IDs have 16 bits without the feature projid32"));
         }
         handle.inode.set_projid(project);
         Ok(())

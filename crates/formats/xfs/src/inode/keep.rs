@@ -116,7 +116,7 @@ impl HeldAg<'_, '_> {
             Some(old) if old.available() & mask == mask => self.take_mask(old, mask),
             found => {
                 let none = InodeChunk { start, holemask: 0, count: 0, freecount: 0, free: 0 };
-                let problem = "inodes that were kept are in use";
+                let problem = "reserved inodes are in use";
                 Err(chunk::damage(ag, found.unwrap_or(none), problem).into())
             }
         }
@@ -128,7 +128,7 @@ impl HeldAg<'_, '_> {
         let (available, taken) = (old.available().count_ones(), mask.count_ones());
         let left = u32::from(old.freecount).checked_sub(taken);
         let Some(left) = left.filter(|_| available == u32::from(old.freecount)) else {
-            let problem = "its free inodes are not as many as it counts";
+            let problem = "the free inode count is wrong";
             return Err(chunk::damage(ag, old, problem).into());
         };
         let new = InodeChunk { freecount: left as u8, free: old.free & !mask, ..old };

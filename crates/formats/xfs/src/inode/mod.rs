@@ -56,7 +56,9 @@ impl Handle {
 
     /// Returns the file type. An unknown type in the mode is damage.
     pub(crate) fn file_type(&self) -> Result<FileType> {
-        self.inode.file_type().ok_or_else(|| self.corrupt("inode", "its mode names no file type"))
+        self.inode
+            .file_type()
+            .ok_or_else(|| self.corrupt("inode", "its mode has no valid file type"))
     }
 
     /// Returns what the inode's flags forbid.

@@ -37,7 +37,7 @@ impl Op<'_> {
     /// Frees an inode, and its chunk if no other inode of that is in use.
     pub(crate) fn finish_free_inode(&mut self, mut handle: Handle) -> Outcome<()> {
         let Some((ag, ag_ino)) = self.fs.volume.geometry.split_ino(handle.ino()) else {
-            return Err(handle.corrupt("inode", "a number that no inode can have").into());
+            return Err(handle.corrupt("inode", "an invalid inode number").into());
         };
         self.unstage(handle.ino());
         let known = self.inode_blocks.len();
@@ -62,12 +62,10 @@ impl HeldAg<'_, '_> {
         let old = self.chunk_with(ag_ino)?;
         let bit = old.and_then(|old| old.bit(ag_ino));
         let (Some(old), Some(bit)) = (old, bit) else {
-            return Err(handle
-                .corrupt("tree of inodes", "no chunk has an inode that is freed")
-                .into());
+            return Err(handle.corrupt("inode tree", "a freed inode is in no chunk").into());
         };
         if old.free & bit != 0 || u32::from(old.freecount) >= old.inodes() {
-            return Err(handle.corrupt("tree of inodes", "an inode is freed that is free").into());
+            return Err(handle.corrupt("inode tree", "a freed inode is already free").into());
         }
         let new = InodeChunk { freecount: old.freecount + 1, free: old.free | bit, ..old };
         if u32::from(new.freecount) == new.inodes()
@@ -101,10 +99,10 @@ impl HeldAg<'_, '_> {
             let (start, offset) = geometry.inode_place(AgIno(old.start.0.saturating_add(first)));
             let blocks = inodes >> geometry.inodes_per_block_log();
             if offset != 0 || blocks << geometry.inodes_per_block_log() != inodes {
-                return Err(damage(ag, old, "a hole that is no whole blocks").into());
+                return Err(damage(ag, old, "a hole that is not a multiple of a block").into());
             }
             if !geometry.contains(geometry.fs_block(ag, start), blocks.into()) {
-                return Err(damage(ag, old, "it lies outside of the group").into());
+                return Err(damage(ag, old, "it is outside the group").into());
             }
             for at in 0..blocks {
                 let place = geometry.block_of(ag, AgBlock(start.0 + at));
@@ -122,7 +120,7 @@ impl HeldAg<'_, '_> {
         let icount = state.icount.checked_sub(old.inodes());
         let ifree = state.ifree.checked_sub(old.freecount.into());
         let (Some(icount), Some(ifree)) = (icount, ifree) else {
-            let damage = Corruption::new("AGI", "it counts fewer inodes than a chunk has");
+            let damage = Corruption::new("AGI", "it counts fewer inodes than in a chunk");
             return Err(damage.in_group(ag.0.into()).into());
         };
         (state.icount, state.ifree) = (icount, ifree);

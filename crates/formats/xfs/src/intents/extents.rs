@@ -35,7 +35,7 @@ impl<'a> Op<'a> {
         let sb = &self.fs.volume.sb.raw;
         let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
         if run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
-            let found = format_args!("{} blocks from {} on", run.len, run.start);
+            let found = format_args!("{} blocks from {}", run.len, run.start);
             let damage = Corruption::new("intent", "blocks of the log");
             return Err(damage.mismatch("blocks of files", found).into());
         }

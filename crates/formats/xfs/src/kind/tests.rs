@@ -180,7 +180,7 @@ fn header_harms() -> Vec<Harm> {
         (0, be32(7), "wrong magic number"),
         (4, be32(1024), "blocksize"),
         (8, vec![0, 0, 0, 0, 0, 0, 0x1f, 0xff], "it describes another file system"),
-        (512 + 8, be32(9), "AGF, group 0, block 0: it is another group's"),
+        (512 + 8, be32(9), "AGF, group 0, block 0: it belongs to another group"),
         (512 + 12, be32(9), "AGF, group 0, block 0: length"),
         (512 + 16, be32(u32::MAX), "AGF, group 0, block 0: root of a tree"),
         (512 + 28, be32(10), "AGF, group 0, block 0: levels of a tree"),
@@ -196,12 +196,12 @@ fn inode_harms() -> Vec<Harm> {
     // The second inode of the block, after the root directory; and a free inode.
     vec![
         (512, be16(1), "wrong magic number"),
-        (512 + 2, be16(0xf1ed), "its mode names no file type"),
+        (512 + 2, be16(0xf1ed), "its mode has no valid file type"),
         (512 + 4, vec![2], "version"),
         (512 + 5, vec![0], "format"),
         (512 + 56, vec![0xff; 8], "size"),
         (512 + 82, vec![0xff], "forkoff"),
-        (512 + 158, be16(7), "it bears another number"),
+        (512 + 158, be16(7), "it contains another inode number"),
         (7 * 512, be16(0), "wrong magic number"),
     ]
 }
@@ -218,14 +218,14 @@ fn harms_of_values(kind: Kind) -> Vec<Harm> {
         ],
         Kind::AttrRemote => vec![
             (0, be32(7), "wrong magic number"),
-            (4, be32(65536), "no part of a value"),
-            (8, be32(4096), "no part of a value"),
-            (40, vec![0; 8], "it bears another place"),
+            (4, be32(65536), "not part of a value"),
+            (8, be32(4096), "not part of a value"),
+            (40, vec![0; 8], "it contains another location"),
         ],
         Kind::Symlink => vec![
             (0, be32(7), "wrong magic number"),
-            (8, be32(1025), "impossible length"),
-            (32, vec![0; 8], "it is another inode's"),
+            (8, be32(1025), "invalid length"),
+            (32, vec![0; 8], "it belongs to another inode"),
         ],
         _ => Vec::new(),
     }
@@ -239,9 +239,9 @@ fn harms_of_directories(kind: Kind) -> Vec<Harm> {
             (48 + 2, be16(8), "length of bestfree[0]"),
             (64 + 8, vec![0], "an entry without a name"),
             (64 + 9, vec![b'/'], "a name with '/' or NUL"),
-            (64, vec![0x7f; 8], "an entry that leads to no inode"),
-            (64 + 14, be16(8), "wrong tag of what is at byte 64"),
-            (96 + 2, be16(8), "wrong tag of what is at byte 96"),
+            (64, vec![0x7f; 8], "an entry with an invalid inode number"),
+            (64 + 14, be16(8), "wrong tag at byte 64"),
+            (96 + 2, be16(8), "wrong tag at byte 96"),
         ],
         Kind::DirLeaf => vec![
             (8, be16(7), "wrong magic number"),
@@ -257,7 +257,7 @@ fn harms_of_directories(kind: Kind) -> Vec<Harm> {
         ],
         Kind::Part => vec![
             (48 + 2, be16(8), "length of bestfree[0]"),
-            (4 * BLOCK_SIZE - 2, be16(1), "wrong tag of what is at byte 96"),
+            (4 * BLOCK_SIZE - 2, be16(1), "wrong tag at byte 96"),
         ],
         _ => Vec::new(),
     }

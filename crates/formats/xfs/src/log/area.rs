@@ -24,7 +24,7 @@ impl Area {
     /// # Errors
     /// `Corrupt` if its fields are invalid.
     pub(super) fn of(sb: &Superblock) -> Result<Self> {
-        let damage = || Corruption::new("superblock", "the log is not in a group");
+        let damage = || Corruption::new("superblock", "the log is not inside an allocation group");
         Ok(Self::find(sb).ok_or_else(damage)?)
     }
 

@@ -67,7 +67,7 @@ pub fn log_contents(
     superblock: &Superblock,
     mut each: impl FnMut(&LogRecord) -> Result<()>,
 ) -> Result<u64> {
-    let no_end = || Corruption::new("log", "its end cannot be made out");
+    let no_end = || Corruption::new("log", "its head cannot be found");
     let ring = Ring::of(device, superblock)?.ok_or_else(no_end)?;
     let end = log_end(device, superblock)?.ok_or_else(no_end)?;
     let Some(last) = end.last else { return Ok(0) };

@@ -21,7 +21,7 @@ pub(crate) fn write_clean(device: &dyn BlockDevice, sb: &Superblock, cycle: u32)
     let record = unmount_record(&unmount);
     let len = (record.len() / BLOCK_SIZE) as u32;
     if len >= area.blocks {
-        return Err(vfs::Corruption::new("superblock", "a log without room").into());
+        return Err(vfs::Corruption::new("superblock", "a log without free space").into());
     }
     area.write(device, 0, &record).map_err(Error::Device)?;
     let bounds = Bounds { tail: start, head: Lsn { cycle, block: len } };

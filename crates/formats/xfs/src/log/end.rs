@@ -74,9 +74,9 @@ impl<'a> Ring<'a> {
     pub(super) fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
         let raw = &superblock.raw;
         if raw.logstart.get() == 0 {
-            let advice = "copy the files with a kernel that has that device, or read the image as it \
-                          lies: --norecovery";
-            return Err(Error::unsupported("a log on another device", advice));
+            let advice = "copy the files with a kernel that has that device, or read the image \
+                          without its log: --norecovery";
+            return Err(Error::unsupported("an external log", advice));
         }
         let area = Area::find(superblock);
         Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid: raw.uuid }))

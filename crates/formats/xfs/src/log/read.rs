@@ -74,7 +74,7 @@ impl Ring<'_> {
         let (record, size) = self.header(at, &first)?;
         let room = self.distance(at, end).unwrap_or(0);
         if record.blocks() > room {
-            let problem = damage(at, "it goes on past the end of the log");
+            let problem = damage(at, "it extends past the end of the log");
             return Err(problem.mismatch(format_args!("at most {room}"), record.blocks()).into());
         }
         let mut bytes = vec![0; record.blocks() as usize * BLOCK_SIZE];
@@ -109,11 +109,13 @@ impl Ring<'_> {
         if record.lsn != at || raw.cycle.get() != at.cycle {
             let found = format!("cycle {}, log block {}", record.lsn.cycle, record.lsn.block);
             let expected = format!("cycle {}, log block {}", at.cycle, at.block);
-            return Err(damage(at, "it bears another place").mismatch(expected, found).into());
+            return Err(damage(at, "it contains another location")
+                .mismatch(expected, found)
+                .into());
         }
         if raw.fmt.get() != FORMAT_LITTLE_ENDIAN {
-            let what = format!("a log that a machine of another kind wrote (format {})", raw.fmt);
-            return Err(Error::unsupported(what, "mount and unmount it once on such a machine"));
+            let what = format!("a log written on another architecture (format {})", raw.fmt);
+            return Err(Error::unsupported(what, "mount and unmount it once on that architecture"));
         }
         if raw.fs_uuid != self.uuid {
             return Err(fault("it belongs to another file system"));
@@ -146,7 +148,7 @@ impl Ring<'_> {
             let expected = self.after(at, index as u32).cycle;
             let found = be32(block, 0);
             if found != expected {
-                let problem = damage(at, format_args!("its block {index} is of another cycle"));
+                let problem = damage(at, format_args!("its block {index} has another cycle"));
                 return Err(problem.mismatch(expected, found).into());
             }
         }

@@ -63,7 +63,7 @@ pub struct Recovered {
 /// # Errors
 /// `Corrupt` for a damaged log; `Unsupported` for one that cannot be replayed here; if the device fails.
 pub fn recover(device: &dyn BlockDevice, sb: &Superblock) -> Result<Recovered> {
-    let no_end = || Corruption::new("log", "its end cannot be made out");
+    let no_end = || Corruption::new("log", "its head cannot be found");
     let ring = Ring::of(device, sb)?.ok_or_else(no_end)?;
     let end = log_end(device, sb)?.ok_or_else(no_end)?;
     let head = end.head_lsn();
@@ -145,10 +145,9 @@ pub(crate) fn has_torn_records(device: &dyn BlockDevice, sb: &Superblock) -> Res
 
 /// Refuses logs that cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
-    const ADVICE: &str =
-        "mount and unmount it once, or read it without what its log holds: --norecovery";
+    const ADVICE: &str = "mount and unmount it once, or read it without its log: --norecovery";
     if !sb.features.crc() {
-        return Err(Error::unsupported("replaying the log of version 4", ADVICE));
+        return Err(Error::unsupported("replaying the log of XFS version 4", ADVICE));
     }
     let unknown = sb.features.log_incompat.difference(LogIncompat::all());
     if !unknown.is_empty() {

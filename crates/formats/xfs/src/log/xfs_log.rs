@@ -139,7 +139,10 @@ impl XfsLog {
         let blocks_max = shape.images_in(&record, area.blocks / 16 * CHECKPOINT_SHARE);
         if blocks_max == 0 {
             let what = format!("a log of {} KiB", area.blocks / 2);
-            return Err(Error::unsupported(what, "it holds no change: open the image for reading"));
+            return Err(Error::unsupported(
+                what,
+                "it contains no changes; open the image read-only",
+            ));
         }
         let live = position.tail.map(|start| Live { sequence: 0, start });
         let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
@@ -233,7 +236,7 @@ impl State {
             self.barrier(shape)?;
         }
         if !self.has_room(&shape.area, blocks) {
-            return Err(std::io::Error::other("a checkpoint larger than the log's room"));
+            return Err(std::io::Error::other("a checkpoint larger than the log"));
         }
         let place = RecordPlace {
             lsn: self.head,

@@ -60,7 +60,7 @@ impl ForkMap<'_, '_> {
         let count = handle.inode.extents(fork) + new.len() as u64;
         let count = count
             .checked_sub(old.len() as u64)
-            .ok_or_else(|| handle.corrupt("inode", "it has more extents than it counts"))?;
+            .ok_or_else(|| handle.corrupt("inode", "it has more extents than counted"))?;
         let fits = count <= list_max(handle, fork);
         if handle.inode.fork_format(fork) == Format::Extents {
             if fits {
@@ -77,7 +77,7 @@ impl ForkMap<'_, '_> {
     fn replace_in_tree(&mut self, old: &[Extent], new: &[Extent]) -> Outcome<()> {
         let ino = self.handle.ino();
         let lost = || -> Error {
-            vfs::Corruption::new("bmbt", "an extent is not found again").of_inode(ino.0).into()
+            vfs::Corruption::new("bmbt", "an extent is missing").of_inode(ino.0).into()
         };
         let mut cursor = self.cursor()?;
         let common = old.len().min(new.len());
@@ -133,7 +133,7 @@ fn replace_in_list(handle: &mut Handle, fork: Fork, old: &[Extent], new: &[Exten
     let bytes = handle.inode.fork_mut(fork);
     let new_size = (end + new_end).checked_sub(old_end);
     if old_end > end || new_size.is_none_or(|size| size > bytes.len()) {
-        return Err(handle.corrupt("extent list", "an extent is not found again"));
+        return Err(handle.corrupt("extent list", "an extent is missing"));
     }
     bytes.copy_within(old_end..end, new_end);
     for (extent, record) in new.iter().zip(bytes[start..].chunks_exact_mut(EXTENT_SIZE)) {

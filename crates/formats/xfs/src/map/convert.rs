@@ -48,7 +48,7 @@ impl ForkMap<'_, '_> {
         let records = list::records(handle, fork)?;
         let count = records.len() / EXTENT_SIZE;
         if count == 0 || count > area.max {
-            return Err(handle.corrupt("extent list", "no tree can start with it").into());
+            return Err(handle.corrupt("extent list", "it cannot be the start of a tree").into());
         }
         leaf[area.entry_range(0, count)].copy_from_slice(records);
         put16(leaf, area.count_range().start, count as u16);
@@ -71,7 +71,7 @@ impl ForkMap<'_, '_> {
         }
         let leaf = FsBlock(area.pointer(root, 0));
         if !geometry.contains(leaf, 1) {
-            return Err(handle.corrupt("bmbt root", "a pointer out of the file system").into());
+            return Err(handle.corrupt("bmbt root", "a pointer outside the file system").into());
         }
         let block = geometry.device_block(leaf);
         let id = self.op.buffer(block, Kind::Bmbt.of_inode(handle.ino(), 0))?;
@@ -83,7 +83,7 @@ impl ForkMap<'_, '_> {
             && count as u64 <= list_max(handle, fork);
         if !is_sound {
             return Err(handle
-                .corrupt("bmbt", "it has not as many extents as the inode counts")
+                .corrupt("bmbt", "it has fewer extents than the inode counts")
                 .into());
         }
         let records = &data[area.entry_range(0, count)];
@@ -102,7 +102,7 @@ fn put_root(handle: &mut Handle, fork: Fork, first: FileBlock, leaf: FsBlock) ->
     let bytes = handle.inode.fork_mut(fork);
     let area = Shape::BMBT.root_area(bytes.len());
     if area.max == 0 {
-        return Err(handle.corrupt("inode", "a fork without room for the root of a tree"));
+        return Err(handle.corrupt("inode", "a fork without space for the root of a tree"));
     }
     bytes.fill(0);
     put16(bytes, LEVEL_AND_COUNT.0, 1);

@@ -63,7 +63,7 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     pub(super) fn subtract_blocks(&mut self, count: u64) -> Result<()> {
         match self.handle.inode.nblocks().checked_sub(count) {
             Some(left) => self.handle.inode.set_nblocks(left),
-            None => return Err(self.handle.corrupt("inode", "it has more blocks than it counts")),
+            None => return Err(self.handle.corrupt("inode", "it has more blocks than counted")),
         }
         Ok(())
     }
@@ -74,7 +74,7 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     /// `Corrupt` if the fork has no tree.
     pub(crate) fn cursor(&mut self) -> Outcome<Cursor<'_, 'a, BmapTree, ForkMap<'o, 'a>>> {
         if self.handle.inode.fork_format(self.fork) != Format::Btree {
-            return Err(self.handle.corrupt(Shape::BMBT.name, "the fork is none").into());
+            return Err(self.handle.corrupt(Shape::BMBT.name, "the fork is invalid").into());
         }
         Ok(Cursor::new(self))
     }
@@ -115,7 +115,11 @@ impl<'a> Anchor<'a, BmapTree> for ForkMap<'_, 'a> {
         let count = if is_more { Some(nblocks.saturating_add(1)) } else { nblocks.checked_sub(1) };
         match count {
             Some(count) => inode.set_nblocks(count),
-            None => return Err(self.handle.corrupt("inode", "nblocks is less than it has")),
+            None => {
+                return Err(self
+                    .handle
+                    .corrupt("inode", "nblocks is less than its number of blocks"));
+            }
         }
         Ok(())
     }

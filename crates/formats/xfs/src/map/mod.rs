@@ -94,7 +94,7 @@ fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> 
     extent.check(&source.fs().volume.geometry).map_err(|c| c.of_inode(handle.ino().0))?;
     let is_data = fork == Fork::Data && handle.inode.file_type() == Some(FileType::Regular);
     if extent.unwritten && !is_data {
-        return Err(handle.corrupt("extent", "metadata in blocks that were never written"));
+        return Err(handle.corrupt("extent", "metadata in unwritten extents"));
     }
     if is_data && handle.inode.flags() & flags::REALTIME != 0 {
         return Err(Error::unsupported(

@@ -110,10 +110,7 @@ impl ForkMap<'_, '_> {
     ) -> Outcome<Piece> {
         let limit = limit.max(at.plus(1));
         let Some(part) = extent.part(at, limit) else {
-            return Err(self
-                .handle
-                .corrupt("extent", "it has not the block that it was found for")
-                .into());
+            return Err(self.handle.corrupt("extent", "it lacks an expected block").into());
         };
         let was = if extent.unwritten { Was::Unwritten } else { Was::Written };
         let unwritten = match want {
@@ -146,10 +143,7 @@ impl ForkMap<'_, '_> {
         let (extent, next) = self.lookup(at)?;
         let is_hole = extent.is_none_or(|extent| extent.end() <= at) && at.plus(len.into()) <= next;
         if !is_hole {
-            return Err(self
-                .handle
-                .corrupt("extent", format!("blocks at {at} where none should be"))
-                .into());
+            return Err(self.handle.corrupt("extent", format!("unexpected blocks at {at}")).into());
         }
         let near = match extent {
             Some(extent) => {

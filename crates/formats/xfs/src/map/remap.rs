@@ -40,8 +40,8 @@ impl<'a> ForkMap<'_, 'a> {
         let (before, next) = self.lookup(extent.offset)?;
         let is_hole = before.is_none_or(|before| before.end() <= extent.offset);
         if !is_hole || extent.end() > next {
-            let damage = Corruption::new("extent", "blocks to be mapped where there are some");
-            let found = format_args!("blocks within {} from {} on", extent.len, extent.offset);
+            let damage = Corruption::new("extent", "mapping blocks over existing ones");
+            let found = format_args!("blocks within {} from {}", extent.len, extent.offset);
             let damage = damage.of_inode(self.handle.ino().0);
             return Err(damage.mismatch("a hole", found).into());
         }
@@ -60,7 +60,7 @@ impl<'a> ForkMap<'_, 'a> {
             let part = whole.and_then(|whole| whole.part(at, wanted.end()));
             let place = wanted.start.plus(at.0 - wanted.offset.0);
             let (Some(whole), Some(part)) = (whole, part.filter(|part| part.start == place)) else {
-                let damage = Corruption::new("extent", "blocks to be unmapped that are not mapped");
+                let damage = Corruption::new("extent", "unmapping blocks that are not mapped");
                 let expected = format_args!("block {at} at {place}");
                 let found = format!("{whole:?}");
                 let damage = damage.of_inode(self.handle.ino().0);

@@ -50,7 +50,7 @@ pub(super) fn find(
             Descent::Down(child) => child,
         };
         if !geometry.contains(child.block, 1) {
-            let damage = Corruption::new("bmbt", "a pointer out of the file system");
+            let damage = Corruption::new("bmbt", "a pointer outside the file system");
             return Err(damage.of_inode(handle.ino().0).mismatch("a block", child.block).into());
         }
         let block = geometry.device_block(child.block);
@@ -66,7 +66,7 @@ fn from_root(handle: &Handle, fork: Fork, at: FileBlock) -> Result<Descent, Corr
     let bytes = handle.inode.fork(fork);
     let area = Shape::BMBT.root_area(bytes.len());
     if area.max == 0 {
-        return Err(fault("the fork has no room for it"));
+        return Err(fault("the fork has no space for it"));
     }
     let level = area.level(bytes);
     if level == 0 || usize::from(level) >= LEVELS_MAX {

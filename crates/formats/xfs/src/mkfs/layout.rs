@@ -96,8 +96,8 @@ impl Layout {
             return Ok(());
         }
         Err(Error::Invalid(
-            "Filesystem must have at least 2 superblocks for redundancy! xfs_repair refuses an image with one allocation \
-             group; make two or more, each of at least 16 MiB",
+            "Filesystem must have at least 2 superblocks for redundancy! xfs_repair refuses an \
+             image with one allocation group; create at least two of at least 16 MiB",
         ))
     }
 

@@ -40,21 +40,21 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
             return Err(Error::Invalid("allocation groups must be whole blocks"));
         }
         (Some(bytes), _) => bytes / block_size,
-        (None, Some(0)) => return Err(Error::Invalid("there must be an allocation group")),
+        (None, Some(0)) => return Err(Error::Invalid("at least one allocation group is required")),
         (None, Some(count)) => blocks.div_ceil(count.into()),
         (None, None) => default_ag_blocks(options.size_bytes, block_size),
     };
     let ag_blocks_max = AG_BYTES_MAX / block_size - 1;
     let is_asked_for = options.ag_bytes.is_some() || options.ag_count.is_some();
     if is_asked_for && !(AG_BYTES_MIN / block_size..=ag_blocks_max).contains(&ag_blocks) {
-        return Err(Error::Invalid("allocation groups must have 16 MiB to 1 TiB less a block"));
+        return Err(Error::Invalid("allocation groups must have 16 MiB to 1 TiB minus one block"));
     }
     let last = blocks % ag_blocks;
     // A last group that is too small is dropped.
     let is_short = last != 0 && last < AG_BYTES_MIN / block_size;
     let blocks = if is_short && blocks > ag_blocks { blocks - last } else { blocks };
     let ag_count = u32::try_from(blocks.div_ceil(ag_blocks))
-        .map_err(|_| Error::Invalid("so many allocation groups cannot be"))?;
+        .map_err(|_| Error::Invalid("too many allocation groups"))?;
     Ok(Groups { ag_blocks: ag_blocks as u32, ag_count, blocks })
 }
 

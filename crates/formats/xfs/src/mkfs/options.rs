@@ -101,8 +101,8 @@ impl FeatureChange {
         match FIXED.contains(&name) {
             true if on => Ok(None),
             true => Err(Error::unsupported(
-                format!("making a file system without {name}"),
-                "images of version 5 always have it, and those of version 4 are only read",
+                format!("creating a file system without {name}"),
+                "version 5 always has it, and version 4 is read-only",
             )),
             false => Err(Error::unsupported(
                 format!("feature {name:?}"),
@@ -227,18 +227,19 @@ impl Options {
         }
         if self.size_bytes < SIZE_MIN && !self.allow_small {
             return Err(Error::Invalid(
-                "XFS images below 300 MiB are slow and little tested: set `allow_small` to make one",
+                "XFS images below 300 MiB are slow and not well tested; set `allow_small` to \
+                 create one",
             ));
         }
         if self.label.len() > LABEL_LEN_MAX {
             return Err(Error::Invalid("labels have at most 12 bytes"));
         }
         if self.inodes_percent_max.is_some_and(|percent| percent > 100) {
-            return Err(Error::Invalid("inodes can take at most 100 percent of the space"));
+            return Err(Error::Invalid("inodes can use at most 100 percent of the space"));
         }
         if self.ag_count.is_some() && self.ag_bytes.is_some() {
             return Err(Error::Invalid(
-                "give the number of allocation groups or their size, not both",
+                "set the number of allocation groups or their size, not both",
             ));
         }
         Ok(())

@@ -18,7 +18,9 @@ impl MakeInodes for Xfs {
 
     fn admit_new(&self, dir: &Handle, file_type: FileType, _new: &NewInode) -> Result<()> {
         if file_type == FileType::Symlink && dir.inode.flags() & flags::NOSYMLINKS != 0 {
-            return Err(Error::NotPermitted("the directory takes no symbolic links (nosymlinks)"));
+            return Err(Error::NotPermitted(
+                "the directory does not allow symbolic links (nosymlinks)",
+            ));
         }
         Ok(())
     }

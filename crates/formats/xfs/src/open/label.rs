@@ -18,7 +18,7 @@ impl Xfs {
         let first = AgNumber(0);
         let block = self.volume.geometry.block_of(first, AgBlock(0));
         let bytes = self.block(block, Kind::AgHeader.of_group(first))?;
-        let damage = |_| vfs::Corruption::new("superblock", "cut short").at_block(block.0);
+        let damage = |_| vfs::Corruption::new("superblock", "truncated").at_block(block.0);
         let raw = RawSuperblock::read_from_bytes(&bytes[..SUPERBLOCK_SIZE]).map_err(damage)?;
         Ok(label::parse(&raw.fname))
     }

@@ -34,7 +34,7 @@ use superblock_copy::Copy;
 fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
     let sb = read_superblock(device).map_err(|error| superblock_copy::advise(device, error))?;
     match sb.read_only_because() {
-        Some(reason) => Err(Error::unsupported(reason, "open it for reading")),
+        Some(reason) => Err(Error::unsupported(reason, "open it read-only")),
         None => log_is_clean(device, &sb),
     }
 }
@@ -78,8 +78,8 @@ impl Xfs {
         if !options.norecovery && !log_is_clean(&*device, sb)? {
             if let Some(reason) = sb.read_only_because() {
                 return Err(Error::unsupported(
-                    format!("replaying the log of an image with what cannot be written ({reason})"),
-                    "mount and unmount it once, or read it without what its log holds: --norecovery",
+                    format!("replaying the log of an image that cannot be written ({reason})"),
+                    "mount and unmount it once, or read it without its log: --norecovery",
                 ));
             }
             let overlay = Arc::new(OverlayDevice::new(device));
@@ -208,7 +208,7 @@ impl Xfs {
     pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.read_only_because() {
-            return Err(Error::unsupported(reason, "leave those features out"));
+            return Err(Error::unsupported(reason, "leave these features out"));
         }
         let fs = Self::with_device(device, None, cache_bytes, Mode::InProgress)?;
         fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;

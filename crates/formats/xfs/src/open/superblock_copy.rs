@@ -223,7 +223,7 @@ impl Copy {
 
     /// Returns the remark for an image that is read by this copy.
     pub(crate) fn remark(&self, damage: &Corruption) -> String {
-        format!("{damage}; the image is read by the copy in group {}", self.ag.0)
+        format!("{damage}; using the superblock copy in group {}", self.ag.0)
     }
 }
 
@@ -318,8 +318,8 @@ pub(crate) fn advise(device: &dyn BlockDevice, error: Error) -> Error {
     match (error, Copy::find(device)) {
         (Error::Corrupt(damage), Some(Copy { ag, .. })) => damage
             .advise(format!(
-                "the copy in group {} is sound: diskwright repair mends the image by it, and it can be \
-                 read as it is",
+                "the copy in group {} is valid; restore it with diskwright repair, or read the \
+                 image with it",
                 ag.0
             ))
             .into(),

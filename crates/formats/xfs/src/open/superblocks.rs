@@ -35,7 +35,7 @@ impl Xfs {
         let block = geometry.block_of(ag, AgBlock(0));
         let id = txn.buffer(block.0, Kind::AgHeader.of_group(ag))?;
         let mut sector = txn.data(id)[..geometry.sector_size()].to_vec();
-        let damage = |_| vfs::Corruption::new("superblock", "cut short").at_block(block.0);
+        let damage = |_| vfs::Corruption::new("superblock", "truncated").at_block(block.0);
         let start = &mut sector[..SUPERBLOCK_SIZE];
         let mut raw = RawSuperblock::read_from_bytes(start).map_err(damage)?;
         change(&mut raw);
@@ -77,7 +77,11 @@ impl Xfs {
         let geometry = &self.volume.geometry;
         let start = FsBlock(raw.logstart.get());
         if !geometry.contains(start, raw.logblocks.get().into()) {
-            return Err(vfs::Corruption::new("superblock", "the log is not in a group").into());
+            return Err(vfs::Corruption::new(
+                "superblock",
+                "the log is not inside an allocation group",
+            )
+            .into());
         }
         let offset = geometry.byte_of(geometry.device_block(start));
         self.engine.device().write_at(offset, &record).map_err(Error::Device)

@@ -28,7 +28,7 @@ impl Op<'_> {
         let is_open = self.fs.unlinked.table.is_open(handle.ino());
         if links == 0 && !is_open && self.can_end_at_once(&handle)? {
             if !self.end_inode(handle)? {
-                return Err(before.corrupt("inode", "it has more in blocks than it counts").into());
+                return Err(before.corrupt("inode", "it has more blocks than counted").into());
             }
             return Ok(Inactivation::Freed);
         }
@@ -95,7 +95,7 @@ impl InactivateInodes for Xfs {
         loop {
             let before = self.load(ino)?;
             if before.inode.nlink() > 0 {
-                return Err(before.corrupt("list of unlinked inodes", "an inode with names"));
+                return Err(before.corrupt("list of unlinked inodes", "an inode with links"));
             }
             if self.atomically_freeing(|op| op.end_inode(before.clone()))? {
                 return Ok(());

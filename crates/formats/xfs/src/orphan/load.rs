@@ -51,17 +51,17 @@ impl Xfs {
             let ino = geometry.ino(group, AgIno(at));
             let is_here = geometry.split_ino(ino) == Some((group, AgIno(at)));
             if at == 0 || !is_here || bucket_of(AgIno(at)) != bucket {
-                return Err(fault("an inode that does not belong there"));
+                return Err(fault("an inode of another bucket"));
             }
             if list.contains(at) {
-                return Err(fault("it loops"));
+                return Err(fault("it contains a loop"));
             }
             let handle = self.load(ino).map_err(|error| match error {
                 Error::NotFound => fault("an inode that is not in use"),
                 other => other,
             })?;
             if handle.inode.nlink() > 0 {
-                return Err(fault("an inode with names"));
+                return Err(fault("an inode with links"));
             }
             list.append(at, previous);
             self.unlinked.table.set_place(ino, Some(Listed));

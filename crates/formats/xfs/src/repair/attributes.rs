@@ -202,8 +202,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let actions = |(ino, attributes): &(Ino, Vec<Attribute>)| {
         let what = match attributes.len() {
-            1 => "The one attribute that can be read is kept, and stored anew.".to_owned(),
-            count => format!("The {count} attributes that can be read are kept, and stored anew."),
+            1 => "The one readable attribute is kept and rewritten.".to_owned(),
+            count => format!("The {count} readable attributes are kept and rewritten."),
         };
         inodes[&ino.0].iter().take(1).map(|finding| Action::about(finding, what.clone())).collect()
     };

@@ -27,7 +27,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
         Ok(false) => match sb.read_only_because() {
             Some(reason) => {
                 let what =
-                    format!("replaying the log of an image with what cannot be written ({reason})");
+                    format!("replaying the log of an image that cannot be written ({reason})");
                 return Err(Error::unsupported(what, "mount and unmount it once"));
             }
             None => None,
@@ -64,7 +64,7 @@ fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
         staging.abandon();
         return Ok(());
     }
-    end(staging, Action::new("Torn records behind the end of the log are written over."))
+    end(staging, Action::new("Torn records after the head of the log are overwritten."))
 }
 
 /// Replays the log as when the image is opened, and leaves it clean.
@@ -82,7 +82,7 @@ pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
 fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result<()> {
     let what = match log::recover(&**staging, sb) {
         Ok(recovered) => format!(
-            "The log is replayed: {}; {} changes that it announces are not made. It is emptied.",
+            "The log is replayed ({}) and emptied; {} pending intents are not completed.",
             counted(recovered.report.transactions),
             recovered.intents.len()
         ),
@@ -90,10 +90,10 @@ fn emptied(staging: &Arc<Staging>, sb: &Superblock, finding: &Finding) -> Result
             staging.abandon();
             match damaged_log::replay(staging, sb)? {
                 Some(transactions) => format!(
-                    "The log is replayed up to the damage: {}. The rest of it is lost; it is emptied.",
+                    "The log is replayed up to the damage ({}) and emptied; the rest is lost.",
                     counted(transactions)
                 ),
-                None => "The log is emptied: what it holds cannot be replayed.".to_owned(),
+                None => "The log is emptied, because it cannot be replayed.".to_owned(),
             }
         }
     };

@@ -8,7 +8,7 @@ use super::{Job, superblock};
 /// Sets the counters of the superblock to the sums over the groups.
 pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(totals) = job.survey()?.totals() else { return Ok(()) };
-    superblock::change(job, findings, "The counter is set to what was counted.", |raw| {
+    superblock::change(job, findings, "The counter is recomputed.", |raw| {
         raw.icount = totals.icount.into();
         raw.ifree = totals.ifree.into();
         raw.fdblocks = totals.fdblocks.into();

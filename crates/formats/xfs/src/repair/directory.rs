@@ -231,8 +231,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     for plan in plans {
         let what = match plan.entries.len() {
-            1 => "The directory is made anew, with the one entry that can be read.".to_owned(),
-            count => format!("The directory is made anew, with {count} entries."),
+            1 => "The directory is rebuilt with the one readable entry.".to_owned(),
+            count => format!("The directory is rebuilt with {count} entries."),
         };
         let mut actions = Vec::new();
         for finding in dirs.get(&plan.dir.0).into_iter().flatten().take(1) {
@@ -313,18 +313,20 @@ fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Pl
     for entry in contents.entries {
         let shown = entry.name.escape_ascii().to_string();
         if !leads_somewhere(view, dir, &entry) {
-            remarks.push(format!("The entry {shown} is removed, because it leads to no inode."));
+            remarks.push(format!(
+                "The entry {shown} is removed, because it refers to an unused inode."
+            ));
             continue;
         }
         let known = view.inode(entry.ino).and_then(|inode| inode.file_type());
         let file_type = known.or_else(|| file_type_of(entry.code)).unwrap_or(FileType::Regular);
         if file_type == FileType::Directory && !subdirectories.insert(entry.ino) {
-            remarks.push(format!("The second name {shown} of a directory is removed."));
+            remarks.push(format!("The second entry {shown} of a directory is removed."));
             continue;
         }
         let name = names.take(&entry.name);
         if name != entry.name {
-            remarks.push(format!("The entry {shown} is named {}.", name.escape_ascii()));
+            remarks.push(format!("The entry {shown} is renamed to {}.", name.escape_ascii()));
         }
         entries.push((name, entry.ino, file_type));
     }

@@ -76,7 +76,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (ino, writes) in steps.unwrap_or_default() {
         let writes: Vec<(u64, &[u8])> =
             writes.iter().map(|(byte, data)| (*byte, data.as_slice())).collect();
-        let what = format!("Inode {ino} leaves blocks that another owner has to that one.");
+        let what = format!("Inode {ino} gives up blocks that belong to another owner.");
         let of_inode = |f: &&&Finding| f.place.inode == Some(ino);
         let finding = findings.iter().find(of_inode).or(findings.first());
         let mut actions: Vec<Action> =

@@ -49,7 +49,7 @@ impl<'j> Session<'j> {
         if let Some(reason) = sb.read_only_because() {
             return Err(Error::unsupported(
                 reason,
-                "diskwright repair mends such images without the engine, as far as it can",
+                "diskwright repair handles such images without the engine",
             ));
         }
         let fs = Xfs::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;

@@ -162,7 +162,7 @@ fn mend_one(mender: &mut Mender<'_, '_>, ino: Ino, findings: &[&Finding]) -> Opt
         }
         Some(false) => {
             let slot = free_slot(view.geometry(), ino, &slot);
-            let what = "The inode, which is free, is made one that is.";
+            let what = "The inode is rewritten as a free inode.";
             return Some(Mended { slot, blocks: Vec::new(), what });
         }
         None => return None,
@@ -201,7 +201,7 @@ fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
         all.keys().filter_map(mend).collect::<Vec<_>>()
     });
     let Ok(slots) = slots else { return Ok(()) };
-    let what = "The inode, which is free, is cleared.";
+    let what = "The free inode is cleared.";
     write_steps(&slots, |some| {
         let writes: Vec<(u64, &[u8])> =
             some.iter().map(|(_, byte, slot)| (*byte, slot.as_slice())).collect();

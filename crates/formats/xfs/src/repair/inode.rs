@@ -159,7 +159,7 @@ impl Mender<'_, '_> {
             inode.set_nlink(2);
         }
         self.fields(&mut inode, ino, file_type);
-        self.finish(ino, inode, blocks, "The inode is set right, with all that it has.")
+        self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
     }
 
     /// Seals a repaired inode. `None` if it is not valid.
@@ -185,14 +185,13 @@ impl Mender<'_, '_> {
         let allowed = flags2::BIGTIME | flags2::NREXT64;
         let flags2 = inode.flags2() & allowed & flags2_of(&geometry);
         inode.set_flags2(flags2);
-        let mut what = "The inode is cleared, because nothing can be saved of it.";
+        let mut what = "The inode is cleared, because none of it is readable.";
         if let Some(generation) = self.generation_of_directory(ino) {
-            what =
-                "The directory is made anew and empty, for parent pointers say that there is one.";
+            what = "An empty directory is recreated, because parent pointers refer to it.";
             self.make_directory(&mut inode, generation);
             inode.set_flags2(flags2);
         } else if ino == self.view.root() || self.view.is_special(ino) {
-            what = "The inode is made anew, and empty.";
+            what = "The inode is recreated without contents.";
             self.make_special(ino, &mut inode);
             inode.set_flags2(flags2);
         }
@@ -269,7 +268,7 @@ impl Mender<'_, '_> {
             }
         }
         inode.set_nblocks(total);
-        let what = "The inode is made anew from what the reverse map says that it has.";
+        let what = "The inode is recreated from its blocks in the reverse map.";
         self.finish(ino, inode, blocks, what)
     }
 

@@ -246,9 +246,9 @@ fn group(
         }
         device.write_sector(AGI_SECTOR, &agi)?;
         let what = match old.ino.is_sound {
-            true => format!("The trees of inodes of group {ag} are built anew."),
+            true => format!("The inode trees of group {ag} are rebuilt."),
             false => format!(
-                "The trees of inodes of group {ag} are built anew from {} chunks that were found.",
+                "The inode trees of group {ag} are rebuilt from {} inode chunks.",
                 records.len()
             ),
         };

@@ -214,13 +214,13 @@ fn about(all: &BTreeMap<u64, Vec<&Finding>>, ino: Ino, what: &str) -> Vec<Action
 
 fn what(plan: &Plan) -> &'static str {
     match &plan.to {
-        Move::Home(_) => "The inode goes back to where its parent pointers say that it was.",
+        Move::Home(_) => "The inode is reattached where its parent pointers say.",
         Move::Gone(..) => {
-            "The inode goes to lost+found, into a directory in place of the one that it was in."
+            "The inode goes to lost+found, into a directory that replaces its lost parent."
         }
         Move::Lost => "The inode goes to lost+found.",
-        Move::DotDot(_) => "The entry `..` is set to where the directory's name is.",
-        Move::Special => "The count of links is set to 1.",
+        Move::DotDot(_) => "The entry `..` is set to the directory that contains this one.",
+        Move::Special => "The link count is set to 1.",
     }
 }
 
@@ -416,7 +416,7 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
     });
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    let what = "The parent pointers are set to the names that lead to the inode.";
+    let what = "The parent pointers are recreated from the directory entries.";
     let actions = |plan: &Parents| about(&all, plan.ino, what);
     let failed = session.steps(&plans, actions, |fs, plan| {
         change(fs, plan.ino, |op, handle| {
@@ -470,7 +470,7 @@ pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let counts: Vec<(Ino, u32)> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
     let actions = |(ino, count): &(Ino, u32)| {
-        about(&all, *ino, &format!("The count of links is set to {count}."))
+        about(&all, *ino, &format!("The link count is set to {count}."))
     };
     session.steps(&counts, actions, |fs, (ino, count)| {
         change(fs, *ino, |op, handle| {

@@ -39,7 +39,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         for finding in some {
             take_back(job, &geometry, finding)?;
         }
-        let what = "The structure says that it was never written through the log.";
+        let what = "The LSN of the structure is reset.";
         let actions = some.iter().map(|finding| Action::about(finding, what)).collect();
         job.staging.end_step(actions).map_err(Error::Device)?;
     }
@@ -51,7 +51,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         job.staging.abandon();
         return Ok(());
     }
-    let what = "The log is started anew behind that place.";
+    let what = "The log is restarted after this LSN.";
     let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }

@@ -37,8 +37,9 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         job.staging.abandon();
         return Ok(());
     }
-    let what =
-        format!("A new log of {blocks} blocks is made: the image ends in front of the old one.");
+    let what = format!(
+        "A new log of {blocks} blocks is created, because the image ends before the old one."
+    );
     let actions = findings.iter().map(|finding| Action::about(finding, what.clone())).collect();
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }

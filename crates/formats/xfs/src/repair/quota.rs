@@ -48,7 +48,7 @@ pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
                 }
             }
         }
-        let what = "What is no quota is made one anew, which has counted nothing.";
+        let what = "Invalid quota records are replaced with empty ones.";
         let actions = concerned.iter().map(|finding| Action::about(finding, what)).collect();
         job.staging.end_step(actions).map_err(Error::Device)?;
     }
@@ -85,7 +85,7 @@ fn make_anew(bytes: &mut [u8], first: u32, kind: u8, uuid: &[u8; 16]) -> bool {
 
 /// Marks quotas as not counted.
 pub(super) fn uncount(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let what = "Quotas are marked as not counted, so that they are counted at the next mount.";
+    let what = "Quotas are marked for a quota check at the next mount.";
     superblock::change(job, findings, what, |raw| {
         raw.qflags = (raw.qflags.get() & !COUNTED).into();
     })

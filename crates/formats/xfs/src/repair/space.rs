@@ -116,9 +116,8 @@ fn group(
             }
             device.write_sector(AGF_SECTOR, &made.agf)?;
             device.write_sector(AGFL_SECTOR, &made.agfl)?;
-            let what = format!(
-                "The trees of space of group {ag} are built anew from what inodes and trees of inodes have."
-            );
+            let what =
+                format!("The space trees of group {ag} are rebuilt from inodes and inode trees.");
             let mut actions: Vec<Action> =
                 findings.iter().map(|finding| Action::about(finding, what.clone())).collect();
             if actions.is_empty() {

@@ -95,8 +95,8 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let what = match before == blocks {
         true => what.to_owned(),
         false => format!(
-            "The file system is shortened from {before} blocks to the {blocks} that the image has. What was behind \
-             them is lost."
+            "The file system is truncated from {before} blocks to the {blocks} of the image; \
+             everything after them is lost."
         ),
     };
     let action = Action::about(&finding.in_group(0_u64), what);
@@ -158,19 +158,18 @@ fn said(error: Option<Error>, is_same: bool, is_marked: bool) -> (Finding, &'sta
     match error {
         Some(Error::Corrupt(damage)) if damage.is_checksum() && is_same => (
             Finding::of_damage(codes::SUPERBLOCK_CHECKSUM, &damage),
-            "The superblock is sealed anew: what it says agrees with its copies.",
+            "The checksum of the superblock is recomputed, because its fields match the copies.",
         ),
         Some(Error::Corrupt(damage)) => (
             Finding::of_damage(codes::SUPERBLOCK, &damage),
-            "The superblock is set to what its copies say.",
+            "The superblock is restored from its copies.",
         ),
-        _ if is_marked => (
-            Finding::new(codes::NEEDS_REPAIR),
-            "The mark that the image must be repaired is taken away.",
-        ),
+        _ if is_marked => {
+            (Finding::new(codes::NEEDS_REPAIR), "The mark that the image needs repair is cleared.")
+        }
         _ => (
             Finding::new(codes::SUPERBLOCK_FIELD),
-            "The superblock is set to what most of its copies say.",
+            "The superblock is set to the values in most copies.",
         ),
     }
 }
@@ -197,7 +196,8 @@ pub(super) fn mark_again(staging: &Arc<Staging>) -> Result<()> {
     raw.features_incompat = incompat.into();
     let Some(sealed) = sealed(&raw, &sector) else { return Ok(()) };
     staging.write_at(0, &sealed).map_err(Error::Device)?;
-    let what = "The mark that the image must be repaired is put back: not all of it is.";
+    let what = "The mark that the image needs repair is set again, because the repair is \
+                incomplete.";
     staging.end_step(vec![Action::new(what)]).map(drop).map_err(Error::Device)
 }
 
@@ -468,7 +468,7 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
         let raw = &survey.sb.raw;
         let inos = [&raw.uquotino, &raw.gquotino, &raw.pquotino].map(|ino| ino.get());
         let are_gone = inos.map(|ino| ![0, NO_INODE].contains(&ino) && is_gone(ino));
-        change(job, &first, "The superblock is set to what can be.", |raw| {
+        change(job, &first, "The superblock is set to valid values.", |raw| {
             let inos = [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino];
             for (ino, _) in inos.into_iter().zip(are_gone).filter(|(_, is_gone)| *is_gone) {
                 *ino = 0.into();
@@ -553,7 +553,7 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
 
 /// Clears the log incompat bits of an empty log.
 pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
-    change(job, findings, "Features that the log does not use are taken away.", |raw| {
+    change(job, findings, "Feature bits that the log does not use are cleared.", |raw| {
         raw.features_log_incompat = 0.into();
     })
 }
@@ -588,7 +588,7 @@ pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
             job.staging.abandon();
             continue;
         }
-        let what = "The copy of the superblock is written anew.";
+        let what = "The copy of the superblock is rewritten.";
         let actions = same.iter().map(|finding| Action::about(finding, what)).collect();
         job.staging.end_step(actions).map_err(Error::Device)?;
     }

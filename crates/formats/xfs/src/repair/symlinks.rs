@@ -49,7 +49,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     for damaged in all {
         let what = match damaged.target.is_empty() {
             true => "The symbolic link is removed, because its target cannot be read.",
-            false => "The target is written again, as much of it as can be read.",
+            false => "The readable part of the target is rewritten.",
         };
         let actions = inodes[&damaged.ino.0].iter().take(1);
         let actions = actions.map(|finding| Action::about(finding, what)).collect();

@@ -24,7 +24,7 @@ use crate::format::inode::{self, Inode, NEXT_UNLINKED_OFFSET, seal_slot};
 /// Frees the inodes on the lists, as a mount after a crash does.
 pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    let what = "The inodes without names are freed.";
+    let what = "The unlinked inodes are freed.";
     let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
     session.step(actions, |fs| inactivate_all(fs).map(drop));
     Ok(())
@@ -88,7 +88,7 @@ fn group(
         checksum::seal(&mut sector, std::mem::offset_of!(RawAgi, crc));
     }
     device.write_sector(AGI_SECTOR, &sector)?;
-    let what = format!("The lists of inodes without names of group {ag} are made anew.");
+    let what = format!("The lists of unlinked inodes of group {ag} are rebuilt.");
     let actions = findings.iter().map(|f| Action::about(f, what.clone())).collect();
     job.staging.end_step(actions).map(drop).map_err(Error::Device)
 }

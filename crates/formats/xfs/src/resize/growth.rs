@@ -31,10 +31,10 @@ impl Growth {
         let wanted = size_bytes >> raw.blocklog;
         if wanted < before {
             let what = format!(
-                "making XFS smaller in place (it has {} bytes, and is to have {size_bytes})",
+                "shrinking XFS in place (from {} to {size_bytes} bytes)",
                 before << raw.blocklog
             );
-            let advice = "build it anew: diskwright convert IN OUT --size min";
+            let advice = "create a smaller image: diskwright convert IN OUT --size min";
             return Err(Error::unsupported(what, advice));
         }
         let after = rounded(wanted, group_blocks, raw.agcount.get(), raw.blocklog).max(before);
@@ -103,8 +103,7 @@ fn rounded(blocks: u64, group_blocks: u32, groups_before: u32, block_log: u8) ->
 fn too_many(groups: u64) -> Error {
     Error::unsupported(
         format!("growing to {groups} allocation groups"),
-        "at most 2^20 are kept here: a larger file system takes larger groups, which diskwright convert \
-         IN OUT makes",
+        "the maximum is 2^20; create an image with larger groups with diskwright convert IN OUT",
     )
 }
 
@@ -157,7 +156,7 @@ mod tests {
         let sb = superblock(40_000, 20_000);
         assert!(!growth(40_000, 20_000, 40_000).is_change());
         let smaller = Growth::of(&sb, 39_999 << 12).unwrap_err().to_string();
-        assert!(smaller.contains("smaller in place"), "{smaller}");
+        assert!(smaller.contains("shrinking XFS in place"), "{smaller}");
         let many = Growth::of(&sb, u64::MAX >> 1).unwrap_err().to_string();
         assert!(many.contains("112589990685 allocation groups"), "{many}");
     }

@@ -48,7 +48,7 @@ pub fn plan(device: &dyn BlockDevice, size_bytes: u64) -> Result<Growth> {
     let growth = Growth::of(&sb, size_bytes)?;
     if sb.features.crc() {
         match sb.read_only_because() {
-            Some(reason) => return Err(Error::unsupported(reason, "it cannot be changed here")),
+            Some(reason) => return Err(Error::unsupported(reason, "it cannot be changed")),
             None => return Ok(growth),
         }
     }
@@ -69,7 +69,7 @@ pub fn plan(device: &dyn BlockDevice, size_bytes: u64) -> Result<Growth> {
 pub fn grow(device: Arc<dyn BlockDevice>, size_bytes: u64) -> Result<Growth> {
     let planned = plan(&*device, size_bytes)?;
     if planned.bytes_after() > device.len() {
-        let what = "the device is shorter than the file system is to be: extend it first";
+        let what = "the device is smaller than the new size; extend it first";
         return Err(Error::Invalid(what));
     }
     if !planned.is_change() {

@@ -16,7 +16,7 @@ use crate::mkfs::Layout;
 use crate::volume::Volume;
 
 const ADVICE: &str =
-    "mount it and let xfs_growfs do it, or make an image of version 5: diskwright convert IN OUT";
+    "mount it and run xfs_growfs, or create an image of version 5: diskwright convert IN OUT";
 
 /// Refuses cases that require writing the log.
 pub(super) fn check(device: &dyn BlockDevice, sb: &Superblock, growth: &Growth) -> Result<()> {
@@ -24,12 +24,13 @@ pub(super) fn check(device: &dyn BlockDevice, sb: &Superblock, growth: &Growth) 
         return Err(Error::unsupported("growing an image with a realtime device", ADVICE));
     }
     if !log_is_clean(device, sb)? {
-        let what = "growing an image of version 4 whose log was not replayed";
+        let what = "growing an image of version 4 with an unreplayed log";
         return Err(Error::unsupported(what, "mount and unmount it once"));
     }
     if growth.last_group_gets() != 0 {
         let what = format!(
-            "growing an image of version 4 whose last group is short (it lacks {} blocks of {})",
+            "growing an image of version 4 with an incomplete last group ({} of {} blocks are \
+             missing)",
             growth.last_group_gets(),
             growth.group_blocks
         );
@@ -65,6 +66,6 @@ fn write(
     ag: AgNumber,
     raw: &RawSuperblock,
 ) -> Result<()> {
-    const { assert!(SUPERBLOCK_SIZE <= 512, "what devices write at once") };
+    const { assert!(SUPERBLOCK_SIZE <= 512, "a sector") };
     device.write_at(layout.start_of(ag), raw.as_bytes()).map_err(Error::Device)
 }

@@ -31,7 +31,7 @@ impl Teller<'_> {
                 ("the tree of free space by length", self.blocks_of::<CntTree>(ag)),
                 ("the reverse map", self.blocks_of::<RmapTree>(ag)),
                 ("the tree of free inodes", self.blocks_of::<FinoTree>(ag)),
-                ("the tree of references", self.references(ag, &mut shared)),
+                ("the reference count tree", self.references(ag, &mut shared)),
                 ("the tree of inodes", self.chunks(ag)),
             ];
             for (what, result) in parts {
@@ -86,7 +86,7 @@ impl Teller<'_> {
         let length = u64::from(self.fs.geometry().ag_len(ag));
         if u64::from(start.0) + len > length {
             let damage =
-                vfs::Corruption::new("allocation group", "a record of blocks behind its end");
+                vfs::Corruption::new("allocation group", "a record of blocks past its end");
             let found = format_args!("{len} from {start} on");
             return Err(damage.mismatch(format_args!("below {length}"), found).into());
         }

@@ -173,7 +173,7 @@ impl Teller<'_> {
         let ino = subject.ino;
         let fault = |problem| Corruption::new("bmbt", problem).of_inode(ino.0);
         if !geometry.contains(block, 1) {
-            let damage = fault("a pointer out of the file system");
+            let damage = fault("a pointer outside the file system");
             return Err(damage.mismatch("a block", block).into());
         }
         self.spend(subject.ino, 1)?;
@@ -204,7 +204,7 @@ impl Teller<'_> {
         match self.budget.checked_sub(blocks) {
             Some(left) => self.budget = left,
             None => {
-                let problem = "inodes claim more blocks than are in use";
+                let problem = "inodes have more blocks than are in use";
                 return Err(Corruption::new("extent", problem).of_inode(ino.0).into());
             }
         }

@@ -30,7 +30,7 @@ impl TellsLayout for Xfs {
             group_blocks: geometry.ag_blocks.into(),
             groups: geometry.ag_count.into(),
             log: self.log_state()?,
-            left_out: has_realtime.then_some("what lies on the realtime device is left out"),
+            left_out: has_realtime.then_some("data on the realtime device is left out"),
         })
     }
 

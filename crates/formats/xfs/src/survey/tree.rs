@@ -62,7 +62,7 @@ fn visit<T: GroupTree>(
         |problem: &'static str| Corruption::new(T::SHAPE.name, problem).in_group(ag.0.into());
     if place.block.0 == 0 || place.block.0 >= geometry.ag_len(ag) {
         let last = geometry.ag_len(ag) - 1;
-        let damage = fault("a pointer out of the group");
+        let damage = fault("a pointer outside the group");
         return Err(damage.mismatch(format_args!("1 to {last}"), place.block).into());
     }
     let block = geometry.block_of(ag, place.block);

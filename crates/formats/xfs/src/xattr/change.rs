@@ -184,7 +184,9 @@ impl<'o, 'a> AttrChange<'o, 'a> {
             let namespace = entry.flags & flags::NAMESPACE;
             let key = Key { namespace, name: entry.name, hash: entry.hash, value: None };
             if !append_short(self.handle, &key, value)? {
-                return Err(self.corrupt("attribute leaf", "it has more than it said"));
+                return Err(
+                    self.corrupt("attribute leaf", "it has more entries than its header says")
+                );
             }
         }
         Ok(())

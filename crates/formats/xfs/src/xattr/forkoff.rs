@@ -97,8 +97,8 @@ pub(super) fn grow_short(handle: &mut Handle, bytes: usize) -> bool {
 /// Returns the error for a data fork that leaves no room for the smallest attribute fork.
 fn no_room() -> Error {
     Error::unsupported(
-        "attributes of an inode that is full of data",
-        "make the image with parent pointers, which reserve room for them, or with larger inodes",
+        "attributes of an inode without free space for them",
+        "create the image with parent pointers, which reserve space for them, or with larger inodes",
     )
 }
 
@@ -129,7 +129,7 @@ pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()
     let wanted = inode.literal_size().saturating_sub(bytes) / 8 * 8;
     let boundary = wanted.clamp(lowest, highest(inode));
     if !Shape::BMBT.move_root(&old, &mut inode.fork_mut(Fork::Data)[..boundary]) {
-        return Err(handle.corrupt("inode", "its fork has no room for the root of its tree"));
+        return Err(handle.corrupt("inode", "its fork has no space for the root of its tree"));
     }
     start(handle, boundary);
     Ok(())

@@ -56,7 +56,7 @@ pub(crate) fn get(
     if name.encoding != Encoding::Acl {
         return Ok(Some(value));
     }
-    let damaged = || handle.corrupt("access control list", "its entries do not add up");
+    let damaged = || handle.corrupt("access control list", "its entries are inconsistent");
     acl_to_linux(&value).ok_or_else(damaged).map(Some)
 }
 
@@ -149,7 +149,7 @@ impl Op<'_> {
         let mut key = Key { namespace, name, hash: name_hash(name), value: None };
         if namespace == flags::PARENT {
             let Some((dir, _)) = parent_of(value) else {
-                return Err(Error::Invalid("no parent pointer").into());
+                return Err(Error::Invalid("not a parent pointer").into());
             };
             key.hash = parent_hash::hash(&self.fs.volume.geometry, name, dir);
             key.value = Some(value);

@@ -61,7 +61,7 @@ pub(crate) fn for_each(
             return Ok(());
         }
         let Some((dir, generation)) = value.and_then(parent_of) else {
-            return Err(handle.corrupt("parent pointer", "its value is none"));
+            return Err(handle.corrupt("parent pointer", "its value is invalid"));
         };
         each(Link { dir: Ino(dir), generation, name });
         Ok(())
@@ -136,7 +136,7 @@ fn replace_short(child: &mut Handle, old: &Link<'_>, new: &Link<'_>) -> Result<(
 /// Returns the error for a missing parent pointer, which is damage.
 fn lost(child: &Handle, error: Error) -> Error {
     match error {
-        Error::NoAttribute => child.corrupt("parent pointers", "a link that there is is missing"),
+        Error::NoAttribute => child.corrupt("parent pointers", "an existing link is missing"),
         other => other,
     }
 }

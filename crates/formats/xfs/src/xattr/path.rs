@@ -35,7 +35,7 @@ pub(super) fn tag(handle: &Handle, at: u32) -> Tag {
 pub(super) fn locate(source: &mut impl Source, handle: &Handle, at: u32) -> Result<Block> {
     let run = map::run_at(source, handle, Fork::Attr, FileBlock(at.into()))?;
     let Place::Written(block) = run.place else {
-        let problem = format!("logical block {at}, which is in use, has no place");
+        let problem = format!("logical block {at}, which is in use, is not mapped");
         return Err(handle.corrupt("attribute fork", problem));
     };
     Ok(source.geometry().device_block(block))

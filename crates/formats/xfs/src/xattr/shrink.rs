@@ -42,7 +42,7 @@ impl AttrChange<'_, '_> {
         let depth = path.len() - 1;
         let mut block = self.block(path[depth])?;
         let Some(entry) = leaf::entry(layout, block.bytes(), index) else {
-            return Err(self.corrupt("attribute leaf", "an entry is not there any more"));
+            return Err(self.corrupt("attribute leaf", "an entry is missing"));
         };
         let hash = entry.hash;
         leaf_change::remove(&mut block, layout, index);

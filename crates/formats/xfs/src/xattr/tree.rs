@@ -46,7 +46,7 @@ impl AttrChange<'_, '_> {
                 return Ok(());
             }
         }
-        Err(self.corrupt("attribute fork", "no room is found, however its blocks are split"))
+        Err(self.corrupt("attribute fork", "no space after splitting its blocks"))
     }
 
     /// Updates the last hash of the block at `depth` of a path in the blocks above it.
@@ -130,7 +130,7 @@ impl AttrChange<'_, '_> {
                 cut
             }
             None if all.len() < 2 => {
-                return Err(self.corrupt("attribute leaf", "an entry fills it and more"));
+                return Err(self.corrupt("attribute leaf", "an entry is larger than the block"));
             }
             None => leaf_change::cut_in_half(layout, &old),
         };
@@ -153,7 +153,7 @@ impl AttrChange<'_, '_> {
         let all = node::children(layout, block.bytes());
         let (left, right) = all.split_at(all.len() / 2);
         let (Some(left_last), Some(right_last)) = (left.last(), right.last()) else {
-            return Err(self.corrupt("attribute node", "it is full of one entry"));
+            return Err(self.corrupt("attribute node", "it is full with one entry"));
         };
         let last = (left_last.hash, right_last.hash);
         let sibling = self.new_block(BlockType::Node)?;

@@ -209,8 +209,8 @@ fn buffers_that_lie_elsewhere_are_told() {
     let end = Geometry::new(&sb).blocks * 8;
     for (daddr, blocks, map, len, text) in [
         (log, 8, 1, 128, "in the log"),
-        (end - 1, 8, 1, 128, "not in the file system"),
-        (u64::MAX, 8, 1, 128, "not in the file system"),
+        (end - 1, 8, 1, 128, "outside the file system"),
+        (u64::MAX, 8, 1, 128, "outside the file system"),
         (free(), 0, 1, 128, "past its end"),
         (free(), 8, 1, 129, "length of a region"),
         (free(), 8, 1, 256, "length of a region"),

@@ -22,7 +22,7 @@ fn assert_refused(device: MemoryDevice, size: u64, words: &str) {
 #[test]
 fn sizes_that_cannot_be_are_refused() {
     let image = filled(&Layout::DEFAULT);
-    assert_refused(image.fork(), 63 * MIB, "smaller in place");
+    assert_refused(image.fork(), 63 * MIB, "shrinking XFS in place");
     assert_refused(image.fork(), 90 * MIB, "extend it first");
     let many = plan(&image, 1 << 60).unwrap_err().to_string();
     assert!(many.contains("allocation groups"), "{many}");
@@ -46,7 +46,7 @@ fn damaged_images_are_refused() {
 fn a_short_last_group_of_version_4_is_refused() {
     require!(Tool("mkfs.xfs"));
     let image = Layout { mkfs: Some("-m crc=0 -d agsize=20m"), ..SHORT_GROUP }.make();
-    assert_refused(longer(&image, 200 * MIB), 200 * MIB, "last group is short");
+    assert_refused(longer(&image, 200 * MIB), 200 * MIB, "incomplete last group");
 }
 
 /// With any damage, growing ends: it is refused, or done.

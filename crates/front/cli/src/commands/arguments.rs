@@ -64,7 +64,8 @@ fn superblock_place(text: &str) -> Result<SuperblockPlace, String> {
         text.split_once(':').map_or((text, None), |(block, bytes)| (block, Some(bytes)));
     let expected = || {
         format!(
-            "{text:?} is not a place: expected the number of a block, such as 32768 or 32768:4096"
+            "{text:?} is not a location: expected the number of a block, such as 32768 or \
+             32768:4096"
         )
     };
     let block = block.parse().map_err(|_| expected())?;

@@ -38,5 +38,7 @@ pub(crate) fn run(args: &AsArgs) -> Result<Outcome> {
     }
     // Known programs are handled before the arguments are parsed.
     let name = diskwright::text::escaped(args.name.as_encoded_bytes());
-    Err(Error::Usage(format!("{name} is no program that this one can be: diskwright as list")))
+    Err(Error::Usage(format!(
+        "{name} is not a supported program; list them with diskwright as list"
+    )))
 }

@@ -204,7 +204,8 @@ fn refuse_options_of_containers(args: &BuildArgs) -> Result<()> {
     ];
     if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
         let problem = format!(
-            "{option} goes with a container image: write oci:, oci-archive: or docker-archive: before its path"
+            "{option} requires a container image; write oci:, oci-archive: or docker-archive: \
+             before its path"
         );
         return Err(Error::Usage(problem));
     }
@@ -224,7 +225,9 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
         });
     };
     if args.config.as_deref() == Some(args.sources.image()) {
-        return Err(Error::Usage("--config names the image itself: name another file".into()));
+        return Err(Error::Usage(
+            "--config is the same file as the image; choose another file".into(),
+        ));
     }
     let mut container = Container::new(reference.map_err(Error::Usage)?).is_overlay(args.overlay);
     (container.platform, container.config) = (args.platform.clone(), args.config.clone());
@@ -234,12 +237,12 @@ fn one_source(args: &BuildArgs, source: &Path) -> Result<BuildSource> {
 
 fn options(args: &BuildArgs) -> Result<BuildOptions> {
     if args.free > 0 && args.size.0.is_some() {
-        let problem = "--free goes with --size auto: a given size says what is free already";
+        let problem = "--free requires --size auto, because a fixed size determines the free space";
         return Err(Error::Usage(problem.into()));
     }
     if args.sources.image().as_os_str() == "-" {
-        let problem =
-            "an image is not written in order, so it cannot go to standard output: name a file";
+        let problem = "an image cannot be written to standard output, because it is not written in \
+                       order; use a file";
         return Err(Error::Usage(problem.into()));
     }
     let making = &args.making;
@@ -304,7 +307,7 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
 /// syntax.
 fn told(error: &Error) -> Outcome {
     let text = error.with_advice();
-    let hint = "name one: image:FILE:N";
+    let hint = "choose one: image:FILE:N";
     terminal::message(&text.replace("choose one with --partition N", hint));
     error.outcome()
 }
@@ -314,7 +317,7 @@ pub(crate) fn report(verb: &str, image: &Path, json: bool, report: &BuildReport)
     let warnings = report.corrections.iter().flat_map(|corrections| &corrections.warnings);
     warnings.for_each(|warning| terminal::message(&format_args!("warning: {warning}")));
     for (what, count) in &report.left_out {
-        terminal::message(&format_args!("not kept, of {count} files: {what}"));
+        terminal::message(&format_args!("not stored for {count} files: {what}"));
     }
     if json {
         return terminal::with_output(|out| {

@@ -152,7 +152,7 @@ fn xattr(text: &str) -> Result<Rule, String> {
     let (glob, rest) = parts(text, form)?;
     let (name, value) = rest.split_once('=').ok_or_else(|| format!("write {form}"))?;
     if !name.split_once('.').is_some_and(|(space, name)| !space.is_empty() && !name.is_empty()) {
-        return Err(format!("{name:?} is not the name of an attribute: write such as user.name"));
+        return Err(format!("{name:?} is not an attribute name: write it like user.name"));
     }
     let (name, value) = (name.as_bytes().to_vec(), parse_xattr_value(value.as_bytes())?);
     Ok(Rule { glob, change: Change::Xattr(import::Xattr { name, value }) })

@@ -77,10 +77,10 @@ pub(crate) fn run(args: &ChattrArgs) -> Result<Outcome> {
         ctime: None,
     };
     if change == FileAttributesChange::default() {
-        return Err(Error::Usage("nothing to change: give flags such as +i, or --project".into()));
+        return Err(Error::Usage("nothing to change: add flags such as +i, or --project".into()));
     }
     if paths.is_empty() {
-        return Err(Error::Usage("which files? give their paths in the image".into()));
+        return Err(Error::Usage("no files given: add their paths in the image".into()));
     }
     session::edit(&args.image, None, |editor| {
         Ok(session::each(paths, |path| {

@@ -80,8 +80,8 @@ pub(crate) struct CpArgs {
 pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
     let sides: Vec<Side> = args.sides.iter().map(|side| Side::parse(side)).collect();
     if !sides.iter().any(|side| matches!(side, Side::Image { .. })) {
-        let problem = "neither side is in an image: write IMAGE:PATH, where IMAGE is a file that \
-                       exists";
+        let problem = "neither SRC nor DST is in an image: write IMAGE:PATH, where IMAGE is an \
+                       existing file";
         return Err(Error::Usage(problem.into()));
     }
     let Some((to, from)) = sides.split_last() else { return Ok(Outcome::Usage) };
@@ -132,7 +132,7 @@ fn out(
     let (copied, outcome) = each(from, |side| match side {
         Side::Host(path) => {
             let shown = diskwright::text::shown(path).to_string();
-            Err(Error::Usage(format!("{shown} is not in an image, and DST is not either")))
+            Err(Error::Usage(format!("neither {shown} nor DST is in an image")))
         }
         Side::Image { image, path } => {
             let image = open_to_read(image, &args.place.options(args.norecovery))?;

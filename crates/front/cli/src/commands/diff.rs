@@ -121,11 +121,12 @@ fn check_output(args: &DiffArgs, output: &Path) -> Result<()> {
         return Ok(());
     }
     if args.json {
-        let problem = "--json has no place beside a layer on standard output";
+        let problem = "--json cannot be combined with a layer on standard output";
         return Err(Error::Usage(problem.into()));
     }
     if io::stdout().is_terminal() {
-        let problem = "a layer is nothing for a terminal: redirect it, or name a file";
+        let problem = "a layer cannot be written to a terminal: redirect the output, or choose a \
+                       file";
         return Err(Error::Usage(problem.into()));
     }
     Ok(())
@@ -157,7 +158,7 @@ fn layer(
     }
     let LayerReport { left_out, .. } = report;
     if left_out > 0 {
-        terminal::message(&format_args!("{left_out} things were left out of the layer"));
+        terminal::message(&format_args!("the layer lacks {left_out} items that it cannot contain"));
     }
     Ok(if left_out > 0 { Outcome::No } else { Outcome::Done })
 }

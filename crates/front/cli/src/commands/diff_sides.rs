@@ -67,13 +67,13 @@ impl SidesArgs {
     ) -> Result<(Open<'_>, Open<'_>)> {
         let reads_input = |side: &Path| side.to_str().is_some_and(is_standard_input);
         if reads_input(&self.a) && reads_input(&self.b) {
-            let problem = "both sides come from standard input: give one of them a name";
+            let problem = "only one side can be standard input; use a file for the other";
             return Err(Error::Usage(problem.into()));
         }
         let is_container = |side: &Path| side.to_str().and_then(Reference::parse).is_some();
         if self.platform.is_some() && !is_container(&self.a) && !is_container(&self.b) {
-            let problem = "--platform goes with a container image: write oci:, oci-archive: or docker-archive: before \
-                           its path";
+            let problem = "--platform requires a container image; write oci:, oci-archive: or \
+                           docker-archive: before its path";
             return Err(Error::Usage(problem.into()));
         }
         let temporary = std::env::temp_dir();

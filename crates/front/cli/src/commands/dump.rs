@@ -66,18 +66,22 @@ fn what(args: &DumpArgs) -> Result<What> {
         target.ok_or_else(|| usage(problem))
     };
     if matches!(args.what, Kind::Superblock | Kind::Journal) && args.which.is_some() {
-        return Err(usage("there is only one of these in an image: leave out what follows"));
+        return Err(usage("an image has only one of these: leave out the next argument"));
     }
     Ok(match args.what {
         Kind::Superblock => What::Superblock,
         Kind::Journal => What::Journal,
         Kind::Group => {
-            let group = number("which group? Add its number, such as: group 0")?;
-            What::Group(u32::try_from(group).map_err(|_| usage("there is no such group"))?)
+            let group = number("the group number is missing: add it, such as group 0")?;
+            What::Group(u32::try_from(group).map_err(|_| usage("no such group"))?)
         }
-        Kind::Block => What::Block(number("which block? Add its number, such as: block 1027")?),
-        Kind::Inode => What::Inode(target("which inode? Add its number or a path")?),
-        Kind::Directory => What::Directory(target("which directory? Add its number or a path")?),
+        Kind::Block => {
+            What::Block(number("the block number is missing: add it, such as block 1027")?)
+        }
+        Kind::Inode => What::Inode(target("the inode is missing: add its number or a path")?),
+        Kind::Directory => {
+            What::Directory(target("the directory is missing: add its inode number or a path")?)
+        }
     })
 }
 

@@ -68,21 +68,22 @@ pub(crate) struct ExtractArgs {
 pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
     let to_output = args.destination.as_os_str() == "-";
     if to_output && args.json {
-        let problem = "--json has no place beside an archive on standard output";
+        let problem = "--json cannot be combined with an archive on standard output";
         return Err(Error::Usage(problem.into()));
     }
     if to_output && io::stdout().is_terminal() {
-        let problem = "an archive is nothing for a terminal: redirect it, or name a file";
+        let problem = "an archive cannot be written to a terminal: redirect the output, or choose \
+                       a file";
         return Err(Error::Usage(problem.into()));
     }
     let to_archive = to_output || args.destination.extension().is_some_and(|end| end == "tar");
     if to_archive && args.names.map_names {
-        let problem = "--map-names is for a directory: an archive holds any name";
+        let problem = "--map-names is for directories only; an archive supports any name";
         return Err(Error::Usage(problem.into()));
     }
     if args.superblock.superblock.is_some() && !args.salvage {
         let problem =
-            "--superblock needs --salvage: other ways of reading find copies by themselves";
+            "--superblock requires --salvage; all other reads find superblock copies automatically";
         return Err(Error::Usage(problem.into()));
     }
     let (image, salvaged) = match args.salvage {
@@ -146,7 +147,8 @@ fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
         let _ = write_plan(&plan, &mut text);
         terminal::lines(&text);
         terminal::message(
-            &"the image stays as it is: this was done in memory, and what it gives is extracted",
+            &"the image is not modified: the repair was computed in memory, and its result is \
+              extracted",
         );
     }
     Ok((image, Salvaged { repair, is_sound }))
@@ -155,7 +157,7 @@ fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
 fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {
     if report.unreadable > 0 || report.left_out > 0 {
         terminal::message(&format_args!(
-            "{} files could not be read, {} things were left out",
+            "{} files could not be read, {} items were left out",
             report.unreadable, report.left_out
         ));
     }

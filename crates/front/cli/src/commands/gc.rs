@@ -65,7 +65,8 @@ fn write_text(swept: &Swept, dry_run: bool, out: &mut dyn Write) -> std::io::Res
     let would = if dry_run { "would be removed" } else { "removed" };
     writeln!(
         out,
-        "{} chunks and {} manifests {would}, {}; {} chunks stay, {} of them only because they are young",
+        "{} chunks and {} manifests {would}, {}; {} chunks are kept, {} of them only because of \
+         their age",
         swept.chunks_removed,
         swept.manifests_removed,
         text::size(swept.bytes_removed),
@@ -77,7 +78,9 @@ fn write_text(swept: &Swept, dry_run: bool, out: &mut dyn Write) -> std::io::Res
 /// Parses an age such as `90m`, `12h` or `7d`. A plain number is in seconds.
 fn parse_age(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = || format!("{text:?} is no time: write a number and s, m, h or d, such as 12h");
+    let wrong = || {
+        format!("{text:?} is not a duration: write a number followed by s, m, h or d, such as 12h")
+    };
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let seconds = match &text[digits.len()..] {
         "" | "s" => 1,

@@ -40,7 +40,7 @@ impl LinksArgs {
         for name in self.only.iter().chain(&self.with) {
             if !Program::all().any(|program| program.name() == name) {
                 let problem =
-                    format!("{name} is not one of the programs: diskwright as list shows them");
+                    format!("{name} is not a supported program; list them with diskwright as list");
                 return Err(Error::Usage(problem));
             }
         }
@@ -70,10 +70,7 @@ pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
         match make(&program, &link) {
             Ok(true) => {}
             Ok(false) => {
-                terminal::message(&format_args!(
-                    "{}: something else has that name",
-                    link.display()
-                ));
+                terminal::message(&format_args!("{}: another file has this name", link.display()));
                 outcome = Outcome::No;
             }
             Err(e) => return Err(failed("make", &link, e)),

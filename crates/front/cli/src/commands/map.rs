@@ -99,8 +99,8 @@ impl MapArgs {
             Some("json") => Ok(Format::Json),
             Some("txt") => Ok(Format::Text),
             _ => {
-                let problem = "the name of the file does not say what to write: let it end in .svg, .html, .json \
-                               or .txt, or add --format";
+                let problem = "unknown output format: use a file name that ends in .svg, .html, \
+                               .json or .txt, or add --format";
                 Err(Error::Usage(problem.to_owned()))
             }
         }
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
     let cells = args.cells.map_or(usual, |cells| cells as usize);
     let progress = RepairProgress::new("reading");
     let mut show = |done, total| {
-        progress.show("what lies where", done, total);
+        progress.show("disk map", done, total);
         ControlFlow::Continue(())
     };
     let options = args.image.options().cache_bytes(CACHE_BYTES);

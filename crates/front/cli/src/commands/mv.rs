@@ -45,7 +45,7 @@ pub(crate) fn run(args: &MvArgs) -> Result<Outcome> {
         _ => Move::Replace,
     };
     if mode == Move::Exchange && from.len() > 1 {
-        return Err(Error::Usage("--exchange takes two names".into()));
+        return Err(Error::Usage("--exchange requires two names".into()));
     }
     let options = MoveOptions::default().mode(mode).into_directory(from.len() > 1);
     session::edit(&args.image, None, |editor| {

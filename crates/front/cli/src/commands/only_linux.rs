@@ -34,7 +34,7 @@ pub(crate) mod unmount {
 
 fn refuse(command: &str) -> Result<Outcome> {
     Err(Error::Usage(format!(
-        "{command} needs Linux, whose kernel serves mounts; here, read an image with ls, cat, cp and extract, and \
-         change it with cp, mkdir, rm and their like"
+        "{command} requires Linux; on this host, read an image with ls, cat, cp and extract, and \
+         change it with cp, mkdir, rm and similar commands"
     )))
 }

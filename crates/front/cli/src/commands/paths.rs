@@ -60,7 +60,7 @@ pub(crate) fn run(args: &PathsArgs) -> Result<Outcome> {
         Error::file(inode.as_bytes(), source)
     })?;
     if found.scanned {
-        terminal::message(&"the image has no parent pointers: all of it was searched");
+        terminal::message(&"the image has no parent pointers; all directories were searched");
     }
     terminal::with_output(|out| {
         let written = if args.json {

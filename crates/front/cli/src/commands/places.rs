@@ -66,7 +66,7 @@ impl PlacesArgs {
                     Some(home.join("diskwright"))
                 };
                 let of_home = || Some(path_of("HOME")?.join(".cache/diskwright"));
-                let problem = "there is no directory for a cache: name one, --cache=DIR";
+                let problem = "no cache directory found: choose one with --cache=DIR";
                 let found = of_environment.or_else(of_user).or_else(of_home);
                 found.map(Some).ok_or_else(|| Error::Usage(problem.into()))
             }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
     }
     if let Some(errno) = report.journal_errno() {
         terminal::message(&format_args!(
-            "the kernel had left error {errno} in the journal: run diskwright repair on the image"
+            "the kernel recorded error {errno} in the journal; run diskwright repair on the image"
         ));
     }
     Ok(Outcome::Done)
@@ -48,15 +48,15 @@ fn sentence(report: &RecoverReport) -> String {
         return "nothing to recover: the image is clean".into();
     }
     let RecoverReport { transactions, orphans_freed, details } = report;
-    let removed = format!("removed {orphans_freed} files without names");
+    let removed = format!("removed {orphans_freed} orphans");
     match details {
         RecoverDetails::Ext { blocks_replayed, blocks_revoked, orphans_truncated, .. } => format!(
             "replayed {transactions} transactions ({blocks_replayed} blocks, {blocks_revoked} \
-             revoked), {removed}, finished shrinking {orphans_truncated}"
+             revoked), {removed}, completed {orphans_truncated} truncations"
         ),
         RecoverDetails::Xfs { items_replayed, items_skipped, intents } => format!(
             "replayed {transactions} transactions ({items_replayed} items, {items_skipped} \
-             skipped), finished {intents} changes that were under way, {removed}"
+             skipped), completed {intents} pending intents, {removed}"
         ),
         _ => format!("replayed {transactions} transactions, {removed}"),
     }

@@ -108,10 +108,10 @@ fn bring_back(undo: &Path, image: &Path, open: &OpenImage) -> Result<Outcome> {
     let restored = restore(undo, image, open)?;
     let pages = restored.pages;
     let what = match (pages, restored.was_finished) {
-        (0, _) => "nothing to restore: the image is as it was before the repair".into(),
-        (_, true) => format!("restored {pages} pages: the image is as it was before the repair"),
+        (0, _) => "nothing to restore: the image is in its state before the repair".into(),
+        (_, true) => format!("restored {pages} pages: the image is in its state before the repair"),
         (_, false) => format!(
-            "restored {pages} pages: the image is as it was before the repair, which had not come to its end"
+            "restored {pages} pages: the image is in its state before the incomplete repair"
         ),
     };
     terminal::message(&what);
@@ -151,7 +151,7 @@ impl Job<'_> {
             return Ok(Outcome::Interrupted);
         }
         let Some(done) = self.carry_out(prepared)? else {
-            terminal::message(&"interrupted: not all of the plan was carried out; repair again");
+            terminal::message(&"interrupted: the repair is incomplete; run it again");
             return Ok(Outcome::Interrupted);
         };
         let standing = self.standing_now()?;
@@ -179,7 +179,7 @@ impl Job<'_> {
             self.repair.report_of(&self.plan).write_text(out).map_err(Error::Output)?;
             write_plan(&self.plan, out).map_err(Error::Output)?;
             if !self.plan.steps.is_empty() && !self.plan.left.is_empty() {
-                writeln!(out, "what is left then:").map_err(Error::Output)?;
+                writeln!(out, "remaining damage:").map_err(Error::Output)?;
                 self.repair.report_of_rest(&self.plan).write_text(out).map_err(Error::Output)?;
             }
             Ok(())
@@ -193,12 +193,12 @@ impl Job<'_> {
         }
         let (mut err, stdin) = (io::stderr(), io::stdin());
         if !stdin.is_terminal() || !err.is_terminal() {
-            let what =
-                "nothing was changed: --yes carries out what was shown, --plan only shows it";
+            let what = "nothing was changed: use --yes to carry out the repairs, or --plan to show \
+                        them only";
             return Err(Error::Usage(what.into()));
         }
         let image = text::shown(&self.args.image);
-        let _ = write!(err, "repair {image} so? [y/N] ");
+        let _ = write!(err, "repair {image} as shown? [y/N] ");
         let mut answer = String::new();
         stdin.read_line(&mut answer).map_err(Error::Output)?;
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
@@ -210,7 +210,8 @@ impl Job<'_> {
         if let Some(undo) = &prepared.how().undo {
             let [undo, image] = [undo, &*self.args.image].map(|path| text::shown(path).to_string());
             terminal::message(&format_args!(
-                "what is there now is kept in {undo}; to go back: diskwright repair --restore {undo} {image}"
+                "overwritten blocks are saved to {undo}; to undo the repair: diskwright repair \
+                 --restore {undo} {image}"
             ));
         }
         let bar = RepairProgress::new("writing");
@@ -234,7 +235,7 @@ impl Job<'_> {
             let line = self.repair.json_line(&self.plan, standing, done);
             terminal::with_output(|out| out.write_all(line.as_bytes()).map_err(Error::Output))?;
         } else if self.plan.steps.is_empty() && standing == Standing::Damaged {
-            terminal::message(&"nothing of this can be repaired");
+            terminal::message(&"none of the damage can be repaired");
         } else if done.is_some() || standing == Standing::Incomplete {
             terminal::message(&standing.sentence());
         }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ShrinkArgs) -> Result<Outcome> {
     match shrink(&args.image.image, &options, args.size, &mut progress) {
         Ok(report) => tell(&report, args.json, "shrunk").map(|()| Outcome::Done),
         Err(_) if stop.load(Ordering::Relaxed) => {
-            terminal::message(&"ended before its time: the image is sound and has its old size");
+            terminal::message(&"interrupted: the image is consistent and has its old size");
             Ok(Outcome::Interrupted)
         }
         Err(error) => Err(error),

@@ -50,7 +50,7 @@ impl FromArgMatches for SourceArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let Declared { mut words, at } = Declared::from_arg_matches(matches)?;
         let (Some(image), false) = (words.pop(), words.is_empty()) else {
-            return Err(error("name a source, and after it the image to make"));
+            return Err(error("expected at least one source, followed by the image to create"));
         };
         let indices = |name| matches.indices_of(name).into_iter().flatten();
         let places = indices("at").zip(&at).collect::<Vec<_>>();
@@ -95,16 +95,14 @@ fn plain(path: &[u8]) -> Result<Vec<u8>, clap::Error> {
     let names = names.collect::<Vec<_>>();
     if names.contains(&&b".."[..]) {
         let path = String::from_utf8_lossy(path);
-        return Err(error(&format!(
-            "--at {path}: no part of it may be \"..\": write the directory's own path"
-        )));
+        return Err(error(&format!("--at {path}: the path must not contain \"..\"")));
     }
     Ok(names.join(&b'/'))
 }
 
 fn misplaced(place: &OsString) -> clap::Error {
     let place = place.to_string_lossy();
-    error(&format!("--at {place}: write it before the source that it is for, once for each"))
+    error(&format!("--at {place}: write it before its source, once for each source"))
 }
 
 fn error(problem: &str) -> clap::Error {
@@ -166,7 +164,7 @@ mod tests {
         for text in ["--at .. a IMAGE", "--at x/../../y a IMAGE"] {
             assert!(parse(text).unwrap_err().contains("\"..\""), "{text}");
         }
-        assert!(parse("a").unwrap_err().contains("the image to make"));
+        assert!(parse("a").unwrap_err().contains("the image to create"));
         assert!(parse("--label x").is_err());
     }
 }

@@ -49,10 +49,7 @@ pub(crate) fn run(args: &TrimArgs) -> Result<Outcome> {
             writeln!(out, "{{\"bytes_trimmed\":{bytes}}}").map_err(Error::Output)
         })?;
     } else {
-        terminal::message(&format_args!(
-            "{} given back ({bytes} bytes)",
-            diskwright::text::size(bytes)
-        ));
+        terminal::message(&format_args!("{} freed ({bytes} bytes)", diskwright::text::size(bytes)));
     }
     Ok(Outcome::Done)
 }

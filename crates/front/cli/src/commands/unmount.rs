@@ -41,7 +41,7 @@ pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
         Released::Free => {}
         Released::Unknown => {
             terminal::message(
-                &"unmounted; which image it was cannot be told, so it may still be written",
+                &"unmounted; its image cannot be determined, so the server can still write to it",
             );
         }
         Released::Mounted(point) => {
@@ -49,15 +49,16 @@ pub(crate) fn run(args: &UnmountArgs) -> Result<Outcome> {
         }
         Released::Crashed(image) => {
             terminal::message(&format_args!(
-                "unmounted, but {} is as after a crash: the process that served it was ended or failed \
-                 (mount --log tells why); the next command that changes or mounts it recovers it",
+                "unmounted, but {} needs recovery: its server was killed or failed (see mount \
+                 --log); the next command that changes or mounts it recovers it",
                 shown(image)
             ));
             return Ok(Outcome::Io);
         }
         Released::InUse(image) => {
             terminal::message(&format_args!(
-                "unmounted, but {} is still in use after {} seconds: programs may still use the mount",
+                "unmounted, but {} is still in use after {} seconds; programs may still use the \
+                 mount",
                 shown(image),
                 args.timeout
             ));

@@ -15,7 +15,11 @@ fn a_place_is_mounted_for_reading_and_outlives_its_object() {
     for format in images {
         let url = server.url(format);
         let mut mounted = Mounting::new(url.as_ref()).start();
-        assert!(mounted.said().contains("--overlay FILE keeps changes"), "{}", mounted.said());
+        assert!(
+            mounted.said().contains("use --overlay FILE to store changes"),
+            "{}",
+            mounted.said()
+        );
         assert_eq!(fs::read_to_string(mounted.join("etc/hostname")).unwrap(), "image\n");
         assert!(fs::write(mounted.join("new"), "").is_err());
         // If the image is replaced, reads of the file fail, and the mount stays.
@@ -85,7 +89,7 @@ fn changes_are_kept_in_a_file_and_become_an_image() {
             &format!("mount --foreground --overlay {name} {format}.img source"),
             3,
         );
-        assert!(told.contains("has changes to"), "{told}");
+        assert!(told.contains("belongs to"), "{told}");
         fails(
             dir.path(),
             &format!("mount --foreground --overlay {format}.new {format}.img source"),

@@ -154,7 +154,7 @@ fn rules_that_cannot_be_followed_leave_nothing() {
         "rules\", line 2: \"/gone\" is",
     );
     refused("--file-contexts", "/(?!x) u:r:t\n", 3, "line 1: expression");
-    refused("--owner-map", "uid 0-5 1\nuid 3 1\n", 3, "line 2: number 3 is in line 1");
+    refused("--owner-map", "uid 0-5 1\nuid 3 1\n", 3, "line 2: number 3 is already set in line 1");
     refused("--devices", "/gone f 644 0 0\n", 3, "line 1: \"/gone\" is not in the source");
     refused("--devices", "/etc c 644 0 0 1 1\n", 3, "expected a character device");
     for (option, value) in [

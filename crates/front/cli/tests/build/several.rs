@@ -130,14 +130,14 @@ fn sources_that_do_not_go_together_are_refused() {
     let (over, other) = (text(&over), text(&other));
     let itself = format!("image:{}", text(&image));
     let cases: [(&[&str], i32, &str); 9] = [
-        (&[over, over], 2, "named twice"),
+        (&[over, over], 2, "given twice"),
         (&["-", "-"], 2, "standard input"),
         (&["--at", "../x", over], 2, ".."),
-        (&["--at", "x", "--at", "y", over], 2, "before the source"),
+        (&["--at", "x", "--at", "y", over], 2, "before its source"),
         (&[over, other], 2, "not empty"),
-        (&[over, "--at", "replaced", other], 2, "no directory"),
-        (&[over, "--at", "replaced/x", other], 2, "no directory"),
-        (&[other, "--at", "new/x", over], 2, "no directory"),
+        (&[over, "--at", "replaced", other], 2, "not a directory"),
+        (&[over, "--at", "replaced/x", other], 2, "not a directory"),
+        (&[other, "--at", "new/x", over], 2, "not a directory"),
         (&[&itself, over], 4, "No such file"),
     ];
     for (words, status, expected) in cases {

@@ -78,9 +78,10 @@ fn an_image_without_its_superblock_is_known_by_what_is_left() {
 #[test]
 fn what_is_no_image_or_has_unknown_features_is_not_checked() {
     let home = image(FORMATS[0]);
-    for (what, contents, advice) in
-        [("zeros", vec![0; 1 << 20], "nothing but zeros"), ("text", b"hello".into(), "neither an")]
-    {
+    for (what, contents, advice) in [
+        ("zeros", vec![0; 1 << 20], "starts with zeros only"),
+        ("text", b"hello".into(), "neither an"),
+    ] {
         fs::write(home.path().join(what), contents).unwrap();
         let refused = run(home.path(), &format!("check {what}"));
         assert_eq!((refused.status, refused.messages.contains(advice)), (3, true), "{what}");

@@ -105,19 +105,19 @@ fn what_a_format_does_not_keep_is_said() {
     run(&["--extsize", "64K", "IMAGE", "/empty", "/d"], &xfs);
     let told = succeed(convert(&xfs, &ext4, "--fs ext4").arg("--json"));
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(said.contains("not kept, of 2 files: flag nodefrag"), "{said}");
+    assert!(said.contains("not stored for 2 files: flag nodefrag"), "{said}");
     let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    let expected = serde_json::json!({ "flag nodefrag": 2, "hint for the size of extents": 2 });
+    let expected = serde_json::json!({ "flag nodefrag": 2, "extent size hint": 2 });
     assert_eq!(told["left_out"], expected);
     testkit::judge(&ext4);
     // Conversion to the same format keeps it.
     let again = home.join("again.img");
     let told = succeed(&mut convert(&xfs, &again, ""));
-    assert!(!String::from_utf8_lossy(&told.stderr).contains("not kept"));
+    assert!(!String::from_utf8_lossy(&told.stderr).contains("not stored"));
     testkit::judge(&again);
     assert_eq!(files(&again), files(&xfs));
     run(&["IMAGE", "+t", "/hinted"], &ext4);
     let told = succeed(&mut convert(&ext4, &again, "--fs xfs --small --force"));
     let said = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(said.contains("not kept, of 1 files: flag notail"), "{said}");
+    assert!(said.contains("not stored for 1 files: flag notail"), "{said}");
 }

@@ -28,7 +28,7 @@ fn flags_are_shown_as_they_were_set() {
         assert_eq!(line["flags"][0], "immutable");
         ok(dir, "chattr a.img =d /d/f");
         assert!(ok(dir, "lsattr -l a.img /d/f").contains("\tnodump"));
-        assert!(fails(dir, "chattr a.img +q /d/f", 2).contains("no flag"));
+        assert!(fails(dir, "chattr a.img +q /d/f", 2).contains("not a flag"));
         assert!(fails(dir, "chattr a.img /d/f", 2).contains("nothing to change"));
         fails(dir, "chattr a.img +casefold /d/f", 3);
     });

@@ -78,7 +78,7 @@ fn a_name_that_is_there_twice_is_damage_and_the_first_alone_comes_out() {
             }
             let image = build(dir.path(), options);
             rename(&image, "the-twin-b", "the-twin-a");
-            for paths in extracted(dir.path(), "a second entry of this name") {
+            for paths in extracted(dir.path(), "a second entry with this name") {
                 let twins = paths.iter().filter(|path| path.contains("twin")).count();
                 assert_eq!(twins, 1, "{paths:?}");
                 for path in ["before/fine", "pub/fine", "zz-after/fine"] {
@@ -86,7 +86,7 @@ fn a_name_that_is_there_twice_is_damage_and_the_first_alone_comes_out() {
                 }
                 assert!(!paths.iter().any(|path| path.contains("escaped")), "{paths:?}");
             }
-            all_commands_say(dir.path(), "a second entry of this name");
+            all_commands_say(dir.path(), "a second entry with this name");
             assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
         }
     }

@@ -41,7 +41,7 @@ fn is_read_by_a_copy(dir: &Path, how: &str, remedy: &str) {
 }
 
 /// Remedy in the message about a damaged superblock with a sound copy.
-const REMEDY: &str = "diskwright repair mends the image by it";
+const REMEDY: &str = "restore it with diskwright repair";
 
 fn tear(image: &Path, at: u64) {
     let file = File::options().read(true).write(true).open(image).unwrap();

@@ -76,8 +76,8 @@ fn entries_that_climb_or_make_no_sense_change_nothing() {
         let good = file("new", "1");
         assert!(said(&[good.clone(), file("a/../../etc/x", "")], "").contains("\"..\""));
         assert!(said(&[good.clone(), link("x", "../x")], "").contains("\"..\""));
-        assert!(said(&[good.clone(), file("d/.wh.", "")], "").contains("no name"));
-        assert!(said(&[good.clone(), file(".wh.d/x", "")], "").contains("named like a whiteout"));
+        assert!(said(&[good.clone(), file("d/.wh.", "")], "").contains("without a valid name"));
+        assert!(said(&[good.clone(), file(".wh.d/x", "")], "").contains("the name of a whiteout"));
         let zeros = Member::File("bomb".into(), vec![0; 3 << 20]);
         let said = said(&[good, zeros], "--layer-limit 2M");
         assert!(said.contains("--layer-limit"), "{said}");
@@ -90,9 +90,9 @@ fn what_does_not_go_with_the_image_undoes_what_came_before_it() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|home| {
         for (last, word) in [
-            (link("x", "nowhere"), "neither a lower layer"),
+            (link("x", "nowhere"), "neither in a lower layer"),
             (link("x", "d"), "which is a directory"),
-            (file("f/below", ""), "no directory"),
+            (file("f/below", ""), "not a directory"),
         ] {
             let before = [file(".wh.f", ""), file("d/x", "new"), dir("many"), file("f", "again")];
             let members: Vec<Member> = before.into_iter().chain([last]).collect();

@@ -200,8 +200,8 @@ fn sides_that_cannot_be_are_refused_by_name() {
     };
     refused("diff - -", 2, &["standard input"]);
     refused("diff oci-archive:- -", 2, &["standard input"]);
-    refused("diff a a --platform linux/amd64", 2, &["goes with a container image"]);
-    refused("diff oci: a", 2, &["names no file"]);
+    refused("diff a a --platform linux/amd64", 2, &["requires a container image"]);
+    refused("diff oci: a", 2, &["has no file name"]);
     refused("diff oci:nothing a", 4, &["nothing"]);
     refused("diff oci:all:v7 a", 1, &["no image \"v7\""]);
     refused("diff a oci:all --platform linux/arm64", 1, &["linux/amd64"]);
@@ -210,7 +210,7 @@ fn sides_that_cannot_be_are_refused_by_name() {
     fs::write(home.join("lost.tar"), tar(&[link("f", "nowhere")])).unwrap();
     refused("diff a lost.tar", 3, &["lost.tar", "\"nowhere\"", "hard link"]);
     fs::write(home.join("below.tar"), tar(&[file("f", ""), file("f/x", "")])).unwrap();
-    refused("diff below.tar a", 3, &["below.tar", "\"f/x\"", "no directory"]);
+    refused("diff below.tar a", 3, &["below.tar", "\"f/x\"", "not a directory"]);
     fs::write(home.join("climb.tar"), tar(&[file("d/../../f", "")])).unwrap();
     refused("diff climb.tar a", 3, &["climb.tar", "\"..\""]);
     let whole = tar(&[file("f", &"much ".repeat(5000))]);

@@ -127,6 +127,6 @@ fn of_a_damaged_image_what_can_be_told_is_told() {
     disk.write_all_at(&[0xa5; 2048], table * 4096 + 10 * 256).unwrap();
     let (status, out, messages) = said(dir, "map image.img");
     assert_eq!(status, 3, "{messages}");
-    assert!(out.contains("in use, unknown for what"), "{out}");
+    assert!(out.contains("in use, unknown purpose"), "{out}");
     assert!(out.contains("inode 1"), "{out}");
 }

@@ -58,10 +58,10 @@ fn nothing_is_written_into(image: &Path) {
     assert_eq!(unmounted.status.code(), Some(4));
     // Before the first write to the log, the image has no mark that shows a crash.
     let told = String::from_utf8_lossy(&unmounted.stderr);
-    assert!(told.contains("as after a crash") || told.contains("cannot write back"), "{told}");
+    assert!(told.contains("needs recovery") || told.contains("cannot write back"), "{told}");
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
-    assert!(said.contains("found to be damaged") && said.contains("diskwright check"), "{said}");
+    assert!(said.contains("damage was found") && said.contains("diskwright check"), "{said}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_mount_in_the_background_tells_its_log() {
     meet_damage(point.path());
     fails(dir.path(), &point, "unmount POINT", 4);
     let said = || fs::read_to_string(&log).unwrap();
-    wait_until("the last message", || said().contains("found to be damaged"));
+    wait_until("the last message", || said().contains("damage was found"));
     assert!(said().starts_with("earlier\ndiskwright: "), "{}", said());
 }
 
@@ -119,9 +119,9 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     // Once the kernel knows of the error, writes that could not be stored are rejected.
     wait_until("a write to be refused", || small.write_all(b"late").is_err());
     for _ in 0..10 {
-        small.write_all(b"later").expect_err("nothing is changed any more");
+        small.write_all(b"later").expect_err("no more changes are accepted");
     }
-    fs::write(mounted.join("new"), "").expect_err("nothing is changed any more");
+    fs::write(mounted.join("new"), "").expect_err("no more changes are accepted");
     drop((small, large));
     let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
     assert_eq!(unmounted.status.code(), Some(4), "{unmounted:?}");

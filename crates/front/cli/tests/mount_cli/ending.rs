@@ -76,7 +76,7 @@ fn a_second_signal_ends_it_at_once_and_says_so() {
         mounted.signal(Signal::INT);
         let (status, said) = mounted.wait();
         assert_eq!(status.code(), Some(130), "{said}");
-        assert!(said.contains("ended before all was written"), "{said}");
+        assert!(said.contains("ended before all changes were written"), "{said}");
         drop(used);
         let point = Point::new();
         ok(dir, &point, "recover a.img");
@@ -199,5 +199,5 @@ fn a_dead_mount_is_told_to_who_mounts_there() {
     ext4(dir.path());
     let point = dead_mount(dir.path());
     let said = fails(dir.path(), &point, "mount a.img POINT", 4);
-    assert!(said.contains("whose program has ended"), "{said}");
+    assert!(said.contains("whose server has ended"), "{said}");
 }

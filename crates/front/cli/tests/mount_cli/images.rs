@@ -94,7 +94,7 @@ fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
     let before = fs::read(&image).unwrap();
     let mut mounted = Mounting::new(&image).start();
     let said = mounted.said();
-    assert_eq!(said, "diskwright: mounted for reading only: version 4, without checksums\n");
+    assert_eq!(said, "diskwright: mounted read-only: version 4, without checksums\n");
     let refused = fs::write(mounted.join("new"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     mounted.unmount();
@@ -129,7 +129,7 @@ fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
         let device = LoopDevice::new(image, &["--read-only"]);
         let mut mounted = Mounting::new(Path::new(&device.0)).start();
         let said = mounted.said();
-        assert_eq!(said, "diskwright: mounted for reading only: the device is write-protected\n");
+        assert_eq!(said, "diskwright: mounted read-only: the device is write-protected\n");
         assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
         let refused = fs::write(mounted.join("new"), "").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
@@ -157,7 +157,7 @@ fn an_image_on_a_file_system_for_reading_is_mounted_for_reading() {
     mount_remount(dir.path(), flags, "").unwrap();
     let mut mounted = Mounting::new(&image).start();
     let said = mounted.said();
-    assert_eq!(said, "diskwright: mounted for reading only: the file is write-protected\n");
+    assert_eq!(said, "diskwright: mounted read-only: the file is write-protected\n");
     assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
     mounted.unmount();
     unmount(dir.path(), UnmountFlags::DETACH).unwrap();

@@ -88,7 +88,7 @@ fn what_cannot_be_mounted_is_closed() {
     let image = ext4(dir.path());
     let nowhere = dir.path().join("nowhere");
     let refused = Mount::new(open(&image, false), &nowhere, MountOptions::default());
-    let error = refused.err().expect("there is no such directory");
+    let error = refused.err().expect("no such directory");
     assert!(matches!(error, Error::Mount(_)), "{error}");
     e2fsck(&image);
 }

@@ -12,8 +12,8 @@ fn options_that_make_no_sense_exit_with_2_and_are_named() {
     let dir = scratch();
     let point = Point::new();
     for (options, named) in [
-        ("-o frobnicate", "there is no option frobnicate"),
-        ("-o ro,noatime,data=journal", "there is no option data"),
+        ("-o frobnicate", "unknown option frobnicate"),
+        ("-o ro,noatime,data=journal", "unknown option data"),
         ("-o uid=root", "uid=root: write a number"),
         ("-o ro -o threads=0", "threads=0: "),
         ("-o commit", "commit needs a value"),

@@ -27,7 +27,7 @@ fn unmount(place: &mut Place) {
     let (status, said) = place.unmount_unjudged();
     if is_own {
         assert_eq!(status, SHUT_DOWN, "{said}");
-        assert!(said.contains("it was shut down"), "{said}");
+        assert!(said.contains("was shut down"), "{said}");
     }
 }
 

@@ -180,7 +180,7 @@ fn block_devices_are_repaired_and_what_is_write_protected_is_planned_only() {
         assert_eq!(run(home.path(), &format!("repair --plan {}", device.0)).status, 1);
         let said = run(home.path(), &format!("repair --yes {}", device.0));
         assert_eq!(said.status, 4, "{}{}", said.out, said.messages);
-        assert!(said.messages.contains("right to write"), "{}", said.messages);
+        assert!(said.messages.contains("requires write permission"), "{}", said.messages);
         assert_eq!(names(&home), there, "there is no undo file of what was not begun");
         drop(device);
         assert!(bytes(&home, "bad.img") == before, "it was changed");

@@ -81,7 +81,7 @@ fn the_first_one_grows_up_to_the_record_of_the_second() {
     let said = run(home.path(), "grow disk.img --partition 5 --size 110M");
     assert_eq!(said.status, 4, "{}", said.messages);
     let room = (SECOND - EXTENDED.0 - GAP) * 512;
-    let expected = format!("partition 5 has room for {room} bytes, and {} are needed", 110 * MIB);
+    let expected = format!("partition 5 can grow to {room} bytes, but {} are needed", 110 * MIB);
     assert!(said.messages.contains(&expected), "{}", said.messages);
     assert!(said.messages.contains("record of another logical"), "{}", said.messages);
     assert_eq!(testkit::digest(&path), before);

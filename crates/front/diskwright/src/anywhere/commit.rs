@@ -86,7 +86,7 @@ fn copy(
         let count = PIECE_BYTES.min(len - start);
         device.read_ahead(start + count, 8 * PIECE_BYTES);
         let piece = &mut buffer[..count as usize];
-        device.read_at(start, piece).map_err(|e| Error::host("read what becomes", image, e))?;
+        device.read_at(start, piece).map_err(|e| Error::host("read", image, e))?;
         for (number, part) in piece.chunks(HOLE_BYTES).enumerate() {
             if part.iter().any(|&byte| byte != 0) {
                 let at = start + (number * HOLE_BYTES) as u64;

@@ -31,7 +31,7 @@ pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>>
         Some(Place::Nbd(address)) => {
             let client = connect(&address)?;
             if client.is_read_only() {
-                return Err(Error::Usage(format!("{address}: the server lets nobody write")));
+                return Err(Error::Usage(format!("{address}: the server allows no writes")));
             }
             Ok(Some(Arc::new(client)))
         }
@@ -44,9 +44,8 @@ pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>>
 }
 
 fn only_read(word: &Path) -> Error {
-    super::words::missing(word, &std::io::ErrorKind::NotFound.into()).unwrap_or_else(|| {
-        Error::Usage(format!("{}: it can only be read", crate::text::shown(word)))
-    })
+    super::words::missing(word, &std::io::ErrorKind::NotFound.into())
+        .unwrap_or_else(|| Error::Usage(format!("{}: it is read-only", crate::text::shown(word))))
 }
 
 /// Base of an overlay: its device and identity.

@@ -29,8 +29,8 @@ pub(super) fn read(file: &Path, base: Option<&Path>) -> Result<Overlay> {
 pub(super) fn told(file: &Path, error: OverlayError) -> Error {
     let advice = match error {
         OverlayError::Device(error) => return Error::host("read", file, error),
-        OverlayError::OtherBase { .. } => "name what it was made for, or another overlay",
-        _ => "name an overlay that mount --overlay made, or a file that is not there",
+        OverlayError::OtherBase { .. } => "use the image of this overlay, or another overlay",
+        _ => "use an overlay created by mount --overlay, or a new file name",
     };
     let source = vfs::Error::unsupported(error.to_string(), advice);
     Error::Image { image: file.to_owned(), source }

@@ -52,7 +52,7 @@ fn existing(locked: File, file: &Path, base: Base) -> Result<OverlayFile> {
 
 /// Returns a name of the location that is independent of the current directory.
 fn lasting(word: &Path) -> Result<String> {
-    let not_text = || Error::Usage(format!("{}: its name is no text", crate::text::shown(word)));
+    let not_text = || Error::Usage(format!("{}: its name is not UTF-8", crate::text::shown(word)));
     let text = word.to_str().ok_or_else(not_text)?;
     let kind = text.split_once(':').map(|(kind, file)| (kind, Path::new(file)));
     let absolute =

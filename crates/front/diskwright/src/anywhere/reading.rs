@@ -65,7 +65,8 @@ pub fn set_reading(reading: &Reading) -> Result<()> {
         let _ = OF_VOLUMES.set(of_volumes);
     }
     let _ = DATA_FILES.set(reading.allow_data_files);
-    let late = |_| Error::Usage("how places are read was said before, or one is open".into());
+    let late =
+        |_| Error::Usage("the options for remote images are already set, or one is open".into());
     OPTIONS.set(options).map_err(late)
 }
 

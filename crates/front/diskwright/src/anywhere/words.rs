@@ -48,13 +48,13 @@ pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
     let word = crate::text::shown(word);
     Some(Error::Usage(if cfg!(feature = "anywhere") {
         format!(
-            "{word}: this is done in a local file only; copy it first (diskwright convert, or the store's own program), \
-             or mount it with --overlay FILE"
+            "{word}: this command needs a local file; copy the image first (diskwright convert, or \
+             the store's own program), or mount it with --overlay FILE"
         )
     } else {
         format!(
-            "{word}: there is no such file, and this build does not read places; one with the feature anywhere does \
-             (cargo install diskwright-cli --features anywhere)"
+            "{word}: no such file, and this build does not support remote images; install it with \
+             them: cargo install diskwright-cli --features anywhere"
         )
     }))
 }

@@ -244,7 +244,7 @@ impl<'a> Putter<'a> {
                 EntryKind::Fifo => special(name, SpecialFile::Fifo)?,
                 EntryKind::Socket => special(name, SpecialFile::Socket)?,
                 EntryKind::Directory | EntryKind::File(_) | EntryKind::Hardlink(_) => {
-                    return Err(FsError::Invalid("this has contents"));
+                    return Err(FsError::Invalid("the file has contents"));
                 }
             };
             finish(&self.editor, ino, entry)

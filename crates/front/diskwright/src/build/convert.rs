@@ -135,7 +135,8 @@ fn check_place(options: &ConvertOptions) -> Result<(), BuildError> {
     let is_part = from.partition.is_some() || from.offset > 0;
     let whole = |path: &Path| std::fs::canonicalize(path).ok();
     if is_part && whole(&from.path).is_some_and(|disk| whole(&options.image) == Some(disk)) {
-        let problem = "the new image would replace the whole disk that the old one lies in: name another file";
+        let problem = "the new image would replace the whole disk image that contains the old one; \
+                       choose another file";
         return Err(BuildError::usage(problem));
     }
     Ok(())
@@ -196,7 +197,8 @@ fn kept_label(old: &Image, format: Format) -> Result<Vec<u8>, BuildError> {
     if format == Format::Xfs && label.len() > XFS_LABEL_BYTES_MAX {
         let label = crate::text::escaped(&label);
         return Err(BuildError::usage(format!(
-            "the label {label} has more than the {XFS_LABEL_BYTES_MAX} bytes that XFS keeps: give another with --label"
+            "the label {label} is longer than the XFS maximum of {XFS_LABEL_BYTES_MAX} bytes; \
+             choose another with --label"
         )));
     }
     Ok(label)

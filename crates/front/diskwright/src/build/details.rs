@@ -48,7 +48,7 @@ impl<'a> Details<'a> {
         }
         let extent_size_bytes = Some(bytes);
         let change = FileAttributesChange { extent_size_bytes, ..FileAttributesChange::default() };
-        self.change(ino, &change, "hint for the size of extents")
+        self.change(ino, &change, "extent size hint")
     }
 
     /// Applies all other properties except times to a file that has its contents.
@@ -81,7 +81,7 @@ impl<'a> Details<'a> {
             let cow_extent_size_bytes = Some(wanted.cow_extent_size_bytes);
             let change =
                 FileAttributesChange { cow_extent_size_bytes, ..FileAttributesChange::default() };
-            self.change(ino, &change, "hint for the size of copies")?;
+            self.change(ino, &change, "copy-on-write extent size hint")?;
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl<'a> Details<'a> {
         let found = self.fs.attributes(ino)?;
         let differs = |wanted: Option<Timestamp>, found| wanted.is_some_and(|time| time != found);
         if wanted.crtime.is_some() && found.crtime.is_none() {
-            self.lose("time of creation");
+            self.lose("creation time");
         }
         let is_other = differs(wanted.atime, found.atime)
             || differs(wanted.mtime, found.mtime)
@@ -180,7 +180,7 @@ impl<'a> Details<'a> {
                 let extent_size_bytes = Some(extent_size_bytes);
                 let hint =
                     FileAttributesChange { extent_size_bytes, ..FileAttributesChange::default() };
-                self.change(ino, &hint, "hint for the size of extents")?;
+                self.change(ino, &hint, "extent size hint")?;
             }
             self.change_flags(ino, change.set)?;
         }

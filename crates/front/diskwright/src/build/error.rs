@@ -28,10 +28,7 @@ pub enum BuildError {
         reason: Box<BuildError>,
     },
     /// The source does not fit into the image.
-    #[error(
-        "{}: {reason}; make the image larger with --size, or leave the size to be computed",
-        escaped(path)
-    )]
+    #[error("{}: {reason}; choose a larger --size, or leave --size out", escaped(path))]
     DoesNotFit {
         /// First entry that did not fit.
         path: Vec<u8>,
@@ -39,10 +36,10 @@ pub enum BuildError {
         reason: vfs::Error,
     },
     /// Hard link to a path that does not precede it in the source.
-    #[error("a hard link to {}, which the archive does not hold before it", escaped(.0))]
+    #[error("a hard link to {}, which is not earlier in the archive", escaped(.0))]
     LinkTarget(Vec<u8>),
     /// Duplicate name.
-    #[error("listed more than once; make the archive anew, without appending to it")]
+    #[error("listed more than once; create the archive again without appending")]
     Repeated,
     /// Name that equals another one in a case-insensitive directory.
     #[error(
@@ -52,7 +49,7 @@ pub enum BuildError {
     )]
     SameButForCase(Vec<u8>),
     /// The contents are shorter than the declared size.
-    #[error("its contents end before their time")]
+    #[error("unexpected end of its contents")]
     ShortContent,
     /// The image cannot be written.
     #[error("cannot write the image: {0}")]
@@ -64,7 +61,7 @@ pub enum BuildError {
     #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
     TargetExists(PathBuf),
     /// An option that the format does not have.
-    #[error("{option} is not for this format: {why}")]
+    #[error("{option} is not supported for this format: {why}")]
     ForeignOption {
         /// Name of the option on the command line.
         option: &'static str,
@@ -76,12 +73,15 @@ pub enum BuildError {
     Output(#[from] disk::output::Error),
     /// No file matches a pattern of files to protect.
     #[error(
-        "--fs-verity: no regular file of the source matches {0:?}; paths begin below the root, and ** stands \
-             for any directories"
+        "--fs-verity: no regular file of the source matches {0:?}; paths are relative to the root, \
+         and ** matches any directories"
     )]
     NothingProtected(String),
     /// An option names a file that the build creates already.
-    #[error("{option} names a file that the build makes already: {}; name another", shown(path))]
+    #[error(
+        "{option} is the same file as another output of the build: {}; choose another",
+        shown(path)
+    )]
     SameFile {
         /// Name of the option on the command line.
         option: &'static str,
@@ -89,10 +89,10 @@ pub enum BuildError {
         path: PathBuf,
     },
     /// The build was cancelled ([`Progress::goes_on`](super::Progress::goes_on)).
-    #[error("stopped before it was finished; nothing is left of the image")]
+    #[error("stopped before completion; the incomplete image was removed")]
     Stopped,
     /// An archive on standard input cannot be spooled for a second read.
-    #[error("cannot keep a copy of the archive: {source}; give {options} to do without one")]
+    #[error("cannot keep a copy of the archive: {source}; use {options} to build without one")]
     Spool {
         /// Error reported by the host.
         source: io::Error,

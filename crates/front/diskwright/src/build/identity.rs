@@ -55,7 +55,7 @@ impl Identity {
             ("sector size", options.sector_size.map(u64::from)),
             ("reserved", options.reserved_percent.map(f64::to_bits)),
             ("inode space", options.inodes_percent.map(u64::from)),
-            ("least size", Some(options.size_min).filter(|bytes| *bytes > 0)),
+            ("minimum size", Some(options.size_min).filter(|bytes| *bytes > 0)),
             ("free space", Some(options.free).filter(|bytes| *bytes > 0)),
             ("no journal", options.no_journal.then_some(1)),
             ("dm-verity", options.output.verity.as_ref().map(|_| 1)),

@@ -68,7 +68,7 @@ pub(super) fn check(source: &BuildSource) -> Result<(), BuildError> {
     if has_directory(source) {
         return Ok(());
     }
-    let problem = "--map-names is for directories: everything else holds any name";
+    let problem = "--map-names is for directories only; other targets support any name";
     Err(BuildError::usage(problem))
 }
 

@@ -147,12 +147,12 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
 fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
     let output = &options.output;
     if options.sparse && options.dedupe.is_some() {
-        let problem = "--sparse does not go with --dedupe: blocks of zeros are shared there";
+        let problem = "--sparse and --dedupe exclude each other: with --dedupe, blocks of zeros \
+                       are shared";
         return Err(BuildError::usage(problem));
     }
     if options.offset > 0 && (output.is_apart() || output.verity.is_some()) {
-        let problem =
-            "an image behind other bytes of its file is written raw and without a hash tree";
+        let problem = "an image at an offset can only be written raw and without a hash tree";
         return Err(BuildError::usage(problem));
     }
     Ok(())

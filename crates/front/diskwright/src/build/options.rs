@@ -50,7 +50,7 @@ impl FromStr for FeatureChange {
         };
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.is_empty() || !name.chars().all(is_word) {
-            return Err("write names of features, such as +large_dir or ^has_journal".into());
+            return Err("write feature names such as +large_dir or ^has_journal".into());
         }
         Ok(Self { name: name.into(), is_on })
     }

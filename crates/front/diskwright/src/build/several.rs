@@ -47,13 +47,13 @@ pub(super) fn check(sources: &[PlacedSource]) -> Result<(), BuildError> {
         _ => false,
     };
     if sources.iter().filter(is_stream).count() > 1 {
-        let problem = "standard input can be one source only: name a file for the others";
+        let problem = "only one source can be standard input; use files for the others";
         return Err(BuildError::usage(problem));
     }
     let mut seen = HashSet::new();
     for placed in sources {
         if !seen.insert((identity(&placed.source), &placed.at)) {
-            let problem = format!("{} is named twice: leave one out", placed.source);
+            let problem = format!("{} is given twice; leave one out", placed.source);
             return Err(BuildError::usage(problem));
         }
     }
@@ -62,7 +62,7 @@ pub(super) fn check(sources: &[PlacedSource]) -> Result<(), BuildError> {
         _ => false,
     });
     if containers.count() > 1 {
-        let problem = "--config goes with one container image: there are several";
+        let problem = "--config requires a single container image, but there are several";
         return Err(BuildError::usage(problem));
     }
     Ok(())

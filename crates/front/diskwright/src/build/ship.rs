@@ -55,7 +55,7 @@ impl<'a> Shipping<'a> {
         };
         if wanted.is_apart() {
             if target.is_device() {
-                return Err(unfit("a block device has the bytes as they are; name a file"));
+                return Err(unfit("a block device can only be written raw; choose a file"));
             }
             target.set_apart(super::input::beside(&options.image))?;
         }

@@ -50,7 +50,7 @@ impl Report {
             (false, Some(error), _) => {
                 Some(format!("the device failed: {}", escaped(error.as_bytes())))
             }
-            (false, None, false) => Some("damage kept the rest from being looked at".into()),
+            (false, None, false) => Some("damage prevented the check of the rest".into()),
             (false, None, true) => None,
         }
     }
@@ -168,7 +168,7 @@ blocks in use; 2 transactions of its journal or log replayed in memory
     fn a_check_that_was_not_ended_says_so() {
         let mut report = samples::report();
         report.summary = Summary::default();
-        let kept = "incomplete, as damage kept the rest from being looked at";
+        let kept = "incomplete, as damage prevented the check of the rest";
         assert!(text(&report).ends_with(&format!("(1 unusable, 5 harmless); {kept}\n")));
         report.is_interrupted = true;
         report.kinds.clear();

@@ -74,7 +74,7 @@ impl Contents for HostFile<'_> {
             pieces(start, end - start, each, |at, buf| {
                 self.file.read_exact_at(buf, at).map_err(|error| match error.kind() {
                     std::io::ErrorKind::UnexpectedEof => {
-                        failed(std::io::Error::other("it became shorter while it was copied"))
+                        failed(std::io::Error::other("it was truncated during the copy"))
                     }
                     _ => failed(error),
                 })

@@ -249,7 +249,7 @@ impl<'a> Importer<'a> {
         let make = |name: &[u8]| match &item.kind {
             Kind::Symlink(target) => fs.symlink(dir, name, target, &new).map(|_| ()),
             Kind::Special(special) => fs.mknod(dir, name, *special, &new).map(|_| ()),
-            Kind::Directory | Kind::File(_) => Err(FsError::Invalid("this has contents")),
+            Kind::Directory | Kind::File(_) => Err(FsError::Invalid("the file has contents")),
         };
         self.editor.replace(dir, name, &make)?;
         let ino = fs.lookup(dir, name)?;

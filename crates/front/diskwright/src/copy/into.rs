@@ -111,7 +111,7 @@ fn from_host(
 }
 
 fn is_directory(shown: &str) -> Error {
-    Error::Usage(format!("{shown} is a directory: use -r to copy it with all that is in it"))
+    Error::Usage(format!("{shown} is a directory; use -r to copy it with its contents"))
 }
 
 /// Copies a file that is named as a source.
@@ -363,8 +363,7 @@ fn check_apart(fs: &dyn FileSystem, from: Ino, dir: Ino, name: &[u8]) -> vfs::Re
             return Ok(());
         }
         if circle.closes_at(above) {
-            let damage =
-                Corruption::new("directory tree", "the directories above lead in a circle");
+            let damage = Corruption::new("directory tree", "the parent directories form a loop");
             return Err(damage.of_inode(dir.0).into());
         }
         above = next;

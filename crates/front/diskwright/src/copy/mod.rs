@@ -140,6 +140,7 @@ fn host_name(path: &Path) -> Result<Vec<u8>> {
         // Resolve paths that end in "." or "..".
         None => path.canonicalize().ok().and_then(|path| path.file_name().map(OsStr::to_owned)),
     };
-    let problem = || Error::Usage(format!("{} has no name of its own", path.display()));
+    let problem =
+        || Error::Usage(format!("{} has no last component to name the copy", path.display()));
     name.map(|name| name.into_encoded_bytes()).ok_or_else(problem)
 }

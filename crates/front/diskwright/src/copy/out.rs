@@ -34,7 +34,7 @@ pub fn out_of_image(
     let is_directory = attributes.file_type == FileType::Directory;
     if !options.recursive && is_directory {
         let shown = crate::text::escaped(from);
-        let problem = format!("{shown} is a directory: use -r to copy it with all that is in it");
+        let problem = format!("{shown} is a directory; use -r to copy it with its contents");
         return Err(Error::Usage(problem));
     }
     let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
@@ -45,8 +45,8 @@ pub fn out_of_image(
         Err(problem) => {
             let shown = crate::text::escaped(from);
             observer.warning(&format!(
-                "{shown}: Windows cannot have this name, because {problem}; --map-names gives it another, or write \
-                 one behind the destination"
+                "{shown}: Windows does not support this name, because {problem}; use --map-names \
+                 to rename it, or add a name to the destination"
             ));
             return Ok(CopyReport { left_out: 1, ..CopyReport::default() });
         }

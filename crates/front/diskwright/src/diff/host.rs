@@ -126,7 +126,7 @@ impl Data for HostData {
         self.file.read_exact_at(buf, offset).map_err(|error| {
             let error = match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
-                    io::Error::other("it became shorter while it was compared")
+                    io::Error::other("it was truncated during the comparison")
                 }
                 _ => error,
             };

@@ -149,7 +149,7 @@ impl<'a> Plan<'a> {
         }
         let is_flags = |difference: &Difference| matches!(difference, Difference::Flags(..));
         if change.differences.iter().any(is_flags) {
-            self.leave_out(&change.path, "a layer cannot hold its flags", observer);
+            self.leave_out(&change.path, "a layer cannot contain its flags", observer);
             if change.differences.iter().all(is_flags) {
                 return;
             }
@@ -170,10 +170,10 @@ impl<'a> Plan<'a> {
             return;
         }
         if node.attributes.file_type == FileType::Socket {
-            return self.leave_out(&node.path, "a layer cannot hold this socket", observer);
+            return self.leave_out(&node.path, "a layer cannot contain a socket", observer);
         }
         if node.path.split(|&b| b == b'/').any(|name| name.starts_with(WHITEOUT_PREFIX)) {
-            let problem = "a layer cannot hold this name, which means a whiteout there";
+            let problem = "a layer cannot contain this name, because it is reserved for whiteouts";
             return self.leave_out(&node.path, problem, observer);
         }
         self.files.insert(node.path.clone(), node);
@@ -194,7 +194,8 @@ impl<'a> Plan<'a> {
             for name in names {
                 let path = below(&parent, &name);
                 if path.split(|&b| b == b'/').any(|name| name.starts_with(WHITEOUT_PREFIX)) {
-                    let problem = "a layer cannot hide this name, which means a whiteout there";
+                    let problem = "a layer cannot hide this name, because it is reserved for \
+                                   whiteouts";
                     self.leave_out(&path, problem, observer);
                     continue;
                 }

@@ -39,7 +39,7 @@ fn write_page(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
-         <title>{}: what lies where</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+         <title>{}: disk map</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
         Escaped(&title)
     )?;
     out.push_str(&svg(survey, options));
@@ -77,7 +77,7 @@ fn row(out: &mut String, name: &str, numbers: &[String]) -> std::fmt::Result {
 }
 
 fn kinds(survey: &Survey, out: &mut String) -> std::fmt::Result {
-    table(out, "What the disk is used for", &["Kind", "#Blocks", "#Size", "#Share"])?;
+    table(out, "Use of the disk", &["Kind", "#Blocks", "#Size", "#Share"])?;
     let totals = survey.cells.totals();
     let all = survey.shape.blocks;
     for (kind, blocks) in Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
@@ -128,7 +128,7 @@ fn files(survey: &Survey, out: &mut String) -> std::fmt::Result {
         return Ok(());
     }
     let headings = ["Path", "#Inode", "#Pieces", "#Size"];
-    table(out, "Files and directories in most pieces", &headings)?;
+    table(out, "Most fragmented files and directories", &headings)?;
     for file in &files.worst {
         let path = file.path.as_deref().map_or("(no path was found)".to_owned(), path_text);
         let bytes = size(survey.bytes(file.blocks));
@@ -144,7 +144,7 @@ fn log(survey: &Survey, out: &mut String) -> std::fmt::Result {
     if survey.log.is_empty() {
         return Ok(());
     }
-    table(out, "Where the log lies", &["First block", "#Blocks", "#Size"])?;
+    table(out, "Location of the log", &["First block", "#Blocks", "#Size"])?;
     for (start, len) in &survey.log {
         row(out, &count(*start), &[count(*len), size(survey.bytes(*len))])?;
     }
@@ -156,7 +156,7 @@ fn remarks(survey: &Survey, out: &mut String) -> std::fmt::Result {
     if survey.remarks.is_empty() && survey.is_complete {
         return Ok(());
     }
-    writeln!(out, "<section>\n<h2>What could not be read</h2>\n<ul>")?;
+    writeln!(out, "<section>\n<h2>Unreadable parts</h2>\n<ul>")?;
     for remark in &survey.remarks {
         writeln!(out, "<li>{}</li>", Escaped(remark))?;
     }
@@ -164,7 +164,7 @@ fn remarks(survey: &Survey, out: &mut String) -> std::fmt::Result {
         writeln!(out, "<li>and {} more</li>", count(survey.remarks_left_out))?;
     }
     if !survey.is_complete {
-        writeln!(out, "<li>It was ended before all was looked at.</li>")?;
+        writeln!(out, "<li>The survey was interrupted.</li>")?;
     }
     writeln!(out, "</ul>\n</section>")
 }

@@ -178,7 +178,7 @@ impl<'t> Taker<'t> {
             self.remark(format!("{twice} blocks are claimed more than once, or in use and free"));
         }
         if unknown > 0 && self.is_complete {
-            let problem = "nothing that could be read says what for";
+            let problem = "no readable structure refers to them";
             self.remark(format!("{unknown} blocks are in use, and {problem}"));
         }
         let worst = self.worst.into_sorted_vec();

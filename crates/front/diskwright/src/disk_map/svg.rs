@@ -42,7 +42,7 @@ pub fn svg(survey: &Survey, options: &Options) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"dm\" viewBox=\"0 0 {WIDTH} {height}\" \
          role=\"img\" aria-labelledby=\"dm-title dm-desc\">\n\
          <title id=\"dm-title\">{}</title>\n<desc id=\"dm-desc\">{}</desc>\n",
-        Escaped(&format!("What lies where in {}", path_text(options.title.as_bytes()))),
+        Escaped(&format!("Disk map of {}", path_text(options.title.as_bytes()))),
         Escaped(&picture.description()),
     );
     whole.push_str(style::STYLE);
@@ -328,7 +328,7 @@ impl Picture<'_> {
             self.y += LINE;
         }
         if !survey.is_complete {
-            self.line(MARGIN, 18.0, "dm-text", "It was ended before all was looked at.")?;
+            self.line(MARGIN, 18.0, "dm-text", "The survey was interrupted.")?;
             self.y += LINE;
         }
         Ok(())
@@ -347,8 +347,8 @@ impl Picture<'_> {
         };
         let parts: Vec<String> = kinds.into_iter().map(part).collect();
         format!(
-            "A disk of {} as {} cells in its order. {}. Free space is in {}. {} of {} lie in more than one \
-             piece.",
+            "A disk of {} as {} cells in disk order. {}. Free space is in {}. {} of {} are in more \
+             than one piece.",
             size(survey.bytes(survey.shape.blocks)),
             count(survey.cells.len() as u64),
             parts.join(", "),

@@ -22,7 +22,7 @@ pub fn word(kind: Kind) -> &'static str {
         Kind::System => "quota and other system files",
         Kind::Bad => "bad blocks",
         Kind::Free => "free",
-        Kind::Unknown => "in use, unknown for what",
+        Kind::Unknown => "in use, unknown purpose",
     }
 }
 
@@ -53,10 +53,10 @@ pub(crate) fn log_words(state: LogState) -> (&'static str, &'static str) {
         LogState::Elsewhere => ("on another device", "elsewhere"),
         LogState::Clean => ("clean", "clean"),
         LogState::Replayed => {
-            ("holds changes; the map shows the image as it is with them", "replayed")
+            ("must be replayed; the map shows the image after replay", "replayed")
         }
         LogState::Ignored => {
-            ("holds changes; the map shows the image as it is without them", "ignored")
+            ("must be replayed; the map shows the image without replay", "ignored")
         }
         LogState::Unreadable => {
             ("cannot be read; the map shows the image without it", "unreadable")

@@ -100,7 +100,7 @@ impl Editor<'_> {
         match old.file_type {
             FileType::Regular => {}
             FileType::Directory => return Err(FsError::IsADirectory),
-            _ => return Err(FsError::Invalid("this is not a regular file")),
+            _ => return Err(FsError::Invalid("not a regular file")),
         }
         self.fs().truncate(old.ino, size.apply(old.size).ok_or(FsError::FileTooLarge)?, None)?;
         let (mtime, ctime) = (self.time(), self.time());

@@ -37,7 +37,7 @@ impl FlagChange {
             Some('+') => (self.set | flags, self.clear - flags),
             Some('-') => (self.set - flags, self.clear | flags),
             Some('=') => (flags, REPLACED - flags),
-            _ => return Err(format!("{word}: flags follow +, - or =")),
+            _ => return Err(format!("{word}: write flags after +, - or =")),
         };
         Ok(Self { set, clear })
     }
@@ -56,7 +56,7 @@ fn flags_of(text: &str) -> Result<InodeFlags, String> {
     let lettered = |letter: char| {
         let found = LETTERS.iter().find(|(_, of)| *of == letter).map(|&(flag, _)| flag);
         found.filter(|&flag| REPLACED.union(InodeFlags::EXTENTS).contains(flag)).ok_or_else(|| {
-            format!("{letter}: no flag that can be changed; see diskwright chattr --help")
+            format!("{letter}: not a flag that can be changed; see diskwright chattr --help")
         })
     };
     text.chars().map(lettered).collect()

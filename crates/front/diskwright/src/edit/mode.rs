@@ -38,7 +38,8 @@ impl ModeChange {
     pub fn parse(text: &str) -> Result<Self, String> {
         let problem = || {
             format!(
-                "{text:?} is not a mode: write octal digits such as 0755, or such as u+rwx,go-w"
+                "{text:?} is not a mode: write octal digits such as 0755, or changes such as \
+                 u+rwx,go-w"
             )
         };
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

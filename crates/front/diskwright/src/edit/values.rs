@@ -21,8 +21,8 @@ pub struct OwnerChange {
 pub fn parse_owner_change(text: &str) -> Result<OwnerChange, String> {
     let problem = || {
         format!(
-            "{text:?} is not an owner: write numbers, such as 0:0, 1000 or :100, as the names in \
-             the image and on this host may mean others"
+            "{text:?} is not an owner: write numbers such as 0:0, 1000 or :100, because names can \
+             differ between the image and this host"
         )
     };
     let id = |text: &str| text.parse().ok().filter(|&id| id != NO_ID).ok_or_else(problem);
@@ -69,7 +69,7 @@ impl SizeChange {
         };
         match change(parse_size(&text[1..])?) {
             Self::RoundDown(0) | Self::RoundUp(0) => {
-                Err(format!("{text:?}: there are no multiples of 0"))
+                Err(format!("{text:?}: a multiple of 0 is invalid"))
             }
             change => Ok(change),
         }
@@ -103,7 +103,7 @@ pub fn parse_xattr_value(value: &[u8]) -> Result<Vec<u8>, String> {
     }
     match value.strip_prefix(b"\"").and_then(|inner| inner.strip_suffix(b"\"")) {
         Some(inner) => unescape(inner).ok_or_else(|| {
-            "inside of quotes, write \\\\ for \\, \\\" for \", and \\ooo for a byte in octal".into()
+            "inside quotes, write \\\\ for \\, \\\" for \", and \\ooo for a byte in octal".into()
         }),
         None => Ok(value.to_vec()),
     }

@@ -108,7 +108,7 @@ impl Archiver<'_> {
             FileType::BlockDevice => b'4',
             FileType::Fifo => b'6',
             FileType::Socket => {
-                self.job.left_out(&walked.path, "a tar archive cannot hold this socket");
+                self.job.left_out(&walked.path, "a tar archive cannot contain a socket");
                 return Ok(false);
             }
         };

@@ -120,9 +120,10 @@ impl Extractor<'_> {
 
     /// Omits a file whose name the host does not support.
     fn refuse(&mut self, path: &[u8], problem: Problem, is_directory: bool) {
-        let all = if is_directory { ", and all that is in it is left out" } else { "" };
+        let all = if is_directory { ", and its contents are left out" } else { "" };
         let what = format!(
-            "Windows cannot have this name, because {problem}{all}; --map-names gives it another"
+            "Windows does not support this name, because {problem}{all}; use --map-names to rename \
+             it"
         );
         self.job.left_out(path, &what);
     }
@@ -170,8 +171,8 @@ impl Extractor<'_> {
             Ok(here) => here,
             Err(problem) => {
                 let what = format!(
-                    "Windows cannot have what this link leads to, because of a name in it: \
-                     {problem}; --map-names gives it another"
+                    "Windows does not support a name in the target of this link: {problem}; use \
+                     --map-names to rename it"
                 );
                 self.job.left_out(path, &what);
                 return Ok(false);
@@ -181,7 +182,7 @@ impl Extractor<'_> {
         match self.tree.symlink(name, &here, is_directory) {
             Ok(()) => {}
             Err(e) if host::is_refusal_of_links(&e) => {
-                self.job.left_out(path, &format!("this link cannot be made here: {e}"));
+                self.job.left_out(path, &format!("cannot create this link here: {e}"));
                 return Ok(false);
             }
             Err(e) => return Err(self.at("make", path, e)),
@@ -207,7 +208,7 @@ impl Extractor<'_> {
         match self.tree.special(name, attributes.file_type, attributes.device) {
             Ok(()) => {}
             Err(e) if host::is_refusal(&e) => {
-                self.job.left_out(path, &format!("this {word} cannot be made here: {e}"));
+                self.job.left_out(path, &format!("cannot create this {word} here: {e}"));
                 return Ok(false);
             }
             Err(e) => return Err(self.at("make", path, e)),
@@ -255,7 +256,7 @@ impl Extractor<'_> {
                     return Err(self.at("set an attribute of", path, e));
                 }
                 let name = crate::text::escaped(&name).to_string();
-                self.job.left_out(path, &format!("attribute {name} cannot be set here: {e}"));
+                self.job.left_out(path, &format!("cannot set attribute {name} here: {e}"));
             }
         }
         if attributes.file_type != FileType::Symlink {
@@ -265,7 +266,7 @@ impl Extractor<'_> {
         }
         match made.set_times(attributes.atime, attributes.mtime) {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => {
-                self.job.left_out(path, &format!("its times cannot be set here: {e}"));
+                self.job.left_out(path, &format!("cannot set its times here: {e}"));
                 Ok(())
             }
             set => set.map_err(|e| self.at("set the times of", path, e)),
@@ -277,7 +278,7 @@ impl Extractor<'_> {
         let (uid, gid) = (attributes.uid, attributes.gid);
         if self.user.is_some_and(|(user, _)| user == 0) {
             if uid == u32::MAX || gid == u32::MAX {
-                self.job.left_out(path, "an owner of 4294967295 cannot be set");
+                self.job.left_out(path, "cannot set the owner 4294967295");
                 return Ok(false);
             }
             made.set_owner(uid, gid).map_err(|e| self.at("set the owner of", path, e))?;

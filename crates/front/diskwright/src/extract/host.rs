@@ -36,7 +36,8 @@ const NEW_FILE: OFlags = OFlags::CREATE
 pub(super) const LINKS_HAVE_TYPES: bool = false;
 
 /// Warning if owners are not restored.
-pub(super) const OWNERS_ARE_LOST: &str = "owners are not restored, as only root can do that; set-user-id and set-group-id bits are dropped";
+pub(super) const OWNERS_ARE_LOST: &str = "owners are not restored, because this requires root; \
+                                          set-user-id and set-group-id bits are dropped";
 
 /// Tree on the host with its current directory.
 pub(super) struct HostTree {
@@ -144,7 +145,7 @@ impl HostTree {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let parent = rustix::fs::openat(self.current(), c"..", flags, Mode::empty())?;
         if Id::of(&parent)? != self.levels[above].id {
-            return Err(io::Error::other("a directory was moved while files were put into it"));
+            return Err(io::Error::other("a directory was moved during extraction"));
         }
         self.open.push_front(parent);
         Ok(())
@@ -209,7 +210,7 @@ impl HostTree {
         let _old = claim::claim(self.current(), name, Link::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
-            Err(Errno::ISDIR) => Err(io::Error::other("a directory is in the way")),
+            Err(Errno::ISDIR) => Err(io::Error::other("a directory with this name exists")),
             other => Ok(other?),
         }
     }

@@ -20,9 +20,11 @@ pub(super) const LINKS_HAVE_TYPES: bool = cfg!(windows);
 
 /// Warning if owners are not restored.
 pub(super) const OWNERS_ARE_LOST: &str = if cfg!(windows) {
-    "owners and permissions are not restored, as Windows has others; a file that nobody may write is made read-only"
+    "owners and permissions are not restored, because Windows has other ones; a file without write \
+     permission becomes read-only"
 } else {
-    "owners are not restored, as this program can do that on Linux only; set-user-id and set-group-id bits are dropped"
+    "owners are not restored, because this is supported only on Linux; set-user-id and \
+     set-group-id bits are dropped"
 };
 
 /// Tree on the host with its current directory.
@@ -145,7 +147,7 @@ impl HostTree {
             found => found?,
         };
         if found.is_dir() {
-            return Err(io::Error::other("a directory is in the way"));
+            return Err(io::Error::other("a directory with this name exists"));
         }
         if found.is_file() {
             allow_removal(path, &found)?;
@@ -177,7 +179,7 @@ impl HostTree {
     /// Fails, because this host has no special files.
     #[expect(clippy::unused_self, reason = "other hosts need it")]
     pub(super) fn special(&self, _: &[u8], _: FileType, _: vfs::DeviceNumber) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this host has no such files"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this host does not support such files"))
     }
 
     /// Creates a hard link in the current directory to the file at a path below the top.
@@ -300,7 +302,7 @@ impl<'a> Made<'a> {
 
     /// Fails, because extended attributes are not supported here.
     pub(super) fn set_xattr(self, _: &[u8], _: &[u8]) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this host has none"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this host does not support them"))
     }
 
     /// Sets access and modification times, except those of links and special files.
@@ -340,7 +342,7 @@ fn system_time(time: Timestamp) -> io::Result<SystemTime> {
     let part = Duration::from_nanos(time.nsec.min(999_999_999).into());
     let time = second.and_then(|second| second.checked_add(part));
     time.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::Unsupported, "this host has no times so far away")
+        io::Error::new(io::ErrorKind::Unsupported, "the time is out of range on this host")
     })
 }
 

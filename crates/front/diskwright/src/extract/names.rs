@@ -53,7 +53,7 @@ pub(super) fn check_spelling<'n>(
     let Some(other) = other else { return Ok(()) };
     let other = crate::text::escaped(&other);
     Err(io::Error::other(format!(
-        "the directory ignores case and has {other} for the same name: rename one of them"
+        "the directory ignores case and also has {other}; rename one of them"
     )))
 }
 

@@ -33,7 +33,7 @@ impl Image {
     pub fn read_to_string(&self, path: impl AsImagePath) -> Result<String> {
         let path = path.as_image_path();
         String::from_utf8(self.read(path)?).map_err(|_| {
-            let problem = "it is no text in UTF-8: read its bytes with read";
+            let problem = "not UTF-8 text; use read for its bytes";
             Error::file(path, vfs::Error::Invalid(problem))
         })
     }
@@ -56,7 +56,7 @@ impl Image {
         let source = File::open(self, from)?;
         let metadata = source.metadata()?;
         if !metadata.is_file() {
-            let problem = vfs::Error::Invalid("only regular files are copied");
+            let problem = vfs::Error::Invalid("only regular files can be copied");
             return Err(Error::file(from, problem));
         }
         let options = File::options().write(true).create(true).truncate(true);

@@ -278,7 +278,7 @@ impl Seek for &File {
         };
         // As on the host, offsets are signed 64-bit numbers.
         let moved = moved.filter(|moved| i64::try_from(*moved).is_ok());
-        let before = "a place before the beginning of the file, or too far behind it";
+        let before = "the position is before the start of the file or too large";
         *position = moved.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, before))?;
         Ok(*position)
     }

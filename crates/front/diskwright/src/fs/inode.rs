@@ -14,7 +14,7 @@ pub(super) fn set_permissions(
     now: Timestamp,
 ) -> Result<()> {
     let Some(permissions) = u16::try_from(mode).ok().filter(|mode| *mode <= 0o7777) else {
-        return Err(Error::Invalid("permissions are bits below 0o10000"));
+        return Err(Error::Invalid("permissions must be below 0o10000"));
     };
     if fs.attributes(ino)?.file_type == FileType::Symlink {
         return Err(Error::Invalid("symbolic links have no permissions"));

@@ -148,11 +148,14 @@ impl Metadata {
 
     fn of_host(&self, time: Option<Timestamp>) -> Result<SystemTime> {
         let Some(time) = time else {
-            let problem = "this image does not keep when files were made";
+            let problem = "this image does not store creation times";
             return Err(Error::Usage(problem.into()));
         };
         time.to_system_time().ok_or_else(|| {
-            Error::Usage(format!("the host has no time {} s after 1970: use its number", time.sec))
+            Error::Usage(format!(
+                "the time {} s after 1970 is out of range on this host; use its number",
+                time.sec
+            ))
         })
     }
 }

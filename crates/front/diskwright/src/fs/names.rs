@@ -259,7 +259,7 @@ impl Image {
             if names.fs.attributes(ino)?.file_type == FileType::Directory {
                 return Err(match names.fs.lookup(dir, name) {
                     Ok(_) => FsError::Exists,
-                    Err(_) => FsError::NotPermitted("directories have one name"),
+                    Err(_) => FsError::NotPermitted("directories cannot have hard links"),
                 });
             }
             names.fs.link(ino, dir, name, Some(names.now))

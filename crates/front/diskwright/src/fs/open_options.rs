@@ -129,14 +129,14 @@ impl OpenOptions {
     /// Rejects combinations that `std` rejects.
     fn check(&self, writes: bool) -> vfs::Result<()> {
         let problem = match () {
-            () if !self.reads && !writes => "a file is opened to read, to write or to append",
+            () if !self.reads && !writes => "open a file for reading, writing or appending",
             () if !writes && (self.truncates || self.creates || self.creates_new) => {
-                "only a file that is opened to write is emptied or made"
+                "creating or truncating a file requires write access"
             }
             () if self.appends && self.truncates && !self.creates_new => {
-                "a file that is appended to is not emptied"
+                "append and truncate exclude each other"
             }
-            () if self.mode > 0o7777 => "permissions are bits below 0o10000",
+            () if self.mode > 0o7777 => "permissions must be below 0o10000",
             () => return Ok(()),
         };
         Err(FsError::Invalid(problem))
@@ -187,7 +187,7 @@ impl OpenOptions {
             FileType::Regular => {}
             FileType::Directory if !writes => {}
             FileType::Directory => return Err(FsError::IsADirectory),
-            _ => return Err(FsError::Invalid("only regular files and directories are opened")),
+            _ => return Err(FsError::Invalid("only regular files and directories can be opened")),
         }
         if writes && !is_writable {
             return Err(FsError::ReadOnly("the image was opened for reading"));

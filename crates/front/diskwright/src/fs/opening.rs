@@ -111,7 +111,7 @@ impl ImageOptions {
 
     fn check(&self) -> Result<()> {
         if self.is_writable && self.image.norecovery {
-            let problem = "norecovery is for reading: leave it out to change the image";
+            let problem = "norecovery is read-only; leave it out to change the image";
             return Err(crate::Error::Usage(problem.into()));
         }
         Ok(())

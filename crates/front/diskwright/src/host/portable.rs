@@ -14,7 +14,7 @@ use vfs::{Attributes, DeviceNumber, FileType, Ino, Protection, Timestamp};
 /// If they are not UTF-8, because paths are text here.
 #[cfg(not(unix))]
 pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
-    let problem = "its name is not UTF-8, and this host has no other";
+    let problem = "its name is not UTF-8, which this host requires";
     let text = std::str::from_utf8(bytes);
     text.map(Path::new).map_err(|_| io::Error::new(io::ErrorKind::InvalidFilename, problem))
 }
@@ -179,7 +179,7 @@ pub(crate) fn free_bytes(_: &File) -> io::Result<Option<u64>> {
 
 /// Fails, because caches cannot be dropped here.
 pub(crate) fn drop_cache(_: &File) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "caches of files are dropped on Linux only"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "file caches can be dropped only on Linux"))
 }
 
 /// Unix file types, which never occur on other hosts.

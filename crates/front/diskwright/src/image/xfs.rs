@@ -34,9 +34,9 @@ impl LogState {
     fn text(self) -> &'static str {
         match self {
             Self::Clean => "clean",
-            Self::Dirty => "the log holds changes",
+            Self::Dirty => "the log must be replayed",
             Self::Unreadable => "the log cannot be read",
-            Self::Elsewhere => "not known: the log is on another device",
+            Self::Elsewhere => "unknown: the log is on another device",
         }
     }
 }

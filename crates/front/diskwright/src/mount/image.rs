@@ -58,7 +58,7 @@ impl OpenToMount {
         let is_only_read = is_only_read(path);
         let reason = match if is_only_read { None } else { because() } {
             None if is_only_read => {
-                "what lies there is only read; --overlay FILE keeps changes in a file".into()
+                "remote images are read-only; use --overlay FILE to store changes in a file".into()
             }
             None if is_write_protected(path) => {
                 let kind = if is_block_device(path) { "the device" } else { "the file" };
@@ -75,7 +75,7 @@ impl OpenToMount {
             Some(reason) => reason,
         };
         let image = Image::open(path, options)?;
-        let mut warnings = vec![format!("mounted for reading only: {reason}")];
+        let mut warnings = vec![format!("mounted read-only: {reason}")];
         warnings.extend_from_slice(image.remarks());
         Ok(Self::to_read(image, name, is_place, warnings))
     }
@@ -149,7 +149,7 @@ impl OpenToMount {
         let is_clean = Image::open_rootless(path, &as_it_lies)?.is_clean();
         let recovered = if is_clean { Ok(()) } else { Image::recover(path, options).map(drop) };
         let mut open = Self::open(path, options, true)?;
-        let failed = recovered.err().map(|error| format!("not recovered, but shown so: {error}"));
+        let failed = recovered.err().map(|error| format!("mounted without recovery: {error}"));
         open.warnings.extend(failed);
         Ok(open)
     }

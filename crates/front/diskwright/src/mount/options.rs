@@ -46,16 +46,16 @@ const ALWAYS_SO: &[&str] = &[
 
 /// Options of mount(8) that are not supported, with the reasons.
 const REFUSED: &[(&str, &str)] = &[
-    ("remount", "a mount cannot be changed: unmount it and mount it again"),
-    ("bind", "an image is mounted; for another place of a mount, use mount --bind"),
-    ("rbind", "an image is mounted; for another place of a mount, use mount --rbind"),
-    ("move", "an image is mounted; to move a mount, use mount --move"),
-    ("loop", "an image needs no loop device here: leave it out"),
-    ("mand", "Linux has no mandatory locks any more (since 5.15)"),
-    ("iversion", "the kernel does not ask FUSE servers for the versions of inodes"),
-    ("discard", "freed space is not handed on to the device"),
-    ("noload", "read an image without its journal with ro and --norecovery"),
-    ("norecovery", "read an image without its log with ro and --norecovery"),
+    ("remount", "a mount cannot be changed; unmount it and mount it again"),
+    ("bind", "only images are mounted; to show a mount elsewhere, use mount --bind"),
+    ("rbind", "only images are mounted; to show a mount elsewhere, use mount --rbind"),
+    ("move", "only images are mounted; to move a mount, use mount --move"),
+    ("loop", "images need no loop device here; leave the option out"),
+    ("mand", "Linux removed mandatory locks in 5.15"),
+    ("iversion", "the kernel does not request inode versions from FUSE servers"),
+    ("discard", "freed space is not discarded on the device"),
+    ("noload", "to read an image without its journal, use ro and --norecovery"),
+    ("norecovery", "to read an image without its log, use ro and --norecovery"),
 ];
 
 /// Options of a mount. The defaults are those of `diskwright mount` without `-o`.
@@ -172,7 +172,7 @@ impl MountOptions {
     pub fn apply(&mut self, words: &str) -> Result<(), String> {
         words.split(',').filter(|word| !word.is_empty()).try_for_each(|word| self.set(word))?;
         if self.idmap && (self.uid.is_some() || self.gid.is_some()) {
-            return Err("idmap: it does not go together with uid= or gid=".into());
+            return Err("idmap: it cannot be combined with uid= or gid=".into());
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl MountOptions {
                 self.on_damage = match value {
                     "remount-ro" => OnDamage::ReadOnly,
                     "continue" => OnDamage::Continue,
-                    _ => return Err(wrong("it is remount-ro or continue")),
+                    _ => return Err(wrong("write remount-ro or continue")),
                 }
             }
             "threads" => {
@@ -258,7 +258,7 @@ impl MountOptions {
                 let expected = || wrong(&format!("write a number from 1 to {THREADS_MAX}"));
                 self.threads = Some(threads.ok_or_else(expected)?);
             }
-            "fsname" if value.is_empty() => return Err(wrong("it has no name")),
+            "fsname" if value.is_empty() => return Err(wrong("the option has no name")),
             "fsname" => self.fs_name = Some(value.into()),
             "user" | "comment" => {}
             _ if is_private(name) => {}
@@ -296,7 +296,7 @@ fn is_private(word: &str) -> bool {
 }
 
 fn unknown(name: &str) -> String {
-    format!("there is no option {name}; diskwright mount --help has those that there are")
+    format!("unknown option {name}; diskwright mount --help lists all options")
 }
 
 /// Parses an ID. The maximum value is reserved for "none".
@@ -400,7 +400,7 @@ mod tests {
             ("subtype=ext4", "subtype"),
         ] {
             let said = refused(words);
-            assert!(said.starts_with(&format!("there is no option {named};")), "{words}: {said}");
+            assert!(said.starts_with(&format!("unknown option {named};")), "{words}: {said}");
         }
     }
 

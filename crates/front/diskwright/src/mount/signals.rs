@@ -44,14 +44,14 @@ fn unmount(unmounter: &Unmounter) {
     }
     // The process usually ends before.
     thread::sleep(PATIENCE);
-    say(
-        "programs still use the mount, or changes are still written: it ends with that, or at once with \
-         another signal",
-    );
+    say("programs still use the mount, or changes are being written; waiting for them, another \
+         signal ends it at once");
 }
 
 fn end_now(signal: i32) {
-    say("ended before all was written: the image is recovered when it is next changed or mounted");
+    say(
+        "ended before all changes were written; the image is recovered at the next change or mount",
+    );
     low_level::exit(STATUS_BASE + signal);
 }
 

@@ -86,7 +86,7 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
         // If the killed server had not written yet, the image is not marked as in use.
         (Ok(Server::Dead), Released::Free) if was_changed => Ok(Released::Crashed(mount.source)),
         (Err(error), Released::Free | Released::Unknown | Released::Mounted(_)) => {
-            Err(Error::host("write back all of", &point, error))
+            Err(Error::host("write back", &point, error))
         }
         (_, released) => Ok(released),
     }
@@ -207,7 +207,7 @@ fn take_away(point: &Path, lazy: bool) -> Result<()> {
         },
         Err(Errno::BUSY) => io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "programs use it, or work in it; end them, or use --lazy",
+            "programs use it or have it as working directory; end them, or use --lazy",
         ),
         Err(error) => error.into(),
     };
@@ -229,7 +229,7 @@ fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    let missing = "it takes root or fusermount3, which is not installed (package fuse3)";
+    let missing = "it requires root or fusermount3, which is not installed (package fuse3)";
     Err(io::Error::new(io::ErrorKind::PermissionDenied, missing))
 }
 

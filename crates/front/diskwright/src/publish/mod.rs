@@ -125,7 +125,9 @@ fn name_of(image: &Path) -> Result<String> {
     let image = crate::text::public(image);
     let stem = image.file_stem().and_then(|stem| stem.to_str());
     stem.map(str::to_owned).ok_or_else(|| {
-        Error::Usage("the file's name is none for a published image: give one with --name".into())
+        Error::Usage(
+            "the file name is not valid for a published image; choose a name with --name".into(),
+        )
     })
 }
 
@@ -133,9 +135,10 @@ fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
     let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
     record::parse(BufReader::new(file)).map_err(|error| match error {
         record::RecordError::Io(e) => Error::host("read", path, e),
-        error => {
-            Error::Usage(format!("{}: no record of a start: {error}", crate::text::shown(path)))
-        }
+        error => Error::Usage(format!(
+            "{}: cannot record the blocks read at startup: {error}",
+            crate::text::shown(path)
+        )),
     })
 }
 

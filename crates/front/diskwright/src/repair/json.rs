@@ -112,10 +112,11 @@ impl Standing {
         match self {
             Self::Clean => "clean: nothing to repair",
             Self::Planned => "nothing was changed",
-            Self::Repaired => "repaired: the check finds nothing any more",
-            Self::Damaged => "repaired as far as possible: something is wrong still",
+            Self::Repaired => "repaired: the check finds no damage",
+            Self::Damaged => "repaired as far as possible: damage remains",
             Self::Incomplete => {
-                "incomplete: the device failed to read; try again, or copy the image to a sound device first"
+                "incomplete: the device failed to read; retry, or copy the image to a healthy \
+                 device first"
             }
         }
     }

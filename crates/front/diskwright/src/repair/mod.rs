@@ -189,7 +189,7 @@ impl Repair {
     /// # Panics
     /// If the image was opened for planning only.
     pub fn prepare<'r>(&'r self, plan: &'r Plan, undo: Option<&Path>) -> Result<Prepared<'r>> {
-        assert!(self.is_writable, "an image that was opened to plan only is not written to");
+        assert!(self.is_writable, "an image that was opened for planning is not written");
         let through_log = self.has_log_for(plan)?;
         let undo = match undo {
             Some(path) => Some((path.to_owned(), undo_file::create(path)?)),

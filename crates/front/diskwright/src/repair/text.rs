@@ -51,7 +51,7 @@ pub fn write_plan(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         1 => "1 step".into(),
         count => format!("{count} steps"),
     };
-    writeln!(out, "{steps}, {} of the image in all", size(bytes))
+    writeln!(out, "{steps}, {} of the image in total", size(bytes))
 }
 
 /// Formats an action with its code, and the path of the file or the location of the structure.

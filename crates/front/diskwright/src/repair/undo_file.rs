@@ -15,7 +15,7 @@ const NAMES_MAX: u32 = 1000;
 pub(super) fn create(path: &Path) -> Result<File> {
     try_create(path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            let why = "it exists already; restore what it is of, or remove it";
+            let why = "it exists already; restore its image, or remove it";
             Error::host("make the undo file", path, io::Error::new(error.kind(), why))
         }
         _ => Error::host("make the undo file", path, error),
@@ -40,7 +40,7 @@ pub(super) fn create_for(image: &Path) -> Result<(PathBuf, File)> {
             Err(error) => return Err(Error::host("make the undo file", path, error)),
         }
     }
-    let why = "undo files of earlier repairs have all names; remove some";
+    let why = "all names are taken by undo files of earlier repairs; remove some";
     Err(Error::host("make an undo file for", image, io::Error::other(why)))
 }
 

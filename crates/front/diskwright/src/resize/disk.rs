@@ -103,7 +103,8 @@ impl Disk {
         }
         if !self.is_regular {
             return Err(Error::Usage(format!(
-                "the block device has {} bytes, and {bytes} are needed: enlarge it first, or ask for less",
+                "the block device has {} bytes, but {bytes} are needed; enlarge it first, or \
+                 choose a smaller size",
                 self.len()
             )));
         }

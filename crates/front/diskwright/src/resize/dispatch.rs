@@ -79,7 +79,7 @@ fn wish_of_ext(device: &dyn BlockDevice, wish: Least) -> Result<ext4::resize::Wi
 }
 
 fn no_shrinking_of_xfs() -> Error {
-    let advice = "make a new image: diskwright convert IN OUT --size min";
+    let advice = "create a new image: diskwright convert IN OUT --size min";
     Error::unsupported("shrinking an XFS image in place", advice)
 }
 

@@ -84,8 +84,8 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     if bytes / u64::from(before.block_size) < before.blocks {
         let is = crate::text::size(before.bytes);
         return Err(Error::Usage(format!(
-            "the file system has {} bytes ({is}) already, which is more than {bytes}; to make it smaller: diskwright \
-             shrink",
+            "the file system already has {} bytes ({is}), more than {bytes}; to reduce it, use \
+             diskwright shrink",
             before.bytes
         )));
     }
@@ -176,14 +176,15 @@ fn too_small(path: &Path, wish: Least, source: vfs::Error) -> Error {
     let what = match (&source, wish) {
         (vfs::Error::Invalid(_), Least::Bytes(bytes)) => {
             return Error::Usage(format!(
-                "the file system has less than {bytes} bytes already; to make it larger: diskwright grow"
+                "the file system already has less than {bytes} bytes; to enlarge it, use \
+                 diskwright grow"
             ));
         }
-        (vfs::Error::NoSpace, _) => "what is in it takes more room than that",
+        (vfs::Error::NoSpace, _) => "its contents need more space",
         (vfs::Error::NoInodes, _) => "its groups would have fewer inodes than are in use",
         _ => return Error::Image { image: path.to_owned(), source },
     };
-    let advice = "diskwright shrink --size min --dry-run tells how small it can be";
+    let advice = "show the minimum size with diskwright shrink --size min --dry-run";
     let source = vfs::Error::unsupported(format!("shrinking to that size: {what}"), advice);
     Error::Image { image: path.to_owned(), source }
 }

@@ -70,7 +70,7 @@ impl Verity {
     pub fn check(&self) -> Result<(), String> {
         match &self.salt {
             Some(salt) if salt.len() > SALT_BYTES_MAX => Err(format!(
-                "the salt has {} bytes: dm-verity has room for {SALT_BYTES_MAX}",
+                "the salt has {} bytes, more than the dm-verity maximum of {SALT_BYTES_MAX}",
                 salt.len()
             )),
             _ => Ok(()),
@@ -181,7 +181,8 @@ pub(crate) fn check_size(bytes: u64) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!(
-        "its blocks are {BLOCK_BYTES} bytes, and {bytes} bytes are no multiple of that; give such a --size"
+        "{bytes} bytes are not a multiple of its block size of {BLOCK_BYTES} bytes; choose such a \
+         --size"
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }
@@ -192,8 +193,8 @@ pub(crate) fn check_block_size(bytes: u32) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!(
-        "a device of blocks of {BLOCK_BYTES} bytes holds no file system with blocks of {bytes}; \
-         leave --block-size out, or give 4K or more"
+        "a device with {BLOCK_BYTES}-byte blocks cannot contain a file system with {bytes}-byte \
+         blocks; leave --block-size out, or use at least 4K"
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }
@@ -205,8 +206,8 @@ pub(crate) fn check_room(device_bytes: u64, data_bytes: u64) -> Result<(), Error
         return Ok(());
     }
     let why = format!(
-        "the file system and its tree take {end} bytes, and the device has {device_bytes}; \
-         give a smaller --size, or a file for the tree: --verity=FILE"
+        "the file system and its hash tree need {end} bytes, but the device has {device_bytes}; \
+         choose a smaller --size, or a file for the tree: --verity=FILE"
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }

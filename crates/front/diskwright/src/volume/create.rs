@@ -67,8 +67,7 @@ fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
         })
         .map(|layout| Plan::Xfs(Box::new(layout))),
     };
-    planned
-        .map_err(|error| Error::Usage(format!("there is no such {}: {error}", what.format.name())))
+    planned.map_err(|error| Error::Usage(format!("no such {}: {error}", what.format.name())))
 }
 
 /// Returns the current time.

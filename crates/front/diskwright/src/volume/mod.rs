@@ -91,7 +91,7 @@ fn parts(address: &str) -> (&str, Option<&str>) {
 fn whole(address: &str) -> Result<Location> {
     match parts(address) {
         (volume, Some(_)) => Err(Error::Usage(format!(
-            "{} is a snapshot: name a volume, as {}",
+            "{} is a snapshot; use a volume, such as {}",
             disk::address::safe_line(address),
             disk::address::safe_line(volume)
         ))),
@@ -104,7 +104,7 @@ fn location(address: &str) -> Result<Location> {
         .map_err(|error| Error::Usage(error.to_string()))?;
     if location.path.as_ref().is_empty() {
         let problem = format!(
-            "{} names no place in a bucket: add a name, as in s3://bucket/name",
+            "{} has no name after the bucket; write it like s3://bucket/name",
             disk::address::safe_line(address)
         );
         return Err(Error::Usage(problem));

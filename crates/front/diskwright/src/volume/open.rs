@@ -35,8 +35,8 @@ pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn Blo
     }
     if snapshot.is_some() {
         let problem = format!(
-            "{address} is a snapshot, which can only be read: ask for that, or make a volume of it with diskwright \
-             volume clone"
+            "{address} is a snapshot, which is read-only; open it read-only, or create a volume \
+             from it with diskwright volume clone"
         );
         return Err(Error::Usage(problem));
     }

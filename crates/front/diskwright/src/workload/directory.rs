@@ -114,17 +114,16 @@ impl Drop for DirectorySession {
 fn remarks(path: &Path) -> Vec<String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut remarks = vec![
-        format!("operations are system calls of Linux {release}: each enters the kernel, what runs in \
-                 this process does not"),
-        "the kernel's page cache and its inode and directory caches take as much memory as is free"
-            .to_owned(),
-        "whatever else lives on the file system or uses it, its age and how full it is, show in the \
-         figures"
-            .to_owned(),
-        "work that the kernel puts off to threads of its own is in no processor time".to_owned(),
+        format!(
+            "operations are system calls of Linux {release}, with the cost of entering the kernel; \
+             targets in this process have none"
+        ),
+        "the page, inode and directory caches of the kernel use all free memory".to_owned(),
+        "the age, the fill level and other users of the file system affect the results".to_owned(),
+        "the processor time of deferred work in kernel threads is not counted".to_owned(),
     ];
     if Mount::of(path).is_some_and(|mount| mount.is_cache()) {
-        remarks.push("it is in memory only: syncing does nothing".to_owned());
+        remarks.push("it is in memory only, so syncing has no effect".to_owned());
     }
     remarks
 }
@@ -151,7 +150,7 @@ fn check_room(top: &Path, need: &Need) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "it has {} free and room for {} files, which is too little for this workload",
+        "it has {} free and {} free inodes, too little for this workload",
         crate::text::size(bytes),
         totals.f_favail
     )))
@@ -168,17 +167,17 @@ fn make_directory(top: &Path) -> Result<PathBuf> {
             Err(error) => return Err(refused("make a directory in", top, error)),
         }
     }
-    Err(Error::Unsupported("it is full of directories of workloads that were killed".into()))
+    Err(Error::Unsupported("it has too many directories of killed workloads; remove them".into()))
 }
 
 /// Syncs, and drops the kernel's page, inode and dentry caches of all file systems.
 fn drop_kernel_caches(directory: &Path) -> Result<()> {
     const SWITCH: &str = "/proc/sys/vm/drop_caches";
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unsupported(format!("caches are dropped by root only, in {SWITCH}")));
+        return Err(Error::Unsupported(format!("dropping caches requires root ({SWITCH})")));
     }
     if Mount::of(directory).is_some_and(|mount| mount.is_cache()) {
-        return Err(Error::Unsupported("there is nothing behind the cache".into()));
+        return Err(Error::Unsupported("there is no storage behind the cache".into()));
     }
     // The kernel drops only clean pages.
     let open = fs::File::open(directory).map_err(|e| Error::host("open", e))?;

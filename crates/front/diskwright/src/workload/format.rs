@@ -76,8 +76,8 @@ impl Plan {
         let plan = Self { size, layout: layout.map_err(|e| Error::Unsupported(e.to_string()))? };
         let least = need.bytes.saturating_add(plan.inodes_bytes(need.inodes));
         if plan.free_bytes() < least || plan.inodes() < need.inodes {
-            let problem = "has no room for what this workload makes";
-            let given = spec.size.map_or("", |_| ": give a larger size, or none");
+            let problem = "is too small for this workload";
+            let given = spec.size.map_or("", |_| "; choose a larger size, or leave it out");
             return Err(Error::Unsupported(format!(
                 "an {} of {} {problem}{given}",
                 spec.format.name(),
@@ -171,7 +171,7 @@ pub(super) fn features(spec: &FsSpec) -> String {
 pub(super) fn remark(format: Format) -> Option<&'static str> {
     match format {
         Format::Ext4 => {
-            Some("an image for directories of 5 million names and more has large_dir as well")
+            Some("an image for directories of at least 5 million names also has large_dir")
         }
         Format::Xfs => None,
     }

@@ -101,10 +101,10 @@ impl Contestant for ImageFile {
             features: self.features.clone(),
             base: self.base.clone(),
             remarks: vec![
-                "operations are calls within the process: system calls only read and write the image"
+                "operations are calls within the process; system calls only read and write the \
+                 image"
                     .to_owned(),
-                "what the image file has in the kernel's cache is asked to go with the caches, and may \
-                 stay"
+                "the kernel is asked to drop its cache of the image file, but can keep it"
                     .to_owned(),
                 "every time stamp is the same".to_owned(),
             ],
@@ -138,7 +138,7 @@ fn make_directory(fs: &dyn FileSystem, need: &Need) -> Result<(Ino, u32)> {
             Err(source) => return Err(failed("mkdir")(source)),
         }
     }
-    Err(Error::Unsupported("it is full of directories of workloads that were killed".into()))
+    Err(Error::Unsupported("it has too many directories of killed workloads; remove them".into()))
 }
 
 fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
@@ -164,7 +164,7 @@ fn check_room(fs: &dyn FileSystem, need: &Need) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "it has {} free and room for {} files, which is too little for this workload",
+        "it has {} free and {} free inodes, too little for this workload",
         crate::text::size(bytes),
         totals.inodes_free
     )))

@@ -47,8 +47,7 @@ impl Memory {
     /// `Unsupported` if that is not possible, or if existing contents are required.
     pub fn make(&self, need: &Need) -> Result<MemorySession> {
         if need.existing {
-            let problem = "there is nothing yet in a file system that is made for a run: give an image \
-                           or a directory";
+            let problem = "a file system created for the run is empty; use an image or a directory";
             return Err(Error::Unsupported(problem.into()));
         }
         let plan = Plan::new(&self.spec, need)?;
@@ -88,8 +87,8 @@ impl Contestant for Memory {
 /// Returns remarks on differences that are not caused by the file system.
 fn remarks(format: Format) -> Vec<String> {
     let common = [
-        "operations are calls within the process: there are no system calls",
-        "the device is memory, and a cold cache is read from there",
+        "operations are calls within the process, without system calls",
+        "the device is memory, so cold caches are read from memory",
         "every time stamp is the same",
     ];
     let of_format = format::remark(format);

@@ -61,7 +61,7 @@ pub fn contestant(
         #[cfg(target_os = "linux")]
         TargetSpec::Kernel(fs) => Ok(Rc::new(Kernel::new(fs.clone(), base, &settings.scratch))),
         #[cfg(not(target_os = "linux"))]
-        TargetSpec::Kernel(_) => Err(only_on_linux("kernel targets", settings)),
+        TargetSpec::Kernel(_) => Err(only_on_linux("a kernel target", settings)),
         TargetSpec::Path(path) => {
             let metadata = std::fs::metadata(path).map_err(|e| Error::host("open", path, e))?;
             #[cfg(target_os = "linux")]
@@ -80,5 +80,5 @@ pub fn contestant(
 /// Returns the error for environments that only Linux supports.
 #[cfg(not(target_os = "linux"))]
 fn only_on_linux(what: &str, _: &Settings) -> Error {
-    Error::Usage(format!("there is {what} on Linux only; name memory:FORMAT, or an image"))
+    Error::Usage(format!("{what} is supported only on Linux; use memory:FORMAT or an image"))
 }

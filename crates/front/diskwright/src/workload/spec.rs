@@ -113,7 +113,7 @@ impl FsSpec {
         }
         let plan = Plan::new(&spec, &NOTHING).map_err(|error| error.to_string())?;
         if spec.orphans.is_some() && !plan.has_feature("has_journal") {
-            return Err("orphans are recorded only where there is a journal".into());
+            return Err("orphans are recorded only with a journal".into());
         }
         Ok(spec)
     }
@@ -129,13 +129,18 @@ impl FsSpec {
         };
         let is_first = match key {
             "free-index" => {
-                self.require(driver, Format::Xfs, key, "kernels have one way of their own")?;
+                self.require(
+                    driver,
+                    Format::Xfs,
+                    key,
+                    "a kernel target has only the kernel's own way",
+                )?;
                 let names = FreeIndexStrategy::ALL.map(FreeIndexStrategy::name);
                 let found = FreeIndexStrategy::from_name(value);
                 self.free_index.replace(found.ok_or_else(|| one_of(item, &names))?).is_none()
             }
             "orphans" => {
-                let instead = "kernels always record orphans, on the list with ^orphan_file";
+                let instead = "kernels always record orphans, on the list if ^orphan_file is set";
                 self.require(driver, Format::Ext4, key, instead)?;
                 let names = OrphanPolicy::ALL.map(OrphanPolicy::name);
                 let found = OrphanPolicy::from_name(value);

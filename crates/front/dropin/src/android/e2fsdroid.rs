@@ -54,7 +54,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
     if wish.source.is_none() {
         return Err(STATUSES.refused(
             "e2fsdroid without -f",
-            "name the directory: the files of an image that has some are not changed",
+            "add the directory with -f; the files of an image with contents cannot be changed",
         ));
     }
     let files = &wish.files;
@@ -73,7 +73,7 @@ fn refuse_files(raw: &Path, image: &Path) -> Result<(), Failure> {
         let entry = entry.map_err(|e| STATUSES.of(&e))?;
         if entry.file_name() != b"lost+found" {
             return Err(STATUSES.failed(format_args!(
-                "{} holds files already ({}): make it anew with mke2fs",
+                "{} contains files already ({}); create it again with mke2fs",
                 image.display(),
                 entry.file_name_lossy()
             )));
@@ -95,9 +95,9 @@ impl Wish {
                 words.value()?;
                 self.has_product = true;
             }
-            's' => return Err(words.refused("blocks of ext4 are not shared")),
+            's' => return Err(words.refused("ext4 cannot share blocks")),
             'u' | 'g' => {
-                return Err(words.refused("owners are those of -C, or those of the directory"));
+                return Err(words.refused("owners are taken from -C or from the directory"));
             }
             _ => return Err(words.unknown()),
         }

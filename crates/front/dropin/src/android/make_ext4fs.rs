@@ -45,11 +45,11 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     let bytes = wish.bytes.or(file.bytes).filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| {
         let image = wish.image.display();
-        STATUSES.failed(format_args!("{image} has no size yet: say -l"))
+        STATUSES.failed(format_args!("{image} is empty: add -l"))
     })?;
     let options = wish.options(bytes)?;
     wish.files.make(&options, &file)?;
-    say(format_args!("made ext4 of {bytes} bytes in {}", wish.image.display()));
+    say(format_args!("created ext4 with {bytes} bytes in {}", wish.image.display()));
     Ok(0)
 }
 
@@ -64,12 +64,12 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         }
     }
     let mut operands = operands.into_iter().map(PathBuf::from);
-    wish.image = operands.next().ok_or_else(|| STATUSES.usage("name the image to make"))?;
+    wish.image = operands.next().ok_or_else(|| STATUSES.usage("no image given"))?;
     wish.source = operands.next();
     if let Some(more) = operands.next() {
         // Second directory, for Android's built-in table of owners.
         let more = more.display();
-        return Err(STATUSES.usage(format_args!("nothing follows the directory: {more}")));
+        return Err(STATUSES.usage(format_args!("unexpected argument after the directory: {more}")));
     }
     if wish.files.mount_point.is_some() && wish.files.fs_config.is_none() {
         return Err(STATUSES.refused("-a without -C", NO_TABLE));
@@ -79,7 +79,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
 
 /// Error text for a missing table of owners.
 pub(super) const NO_TABLE: &str =
-    "Android's own table of owners is not here: hand over the build's fs_config by -C";
+    "the owner table of Android is not built in; pass the fs_config of the build with -C";
 
 impl Wish {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
@@ -101,8 +101,8 @@ impl Wish {
             // Overwriting, holes for unused blocks and no progress messages are the default.
             'f' | 'w' | 'v' => {}
             'z' => return Err(words.refused("compress the image: gzip")),
-            'c' => return Err(words.refused("sparse images have no checksum here")),
-            't' | 'X' => return Err(words.refused("it is for trying the program itself")),
+            'c' => return Err(words.refused("sparse images are written without checksums")),
+            't' | 'X' => return Err(words.refused("it is only for testing the original program")),
             _ => return Err(words.unknown()),
         }
         Ok(())
@@ -115,7 +115,8 @@ impl Wish {
         };
         let block_size = self.block_size.unwrap_or(BLOCK_BYTES);
         if self.blocks_per_group.is_some_and(|blocks| blocks != u64::from(block_size) * 8) {
-            return Err(STATUSES.refused("-g", "a group has as many blocks as a block has bits"));
+            return Err(STATUSES
+                .refused("-g", "the number of blocks per group is fixed at the bits of a block"));
         }
         let mut options = BuildOptions::new(source, &self.image, Format::Ext4);
         options.size = Some(bytes);

@@ -48,7 +48,8 @@ impl Files {
             'B' => self.block_list = Some(words.path()?),
             'd' | 'D' => {
                 return Err(words.refused(
-                    "files lie where their order puts them: the same tree gives the same blocks",
+                    "the order of the files determines their blocks; the same tree always gives \
+                     the same blocks",
                 ));
             }
             _ => return Ok(false),

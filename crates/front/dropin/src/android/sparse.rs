@@ -40,7 +40,7 @@ pub(super) fn expanded(path: &Path) -> Result<Option<NamedTempFile>, Failure> {
     let fits = file_header >= FILE_HEADER_BYTES && chunk_header >= CHUNK_HEADER_BYTES;
     if major != MAJOR_VERSION || !fits || block == 0 || block % 4 != 0 || block * blocks > BYTES_MAX
     {
-        return Err(damaged("a sparse image of another version, or a damaged one"));
+        return Err(damaged("the sparse image is damaged or has another version"));
     }
     skip(&mut file, file_header - FILE_HEADER_BYTES).map_err(failed)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -59,7 +59,7 @@ pub(super) fn expanded(path: &Path) -> Result<Option<NamedTempFile>, Failure> {
             (RAW, Some(data)) if data == len => {
                 let copied = std::io::copy(&mut file.by_ref().take(len), raw.as_file_mut());
                 if copied.map_err(failed)? != len {
-                    return Err(damaged("the sparse image ends early"));
+                    return Err(damaged("unexpected end of the sparse image"));
                 }
             }
             (FILL, Some(4)) => {

@@ -63,7 +63,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 fn ambivalent(image: &Path, names: &[&str]) -> Failure {
     let (image, names) = (image.display(), names.join(", "));
     let message = format!(
-        "{image}: ambivalent result: it has marks of several formats ({names}); wipefs shows and removes them"
+        "{image}: ambivalent result: it has signatures of several formats ({names}); wipefs shows \
+         and removes them"
     );
     Failure { message, status: AMBIVALENT }
 }
@@ -72,7 +73,7 @@ fn ambivalent(image: &Path, names: &[&str]) -> Failure {
 fn unknown(image: &Path) -> Failure {
     let image = image.display();
     let message = format!(
-        "{image} holds something that is not known here, and PATH has no other blkid: ask the system's own blkid"
+        "{image} has an unknown format, and PATH has no other blkid; use the blkid of the system"
     );
     Failure { message, status: AMBIVALENT }
 }

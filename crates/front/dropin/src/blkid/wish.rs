@@ -73,7 +73,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         }
     }
     if wish.images.is_empty() && !wish.only_version {
-        return Err(STATUSES.usage("name an image: devices of the machine are not looked for"));
+        return Err(STATUSES.usage("no image given; devices of the host are not searched"));
     }
     Ok(wish)
 }
@@ -90,8 +90,8 @@ impl Wish {
                     "export" => Form::Export,
                     "udev" => Form::Udev,
                     "device" => Form::Device,
-                    "list" => return Err(words.refused("it is for people: say full")),
-                    _ => return Err(words.wrong("is full, value, export, udev or device")),
+                    "list" => return Err(words.refused("it is for terminals only: use full")),
+                    _ => return Err(words.wrong("must be full, value, export, udev or device")),
                 }
             }
             'n' => {
@@ -107,15 +107,17 @@ impl Wish {
             // Images are always read, and there is no cache.
             'c' | 'w' => drop(words.value()?),
             'd' | 'g' | 'D' => {}
-            'i' | 'k' => return Err(words.refused("only file systems are looked for")),
+            'i' | 'k' => return Err(words.refused("only file systems are searched")),
             'l' | 'L' | 'U' | 't' => {
+                return Err(words.refused("devices of the host are not searched; add an image"));
+            }
+            'S' => return Err(words.refused("an image is always searched completely")),
+            'H' => {
                 return Err(
-                    words.refused("devices of the machine are not looked for: name an image")
+                    words.refused("there is no information about an image except its contents")
                 );
             }
-            'S' => return Err(words.refused("an image is looked at to its end")),
-            'H' => return Err(words.refused("nothing is known of an image but what is in it")),
-            'h' => return Err(words.refused("man blkid has the options")),
+            'h' => return Err(words.refused("see man blkid for the options")),
             _ => return Err(words.unknown()),
         }
         Ok(())

@@ -162,7 +162,7 @@ pub(super) fn map(session: &mut Session, request: &Request) -> Result<(), Failur
     let (path, block) = match *rest {
         [path, block] => (path, block),
         [_, _, _] => {
-            let why = "write, punch and fallocate change maps";
+            let why = "use write, punch or fallocate to change maps";
             return Err(request.refused("a physical block", why));
         }
         _ => return Err(request.wrong_words()),
@@ -173,7 +173,7 @@ pub(super) fn map(session: &mut Session, request: &Request) -> Result<(), Failur
     let found = session.fs()?.block_run(ino, FileBlock(file));
     let run = found.map_err(|e| request.failed(words(&e)))?;
     if run.start.is_none() && !options.is_empty() {
-        return Err(request.refused("-a", "fallocate allocates blocks"));
+        return Err(request.refused("-a", "use fallocate to allocate blocks"));
     }
     let flag = if run.unwritten { " (uninit)" } else { "" };
     say(format_args!("{}{flag}", run.start.map_or(0, |block| block.0)));
@@ -266,7 +266,7 @@ impl Columns {
 pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("dvr", "")?;
     if let Some((letter, _)) = options.iter().find(|(letter, _)| *letter != 'd') {
-        let why = "dump_extents lists the runs of one file";
+        let why = "use dump_extents to list the extents of a file";
         return Err(request.refused(&format!("-{letter}"), why));
     }
     let &[path] = &*rest else { return Err(request.wrong_words()) };

@@ -129,7 +129,7 @@ pub(super) fn hash(_: &mut Session, request: &Request) -> Result<(), Failure> {
             _ => {
                 return Err(request.refused(
                     &format!("-{letter}"),
-                    "names that fold are hashed by casefold alone",
+                    "hashes of case-insensitive names are supported only with the feature casefold",
                 ));
             }
         }

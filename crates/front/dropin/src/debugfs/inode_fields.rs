@@ -76,7 +76,7 @@ const FIELDS: &[Field] = &[
     number("frag", (116, 1)),
     number("fsize", (117, 1)),
     refused("checksum", CHECKSUM),
-    refused("author", "it lies where Linux has the checksum"),
+    refused("author", "its location contains the checksum in Linux"),
     number("extra_isize", (128, 2)),
     number("ctime_extra", (132, 4)),
     number("mtime_extra", (136, 4)),
@@ -84,7 +84,7 @@ const FIELDS: &[Field] = &[
     time("crtime", 144, 148),
     number("crtime_extra", (148, 4)),
     number("projid", (156, 4)),
-    refused("bmap", "block[N] sets pointers; write, punch and fallocate change extents"),
+    refused("bmap", "block[N] sets pointers; use write, punch or fallocate for extents"),
 ];
 
 /// `set_inode_field FILE FIELD VALUE`, or `-l` for the list of fields.
@@ -193,7 +193,7 @@ fn store(
     for (at, len) in std::iter::once(low).chain(high) {
         let Some(field) = slot.get_mut(at..at + len) else {
             return Err(Problem::Field(format!(
-                "{name}: the inodes of this file system end before it"
+                "{name}: the inodes of this file system are too small for this field"
             )));
         };
         field.copy_from_slice(&rest.to_le_bytes()[..len]);
@@ -283,7 +283,7 @@ mod tests {
             ("mode_hi", "1", "invalid field specifier: mode_hi"),
             ("checksum", "1", "not supported"),
             ("bmap[3]", "1", "not supported"),
-            ("crtime_extra", "1", "end before it"),
+            ("crtime_extra", "1", "too small for this field"),
         ] {
             let found = set(&mut slot, name, value).unwrap_err();
             assert!(found.contains(why), "{name}: {found}");

@@ -18,12 +18,12 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
     let (options, rest) = request.options("acsSO", "nbif")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
     for (letter, why) in [
-        ('c', "contents are compared by diskwright diff"),
-        ('O', "transactions that were replayed are shown by diskwright dump IMAGE journal"),
-        ('n', "all transactions are shown"),
+        ('c', "use diskwright diff to compare contents"),
+        ('O', "use diskwright dump IMAGE journal to show replayed transactions"),
+        ('n', "all transactions are always shown"),
         ('b', "-a lists all blocks"),
         ('i', "-a lists all blocks"),
-        ('f', "journals on other devices are not read"),
+        ('f', "only internal journals can be read"),
     ] {
         if has(letter) {
             return Err(request.refused(&format!("-{letter}"), why));

@@ -137,16 +137,18 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
             // Data is always read on demand and checksums are always verified.
             Word::Option('c' | 'D') => {}
             Word::Option('b' | 's') => {
-                return Err(words.refused("copies of the superblock are for repairs: e2fsck"));
+                return Err(words.refused("backup superblocks are for repairs; use e2fsck"));
             }
             Word::Option('n') => {
-                return Err(
-                    words.refused("checksums are always verified: diskwright dump reads without")
-                );
+                return Err(words.refused(
+                    "checksums are always verified; use diskwright dump to read without",
+                ));
             }
-            Word::Option('d' | 'i') => return Err(words.refused("images of e2image are not read")),
+            Word::Option('d' | 'i') => {
+                return Err(words.refused("images of e2image cannot be read"));
+            }
             Word::Option('z') => {
-                return Err(words.refused("the journal makes each change whole or not at all"));
+                return Err(words.refused("the journal makes each change atomic"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }

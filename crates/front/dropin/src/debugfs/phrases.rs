@@ -26,13 +26,13 @@ pub(super) fn words(error: &Error) -> String {
 
 fn phrase(error: &Error) -> Option<(&'static str, &'static str)> {
     Some(match error {
-        Error::NotFound => (NOT_FOUND, "diskwright ls lists the names of a directory"),
+        Error::NotFound => (NOT_FOUND, "list the directory with diskwright ls"),
         Error::NotADirectory => (NOT_A_DIRECTORY, ""),
         Error::IsADirectory => ("file is a directory", ""),
         Error::NotEmpty => ("directory not empty", ""),
         Error::Exists => ("Ext2 file already exists", ""),
         Error::NoSpace => (NO_BLOCKS, ENLARGE),
-        Error::NoInodes => (NO_INODES, "remove files, or make the file system with more inodes"),
+        Error::NoInodes => (NO_INODES, "remove files, or create the file system with more inodes"),
         Error::NoAttribute => ("Extended attribute key not found", ""),
         _ => return None,
     })

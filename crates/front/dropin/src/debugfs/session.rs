@@ -174,7 +174,9 @@ impl Session {
         self.opened_device().map_err(|failure| request.failed(failure.message))?;
         match self.is_writable {
             true => Ok(()),
-            false => Err(request.failed(format_args!("{READ_ONLY} (-w opens it for writing)"))),
+            false => {
+                Err(request.failed(format_args!("{READ_ONLY} (use -w to open it for writing)")))
+            }
         }
     }
 

@@ -181,7 +181,7 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
     let (options, rest) = request.options("bex", "")?;
     let &[path] = &*rest else { return Err(request.wrong_words()) };
     if let Some((letter, _)) = options.iter().find(|(letter, _)| *letter != 'b') {
-        let why = "the whole slot is shown without it";
+        let why = "the whole inode is shown without it";
         return Err(request.refused(&format!("-{letter}"), why));
     }
     let ino = session.ino(path)?;

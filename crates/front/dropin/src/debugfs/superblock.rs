@@ -39,7 +39,7 @@ pub(super) fn open(session: &mut Session, request: &Request) -> Result<(), Failu
         );
     }
     if let Some((letter, _)) = options.iter().find(|(letter, _)| "fiebsdz".contains(*letter)) {
-        return Err(request.refused(&format!("-{letter}"), "-w opens for writing"));
+        return Err(request.refused(&format!("-{letter}"), "use -w to open for writing"));
     }
     let is_writable = options.iter().any(|(letter, _)| *letter == 'w');
     let image = Target::parse(host_path(image).into(), STATUSES)?;
@@ -169,15 +169,15 @@ pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failur
     let [field, value] = request.exactly()?;
     let (field, value) = (request.text(field)?, request.text(value)?);
     if field.trim_start_matches("s_") == "hash_seed" && has_index(session.fs()?) {
-        let why = "hash_seed: a directory has an index that follows from it; remove the index with diskwright convert, or \
-                   set the seed when the file system is made: mke2fs -E hash_seed";
+        let why = "hash_seed: the indexes of directories depend on it; create the image again with \
+                   diskwright convert, or set the seed with mke2fs -E hash_seed";
         return Err(request.failed(why));
     }
     let mut problem = None;
     let changed = session.change_superblock(&mut |raw| {
         fields::set(raw, field, value).map_err(|why| {
             problem = Some(why);
-            vfs::Error::Invalid("the field cannot be set so")
+            vfs::Error::Invalid("the field does not accept this value")
         })
     });
     match problem {

@@ -112,24 +112,24 @@ static COMMANDS: &[Command] = &[
 
 /// Unsupported requests with the reasons.
 const REFUSED: &[(&[&str], &str)] = &[
-    (&["freefrag", "e2freefrag"], "diskwright map counts runs of free blocks"),
-    (&["init_filesys"], "mke2fs makes file systems"),
-    (&["modify_inode", "mi"], "it asks for each field; set_inode_field sets one"),
+    (&["freefrag", "e2freefrag"], "use diskwright map for free extents"),
+    (&["init_filesys"], "use mke2fs to create file systems"),
+    (&["modify_inode", "mi"], "it prompts for each field; use set_inode_field to set one"),
     (
         &["set_block_group", "set_bg"],
-        "descriptors are sealed with their bitmaps; setb and seti change both",
+        "descriptor checksums depend on the bitmaps; use setb and seti to change both",
     ),
-    (&["dump_unused"], "diskwright extract copies files; free blocks are read from the image"),
-    (&["dump_mmp", "set_mmp_value", "smmp"], "multiple mount protection is shown by dumpe2fs -h"),
+    (&["dump_unused"], "use diskwright extract to copy files; read free blocks from the image"),
+    (&["dump_mmp", "set_mmp_value", "smmp"], "use dumpe2fs -h to show multiple mount protection"),
     (
         &["extent_open", "eo", "extent_close", "ec"],
-        "extents are entered by writes; dump_extents shows them",
+        "writes change extents; use dump_extents to show them",
     ),
-    (&["zap_block", "zap"], "a block that is damaged on purpose needs dd"),
-    (&["list_quota", "lq", "get_quota", "gq"], "usage is shown by repquota on a mount"),
+    (&["zap_block", "zap"], "use dd to damage a block on purpose"),
+    (&["list_quota", "lq", "get_quota", "gq"], "use repquota on a mount to show usage"),
     (
         &["journal_open", "jo", "journal_close", "jc", "journal_write", "jw"],
-        "transactions are written for changes only",
+        "transactions are written only for changes",
     ),
     (&["journal_run", "jr"], "opening with -w replays the journal"),
 ];

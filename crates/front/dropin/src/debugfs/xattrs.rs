@@ -60,7 +60,7 @@ pub(super) fn get(session: &mut Session, request: &Request) -> Result<(), Failur
     let (options, rest) = request.options("xVCr", "f")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
     if has('C') {
-        return Err(request.refused("-C", "-x prints bytes, and -f writes them to a file"));
+        return Err(request.refused("-C", "use -x to print bytes, or -f to write them to a file"));
     }
     let &[path, name] = &*rest else { return Err(request.wrong_words()) };
     let ino = session.ino(path)?;

@@ -36,10 +36,12 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             Word::Option('f') => {}
             Word::Option('V') => return Ok(invoked.version()),
             Word::Option('o') => {
-                return Err(words.refused("the primary superblock is shown; e2fsck finds copies"));
+                return Err(
+                    words.refused("only the primary superblock is shown; use e2fsck with backups")
+                );
             }
             Word::Option('b' | 'g' | 'i' | 'm') => {
-                return Err(words.refused("diskwright dump shows single structures"));
+                return Err(words.refused("use diskwright dump to show single structures"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }

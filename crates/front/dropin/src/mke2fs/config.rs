@@ -120,7 +120,7 @@ impl Config {
                 continue;
             }
             if line == "}" || line == "}*" {
-                group.take().ok_or_else(|| wrong("there is nothing that } could end"))?;
+                group.take().ok_or_else(|| wrong("unexpected }"))?;
                 continue;
             }
             let (name, value) =
@@ -128,7 +128,7 @@ impl Config {
             let (name, value) = (name.trim().trim_end_matches('*'), unquoted(value.trim()));
             if value == "{" {
                 if group.replace(name.to_owned()).is_some() {
-                    return Err(wrong("a type cannot have types"));
+                    return Err(wrong("a type cannot contain types"));
                 }
             } else if !self.relate(&section, group.as_deref(), name, value)
                 && SECTIONS.contains(&&*section)
@@ -138,8 +138,7 @@ impl Config {
         }
         match group {
             Some(name) => {
-                Err(statuses
-                    .failed(format_args!("{}: {name} has no }} at its end", path.display())))
+                Err(statuses.failed(format_args!("{}: {name} is not closed by }}", path.display())))
             }
             None => Ok(()),
         }

@@ -69,7 +69,7 @@ impl Decompressed {
         match source.and_then(program_for) {
             Some(name) => {
                 let why = format!("decompress it into a pipe ({name} -dc FILE)");
-                Err(STATUSES.refused("-d with such an archive", &why))
+                Err(STATUSES.refused("-d with a compressed archive", &why))
             }
             None => Ok(Self { source: source.map(Path::to_owned) }),
         }

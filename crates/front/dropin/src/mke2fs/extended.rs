@@ -73,10 +73,10 @@ impl Extended {
             "desc_size" => {
                 return Err(item.refused("descriptors have 64 bytes with 64bit, and 32 without"));
             }
-            "mmp_update_interval" => return Err(item.refused("the feature mmp is not made")),
+            "mmp_update_interval" => return Err(item.refused("the feature mmp cannot be created")),
             "revision" => {
                 if item.text()? != "1" {
-                    return Err(item.refused("revision 0 is not made"));
+                    return Err(item.refused("revision 0 cannot be created"));
                 }
             }
             _ => return Err(item.unknown()),
@@ -95,14 +95,14 @@ pub(super) fn place(text: &str) -> Result<Place, String> {
 
 /// Parses the number of backup superblocks.
 pub(super) fn backups(text: &str) -> Result<u8, String> {
-    text.parse().ok().filter(|count| *count <= 2).ok_or_else(|| "it is 0, 1 or 2".into())
+    text.parse().ok().filter(|count| *count <= 2).ok_or_else(|| "it must be 0, 1 or 2".into())
 }
 
 /// Parses the name of an encoding.
 pub(super) fn encoding(text: &str) -> Result<Encoding, String> {
     match text {
         "utf8" | "utf8-12.1" => Ok(Encoding::Utf8),
-        _ => Err("there is utf8, which is utf8-12.1".into()),
+        _ => Err("write utf8 or utf8-12.1".into()),
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn strictness(text: &str) -> Result<bool, String> {
     match text {
         "strict" => Ok(true),
         "nostrict" => Ok(false),
-        _ => Err("there is strict, and nostrict".into()),
+        _ => Err("write strict or nostrict".into()),
     }
 }
 
@@ -147,7 +147,7 @@ fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
     };
     let ids = text.split_once(':');
     let ids = ids.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
-    let wrong = || STATUSES.usage(format_args!("-E root_owner is UID:GID, not {text}"));
+    let wrong = || STATUSES.usage(format_args!("-E root_owner must be UID:GID, not {text}"));
     ids.map(|(uid, gid)| Owner { uid, gid }).ok_or_else(wrong)
 }
 

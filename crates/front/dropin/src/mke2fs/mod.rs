@@ -141,11 +141,11 @@ fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
 fn tell(image: &Path, made: &diskwright::ImageInfo) {
     if made.format.is_empty() {
         // The properties of an image in another format cannot be read.
-        say(format_args!("made {} in the sparse format of Android", image.display()));
+        say(format_args!("created {} in the sparse format of Android", image.display()));
         return;
     }
     say(format_args!(
-        "made {} with {} {}k blocks and {} inodes",
+        "created {} with {} {}k blocks and {} inodes",
         made.format,
         made.blocks,
         made.block_size / 1024,
@@ -165,14 +165,15 @@ fn size(wish: &mut Wish, file: &File) -> Result<u64, Failure> {
         let rest = file.bytes.map(|bytes| bytes.saturating_sub(offset));
         let bytes = rest.filter(|bytes| *bytes > 0).ok_or_else(|| {
             STATUSES.failed(format_args!(
-                "{} has no size yet: write one after its name",
+                "{} is empty: write a size after its name",
                 wish.image.display()
             ))
         })?;
         if offset > 0 {
             let blocks = bytes / KIB;
             wish.remarks.push(format!(
-                "Warning: offset specified without an explicit file system size: it gets all {blocks} KiB behind the offset"
+                "Warning: offset specified without an explicit file system size; using all \
+                 {blocks} KiB after the offset"
             ));
         }
         return Ok(bytes);

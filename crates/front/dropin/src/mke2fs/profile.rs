@@ -100,7 +100,7 @@ fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<
         "-1" => Ok(PAGE_BYTES),
         _ => match text.parse() {
             Ok(size @ (1024 | 2048 | 4096)) => Ok(size),
-            _ => Err("blocks are 1024, 2048 or 4096 bytes".into()),
+            _ => Err("the block size must be 1024, 2048 or 4096 bytes".into()),
         },
     });
     let usual = usual?.unwrap_or(PAGE_BYTES).max(sector);
@@ -129,7 +129,7 @@ fn bytes_per_inode(
 
 fn reserved(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio| (0.0..=50.0).contains(ratio));
-    ratio.ok_or_else(|| "it is 0 to 50 per cent".into())
+    ratio.ok_or_else(|| "it must be 0 to 50 percent".into())
 }
 
 /// Returns all features: those of the types, followed by explicit ones.

@@ -36,7 +36,7 @@ impl Quotas {
         let has_projects = has(&profile.features, "project");
         let extended = &wish.extended;
         if extended.is_android_sparse {
-            let why = "usage is counted in a raw image";
+            let why = "usage can be counted only in a raw image";
             return Err(STATUSES.refused("-O quota with -E android_sparse", why));
         }
         let mut kinds = extended.quotas.clone();

@@ -101,7 +101,7 @@ fn flex_groups(
 
 fn power_of_two(text: &str) -> Result<u32, String> {
     let parsed = text.parse().ok().filter(|groups: &u32| groups.is_power_of_two());
-    parsed.ok_or_else(|| "it is a power of 2".into())
+    parsed.ok_or_else(|| "it must be a power of 2".into())
 }
 
 /// Returns the cluster size in bytes. An explicit size requires the feature; a configured one is ignored without it.
@@ -122,7 +122,8 @@ fn orphan_file(size: Size, block_size: u32) -> Result<u64, Failure> {
     let blocks = blocks(size, block_size)?;
     if !(1..=ORPHAN_BLOCKS_MAX).contains(&blocks) {
         return Err(STATUSES.usage(format_args!(
-            "-E orphan_file_size is 1 to {ORPHAN_BLOCKS_MAX} blocks, not {blocks}: kernels mount no larger ones"
+            "-E orphan_file_size must be 1 to {ORPHAN_BLOCKS_MAX} blocks, not {blocks}: kernels do \
+             not mount larger ones"
         )));
     }
     Ok(blocks * u64::from(block_size))
@@ -141,7 +142,7 @@ fn hash_version(text: &str) -> Result<u8, String> {
         "legacy" => Ok(0),
         "half_md4" => Ok(1),
         "tea" => Ok(2),
-        _ => Err("there are legacy, half_md4 and tea".into()),
+        _ => Err("write legacy, half_md4 or tea".into()),
     }
 }
 
@@ -157,7 +158,7 @@ fn mount_options(list: &str) -> Result<u32, String> {
             "journal_data_writeback" => (DATA_MODES, 0x60),
             _ => {
                 let known = MOUNT_OPTIONS.iter().find(|(_, known)| *known == name);
-                let (bit, _) = known.ok_or_else(|| format!("there is no mount option {name}"))?;
+                let (bit, _) = known.ok_or_else(|| format!("unknown mount option {name}"))?;
                 (*bit, *bit)
             }
         };

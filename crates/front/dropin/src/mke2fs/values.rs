@@ -57,17 +57,17 @@ impl<'a> Values<'a> {
             Err(STATUSES.failed(format_args!("mke2fs.conf: {name} is not supported: {why}")))
         };
         if self.switch("make_hugefiles")?.unwrap_or(false) {
-            return refused("make_hugefiles", "put such files into the source of -d");
+            return refused("make_hugefiles", "add such files to the source of -d");
         }
         if self.switch("force_undo")?.unwrap_or(false) {
-            return refused("force_undo", "old contents are not kept: copy the file first");
+            return refused("force_undo", "old contents are not saved; copy the file first");
         }
         if self.config.get(&[], "undo_dir").is_some_and(|place| place != "none") {
-            return refused("undo_dir", "old contents are not kept: copy the file first");
+            return refused("undo_dir", "old contents are not saved; copy the file first");
         }
         let creator = self.config.get(&[], "creator_os").map(str::to_ascii_lowercase);
         if creator.is_some_and(|creator| creator != "linux" && creator != "0") {
-            return refused("creator_os", "file systems are made for Linux");
+            return refused("creator_os", "only file systems for Linux are supported");
         }
         for name in ["discard", "lazy_itable_init", "lazy_journal_init", "zero_hugefiles"] {
             self.switch(name)?;

@@ -91,10 +91,12 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             wish.size = size.map(|text| image_size(&text)).transpose()?;
         }
         (None, ..) if wish.only_version => {}
-        (None, ..) => return Err(STATUSES.usage("name the image to make, and its size after it")),
+        (None, ..) => {
+            return Err(STATUSES.usage("no image given: add its name, and its size after it"));
+        }
         (.., Some(extra)) => {
             let extra = extra.to_string_lossy();
-            return Err(STATUSES.usage(format_args!("nothing follows the size: {extra}")));
+            return Err(STATUSES.usage(format_args!("unexpected argument after the size: {extra}")));
         }
     }
     Ok(wish)
@@ -106,7 +108,7 @@ impl Wish {
         let offset = &mut self.extended.offset;
         if image.offset > 0 && *offset > 0 && image.offset != *offset {
             return Err(STATUSES.usage(format_args!(
-                "-E offset={offset} and the name's ?offset={} differ: give one of them",
+                "-E offset={offset} and ?offset={} in the name differ; use only one of them",
                 image.offset
             )));
         }
@@ -165,9 +167,9 @@ impl Wish {
     /// Creates the failure for unsupported and unknown options.
     fn not_here(&self, letter: char, words: &Words) -> Failure {
         words.refused(match letter {
-            'l' => "a list of bad blocks is not kept: -c tests the device",
-            'S' => "to mend an image: e2fsck",
-            'z' => "old contents are not kept: copy the file first",
+            'l' => "a bad block list is not stored; use -c to test the device",
+            'S' => "to repair an image, use e2fsck",
+            'z' => "old contents are not saved; copy the file first",
             _ => return words.unknown(),
         })
     }
@@ -190,7 +192,7 @@ impl Wish {
                     };
                     self.fast_commit_bytes = Some(item.by(bytes)?);
                 }
-                "device" => return Err(item.refused("the journal is a file of the file system")),
+                "device" => return Err(item.refused("only internal journals are supported")),
                 _ => return Err(item.unknown()),
             }
         }
@@ -239,10 +241,10 @@ fn block_size(words: &mut Words) -> Result<BlockSize, Failure> {
     match size {
         1024 | 2048 | 4096 if text.starts_with('-') => Ok(BlockSize::AtLeast(size as u32)),
         1024 | 2048 | 4096 => Ok(BlockSize::Given(size as u32)),
-        8192..=65536 => Err(words.refused("blocks are 1024, 2048 or 4096 bytes")),
-        _ => {
-            Err(words.wrong(format_args!("cannot be {text}: blocks are 1024, 2048 or 4096 bytes")))
-        }
+        8192..=65536 => Err(words.refused("the block size must be 1024, 2048 or 4096 bytes")),
+        _ => Err(words.wrong(format_args!(
+            "cannot be {text}: the block size must be 1024, 2048 or 4096 bytes"
+        ))),
     }
 }
 
@@ -251,7 +253,7 @@ fn reserved(words: &mut Words) -> Result<f64, Failure> {
     if (0.0..=50.0).contains(&percent) {
         return Ok(percent);
     }
-    Err(words.wrong(format_args!("is 0 to 50 per cent, not {percent}")))
+    Err(words.wrong(format_args!("must be 0 to 50 percent, not {percent}")))
 }
 
 /// Parses `random`, `time` (treated as random), `clear` (none), or hexadecimal digits.
@@ -284,7 +286,7 @@ pub(crate) fn features(list: &str) -> Result<Vec<FeatureChange>, String> {
 fn kind(text: &str) -> Result<String, String> {
     match text {
         "ext2" | "ext3" | "ext4" => Ok(text.into()),
-        _ => Err("ext2, ext3 and ext4 can be made".into()),
+        _ => Err("only ext2, ext3 and ext4 can be created".into()),
     }
 }
 
@@ -292,8 +294,11 @@ fn kind(text: &str) -> Result<String, String> {
 fn revision(words: &mut Words) -> Result<(), Failure> {
     match words.parsed::<u32>()? {
         1 => Ok(()),
-        0 => Err(words.refused("revision 0 is not made, which kernels have not needed since 1999")),
-        other => Err(words.wrong(format_args!("is 0 or 1, not {other}"))),
+        0 => {
+            Err(words
+                .refused("revision 0 cannot be created; kernels have not needed it since 1999"))
+        }
+        other => Err(words.wrong(format_args!("must be 0 or 1, not {other}"))),
     }
 }
 
@@ -303,13 +308,13 @@ pub(crate) fn errors_behaviour(text: &str) -> Result<u16, String> {
         "continue" => Ok(1),
         "remount-ro" => Ok(2),
         "panic" => Ok(3),
-        _ => Err("it is continue, remount-ro or panic".into()),
+        _ => Err("write continue, remount-ro or panic".into()),
     }
 }
 
 fn creator(words: &mut Words) -> Result<(), Failure> {
     match &*words.text()?.to_ascii_lowercase() {
         "linux" | "0" => Ok(()),
-        _ => Err(words.refused("file systems are made for Linux")),
+        _ => Err(words.refused("only file systems for Linux are supported")),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let bytes = wish.bytes.or(file.bytes.filter(|bytes| *bytes > 0));
     let bytes = bytes.ok_or_else(|| {
         let image = wish.image.display();
-        STATUSES.failed(format_args!("{image} has no size yet: say -d size="))
+        STATUSES.failed(format_args!("{image} is empty: add -d size="))
     })?;
     check_size(&wish, &file, bytes)?;
     if wish.is_unsupported && !wish.is_quiet {
@@ -68,7 +68,8 @@ fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
     }
     if bytes < SUPPORTED_BYTES_MIN && !is_small(wish) {
         return Err(STATUSES.failed(
-            "Filesystem must be larger than 300MiB. Smaller ones are slow and little tested: --unsupported makes one",
+            "Filesystem must be larger than 300MiB. Smaller ones are slow and not well tested; use \
+             --unsupported to create one",
         ));
     }
     Ok(())

@@ -89,7 +89,7 @@ impl Settings {
             let place = match item.name {
                 "options" => &mut self.options,
                 "defaults" => &mut self.defaults,
-                "makecfg" => return Err(item.refused("options are not written to files")),
+                "makecfg" => return Err(item.refused("options cannot be written to files")),
                 _ => return Err(item.unknown()),
             };
             if place.replace(item.text()?.into()).is_some() {

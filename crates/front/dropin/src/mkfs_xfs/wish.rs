@@ -16,7 +16,7 @@ use crate::words::{Word, Words};
 const BLOCK_BYTES: u32 = 4096;
 /// Size of a real-time extent in bytes without a real-time device, unless the block size is larger.
 const REALTIME_EXTENT_BYTES: u64 = 4096;
-const NO_REALTIME: &str = "a file system with a real-time device is not made";
+const NO_REALTIME: &str = "realtime devices cannot be created";
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         (Some(image), None) | (None, Some(image)) => wish.image = image,
         (None, None) if wish.only_version => {}
         (None, None) => {
-            return Err(STATUSES.usage("No data device name specified: name the image to make"));
+            return Err(STATUSES.usage("No data device name specified: add the image to create"));
         }
     }
     wish.settle()?;
@@ -143,7 +143,7 @@ impl Wish {
             return Err(STATUSES.refused("-r extsize", NO_REALTIME));
         }
         if self.log_sector_size.is_some_and(|bytes| bytes != self.sector_size.unwrap_or(512)) {
-            let why = "the log lies in the image, whose sectors it has";
+            let why = "the log is in the image and has its sector size";
             return Err(STATUSES.refused("-l sectsize", why));
         }
         self.source = self.prototype.take().map(|file| match file.is_dir() {
@@ -182,9 +182,11 @@ impl Wish {
             "file" => self.is_file = item.switch()?,
             "noalign" => always(item, true)?,
             "concurrency" => drop(item.value()),
-            "sunit" | "swidth" | "su" | "sw" => nothing(item, "nothing is laid out in stripes")?,
+            "sunit" | "swidth" | "su" | "sw" => {
+                nothing(item, "stripe alignment is not implemented")?
+            }
             "rtinherit" | "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
-                nothing(item, "set the attribute on the root directory afterwards")?;
+                nothing(item, "set the attribute on the root directory after creation")?;
             }
             _ => return Err(item.unknown()),
         }
@@ -198,15 +200,16 @@ impl Wish {
             "maxpct" => {
                 let percent = item.by(number)?;
                 let percent = u8::try_from(percent).ok().filter(|percent| *percent <= 100);
-                self.inodes_percent = Some(percent.ok_or_else(|| item.wrong("is at most 100"))?);
+                self.inodes_percent =
+                    Some(percent.ok_or_else(|| item.wrong("must be at most 100"))?);
             }
             "sparse" | "nrext64" | "exchange" => self.switch(item)?,
             "align" => always(item, true)?,
             "attr" if item.text()? == "2" => {}
             "projid32bit" => always(item, true)?,
-            "attr" => return Err(item.refused("version 5 has attributes of version 2")),
+            "attr" => return Err(item.refused("version 5 always has attributes of version 2")),
             "max_atomic_write" => {
-                return Err(item.refused("groups are as large as the size calls for"));
+                return Err(item.refused("the group size follows from the image size"));
             }
             _ => return Err(item.unknown()),
         }
@@ -221,7 +224,7 @@ impl Wish {
             "version" => match item.text()? {
                 "2" => {}
                 "ci" => self.features.push(FeatureChange { name: "ascii-ci".into(), is_on: true }),
-                _ => return Err(item.wrong("is 2 or ci")),
+                _ => return Err(item.wrong("must be 2 or ci")),
             },
             _ => return Err(item.unknown()),
         }
@@ -234,7 +237,7 @@ impl Wish {
             "internal" => always(item, true)?,
             "lazy-count" => always(item, true)?,
             "version" if item.text()? == "2" => {}
-            "version" => return Err(item.refused("version 5 has logs of version 2")),
+            "version" => return Err(item.refused("version 5 always has a version 2 log")),
             "concurrency" => drop(item.value()),
             "su" => self.log_stripe = Some(item.by(small)?),
             "sunit" => {
@@ -245,7 +248,9 @@ impl Wish {
             "sectsize" => self.log_sector_size = Some(item.by(small)?),
             "file" => always(item, false)?,
             "agnum" | "logdev" | "name" => {
-                return Err(item.refused("the log lies in the image, where the program puts it"));
+                return Err(
+                    item.refused("the log is in the image, and its location cannot be chosen")
+                );
             }
             _ => return Err(item.unknown()),
         }
@@ -256,7 +261,7 @@ impl Wish {
         match item.name {
             "uuid" => {
                 let parsed = uuid::Uuid::try_parse(item.text()?).map(uuid::Uuid::into_bytes);
-                self.uuid = Some(parsed.map_err(|_| item.wrong("is no UUID"))?);
+                self.uuid = Some(parsed.map_err(|_| item.wrong("is not a UUID"))?);
             }
             "crc" => always(item, true)?,
             "finobt" | "rmapbt" | "reflink" | "inobtcount" | "bigtime" => self.switch(item)?,
@@ -264,9 +269,9 @@ impl Wish {
             "autofsck" => {
                 nothing(item, "set the attribute trusted.xfs:autofsck of the root directory")?;
             }
-            "metadir" => nothing(item, "metadata have no directory tree")?,
+            "metadir" => nothing(item, "metadata directory trees cannot be created")?,
             "uquota" | "uqnoenforce" | "gquota" | "gqnoenforce" | "pquota" | "pqnoenforce" => {
-                nothing(item, "quotas are turned on by an option of the mount")?;
+                nothing(item, "quotas are turned on by a mount option")?;
             }
             _ => return Err(item.unknown()),
         }
@@ -306,7 +311,7 @@ impl Wish {
     pub(super) fn inode_size(&self) -> Result<Option<u32>, Failure> {
         match (self.inode_size, self.inodes_per_block) {
             (Some(_), Some(_)) => Err(STATUSES.usage("-i size and -i perblock exclude each other")),
-            (None, Some(0)) => Err(STATUSES.usage("-i perblock is at least 2")),
+            (None, Some(0)) => Err(STATUSES.usage("-i perblock must be at least 2")),
             (None, Some(count)) => Ok(Some(self.block_bytes() / count)),
             (size, None) => Ok(size),
         }

@@ -35,7 +35,7 @@ fn begin(wish: &Wish, statuses: Statuses) -> Ended {
         return Ok(0);
     }
     let failed = |e: io::Error| -> Failure {
-        statuses.failed(format_args!("this program cannot be started again: {e}"))
+        statuses.failed(format_args!("cannot start this program again: {e}"))
     };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);

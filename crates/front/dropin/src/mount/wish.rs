@@ -54,7 +54,8 @@ impl Wish {
         if self.operands.len() == 2 || self.only_version {
             return Ok(self);
         }
-        Err(statuses.usage("name an image and a directory to mount it on"))
+        Err(statuses
+            .usage("no image or directory given: add the image and the directory to mount it on"))
     }
 }
 
@@ -125,7 +126,7 @@ pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result
             Word::Option('s') => wish.options.push("threads=1".into()),
             Word::Option('V') => wish.only_version = true,
             Word::Option('d') => {
-                return Err(words.refused("requests of the kernel are not printed"));
+                return Err(words.refused("kernel requests cannot be printed"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }
@@ -149,12 +150,14 @@ impl Wish {
                 self.options.extend(like_the_kernel.map(String::from));
                 return Ok(());
             }
-            ("fakeroot", _) => "the kernel checks permissions: uid=N shows all files as a user's",
+            ("fakeroot", _) => {
+                "the kernel checks permissions; use uid=N to show all files with one owner"
+            }
             ("minixdf" | "noacl", _) => "it is always off",
-            ("debug" | "fuse2fs_debug", _) => "requests of the kernel are not printed",
-            ("lockfile", _) => "the image itself is locked",
-            ("directio", _) => "images are read and written through the host's cache",
-            ("errors", "panic") => "errors=remount-ro and errors=continue are there",
+            ("debug" | "fuse2fs_debug", _) => "kernel requests cannot be printed",
+            ("lockfile", _) => "the image itself is always locked",
+            ("directio", _) => "images always use the page cache of the host",
+            ("errors", "panic") => "use errors=remount-ro or errors=continue",
             _ => {
                 self.options.push(word.into());
                 return Ok(());

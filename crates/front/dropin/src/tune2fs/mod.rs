@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     let image = words.target(image)?;
     if wish.changes_nothing() && !wish.shows {
-        return Err(STATUSES.usage("name a change, or -l to show the superblock"));
+        return Err(STATUSES.usage("no action given: add a change, or -l to show the superblock"));
     }
     if !wish.changes_nothing() {
         wish.check(&image)?;
@@ -107,7 +107,7 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
                 })],
             )?;
         }
-        _ => return Err(STATUSES.usage("name an image, and a label after it to set one")),
+        _ => return Err(STATUSES.usage("no image given: add its name, and a label to set one")),
     }
     Ok(0)
 }
@@ -180,7 +180,8 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         }
         'm' | 'r' => reserved(wish, letter, words)?,
         'u' | 'g' => {
-            let id: u16 = words.parsed().map_err(|_| words.wrong("is a number below 65536"))?;
+            let id: u16 =
+                words.parsed().map_err(|_| words.wrong("must be a number below 65536"))?;
             wish.add(move |raw| {
                 let field = if letter == 'u' { &mut raw.def_resuid } else { &mut raw.def_resgid };
                 *field = id.into();
@@ -198,10 +199,12 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         'f' => wish.is_forced = true,
         'j' => wish.add_journal(),
         'J' => suboptions::journal(wish, &words.text()?)?,
-        'I' => return Err(words.refused("inodes are as large as they were made")),
+        'I' => return Err(words.refused("the inode size cannot be changed")),
         'Q' => suboptions::quota(wish, &words.text()?)?,
-        's' => return Err(words.refused("copies of the superblock stay where they are")),
-        'z' => return Err(words.refused("nothing is to be undone: one block is written")),
+        's' => return Err(words.refused("backup superblocks cannot be moved")),
+        'z' => {
+            return Err(words.refused("an undo file is not needed, because one block is written"));
+        }
         _ => return Err(words.unknown()),
     }
     Ok(())
@@ -235,7 +238,7 @@ fn interval(text: &str) -> Result<u32, String> {
         _ => (text, DAY),
     };
     let seconds = number.parse().ok().and_then(|number: u32| number.checked_mul(unit));
-    seconds.ok_or_else(|| "write a number and d, w or m after it".into())
+    seconds.ok_or_else(|| "write a number followed by d, w or m".into())
 }
 
 fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failure> {
@@ -245,7 +248,7 @@ fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Fail
         (0.0, words.by(|text| size::parse(text)?.bytes(1).ok_or_else(|| "it is too large".into()))?)
     };
     if !(0.0..=50.0).contains(&percent) {
-        return Err(words.wrong(format_args!("is 0 to 50 per cent, not {percent}")));
+        return Err(words.wrong(format_args!("must be 0 to 50 percent, not {percent}")));
     }
     wish.try_add(move |raw| {
         let all = u64::from(raw.blocks_count_hi.get()) << 32 | u64::from(raw.blocks_count_lo.get());
@@ -279,7 +282,7 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
                 let others = raw.default_mount_opts.get() & !bit;
                 raw.default_mount_opts = (others | if is_on { bit } else { 0 }).into();
             }),
-            (None, None) => return Err(words.wrong(format_args!("has nothing called {word}"))),
+            (None, None) => return Err(words.wrong(format_args!("has no suboption {word}"))),
         }
     }
     Ok(())
@@ -287,13 +290,15 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
 
 fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
     let Some(feature) = Feature::from_name(&change.name) else {
-        return Err(STATUSES.usage(format_args!("-O: there is no feature {}", change.name)));
+        return Err(STATUSES.usage(format_args!("-O: unknown feature {}", change.name)));
     };
     let internal =
         [Feature::Incompat(Incompat::RECOVER), Feature::RoCompat(RoCompat::ORPHAN_PRESENT)];
     if internal.contains(&feature) {
         let name = &change.name;
-        return Err(STATUSES.refused(format_args!("-O {name}"), "e2fsck and mounts set this mark"));
+        return Err(
+            STATUSES.refused(format_args!("-O {name}"), "only e2fsck and mounts set this flag")
+        );
     }
     wish.request.features.push((feature, change.is_on));
     Ok(())

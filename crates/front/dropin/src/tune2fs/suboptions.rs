@@ -26,8 +26,8 @@ pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
                 };
                 wish.request.journal_bytes = Some(item.by(bytes)?);
             }
-            "device" => return Err(item.refused("a journal on another device is not written")),
-            "location" => return Err(item.refused("the journal lies where there is room")),
+            "device" => return Err(item.refused("only internal journals can be created")),
+            "location" => return Err(item.refused("the location of the journal cannot be chosen")),
             "fast_commit_size" => {
                 return Err(item.refused("-O fast_commit sets the usual size"));
             }
@@ -51,7 +51,7 @@ pub(super) fn quota(wish: &mut Wish, list: &str) -> Result<(), Failure> {
 fn hash_version(text: &str) -> Result<u8, String> {
     let names = ["legacy", "half_md4", "tea"];
     let found = (0..).zip(names).find(|(_, name)| *name == text);
-    found.map(|(version, _)| version).ok_or_else(|| "it is legacy, half_md4 or tea".into())
+    found.map(|(version, _)| version).ok_or_else(|| "write legacy, half_md4 or tea".into())
 }
 
 /// Parses one item of `-E`.
@@ -60,7 +60,7 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
     match item.name {
         "stride" => {
             let blocks =
-                u16::try_from(item.by(number)?).map_err(|_| item.wrong("is at most 65535"))?;
+                u16::try_from(item.by(number)?).map_err(|_| item.wrong("must be at most 65535"))?;
             wish.add(move |raw| raw.raid_stride = blocks.into());
         }
         "stripe_width" | "stripe-width" => {
@@ -89,7 +89,7 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
             let seconds = item.by(number)?;
             let most = u32::from(MMP_INTERVAL_MAX);
             if seconds > most {
-                return Err(item.wrong(&format!("is at most {most} seconds")));
+                return Err(item.wrong(&format!("must be at most {most} seconds")));
             }
             // 0 selects the default interval.
             let seconds = if seconds == 0 { 5 } else { seconds as u16 };
@@ -103,7 +103,7 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
         "encoding" => {
             let is_utf8 = matches!(item.text()?, "utf8" | "utf8-12.1");
             if !is_utf8 {
-                return Err(item.wrong("is utf8"));
+                return Err(item.wrong("must be utf8"));
             }
             wish.request.encoding_flags.get_or_insert(0);
         }
@@ -111,11 +111,11 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
             let flags = match item.text()? {
                 "strict" => ENCODING_STRICT,
                 "nostrict" | "^strict" => 0,
-                _ => return Err(item.wrong("is strict or nostrict")),
+                _ => return Err(item.wrong("must be strict or nostrict")),
             };
             wish.request.encoding_flags = Some(flags);
         }
-        "revision" => return Err(item.refused("it is set when a file system is made")),
+        "revision" => return Err(item.refused("it can be set only at creation")),
         _ => return Err(item.unknown()),
     }
     Ok(())

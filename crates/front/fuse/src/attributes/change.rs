@@ -102,7 +102,7 @@ impl Adapter<'_> {
             Err(Error::NoAttribute) => return Ok(()),
             value => value?,
         };
-        let invalid = |_| Error::Invalid("the file has an access control list that is not valid");
+        let invalid = |_| Error::Invalid("the access control list of the file is invalid");
         let mut list = Acl::parse(&value).map_err(invalid)?;
         list.set_mode(mode as u16);
         self.fs.set_xattr(ino, acl::ACCESS, &list.to_bytes())

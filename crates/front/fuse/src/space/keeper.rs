@@ -32,7 +32,8 @@ impl<'a> SpaceKeeper<'a> {
         let keep = move || Keeping::new(adapter, cache).run();
         if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, keep) {
             tracing::warn!(
-                "the kernel may keep more waiting than there is room for: no thread: {error}"
+                "the kernel's write-back may exceed the free space, because the space thread \
+                 cannot start: {error}"
             );
         }
         Self { space: &adapter.space }

@@ -51,7 +51,7 @@ fn open_device() -> Result<OwnedFd, Failure> {
 }
 
 fn no_fuse() -> io::Error {
-    let text = "this kernel has no FUSE, or its module is not loaded (modprobe fuse)";
+    let text = "the kernel has no FUSE support, or its module is not loaded (modprobe fuse)";
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 

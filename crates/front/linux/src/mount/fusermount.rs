@@ -25,7 +25,7 @@ pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Own
     if options.nosymfollow {
         // The program does not support this option. A mount that follows links would not be what
         // the caller requested.
-        let text = "nosymfollow: only root can mount with it";
+        let text = "nosymfollow requires root";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let (ours, theirs) =
@@ -46,7 +46,7 @@ pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Own
     match (received, said) {
         (Ok(Some(fd)), Ok(())) => Ok(fd),
         (Err(error), Ok(())) => Err(error),
-        (Ok(None), Ok(())) => Err(io::Error::other("fusermount3 sent no descriptor")),
+        (Ok(None), Ok(())) => Err(io::Error::other("fusermount3 did not send the file descriptor")),
         (_, Err(error)) => Err(error),
     }
 }

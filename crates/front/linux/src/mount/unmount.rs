@@ -99,12 +99,14 @@ impl Mount {
             Place::There => {}
             Place::Gone => return Ok(()),
             Place::Hidden => {
-                return Err(self.about("another file system is mounted over it, or it was moved"));
+                return Err(
+                    self.about("another file system is mounted over it, or the mount was moved")
+                );
             }
         }
         let synced = if self.served.load(Ordering::Acquire) { self.sync() } else { Ok(()) };
         self.take_away()?;
-        synced.map_err(|error| self.about(&format!("not all could be written back: {error}")))
+        synced.map_err(|error| self.about(&format!("some changes could not be written: {error}")))
     }
 
     /// Unmounts a mount that is no longer served. Errors are only printed.

@@ -178,7 +178,7 @@ fn inodes_are_forgotten_together() {
     let args = BatchForgetIn { count: 1 << 28, dummy: 0 };
     let message = Message::new(op::BATCH_FORGET, args.as_bytes(), b"");
     let error = Request::parse(message.bytes()).unwrap_err();
-    assert_eq!(error.what, "forgets more than there is");
+    assert_eq!(error.what, "the forget count is too large");
 }
 
 #[test]
@@ -219,18 +219,18 @@ fn fault(message: &[u8]) -> &'static str {
 #[test]
 fn names_have_to_be_names() {
     let lookup = |name: &[u8]| fault(Message::new(op::LOOKUP, b"", name).bytes());
-    assert_eq!(lookup(b""), "a name does not end");
-    assert_eq!(lookup(b"name"), "a name does not end");
-    assert_eq!(lookup(b"\0"), "a name is empty");
-    assert_eq!(lookup(b"a/b\0"), "a file's name has a slash");
-    assert_eq!(lookup(b"a\0b\0"), "longer than what it asks");
+    assert_eq!(lookup(b""), "a name is not terminated");
+    assert_eq!(lookup(b"name"), "a name is not terminated");
+    assert_eq!(lookup(b"\0"), "empty name");
+    assert_eq!(lookup(b"a/b\0"), "a name contains a slash");
+    assert_eq!(lookup(b"a\0b\0"), "longer than expected");
 }
 
 #[test]
 fn lengths_have_to_agree() {
     let statfs = Message::new(op::STATFS, b"", b"");
     assert_eq!(fault(&statfs.bytes()[..39]), "shorter than its header");
-    assert_eq!(fault(&[statfs.bytes(), b"\0"].concat()), "not as long as it says");
+    assert_eq!(fault(&[statfs.bytes(), b"\0"].concat()), "its length field is wrong");
     let extended = Message::extended(op::STATFS, b"", &[0; 15], 2);
     assert_eq!(fault(extended.bytes()), "shorter than its extensions");
     // The structure is not counted as an extension.

@@ -94,7 +94,7 @@ impl Registered {
         if offset.checked_add(len).is_some_and(|end| end <= self.len) {
             return Ok(());
         }
-        let message = format!("bytes {offset}+{len} lie past the end of the device ({})", self.len);
+        let message = format!("bytes {offset}+{len} are past the end of the device ({})", self.len);
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
@@ -102,7 +102,7 @@ impl Registered {
         if self.is_writable {
             return Ok(());
         }
-        Err(io::Error::other("the device has no writeAt: it cannot be changed"))
+        Err(io::Error::other("the device has no writeAt, so it is read-only"))
     }
 }
 
@@ -126,7 +126,7 @@ fn all(what: &str, offset: u64, done: f64, len: usize) -> io::Result<()> {
     if done == len as f64 {
         return Ok(());
     }
-    let message = format!("{what} did {done} of {len} bytes at {offset}");
+    let message = format!("{what} transferred {done} of {len} bytes at {offset}");
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
 }
 

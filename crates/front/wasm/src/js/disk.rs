@@ -65,7 +65,7 @@ impl Disk {
     pub fn open(&self, how: &str) -> Result<Image, JsValue> {
         let how: Open = options(how)?;
         if how.writable && !self.is_writable {
-            let message = "the device has no writeAt: it can only be read";
+            let message = "the device has no writeAt, so it is read-only";
             return Err(thrown(Failure::new("EROFS", message)));
         }
         Volume::open(&self.device, &how).map(Image::new).map_err(thrown)

@@ -44,7 +44,7 @@ pub(super) fn throw_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         std::panic::set_hook(Box::new(|info| {
-            let message = format!("diskwright met a fault of its own: {info}");
+            let message = format!("internal error of diskwright: {info}");
             wasm_bindgen::throw_val(thrown(Failure::new("EFAULT", message)));
         }));
     });

@@ -77,7 +77,7 @@ impl FileCapabilities {
         while let Some(word) = words.next() {
             if let Some(id) = word.strip_prefix("[rootid=").and_then(|w| w.strip_suffix(']')) {
                 let id = id.parse().ok().filter(|_| words.peek().is_none());
-                let problem = "[rootid=NUMBER] comes last";
+                let problem = "[rootid=NUMBER] must come last";
                 found.root_id = Some(id.ok_or_else(|| format!("{word:?}: {problem}"))?);
                 break;
             }
@@ -86,7 +86,7 @@ impl FileCapabilities {
         let granted = found.permitted | found.inheritable;
         if found.effective != 0 && found.effective != granted {
             return Err(format!(
-                "{text:?}: of a file, either all of its capabilities are effective (e) or none"
+                "{text:?}: either all capabilities of a file are effective (e) or none"
             ));
         }
         Ok(found)
@@ -101,9 +101,7 @@ impl FileCapabilities {
     fn clause(&mut self, word: &str) -> Result<(), String> {
         let operators = ['=', '+', '-'];
         let problem = || {
-            format!(
-                "{word:?} is not a clause of capabilities: write such as cap_net_raw,cap_chown+ep"
-            )
+            format!("{word:?} is not a capability clause: write it like cap_net_raw,cap_chown+ep")
         };
         let start = word.find(operators).ok_or_else(problem)?;
         let (list, mut rest) = word.split_at(start);
@@ -176,7 +174,9 @@ fn bit(name: &str) -> Result<u64, String> {
         None => lower.parse().ok().filter(|number| *number < NAMES.len()),
     };
     number.map(|number| 1 << number).ok_or_else(|| {
-        format!("{name:?} is not a capability: names are such as cap_net_raw, see capabilities(7)")
+        format!(
+            "{name:?} is not a capability: write a name such as cap_net_raw, see capabilities(7)"
+        )
     })
 }
 
@@ -209,8 +209,8 @@ mod tests {
         for text in ["", "cap_net_raw", "cap_nothing+ep", "cap_chown+", "cap_chown+x", "41+p"] {
             assert!(hex(text).is_err(), "{text}");
         }
-        assert!(hex("cap_chown+p cap_kill+ep").unwrap_err().contains("all of its capabilities"));
-        assert!(hex("[rootid=1] cap_kill+p").unwrap_err().contains("comes last"));
+        assert!(hex("cap_chown+p cap_kill+ep").unwrap_err().contains("either all capabilities"));
+        assert!(hex("[rootid=1] cap_kill+p").unwrap_err().contains("must come last"));
         assert!(hex("+ep").is_err());
     }
 }

@@ -14,7 +14,7 @@ pub enum RuleFault {
         found: String,
     },
     /// Two lines contradict each other.
-    #[error("{what} is in line {line} already; leave one of them out")]
+    #[error("{what} is already set in line {line}; leave one of them out")]
     Twice {
         /// The subject of both lines.
         what: String,
@@ -38,7 +38,7 @@ pub enum RuleFault {
         found: &'static str,
     },
     /// The file differs from the one that the rule describes.
-    #[error("{path:?}: {what} is {found}, the line says {expected}")]
+    #[error("{path:?}: wrong {what} (expected {expected}, found {found})")]
     Mismatch {
         /// The path.
         path: String,
@@ -50,7 +50,7 @@ pub enum RuleFault {
         found: String,
     },
     /// The path is an additional name of a file, whose attributes belong to its first name.
-    #[error("{path:?} is a further name of the file {first:?}; name that one")]
+    #[error("{path:?} is another name of the file {first:?}; use that one")]
     FurtherName {
         /// The path.
         path: String,
@@ -77,7 +77,7 @@ pub enum RuleFault {
         problem: String,
     },
     /// An unknown user or group name.
-    #[error("no number is known of {what} {name:?}; write the number")]
+    #[error("{what} {name:?} is unknown; write its number")]
     UnknownName {
         /// `user` or `group`.
         what: &'static str,
@@ -85,10 +85,10 @@ pub enum RuleFault {
         name: String,
     },
     /// A file that is not empty and has no contents on the host.
-    #[error("the contents of {0:?} are nowhere: there is no such file in the root directory")]
+    #[error("{0:?} has no contents: there is no such file in the root directory")]
     NoContents(String),
     /// A limit is exceeded.
-    #[error("{what} is over the limit of {limit}")]
+    #[error("{what} exceeds the limit of {limit}")]
     TooLarge {
         /// The limited quantity.
         what: &'static str,

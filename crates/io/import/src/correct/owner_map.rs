@@ -154,7 +154,7 @@ fn parse_line(bytes: &[u8], line: usize) -> Result<(Who, Range), RuleFault> {
 fn namespace(fields: [&[u8]; 3], line: usize) -> Result<Range, RuleFault> {
     let [inside, outside, count] = fields;
     let (new, first) = (id(inside, "first number inside")?, id(outside, "first number outside")?);
-    let expected = "a number from 1 on, with which no number passes 4294967294";
+    let expected = "a number of at least 1 that keeps all numbers below 4294967295";
     let number: u32 = number(count, "count", expected)?;
     let last = |start: u32| start.checked_add(number.checked_sub(1)?).filter(|&id| id < u32::MAX);
     let (Some(_), Some(last)) = (last(new), last(first)) else {
@@ -232,7 +232,9 @@ mod tests {
     fn errors_name_line_and_part() {
         let said = |text: &str| map(text).unwrap_err();
         assert!(said("uid 1 2\n\nuid 1x 2").contains("line 3: old numbers: expected a number"));
-        assert!(said("uid 10-20 0\nuid 15 3").contains("line 2: number 15 is in line 1 already"));
+        assert!(
+            said("uid 10-20 0\nuid 15 3").contains("line 2: number 15 is already set in line 1")
+        );
         assert!(said("user 1 2").contains("found \"user 1 2\""), "{}", said("user 1 2"));
         assert!(said("uid 5-4 2").contains("FIRST-LAST"));
         assert!(said("uid 1-10 0-3").contains("as many numbers"));

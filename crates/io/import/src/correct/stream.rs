@@ -302,7 +302,10 @@ impl Corrected {
         for (choice, count) in corrections.choices.iter().zip(&self.seen.choices) {
             if *count == 0 {
                 let option = if choice.is_included { "--include" } else { "--exclude" };
-                warnings.push(format!("{option} {}: it decides about no file", choice.glob.text()));
+                warnings.push(format!(
+                    "{option} {}: the pattern has no effect on any file",
+                    choice.glob.text()
+                ));
             }
         }
         let rules = corrections.rules.iter().zip(&self.seen.rules).zip(&self.seen.links);
@@ -310,19 +313,23 @@ impl Corrected {
             let (option, glob) = (rule.option(), rule.glob.text());
             match link {
                 Some(link) => warnings.push(format!(
-                    "{option} {glob}: {} is a further name of a file and goes by its first name",
+                    "{option} {glob}: {} is another name of a file, which is matched by its first \
+                     name",
                     shown_path(link)
                 )),
                 None if *count == 0 => {
-                    warnings
-                        .push(format!("{option} {glob}: it stands for no file that can have it"));
+                    warnings.push(format!(
+                        "{option} {glob}: the pattern matches no file that supports it"
+                    ));
                 }
                 None => {}
             }
         }
         let flagged: u64 = corrections.manifests.iter().map(|list| list.flagged()).sum();
         if flagged > 0 {
-            warnings.push(format!("flags= of {flagged} files: Linux has no place for them"));
+            warnings.push(format!(
+                "flags= of {flagged} files are ignored, because Linux does not support them"
+            ));
         }
         warnings
     }

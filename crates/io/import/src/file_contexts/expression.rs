@@ -68,11 +68,10 @@ fn reason(error: &regex_syntax::Error) -> String {
             use regex_syntax::ast::ErrorKind;
             match e.kind() {
                 ErrorKind::UnsupportedLookAround => {
-                    "it looks ahead or behind, which is not regular; write it without (?=, (?!, (?<"
-                        .into()
+                    "lookaround is not supported; write it without (?=, (?!, (?<".into()
                 }
                 ErrorKind::UnsupportedBackreference => {
-                    "it refers back to a group, which is not regular; write it without".into()
+                    "backreferences are not supported; write it without one".into()
                 }
                 kind => format!("{kind}"),
             }
@@ -100,7 +99,7 @@ fn translate(expression: &str) -> Result<String, String> {
                 // `regex` reads these as word boundaries, PCRE2 as characters.
                 Some(escaped @ ('<' | '>')) => out.push(escaped),
                 Some(escaped) => out.extend(['\\', escaped]),
-                None => return Err("a backslash stands at its end".into()),
+                None => return Err("it ends with a backslash".into()),
             },
             ('[', None) => {
                 out.push('[');
@@ -134,9 +133,7 @@ fn translate(expression: &str) -> Result<String, String> {
             ('[' | '&' | '~', Some(_)) => out.extend(['\\', char]),
             ('-', Some(_)) if chars.peek() == Some(&'-') => out.push_str("\\-"),
             ('+', None) if was_quantified => {
-                return Err(
-                    "it holds on to what it took (*+, ++, ?+, }+), which is not regular".into()
-                );
+                return Err("possessive quantifiers (*+, ++, ?+, }+) are not supported".into());
             }
             ('?' | '*' | '+' | '}', None) => {
                 out.push(char);
@@ -195,9 +192,9 @@ mod tests {
     #[test]
     fn what_is_not_regular_is_refused() {
         let said = |expression: &str| prefixes(expression).unwrap_err();
-        assert!(said("/(?!a)b").contains("looks ahead"));
-        assert!(said(r"/(a)\1").contains("refers back"));
-        assert!(said("/a*+").contains("holds on"));
+        assert!(said("/(?!a)b").contains("lookaround"));
+        assert!(said(r"/(a)\1").contains("backreferences"));
+        assert!(said("/a*+").contains("possessive"));
         assert!(said("/(a").contains("unclosed"));
         assert!(said("/a\\").contains("backslash"));
         assert!(said(&"(".repeat(1000)).len() < 200);

@@ -16,7 +16,7 @@ impl Substitutions {
             let fields = fields(bytes);
             let [from, to] = fields[..] else {
                 let fault =
-                    RuleFault::expected("line", "a path and the path it is labelled as", bytes);
+                    RuleFault::expected("line", "a path and the path whose label it gets", bytes);
                 return Err(file.fault(line, fault));
             };
             for field in [from, to] {

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!((listed.len(), listed[0].uid, listed[0].line), (2, Some(3), 3));
         assert_eq!(listed[0].words.permissions, Some(0o700));
         let said = manifest("./a type=dir\n./a type=file\n").unwrap_err();
-        assert!(said.contains("line 2") && said.contains("is in line 1 already"), "{said}");
+        assert!(said.contains("line 2") && said.contains("is already set in line 1"), "{said}");
     }
 
     #[test]

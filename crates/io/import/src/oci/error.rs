@@ -6,22 +6,22 @@ use crate::host::as_path;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContainerFault {
     /// Not an OCI image layout.
-    #[error("this is not an OCI image layout: {0}")]
+    #[error("not an OCI image layout: {0}")]
     NotLayout(String),
     /// Not an archive of `docker save`.
-    #[error("this is not an archive of docker save: it holds no manifest.json")]
+    #[error("not an archive of docker save: manifest.json is missing")]
     NotDockerArchive,
     /// A referenced file is missing.
-    #[error("it is missing, though {0} names it")]
+    #[error("it is missing, but {0} refers to it")]
     Missing(String),
     /// A referenced file is not a regular file.
     #[error("it is not a regular file")]
     NotRegular,
     /// A link inside an archive is dangling or cyclic.
-    #[error("it is a link that leads to no file of the archive")]
+    #[error("it is a link to a file that is not in the archive")]
     Link,
     /// The length of a blob differs from its descriptor.
-    #[error("it has {found} bytes, its descriptor says {expected}")]
+    #[error("wrong size (expected {expected} bytes, found {found})")]
     Size {
         /// Length in the descriptor.
         expected: u64,
@@ -29,7 +29,7 @@ pub enum ContainerFault {
         found: u64,
     },
     /// The contents of a blob do not match its digest.
-    #[error("its digest is {found}, not {expected}")]
+    #[error("wrong digest (expected {expected}, found {found})")]
     Digest {
         /// Expected digest.
         expected: String,
@@ -37,7 +37,7 @@ pub enum ContainerFault {
         found: String,
     },
     /// A decompressed layer does not match the configuration.
-    #[error("decompressed, its digest is {found}, and the configuration says {expected}")]
+    #[error("wrong digest of the decompressed layer (expected {expected}, found {found})")]
     DiffId {
         /// Digest in the configuration.
         expected: String,
@@ -45,7 +45,7 @@ pub enum ContainerFault {
         found: String,
     },
     /// An unsupported digest algorithm.
-    #[error("digests of {0:?} are not supported: only sha256 and sha512")]
+    #[error("{0:?} digests are not supported, only sha256 and sha512")]
     Algorithm(String),
     /// Malformed JSON.
     #[error("{what} is malformed: {reason}")]
@@ -74,7 +74,7 @@ pub enum ContainerFault {
         found: String,
     },
     /// The compression of a layer differs from its media type.
-    #[error("its media type says {expected}, but it is {found}")]
+    #[error("its media type says {expected}, but its contents are {found}")]
     Compression {
         /// Compression in the media type.
         expected: &'static str,
@@ -82,16 +82,16 @@ pub enum ContainerFault {
         found: &'static str,
     },
     /// A foreign layer, which the image does not contain.
-    #[error("it is a foreign layer, to be fetched from {0}; save the image with all its layers")]
+    #[error("the layer is stored elsewhere, at {0}; save the image with all its layers")]
     Foreign(String),
     /// An encrypted layer.
     #[error("it is encrypted ({0}); decrypt the image first")]
     Encrypted(String),
     /// A registry returned an invalid response.
-    #[error("its registry does not give it: {0}")]
+    #[error("the registry does not deliver it: {0}")]
     Registry(String),
     /// No image with the requested name or digest.
-    #[error("it holds no {wanted}; it has {available}")]
+    #[error("it does not contain {wanted}; available: {available}")]
     NoSuchImage {
         /// The requested name or digest.
         wanted: String,
@@ -99,10 +99,10 @@ pub enum ContainerFault {
         available: String,
     },
     /// Several images, and none was selected.
-    #[error("it holds several images; name one of them: {0}")]
+    #[error("it contains several images; choose one of: {0}")]
     Ambiguous(String),
     /// No image for the platform.
-    #[error("it holds no image for {wanted}; choose with --platform from {available}")]
+    #[error("it contains no image for {wanted}; choose one with --platform: {available}")]
     NoPlatform {
         /// The requested platform.
         wanted: String,
@@ -118,10 +118,10 @@ pub enum ContainerFault {
         found: String,
     },
     /// The nesting of indexes exceeds the limit.
-    #[error("indexes lie in indexes, more than {0} deep")]
+    #[error("indexes are nested more than {0} deep")]
     TooDeep(usize),
     /// The number of layers differs between manifest and configuration.
-    #[error("the manifest has {layers} layers, the configuration {described}")]
+    #[error("the manifest has {layers} layers, but the configuration lists {described}")]
     LayerCount {
         /// Number of layers in the manifest.
         layers: usize,
@@ -138,8 +138,8 @@ pub enum ContainerFault {
     },
     /// The decompressed size of a layer exceeds the limit.
     #[error(
-        "its {stored} bytes become more than {limit} when they are decompressed; if it is to be trusted, \
-         raise the limit with --layer-limit"
+        "its {stored} bytes decompress to more than {limit}; if you trust the image, raise the \
+         limit with --layer-limit"
     )]
     Expands {
         /// Stored size in bytes.
@@ -148,7 +148,7 @@ pub enum ContainerFault {
         limit: u64,
     },
     /// An archive exceeds the size limit.
-    #[error("it is larger than {limit} bytes, the most that is kept in a temporary file")]
+    #[error("it is larger than the limit of {limit} bytes for a temporary file")]
     ArchiveSize {
         /// The limit in bytes.
         limit: u64,
@@ -157,29 +157,29 @@ pub enum ContainerFault {
     #[error("the archive has more than {0} members")]
     TooManyMembers(usize),
     /// The memory of names and attributes exceeds the limit.
-    #[error("the layers' names and attributes take more than {limit} bytes of memory")]
+    #[error("the names and attributes of the layers need more than {limit} bytes of memory")]
     Names {
         /// The limit in bytes.
         limit: u64,
     },
     /// A whiteout of an invalid name.
-    #[error("it is a whiteout, but what follows \".wh.\" is no name")]
+    #[error("it is a whiteout without a valid name after \".wh.\"")]
     WhiteoutName,
     /// An entry below a path named like a whiteout.
-    #[error("it lies in a directory that is named like a whiteout")]
+    #[error("it is in a directory with the name of a whiteout")]
     BeneathWhiteout,
     /// A path or link target is too long.
-    #[error("its path, or what it leads to, is longer than {0} bytes")]
+    #[error("its path or its target is longer than {0} bytes")]
     PathLength(usize),
     /// Cyclic symbolic links.
     #[error("too many symbolic links lead to its directory")]
     SymlinkLoop,
     /// A parent is not a directory.
-    #[error("{} is in its path and no directory", shown(.0))]
+    #[error("{} in its path is not a directory", shown(.0))]
     NotADirectory(Vec<u8>),
     /// The target of a hard link does not exist.
     #[error(
-        "a hard link to {}, which neither a lower layer holds nor this one before it",
+        "a hard link to {}, which is neither in a lower layer nor earlier in this one",
         shown(.0)
     )]
     LinkTarget(Vec<u8>),

@@ -85,7 +85,7 @@ impl<R: Read> Read for Plain<R> {
         sum.add(&buf[..n]);
         if sum.bytes > self.limit {
             self.watch.expands.store(true, Ordering::Relaxed);
-            return Err(io::Error::other("the layer becomes too large"));
+            return Err(io::Error::other("the layer is too large"));
         }
         Ok(n)
     }

@@ -98,7 +98,7 @@ fn check_layout(store: &Store) -> Result<(), SourceError> {
     let layout: OciLayout = parse(&layout, "a layout", store, "oci-layout")?;
     let version = layout.image_layout_version();
     if !version.starts_with("1.") {
-        let what = format!("its version is {version:?}, and only 1 is known");
+        let what = format!("unsupported version {version:?}, only 1 is supported");
         return Err(ContainerFault::NotLayout(what).of(&store.image, Some("oci-layout")));
     }
     Ok(())

@@ -312,7 +312,8 @@ impl Fetching {
             }
             OciDistributionError::UnauthorizedError { .. }
             | OciDistributionError::AuthenticationFailure(_) => self.refuse(format!(
-                "{registry} does not allow it; is the name right, and are you logged in (docker login {registry})?"
+                "access to {registry} is denied; check the image name and log in (docker login \
+                 {registry})"
             )),
             other => self.refuse(other.to_string()),
         }

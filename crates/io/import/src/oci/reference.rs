@@ -75,16 +75,16 @@ impl Reference {
     fn of(transport: Transport, rest: &str, text: &str) -> Result<Self, String> {
         let (path, selector) = split(rest, cfg!(windows));
         if path.is_empty() {
-            return Err(format!("{text:?} names no file: write {}", usage(transport)));
+            return Err(format!("{text:?} has no file name: write {}", usage(transport)));
         }
         if transport == Transport::Oci && path == "-" {
             return Err("a directory cannot come from standard input: use oci-archive:-".into());
         }
         if selector == Selector::Name(String::new()) {
-            return Err(format!("{text:?} ends in a colon: write {}", usage(transport)));
+            return Err(format!("{text:?} ends with a colon: write {}", usage(transport)));
         }
         if transport == Transport::DockerArchive && matches!(selector, Selector::Digest(_)) {
-            return Err("docker-archive: has no digests: name an image by its tag".into());
+            return Err("docker-archive: has no digests; name the image by its tag".into());
         }
         Ok(Self { transport, path: path.into(), selector, text: text.into() })
     }
@@ -93,7 +93,7 @@ impl Reference {
     fn remote(rest: &str, text: &str) -> Result<Self, String> {
         let name = &rest[2..];
         if let Err(error) = name.parse::<oci_client::Reference>() {
-            return Err(format!("{text:?} names no image of a registry: {error}"));
+            return Err(format!("{text:?} is not an image name of a registry: {error}"));
         }
         let (transport, selector) = (Transport::Registry, Selector::Any);
         Ok(Self { transport, path: name.into(), selector, text: text.into() })
@@ -102,8 +102,8 @@ impl Reference {
     #[cfg(not(feature = "pull"))]
     fn remote(_: &str, text: &str) -> Result<Self, String> {
         Err(format!(
-            "this program was built without the feature \"pull\", which fetches images from registries: build it \
-             with it, or use oci:DIR after `skopeo copy {text} oci:DIR`"
+            "fetching images from registries needs a build with the feature \"pull\"; rebuild the \
+             program with it, or use oci:DIR after `skopeo copy {text} oci:DIR`"
         ))
     }
 

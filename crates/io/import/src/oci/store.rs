@@ -65,7 +65,7 @@ impl Store {
         if reference.transport == Transport::Oci {
             let found = std::fs::metadata(path).map_err(|e| SourceError::io("open", path, e))?;
             if !found.is_dir() {
-                let what = format!("{path:?} is no directory");
+                let what = format!("{path:?} is not a directory");
                 return Err(ContainerFault::NotLayout(what).of(&image, None));
             }
             return Ok(Self { image, place: Place::Directory(path.clone()) });

@@ -300,7 +300,10 @@ mod tests {
             ("x 0 0\nd--755 0 0\na s--755 0 0", "line 3: the mode: expected a type"),
             ("x 0 0\nd--755 0 0\na d--855 0 0", "found \"d--855\""),
             ("x 0 0\nd--755 0 0\na du-755 -1 0", "owner"),
-            ("x 0 0\nd--755 0 0\na p--644 0 0\na p--644 0 0\n$", "line 4: /a is in line 3 already"),
+            (
+                "x 0 0\nd--755 0 0\na p--644 0 0\na p--644 0 0\n$",
+                "line 4: /a is already set in line 3",
+            ),
         ] {
             let error = parsed(text).expect_err(text);
             assert!(error.contains(expected), "{text:?}: {error}");

@@ -20,7 +20,7 @@ use crate::{EntryKind, SourceError};
 const NODES_MAX: usize = 1 << 20;
 
 /// Expected value of the fourth and following fields.
-const COUNT_EXPECTED: &str = "a number from 0 on, or -";
+const COUNT_EXPECTED: &str = "a number, or -";
 
 /// A parsed table.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,7 @@ impl DeviceTable {
             last = table.rows.len();
             table.add(bytes, line, names).map_err(fault)?;
         }
-        let fault = RuleFault::expected("capabilities", "all of a file's effective, or none", b"");
+        let fault = RuleFault::expected("capabilities", "all or none effective", b"");
         let bad = |row: &&Row| row.capabilities.is_some_and(|found| !found.is_whole());
         match table.rows.iter().find(bad) {
             Some(row) => Err(file.fault(row.line, fault)),
@@ -149,7 +149,7 @@ impl DeviceTable {
         if row.permissions.is_none() && node.kind().is_some() {
             return Err(RuleFault::expected(
                 "mode",
-                "permissions: the file may have to be made",
+                "permissions, in case the file must be created",
                 mode,
             ));
         }
@@ -233,7 +233,7 @@ fn named(
 fn capabilities(bytes: &[u8], rows: &mut [Row]) -> Result<(), RuleFault> {
     let is_file = |row: &Row| matches!(row.node, Node::File | Node::OptionalFile);
     if rows.is_empty() || !rows.iter().all(is_file) {
-        let expected = "after a line about a regular file";
+        let expected = "after the line of a regular file";
         return Err(RuleFault::expected("|xattr", expected, bytes));
     }
     let bad = || RuleFault::expected("capabilities", "such as cap_net_raw+ep", bytes);
@@ -287,8 +287,8 @@ mod tests {
         assert!(said("/../a c 644 0 0 1 1").contains("without .."));
         assert!(said("/a c 644 0 0 1 1 0 1 4000000000").contains("limit"));
         assert!(said("/a c 644 0 0 1 4294967295 0 1 2").contains("minor number"));
-        assert!(said("/a c -1 0 0 1 1").contains("may have to be made"));
-        assert!(said("|xattr cap_chown+p").contains("after a line about a regular file"));
+        assert!(said("/a c -1 0 0 1 1").contains("must be created"));
+        assert!(said("|xattr cap_chown+p").contains("after the line of a regular file"));
         assert!(said("/a f 644 0 0\n|xattr cap_no+p").contains("not a capability"));
         assert!(said("/a f 644 0 0\n|xattr cap_chown+p\n|xattr cap_kill+pe").contains("effective"));
     }

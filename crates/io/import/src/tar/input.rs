@@ -117,7 +117,7 @@ impl<R: Read> Read for Expanding<R> {
         let limit = expanded_max(self.tap.read.load(Ordering::Relaxed));
         if self.bytes > limit {
             self.tap.passed_limit.store(limit, Ordering::Relaxed);
-            return Err(io::Error::other("the archive becomes too large"));
+            return Err(io::Error::other("the archive is too large"));
         }
         Ok(n)
     }

@@ -330,7 +330,7 @@ impl TarSource {
                 return Err(Unsupported::SparseVersion(version).into());
             }
         };
-        let size = sparse.size.ok_or(Damage::Sparse("no real size"))?;
+        let size = sparse.size.ok_or(Damage::Sparse("the real size is missing"))?;
         let runs = sparse::check(runs, size, stored - used)?;
         self.set_data(stored, used);
         self.located(size, Some(runs))

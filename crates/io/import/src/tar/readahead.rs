@@ -109,7 +109,7 @@ impl Read for ReadAhead {
 impl Read for Chunks {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.used == self.chunk.len && !self.is_over {
-            let ended = || io::Error::other("the thread that decompresses ended early");
+            let ended = || io::Error::other("the decompression thread ended early");
             let next = self.chunks.recv().unwrap_or_else(|_| Err(ended()));
             self.is_over = next.as_ref().map_or(true, |chunk| chunk.len == 0);
             let used = std::mem::replace(&mut self.chunk, next?);

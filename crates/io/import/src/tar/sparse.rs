@@ -25,7 +25,9 @@ pub(super) fn check(
         return Err(Damage::Sparse("a run ends after the file"));
     }
     if sum != stored {
-        return Err(Damage::Sparse("the runs are not as long as the stored data"));
+        return Err(Damage::Sparse(
+            "the total length of the runs differs from that of the stored data",
+        ));
     }
     Ok(runs)
 }
@@ -101,7 +103,7 @@ pub(super) fn parse_list(list: &[u8]) -> Result<Vec<DataRun>, Damage> {
             Some(_) => return Err(Damage::Sparse("too many runs")),
         }
     }
-    if start.is_some() { Err(Damage::Sparse("an offset without length")) } else { Ok(runs) }
+    if start.is_some() { Err(Damage::Sparse("an offset without a length")) } else { Ok(runs) }
 }
 
 #[cfg(test)]

@@ -103,12 +103,12 @@ fn contents_are_found_and_verified() {
         let said = load(&manifest, None).unwrap_err().to_string();
         assert!(said.contains("bad\", line 2: ") && said.contains(expected), "{said}");
     };
-    refused("./b type=file size=4", "its size is 3, the line says 4");
+    refused("./b type=file size=4", "wrong size (expected 4, found 3)");
     refused(
         &format!("./store/data type=file sha256={}", sum.replace('9', "8")),
         "its SHA-256 is 98ea",
     );
-    refused("./gone type=file", "the contents of \"/gone\" are nowhere");
+    refused("./gone type=file", "\"/gone\" has no contents");
     refused("./gone size=1", "expected a type");
     refused("./store type=file", "expected a regular file, found a directory");
     refused("./n type=char", "device= of a device");
@@ -126,7 +126,7 @@ fn a_link_on_the_way_does_not_lead_out_of_the_tree() {
     let list = "./out type=dir\n./out/secret type=file\n";
     let manifest = file(directory.path(), "list", list);
     let said = load(&manifest, Some(&root)).unwrap_err().to_string();
-    assert!(said.contains("the contents of \"/out/secret\" are nowhere"), "{said}");
+    assert!(said.contains("\"/out/secret\" has no contents"), "{said}");
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn a_manifest_corrects_a_source() {
     };
     refused("./a\n./missing mode=644\n", "line 2: \"/missing\" is not in the source");
     refused("./a type=dir\n", "expected a directory, found a regular file");
-    refused("./a size=2\n", "its size is 1, the line says 2");
-    refused("./l link=b\n", "its target is a, the line says b");
-    refused("./a mode=600\n./b mode=644\n", "\"/b\" is a further name of the file \"/a\"");
+    refused("./a size=2\n", "wrong size (expected 2, found 1)");
+    refused("./l link=b\n", "wrong target (expected b, found a)");
+    refused("./a mode=600\n./b mode=644\n", "\"/b\" is another name of the file \"/a\"");
     refused("./a uname=daemon\n", "user \"daemon\"");
     plainly(source(), &options("./a mode=600\n./b mode=600\n")).unwrap();
 }

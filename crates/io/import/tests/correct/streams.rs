@@ -43,7 +43,7 @@ fn directories_of_what_is_taken_come_with_it() {
     assert_eq!(paths(&items), expected);
     // doc/a/x and its file, doc/b and its file, cache/y and its file.
     assert_eq!(report.excluded, 6);
-    assert_eq!(report.warnings, ["--exclude *.nothing: it decides about no file"]);
+    assert_eq!(report.warnings, ["--exclude *.nothing: the pattern has no effect on any file"]);
 }
 
 #[test]
@@ -149,7 +149,10 @@ fn owners_tables_and_rules_apply_in_their_order() {
     assert_eq!(names(2), [b"security.capability".to_vec(), b"user.x".to_vec()]);
     assert!(names(5).is_empty() && names(10).is_empty());
     assert_eq!((report.made, report.excluded), (4, 0));
-    assert_eq!(report.warnings, ["--capability /none: it stands for no file that can have it"]);
+    assert_eq!(
+        report.warnings,
+        ["--capability /none: the pattern matches no file that supports it"]
+    );
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn tables_that_are_about_something_else_are_refused() {
     refused("/a d 755 0 0", "line 1: \"/a\": expected a directory, found a regular file");
     refused("/x f 755 0 0", "line 1: \"/x\" is not in the source");
     refused("#\n/d c 755 0 0 1 1", "line 2: \"/d\": expected a character device");
-    refused("/b f 755 0 0", "\"/b\" is a further name of the file \"/a\"");
+    refused("/b f 755 0 0", "\"/b\" is another name of the file \"/a\"");
     refused("/a f 755 daemon 0", "user \"daemon\"");
 }
 
@@ -175,6 +178,6 @@ fn a_pattern_that_only_stands_for_a_further_name_is_told() {
     let options = CorrectionOptions { rules: vec![rule("/b", change)], ..Default::default() };
     let source = archive(&[("a", b'0', "x"), ("b", b'1', "a")]);
     let (_, report) = plainly(source, &options).unwrap();
-    let expected = "--chown /b: /b is a further name of a file and goes by its first name";
+    let expected = "--chown /b: /b is another name of a file, which is matched by its first name";
     assert_eq!(report.warnings, [expected]);
 }

@@ -32,11 +32,11 @@ fn layers_are_refused(layers: &[Vec<Member>], words: &[&str]) {
 fn entries_that_climb_or_lead_nowhere_are_refused() {
     let one = |entry: Member| layers_are_refused_by(vec![entry]);
     assert!(one(file("a/../../x", "")).contains("\"..\""));
-    assert!(one(file("a/.wh...", "")).contains("no name"));
-    assert!(one(file(".wh.", "")).contains("no name"));
-    assert!(one(file(".wh.a/b", "")).contains("named like a whiteout"));
+    assert!(one(file("a/.wh...", "")).contains("without a valid name"));
+    assert!(one(file(".wh.", "")).contains("without a valid name"));
+    assert!(one(file(".wh.a/b", "")).contains("the name of a whiteout"));
     assert!(one(link("a", "../../etc/passwd")).contains("\"..\""));
-    layers_are_refused(&[vec![file("a", "")], vec![file("a/b", "")]], &["a/b", "no directory"]);
+    layers_are_refused(&[vec![file("a", "")], vec![file("a/b", "")]], &["a/b", "not a directory"]);
     layers_are_refused(&[vec![link("x", "nothing")]], &["\"x\"", "\"nothing\""]);
     layers_are_refused(&[vec![dir("d"), link("x", "d")]], &["which is a directory"]);
     let circle = vec![symlink("l", "m"), symlink("m", "l")];
@@ -98,7 +98,7 @@ fn layers_that_lie_are_refused() {
         bytes[20] ^= 1;
         fs::write(blob, bytes).unwrap();
     };
-    check(&packed, &flipped, &["its digest is sha256:"]);
+    check(&packed, &flipped, &["wrong digest (expected sha256:"]);
     let says =
         |media: &'static str| move |layer: &mut Value, _: &Path| layer["mediaType"] = media.into();
     check(&packed, &says("application/vnd.oci.image.layer.v1.tar+zstd"), &["says zstd", "is gzip"]);
@@ -121,7 +121,7 @@ fn layers_that_lie_are_refused() {
     let odd = |layer: &mut Value, _: &Path| layer["digest"] = "sha256:../../../etc/passwd".into();
     check(&packed, &odd, &["a manifest is malformed"]);
     let changed = pack(&tar(&[file("a", "else")]), Packing::Gzip);
-    check(&changed, &|_, _| {}, &["decompressed, its digest is"]);
+    check(&changed, &|_, _| {}, &["wrong digest of the decompressed layer"]);
     let cut = pack(&plain[..1538], Packing::Gzip);
     check(&cut, &|_, _| {}, &["ends in the middle", "\"a\""]);
     let twice = pack(&packed, Packing::Gzip);
@@ -154,7 +154,7 @@ fn documents_that_are_wrong_are_refused() {
     });
     let layer = blob(path, &tar(&[file("a", "")]), &media_type(Packing::Plain));
     layout(path, &[manifest(path, &config, &[layer])]);
-    assert!(said(path).contains("1 layers, the configuration 0"));
+    assert!(said(path).contains("1 layers, but the configuration lists 0"));
     // An index cannot contain itself, but indexes can be nested deeply.
     let mut inner = manifest(path, &config, &[]);
     for _ in 0..20 {
@@ -185,12 +185,12 @@ fn manifests_that_name_what_is_missing_or_another_are_refused() {
             assert!(said.contains(&name) && said.contains(word), "{word:?}: {said}");
         };
         fs::remove_file(&place).unwrap();
-        says("it is missing, though");
+        says("it is missing, but");
         says(named_by);
         fs::write(&place, &bytes[1..]).unwrap();
-        says("its descriptor says");
+        says("wrong size (expected");
         fs::write(&place, bytes.iter().map(|byte| byte ^ 1).collect::<Vec<_>>()).unwrap();
-        says("its digest is sha256:");
+        says("wrong digest (expected sha256:");
         fs::write(&place, &bytes).unwrap();
     }
     assert_eq!(super::common::flatten(path, false).unwrap().len(), 2);

@@ -215,7 +215,7 @@ fn registries_that_lie_or_fail_are_told_by_name() {
     let options = options(directory.path());
     for (fault, name, words) in [
         (Fault::None, ":v2", &["not known"][..]),
-        (Fault::Long, ":v1", &["blobs/sha256/", "descriptor says"]),
+        (Fault::Long, ":v1", &["blobs/sha256/", "wrong size (expected"]),
         (Fault::Flipped, ":v1", &["blobs/sha256/", "digest"]),
         (Fault::Unauthorized, ":v1", &["docker login"]),
         (Fault::NoBlobs, ":v1", &["503"]),

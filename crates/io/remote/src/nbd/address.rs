@@ -34,7 +34,7 @@ impl FromStr for Address {
             |reason| AddressError { address: disk::address::public(text).into_owned(), reason };
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
-                "" => Err(wrong("a path follows unix:")),
+                "" => Err(wrong("expected a path after unix:")),
                 _ if !cfg!(unix) => Err(wrong("this host has no Unix sockets; use HOST:PORT")),
                 path => Ok(Self::Unix(path.into())),
             };
@@ -72,14 +72,14 @@ impl FromStr for Export {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong =
             |reason| AddressError { address: disk::address::public(text).into_owned(), reason };
-        let escape = "it has a % that no two hexadecimal digits of a character follow";
+        let escape = "invalid percent-encoding: % must be followed by two hexadecimal digits";
         if let Some(rest) = text.strip_prefix("nbd+unix://") {
             let Some((name, query)) = rest.split_once('?') else {
                 return Err(wrong("name the socket: nbd+unix:///NAME?socket=PATH"));
             };
             let Some(name) = name.strip_prefix('/').or_else(|| name.is_empty().then_some(""))
             else {
-                return Err(wrong("no host stands before the name: nbd+unix:///NAME?socket=PATH"));
+                return Err(wrong("nbd+unix addresses have no host: nbd+unix:///NAME?socket=PATH"));
             };
             let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
             let socket = socket.filter(|path| !path.is_empty());
@@ -88,10 +88,12 @@ impl FromStr for Export {
             let address = format!("unix:{socket}").parse()?;
             return Self::new(address, name).ok_or_else(|| wrong(escape));
         }
-        let rest = text.strip_prefix("nbd://").ok_or_else(|| wrong("it begins not with nbd://"))?;
+        let rest = text
+            .strip_prefix("nbd://")
+            .ok_or_else(|| wrong("expected an address that starts with nbd://"))?;
         let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
         if host.contains('@') {
-            return Err(wrong("NBD knows no users: leave out what is before the @"));
+            return Err(wrong("NBD has no users; leave out the part before the @"));
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let address = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };

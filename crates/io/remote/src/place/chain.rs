@@ -74,8 +74,10 @@ impl<'a> Chain<'a> {
     fn add(&mut self, path: &Path, is_written: bool) -> io::Result<()> {
         let file = identity(path);
         if self.above.contains(&file) {
-            let what =
-                format!("{} is its own backing file, by itself or through others", path.display());
+            let what = format!(
+                "{} is its own backing file, directly or through other files",
+                path.display()
+            );
             return Err(damaged(&what));
         }
         if self.above.len() == FILES_MAX {
@@ -83,8 +85,8 @@ impl<'a> Chain<'a> {
         }
         if self.extents_in.as_deref().is_some_and(|dir| file.parent() != Some(dir)) {
             let what = format!(
-                "the extent {} is outside of the directory of the disk, and may be any file of this machine; if you \
-                 trust the disk, use --allow-data-files",
+                "the extent {} is outside the directory of the disk and can be any file of this \
+                 host; if you trust the disk, use --allow-data-files",
                 path.display()
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));

@@ -21,7 +21,7 @@ use crate::place::qcow2::{self, Feature, Header, Qcow2Error};
 pub enum DiskError {
     /// Unsupported format.
     #[error(
-        "{}: {kind} disks are not read; convert it: qemu-img convert -O qcow2 {} disk.qcow2",
+        "{}: {kind} disks are not supported; convert it: qemu-img convert -O qcow2 {} disk.qcow2",
         disk::address::shown(path.as_os_str().as_encoded_bytes()),
         disk::address::shown(path.as_os_str().as_encoded_bytes())
     )]
@@ -51,7 +51,7 @@ pub enum DiskError {
     },
     /// External data file of a qcow2, which may be any file of the host.
     #[error(
-        "{}: its data is in the file {name:?}, and an image from elsewhere may name any file of this machine; if you trust \
+        "{}: its data is in the file {name:?}, which can be any file of this host; if you trust \
          the image, use --allow-data-files",
         path.display()
     )]
@@ -156,7 +156,7 @@ impl VirtualDisk {
         if offset.checked_add(len).is_some_and(|end| end <= size) {
             return Ok(());
         }
-        let what = format!("bytes {offset}+{len} lie past the end of the disk ({size} bytes)");
+        let what = format!("bytes {offset}+{len} are past the end of the disk ({size} bytes)");
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 

@@ -59,8 +59,8 @@ impl ObjectSource {
         })?;
         if pin.etag.is_none() && pin.modified == 0 {
             tracing::warn!(
-                "{shown}: the server gives neither an ETag nor the time of the last change, so that only its length would \
-                 tell that it is replaced"
+                "{shown}: the server sends neither ETag nor Last-Modified; a replaced object is \
+                 detected only by its length"
             );
         }
         let identity = format!("{shown} {pin}");
@@ -158,7 +158,7 @@ async fn first(location: &Location, shown: &str) -> Result<(Pin, Bytes), FetchEr
     if head.len() as u64 == pin.len.min(CHUNK_BYTES) {
         return Ok((pin, head));
     }
-    let reason = format!("{} bytes came of the first {CHUNK_BYTES}", head.len());
+    let reason = format!("the server sent {} of the first {CHUNK_BYTES} bytes", head.len());
     Err(FetchError::Transient { address: shown.to_owned(), reason })
 }
 
@@ -170,7 +170,7 @@ async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Byt
         let part = part.map_err(|error| told(&error, &location.path, shown))?;
         bytes.extend_from_slice(&part);
         if bytes.len() as u64 > len {
-            let reason = format!("more than the {len} bytes came that were asked for");
+            let reason = format!("the server sent more than the {len} requested bytes");
             return Err(FetchError::Transient { address: shown.into(), reason });
         }
     }
@@ -188,13 +188,14 @@ fn told(error: &Error, path: &Path, shown: &str) -> FetchError {
     match error {
         Error::NotFound { .. } => FetchError::Absent { address: address_shown },
         Error::PermissionDenied { .. } => {
-            refused("access is denied: see which credentials the environment has")
+            refused("access denied; check the credentials in the environment")
         }
         Error::Unauthenticated { .. } => {
-            refused("the server wants credentials, or others: give them in the environment")
+            refused("the server requires valid credentials; set them in the environment")
         }
         Error::NotSupported { .. } => refused(
-            "the server does not send parts of it; copy it to a local file, or to a server that knows ranges",
+            "the server does not support range requests; copy the object to a local file or to a \
+             server that does",
         ),
         Error::Precondition { .. } => FetchError::Changed {
             address: address_shown,

@@ -31,7 +31,7 @@ pub enum OpenError {
     #[error(transparent)]
     Zstd(#[from] ZstdError),
     /// Kind of place that this crate cannot open.
-    #[error("{0}: places of this kind are not read")]
+    #[error("{0}: this kind of address is not supported")]
     Kind(Address),
 }
 

@@ -22,7 +22,7 @@ use crate::place::transport::{Connector, Limits};
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The address cannot be parsed.
-    #[error("{address} is no address: {reason}")]
+    #[error("{address} is not a valid address: {reason}")]
     Address {
         /// The address as given.
         address: Address,
@@ -31,7 +31,8 @@ pub enum StoreError {
     },
     /// The address contains a user or a password, which would be visible to others.
     #[error(
-        "{host}: credentials do not belong into an address; give them in the environment, as for the store's own tools"
+        "{host}: an address must not contain credentials; set the environment variables of the \
+         store's own tools"
     )]
     Credentials {
         /// Host of the address.
@@ -47,7 +48,8 @@ pub enum StoreError {
     },
     /// The system provides no threads for requests.
     #[error(
-        "{address}: cannot start threads for requests: {source}; raise the limit of processes or of memory (ulimit -u, -v)"
+        "{address}: cannot start request threads: {source}; raise the process or memory limit \
+         (ulimit -u, -v)"
     )]
     Threads {
         /// The address as given.
@@ -107,7 +109,7 @@ pub fn open_within(address: &Address, limits: Limits) -> Result<Location, StoreE
     };
     let connector = Connector { limits, query };
     let store = of_scheme(&url, connector).map_err(configuration)?.ok_or_else(|| {
-        wrong(format!("{}:// is not known; s3, gs, az, abfs, http and https are", url.scheme()))
+        wrong(format!("{}:// is not supported; use s3, gs, az, abfs, http or https", url.scheme()))
     })?;
     let path = match url.scheme() {
         "http" | "https" => Path::from(""),

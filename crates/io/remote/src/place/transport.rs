@@ -59,17 +59,17 @@ impl Default for Limits {
 enum Fault {
     #[error("the server did not answer within {0:?}")]
     Silent(Duration),
-    #[error("the server sent {bytes} bytes in {window:?}, fewer than the {least} that are awaited")]
+    #[error("the server sent {bytes} bytes in {window:?}, fewer than the minimum of {least}")]
     Slow { bytes: u64, window: Duration, least: u64 },
-    #[error("the answer has more than the {0} bytes that are read of it")]
+    #[error("the response is larger than the limit of {0} bytes")]
     Long(u64),
-    #[error("the listing has more than {0} pages; name a longer prefix")]
+    #[error("the listing has more than {0} pages; use a longer prefix")]
     Pages(u64),
-    #[error("the server repeats a page of a listing without end")]
+    #[error("the server repeats a page of the listing endlessly")]
     Repeated,
     #[error(
-        "the server sends the object compressed ({0}), which was not asked for: turn that off, or copy the image to a \
-         local file"
+        "the server sends the object with an unrequested compression ({0}); turn it off, or copy \
+         the image to a local file"
     )]
     Encoded(String),
 }
@@ -222,8 +222,9 @@ fn with_query(uri: &Uri, query: &str) -> Result<Uri, HttpError> {
     };
     let mut parts = uri.clone().into_parts();
     let wrong = |error| HttpError::new_boxed(HttpErrorKind::Request, error);
-    parts.path_and_query =
-        Some(joined.parse().map_err(|_| wrong("the query of the address is no query".into()))?);
+    parts.path_and_query = Some(
+        joined.parse().map_err(|_| wrong("the query string of the address is invalid".into()))?,
+    );
     Uri::from_parts(parts).map_err(|error| wrong(error.into()))
 }
 

@@ -28,9 +28,9 @@ pub(crate) fn unpack(packed: &[u8], len: usize, digest: Digest) -> Result<Vec<u8
     let mut decoder = FrameDecoder::new();
     let count = decoder
         .decode_all(packed, &mut contents)
-        .map_err(|e| format!("it is no zstd frame of {len} bytes ({e})"))?;
+        .map_err(|e| format!("not a zstd frame of {len} bytes ({e})"))?;
     if count != len {
-        return Err(format!("it should hold {len} bytes and holds {count}"));
+        return Err(format!("expected {len} bytes, found {count}"));
     }
     let found = Digest::of(&contents);
     if found != digest {
@@ -63,7 +63,7 @@ mod tests {
         let problem = |packed: &[u8], len| unpack(packed, len, digest).unwrap_err();
         assert!(problem(&packed, 4999).contains("4999"));
         assert!(problem(&packed, 5001).contains("holds 5000"));
-        assert!(problem(&packed[..packed.len() - 1], 5000).contains("no zstd frame"));
+        assert!(problem(&packed[..packed.len() - 1], 5000).contains("not a zstd frame"));
         assert!(problem(&pack(&[8; 5000]), 5000).contains("SHA-256"));
         assert!(problem(b"", 5000).contains("holds 0"));
         for at in 0..packed.len() {

@@ -21,7 +21,8 @@ pub enum Error {
     },
     /// The image was modified while it was read.
     #[error(
-        "the image changed at byte {offset} while it was published: publish it again when nobody writes to it"
+        "the image changed at byte {offset} during publication; publish it again while no program \
+         writes to it"
     )]
     ImageChanged {
         /// Offset of the chunk in the image.
@@ -56,7 +57,7 @@ pub enum Error {
         advice: &'static str,
     },
     /// Another publisher or sweep works below the prefix and did not finish in time.
-    #[error("{object}: {who}; try again when it has ended, or in an hour if it was killed")]
+    #[error("{object}: {who}; retry after it has ended, or in an hour if it was killed")]
     Busy {
         /// Path of its mark.
         object: String,
@@ -65,7 +66,8 @@ pub enum Error {
     },
     /// This process was silent for so long that another one removed its mark as stale.
     #[error(
-        "{object} was removed: this took so long without a sign that it was taken for dead; run it again: what was sent is kept"
+        "{object} was removed as stale, because this process made no progress for too long; run \
+         the command again, the chunks sent so far are kept"
     )]
     Lapsed {
         /// Path of the removed mark.
@@ -90,6 +92,6 @@ impl Error {
 
     /// Describes contents whose digest differs from the one in the object's name.
     pub(crate) fn wrong_digest(expected: Digest, found: Digest) -> String {
-        format!("its contents should have SHA-256 {expected} and have {found}")
+        format!("wrong SHA-256 (expected {expected}, found {found})")
     }
 }

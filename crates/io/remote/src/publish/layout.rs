@@ -41,7 +41,8 @@ impl Prefix {
         let no_image = || {
             let address = &location.address;
             Error::Usage(format!(
-                "{address} names no published image: write PREFIX/{NAMES}/NAME, as publish told"
+                "{address} is not the address of a published image: write PREFIX/{NAMES}/NAME, as \
+                 printed by publish"
             ))
         };
         if location.path.as_ref().is_empty() {
@@ -117,8 +118,8 @@ pub fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "\"{}\" is no name for a published image: use letters, digits, '.', '_' and '-', no '.' first, and at most \
-         {NAME_BYTES_MAX} of them (--name)",
+        "\"{}\" is not a valid name for a published image: use at most {NAME_BYTES_MAX} letters, \
+         digits, '.', '_' and '-', not starting with '.' (--name)",
         disk::address::shown(name.as_bytes())
     )))
 }

@@ -62,8 +62,8 @@ impl Work {
 
     const fn who(self) -> &'static str {
         match self {
-            Self::Publish => "somebody publishes there",
-            Self::Sweep => "gc removes chunks there",
+            Self::Publish => "another publication is in progress",
+            Self::Sweep => "a gc is in progress",
         }
     }
 }

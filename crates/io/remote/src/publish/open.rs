@@ -21,7 +21,8 @@ const MANIFEST_BYTES_MAX: u64 = 512 << 20;
 const NAME_BYTES: u64 = (NAME_MAGIC.len() + 2 * Digest::BYTES + 1) as u64;
 
 const PUBLISH_AGAIN: &str = "publish the image again";
-const NO_NAME: &str = "publish the image again, or remove this object if it is no published image";
+const NO_NAME: &str = "publish the image again, or remove this object if it is not a published \
+                       image";
 
 /// Checks whether an object with these first bytes is a published image: a name or a manifest. Eight bytes are enough.
 #[must_use]
@@ -39,7 +40,7 @@ pub fn open(location: &Location) -> Result<Published, Error> {
         Target::Manifest(digest) => prefix.manifest(*digest),
         Target::Name(name) => prefix.name(name),
     };
-    let advice = "see that the address is the one that publish told";
+    let advice = "check that the address is the one printed by publish";
     let missing = || Error::Missing { object: object.to_string(), advice };
     runtime::block_on(open_target(prefix, target))?.ok_or_else(missing)
 }
@@ -87,7 +88,7 @@ pub(crate) async fn digest_named(prefix: &Prefix, name: &str) -> Result<Option<D
     let digest = text.and_then(|text| Digest::parse(std::str::from_utf8(text).ok()?));
     let wrong = || Error::Damaged {
         object: path.to_string(),
-        problem: "it should hold the digest of a manifest".into(),
+        problem: "expected the digest of a manifest".into(),
         advice: NO_NAME,
     };
     digest.map(Some).ok_or_else(wrong)

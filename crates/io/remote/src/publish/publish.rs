@@ -110,7 +110,7 @@ pub fn publish(
 ) -> Result<Report, Error> {
     check_name(name)?;
     Manifest::new(facts.clone(), device.len(), options.chunk_bytes, [])
-        .map_err(|e| Error::Usage(format!("the image cannot be cut so: {e}")))?;
+        .map_err(|e| Error::Usage(format!("the image cannot be divided into such chunks: {e}")))?;
     let total = device.len();
     let progress = |done| observer.progress(Stage::Reading, done, total);
     let threads = available_parallelism().map_or(1, usize::from);

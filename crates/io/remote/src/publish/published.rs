@@ -54,7 +54,7 @@ impl Published {
         if range.start > range.end || range.end > len {
             let (start, end) = (range.start, range.end);
             return Err(Error::Usage(format!(
-                "bytes {start} to {end} lie past the end of the image ({len} bytes)"
+                "bytes {start} to {end} are past the end of the image ({len} bytes)"
             )));
         }
         let first = range.start / chunk_bytes;

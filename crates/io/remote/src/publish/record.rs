@@ -22,7 +22,7 @@ pub enum RecordError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// A line is malformed.
-    #[error("line {number} should be two numbers, first byte and bytes, and is {text:?}")]
+    #[error("line {number}: expected an offset and a length, found {text:?}")]
     Line {
         /// Number of the line, from 1.
         number: usize,

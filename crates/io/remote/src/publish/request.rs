@@ -68,7 +68,7 @@ pub(crate) async fn get(
         }
         let body = found.bytes().await?;
         if body.len() as u64 != size {
-            let source = format!("{} of {size} bytes came", body.len()).into();
+            let source = format!("received {} of {size} bytes", body.len()).into();
             return Err(StoreError::Generic { store: "publish", source });
         }
         Ok(Ok(body))
@@ -77,7 +77,7 @@ pub(crate) async fn get(
         Ok(Ok(body)) => Ok(Some(body)),
         Ok(Err(size)) => Err(Error::Damaged {
             object: path.to_string(),
-            problem: format!("it should have at most {bytes_max} bytes and has {size}"),
+            problem: format!("expected at most {bytes_max} bytes, found {size}"),
             advice: "publish the image again with --resend",
         }),
         Err(StoreError::NotFound { .. }) => Ok(None),

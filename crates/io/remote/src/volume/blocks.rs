@@ -66,7 +66,7 @@ impl Geometry {
     ) -> Result<Self, VolumeError> {
         let found = reads.get(SIZE).await?;
         if found.as_deref() != Some(&size_value(marker)) {
-            let what = "its database and its marker do not speak of the same size";
+            let what = "the sizes in its database and its marker differ";
             return Err(VolumeError::Damaged(what.into()));
         }
         Ok(Self::new(marker))
@@ -80,7 +80,7 @@ impl Geometry {
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("bytes {offset}+{len} lie past the end of the volume ({} bytes)", self.len),
+                format!("bytes {offset}+{len} are past the end of the volume ({} bytes)", self.len),
             )),
         }
     }
@@ -178,8 +178,9 @@ impl Scan {
 
     pub(crate) async fn next(&mut self) -> Result<Option<(u64, Bytes)>, VolumeError> {
         let Some(found) = self.found.next().await? else { return Ok(None) };
-        let block = block_of(&found.key)
-            .ok_or_else(|| VolumeError::Damaged("a key among blocks is none".into()))?;
+        let block = block_of(&found.key).ok_or_else(|| {
+            VolumeError::Damaged("the database contains an invalid block key".into())
+        })?;
         Ok(Some((block, self.geometry.checked(block, found.value)?)))
     }
 }

@@ -10,48 +10,52 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum VolumeError {
     /// A request to the bucket failed.
-    #[error("the bucket cannot be used: {}", disk::address::safe_line(&.0.to_string()))]
+    #[error("cannot access the bucket: {}", disk::address::safe_line(&.0.to_string()))]
     Store(#[from] object_store::Error),
     /// The database failed.
     #[error("{}", of_database(.0))]
     Database(slatedb::Error),
     /// Another process opened the volume later.
     #[error(
-        "another machine has opened the volume, and nothing can be written from here any more: unmount it here"
+        "the volume was taken over by another machine and can no longer be written here; unmount \
+         it here"
     )]
     Fenced,
     /// There is no volume.
-    #[error("no volume is there; diskwright volume create makes one")]
+    #[error("the volume does not exist; create one with diskwright volume create")]
     NotFound,
     /// A volume exists already, or the remains of one.
-    #[error("{0} is there already; diskwright volume delete removes it")]
+    #[error("{0} exists already; remove it with diskwright volume delete")]
     Exists(&'static str),
     /// The snapshot does not exist.
-    #[error("the volume has no snapshot {0:?}; diskwright volume list tells which it has")]
+    #[error("the volume has no snapshot {0:?}; list its snapshots with diskwright volume list")]
     NoSnapshot(String),
     /// A snapshot of this name exists.
-    #[error("the volume has a snapshot {0:?} already; choose another name")]
+    #[error("snapshot {0:?} exists already; choose another name")]
     SnapshotExists(String),
     /// An invalid snapshot name.
     #[error(
-        "{0:?} is no name of a snapshot: letters, digits, dots, dashes and underscores are, up to 100"
+        "{0:?} is not a valid snapshot name: use at most 100 letters, digits, dots, dashes and \
+         underscores"
     )]
     SnapshotName(String),
     /// The log contains synced writes that are not in the tables yet.
     #[error(
-        "it is open elsewhere, or was not closed, and what was synced last would be left out: unmount it there; if \
-         nobody has it mounted, --take-over does it here (a mount elsewhere ends with errors)"
+        "the volume is open elsewhere or was not closed, and its last synced writes are not in its \
+         tables; unmount it there, or use --take-over if it is not mounted (a mount elsewhere then \
+         fails)"
     )]
     NotSettled,
     /// The clone would be in another bucket. A clone shares objects with its origin.
-    #[error("a clone lies in the bucket of its origin, {0}: choose an address there")]
+    #[error("a clone must be in the bucket of its origin; choose an address in {0}")]
     OtherBucket(String),
     /// The marker or the contents are inconsistent.
     #[error("the volume is damaged: {0}")]
     Damaged(String),
     /// A newer program created the volume.
     #[error(
-        "the volume has version {found}, and this program knows versions up to {known}: use a newer one"
+        "the volume has version {found}, but this program supports only versions up to {known}; \
+         use a newer program"
     )]
     Version {
         /// Version in the marker.
@@ -60,7 +64,7 @@ pub enum VolumeError {
         known: u32,
     },
     /// An invalid volume size.
-    #[error("a volume cannot have {len} bytes: choose a multiple of {block_bytes} up to {max}")]
+    #[error("invalid volume size {len}: choose a multiple of {block_bytes} up to {max} bytes")]
     Size {
         /// The requested size in bytes.
         len: u64,
@@ -88,7 +92,9 @@ fn of_database(error: &slatedb::Error) -> String {
     let said = disk::address::safe_line(&error.to_string());
     match error.kind() {
         ErrorKind::Unavailable => format!("the bucket does not answer: {said}"),
-        ErrorKind::Data => format!("the volume is damaged, or an object of it is gone: {said}"),
+        ErrorKind::Data => {
+            format!("the volume is damaged, or one of its objects is missing: {said}")
+        }
         ErrorKind::Closed(_) => format!("the volume was closed after a failure: {said}"),
         _ => said,
     }

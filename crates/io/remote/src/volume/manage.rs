@@ -93,7 +93,7 @@ pub fn clone(
             return Err(VolumeError::Exists("a volume"));
         }
         if database::admin(to).read_manifest(None).await?.is_some() {
-            return Err(VolumeError::Exists("what is left of a volume"));
+            return Err(VolumeError::Exists("an incomplete volume"));
         }
         let path = database::path(at);
         let source = match snapshot {
@@ -126,7 +126,7 @@ pub fn delete(at: &Location) -> Result<(), VolumeError> {
         // A clone keeps a checkpoint in its origin that has neither a name nor an expiry time.
         let is_of_clone = |kept: &Checkpoint| kept.name.is_none() && kept.expire_time.is_none();
         if manifest.is_some_and(|it| it.checkpoints().iter().any(is_of_clone)) {
-            return Err(VolumeError::Exists("a clone that needs this volume"));
+            return Err(VolumeError::Exists("a clone of this volume"));
         }
         Marker::remove(at).await?;
         admin.delete_db(true).await?;

@@ -62,11 +62,14 @@ impl Marker {
         let marker: Self = serde_json::from_slice(bytes).map_err(damaged)?;
         let Self { len, block_bytes, .. } = marker;
         if !block_bytes.is_power_of_two() || !(512..=BLOCK_BYTES_MAX).contains(&block_bytes) {
-            let what = format!("its marker {NAME} speaks of blocks of {block_bytes} bytes");
+            let what =
+                format!("its marker {NAME} has an invalid block size of {block_bytes} bytes");
             return Err(VolumeError::Damaged(what));
         }
         if len == 0 || len > LEN_MAX || !len.is_multiple_of(block_bytes.into()) {
-            return Err(VolumeError::Damaged(format!("its marker {NAME} speaks of {len} bytes")));
+            return Err(VolumeError::Damaged(format!(
+                "its marker {NAME} has an invalid size of {len} bytes"
+            )));
         }
         Ok(marker)
     }
@@ -150,9 +153,9 @@ mod tests {
         assert_eq!(Marker::parse(text.as_bytes()).unwrap(), marker);
         for (from, to, told) in [
             ("\"version\":1", "\"version\":2", "versions up to 1"),
-            ("4096", "4095", "blocks of 4095 bytes"),
-            ("1099511627776", "1099511627777", "speaks of 1099511627777 bytes"),
-            ("1099511627776", "0", "speaks of 0 bytes"),
+            ("4096", "4095", "size of 4095 bytes"),
+            ("1099511627776", "1099511627777", "size of 1099511627777 bytes"),
+            ("1099511627776", "0", "size of 0 bytes"),
             ("{", "[", "its marker"),
         ] {
             let error = Marker::parse(text.replace(from, to).as_bytes()).unwrap_err();

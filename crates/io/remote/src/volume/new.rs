@@ -30,7 +30,7 @@ impl NewVolume {
             }
             if database::admin(at).read_manifest(None).await?.is_some() {
                 return Err(VolumeError::Exists(
-                    "what is left of a volume, or one that is being made,",
+                    "an incomplete volume, or one that is being created,",
                 ));
             }
             let db = database::open(at, &marker, options).await?;

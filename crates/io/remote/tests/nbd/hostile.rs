@@ -216,11 +216,11 @@ fn servers_that_lie_in_the_handshake_are_found_out() {
         (b"NBDMAGICIHAVENOT".to_vec(), "second magic number"),
         (old_style, "before 2011"),
         ([greeting(), too_long].concat(), "an answer of 4294967295 bytes"),
-        ([greeting(), ack()].concat(), "does not tell the export's size"),
+        ([greeting(), ack()].concat(), "does not report the size of the export"),
         ([greeting(), export(u64::MAX), ack()].concat(), "an export of"),
         ([greeting(), export(LEN), sizes(3, 4096), ack()].concat(), "blocks of 3 bytes"),
         ([greeting(), export(LEN), sizes(0, 4096), ack()].concat(), "blocks of 0 bytes"),
-        ([greeting(), export(LEN), sizes(512, 100), ack()].concat(), "fewer bytes than a block"),
+        ([greeting(), export(LEN), sizes(512, 100), ack()].concat(), "smaller than a block"),
         ([greeting(), answer(3, &[0])].concat(), "information of 1 bytes"),
         ([greeting(), answer((1 << 31) | 5, b"no")].concat(), "TLS"),
         ([greeting(), answer((1 << 31) | 2, b"no \x1b")].concat(), "forbids it (no \\x1b)"),
@@ -239,7 +239,7 @@ fn servers_that_lie_in_replies_are_found_out() {
     };
     for (said, told) in [
         (reply(0x6744_6699, 0, 0), "magic number of a reply"),
-        (reply(0x6744_6698, 0, 5), "a request 5 that was not made"),
+        (reply(0x6744_6698, 0, 5), "an unknown request 5"),
         (vec![0x67], "closed the connection"),
     ] {
         // The bytes arrive before or after the first request; both must end the connection.

@@ -43,7 +43,7 @@ type Lie = fn(&mut TcpStream) -> io::Result<()>;
 
 /// Wrong answers: a name, a part of the expected error, and the answer.
 const LIES: &[(&str, &str, Lie)] = &[
-    ("an endless error body", "access is denied", |stream| {
+    ("an endless error body", "access denied", |stream| {
         stream.write_all(b"HTTP/1.1 403 No\r\n\r\n")?;
         for_ever(stream, &[b'x'; 65536], Duration::ZERO)
     }),

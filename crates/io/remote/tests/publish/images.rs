@@ -128,7 +128,7 @@ fn what_none_names_is_swept_when_it_is_old() {
     let [(name, _)] = &*store.objects("/names/") else { panic!("one name") };
     store.change(name, None);
     let kept = sweep(&store, 24).unwrap();
-    assert_eq!((kept.manifests_removed, kept.chunks_removed), (0, 0), "they are young");
+    assert_eq!((kept.manifests_removed, kept.chunks_removed), (0, 0), "of their age");
     store.hours_pass(30);
     assert_eq!(sweep(&store, 24).unwrap().chunks_removed, 4);
     assert_eq!(store.objects("").len(), 0);

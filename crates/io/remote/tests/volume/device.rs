@@ -191,7 +191,7 @@ fn a_volume_is_there_once_it_is_finished_until_it_is_deleted() {
     // The remains are neither opened as a volume nor overwritten.
     assert!(matches!(Volume::open(&at, &options()), Err(VolumeError::NotFound)));
     let again = NewVolume::create(&at, LEN, &options()).err().unwrap();
-    assert!(again.to_string().contains("what is left of a volume"), "{again}");
+    assert!(again.to_string().contains("an incomplete volume"), "{again}");
     delete(&at).unwrap();
     create(&bucket, "v", LEN);
     assert!(is_volume(&at).unwrap());

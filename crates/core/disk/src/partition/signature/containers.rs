@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Row] = &[
     image(
         "vhd",
         "fixed VHD images",
-        "the disk starts at byte 0: use --partition or --offset",
+        "the disk starts at byte 0; use --partition or --offset",
         &[(End(512), b"conectix")],
     ),
 ];

@@ -9,7 +9,7 @@ use super::row::{ANYWHERE, Magic, Row, bare, of};
 use super::{Details, Usage};
 
 const OTHERS: &str =
-    "only ext2, ext3, ext4 and XFS are read here; mount it with the kernel's driver";
+    "only ext2, ext3, ext4 and XFS are supported; mount it with the kernel's driver";
 
 const fn fs(
     name: &'static str,
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "swap",
         usage: Usage::Other,
         what: "swap areas",
-        advice: "they hold no files",
+        advice: "they contain no files",
         magics: &[
             (Start(4086), b"SWAPSPACE2"),
             (Start(8182), b"SWAPSPACE2"),
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "swsuspend",
         usage: Usage::Other,
         what: "swap areas with a suspended system",
-        advice: "they hold no files",
+        advice: "they contain no files",
         magics: &[
             (Start(4086), b"S1SUSPEND"),
             (Start(4086), b"S2SUSPEND"),
@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
     // Logs of XFS on their own device begin with a record header.
     Row {
         usage: Usage::Other,
-        advice: "give it to the file system with --log",
+        advice: "pass it with --log when opening the file system",
         ..fs(
             "xfs_external_log",
             "external logs of XFS",

@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "crypto_LUKS",
         usage: Usage::Crypto,
-        what: "LUKS2 encrypted volumes whose first header is lost",
+        what: "LUKS2 encrypted volumes without a valid primary header",
         advice: "restore the header with: cryptsetup repair",
         // Places of the second header, in the LUKS2 specification.
         magics: &[
@@ -152,7 +152,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "bcache",
         usage: Usage::Other,
         what: "bcache devices",
-        advice: "register it with the kernel; a backing device has its data from byte 8192 on, so try --offset 8192",
+        advice: "register it with the kernel; the data of a backing device starts at byte 8192, so \
+                 try --offset 8192",
         magics: &[(
             Start(4096 + 24),
             &[

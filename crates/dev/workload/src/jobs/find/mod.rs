@@ -58,7 +58,7 @@ impl Job for Find {
 
     fn what(&self) -> String {
         let tree = match &self.tree {
-            FindTree::Existing => "The tree that is there".into(),
+            FindTree::Existing => "The existing tree".into(),
             FindTree::Generated { files } => format!(
                 "A tree of {files} empty files in {} directories, with sizes of directories and lengths of \
                  names as in the source of Linux 6.12,",

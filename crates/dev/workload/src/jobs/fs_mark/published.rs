@@ -15,8 +15,8 @@ const COLUMNS: [&str; 7] = [
 macro_rules! source {
     ($what:literal) => {
         concat!(
-            "Darrick J. Wong, \"xfs: speed up parent pointer operations\", linux-xfs, 19 December 2025; \
-             20 CPUs, 128 GiB, NVMe, 40 directories, the kernel is not told: ",
+            "Darrick J. Wong, \"xfs: speed up parent pointer operations\", linux-xfs, 19 December \
+             2025; 20 CPUs, 128 GiB, NVMe, 40 directories, kernel unknown: ",
             $what
         )
     };

@@ -26,7 +26,7 @@ pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
                 @let look = looks.of(&one.name);
                 li { (look.swatch()) " " b { (look.letter()) } " " span class="who" { (one.name) } }
             } }
-            (part("Who they are", kinds(all), ""))
+            (part("Contestants", kinds(all), ""))
             (part("Features", features(all), "who"))
             (part("Not comparable", remarks(all), ""))
         }

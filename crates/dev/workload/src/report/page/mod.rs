@@ -55,7 +55,7 @@ pub(super) fn page(report: &Report, title: &str) -> String {
 fn conditions(report: &Report) -> Markup {
     html! {
         section {
-            h2 { "How it was measured" }
+            h2 { "Method" }
             pre class="command" { code { (report.command) } }
             ul { @for line in report.conditions() { li { (line) } } }
         }

@@ -66,8 +66,8 @@ pub(super) fn headlines(report: &Report, looks: &Looks<'_>) -> Markup {
     }
     html! {
         section {
-            h2 { "What the threads are about" }
-            p { "Ratios, which can be held against those of other machines." }
+            h2 { "Results by mailing-list thread" }
+            p { "Ratios, which are comparable between machines." }
             div class="tiles" { @for workload in &report.workloads {
                 @for row in &workload.headlines { (headline(report, workload, row, looks)) }
             } }

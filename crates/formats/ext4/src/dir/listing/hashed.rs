@@ -121,7 +121,7 @@ impl Listing<'_> {
             // Equal names have equal hashes, so they are adjacent, except when another name with a deliberately equal
             // hash is between them.
             if before.is_some_and(|b| b.key == item.key && b.name(bytes) == item.name(bytes)) {
-                let damage = Corruption::new("directory entry", "a second entry of this name");
+                let damage = Corruption::new("directory entry", "a second entry with this name");
                 return Err(damage.of_inode(self.dir.ino().0).into());
             }
             before = Some(item);
@@ -153,14 +153,14 @@ fn gather(
     let Listing { mut fs, dir, .. } = *listing;
     loop {
         let too_many =
-            || dir.corrupt("directory index", "more leaves than the directory has blocks");
+            || dir.corrupt("directory index", "more leaves than blocks in the directory");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
         let first = scratch.items.len();
         index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
             scratch.take_chain(block, Dots::Names);
         })?;
         if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
-            return Err(dir.corrupt("directory index", "too many leaves of the same hash"));
+            return Err(dir.corrupt("directory index", "too many leaves with the same hash"));
         }
         listing.hash_items(hasher, scratch, first);
         listing.clock.count(1, 0);

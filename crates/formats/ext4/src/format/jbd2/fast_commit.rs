@@ -200,7 +200,7 @@ impl FastCommitScan {
                 return Ok(Scanned::End);
             }
             let Some(value) = after.get(..len) else {
-                return Err(damage("a tag reaches past its block").mismatch(after.len(), len));
+                return Err(damage("a tag extends past its block").mismatch(after.len(), len));
             };
             if tag == TAG_TAIL {
                 // Its length covers the rest of the block.
@@ -233,7 +233,9 @@ impl FastCommitScan {
         let crc = crc32c(crc32c(self.crc, header), tail.tid.as_bytes());
         if tail.tid != self.expected.0 {
             let found = Tid(tail.tid.get());
-            return Err(damage("its tail is of another transaction").mismatch(self.expected, found));
+            return Err(
+                damage("its tail belongs to another transaction").mismatch(self.expected, found)
+            );
         }
         if tail.crc != crc {
             return Err(Corruption::checksum(STRUCTURE, crc, tail.crc.get()));
@@ -286,7 +288,7 @@ fn add_range(value: &[u8]) -> Result<FastCommitTag, Corruption> {
         unwritten,
     };
     if extent.len == 0 || extent.end() > 1 << 32 {
-        return Err(damage("an extent has an impossible length").mismatch("1 to 32768", len));
+        return Err(damage("an extent has an invalid length").mismatch("1 to 32768", len));
     }
     Ok(FastCommitTag::AddRange { ino: Ino(raw.ino.get().into()), extent })
 }
@@ -311,5 +313,5 @@ fn damage(problem: &'static str) -> Corruption {
 }
 
 fn bad_length(what: &str, found: usize) -> Corruption {
-    Corruption::new(STRUCTURE, format!("impossible length of a tag: {what}, {found} bytes"))
+    Corruption::new(STRUCTURE, format!("invalid length of a tag: {what}, {found} bytes"))
 }

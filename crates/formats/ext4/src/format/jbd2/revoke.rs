@@ -40,7 +40,7 @@ pub fn revokes<'b>(
 ) -> Result<impl Iterator<Item = Block> + use<'b>, Corruption> {
     let damage = |problem| Corruption::new("journal revoke block", problem);
     let Ok((raw, _)) = RawRevokeHeader::read_from_prefix(block) else {
-        return Err(damage("cut short"));
+        return Err(damage("truncated"));
     };
     let used = raw.count.get() as usize;
     let range = HEADER_SIZE..=layout.records_end();
@@ -48,7 +48,7 @@ pub fn revokes<'b>(
         let expected = format!("{} to {}", range.start(), range.end());
         return Err(damage("bytes used").mismatch(expected, used));
     }
-    let Some(records) = block.get(HEADER_SIZE..used) else { return Err(damage("cut short")) };
+    let Some(records) = block.get(HEADER_SIZE..used) else { return Err(damage("truncated")) };
     let number = |record: &[u8]| {
         let number = record.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
         Block(number)

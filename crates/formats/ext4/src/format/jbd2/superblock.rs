@@ -80,7 +80,7 @@ impl RawJournalSuperblock {
     /// `Corrupt` if it is not a journal superblock.
     pub fn parse(block: &[u8]) -> Result<Self> {
         let Ok((raw, _)) = Self::read_from_prefix(block) else {
-            return Err(Corruption::new(STRUCTURE, "cut short").into());
+            return Err(Corruption::new(STRUCTURE, "truncated").into());
         };
         if raw.h_magic != MAGIC {
             let found = format!("{:#010x}", raw.h_magic.get());
@@ -272,14 +272,14 @@ fn check_features(raw: &RawJournalSuperblock) -> Result<()> {
     let unknown_ro = if raw.is_v2() { raw.feature_ro_compat.get() } else { 0 };
     if unknown != 0 || unknown_ro != 0 {
         let what = format!("the journal has features {unknown:#x} and {unknown_ro:#x}");
-        return Err(Error::unsupported(what, "let the kernel that made it replay it"));
+        return Err(Error::unsupported(what, "replay it with the kernel that created it"));
     }
     if !incompat.intersects(both) {
         return Ok(());
     }
     if incompat.contains(both) || compat.contains(JournalCompat::CHECKSUM) {
         let found = format!("{:#x} and {:#x}", compat.bits(), incompat.bits());
-        return Err(damage("features", "checksums of one version", found));
+        return Err(damage("features", "checksums of a single version", found));
     }
     if raw.checksum_type != CHECKSUM_TYPE_CRC32C {
         return Err(damage("checksum type", CHECKSUM_TYPE_CRC32C, raw.checksum_type));

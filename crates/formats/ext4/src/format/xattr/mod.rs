@@ -233,7 +233,7 @@ fn verify_header(block: &[u8]) -> Result<(), Corruption> {
         return bad("it is not one block long");
     }
     if u32_at(block, REFCOUNT_OFFSET) == Some(0) {
-        return bad("nothing refers to it");
+        return bad("its reference count is 0");
     }
     Ok(())
 }

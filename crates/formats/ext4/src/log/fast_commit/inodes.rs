@@ -57,7 +57,7 @@ impl Replay<'_, '_> {
         if work.handle.inode.is_dir() && work.handle.inode.links_count() > 0 {
             return Ok(work);
         }
-        Err(damage("it changes entries of what is no directory", ino).into())
+        Err(damage("it changes entries of an inode that is not a directory", ino).into())
     }
 
     pub(super) fn put(&mut self, work: Work) {
@@ -65,7 +65,7 @@ impl Replay<'_, '_> {
     }
 
     fn is_taken(&mut self, ino: Ino) -> Outcome<bool> {
-        let outside = || damage("it changes an inode that there is not", ino);
+        let outside = || damage("it changes an inode that does not exist", ino);
         let volume = &self.op.fs.volume;
         let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
         let at = self.op.hold(group)?;
@@ -87,7 +87,7 @@ impl Replay<'_, '_> {
         let mut inode = Inode::from_slot(&slot);
         let tail = GOOD_OLD_INODE_SIZE + usize::from(inode.extra_isize());
         if tail > slot.len() || !inode.extra_isize().is_multiple_of(4) {
-            return Err(damage("an inode with an impossible extra_isize", ino).into());
+            return Err(damage("an inode with an invalid extra_isize", ino).into());
         }
         if !work.is_new() && inode.file_type() != old.file_type() {
             return Err(damage("it changes the type of an inode", ino).into());
@@ -122,7 +122,7 @@ impl Replay<'_, '_> {
                 return Ok(work);
             }
             if work.handle.inode.links_count() > 0 {
-                return Err(damage("it sets an inode that is another one", ino).into());
+                return Err(damage("it sets another inode than the tag says", ino).into());
             }
             self.empty(work)?;
         }
@@ -140,10 +140,10 @@ impl Replay<'_, '_> {
 
     fn new_inode(&mut self, ino: Ino, new: &Inode) -> Outcome<Work> {
         let volume = &self.op.fs.volume;
-        let outside = || damage("it makes an inode that there is not", ino);
+        let outside = || damage("it creates an inode that does not exist", ino);
         let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
         if ino.0 < u64::from(volume.sb.first_ino) {
-            return Err(damage("it makes a reserved inode", ino).into());
+            return Err(damage("it creates a reserved inode", ino).into());
         }
         let table = volume.groups.inode_table(group);
         let (block, offset) = volume.geometry.inode_position(table, index);
@@ -159,7 +159,7 @@ impl Replay<'_, '_> {
     fn count_inode(&mut self, handle: &Handle, taken: bool) -> Outcome<()> {
         let volume = &self.op.fs.volume;
         let ino = handle.ino();
-        let outside = || damage("it makes an inode that there is not", ino);
+        let outside = || damage("it creates an inode that does not exist", ino);
         let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
         let at = self.op.hold(group)?;
         let guard = &mut self.op.group_guards[at];
@@ -170,7 +170,7 @@ impl Replay<'_, '_> {
         let bits = self.op.txn.edit(id, window);
         let desc = &mut guard.desc;
         let is_dir = u32::from(handle.inode.is_dir());
-        let wrong = || damage("it contradicts its group's counts", ino);
+        let wrong = || damage("it contradicts the counts of the group", ino);
         if taken {
             bitmap::set(bits, base, range);
             desc.free_inodes = desc.free_inodes.checked_sub(1).ok_or_else(wrong)?;

@@ -101,7 +101,7 @@ impl Replay<'_, '_> {
             let base = window.start as u32 * 8;
             bitmap::set(self.op.txn.edit(id, window), base, from..end);
             let Some(left) = guard.desc.free_blocks.checked_sub(end - from) else {
-                let problem = "more free blocks than the count says";
+                let problem = "more free blocks than counted";
                 return Err(guard.corrupt("block bitmap", problem).into());
             };
             guard.desc.free_blocks = left;
@@ -128,7 +128,7 @@ impl Replay<'_, '_> {
         let work = self.take(ino)?;
         let is_regular = work.handle.file_type()? == FileType::Regular;
         if !is_regular || !work.handle.has_flag(flags::EXTENTS) {
-            return Err(damage("it changes ranges of what is no file with extents", ino).into());
+            return Err(damage("it changes ranges of an inode without extents", ino).into());
         }
         Ok(work)
     }

@@ -98,7 +98,7 @@ impl ExtentTree<'_, '_> {
         if block.0 % ratio != at % ratio {
             return Err(self
                 .file
-                .corrupt("extent tree", "a block at another place of its cluster")
+                .corrupt("extent tree", "a block with another offset in its cluster")
                 .into());
         }
         Ok(self.op.fs.volume.geometry.cluster_start(block))

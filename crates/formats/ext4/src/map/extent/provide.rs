@@ -65,7 +65,7 @@ impl ExtentTree<'_, '_> {
                 return Ok(piece);
             }
         }
-        Err(self.file.corrupt("extent tree", "splits make no room").into())
+        Err(self.file.corrupt("extent tree", "no space after splitting").into())
     }
 
     /// Maps an extent of allocated blocks in a hole of the file and counts them. Not for clusters of several blocks.
@@ -73,16 +73,16 @@ impl ExtentTree<'_, '_> {
         for _ in 0..ROUNDS_MAX {
             let path = self.path_to(given.block)?;
             let Spot::Hole { at, end, .. } = self.spot(&path, given.block)? else {
-                return Err(self.file.corrupt("extent tree", "blocks where none should be").into());
+                return Err(self.file.corrupt("extent tree", "unexpected blocks").into());
             };
             if given.end() > end {
-                return Err(self.file.corrupt("extent tree", "blocks where none should be").into());
+                return Err(self.file.corrupt("extent tree", "unexpected blocks").into());
             }
             if self.replace(&path, at..at, smallvec![given])? {
                 return self.op.add_clusters(self.file, given.len);
             }
         }
-        Err(self.file.corrupt("extent tree", "splits make no room").into())
+        Err(self.file.corrupt("extent tree", "no space after splitting").into())
     }
 
     /// Allocates up to `len` contiguous blocks for the start of a hole.
@@ -117,7 +117,7 @@ impl ExtentTree<'_, '_> {
         if end <= u64::from(block.0) {
             return Err(self
                 .file
-                .corrupt("extent tree node", "it has no place for a block it leads to")
+                .corrupt("extent tree node", "it has no entry for a block that it contains")
                 .into());
         }
         let goal = match (before, after) {

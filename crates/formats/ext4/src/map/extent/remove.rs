@@ -41,7 +41,10 @@ impl ExtentTree<'_, '_> {
             if !self.replace(&path, cut.window, cut.pieces)? {
                 rounds += 1;
                 if rounds > ROUNDS_MAX {
-                    return Err(self.file.corrupt("extent tree", "splits make no room").into());
+                    return Err(self
+                        .file
+                        .corrupt("extent tree", "no space after splitting")
+                        .into());
                 }
                 continue;
             }

@@ -32,7 +32,7 @@ impl ExtentTree<'_, '_> {
         if count < 2 {
             return Err(self
                 .file
-                .corrupt("extent tree node", "it has room for next to nothing")
+                .corrupt("extent tree node", "its maximum number of entries is too small")
                 .into());
         }
         let at_edge = frame.position == Some(count - 1);

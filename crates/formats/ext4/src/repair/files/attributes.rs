@@ -299,7 +299,7 @@ pub(super) fn mend_references(job: &crate::repair::Job, findings: &[&Finding]) -
         }
         let mut draft = Draft::default();
         draft.write(ward.byte_of(place), block);
-        let what = format!("The block of attributes {place} says that {count} inodes share it.");
+        let what = format!("The reference count of attribute block {place} is set to {count}.");
         ward.end(draft, vec![Action::about(finding, what)])?;
     }
     Ok(())

@@ -105,7 +105,7 @@ impl Plan<'_, '_> {
                             && finding.place.name.as_ref() == Some(&name)
                     };
                     let finding = found.iter().find(is_of).unwrap_or(&found[0]);
-                    let what = format!("A name of directory {ino} beside another is removed.");
+                    let what = format!("An additional entry of directory {ino} is removed.");
                     let action = Action::about(finding, what);
                     let change = self.change(directory);
                     change.actions.push(action);
@@ -178,7 +178,7 @@ impl Plan<'_, '_> {
         let shown = name
             .as_ref()
             .map_or_else(|| format!("#{ino}"), |name| String::from_utf8_lossy(name).into_owned());
-        let what = format!("Inode {ino} gets the name \"{shown}\" in {place}.");
+        let what = format!("Inode {ino} is attached as \"{shown}\" in {place}.");
         self.moved.insert(ino);
         let change = self.change(home);
         change.add.push((ino, name));
@@ -195,7 +195,7 @@ impl Plan<'_, '_> {
             .map(|entry| (entry.name.clone(), ino))
             .collect();
         self.moved.insert(ino);
-        let what = format!("The name of directory {ino} below itself is removed.");
+        let what = format!("The entry of directory {ino} below itself is removed.");
         let change = self.change(from);
         change.remove.extend(names);
         change.actions.push(Action::about(finding, what));
@@ -228,7 +228,7 @@ impl Plan<'_, '_> {
                 ino => self.ward.scene.directory(ino).map_or(0, |ways| ways.parent),
             };
             if parent != 0 && !self.moved.contains(&ino) {
-                let what = format!("The entry \"..\" leads to inode {parent}.");
+                let what = format!("The entry \"..\" is set to inode {parent}.");
                 let change = self.change(ino);
                 change.dot_dot = Some(parent);
                 change.actions.push(Action::about(finding, what));
@@ -270,7 +270,7 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
     let Some(draft) = directory.write(ward) else { return Ok(()) };
     let mut actions = change.actions;
     if actions.is_empty() {
-        actions.push(Action::new(format!("The entry \"..\" of directory {ino} is set right.")));
+        actions.push(Action::new(format!("The entry \"..\" of directory {ino} is corrected.")));
     }
     ward.end(draft, actions)?;
     Ok(())
@@ -308,7 +308,7 @@ pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
         patient.inode.set_links_count(count as u16);
         let mut draft = Draft::default();
         patient.store(&mut draft);
-        let what = format!("The number of links becomes {count}.");
+        let what = format!("The link count is set to {count}.");
         ward.end(draft, vec![Action::about(finding, what)])?;
     }
     Ok(())

@@ -139,7 +139,7 @@ impl Case<'_, '_, '_> {
         let is_wrong = self.has(&[SYMLINK, INODE_SIZE]) || self.has(OF_MAP) && !is_fast;
         if is_wrong && (!is_encrypted || size >= I_BLOCK_SIZE as u64) {
             if len == 0 || !is_text {
-                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                self.cleared = Some("The symbolic link is removed, because its target is lost.");
                 return self.patient.clear();
             }
             self.patient.inode.set_size(len as u64);
@@ -147,7 +147,7 @@ impl Case<'_, '_, '_> {
         } else if is_wrong {
             let len = 2 + u64::from(u16::from_le_bytes([root[0], root[1]]));
             if !(3..I_BLOCK_SIZE as u64).contains(&len) {
-                self.cleared = Some("The target of the symbolic link is lost, and it is removed.");
+                self.cleared = Some("The symbolic link is removed, because its target is lost.");
                 return self.patient.clear();
             }
             self.patient.inode.set_size(len);

@@ -45,19 +45,19 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 fn sentence(finding: &Finding) -> &'static str {
     let sentences = [
-        (DIR_HOLE, "The directory is written anew without the hole."),
-        (DIR_BLOCK, "The directory is written anew with the entries that can be read."),
-        (DIR_CHECKSUM, "The entries that make sense are kept, and the checksum is computed again."),
-        (DIR_DOTS, "The entries \".\" and \"..\" are made anew."),
-        (DIR_NAME, "The entry gets a name that there can be."),
-        (DIR_DUPLICATE, "The second entry gets another name."),
+        (DIR_HOLE, "The directory is rewritten without the hole."),
+        (DIR_BLOCK, "The directory is rewritten with the readable entries."),
+        (DIR_CHECKSUM, "Plausible entries are kept, and the checksum is recomputed."),
+        (DIR_DOTS, "The entries \".\" and \"..\" are recreated."),
+        (DIR_NAME, "The entry gets a valid name."),
+        (DIR_DUPLICATE, "The second entry is renamed."),
         (DIR_INODE, "The entry is removed."),
-        (DIR_TYPE, "The type is set right."),
-        (DIR_POLICY, "The name is removed."),
-        (INODE_SIZE, "The directory gets a block."),
+        (DIR_TYPE, "The file type is corrected."),
+        (DIR_POLICY, "The entry is removed."),
+        (INODE_SIZE, "A block is allocated for the directory."),
     ];
     let found = sentences.iter().find(|(code, _)| *code == finding.code);
-    found.map_or("The index of the directory is built anew.", |(_, sentence)| sentence)
+    found.map_or("The directory index is rebuilt.", |(_, sentence)| sentence)
 }
 
 /// A directory as it can be read, to be changed and written.

@@ -142,18 +142,18 @@ impl Case<'_, '_, '_> {
         if ino == ROOT {
             self.mend_root();
         } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
-            self.cleared = Some("The inode is not one any more, and is freed.");
+            self.cleared = Some("The inode is freed, because it is not a valid inode.");
             return self.patient.clear();
         }
         if self.has(&[ENCRYPTION_CONTEXT]) && ino != ROOT && !self.is_own() {
-            self.cleared = Some("The inode, which no key can open, is freed.");
+            self.cleared = Some("The inode is freed, because no key can decrypt it.");
             return self.patient.clear();
         }
         self.mend_fields();
         self.mend_attributes();
         if self.patient.file_type().is_none() && !self.guess_type() {
             // The check then reports inodes that the file system needs as missing, and they are recreated.
-            self.cleared = Some("Nothing says what the inode is, and it is freed.");
+            self.cleared = Some("The inode is freed, because its type cannot be determined.");
             return self.patient.clear();
         }
         self.mend_special_type();
@@ -195,7 +195,7 @@ impl Case<'_, '_, '_> {
 
     fn mend_bad_blocks(&mut self) {
         if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE, INODE_FIELD]) {
-            self.cleared = Some("The list of bad blocks is not one any more, and is emptied.");
+            self.cleared = Some("The bad block list is invalid and is emptied.");
             self.patient.clear();
         }
     }
@@ -457,15 +457,15 @@ pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<
         let what = match count {
             None => continue,
             Some(0) if becomes_file(&ward, &mut patient) => {
-                "No attribute has its value here, and the inode becomes a file.".to_owned()
+                "The inode becomes a regular file, because no attribute refers to it.".to_owned()
             }
             Some(0) => {
                 patient.clear();
-                "No attribute has its value here, and the inode is freed.".to_owned()
+                "The inode is freed, because no attribute refers to it.".to_owned()
             }
             Some(count) => {
                 patient.inode.set_value_refcount(count);
-                format!("The inode says that {count} attributes have their value here.")
+                format!("The reference count of the inode is set to {count}.")
             }
         };
         let mut draft = Draft::default();

@@ -53,7 +53,7 @@ pub(super) fn make(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<bool> {
         make_read(ward, ino)?;
     }
     let Some(draft) = root.write(ward) else { return Ok(false) };
-    let what = format!("The directory lost+found is made, as inode {ino}.");
+    let what = format!("The directory lost+found is created as inode {ino}.");
     let finding = findings.iter().find(|finding| finding.code == DIR_LOST_FOUND);
     let action =
         finding.map_or_else(|| Action::new(&*what), |finding| Action::about(finding, &*what));

@@ -266,10 +266,10 @@ fn part(
     patient.store(&mut draft);
     let is_lost = |block: &Option<Block>| block.is_none();
     let sentence = |finding: &&Finding| match finding.code {
-        code if code == BLOCK_METADATA => "The inode loses the blocks, which are not its own.",
-        code if code == EXTENT_CLUSTER => "The blocks are copied to a cluster of their own.",
+        code if code == BLOCK_METADATA => "Metadata blocks are removed from the inode.",
+        code if code == EXTENT_CLUSTER => "The blocks are copied to a separate cluster.",
         _ if changes.is_empty() && moved.is_empty() => "The inode keeps the blocks.",
-        _ if changes.values().any(is_lost) => "The inode loses the blocks, which others have.",
+        _ if changes.values().any(is_lost) => "Blocks of other inodes are removed from the inode.",
         _ => "The inode gets copies of the blocks.",
     };
     let actions = findings.iter().map(|finding| Action::about(finding, sentence(finding)));

@@ -92,7 +92,7 @@ fn pointers_out_of_the_group_are_found() {
         let range = cursor.area(node).pointer_range(1, 2);
         cursor.edit(node, range).copy_from_slice(&0x7000_0000_u32.to_be_bytes());
     });
-    assert!(text.contains("a pointer to no block"), "{text}");
+    assert!(text.contains("a null pointer"), "{text}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn records_out_of_order_are_found() {
         let range = cursor.area(node).entry_range(0, 1);
         cursor.edit(node, range).fill(0);
     });
-    assert!(text.contains("not above"), "{text}");
+    assert!(text.contains("not greater than"), "{text}");
 }
 
 #[test]

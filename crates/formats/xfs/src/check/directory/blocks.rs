@@ -49,13 +49,15 @@ impl Check<'_> {
                 Space::Leaf => Part::Leaf,
                 Space::Free => Part::Free,
                 Space::Beyond => {
-                    let finding = self.fault(codes::DIR_MAP, "a block where there can be none");
+                    let finding = self.fault(codes::DIR_MAP, "a block at an invalid position");
                     self.found(finding.mismatch("none", at));
                     continue;
                 }
             };
             let Some((place, bytes)) = reader.read(at) else {
-                self.found(self.fault(codes::DIR_MAP, format!("block {at} is not there whole")));
+                self.found(
+                    self.fault(codes::DIR_MAP, format!("block {at} is not mapped completely")),
+                );
                 (entries.is_broken, index.is_broken) = (true, true);
                 continue;
             };
@@ -127,7 +129,7 @@ impl Check<'_> {
             self.found(finding.mismatch(size, inode.size()));
         }
         if block_form && entries.bests.len() > 1 {
-            self.found(self.fault(codes::DIR_DATA, "block form, but there are more data blocks"));
+            self.found(self.fault(codes::DIR_DATA, "block form with more than one data block"));
         }
     }
 

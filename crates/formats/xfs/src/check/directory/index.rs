@@ -127,7 +127,7 @@ impl<'i> Index<'i> {
         }
         if block_form {
             if !self.blocks.is_empty() || !self.free_bests.is_empty() {
-                self.check.found(self.fault("blocks of an index beside block form"));
+                self.check.found(self.fault("index blocks in block form"));
             }
             return;
         }
@@ -147,7 +147,7 @@ impl<'i> Index<'i> {
                 self.check.found(finding.mismatch(shown(found.get(at)), shown(bests.get(at))));
             }
             if !self.free_bests.is_empty() {
-                self.check.found(fault("an index of free space beside a single leaf".to_owned()));
+                self.check.found(fault("a free space index with a single leaf".to_owned()));
             }
             return;
         }
@@ -170,7 +170,7 @@ impl<'i> Index<'i> {
         for (number, there) in found.chunks(capacity).enumerate() {
             let is_needed = there.iter().any(|best| *best != free::NO_BLOCK);
             if is_needed && !described(number as u64) {
-                let finding = fault(format!("block {number} of the index of free space"));
+                let finding = fault(format!("block {number} of the free space index"));
                 self.check.found(finding.mismatch("a block", "none"));
             }
         }
@@ -195,7 +195,7 @@ impl<'i> Index<'i> {
         };
         if root.kind == LeafKind::Single || root.level == 0 {
             if self.blocks.len() > 1 {
-                self.check.found(self.fault("blocks beside the only leaf"));
+                self.check.found(self.fault("other blocks than the only leaf"));
             }
             if root.siblings != (0, 0) {
                 self.check.found(self.fault("siblings of the only leaf"));
@@ -222,7 +222,7 @@ impl<'i> Index<'i> {
                     }
                 }
                 if below.len() > self.blocks.len() {
-                    return self.check.found(self.fault("nodes that lead to a block twice"));
+                    return self.check.found(self.fault("a block with two pointers"));
                 }
             }
             visited += below.len();
@@ -230,7 +230,7 @@ impl<'i> Index<'i> {
             row = below;
         }
         if visited != self.blocks.len() {
-            let finding = self.fault("blocks that the tree leads to");
+            let finding = self.fault("blocks that the tree points to");
             self.check.found(finding.mismatch(self.blocks.len(), visited));
         }
     }

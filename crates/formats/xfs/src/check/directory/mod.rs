@@ -77,7 +77,7 @@ impl Check<'_> {
     /// Reports entries named `.` or `..`.
     fn check_name(&self, name: &[u8]) {
         if matches!(name, b"." | b"..") {
-            self.found(self.fault(codes::DIR_NAME, "an entry of that name").named(name));
+            self.found(self.fault(codes::DIR_NAME, "an entry with that name").named(name));
         }
     }
 }

@@ -230,7 +230,7 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
     // The free runs are checked against entries when they are used, because kernels have written wrong runs.
     for (first, size) in header.maps {
         if first + size > layout.block_size || !(first | size).is_multiple_of(ALIGNMENT) {
-            return Err(damage("free space that is not in the block"));
+            return Err(damage("free space outside the block"));
         }
         if size > 0 && first < layout.leaf_header() {
             return Err(damage("free space in the header"));
@@ -252,7 +252,7 @@ fn verify_entry(
     let end = entry.place + entry.size();
     if entry.place < first_used || end > layout.block_size || !entry.place.is_multiple_of(ALIGNMENT)
     {
-        return Err(damage("a name is not where names are"));
+        return Err(damage("a name outside the area of names"));
     }
     if entry.name.is_empty() {
         return Err(damage("an entry without a name"));

@@ -236,7 +236,7 @@ fn verify_identity(
     }
     let daddr = geometry.daddr(who.block);
     if stated.daddr != daddr {
-        return Err(damage("it bears another place").mismatch(daddr, stated.daddr));
+        return Err(damage("it contains another location").mismatch(daddr, stated.daddr));
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[
     if layout.crc {
         let stated = (be32(data, 4) as usize, be32(data, 8) as usize);
         if stated != (offset, len) {
-            return Err(Corruption::new(STRUCTURE, "it is another part of a value").mismatch(
+            return Err(Corruption::new(STRUCTURE, "it is another part of the value").mismatch(
                 format_args!("{len} bytes from {offset}"),
                 format_args!("{} bytes from {}", stated.1, stated.0),
             ));
@@ -103,7 +103,7 @@ pub fn verify_structure(
     let (offset, len) = (be32(data, 4) as usize, be32(data, 8) as usize);
     let most = bytes_per_block(Layout::new(geometry));
     if len == 0 || len > most || offset.saturating_add(len) > VALUE_LEN_MAX {
-        return Err(Corruption::new(STRUCTURE, "no part of a value").of_inode(owner).mismatch(
+        return Err(Corruption::new(STRUCTURE, "not part of a value").of_inode(owner).mismatch(
             format_args!("1 to {most} bytes below {VALUE_LEN_MAX}"),
             format_args!("{len} bytes from {offset}"),
         ));

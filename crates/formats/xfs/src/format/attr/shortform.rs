@@ -53,7 +53,7 @@ fn damage(problem: &'static str) -> Corruption {
 /// Returns the number of bytes in use: the header and all entries.
 pub fn total(fork: &[u8]) -> Result<usize, Corruption> {
     if fork.len() < HEADER_SIZE {
-        return Err(damage("no room for their header"));
+        return Err(damage("no space for their header"));
     }
     let total = usize::from(be16(fork, 0));
     if (HEADER_SIZE..=fork.len()).contains(&total) {
@@ -96,7 +96,7 @@ impl<'f> Iterator for Entries<'f> {
             }
             None => self.left = 0,
         }
-        Some(entry.ok_or_else(|| damage("an entry reaches past their end, or has no name")))
+        Some(entry.ok_or_else(|| damage("an entry extends past their end or has no name")))
     }
 }
 

@@ -58,8 +58,8 @@ impl Shape {
         let ag_blocks = geometry.ag_len(geometry.locate(block).0);
         for at in changed.rows(area.entries, area.entry_size, count).flatten().filter(|_| is_leaf) {
             self.verify_record(geometry, ag_blocks, area.entry(data, at)).map_err(|found| {
-                Corruption::new(self.name, format!("record {at} cannot be"))
-                    .mismatch("one that fits its group", found)
+                Corruption::new(self.name, format!("invalid record {at}"))
+                    .mismatch("one inside its group", found)
             })?;
         }
         // If the level or the number of entries changed, all entries are checked.
@@ -151,7 +151,7 @@ impl Shape {
                 return if is_sound { Ok(()) } else { Err(format!("{extent:?}")) };
             }
         };
-        if is_sound { Ok(()) } else { Err(format!("{len} blocks from {start:#x} on")) }
+        if is_sound { Ok(()) } else { Err(format!("{len} blocks from {start:#x}")) }
     }
 }
 

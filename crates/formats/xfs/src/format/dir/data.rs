@@ -342,7 +342,7 @@ fn verify_items(
     let mut longest = Bests::default();
     while at < end {
         let Some(item) = item_at(layout, block, at, end) else {
-            return Err(fault("an entry or unused range that does not fit", at));
+            return Err(fault("an invalid entry or unused range", at));
         };
         let len = match item {
             Item::Entry(entry) => {
@@ -360,7 +360,7 @@ fn verify_items(
         };
         let tag = usize::from(be16(block, at + len - 2));
         if tag != at {
-            return Err(fault("wrong tag of what is", at).mismatch(at, tag));
+            return Err(fault("wrong tag", at).mismatch(at, tag));
         }
         at += len;
     }
@@ -383,7 +383,7 @@ fn verify_entry(
         return Err(fault("a name with '/' or NUL"));
     }
     if !leads_to_inode(entry.ino) {
-        return Err(fault("an entry that leads to no inode").mismatch("an inode", entry.ino));
+        return Err(fault("an entry with an invalid inode number").mismatch("an inode", entry.ino));
     }
     if layout.ftype {
         let code = block[entry.offset + 9 + entry.name.len()];
@@ -456,7 +456,7 @@ fn verify_index(
     for entry in live {
         let (number, offset) = layout.split_address(entry.address);
         if number != 0 || entry_at(layout, &block[..table.start], offset).is_none() {
-            return Err(fault("its hash index names a place without an entry")
+            return Err(fault("its hash index refers to an offset without an entry")
                 .mismatch("an entry", entry.address));
         }
     }

@@ -86,7 +86,7 @@ fn verify_self(
     let (blkno, owner) = (be64(data, crc + 4), be64(data, crc + 36));
     let expected = place.geometry.daddr(place.block);
     if blkno != expected {
-        return Err(fault("it says it lies elsewhere").mismatch(expected, blkno));
+        return Err(fault("it contains another location").mismatch(expected, blkno));
     }
     if data[crc + 20..crc + 36] != place.geometry.meta_uuid {
         return Err(fault("it belongs to another file system"));

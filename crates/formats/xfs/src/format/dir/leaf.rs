@@ -447,7 +447,7 @@ pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
         let bests = be32(block, layout.size() - 4) as usize;
         let room = (layout.size() - 4 - table.end()) / 2;
         if table.end() > layout.size() - 4 || bests > room {
-            return Err(fault("data blocks described").mismatch("what there is room for", bests));
+            return Err(fault("data blocks described").mismatch("the maximum that fits", bests));
         }
     }
     Ok(())

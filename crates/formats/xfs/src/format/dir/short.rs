@@ -63,7 +63,8 @@ impl<'a> Short<'a> {
             return Err(fault("size").mismatch(short.header(), bytes.len()));
         }
         if geometry.split_ino(short.parent()).is_none() {
-            return Err(fault("its parent is no inode").mismatch("an inode", short.parent()));
+            return Err(fault("its parent is not a valid inode number")
+                .mismatch("an inode", short.parent()));
         }
         let (mut count, mut end, mut wide) = (0, short.header(), 0);
         let mut offset = layout.first_entry();
@@ -150,7 +151,7 @@ fn check_entry(
         return Err(fault("an empty name, or one with '/' or NUL"));
     }
     if geometry.split_ino(entry.ino).is_none() {
-        return Err(fault("an entry that leads to no inode").mismatch("an inode", entry.ino));
+        return Err(fault("an entry with an invalid inode number").mismatch("an inode", entry.ino));
     }
     if entry.code >= FILE_TYPE_CODES {
         return Err(fault("type of an entry").mismatch("0 to 8", entry.code));

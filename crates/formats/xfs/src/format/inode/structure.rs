@@ -38,7 +38,7 @@ pub(super) fn verify_identity(
         return Ok(());
     }
     if be64(slot, 152) != ino.0 {
-        let damage = Corruption::new(STRUCTURE, "it bears another number");
+        let damage = Corruption::new(STRUCTURE, "it contains another inode number");
         return Err(damage.mismatch(ino, be64(slot, 152)));
     }
     if slot[160..176] != geometry.meta_uuid {
@@ -78,7 +78,7 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
     }
     let mode = be16(slot, 2);
     let Some(file_type) = FileType::from_mode(mode) else {
-        return Err(fault("its mode names no file type", "a type", mode.into()));
+        return Err(fault("its mode has no valid file type", "a type", mode.into()));
     };
     let format = Format::from_raw(slot[5]);
     let fits = match file_type {
@@ -90,7 +90,7 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
         _ => format == Some(Format::Device),
     };
     if !fits {
-        return Err(fault("format", "one that fits its type", slot[5].into()));
+        return Err(fault("format", "one that matches its type", slot[5].into()));
     }
     let attr = Format::from_raw(slot[83]);
     // An inode without an attribute fork has the format "extents"; old kernels left 0 there.
@@ -167,7 +167,7 @@ fn verify_list(geometry: &Geometry, fork: &[u8], extents: u64) -> Result<(), Cor
 fn verify_root(geometry: &Geometry, fork: &[u8]) -> Result<(), Corruption> {
     let bad = |problem| Corruption::new("root of a fork's tree", problem);
     if fork.len() < ROOT_HEADER_SIZE {
-        return Err(bad("no room for it"));
+        return Err(bad("no space for it"));
     }
     let area = Shape::BMBT.root_area(fork.len());
     let (level, count) = (usize::from(area.level(fork)), area.count(fork));

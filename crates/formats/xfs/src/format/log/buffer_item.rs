@@ -31,7 +31,7 @@ impl<'t> BufferItem<'t> {
         let words = le32(format, 16).unwrap_or(0);
         let map = format[FORMAT_SIZE..].get(..(words as usize).saturating_mul(4));
         let Some(map) = map else {
-            let damage = Corruption::new(STRUCTURE, "its map is cut short");
+            let damage = Corruption::new(STRUCTURE, "its map is truncated");
             return Err(damage.mismatch(format_args!("{words} words"), format.len() - FORMAT_SIZE));
         };
         let (flags, blocks) = (field(4), field(6).into());
@@ -80,7 +80,7 @@ impl<'t> BufferItem<'t> {
         let mut chunks = Vec::with_capacity(self.raw.len() - 1);
         let mut at = 0;
         for bytes in self.raw.regions().skip(1) {
-            let start = next(at).ok_or_else(|| fault("more regions than its map says"))?;
+            let start = next(at).ok_or_else(|| fault("more regions than in its map"))?;
             let run = (start..bits).take_while(|at| self.bit(*at)).count();
             let count = bytes.len() / CHUNK;
             if count == 0 || count > run || bytes.len() % CHUNK != 0 {
@@ -94,7 +94,7 @@ impl<'t> BufferItem<'t> {
             chunks.push((start * CHUNK, bytes));
         }
         if next(at).is_some() {
-            return Err(fault("fewer regions than its map says"));
+            return Err(fault("fewer regions than in its map"));
         }
         Ok(chunks)
     }

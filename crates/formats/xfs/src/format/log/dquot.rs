@@ -39,9 +39,8 @@ impl<'t> DquotItem<'t> {
         let dquot = raw.region(1).and_then(|region| region.get(..DQUOT_SIZE));
         let Some(dquot) = dquot else {
             let len = raw.region(1).map_or(0, <[u8]>::len);
-            return Err(
-                Corruption::new(STRUCTURE, "its quota is cut short").mismatch(DQUOT_SIZE, len)
-            );
+            return Err(Corruption::new(STRUCTURE, "its quota record is truncated")
+                .mismatch(DQUOT_SIZE, len));
         };
         let field = |at| le32(format, at).unwrap_or(0);
         let daddr = le64(format, 8).unwrap_or(0);

@@ -101,7 +101,7 @@ impl<'t> InodeItem<'t> {
     fn check_core(&self) -> Parsed<()> {
         let fault = |problem| Corruption::new(STRUCTURE, problem);
         if self.core.len() < CORE_SIZE_V3 {
-            let damage = fault("its core is cut short");
+            let damage = fault("its core is truncated");
             return Err(damage.mismatch(CORE_SIZE_V3, self.core.len()));
         }
         let magic = le16(self.core, 0).unwrap_or(0);
@@ -112,7 +112,7 @@ impl<'t> InodeItem<'t> {
         }
         let ino = le64(self.core, 152).unwrap_or(0);
         if ino != self.ino.0 {
-            return Err(fault("its core is another inode's").mismatch(self.ino, ino));
+            return Err(fault("its core belongs to another inode").mismatch(self.ino, ino));
         }
         Ok(())
     }

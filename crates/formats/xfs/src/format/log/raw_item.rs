@@ -104,7 +104,7 @@ impl<'t> RawItem<'t> {
     pub(super) fn format(&self, structure: &'static str, len: usize) -> Parsed<&'t [u8]> {
         let format = self.region(0).unwrap_or_default();
         if format.len() < len {
-            let damage = Corruption::new(structure, "its format is cut short");
+            let damage = Corruption::new(structure, "its format structure is truncated");
             return Err(damage.mismatch(format_args!("at least {len} bytes"), format.len()));
         }
         Ok(format)

@@ -81,7 +81,7 @@ impl Transaction {
             return if self.header.is_empty() {
                 self.add_header(data)
             } else {
-                Err(fault("its header is cut short"))
+                Err(fault("its header is truncated"))
             };
         }
         if self.items.last().is_none_or(|item| self.ends.len() - item.first == item.count) {
@@ -99,7 +99,7 @@ impl Transaction {
             return self.add_header(data);
         }
         let Some(end) = self.ends.last_mut() else {
-            return Err(fault("it goes on with a region that it never began"));
+            return Err(fault("it continues a region that was not started"));
         };
         self.data.extend_from_slice(data);
         *end = self.data.len();
@@ -134,7 +134,7 @@ impl Transaction {
 fn regions(data: &[u8]) -> Result<u16, Corruption> {
     let count = match data {
         [_, _, low, high, ..] => u16::from_le_bytes([*low, *high]),
-        _ => return Err(Corruption::new("log item", "its first region is cut short")),
+        _ => return Err(Corruption::new("log item", "its first region is truncated")),
     };
     if !(1..=REGIONS_MAX).contains(&count) {
         let damage = Corruption::new("log item", "number of regions");
@@ -179,7 +179,7 @@ impl Assembler {
             // Transactions that started before the tail have been written back completely.
             if flags & OP_START != 0 {
                 if !data.is_empty() {
-                    return Err(fault("its start has contents").mismatch(0, data.len()));
+                    return Err(fault("its start operation has contents").mismatch(0, data.len()));
                 }
                 self.running.insert(tid, Transaction::new(tid, lsn));
             }
@@ -201,7 +201,9 @@ impl Assembler {
             }
             flags => {
                 let damage = Corruption::new("log operation", "flags within a transaction");
-                return Err(damage.mismatch("no start, one thing", format_args!("{flags:#04x}")));
+                return Err(
+                    damage.mismatch("a single flag other than start", format_args!("{flags:#04x}"))
+                );
             }
         }
         Ok(None)

@@ -97,8 +97,8 @@ impl Replay<'_> {
         let end = self.geometry.blocks << (self.geometry.block_log - DADDR_BYTES_LOG);
         let blocks = len >> DADDR_BYTES_LOG;
         if len == 0 || daddr.checked_add(blocks).is_none_or(|last| last > end) {
-            let found = format_args!("{blocks} blocks of 512 bytes from {daddr} on").to_string();
-            let damage = fault("a buffer that is not in the file system");
+            let found = format_args!("{blocks} blocks of 512 bytes from {daddr}").to_string();
+            let damage = fault("a buffer outside the file system");
             return Err(damage.mismatch(format_args!("up to {end}"), found).into());
         }
         let offset = daddr << DADDR_BYTES_LOG;
@@ -159,7 +159,7 @@ impl Replay<'_> {
         }
         let structure = Structure::of(&data).filter(|found| found.fits(touched.contents));
         let Some(structure) = structure else {
-            let damage = Corruption::new("log buffer item", "it holds something else");
+            let damage = Corruption::new("log buffer item", "it contains another structure");
             let found = format_args!("{:02x?}", &data[..BLOCK_SIZE.min(12)]).to_string();
             return Err(damage.mismatch(format_args!("{:?}", touched.contents), found).into());
         };

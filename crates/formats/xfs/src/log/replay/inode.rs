@@ -28,7 +28,7 @@ impl Replay<'_> {
         }
         let mut slot = self.changes.read(offset, self.geometry.inode_size())?;
         if be16(&slot, 0) != MAGIC {
-            let problem = fault("there is no inode at its place").of_inode(item.ino.0);
+            let problem = fault("there is no inode at its location").of_inode(item.ino.0);
             let found = format!("{:#06x}", be16(&slot, 0));
             return Err(problem.mismatch(format_args!("{MAGIC:#06x}"), found).into());
         }
@@ -51,14 +51,14 @@ impl Replay<'_> {
     fn inode_place(&self, item: &InodeItem<'_>) -> Result<u64> {
         let start = self.check_place(item.daddr, u64::from(item.blocks) << DADDR_BYTES_LOG)?;
         let Some((ag, ino)) = self.geometry.split_ino(item.ino) else {
-            return Err(fault("there is no such inode").into());
+            return Err(fault("the inode does not exist").into());
         };
         let (block, at) = self.geometry.inode_place(ino);
         let place = self.geometry.byte_of(self.geometry.block_of(ag, block)) + at as u64;
         let found = start.saturating_add(item.offset as u64);
         let end = start + (u64::from(item.blocks) << DADDR_BYTES_LOG);
         if found != place || place + self.geometry.inode_size() as u64 > end {
-            return Err(fault("it lies elsewhere").mismatch(place, found).into());
+            return Err(fault("it has another location").mismatch(place, found).into());
         }
         Ok(place)
     }

@@ -24,7 +24,7 @@ impl Replay<'_> {
             return Ok(());
         };
         let Some(parts) = self.parts_of(ino, Block(offset >> self.geometry.block_log))? else {
-            let damage = Corruption::new("directory block", "its directory does not have it");
+            let damage = Corruption::new("directory block", "it is not part of its directory");
             return Err(damage.of_inode(ino.0).into());
         };
         let size = self.geometry.block_size();

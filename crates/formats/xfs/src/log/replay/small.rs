@@ -58,8 +58,8 @@ impl Replay<'_> {
         if item.ag.0 >= geometry.ag_count
             || !geometry.contains(geometry.fs_block(item.ag, item.block), item.blocks.into())
         {
-            let damage = fault("blocks that are not in the group").in_group(item.ag.0.into());
-            let found = format_args!("{} from {} on", item.blocks, item.block).to_string();
+            let damage = fault("blocks outside the group").in_group(item.ag.0.into());
+            let found = format_args!("{} from {}", item.blocks, item.block).to_string();
             return Err(damage.mismatch("blocks of the group", found).into());
         }
         if item.inode_size as usize != geometry.inode_size() {

@@ -163,7 +163,7 @@ impl Structure {
                     + (offset & (geometry.block_size() as u64 - 1));
                 let sector = self.sector();
                 if within != (sector as u64) << geometry.sector_log {
-                    let damage = Corruption::new("group header", "it lies elsewhere");
+                    let damage = Corruption::new("group header", "it has another location");
                     let expected = (sector as u64) << geometry.sector_log;
                     return Err(damage.mismatch(expected, within).at_block(block.0).into());
                 }

@@ -55,7 +55,9 @@ fn outcome(status: ExitStatus) -> Outcome {
         _ => {
             let signal = status.signal().map(|signal| format!(" by signal {signal}"));
             let how = signal.unwrap_or_default();
-            terminal::message(&format_args!("the mount was ended{how} before it could be used"));
+            terminal::message(&format_args!(
+                "the mount server ended{how} before the mount was ready"
+            ));
             Outcome::Io
         }
     }

@@ -116,7 +116,7 @@ fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
         && !is_taken
         && Image::open(&args.image.image, &args.image.options()).is_ok()
     {
-        terminal::message(&"it can be mounted for reading: -o ro");
+        terminal::message(&"mount it read-only with -o ro");
     }
     outcome
 }

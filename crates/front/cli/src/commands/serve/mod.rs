@@ -40,7 +40,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     let stop = stop_on_signals()?;
     let options = args.image.options();
     let service = Service::open(&args.image.image, &options, &args.nbd, args.read_only)?;
-    terminal::message(&format_args!("serves at {}; Ctrl-C ends it", service.address()));
+    terminal::message(&format_args!("serving at {}; stop it with Ctrl-C", service.address()));
     service.serve(stop)?;
     Ok(Outcome::Done)
 }

@@ -80,7 +80,7 @@ pub(super) fn scratch(given: Option<&Path>) -> Result<PathBuf> {
     };
     if !scratch.is_dir() {
         let name = escaped(scratch.as_os_str().as_encoded_bytes());
-        return Err(Error::Usage(format!("--scratch {name}: no such directory; make it first")));
+        return Err(Error::Usage(format!("--scratch {name}: no such directory; create it first")));
     }
     Ok(scratch)
 }

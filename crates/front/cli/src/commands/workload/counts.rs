@@ -2,8 +2,11 @@
 
 /// Parses a count: digits, then nothing, K, M or G (powers of 1000), at least 1.
 pub(super) fn count(text: &str) -> Result<u64, String> {
-    let problem =
-        || format!("{text:?} is not a number: write digits, or 10k or 2M (powers of 1000)");
+    let problem = || {
+        format!(
+            "{text:?} is not a number: write digits, or a number such as 10k or 2M (powers of 1000)"
+        )
+    };
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(problem());
@@ -17,9 +20,9 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| problem())?;
     match number.checked_mul(1000_u64.pow(power)) {
-        Some(0) => Err("there must be at least 1".into()),
+        Some(0) => Err("must be at least 1".into()),
         Some(count) => Ok(count),
-        None => Err(format!("{text:?} is more than 64 bits hold")),
+        None => Err(format!("{text:?} does not fit into 64 bits")),
     }
 }
 
@@ -59,7 +62,7 @@ mod tests {
             ("é", "not a number"),
             ("10KiB", "not a unit"),
             ("18446744073709551616", "not a number"),
-            ("18446744073709552K", "more than 64 bits"),
+            ("18446744073709552K", "not fit into 64 bits"),
         ] {
             let said = count(text).unwrap_err();
             assert!(said.contains(reason), "{text}: {said}");

@@ -35,12 +35,12 @@ pub(super) struct Plan<'a> {
 /// Runs a plan and writes its report.
 pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     if cfg!(debug_assertions) {
-        let hint = "this is a debug build: its figures mean little; build it with --release";
+        let hint = "results of a debug build are not meaningful; build with --release";
         terminal::message(&hint);
     }
     let counts = plan.planned.iter().any(|planned| planned.job.name() == "find");
     if counts && !workload::allocations::COUNTED {
-        let hint = "what is allocated is not counted: that needs a program built with --features allocations";
+        let hint = "allocations are not counted: this needs a build with --features allocations";
         terminal::message(&hint);
     }
     let scratch = common::scratch(plan.run.scratch.as_deref())?;
@@ -135,16 +135,16 @@ fn host(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
 /// Returns the outcome of a run: interrupted, failed, empty or complete.
 fn outcome(report: &Report) -> Outcome {
     if report.cut_short {
-        terminal::message(&"interrupted: the report is of what was measured until then");
+        terminal::message(&"interrupted: the report has the results so far");
         return Outcome::Interrupted;
     }
     let failed: usize = report.workloads.iter().map(|workload| workload.failed.len()).sum();
     if failed > 0 {
-        terminal::message(&format_args!("{failed} of the runs failed: the report says which"));
+        terminal::message(&format_args!("{failed} runs failed; the report lists them"));
         return Outcome::No;
     }
     if report.workloads.iter().all(|workload| workload.rows.is_empty()) {
-        terminal::message(&"none of the targets can be had here: nothing was run");
+        terminal::message(&"no target is available on this host; nothing was run");
         return Outcome::No;
     }
     Outcome::Done

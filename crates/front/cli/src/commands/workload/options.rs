@@ -241,14 +241,14 @@ pub(crate) struct FserverOptions {
 
 fn file_size(text: &str) -> Result<u32, String> {
     match parse_size(text)? {
-        0 => Err("there must be at least 1 byte".into()),
+        0 => Err("must be at least 1 byte".into()),
         size => u32::try_from(size).map_err(|_| format!("{text:?} is too large")),
     }
 }
 
 fn whole_blocks(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        0..4096 => Err("there must be at least 4K".into()),
+        0..4096 => Err("must be at least 4K".into()),
         size => Ok(size),
     }
 }

@@ -96,7 +96,7 @@ impl Workload {
             Self::Create(options)
                 if !options.free_index.is_empty() && !targets.iter().any(has_free_index) =>
             {
-                let problem = "--free-index is for memory:xfs only: add it as a --target";
+                let problem = "--free-index is for memory:xfs only; add that as a --target";
                 Err(Error::Usage(problem.into()))
             }
             _ => Ok(()),
@@ -160,8 +160,8 @@ fn find(options: &FindOptions, targets: &[TargetSpec]) -> Result<Vec<Planned>> {
     let (paths, made): (Vec<_>, Vec<_>) =
         targets.iter().cloned().partition(|target| matches!(target, TargetSpec::Path(_)));
     if options.tree == Some(TreeOption::Existing) && !made.is_empty() {
-        let problem = "--tree existing: there is nothing in memory: and kernel: targets yet; leave \
-                       it out, or take an image or a directory as the target";
+        let problem = "--tree existing: memory: and kernel: targets are empty; leave it out, or \
+                       use an image or a directory as the target";
         return Err(Error::Usage(problem.into()));
     }
     if let Some(TreeOption::Like(path)) = options.tree.as_ref().filter(|tree| is_missing(tree)) {

@@ -80,7 +80,7 @@ impl Set {
 fn workload(line: &str) -> Result<Workload, String> {
     let words = std::iter::once("workload").chain(line.split(' '));
     let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-    line.arguments.workload().ok_or_else(|| "not a single workload".into())
+    line.arguments.workload().ok_or_else(|| "no workload".into())
 }
 
 #[cfg(test)]

@@ -117,29 +117,25 @@ pub(super) fn maker(options: &BuildOptions) -> Result<Box<dyn Maker + '_>, Build
 /// Rejects the first option that the format does not have.
 fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
     let only_ext4 = [
-        ("--inodes", options.inodes.is_some(), "XFS makes inodes when they are needed"),
-        (
-            "--bytes-per-inode",
-            options.bytes_per_inode.is_some(),
-            "XFS makes inodes when they are needed",
-        ),
-        ("--hash-seed", options.hash_seed.is_some(), "XFS hashes names without a seed"),
+        ("--inodes", options.inodes.is_some(), "XFS allocates inodes on demand"),
+        ("--bytes-per-inode", options.bytes_per_inode.is_some(), "XFS allocates inodes on demand"),
+        ("--hash-seed", options.hash_seed.is_some(), "XFS has no hash seed"),
         ("--no-journal", options.no_journal, "XFS always has a log"),
-        ("--fs-verity", !options.output.fs_verity.is_empty(), "XFS has no files of that kind"),
-        ("tuning", options.tuning != super::Tuning::default(), "they shape ext4 images only"),
+        ("--fs-verity", !options.output.fs_verity.is_empty(), "XFS does not support such files"),
+        ("tuning", options.tuning != super::Tuning::default(), "they are for ext4 images only"),
     ];
-    let layout = "it shapes XFS images only";
+    let layout = "it is for XFS images only";
     let only_xfs = [
         (
             "--dir-block-size",
             options.dir_block_size.is_some(),
-            "ext4 directories have the block size",
+            "the directory block size of ext4 is the block size",
         ),
         ("--ag-count", options.ag_count.is_some(), layout),
         ("--ag-size", options.ag_bytes.is_some(), layout),
         ("--log-size", options.log_bytes.is_some(), layout),
-        ("--small", options.small, "ext4 images may have any size"),
-        ("--dedupe", options.dedupe.is_some(), "files of ext4 cannot share blocks: give --fs xfs"),
+        ("--small", options.small, "ext4 has no minimum size"),
+        ("--dedupe", options.dedupe.is_some(), "ext4 files cannot share blocks; use --fs xfs"),
     ];
     let foreign = match options.format {
         Format::Ext4 => &only_xfs[..],

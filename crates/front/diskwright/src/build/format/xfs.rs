@@ -63,15 +63,15 @@ impl<'a> XfsMaker<'a> {
 impl Maker for XfsMaker<'_> {
     fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
         if !self.options.small && (SMALL_SIZE_MIN..SIZE_MIN).contains(&size) {
-            let problem = "XFS images below 300 MiB are slow and little tested: give --small to make \
-                           one, or a larger --size";
+            let problem = "XFS images below 300 MiB are slow and not well tested; use --small to \
+                           create one, or choose a larger --size";
             return Err(vfs::Error::Invalid(problem).into());
         }
         let plan = mkfs::plan(&self.mkfs_options(size, None))?;
         plan.require_copy()?;
         let features = RoCompat::from_bits_retain(plan.superblock().features_ro_compat.get());
         if self.options.dedupe.is_some() && !features.contains(RoCompat::REFLINK) {
-            let why = "without the feature reflink files cannot share blocks: leave ^reflink out";
+            let why = "sharing blocks needs the feature reflink; leave ^reflink out";
             return Err(BuildError::ForeignOption { option: "--dedupe", why });
         }
         let Inodes::Count(count) = inodes else { return Ok(Box::new(plan)) };
@@ -149,7 +149,7 @@ impl Fresh for Xfs {
     }
 
     fn protect(&self, _: Ino, _: bool, _: usize) -> vfs::Result<Option<[u8; 32]>> {
-        Err(vfs::Error::unsupported("fs-verity in XFS", "build ext4"))
+        Err(vfs::Error::unsupported("fs-verity in XFS", "build an ext4 image"))
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {

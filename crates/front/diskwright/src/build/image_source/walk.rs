@@ -110,7 +110,7 @@ impl Walk {
     /// Lists a directory.
     fn enter(&mut self, dir: Ino) -> vfs::Result<()> {
         if !self.directories.insert(dir) {
-            let problem = "a directory has more than one name";
+            let problem = "a directory has more than one entry";
             return Err(Corruption::new("directory", problem).of_inode(dir.0).into());
         }
         let mut names = Vec::new();
@@ -124,7 +124,7 @@ impl Walk {
         let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
         let is_twice = names.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if is_twice || !names.iter().all(|(name, _)| is_name(name)) {
-            let problem = "a name occurs twice, is empty, or holds a slash or NUL";
+            let problem = "a name occurs twice, is empty, or contains a slash or NUL";
             return Err(Corruption::new("directory", problem).of_inode(dir.0).into());
         }
         self.levels.push(Level { path_len: self.path.len(), names });
@@ -178,7 +178,7 @@ impl Source for Walk {
 /// Rejects files that cannot be represented outside their file system.
 fn check(attributes: FileAttributes) -> vfs::Result<()> {
     if attributes.flags.contains(InodeFlags::ENCRYPTED) {
-        let advice = "copy it from a mount that has the key, or remove it from the image";
+        let advice = "copy it from a mount with the key, or remove it from the image";
         return Err(vfs::Error::unsupported("encrypted files and directories", advice));
     }
     Ok(())

@@ -47,7 +47,7 @@ impl Volume {
         }
         for group in geometry.groups() {
             if geometry.base_metadata(group).contains(&block) {
-                return Ok("superblock copy, group descriptors, or room for them");
+                return Ok("superblock copy, group descriptors, or blocks reserved for them");
             }
             let Some(descriptor) = self.descriptor(group)?.0 else { continue };
             if let Some(role) = role_in(&descriptor, block, geometry.itable_blocks()) {

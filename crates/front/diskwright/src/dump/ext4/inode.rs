@@ -41,7 +41,7 @@ const FLAG_NAMES: [(u32, &str); 22] = [
 impl Volume {
     /// Returns an inode's raw bytes with its block and offset.
     pub(super) fn slot(&self, ino: Ino) -> vfs::Result<(u64, usize, Vec<u8>)> {
-        let missing = FsError::Invalid("there is no such inode: the superblock says how many");
+        let missing = FsError::Invalid("no such inode; the superblock has the number of inodes");
         let (group, index) = self.geometry().place_of(ino).ok_or(missing)?;
         let (descriptor, damage) = self.descriptor(group)?;
         let Some(descriptor) = descriptor else {

@@ -14,7 +14,7 @@ impl Volume {
         let number = self.sb().raw.journal_inum.get();
         if number == 0 {
             return Err(FsError::unsupported(
-                "an image without a journal of its own",
+                "an image without an internal journal",
                 "dump IMAGE superblock shows whether it has an external one",
             ));
         }

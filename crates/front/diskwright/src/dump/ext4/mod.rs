@@ -42,7 +42,7 @@ impl Volume {
     /// Returns the raw bytes of a block.
     fn bytes(&self, block: Block) -> vfs::Result<Vec<u8>> {
         if block.0 >= self.geometry().blocks_count {
-            return Err(FsError::Invalid("there is no such block: the superblock says how many"));
+            return Err(FsError::Invalid("no such block; the superblock has the number of blocks"));
         }
         let mut bytes = vec![0; self.geometry().block_size() as usize];
         self.device.read_at(self.geometry().byte_of(block), &mut bytes).map_err(FsError::Device)?;
@@ -67,7 +67,7 @@ impl Volume {
     fn group_fields(&self, number: u32) -> vfs::Result<Dump> {
         let geometry = self.geometry();
         if number >= geometry.groups_count {
-            return Err(FsError::Invalid("there is no such group: the superblock says how many"));
+            return Err(FsError::Invalid("no such group; the superblock has the number of groups"));
         }
         let group = Group(number);
         let mut dump = Dump::default();

@@ -103,7 +103,7 @@ impl Volume {
         }
         let at_8 = bytes.get(8..10).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let found = NAME_KINDS.iter().find(|(known, _)| at_8 == Some(*known));
-        let unknown = ("data, or nothing that has a magic number", Shape::Other);
+        let unknown = ("data, or a structure without a magic number", Shape::Other);
         found.map_or(unknown, |&(_, kind)| (kind, Shape::Names))
     }
 

@@ -16,7 +16,7 @@ impl Volume {
     pub(super) fn headers(&self, number: u32) -> vfs::Result<Dump> {
         let geometry = self.geometry();
         if number >= geometry.ag_count {
-            return Err(FsError::Invalid("there is no such group: the superblock says how many"));
+            return Err(FsError::Invalid("no such group; the superblock has the number of groups"));
         }
         let ag = AgNumber(number);
         let mut dump = Dump::default();
@@ -44,7 +44,9 @@ impl Volume {
             problem(wrong.mismatch(hex(header.magic.0), hex(header.magic.1)));
         }
         if header.seqno != ag.0 {
-            problem(Corruption::new(name, "it is another group's").mismatch(ag, header.seqno));
+            problem(
+                Corruption::new(name, "it belongs to another group").mismatch(ag, header.seqno),
+            );
         }
         match checksum::check(name, bytes, header.crc_offset) {
             _ if !self.has_crc() => fields.add("checksum_state", "none"),

@@ -43,7 +43,7 @@ const FLAG2_NAMES: [(u64, &str); 6] = [
 impl Volume {
     pub(super) fn inode_fields(&self, ino: Ino) -> vfs::Result<Dump> {
         let byte = self.fs.inode_byte(ino);
-        let byte = byte.ok_or(FsError::Invalid("no inode can have this number in this image"))?;
+        let byte = byte.ok_or(FsError::Invalid("invalid inode number for this image"))?;
         let slot = self.bytes(byte, self.geometry().inode_size())?;
         let mut dump = Dump::default();
         dump.fields.add("inode", ino.0);

@@ -47,7 +47,7 @@ impl Volume {
     /// Returns the raw bytes of a block.
     fn block_bytes(&self, block: Block) -> vfs::Result<Vec<u8>> {
         if block.0 >= self.geometry().blocks {
-            return Err(FsError::Invalid("there is no such block: the superblock says how many"));
+            return Err(FsError::Invalid("no such block; the superblock has the number of blocks"));
         }
         self.bytes(self.geometry().byte_of(block), self.geometry().block_size())
     }

@@ -115,7 +115,7 @@ impl Contestant for Kernel {
             return Err(Error::Unsupported(problem.into()));
         }
         if need.existing {
-            let problem = "there is nothing to read in a file system that is made for the run";
+            let problem = "a file system created for the run is empty";
             return Err(Error::Unsupported(problem.into()));
         }
         check_room(&self.scratch, need)?;
@@ -156,12 +156,13 @@ fn check_room(scratch: &Path, need: &Need) -> Result<()> {
 /// Returns remarks on differences that are not caused by the file system.
 fn remarks(format: Format) -> Vec<String> {
     let common = [
-        "operations are system calls: each enters the kernel, what runs in this process does not",
+        "operations are system calls, with the cost of entering the kernel; targets in this \
+         process have none",
         "mounted with the kernel's defaults: relatime, with journal or log, without discard",
-        "metadata and data are cached by the kernel, in as much memory as is free, and go through a loop \
-         device to a file, which takes processor time of the kernel that is not counted here",
+        "the kernel caches metadata and data in all free memory; they pass through a loop device \
+         to a file, whose processor time is not counted",
         "caches are dropped by unmounting and mounting again",
-        "work that the kernel puts off to threads of its own is in no processor time",
+        "the processor time of deferred work in kernel threads is not counted",
     ];
     common.into_iter().chain(format::remark(format)).map(str::to_owned).collect()
 }

@@ -83,7 +83,7 @@ impl Mounted {
             Some((cycle.parse::<u64>().ok()?, block.parse::<u64>().ok()?))
         });
         let (cycle, block) =
-            numbers.ok_or_else(|| io::Error::other(format!("{head:?} is no place in a log")))?;
+            numbers.ok_or_else(|| io::Error::other(format!("{head:?} is not a log position")))?;
         Ok(cycle * log_bytes + block * 512)
     }
 
@@ -151,7 +151,7 @@ fn mount_apart(image: &Path, fs_type: &str, options: &str, over: &Path) -> Resul
     let root = open_directory(over)?;
     let device = |open| fstat(open).map(|stat| stat.st_dev).map_err(|e| Error::host("stat", e));
     if device(&root)? == device(&below)? {
-        let problem = "is no directory that anything can be mounted over";
+        let problem = "is not a directory that can be mounted over";
         return Err(Error::Unsupported(format!("{} {problem}", over.display())));
     }
     Ok(root)

@@ -83,7 +83,7 @@ impl UnsizedFiles {
                 .map_err(|e| SourceError::io("keep a copy of", &host.host_path(), e))?;
             size += count as u64;
             if size > BYTES_MAX {
-                let problem = "it does not say how long it is, and does not end within 1 GiB";
+                let problem = "its size is unknown, and it is larger than 1 GiB";
                 return Err(failed(io::Error::other(problem)));
             }
             count = read(&mut file, &mut buffer).map_err(failed)?;

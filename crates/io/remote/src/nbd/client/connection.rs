@@ -149,7 +149,7 @@ impl Shared {
         let Reply { error, cookie } = Reply::parse(&header)?;
         let waiting = self.hold().waiting.remove(&cookie);
         let Some(Waiting { contents_bytes, answer }) = waiting else {
-            return Err(violation(format!("a reply to a request {cookie} that was not made")));
+            return Err(violation(format!("a reply to an unknown request {cookie}")));
         };
         let contents = match error {
             errno::NONE => Ok(read_vec(&mut reader, contents_bytes)?),
@@ -203,16 +203,20 @@ fn kind_of_failure(kind: io::ErrorKind) -> io::ErrorKind {
 /// Converts an error number of the protocol.
 fn error_of(number: u32) -> io::Error {
     let (kind, what) = match number {
-        errno::PERM => (io::ErrorKind::PermissionDenied, "the server forbids it"),
-        errno::NO_MEMORY => (io::ErrorKind::OutOfMemory, "the server has no memory for it"),
-        errno::INVALID => (io::ErrorKind::InvalidInput, "the server finds the request wrong"),
+        errno::PERM => (io::ErrorKind::PermissionDenied, "permission denied by the server"),
+        errno::NO_MEMORY => (io::ErrorKind::OutOfMemory, "the server is out of memory"),
+        errno::INVALID => {
+            (io::ErrorKind::InvalidInput, "the server rejects the request as invalid")
+        }
         errno::NO_SPACE => (io::ErrorKind::StorageFull, "the server has no space left"),
-        errno::OVERFLOW => (io::ErrorKind::InvalidInput, "the server finds the request too large"),
+        errno::OVERFLOW => {
+            (io::ErrorKind::InvalidInput, "the server rejects the request as too large")
+        }
         errno::UNSUPPORTED => (io::ErrorKind::Unsupported, "the server does not support it"),
-        errno::SHUTDOWN => (io::ErrorKind::ConnectionAborted, "the server is about to end"),
-        errno::IO => (io::ErrorKind::Other, "the server's device fails"),
+        errno::SHUTDOWN => (io::ErrorKind::ConnectionAborted, "the server is shutting down"),
+        errno::IO => (io::ErrorKind::Other, "the server's device returned an error"),
         _ => {
-            return io::Error::other(format!("the server answers with error {number}"));
+            return io::Error::other(format!("the server returned error {number}"));
         }
     };
     io::Error::new(kind, what)

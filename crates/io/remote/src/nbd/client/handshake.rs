@@ -25,7 +25,9 @@ pub(super) fn agree(stream: &Stream, name: &str, pace: Pace) -> io::Result<Terms
     }
     let style = u64::from_be_bytes(read_array(reader)?);
     if style == OLD_STYLE_MAGIC {
-        return Err(violation("the server speaks the handshake of before 2011: use a newer one"));
+        return Err(violation(
+            "the server uses the handshake from before 2011; use a newer server",
+        ));
     }
     if style != OPTION_MAGIC {
         return Err(wrong("the second magic number of a server", OPTION_MAGIC, style));
@@ -54,8 +56,9 @@ fn go(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<
         let (kind, data) = answer(reader, option::GO)?;
         match kind {
             reply::ACK => {
-                let (len, flags) =
-                    found.ok_or_else(|| violation("the server does not tell the export's size"))?;
+                let (len, flags) = found.ok_or_else(|| {
+                    violation("the server does not report the size of the export")
+                })?;
                 return Ok(Some(Terms::new(len, flags, sizes)));
             }
             reply::INFO => match (read_kind(&data), data.len()) {
@@ -108,7 +111,7 @@ fn answer(reader: &mut Timed<'_>, number: u32) -> io::Result<(u32, Vec<u8>)> {
     }
     let word = |at| u32::from_be_bytes(part(&header, at));
     if word(8) != number {
-        return Err(wrong("the option that is answered", number.into(), word(8).into()));
+        return Err(wrong("the option of an answer", number.into(), word(8).into()));
     }
     let len = word(16);
     if len > OPTION_BYTES_MAX {
@@ -132,10 +135,13 @@ fn refused(kind: u32, name: &str, data: &[u8]) -> io::Error {
             io::ErrorKind::NotFound,
             format!("the server has no export \"{}\"", disk::address::shown(name.as_bytes())),
         ),
-        reply::TLS_REQUIRED => {
-            (io::ErrorKind::Unsupported, "the server wants TLS, which is not supported".to_owned())
+        reply::TLS_REQUIRED => (
+            io::ErrorKind::Unsupported,
+            "the server requires TLS, which is not supported".to_owned(),
+        ),
+        reply::POLICY => {
+            (io::ErrorKind::PermissionDenied, "permission denied by the server".to_owned())
         }
-        reply::POLICY => (io::ErrorKind::PermissionDenied, "the server forbids it".to_owned()),
         _ => return violation(format!("the server refuses with {kind:#x}")),
     };
     let said = String::from_utf8_lossy(data);
@@ -168,7 +174,7 @@ impl Terms {
         }
         let payload_bytes_max = payload_bytes_max - payload_bytes_max % block_bytes;
         if payload_bytes_max == 0 {
-            return Err(violation("requests must have fewer bytes than a block"));
+            return Err(violation("the maximum request size is smaller than a block"));
         }
         Ok(Self { payload_bytes_max, ..self })
     }

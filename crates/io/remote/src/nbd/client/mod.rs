@@ -83,10 +83,8 @@ impl Client {
 
     fn check(&self, offset: u64, len: u64, writes: bool) -> io::Result<()> {
         if writes && self.is_read_only() {
-            let error = io::Error::new(
-                io::ErrorKind::ReadOnlyFilesystem,
-                "the server lets nobody write to this export",
-            );
+            let error =
+                io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the export is read-only");
             return Err(self.named(&error));
         }
         match offset.checked_add(len) {
@@ -94,7 +92,7 @@ impl Client {
             _ => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 format!(
-                    "bytes {offset}+{len} lie past the end of {} ({} bytes)",
+                    "bytes {offset}+{len} are past the end of {} ({} bytes)",
                     self.export, self.terms.len
                 ),
             )),
@@ -228,7 +226,7 @@ impl BlockDevice for Client {
         let flushed = self.connection.request(command::FLUSH, 0, 0, &[]);
         flushed.map(drop).map_err(|error| {
             let error = self.named(&error);
-            *failed() = Some(format!("{error}; what was written before may be lost"));
+            *failed() = Some(format!("{error}; earlier writes may be lost"));
             error
         })
     }

@@ -60,7 +60,7 @@ pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
 /// Handles `EXPORT_NAME`. The only possible error reply is to close the connection.
 fn by_name(stream: &Stream, exported: &Exported, name: &[u8], zeroes: bool) -> io::Result<Wish> {
     if !exported.is_called(name) {
-        return Err(violation("a client asks for an export that is not there"));
+        return Err(violation("a client requests an unknown export"));
     }
     let mut answer = exported.size_and_flags().to_vec();
     if zeroes {
@@ -87,7 +87,7 @@ impl Answers<'_> {
                 return Ok(Some(Wish::Nothing));
             }
             option::LIST if data.is_empty() => self.list()?,
-            option::LIST => self.say(reply::INVALID, b"a list is asked for without data")?,
+            option::LIST => self.say(reply::INVALID, b"a list request must not have data")?,
             option::INFO | option::GO => return self.tell(data),
             _ => self.say(reply::UNSUPPORTED, b"")?,
         }
@@ -103,11 +103,11 @@ impl Answers<'_> {
     /// Handles `INFO` and `GO`. `GO` starts the transmission phase.
     fn tell(&self, data: &[u8]) -> io::Result<Option<Wish>> {
         let Some((name, asked)) = parse_go(data) else {
-            self.say(reply::INVALID, b"its lengths do not fit together")?;
+            self.say(reply::INVALID, b"its lengths contradict each other")?;
             return Ok(None);
         };
         if !self.exported.is_called(name) {
-            self.say(reply::UNKNOWN, b"there is no export of that name")?;
+            self.say(reply::UNKNOWN, b"there is no export with that name")?;
             return Ok(None);
         }
         let kind = |kind: u16| kind.to_be_bytes();

@@ -55,7 +55,9 @@ impl DiskCache {
             Ok(cached) => cached,
             Err(error) => {
                 let place = self.directory.display();
-                tracing::warn!("{place}: nothing is kept here: {error}");
+                tracing::warn!(
+                    "{place}: caching is off, because the cache cannot be written: {error}"
+                );
                 None
             }
         }

@@ -97,7 +97,7 @@ impl LazyDevice {
         if end.is_some_and(|end| end <= self.len()) {
             return Ok(());
         }
-        let what = format!("bytes {offset}+{len} lie past the end ({} bytes)", self.len());
+        let what = format!("bytes {offset}+{len} are past the end ({} bytes)", self.len());
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 }
@@ -279,7 +279,7 @@ impl Drop for Ending {
         if !self.is_done {
             self.finish(Err(FetchError::Refused {
                 address: self.shared.source.identity().to_owned(),
-                reason: "the request was ended before it was answered".into(),
+                reason: "the request ended without a response".into(),
             }));
         }
     }
@@ -325,5 +325,5 @@ impl BlockDevice for LazyDevice {
 }
 
 fn read_only() -> io::Error {
-    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "what is read lazily cannot be written")
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "a lazily read image cannot be written")
 }

@@ -19,7 +19,7 @@ pub(super) async fn fetch(
         count();
         match once(source, range.clone()).await {
             Err(FetchError::Transient { address, reason }) => {
-                tracing::debug!("{address}: {reason}; trying again in {wait:?}");
+                tracing::debug!("{address}: {reason}; retrying in {wait:?}");
             }
             outcome => return outcome,
         }
@@ -38,6 +38,6 @@ async fn once(source: &dyn RangeSource, range: Range<u64>) -> Result<Bytes, Fetc
     let (found, expected) = (bytes.len(), range.end - range.start);
     Err(FetchError::Transient {
         address: source.identity().to_owned(),
-        reason: format!("{found} bytes came of {expected} from {} on", range.start),
+        reason: format!("the server sent {found} of {expected} bytes at offset {}", range.start),
     })
 }

@@ -53,7 +53,7 @@ pub enum FetchError {
     },
     /// The object was replaced after it was opened.
     #[error(
-        "{address} was replaced while it was in use: it was {expected} and is {found}; open it again"
+        "{address} was replaced while in use (expected {expected}, found {found}); open it again"
     )]
     Changed {
         /// Address of the object.
@@ -64,7 +64,7 @@ pub enum FetchError {
         found: String,
     },
     /// The object does not exist.
-    #[error("{address}: there is no such object")]
+    #[error("{address}: object not found")]
     Absent {
         /// Address of the object.
         address: String,

@@ -68,7 +68,8 @@ impl Feature {
                 format!("convert it: qemu-img convert -O qcow2 {path} plain.qcow2")
             }
             Self::Version(_) | Self::Encryption(_) | Self::Unknown(_) => format!(
-                "the program that made it may convert it: qemu-img convert -O qcow2 {path} plain.qcow2"
+                "convert it with the program that created it: qemu-img convert -O qcow2 {path} \
+                 plain.qcow2"
             ),
         }
     }
@@ -78,7 +79,7 @@ impl Display for Feature {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Version(version) => write!(f, "version {version} of qcow2"),
-            Self::Encryption(1) => f.write_str("AES encryption (the old one of qcow2)"),
+            Self::Encryption(1) => f.write_str("AES encryption (the deprecated format of qcow2)"),
             Self::Encryption(2) => f.write_str("LUKS encryption"),
             Self::Encryption(method) => write!(f, "encryption method {method}"),
             Self::Compression => f.write_str("compression by zstd"),

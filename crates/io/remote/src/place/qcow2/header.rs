@@ -314,11 +314,11 @@ impl RawHeader {
         let features = self.incompatible_features.get();
         if features & DIRTY != 0 {
             let what = "the image is marked as dirty, so its refcounts may be too low";
-            return Err(damage(Structure::Header, 72, what, "no mark", "the dirty bit"));
+            return Err(damage(Structure::Header, 72, what, "not marked", "the dirty bit"));
         }
         if features & CORRUPT != 0 {
             let what = "the image is marked as corrupt";
-            return Err(damage(Structure::Header, 72, what, "no mark", "the corrupt bit"));
+            return Err(damage(Structure::Header, 72, what, "not marked", "the corrupt bit"));
         }
         let unknown = features & !(EXTERNAL_DATA | COMPRESSION_TYPE | EXTENDED_L2);
         let feature = match () {

@@ -32,8 +32,8 @@ pub enum ZstdError {
     },
     /// The file has no seek table.
     #[error(
-        "{name}: it has no seek table, so that all of it would have to be decompressed for each reading: decompress it, \
-         or have one made by build or convert with --output zstd"
+        "{name}: the file has no seek table, so each read would decompress all of it; decompress \
+         the file, or create one with build or convert --output zstd"
     )]
     NoTable {
         /// Name of the file.
@@ -135,7 +135,7 @@ impl Inner {
             return Ok(contents);
         }
         let found = contents.len();
-        Err(io::Error::other(format!("it has {found} bytes or more, and should have {len}")))
+        Err(io::Error::other(format!("expected {len} bytes, found {found} or more")))
     }
 }
 

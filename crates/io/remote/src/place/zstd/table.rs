@@ -59,12 +59,13 @@ impl Table {
         }
         let entry_bytes = if descriptor & CHECKSUMS == 0 { 8 } else { 12 };
         let entries = end.checked_sub(frames * entry_bytes).filter(|&at| at >= HEADER_BYTES);
-        let entries = entries.ok_or_else(|| damaged(format!("{frames} frames have no room")))?;
+        let entries =
+            entries.ok_or_else(|| damaged(format!("{frames} frames do not fit into the file")))?;
         let mut header = [0; HEADER_BYTES as usize];
         read(entries - HEADER_BYTES, &mut header)?;
         let size = frames * entry_bytes + FOOTER_BYTES;
         if word(&header, 0) != SKIPPABLE_MAGIC || u64::from(word(&header, 4)) != size {
-            return Err(damaged(format!("no skippable frame of {size} bytes is around it")));
+            return Err(damaged(format!("it is not inside a skippable frame of {size} bytes")));
         }
         let mut table = Self { starts: vec![(0, 0)], longest: 0 };
         for first in (0..frames).step_by(ENTRIES_AT_ONCE as usize) {
@@ -78,7 +79,9 @@ impl Table {
         let stored = table.starts.last().map_or(0, |&(stored, _)| stored);
         if stored != entries - HEADER_BYTES {
             let found = entries - HEADER_BYTES;
-            return Err(damaged(format!("its frames have {stored} bytes, and {found} are there")));
+            return Err(damaged(format!(
+                "its frames have {stored} bytes in total, but the file has {found}"
+            )));
         }
         Ok(table)
     }
@@ -86,7 +89,8 @@ impl Table {
     fn add(&mut self, stored: u32, contents: u32) -> Result<(), String> {
         if contents > FRAME_BYTES_MAX {
             return Err(format!(
-                "a frame has {contents} bytes, and at most {FRAME_BYTES_MAX} are read; compress it again with smaller frames"
+                "a frame has {contents} bytes, more than the limit of {FRAME_BYTES_MAX}; compress \
+                 the image again with smaller frames"
             ));
         }
         let (at, place) = self.starts.last().copied().unwrap_or_default();

@@ -64,8 +64,8 @@ fn what_has_no_table_or_a_wrong_one_is_refused() {
         Ok(_) => panic!("it is accepted"),
         Err(error) => error.to_string(),
     };
-    assert!(told(&good[..good.len() - 1]).contains("it has no seek table"));
-    assert!(told(b"").contains("it has no seek table"));
+    assert!(told(&good[..good.len() - 1]).contains("the file has no seek table"));
+    assert!(told(b"").contains("the file has no seek table"));
     let end = good.len();
     // Number of frames, descriptor, sizes of the first frame, and the frame that contains the table.
     for at in [end - 9, end - 5, end - 25, end - 21 + 3, end - 29, end - 33] {

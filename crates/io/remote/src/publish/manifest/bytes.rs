@@ -85,7 +85,7 @@ fn split_head(bytes: &[u8]) -> Result<(Head, &[u8]), ManifestError> {
     let (len, rest) = rest.split_first_chunk::<4>().ok_or(ManifestError::Magic)?;
     let len = u32::from_le_bytes(*len) as usize;
     if len > HEAD_BYTES_MAX || len > rest.len() {
-        return Err(ManifestError::Head(format!("it has {len} bytes")));
+        return Err(ManifestError::Head(format!("the manifest has {len} bytes")));
     }
     let (head, rest) = rest.split_at(len);
     let unreadable = |e: serde_json::Error| ManifestError::Head(e.to_string());
@@ -138,7 +138,7 @@ fn parse_runs(bytes: &[u8], stored: u32) -> Result<Vec<Run>, ManifestError> {
     }
     if before != stored {
         let number = runs.len().saturating_sub(1);
-        let problem = "is not of as many chunks as have digests";
+        let problem = "has another number of chunks than digests";
         return Err(ManifestError::Run { number, problem });
     }
     Ok(runs)

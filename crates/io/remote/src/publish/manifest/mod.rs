@@ -63,16 +63,19 @@ pub struct Manifest {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The magic number is missing.
-    #[error("it does not begin as a manifest does")]
+    #[error("not a manifest (wrong magic number)")]
     Magic,
     /// The version is newer than this program.
-    #[error("it is of version {0}, and this program knows version 1: use a newer one")]
+    #[error(
+        "the manifest has version {0}, but this program supports only version 1; use a newer \
+         program"
+    )]
     Version(u32),
     /// The head cannot be parsed.
-    #[error("its head cannot be read: {0}")]
+    #[error("cannot read its header: {0}")]
     Head(String),
     /// The length does not match the head.
-    #[error("it should have {expected} bytes by its head and has {found}")]
+    #[error("its header says {expected} bytes, found {found}")]
     Length {
         /// Length according to the head.
         expected: u64,
@@ -90,7 +93,7 @@ pub enum ManifestError {
         rule: &'static str,
     },
     /// A run of chunks does not fit the image.
-    #[error("run {number} of its chunks {problem}")]
+    #[error("chunk run {number} {problem}")]
     Run {
         /// Number of the run, from 0.
         number: usize,
@@ -98,7 +101,7 @@ pub enum ManifestError {
         problem: &'static str,
     },
     /// The start order names a chunk that is not stored.
-    #[error("its order names chunk {0}, which is not stored")]
+    #[error("the chunk order refers to chunk {0}, which is not stored")]
     Order(u32),
 }
 
@@ -233,7 +236,7 @@ fn check_sizes(image_bytes: u64, chunk_bytes: u32) -> Result<(), ManifestError> 
         return wrong(
             "image size",
             image_bytes,
-            "an image has at most 2^32 - 1 chunks: take larger ones",
+            "an image has at most 2^32 - 1 chunks; choose a larger chunk size",
         );
     }
     Ok(())

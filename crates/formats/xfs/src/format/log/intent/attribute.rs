@@ -130,7 +130,7 @@ impl<'i> Rest<'i> {
         }
         let name = self.take("name", len)?;
         if name.contains(&0) || is_entry && name.contains(&b'/') {
-            return Err(self.intent.damage("a name that cannot be"));
+            return Err(self.intent.damage("an invalid name"));
         }
         Ok(name)
     }
@@ -193,11 +193,11 @@ impl Intent {
         rest: &mut Rest<'_>,
     ) -> Result<AttributeWork, Corruption> {
         if !geometry.features.log_incompat.contains(LogIncompat::XATTRS) {
-            return Err(self.damage("the superblock says that the log has no such items"));
+            return Err(self.damage("the superblock has no feature bit for such items"));
         }
         let namespace = self.namespace(raw)?;
         if namespace == flags::PARENT {
-            return Err(self.damage("a parent pointer that is set as an attribute"));
+            return Err(self.damage("a parent pointer set as an attribute"));
         }
         let name_len = u32::from(raw.new_name_len.get()) << 16 | u32::from(raw.name_len.get());
         let name = rest.name(name_len as usize, false)?.to_vec();
@@ -222,7 +222,7 @@ impl Intent {
         rest: &mut Rest<'_>,
     ) -> Result<AttributeWork, Corruption> {
         if !geometry.features.incompat(Incompat::PARENT) {
-            return Err(self.damage("there are no parent pointers in this file system"));
+            return Err(self.damage("the file system has no parent pointers"));
         }
         if self.namespace(raw)? != flags::PARENT {
             return Err(self.damage("a parent pointer in another namespace"));

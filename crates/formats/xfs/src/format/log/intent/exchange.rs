@@ -80,7 +80,7 @@ pub struct Exchange {
 impl Intent {
     pub(super) fn exchange_work(&self, geometry: &Geometry) -> Result<Exchange, Corruption> {
         if !geometry.features.incompat(Incompat::EXCHRANGE) {
-            return Err(self.damage("files cannot exchange ranges in this file system"));
+            return Err(self.damage("the file system does not support range exchange"));
         }
         let region = self.only_region()?;
         let raw = RawXmi::ref_from_bytes(region)

@@ -176,7 +176,7 @@ impl Intent {
         &self,
     ) -> Result<&[T], Corruption> {
         let region = self.only_region()?;
-        let head = RawHead::ref_from_prefix(region).map_err(|_| self.damage("cut short"))?.0;
+        let head = RawHead::ref_from_prefix(region).map_err(|_| self.damage("truncated"))?.0;
         let (count, bytes) = (head.count.get(), &region[HEAD_SIZE..]);
         let extents = <[T]>::ref_from_bytes(bytes).ok();
         let extents = extents.filter(|extents| extents.len() as u64 == u64::from(count));
@@ -227,7 +227,7 @@ impl Intent {
         if features.ro_compat(needed) {
             return Ok(());
         }
-        Err(self.damage(format!("there is no {what} in this file system")))
+        Err(self.damage(format!("the file system has no {what}")))
     }
 
     pub(super) fn free_work(&self, geometry: &Geometry) -> Result<Vec<ExtentRun>, Corruption> {
@@ -273,7 +273,7 @@ impl Intent {
         &self,
         geometry: &Geometry,
     ) -> Result<Vec<RefcountChange>, Corruption> {
-        self.require(&geometry.features, RoCompat::REFLINK, "tree of references")?;
+        self.require(&geometry.features, RoCompat::REFLINK, "reference count tree")?;
         let change = |raw: &RawExtent| {
             let flags = raw.flags.get();
             let kind = self.operation(flags, 0, &RefcountKind::ALL, |kind| kind as u8)?;

@@ -90,11 +90,11 @@ impl Intent {
     pub fn parse(item: ItemType, regions: &[&[u8]]) -> Result<Self, Corruption> {
         let first = regions.first().and_then(|first| RawHead::ref_from_prefix(first).ok());
         let Some((head, _)) = first else {
-            return Err(Corruption::new("log item", "an intent cut short"));
+            return Err(Corruption::new("log item", "a truncated intent"));
         };
         let found = head.item_type.get();
         if done_type(item).is_none() || found != item as u16 {
-            let damage = Corruption::new("log item", "not the intent it was taken for");
+            let damage = Corruption::new("log item", "another intent than expected");
             return Err(damage.mismatch(format_args!("{item:?}"), format_args!("{found:#x}")));
         }
         let regions = regions.iter().map(|region| region.to_vec()).collect();
@@ -122,7 +122,7 @@ impl Intent {
             ItemType::Bui => self.bmap_work(geometry).map(Work::Bmap),
             ItemType::Attri => self.attribute_work(geometry).map(Work::Attribute),
             ItemType::Xmi => self.exchange_work(geometry).map(Work::Exchange),
-            _ => Err(self.damage("no intent")),
+            _ => Err(self.damage("not an intent")),
         }
     }
 
@@ -168,7 +168,7 @@ impl Intent {
         if len > 0 && block.0 > headers_end && geometry.contains(start, len.into()) {
             return Ok(());
         }
-        let found = format_args!("{len} blocks from {start} on");
+        let found = format_args!("{len} blocks from {start}");
         Err(self.damage("blocks").mismatch("blocks of one allocation group", found))
     }
 
@@ -177,7 +177,7 @@ impl Intent {
         if len > 0 && offset < FileBlock::END && offset.plus(len) <= FileBlock::END {
             return Ok(());
         }
-        let found = format_args!("{len} from {offset} on");
+        let found = format_args!("{len} from {offset}");
         Err(self.damage("logical blocks").mismatch("below 2^54", found))
     }
 
