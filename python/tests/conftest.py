@@ -36,6 +36,11 @@ def need_modules(*names: str) -> None:
             pytest.skip(f"SKIPPED: needs {name}, as scripts/test-python without --quick installs it")
 
 
+def need_mounts() -> None:
+    may = os.geteuid() == 0 or shutil.which("fusermount3") is not None
+    need(may and os.access("/dev/fuse", os.R_OK | os.W_OK), "FUSE, and root or fusermount3, to mount")
+
+
 @pytest.fixture(params=FORMATS)
 def fs(request: pytest.FixtureRequest) -> str:
     """Each format."""
@@ -46,7 +51,9 @@ def fs(request: pytest.FixtureRequest) -> str:
 def path(tmp_path: Path, fs: str) -> Path:
     """An empty image."""
     path = tmp_path / "test.img"
-    diskwright.create(path, 64 << 20, fs=fs, small=True).close()  # type: ignore[arg-type]
+    with diskwright.create(path, 64 << 20, fs=fs, small=True) as image:  # type: ignore[arg-type]
+        # This user may use a mount of it.
+        image.chown("/", os.geteuid(), os.getegid())
     return path
 
 

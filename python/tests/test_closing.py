@@ -12,11 +12,12 @@ import textwrap
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import judge, need
+from conftest import judge, need_mounts
 
 import diskwright
 
@@ -101,8 +102,10 @@ def test_a_child_flushes_no_files_of_its_parent(path: Path) -> None:
     judge(path)
 
 
-def need_mounts() -> None:
-    need(os.path.exists("/dev/fuse") and os.geteuid() == 0, "root and FUSE, to mount")
+def create_own(path: Path) -> None:
+    """An image whose root directory belongs to this user."""
+    with diskwright.create(path, 16 << 20) as image:
+        image.chown("/", os.geteuid(), os.getegid())
 
 
 def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -174,7 +177,7 @@ def test_a_program_with_a_mount_can_be_killed(
     need_mounts()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     path = tmp_path / "a.img"
-    diskwright.create(path, 16 << 20).close()
+    create_own(path)
     done = run(
         """
         import os, signal, sys, diskwright
@@ -199,7 +202,7 @@ def test_a_program_with_a_mount_can_be_killed(
 def test_a_server_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     need_mounts()
     path = tmp_path / "a.img"
-    diskwright.create(path, 16 << 20).close()
+    create_own(path)
     from diskwright import _mount
 
     begun = time.monotonic()
@@ -216,30 +219,108 @@ def test_a_server_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     judge(path)
 
 
-def test_threads_may_write_while_the_image_is_closed(path: Path) -> None:
+@pytest.fixture
+def switches() -> Iterator[None]:
+    """Threads that take turns often."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("switches")
+@pytest.mark.parametrize(
+    ("closed", "mode", "options"),
+    [
+        ("image", "wb", {"buffering": 4096}),
+        ("image", "wb", {"buffering": 0}),
+        ("image", "w+b", {"buffering": 4096}),
+        ("image", "w", {}),
+        ("image", "w", {"buffering": 1}),
+        ("file", "a", {"encoding": "cp1252"}),
+    ],
+)
+def test_threads_may_write_while_the_image_is_closed(
+    path: Path, closed: str, mode: str, options: dict[str, Any]
+) -> None:
     image = diskwright.open(path, writable=True)
-    begun = threading.Barrier(3)
-    written = [0, 0]
+    files: list[Any] = [image.open(f"/{number}", mode, **options) for number in range(4)]
+    data: Any = b"x" * 100 if "b" in mode else "x" * 100
+    begun = threading.Barrier(len(files) + 1)
+    written = [0] * len(files)
 
     def work(number: int) -> None:
-        file = image.open(f"/{number}", "wb", 4096)
         begun.wait()
         try:
-            while True:
-                file.write(b"x" * 100)
-                written[number] += 100
+            while written[number] < 8 << 20:
+                files[number].write(data)
+                written[number] += len(data)
         except ValueError:
             pass
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(files))]
     for thread in threads:
         thread.start()
     begun.wait()
-    time.sleep(0.05)
+    time.sleep(0.01)
+    if closed == "file":
+        for file in files:
+            file.close()
     image.close()
     for thread in threads:
         thread.join()
     with diskwright.open(path) as image:
-        for number in range(2):
-            assert image.stat(f"/{number}").st_size == written[number]
+        assert [image.stat(f"/{number}").st_size for number in range(len(files))] == written
     judge(path)
+
+
+@pytest.mark.usefixtures("switches")
+def test_threads_may_open_files_while_the_image_is_closed(path: Path) -> None:
+    image = diskwright.open(path, writable=True)
+    begun = threading.Barrier(2)
+    files: list[Any] = []
+
+    def work() -> None:
+        begun.wait()
+        try:
+            while True:
+                file = image.open(f"/{len(files)}", "wb")
+                file.write(b"data")
+                files.append(file)
+        except ValueError:
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    time.sleep(0.02)
+    image.close()
+    thread.join()
+    assert files and all(file.closed for file in files)
+    with diskwright.open(path) as image:
+        assert [image.stat(f"/{number}").st_size for number in range(len(files))] == [4] * len(files)
+    judge(path)
+
+
+def test_an_image_is_closed_by_one_thread(path: Path) -> None:
+    image = diskwright.open(path, writable=True)
+    files = [image.open(f"/{number}", "wb") for number in range(8)]
+    for file in files:
+        file.write(b"x" * 100_000)
+    failed: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            image.close()
+            assert image.closed
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    with diskwright.open(path) as image:
+        assert [image.stat(f"/{number}").st_size for number in range(8)] == [100_000] * 8

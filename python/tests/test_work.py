@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import judge, need
+from conftest import judge, need_mounts
 
 import diskwright
 from diskwright import Entry
@@ -279,7 +279,7 @@ def test_convert(path: Path, tmp_path: Path, fs: str) -> None:
 
 
 def test_mount(path: Path, tmp_path: Path) -> None:
-    need(os.path.exists("/dev/fuse") and os.geteuid() == 0, "root and FUSE, to mount")
+    need_mounts()
     with diskwright.mount(path, writable=True) as point:
         (point / "file").write_bytes(b"through the kernel")
         (point / "d").mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from ._diskwright import File, Stat
@@ -162,6 +163,52 @@ class RawFile(io.RawIOBase):
         return f"<diskwright.RawFile {self.name!r} mode={self.mode!r}{state}>"
 
 
+class _ClosingFile(RawFile):
+    """A raw file whose buffer is being closed by one thread. For all other threads it is closed already.
+
+    A buffer checks this attribute in each write, while it has its lock. So a write of another thread either fails, or has
+    the lock before the last flush and is complete when that flush begins.
+    """
+
+    @property
+    def closed(self) -> bool:
+        me = threading.get_ident()
+        return super().closed or vars(self).get("_closer", me) != me
+
+    def _check(self) -> None:
+        # A write that has passed the check of its buffer is completed.
+        if super().closed:
+            super()._check()
+
+
+class _Closing:
+    """The part of buffers for writing that closes them while other threads write to them.
+
+    The buffers of ``io`` flush and close in two steps, and lose what other threads write between them.
+    """
+
+    def close(self) -> None:
+        """Flushes and closes the file. Later writes of other threads fail."""
+        raw: RawFile = cast(Any, self).raw
+        me = threading.get_ident()
+        if raw.closed or vars(raw).setdefault("_closer", me) != me:
+            super().close()  # type: ignore[misc]
+            return
+        try:
+            raw.__class__ = _ClosingFile
+            super().close()  # type: ignore[misc]
+        finally:
+            vars(raw).pop("_closer", None)
+
+
+class BufferedWriter(_Closing, io.BufferedWriter):
+    """A buffer for writing."""
+
+
+class BufferedRandom(_Closing, io.BufferedRandom):
+    """A buffer for reading and writing."""
+
+
 def _flags(mode: str) -> dict[str, bool]:
     kinds, rest = [c for c in mode if c in "rwax"], set(mode) - set("rwax")
     if len(kinds) != 1 or rest - set("bt+") or {"b", "t"} <= rest or len(set(mode)) != len(mode):
@@ -205,23 +252,27 @@ def open_file(
         if flags["append"]:
             raw.seek(0, os.SEEK_END)
         if buffering == 0:
-            image._files.add(raw)
+            image._add(raw)
             return raw
         size = buffering if buffering > 1 else BUFFER_BYTES
         buffer: Any
         if "+" in mode:
-            buffer = io.BufferedRandom(raw, size)
+            buffer = BufferedRandom(raw, size)
         elif flags["read"]:
             buffer = io.BufferedReader(raw, size)
         else:
-            buffer = io.BufferedWriter(raw, size)
+            buffer = BufferedWriter(raw, size)
         if binary:
-            image._files.add(buffer)
+            image._add(buffer)
             return cast(BinaryIO, buffer)
-        text = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=buffering == 1)
+        # A text file of io has no lock: what it keeps for itself is lost if another thread writes to it or closes it. So each
+        # write goes to the buffer.
+        text = io.TextIOWrapper(
+            buffer, encoding, errors, newline, line_buffering=buffering == 1, write_through=flags["write"] or flags["append"]
+        )
         # As io.open does; the attribute is read-only in typeshed.
         cast(Any, text).mode = mode
-        image._files.add(text)
+        image._add(text)
         return text
     except BaseException:
         raw.close()

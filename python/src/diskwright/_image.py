@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -66,6 +67,11 @@ class Image(Volume):
     _how: tuple[Any, dict[str, Any]]
     # The outermost objects of open files. A file has a reference to the image, so the image is not dropped before its files.
     _files: weakref.WeakSet[Any]
+    # Protects the set. No file is added after the image began to close.
+    _files_lock: threading.RLock
+    _is_closing: bool
+    # Held while the image is being closed.
+    _close_lock: threading.RLock
 
     def __new__(
         cls,
@@ -92,6 +98,7 @@ class Image(Volume):
         }
         image = super().__new__(cls, source, how, _new)
         image._files = weakref.WeakSet()
+        image._files_lock, image._close_lock, image._is_closing = threading.RLock(), threading.RLock(), False
         is_path = isinstance(source, (str, bytes, os.PathLike))
         image._named = os.fsdecode(source) if is_path else f"{type(source).__name__} object"
         image._how = (os.path.abspath(os.fsdecode(source)) if is_path else source, how)
@@ -113,13 +120,23 @@ class Image(Volume):
     def close(self) -> None:
         """Flushes and closes all open files of the image, makes all changes durable and leaves the image clean.
 
-        The image is closed in any case. The first error of a file is raised after that.
+        The image is closed in any case. The first error of a file is raised after that. Other threads may use the image and
+        its files meanwhile: a write either fails or is in the image.
         """
+        # The lock is not taken in a child after a fork: a thread that the child does not have may hold it.
+        if not self.closed:
+            with self._close_lock:
+                self._close_all()
+
+    def _close_all(self) -> None:
         if self.closed:
             return
         self._check()
+        with self._files_lock:
+            self._is_closing = True
+            files = list(self._files)
         failed: Exception | None = None
-        for file in list(self._files):
+        for file in files:
             try:
                 file.close()
             except Exception as error:
@@ -132,6 +149,13 @@ class Image(Volume):
             raise
         if failed is not None:
             raise failed
+
+    def _add(self, file: Any) -> None:
+        """Adds an open file, which is closed with the image."""
+        with self._files_lock:
+            if self._is_closing:
+                raise ClosedImage(errno.EBADF, "the image is closed", file.name)
+            self._files.add(file)
 
     def __del__(self) -> None:
         try:

@@ -22,6 +22,11 @@ pub fn command() -> clap::Command {
     cli::Cli::command()
 }
 
+/// Records that standard output was closed when the program started, for its messages.
+pub fn output_was_closed() {
+    diskwright::closed_output::was_closed();
+}
+
 /// Runs the program.
 pub fn main() -> ExitCode {
     if let Some((program, arguments)) = namesake() {

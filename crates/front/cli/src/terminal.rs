@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use diskwright::check::Phase;
@@ -15,12 +16,41 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Size of the output buffer in bytes.
 const OUTPUT_BYTES: usize = 256 << 10;
 
+/// Drop-in program that started this one.
+static CALLED_AS: OnceLock<String> = OnceLock::new();
+
+/// Makes messages those of a drop-in program that started this one.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) fn speak_as(program: &str) {
+    let _ = CALLED_AS.set(program.into());
+}
+
 /// Prints a message to standard error. All messages use this function: it escapes names, labels and
-/// answers of servers, and hides secrets of addresses.
+/// answers of servers, and hides secrets of addresses. Hints name options of this command.
 pub(crate) fn message(text: &dyn Display) {
+    let mut text = text.to_string();
+    let caller = CALLED_AS.get();
+    if text.contains("--") {
+        text = match caller {
+            Some(program) => dropin::hints::of_program(program, &text),
+            None => dropin::hints::qualify(&text, has_option()),
+        };
+    }
     // Without a standard error there is no way to report anything.
-    let text = text::safe(&text.to_string()).replace('\n', "\n  ");
-    let _ = writeln!(io::stderr(), "diskwright: {text}");
+    let text = text::safe(&text).replace('\n', "\n  ");
+    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or("diskwright", |name| name));
+}
+
+/// Returns a function that finds the options of the running command.
+fn has_option() -> impl Fn(&str) -> bool {
+    let program = crate::command();
+    let mut command = &program;
+    for word in std::env::args_os().skip(1) {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    let names: Vec<_> = command.get_arguments().filter_map(|it| it.get_long()).collect();
+    let names: Vec<_> = names.into_iter().map(|name| format!("--{name}")).collect();
+    move |option| names.iter().any(|name| name == option)
 }
 
 /// Writes text of several lines to standard error.

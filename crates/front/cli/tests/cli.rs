@@ -174,6 +174,39 @@ fn output_that_is_lost_is_an_error() {
     }
 }
 
+/// A closed output is not /dev/null, which callers may choose.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_to_a_closed_descriptor_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = by_shell(dir.path(), "\"$D\" as mke2fs -F -q image 8M >&- 2>&-");
+    assert!(made.status.success());
+    let before = fs::read(dir.path().join("image")).unwrap();
+    for (words, status) in [
+        ("--help", 4),
+        ("ls image", 4),
+        ("info image", 4),
+        ("check image", 4),
+        ("as dumpe2fs image", 1),
+        ("as blkid image", 1),
+        ("as debugfs -R stats image", 1),
+        ("as tune2fs -l image", 1),
+        ("as e2fsck --supported", 1),
+        // The status is that of the check.
+        ("as e2fsck -fn image", 0),
+    ] {
+        let output = by_shell(dir.path(), &format!("\"$D\" {words} >&-"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words}: {said}");
+        assert!(said.contains("standard output is closed"), "{words}: {said}");
+        let output = by_shell(dir.path(), &format!("\"$D\" {words} >&- 2>&- <&-"));
+        assert_eq!(output.status.code(), Some(status), "{words}");
+        let output = by_shell(dir.path(), &format!("\"$D\" {words} <>/dev/null >&0"));
+        assert_eq!(output.status.code(), Some(0), "{words}");
+    }
+    assert!(fs::read(dir.path().join("image")).unwrap() == before);
+}
+
 #[test]
 fn arguments_are_escaped_in_messages() {
     for arguments in [
@@ -256,6 +289,63 @@ fn scarce_resources_are_no_panic() {
     }
 }
 
+/// Root may always start threads, so the commands run as another user.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_user_without_further_threads_gets_results_or_errors() {
+    require!(Root, Tool("setpriv"));
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    // No other process of the machine has this user.
+    let user = 65_432;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("diskwright");
+    fs::copy(env!("CARGO_BIN_EXE_diskwright"), &program).unwrap();
+    let home = dir.path().join("home");
+    fs::create_dir_all(home.join("source")).unwrap();
+    for number in 0..20 {
+        fs::write(home.join(format!("source/{number}")), vec![7; 100_000]).unwrap();
+    }
+    let made = by_shell(&home, "\"$D\" build source image --size 16M && cp image other");
+    assert!(made.status.success());
+    for path in ["", "image", "other"] {
+        chown(home.join(path), Some(user), Some(user)).unwrap();
+    }
+    for words in [
+        "build source new --force --size 16M",
+        "build source new.zst --output zstd --force --size 16M",
+        "check image other",
+        "repair --dry-run image",
+        "diff image other --threads 8",
+        "extract image new.d --force",
+        "convert image new.xfs --fs xfs --force",
+        "rm image:/3",
+        "map image -o new.html --force",
+        "find http://127.0.0.1:1/image",
+        "mount image /nonexistent",
+        "as e2fsck -fn other",
+        "as mke2fs -F -q -d source new.ext4 16M",
+    ] {
+        for limit in 1..=3 {
+            // dash and bash have different letters for this limit.
+            let limited = format!("ulimit -p {limit} 2>/dev/null || ulimit -u {limit}");
+            let script = format!("{limited}; exec \"$P\" {words}");
+            let mut command = Command::new("timeout");
+            command.args(["60", "setpriv", "--clear-groups"]).current_dir(&home);
+            command.args([format!("--reuid={user}"), format!("--regid={user}")]);
+            command.args(["sh", "-c", &script]);
+            let output = command.env("P", &program).env("HOME", &home).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let is_orderly = output.status.code().is_some_and(|code| code <= 4);
+            assert!(is_orderly, "{limit} {words}: {} {said}", output.status);
+            assert!(!said.contains("panicked"), "{limit} {words}: {said}");
+            let has_reason = output.status.success() || !said.is_empty();
+            assert!(has_reason, "{limit} {words}: {} without a message", output.status);
+        }
+    }
+}
+
 /// Creates the start of a disk with one Linux partition.
 fn disk_with_partition(dir: &Path) -> String {
     let mut bytes = vec![0; 4 << 20];
@@ -282,6 +372,10 @@ fn hints_name_no_option_that_the_command_does_not_have() {
         (&["as", "xfs_repair", "-n", disk], "losetup -P"),
         (&["as", "resize2fs", disk], "losetup -P"),
         (&["as", "xfs_admin", "-l", disk], "losetup -P"),
+        #[cfg(target_os = "linux")]
+        (&["as", "mount.diskwright", disk, "."], "choose one with -o partition=N"),
+        #[cfg(target_os = "linux")]
+        (&["as", "fuse2fs", disk, "."], "losetup -P"),
     ] {
         let output = run(arguments);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -50,7 +50,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Writing to the output failed.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", crate::closed_output::reason(.0))]
     Output(io::Error),
     /// The image as a whole cannot be used.
     #[error("{}: {source}", shown(image))]

@@ -40,6 +40,7 @@ mod claim;
 #[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "clone_portable.rs")]
 mod clone;
+pub mod closed_output;
 #[cfg(feature = "build")]
 pub mod copy;
 #[cfg(feature = "build")]

@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 /// Name under which a program was called.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +59,31 @@ pub(crate) fn say(text: Arguments<'_>) {
     let text = text.to_string();
     // Remove secrets from addresses. Other text is printed like in the originals.
     let text = if text.contains("://") { diskwright::text::safe(&text) } else { text };
-    let _ = writeln!(io::stdout(), "{text}");
+    write_out(|out| writeln!(out, "{text}"));
 }
 
 /// Prints raw bytes.
 pub(crate) fn say_bytes(bytes: &[u8]) {
-    let _ = io::stdout().write_all(bytes);
+    write_out(|out| out.write_all(bytes));
 }
 
 /// Prints several lines, the last one with its newline.
 pub(crate) fn say_all(lines: &str) {
-    let _ = io::stdout().write_all(lines.as_bytes());
+    write_out(|out| out.write_all(lines.as_bytes()));
+}
+
+/// First error of writing to standard output.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes to standard output. The first error is reported when the program ends.
+pub(crate) fn write_out(write: impl FnOnce(&mut io::Stdout) -> io::Result<()>) {
+    if let Err(error) = write(&mut io::stdout()) {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Flushes standard output and returns the first error of writing to it. A closed pipe is ignored.
+pub(crate) fn lost_output() -> Option<&'static io::Error> {
+    write_out(|out| out.flush());
+    LOST.get().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
 }

@@ -15,6 +15,7 @@ mod failure;
 mod fields;
 mod foreign;
 mod handover;
+pub mod hints;
 mod invoked;
 mod lists;
 mod making;

@@ -1,6 +1,5 @@
 //! Checks and repairs, shared by the programs.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,7 +9,7 @@ use operations::repair::Plan;
 use vfs::check::{Finding, Observer, Options, Phase, Severity};
 
 use crate::completion::Completion;
-use crate::invoked::say;
+use crate::invoked::{say, write_out};
 
 /// Permitted changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +83,7 @@ pub(crate) fn mend(
     }
     let found = plan.findings.iter().filter(|finding| counts(finding)).count() as u64;
     if found > 0 {
-        let _ = repair.report_of(&plan).write_text(&mut io::stdout());
+        write_out(|out| repair.report_of(&plan).write_text(out));
     } else if !plan.findings.is_empty() {
         let count = plan.findings.len();
         let name = image.display();

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::failure::Ended;
-use crate::invoked::{Invoked, say};
+use crate::invoked::{Invoked, lost_output, say};
 #[cfg(target_os = "linux")]
 use crate::mount;
 use crate::supported::{self, Options};
 use crate::{
-    android, blkid, debugfs, dumpe2fs, e2fsck, mke2fs, mkfs_xfs, resize2fs, tune2fs, xfs_admin,
-    xfs_growfs, xfs_repair,
+    android, blkid, debugfs, dumpe2fs, e2fsck, hints, mke2fs, mkfs_xfs, resize2fs, tune2fs,
+    xfs_admin, xfs_growfs, xfs_repair,
 };
 
 /// Argument that lists the supported options.
@@ -90,24 +90,42 @@ impl Program {
         let arguments = arguments.into_iter().collect::<Vec<_>>();
         if matches!(&*arguments, [only] if only == SUPPORTED) {
             self.supported().iter().for_each(|line| say(format_args!("{line}")));
-            return 0;
+            return self.check_output(0, true);
         }
+        let is_report = self.is_report(&arguments);
         let ended = (self.run)(arguments, &invoked);
-        ended.unwrap_or_else(|failure| {
-            let message = diskwright::text::safe(&with_own_hints(&failure.message));
+        let status = ended.unwrap_or_else(|failure| {
+            let message = hints::of_program(self.name, &failure.message);
+            let message = diskwright::text::safe(&message);
             let _ = writeln!(io::stderr(), "{}: {message}", self.name);
             failure.status
-        })
+        });
+        self.check_output(status, is_report)
     }
-}
 
-/// Replaces options in library messages that the originals do not have.
-fn with_own_hints(message: &str) -> String {
-    let attach = "attach the partition first (losetup -P)";
-    message
-        .replace("choose one with --partition N", attach)
-        .replace("choose a partition with --partition N", attach)
-        .replace("use --partition or --offset", attach)
+    /// Returns whether the output is the result, rather than comments on a change or a check.
+    fn is_report(&self, arguments: &[OsString]) -> bool {
+        let has = |options: &[&str]| arguments.iter().any(|it| options.iter().any(|o| it == o));
+        match self.name {
+            "dumpe2fs" | "blkid" | "debugfs" | "xfs_info" => true,
+            "e2label" => arguments.len() == 1,
+            "tune2fs" => has(&["-l", "-V"]),
+            "xfs_admin" => has(&["-l", "-u", "-V"]),
+            "resize2fs" => has(&["-P", "-V"]),
+            "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" => has(&["-n", "-V"]),
+            "mkfs.xfs" => has(&["-N", "-V"]),
+            _ => has(&["-V"]),
+        }
+    }
+
+    /// Reports lost output. The status of a change or a check is kept: the originals do not fail, and their callers
+    /// would take an image for damaged.
+    fn check_output(&self, status: u8, is_report: bool) -> u8 {
+        let Some(error) = lost_output() else { return status };
+        let reason = diskwright::closed_output::reason(error);
+        let _ = writeln!(io::stderr(), "{}: cannot write the output: {reason}", self.name);
+        if status == 0 && is_report { 1 } else { status }
+    }
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ mod quote;
 mod wish;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use crate::failure::{Ended, Failure, Statuses};
 use crate::handover;
-use crate::invoked::{Invoked, say};
+use crate::invoked::{Invoked, say, write_out};
 use probe::{Found, Tag};
 use wish::{Form, Wish};
 
@@ -122,5 +122,5 @@ fn say_pair(name: &str, value: &[u8]) {
 /// Prints a line of arbitrary bytes.
 fn say_bytes(mut line: Vec<u8>) {
     line.push(b'\n');
-    let _ = io::stdout().write_all(&line);
+    write_out(|out| out.write_all(&line));
 }

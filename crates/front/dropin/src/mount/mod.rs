@@ -17,8 +17,8 @@ use wish::Wish;
 const OF_MOUNT: Statuses = Statuses { usage: 1, failed: 32 };
 
 /// Entry point for calls by mount(8).
-pub(crate) fn helper(arguments: Vec<OsString>, _: &Invoked) -> Ended {
-    begin(&wish::of_mount(arguments, OF_MOUNT)?, OF_MOUNT)
+pub(crate) fn helper(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
+    begin(&wish::of_mount(arguments, OF_MOUNT)?, invoked, OF_MOUNT)
 }
 
 /// Entry point for calls as fuse2fs.
@@ -27,10 +27,10 @@ pub(crate) fn fuse2fs(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if wish.only_version {
         return Ok(invoked.version());
     }
-    begin(&wish, STATUSES)
+    begin(&wish, invoked, STATUSES)
 }
 
-fn begin(wish: &Wish, statuses: Statuses) -> Ended {
+fn begin(wish: &Wish, invoked: &Invoked, statuses: Statuses) -> Ended {
     if wish.is_trial {
         return Ok(0);
     }
@@ -39,7 +39,9 @@ fn begin(wish: &Wish, statuses: Statuses) -> Ended {
     };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);
-    command.arg0("diskwright").arg("mount").args(wish.arguments());
+    command.arg0("diskwright").arg("mount");
+    // For the messages of that process.
+    command.arg("--called-as").arg(invoked.name).args(wish.arguments());
     if wish.foreground {
         // The serving process handles signals.
         return Err(failed(command.exec()));

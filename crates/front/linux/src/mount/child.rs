@@ -9,6 +9,9 @@
 //! waits for the reply to DESTROY, which the server sends after closing the image. So no thread
 //! waits for a child when the session has ended.
 //!
+//! The system calls never run in the server itself. If fork(2) fails for lack of processes or memory,
+//! it is retried for a while, and then the caller gets the error.
+//!
 //! `unsafe` is needed for fork(2), waitpid(2) and _exit(2).
 
 #![allow(unsafe_code)]
@@ -17,12 +20,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
-/// Exit status of a child that could not close its descriptors.
-const NOT_CLOSED: i32 = 255;
+/// Attempts of fork(2).
+const FORKS: u32 = 30;
+
+/// Time between two attempts of fork(2), in milliseconds.
+const FORK_INTERVAL_MS: i64 = if cfg!(test) { 1 } else { 100 };
+
+/// Minimum number of descriptors that a child closes one by one.
+const DESCRIPTORS_MIN: u64 = 1 << 16;
 
 /// Child processes of a session. On drop, waits for those that were left running.
 #[derive(Debug)]
@@ -52,17 +61,39 @@ impl Children {
     /// hold any lock at the time of the fork, including the allocator's.
     ///
     /// # Errors
-    /// If fork(2) fails, or the result is unknown.
+    /// If fork(2) keeps failing, or the result is unknown.
     pub(super) fn run(
         &self,
-        work: impl FnOnce() -> Result<(), Errno>,
+        work: impl Fn() -> Result<(), Errno>,
     ) -> io::Result<Result<(), Errno>> {
-        let child = start(work)?;
+        self.run_in(|| start(&work))
+    }
+
+    /// Same as [`Self::run`], in the child that `start` starts.
+    fn run_in(&self, start: impl Fn() -> io::Result<libc::pid_t>) -> io::Result<Result<(), Errno>> {
+        let mut attempts = 1;
+        let child = loop {
+            match start() {
+                Ok(child) => break child,
+                Err(error) if attempts == FORKS => return Err(error),
+                Err(_) if self.session_ends_within(FORK_INTERVAL_MS)? => {
+                    return Ok(Err(Errno::NOTCONN));
+                }
+                Err(_) => attempts += 1,
+            }
+        };
         if self.session_ends_before(child)? {
             self.left.lock().push(child);
             return Ok(Err(Errno::NOTCONN));
         }
         result_of(wait(child)?)
+    }
+
+    /// Waits for the end of the session. Returns whether it has ended.
+    fn session_ends_within(&self, milliseconds: i64) -> io::Result<bool> {
+        let limit = Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+        let mut end = [PollFd::new(&self.session_end, PollFlags::IN)];
+        Ok(retry_on_intr(|| poll(&mut end, Some(&limit)))? > 0)
     }
 
     /// Waits until a child or the session ends. Returns whether the session was first.
@@ -88,7 +119,7 @@ impl Drop for Children {
 }
 
 /// Starts a child that runs `work`. Its exit status is the result.
-fn start(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
+fn start(work: &impl Fn() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
     // SAFETY: the child makes only system calls until it ends, as `work` promises.
     let child = unsafe { libc::fork() };
     if child < 0 {
@@ -97,21 +128,35 @@ fn start(work: impl FnOnce() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
     if child == 0 {
         // SAFETY: in the child, this invalidates descriptors of the parent's objects. The child
         // never drops these objects, because it ends without returning.
-        let closed = unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) };
-        let status = match closed {
-            0 => work().err().map_or(0, Errno::raw_os_error),
-            _ => NOT_CLOSED,
-        };
+        unsafe { close_all() };
+        let status = work().err().map_or(0, Errno::raw_os_error);
         // SAFETY: _exit(2) does not return and runs no code of the parent.
         unsafe { libc::_exit(status) }
     }
     Ok(child)
 }
 
+/// Closes all descriptors. Makes only system calls.
+///
+/// # Safety
+/// No object of this process that owns a descriptor is used or dropped afterwards.
+unsafe fn close_all() {
+    // SAFETY: the caller's promise.
+    if unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) } == 0 {
+        return;
+    }
+    // Before Linux 5.9, and in sandboxes that do not know the call.
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(0).max(DESCRIPTORS_MIN);
+    for descriptor in 0..i32::try_from(limit).unwrap_or(i32::MAX) {
+        // SAFETY: the caller's promise.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
 /// Returns the result of a child with this status.
 fn result_of(status: i32) -> io::Result<Result<(), Errno>> {
-    if !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == NOT_CLOSED {
-        return Err(io::ErrorKind::Unsupported.into());
+    if !libc::WIFEXITED(status) {
+        return Err(io::Error::other("a signal ended the process that writes back"));
     }
     Ok(match libc::WEXITSTATUS(status) {
         0 => Ok(()),
@@ -136,6 +181,8 @@ fn wait(child: libc::pid_t) -> io::Result<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -143,6 +190,26 @@ mod tests {
         let children = Children::new().unwrap();
         assert_eq!(children.run(|| Ok(())).unwrap(), Ok(()));
         assert_eq!(children.run(|| Err(Errno::IO)).unwrap(), Err(Errno::IO));
+    }
+
+    #[test]
+    fn a_failed_fork_is_retried_and_then_an_error() {
+        let children = Children::new().unwrap();
+        let attempts = Cell::new(0);
+        let fail = |times: u32| {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() <= times { Err(Errno::AGAIN.into()) } else { start(&|| Ok(())) }
+        };
+        assert_eq!(children.run_in(|| fail(2)).unwrap(), Ok(()));
+        assert_eq!(attempts.replace(0), 3);
+        let error = children.run_in(|| fail(u32::MAX)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::AGAIN.raw_os_error()));
+        assert_eq!(attempts.get(), FORKS);
+        // The end of the session ends the attempts.
+        children.end_session();
+        attempts.set(0);
+        assert_eq!(children.run_in(|| fail(u32::MAX)).unwrap(), Err(Errno::NOTCONN));
+        assert_eq!(attempts.get(), 1);
     }
 
     #[test]

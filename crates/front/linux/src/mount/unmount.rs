@@ -87,10 +87,16 @@ impl Mount {
         self.children.end_session();
     }
 
-    /// Runs a system call that waits for the server in a child process. If no child can be made,
-    /// runs it in this process. Returns `ENOTCONN` if the session ends first.
-    pub(super) fn in_child(&self, work: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
-        self.children.run(&work).unwrap_or_else(|_| work())
+    /// Runs a system call that waits for the server in a child process. Returns `ENOTCONN` if the
+    /// session ends first.
+    ///
+    /// # Errors
+    /// If no child can be started.
+    pub(super) fn in_child(
+        &self,
+        work: impl Fn() -> Result<(), Errno>,
+    ) -> io::Result<Result<(), Errno>> {
+        self.children.run(work)
     }
 
     /// Writes back and unmounts. A busy mount is detached and ends when it is no longer in use.
@@ -104,7 +110,12 @@ impl Mount {
                 );
             }
         }
-        let synced = if self.served.load(Ordering::Acquire) { self.sync() } else { Ok(()) };
+        let synced = if self.served.load(Ordering::Acquire) {
+            // Without a child, umount(2) would write back in this process.
+            self.sync_in_child().map_err(|error| self.about(&no_child(&error)))?
+        } else {
+            Ok(())
+        };
         self.take_away()?;
         synced.map_err(|error| self.about(&format!("some changes could not be written: {error}")))
     }
@@ -190,12 +201,17 @@ impl Mount {
 
     /// Writes back the kernel's cache.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.sync_in_child()?
+    }
+
+    /// Same as [`Self::sync`], but the outer error means that no child could be started.
+    fn sync_in_child(&self) -> io::Result<io::Result<()>> {
         let root = self.c_mountpoint()?;
-        match self.in_child(|| sync(&root)) {
-            // The connection ended meanwhile.
+        Ok(match self.in_child(|| sync(&root))? {
+            // The connection has ended.
             Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(()),
             Err(error) => Err(error.into()),
-        }
+        })
     }
 
     fn take_away(&self) -> io::Result<()> {
@@ -224,6 +240,10 @@ impl Mount {
             _ => Ok(()),
         }
     }
+}
+
+fn no_child(error: &io::Error) -> String {
+    format!("no process can be started to write back: {error}; end other processes, or run umount")
 }
 
 /// Writes back the file system with this root. Succeeds if the root cannot be opened, so that it

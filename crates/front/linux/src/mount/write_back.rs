@@ -78,7 +78,7 @@ impl WriteBack {
     pub fn set_write_through(&self, on: bool) -> io::Result<()> {
         let root = self.mount.c_mountpoint()?;
         let flag = if on { c"sync" } else { c"async" };
-        Ok(self.mount.in_child(|| self.reconfigure(&root, flag))?)
+        Ok(self.mount.in_child(|| self.reconfigure(&root, flag))??)
     }
 
     /// Sets a flag of the file system with this root. Makes only system calls.

@@ -47,11 +47,16 @@ pub(crate) struct MountArgs {
     log: Option<PathBuf>,
 
     /// Serve a mount that another process of this program was asked for
+    #[arg(long, value_name = "PROGRAM", hide = true)]
+    called_as: Option<String>,
     #[arg(long = background::FLAG, hide = true, conflicts_with = "foreground")]
     is_background: bool,
 }
 
 pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
+    if let Some(program) = &args.called_as {
+        terminal::speak_as(program);
+    }
     if !args.foreground && !args.is_background {
         return background::start();
     }

@@ -1,0 +1,110 @@
+//! Hints of library messages, in the options of the running program.
+//!
+//! Libraries name options of most commands of `diskwright`. Other programs have other options, or none.
+
+/// Options in library messages, with a command of `diskwright` that has each.
+const OPTIONS: [(&str, &str); 5] = [
+    ("--allow-data-files", "ls"),
+    ("--norecovery", "ls"),
+    ("--offset", "ls"),
+    ("--overlay", "mount"),
+    ("--partition", "ls"),
+];
+
+/// Commands that messages name before an option.
+const COMMANDS: [&str; 4] = ["ls", "mount", "extract", "check"];
+
+/// Hints for programs without an option for a partition.
+const ATTACH: [(&str, &str); 3] = [
+    ("choose one with --partition N", "attach the partition first (losetup -P)"),
+    ("choose a partition with --partition N", "attach the partition first (losetup -P)"),
+    ("use --partition or --offset", "attach the partition first (losetup -P)"),
+];
+
+/// Hints in the options of mount(8).
+const MOUNT: [(&str, &str); 7] = [
+    ("with --partition N", "with -o partition=N"),
+    ("use --partition or --offset", "use -o partition=N or -o offset=BYTES"),
+    ("leave --partition out", "leave partition= out"),
+    ("--offset lies", "offset= lies"),
+    ("use --offset with", "use -o offset=BYTES with"),
+    ("--offset ", "-o offset="),
+    ("--norecovery", "-o norecovery"),
+];
+
+/// Replaces the hints of a message by those of a drop-in program.
+pub fn of_program(program: &str, message: &str) -> String {
+    if !message.contains("--") {
+        return message.into();
+    }
+    let is_helper = matches!(program, "mount.diskwright" | "mount.fuse.diskwright");
+    let mut text = message.to_owned();
+    let attach = if is_helper { &[][..] } else { &ATTACH };
+    let mount = if is_helper || program == "fuse2fs" { &MOUNT[..] } else { &[] };
+    for (hint, own) in attach.iter().chain(mount) {
+        text = text.replace(hint, own);
+    }
+    qualify(&text, |_| false)
+}
+
+/// Names a command of `diskwright` before each option that the running program does not have.
+pub fn qualify(message: &str, has: impl Fn(&str) -> bool) -> String {
+    let mut text = message.to_owned();
+    for (option, command) in OPTIONS.into_iter().filter(|(option, _)| !has(option)) {
+        let mut qualified = String::new();
+        let mut rest = &*text;
+        while let Some((before, after)) = rest.split_once(option) {
+            qualified.push_str(before);
+            let last = qualified.split_whitespace().next_back().unwrap_or_default();
+            let is_longer = after.starts_with(|next: char| next == '-' || next.is_alphanumeric());
+            if !is_longer && !COMMANDS.contains(&last) {
+                qualified.push_str("diskwright ");
+                qualified.push_str(command);
+                qualified.push(' ');
+            }
+            qualified.push_str(option);
+            rest = after;
+        }
+        qualified.push_str(rest);
+        text = qualified;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: &str = "a disk with partitions; choose one with --partition N";
+    const WHOLE: &str = "if it lies inside a disk image, use --partition or --offset";
+    const LOCKED: &str = "wait for it, or read what is there now with --norecovery";
+
+    #[test]
+    fn hints_are_in_options_of_the_program() {
+        for (program, message, own) in [
+            ("mount.diskwright", DISK, "choose one with -o partition=N"),
+            ("mount.diskwright", WHOLE, "use -o partition=N or -o offset=BYTES"),
+            ("mount.fuse.diskwright", LOCKED, "now with -o norecovery"),
+            ("mount.diskwright", "so try --offset 8192", "so try -o offset=8192"),
+            ("fuse2fs", DISK, "attach the partition first (losetup -P)"),
+            ("fuse2fs", LOCKED, "now with -o norecovery"),
+            ("e2fsck", DISK, "attach the partition first (losetup -P)"),
+            ("e2fsck", LOCKED, "now with diskwright ls --norecovery"),
+        ] {
+            let text = of_program(program, message);
+            assert!(text.ends_with(own), "{program}: {text}");
+        }
+    }
+
+    #[test]
+    fn options_of_another_command_are_named_with_it() {
+        assert_eq!(qualify(LOCKED, |_| true), LOCKED);
+        let there = "name an overlay that mount --overlay made; see --partition-type";
+        assert_eq!(qualify(there, |_| false), there);
+        let both = "use --partition or --offset";
+        assert_eq!(
+            qualify(both, |option| option == "--partition"),
+            "use --partition or diskwright ls --offset"
+        );
+    }
+}
