@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use disk::BlockDevice;
 use parking_lot::RwLock;
@@ -99,12 +99,19 @@ pub struct Staging {
     below: Arc<dyn BlockDevice>,
     state: RwLock<State>,
     reads_failed: AtomicU64,
+    /// The first failed read.
+    first_failed: OnceLock<(io::ErrorKind, String)>,
 }
 
 impl Staging {
     /// Creates a view of `below` without changes.
     pub fn new(below: Arc<dyn BlockDevice>) -> Self {
-        Self { below, state: RwLock::default(), reads_failed: AtomicU64::new(0) }
+        Self {
+            below,
+            state: RwLock::default(),
+            reads_failed: AtomicU64::new(0),
+            first_failed: OnceLock::new(),
+        }
     }
 
     /// Returns the image without changes.
@@ -171,12 +178,27 @@ impl Staging {
         self.reads_failed.load(Ordering::Acquire)
     }
 
+    /// Checks that the device failed no read within the image.
+    ///
+    /// # Errors
+    /// The first failure, with its position.
+    pub fn check_reads(&self) -> io::Result<()> {
+        match self.first_failed.get() {
+            None => Ok(()),
+            Some((kind, what)) => Err(io::Error::new(*kind, what.clone())),
+        }
+    }
+
     /// Reads bytes of the image, and counts a failure. A read past the end is no failure of the device.
     fn read_bytes_below(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.below.read_at(offset, buf).inspect_err(|_| {
+        self.below.read_at(offset, buf).inspect_err(|error| {
             let end = offset.checked_add(buf.len() as u64);
             if end.is_some_and(|end| end <= self.below.len()) {
                 self.reads_failed.fetch_add(1, Ordering::Release);
+                self.first_failed.get_or_init(|| {
+                    let what = format!("read of {} bytes at byte {offset}: {error}", buf.len());
+                    (error.kind(), what)
+                });
             }
         })
     }

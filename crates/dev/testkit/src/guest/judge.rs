@@ -239,7 +239,16 @@ fn escaped(hex: &str) -> String {
 /// If the script fails.
 #[track_caller]
 pub fn crash(image: &Path, kernel: Kernel, load: &str, is_log_flushed: bool) {
-    let mount = mount_command(image, Access::ReadWrite, "");
+    crash_with(image, kernel, "", load, is_log_flushed);
+}
+
+/// Like [`crash`], with mount options.
+///
+/// # Panics
+/// As [`crash`].
+#[track_caller]
+pub fn crash_with(image: &Path, kernel: Kernel, options: &str, load: &str, is_log_flushed: bool) {
+    let mount = mount_command(image, Access::ReadWrite, options);
     let flag = if is_log_flushed { " -f" } else { "" };
     let script = format!(
         "set -e\n{mount}\nM=/mnt/image\n{load}\nxfs_io -x -c 'shutdown{flag}' $M\numount $M"

@@ -140,11 +140,11 @@ impl Context<'_> {
     fn check_lost_found(&self, directories: &Directories) {
         let Some(root) = directories.find(ROOT) else { return };
         let mut is_there = false;
-        directories.for_each_entry(self, root, &mut Vec::new(), &mut |name, ino| {
-            if name != b"lost+found" {
+        directories.for_each_entry(self, root, &mut Vec::new(), &mut |entry| {
+            if entry.name != b"lost+found" {
                 return ControlFlow::Continue(());
             }
-            is_there = self.inodes.get(ino).is_some_and(State::is_dir);
+            is_there = self.inodes.get(entry.inode).is_some_and(State::is_dir);
             ControlFlow::Break(())
         });
         if !is_there {

@@ -25,7 +25,7 @@ const INLINE_PARENT_SIZE: usize = 4;
 pub(super) type EachBlock<'a> = dyn FnMut(u32, Block, &[u8]) -> ControlFlow<()> + 'a;
 
 /// Callback for the name and inode of entries, until it breaks.
-pub(super) type EachEntry<'a> = dyn FnMut(&[u8], u32) -> ControlFlow<()> + 'a;
+pub(super) type EachEntry<'a> = dyn FnMut(&dirent::Record<'_>) -> ControlFlow<()> + 'a;
 
 /// A contiguous run of a directory's blocks.
 #[derive(Clone, Copy)]
@@ -195,7 +195,7 @@ impl Directories {
         (next < directory.blocks).then_some(next..directory.blocks)
     }
 
-    /// Calls `each` with name and inode of all readable entries, including `.` and `..`. Reports no findings.
+    /// Calls `each` with all readable entries, including `.` and `..`. Reports no findings.
     pub(super) fn for_each_entry(
         &self,
         context: &Context<'_>,
@@ -205,7 +205,7 @@ impl Directories {
     ) {
         let mut of_chain = |chain: &[u8]| {
             for record in dirent::entries(chain) {
-                each(record.name, record.inode)?;
+                each(&record)?;
             }
             ControlFlow::Continue(())
         };

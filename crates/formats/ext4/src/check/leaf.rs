@@ -392,7 +392,8 @@ impl<'r, 'c> Reader<'r, 'c> {
         let mut met: HashSet<Vec<u8>> = HashSet::new();
         let (context, directories) = (self.context, self.directories);
         let mut buffer = std::mem::take(&mut self.buffer);
-        directories.for_each_entry(context, directory, &mut buffer, &mut |name, _| {
+        directories.for_each_entry(context, directory, &mut buffer, &mut |entry| {
+            let name = entry.name;
             let key = self.long_key(directory, name);
             let is_suspect = suspects.binary_search(&key).is_ok();
             let compared = || if is_folded { self.folded.clone() } else { name.to_vec() };

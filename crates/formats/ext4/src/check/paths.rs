@@ -20,9 +20,10 @@ impl Context<'_> {
         let mut buffer = Vec::new();
         if !self.waiting().is_empty() && !self.observer.is_cancelled() {
             for directory in &directories.all {
-                directories.for_each_entry(self, directory, &mut buffer, &mut |name, ino| {
-                    if !matches!(name, b"." | b"..") {
-                        self.waiting().name(ino.into(), directory.ino.into(), name);
+                directories.for_each_entry(self, directory, &mut buffer, &mut |entry| {
+                    if !matches!(entry.name, b"." | b"..") {
+                        let (ino, parent) = (entry.inode.into(), directory.ino.into());
+                        self.waiting().name(ino, parent, entry.name);
                     }
                     ControlFlow::Continue(())
                 });
@@ -83,18 +84,13 @@ impl Paths<'_, '_> {
     fn name(&mut self, child: u32, parent: u32) -> Option<Vec<u8>> {
         let directory = self.directories.find(parent)?;
         let mut found = None;
-        self.directories.for_each_entry(
-            self.context,
-            directory,
-            &mut self.buffer,
-            &mut |name, ino| {
-                if ino != child || matches!(name, b"." | b"..") {
-                    return ControlFlow::Continue(());
-                }
-                found = Some(name.to_vec());
-                ControlFlow::Break(())
-            },
-        );
+        self.directories.for_each_entry(self.context, directory, &mut self.buffer, &mut |entry| {
+            if entry.inode != child || matches!(entry.name, b"." | b"..") {
+                return ControlFlow::Continue(());
+            }
+            found = Some(entry.name.to_vec());
+            ControlFlow::Break(())
+        });
         found
     }
 }

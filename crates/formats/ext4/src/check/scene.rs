@@ -13,6 +13,7 @@ use super::directories::Directories;
 use super::inodes::{HIDDEN, State, VALUE};
 use super::{superblock, survey};
 use crate::format::address::{Block, Group};
+use crate::format::dirent::Record;
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::params::Params;
@@ -182,19 +183,19 @@ impl Scene {
 
     /// Calls `each` with directory, name and inode of all readable entries except `.` and `..`.
     pub(crate) fn for_each_name(&self, each: &mut dyn FnMut(u32, &[u8], u32)) {
+        self.for_each_entry(&mut |directory, entry| each(directory, entry.name, entry.inode));
+    }
+
+    /// Calls `each` with the directory and all readable entries except `.` and `..`.
+    pub(crate) fn for_each_entry(&self, each: &mut dyn FnMut(u32, &Record<'_>)) {
         let mut buffer = Vec::new();
         for directory in &self.directories.all {
-            self.directories.for_each_entry(
-                &self.context,
-                directory,
-                &mut buffer,
-                &mut |name, ino| {
-                    if !matches!(name, b"." | b"..") {
-                        each(directory.ino, name, ino);
-                    }
-                    ControlFlow::Continue(())
-                },
-            );
+            self.directories.for_each_entry(&self.context, directory, &mut buffer, &mut |entry| {
+                if !matches!(entry.name, b"." | b"..") {
+                    each(directory.ino, entry);
+                }
+                ControlFlow::Continue(())
+            });
         }
     }
 

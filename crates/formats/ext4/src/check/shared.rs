@@ -5,6 +5,7 @@ use vfs::check::{BitSet, Finding};
 use super::codes::BLOCK_SHARED;
 use super::context::Context;
 use super::mapping::{Blocks, Run, walk};
+use super::survey::BAD_BLOCKS_INO;
 use crate::format::address::{Block, Group};
 
 /// Maximum number of claims to store.
@@ -102,6 +103,11 @@ impl Context<'_> {
         let nodes = BitSet::new(shared.limit());
         let mut finder =
             Finder { context: self, shared, nodes: &nodes, ino: 0, claims: Vec::new() };
+        // The inode of the bad block list has no type, so it does not count as in use.
+        if let Some(slot) = self.slot(BAD_BLOCKS_INO) {
+            finder.ino = BAD_BLOCKS_INO;
+            walk(self, &self.subject(BAD_BLOCKS_INO, &slot), &mut finder);
+        }
         for group in self.geometry().groups() {
             if self.observer.is_cancelled() {
                 return;

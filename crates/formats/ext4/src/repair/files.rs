@@ -1,8 +1,10 @@
 //! Repairs of inodes and of everything that belongs to files.
 
 mod attributes;
+mod bad_blocks;
 mod connect;
 mod contents;
+mod copies;
 mod directories;
 mod draft;
 mod inodes;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use disk::{BlockDevice, OverlayDevice};
+use operations::repair::Staging;
 use parking_lot::Mutex;
 use vfs::check::{Finding, Observer, Options, Phase};
 use vfs::{Error, Result};
@@ -116,7 +117,11 @@ impl Observer for Count {
 /// Rejects damaged images.
 fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
     let count = Count(Mutex::new(0));
-    let summary = crate::check::check(device.clone(), &Options::default(), &count)?;
+    let staging = Arc::new(Staging::new(device.clone()));
+    let checked = crate::check::check(staging.clone(), &Options::default(), &count);
+    // After a failed read, damage that was found may not exist.
+    staging.check_reads().map_err(Error::Device)?;
+    let summary = checked?;
     match count.0.into_inner() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(

@@ -114,10 +114,30 @@ pub(super) fn change(
     target: &Target,
     fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
 ) -> Result<()> {
-    check_sound(device, request)?;
-    check_possible(sb, target)?;
     let staging = Arc::new(Staging::new(Arc::clone(device)));
-    let mut changes = Changes::new(Arc::clone(&staging));
+    let prepared = prepare(&staging, sb, request, target, fields);
+    // After a failed read, damage that was found may not exist, and space that seems free may be in use.
+    staging.check_reads().map_err(Error::Device)?;
+    let changes = prepared?;
+    let new = read_superblock(&*staging)?;
+    let is_less = target.new.compat.difference(target.old.compat).is_empty()
+        && target.new.incompat.difference(target.old.incompat).is_empty()
+        && target.new.ro_compat.difference(target.old.ro_compat).is_empty();
+    let first = if is_less { &new.raw } else { &sb.raw };
+    write_out(&**device, &staging.steps(), &changes.zeros, (first, &new.raw))
+}
+
+/// Makes all changes in the staging.
+fn prepare(
+    staging: &Arc<Staging>,
+    sb: &Superblock,
+    request: &Request,
+    target: &Target,
+    fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
+) -> Result<Changes> {
+    check_sound(staging, request)?;
+    check_possible(sb, target)?;
+    let mut changes = Changes::new(Arc::clone(staging));
     take_away(&mut changes, request, target)?;
     set_features(&mut changes, sb, request, target)?;
     add(&mut changes, request, target)?;
@@ -127,18 +147,13 @@ pub(super) fn change(
     result?;
     changes.write_copies()?;
     staging.end_step(Vec::new()).map_err(Error::Device)?;
-    let new = read_superblock(&*staging)?;
-    let is_less = target.new.compat.difference(target.old.compat).is_empty()
-        && target.new.incompat.difference(target.old.incompat).is_empty()
-        && target.new.ro_compat.difference(target.old.ro_compat).is_empty();
-    let first = if is_less { &new.raw } else { &sb.raw };
-    write_out(&**device, &staging.steps(), &changes.zeros, (first, &new.raw))
+    Ok(changes)
 }
 
 /// Rejects a damaged image.
-fn check_sound(device: &Arc<dyn BlockDevice>, request: &Request) -> Result<()> {
+fn check_sound(staging: &Arc<Staging>, request: &Request) -> Result<()> {
     let count = Count { found: Mutex::new(0), leaves_mmp: request.clears_mmp };
-    let summary = crate::check::check(Arc::clone(device), &Options::default(), &count)?;
+    let summary = crate::check::check(Arc::clone(staging) as _, &Options::default(), &count)?;
     match count.found.into_inner() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(

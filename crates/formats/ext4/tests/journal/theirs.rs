@@ -9,11 +9,13 @@ use std::process::Command;
 use ext4::format::jbd2::{FastCommitTag, MAGIC};
 use ext4::log::recover;
 use ext4::{Ext4, OpenOptions};
+use testkit::guest::{self, Access, Kernel};
 use testkit::{
-    Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, require, scratch,
+    Ignore, KernelMount, Mke2fs, MountOptions, Tree, assert_same, e2fsck, effort, require, scratch,
 };
 use vfs::Paths;
 
+use crate::changing::open;
 use crate::journal::support::{
     Config, Image, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
 };
@@ -174,6 +176,58 @@ fn same_but_for_superblocks(ours: &Path, theirs: &Path, block_size: u32) {
     };
     let others: Vec<_> = differing.into_iter().filter(|block| !is_superblock(block)).collect();
     assert!(others.is_empty(), "blocks differ: {others:?}");
+}
+
+/// Features and mount options with which the guest's kernel leaves a log.
+const GUEST_LOGS: [(&str, &str); 8] = [
+    ("quota,project", "usrquota,grpquota,prjquota"),
+    ("quota,fast_commit", "usrquota,commit=600"),
+    ("", "data=journal"),
+    ("", "data=journal,journal_checksum"),
+    ("^metadata_csum", "journal_checksum"),
+    ("", "journal_async_commit,data=writeback"),
+    ("^metadata_csum,^64bit", "journal_async_commit,data=writeback,nobarrier"),
+    ("^orphan_file,^extent,^64bit", "data=writeback,dioread_lock,nodelalloc"),
+];
+
+/// The guest takes ten seconds to start.
+#[test]
+fn we_replay_what_the_newest_kernel_logs_with_any_mount_option() {
+    const LOAD: &str = "mkdir $M/a $M/b\n\
+        for n in $(seq 60); do echo $n >$M/a/file-$n; ln $M/a/file-$n $M/b/$n; done; chown 7:8 $M/a/file-5\n\
+        sync; for n in $(seq 20 40); do mv $M/a/file-$n $M/b/moved-$n; rm $M/b/$n; done\n\
+        truncate -s 5000 $M/a/file-2; rm $M/a/file-3; chown 9 $M/a/file-6\n\
+        xfs_io -f -c 'pwrite -q 0 70k' -c fsync -c 'truncate 9999' -c fsync $M/b/synced";
+    let cases = &GUEST_LOGS[..effort(0, GUEST_LOGS.len(), GUEST_LOGS.len())];
+    if cases.is_empty() {
+        return;
+    }
+    require!(Guest("QUOTA"), GuestTree, Tool("mke2fs"), Tool("e2fsck"));
+    let directory = scratch();
+    let [ours, theirs] = ["ours", "theirs"].map(|name| directory.path().join(name));
+    for (features, options) in cases {
+        for is_log_flushed in [true, false] {
+            let what = format!("{features} {options} {is_log_flushed}");
+            let made = Mke2fs::new("ext4").block_size(1024);
+            let made = if features.is_empty() { made } else { made.features(features) };
+            made.create(&ours, 32 << 20);
+            guest::crash_with(&ours, Kernel::Newest, options, LOAD, is_log_flushed);
+            assert!(needs_recovery(&ours), "{what}");
+            copy(&ours, &theirs);
+            open(device(&ours), 1 << 20)
+                .and_then(|fs| fs.close())
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(!needs_recovery(&ours), "{what}");
+            e2fsck(&ours);
+            let shown = |image: &Path, access| {
+                guest::shown(image, Kernel::Newest, access, "")
+                    .unwrap_or_else(|e| panic!("{what}: {e}"))
+            };
+            let expected = shown(&theirs, Access::ReadWrite);
+            assert!(expected.nodes.len() > 60, "{what}: {}", expected.nodes.len());
+            assert_same(&expected, &shown(&ours, Access::ReadOnly), &Ignore::default());
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use operations::repair::{Staging, make_plan};
 use testkit::{Mke2fs, debugfs, debugfs_write, populate_with_kernel, require, scratch};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::against::{carried_out, fault_of_repaired, survivors};
+use super::against::{carried_out, fault_of_repaired, survivors, with_e2fsck};
 use super::{Nobody, apply, bases, describe, plan, repairer};
 use crate::common::image::device;
 use crate::common::layout::edit_superblock;
@@ -182,6 +182,54 @@ fn counts_of_shared_attributes_are_repaired_once() {
             }
             let (before, after) = (survivors(&base.image), survivors(&repaired(&image)));
             assert_eq!(before.xattrs_kept(&after), before.xattrs_kept(&before), "{name} {count}");
+        }
+    }
+}
+
+/// Returns the bad block list of an image.
+fn bad_blocks(image: &[u8]) -> Vec<u64> {
+    let text = testkit::show_bytes(image, |file| {
+        let shown = testkit::command("dumpe2fs").arg("-b").arg(file).output().expect("dumpe2fs");
+        String::from_utf8(shown.stdout).expect("text")
+    });
+    text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+#[test]
+fn a_damaged_list_of_bad_blocks_keeps_its_sound_entries() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Tool("dumpe2fs"));
+    let work = scratch();
+    let (list, contents) = (work.path().join("list"), work.path().join("contents"));
+    // More entries than an inode and an indirect block have room for.
+    let bad: Vec<u64> = (3000..5000).step_by(7).collect();
+    let lines: Vec<String> = bad.iter().map(u64::to_string).collect();
+    std::fs::write(&list, lines.join("\n")).unwrap();
+    std::fs::write(&contents, vec![7; 20_000]).unwrap();
+    let list = list.display().to_string();
+    for features in ["^has_journal", "^has_journal,^metadata_csum"] {
+        let arguments = ["-b", "1024", "-O", features, "-l", &list];
+        // Outside the file system, in the bitmaps, and in a file.
+        for field in ["block[3] 9999999", "block[3] 70", "block[IND] 9999999", "block[3] FILE"] {
+            let image = made(&arguments, 8 << 20, |image| {
+                debugfs_write(image, &format!("write {} file", contents.display()));
+                let text = debugfs(image, "blocks file");
+                let first = text.split_whitespace().next().expect("a block");
+                let field = field.replace("FILE", first);
+                debugfs_write(image, &format!("set_inode_field <1> {field}"));
+            });
+            let after = repaired(&image);
+            let theirs = work.path().join("theirs");
+            let (_, is_repaired) = with_e2fsck(&image, &theirs);
+            assert!(is_repaired, "{features} {field}");
+            let kept = bad_blocks(&after);
+            let is_bad = |block: &&u64| bad.contains(block);
+            let by_e2fsck = bad_blocks(&std::fs::read(&theirs).unwrap());
+            let (ours, theirs) =
+                (kept.iter().filter(is_bad).count(), by_e2fsck.iter().filter(is_bad).count());
+            assert!(ours >= theirs && ours >= 18, "{features} {field}: {ours}, e2fsck {theirs}");
+            let files = survivors(&image);
+            let lost = files.len() - files.files_kept(&survivors(&after)).len();
+            assert_eq!(lost, 0, "{features} {field}");
         }
     }
 }

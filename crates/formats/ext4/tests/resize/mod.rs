@@ -2,6 +2,7 @@
 //! resize2fs, which also resizes further.
 
 mod crash;
+mod device;
 mod grow;
 mod kinds;
 mod shrink;

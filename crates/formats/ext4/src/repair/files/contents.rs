@@ -78,12 +78,17 @@ impl Case<'_, '_, '_> {
         if self.has(&[EXTENT_UNWRITTEN]) && !may_be_unwritten {
             map.runs.iter_mut().for_each(|run| run.unwritten = false);
         }
+        let end = self.counted_end(&map, file_type);
+        if let Some(end) = end {
+            map.truncate(end);
+        }
         let is_written = if self.has(&[EXTENT_NODE]) && map.runs.is_empty() {
             map.nodes.clear();
             map::write_empty(&self.ward.scene, &mut self.patient);
             true
         } else {
-            !self.has(OF_MAP) || map::write(self.ward, &mut self.patient, &mut map, &mut self.draft)
+            !self.has(OF_MAP) && end.is_none()
+                || map::write(self.ward, &mut self.patient, &mut map, &mut self.draft)
         };
         if !is_written {
             return;
@@ -93,6 +98,30 @@ impl Case<'_, '_, '_> {
         }
         let clusters = map.clusters(&self.ward.scene);
         self.mend_blocks(clusters);
+    }
+
+    /// Returns the end of the file in blocks if blocks beyond it do not belong to it: size and block count agree with
+    /// each other, but not with the map.
+    fn counted_end(&self, map: &Map, file_type: FileType) -> Option<u64> {
+        let is_plain = file_type == FileType::Regular && !self.patient.has(flags::VERITY);
+        if !is_plain || !self.has(&[INODE_BLOCKS]) {
+            return None;
+        }
+        let geometry = self.ward.scene.geometry();
+        let end = self.patient.inode.size().div_ceil(geometry.block_size().into());
+        if map.written_end() <= end {
+            return None;
+        }
+        let mut inside = map.clone();
+        inside.truncate(end);
+        let own_attributes = u64::from(self.patient.inode.file_acl() != 0);
+        let most = inside.clusters(&self.ward.scene) + own_attributes;
+        // Some nodes may only map blocks beyond the end.
+        let least = most - map.nodes.len() as u64;
+        let units =
+            |clusters| clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+        let counted = self.patient.inode.blocks_512(geometry.block_size());
+        (units(least)..=units(most)).contains(&counted).then_some(end)
     }
 
     fn mend_size(&mut self, map: &Map, file_type: FileType) {

@@ -1,6 +1,6 @@
 //! Repairs directories by rewriting each with all readable entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use operations::repair::Action;
 use vfs::Result;
@@ -102,6 +102,7 @@ impl Directory {
     /// Writes the directory. Returns `None` if there is no room for it.
     pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
         let mut draft = Draft::default();
+        self.put_misplaced_last(ward);
         let strict = ward.scene.params().strict_names;
         names_in::settle(&self.patient, strict, &mut self.names.entries);
         let parent = self.names.dot_dot;
@@ -127,6 +128,41 @@ impl Directory {
         }
         self.patient.store(&mut draft);
         Some(draft)
+    }
+
+    /// Moves entries with a duplicate name to the end, the one farthest from the hashes of its block last. Blocks of an
+    /// index contain a range of hashes each, so that entry has the damaged name.
+    fn put_misplaced_last(&mut self, ward: &Ward<'_>) {
+        if !self.patient.has(flags::INDEX) {
+            return;
+        }
+        let Some((_, hashes)) = self.hashes(ward) else { return };
+        let mut counts: HashMap<u32, u32> = HashMap::with_capacity(hashes.len());
+        hashes.iter().for_each(|hash| *counts.entry(*hash).or_default() += 1);
+        if counts.len() == hashes.len() {
+            return;
+        }
+        let is_unique = |hash: &u32| counts.get(hash) == Some(&1);
+        let mut ranges: HashMap<u32, (u32, u32)> = HashMap::new();
+        for (entry, hash) in self.names.entries.iter().zip(&hashes) {
+            if is_unique(hash) {
+                let range = ranges.entry(entry.block).or_insert((*hash, *hash));
+                *range = (range.0.min(*hash), range.1.max(*hash));
+            }
+        }
+        let distance = |entry: &Name, hash: &u32| match ranges.get(&entry.block) {
+            _ if is_unique(hash) => 0,
+            Some((least, most)) => least.saturating_sub(*hash).max(hash.saturating_sub(*most)),
+            None => 0,
+        };
+        let entries = std::mem::take(&mut self.names.entries);
+        let mut placed: Vec<(u32, Name)> = entries
+            .into_iter()
+            .zip(&hashes)
+            .map(|(entry, hash)| (distance(&entry, hash), entry))
+            .collect();
+        placed.sort_by_key(|(distance, _)| *distance);
+        self.names.entries = placed.into_iter().map(|(_, entry)| entry).collect();
     }
 
     /// Returns the contents of its blocks. Sets or clears the index flag.

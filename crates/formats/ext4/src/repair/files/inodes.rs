@@ -7,7 +7,7 @@ use vfs::{FileType, Result, S_IFMT};
 use super::attributes::{self, Mended};
 use super::draft::Draft;
 use super::map::{self, Map};
-use super::patient::Patient;
+use super::patient::{BAD_BLOCKS_INO, Patient};
 use super::ward::{Ward, by_inode};
 use super::words;
 use crate::check::codes::*;
@@ -19,8 +19,6 @@ use crate::format::xattr::VALUE_SIZE_MAX;
 use crate::repair::Job;
 use crate::repair::image::now;
 
-/// Inode of the bad block list.
-const BAD_BLOCKS_INO: u32 = 1;
 /// Inode of the root directory.
 pub(super) const ROOT: u32 = 2;
 /// Inode of the blocks reserved for descriptors.
@@ -165,7 +163,7 @@ impl Case<'_, '_, '_> {
     }
 
     /// Returns whether the inode has too many faults to be trusted, or earlier repairs did not help.
-    fn is_beyond_help(&self) -> bool {
+    pub(super) fn is_beyond_help(&self) -> bool {
         let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
         let is_unsealed = self.patient.is_sealed() == Some(false);
         let most = if is_unsealed { FAULTS_MAX } else { 2 * FAULTS_MAX };
@@ -191,13 +189,6 @@ impl Case<'_, '_, '_> {
         }
         self.patient.inode.set_dtime(now().max(1));
         false
-    }
-
-    fn mend_bad_blocks(&mut self) {
-        if self.has(&[EXTENT_PLACE, INDIRECT_PLACE, EXTENT_NODE, INODE_FIELD]) {
-            self.cleared = Some("The bad block list is invalid and is emptied.");
-            self.patient.clear();
-        }
     }
 
     /// Makes the root a directory, whatever its inode contains. Its entries are found later.

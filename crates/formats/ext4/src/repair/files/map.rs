@@ -458,6 +458,23 @@ pub(super) fn write(
     true
 }
 
+/// Removes clusters of the file system itself from a file.
+pub(super) fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) {
+    let geometry = ward.scene.geometry();
+    let cluster_blocks = u64::from(geometry.cluster_blocks());
+    for run in &map.runs {
+        let start = geometry.cluster_start(run.start);
+        let len = run.start.0 - start.0 + u64::from(run.len);
+        if ward.scene.is_system(start, len.next_multiple_of(cluster_blocks)) {
+            let is_own = |at: &u32| {
+                let cluster = geometry.cluster_start(run.start.plus((*at).into()));
+                ward.scene.is_system(cluster, cluster_blocks)
+            };
+            changes.extend((0..run.len).filter(is_own).map(|at| (run.first + at, None)));
+        }
+    }
+}
+
 /// Gives an inode an empty map.
 pub(super) fn write_empty(scene: &Scene, patient: &mut Patient) {
     let is_extents = scene.params().sb.features.incompat(Incompat::EXTENTS);

@@ -28,13 +28,15 @@ pub(super) struct Name {
     pub(super) ino: u32,
     /// Type code of the entry; 0 without types.
     pub(super) file_type: u8,
+    /// File block that contained the entry; 0 for other entries.
+    pub(super) block: u32,
     /// Hash after the name, in encrypted case-insensitive directories.
     hash: Option<[u8; HASH_SIZE]>,
 }
 
 impl Name {
     pub(super) const fn new(name: Vec<u8>, ino: u32, file_type: u8) -> Self {
-        Self { name, ino, file_type, hash: None }
+        Self { name, ino, file_type, block: 0, hash: None }
     }
 
     /// Returns the hash stored after the name, if it depends on a key.
@@ -75,7 +77,7 @@ pub(super) struct Names {
 /// Reads all entries of a directory that lead to an inode in use. Requires a survey. After a damaged record, the search
 /// for entries continues.
 pub(super) fn read(scene: &Scene, patient: &Patient, map: &Map) -> Names {
-    let mut reader = Reader { scene, patient, names: Names::default() };
+    let mut reader = Reader { scene, patient, names: Names::default(), block: 0 };
     if patient.has(flags::INLINE_DATA) {
         reader.inline();
         return reader.names;
@@ -101,6 +103,8 @@ struct Reader<'s> {
     scene: &'s Scene,
     patient: &'s Patient,
     names: Names,
+    /// The current file block.
+    block: u32,
 }
 
 impl Reader<'_> {
@@ -115,6 +119,7 @@ impl Reader<'_> {
     }
 
     fn block(&mut self, number: u32, bytes: &[u8]) {
+        self.block = number;
         if number > 0 {
             // A block that starts another directory does not belong to this one.
             let dot = dirent::record_at(bytes, 0).filter(|dot| dot.name == b"." && dot.inode != 0);
@@ -194,7 +199,8 @@ impl Reader<'_> {
             bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default()
         });
         let name = record.name.to_vec();
-        self.names.entries.push(Name { name, ino: record.inode, file_type, hash });
+        let (ino, block) = (record.inode, self.block);
+        self.names.entries.push(Name { name, ino, file_type, block, hash });
     }
 }
 

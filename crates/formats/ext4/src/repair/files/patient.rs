@@ -7,6 +7,9 @@ use crate::check::scene::Scene;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, flags};
 
+/// Inode of the bad block list.
+pub(super) const BAD_BLOCKS_INO: u32 = 1;
+
 /// An inode with its whole slot.
 #[derive(Clone)]
 pub(super) struct Patient {
@@ -36,11 +39,12 @@ impl Patient {
         self.inode.has_flag(flags)
     }
 
-    /// Returns whether it has a block map.
+    /// Returns whether it has a block map. The bad block list has one, but no type.
     pub(super) fn has_map(&self) -> bool {
         let is_mapped = match self.file_type() {
             Some(FileType::Regular | FileType::Directory) => true,
             Some(FileType::Symlink) => self.inode.size() >= inode::I_BLOCK_SIZE as u64,
+            None => self.ino == BAD_BLOCKS_INO,
             _ => false,
         };
         is_mapped && !self.has(flags::INLINE_DATA)

@@ -7,27 +7,31 @@ use operations::repair::Action;
 use vfs::Result;
 use vfs::check::Finding;
 
+use super::bad_blocks;
+use super::copies::{self, node_score};
 use super::draft::Draft;
 use super::inodes::set_blocks;
 use super::map::{self, Map};
-use super::patient::Patient;
+use super::patient::{BAD_BLOCKS_INO, Patient};
 use super::ward::{Ward, by_inode};
 use crate::check::codes::{BLOCK_METADATA, EXTENT_CLUSTER};
 use crate::format::address::Block;
-use crate::format::inode::flags;
 use crate::format::xattr::{self, BLOCK_REFCOUNT_RANGE};
-use crate::format::{dirent, extent, htree, indirect};
+use crate::format::{dirent, htree, indirect};
 use crate::repair::{Job, system_files};
 
-/// Inode of the bad block list.
-const BAD_BLOCKS_INO: u32 = 1;
 /// Inode of the blocks reserved for descriptors.
 const RESIZE_INO: u32 = 7;
 
+/// Score deducted from an inode whose record is probably a copy of another one. It exceeds all scores of a cluster, so
+/// that the inode loses as a whole.
+const COPY_SCORE: i64 = 1000;
+/// Number of clusters that copies for such an inode leave free for the repair of directories.
+const RESERVE_CLUSTERS: u64 = 16;
 /// Number of other inodes with which an inode must share clusters to be considered the damaged one.
 const RIVALS_SUSPECT: usize = 3;
 /// Score deducted from such an inode. It exceeds the score for contiguity with other blocks.
-const SUSPECT_SCORE: u32 = 20;
+const SUSPECT_SCORE: i64 = 20;
 
 /// Use of a cluster by an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +45,7 @@ enum Use {
 /// Owner of a cluster, and the score of its claim.
 #[derive(Clone, Copy)]
 struct Owner {
-    score: u32,
+    score: i64,
     ino: u32,
     what: Use,
 }
@@ -51,20 +55,23 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
     ward.claim_all();
     let concerned = by_inode(findings);
-    let suspects = suspects(&ward, &concerned);
+    let claimants = claimants(&concerned);
+    copies::share_beneath(&ward, &claimants);
+    let suspects = suspects(&ward, &claimants);
+    let copies = copies::find(&ward, &claimants);
     let mut owners: HashMap<u64, Owner> = HashMap::new();
     let mut hidden: Vec<&Finding> = Vec::new();
     if let Some(cluster) = resize_cluster(&ward) {
-        let owner = Owner { score: u32::MAX, ino: RESIZE_INO, what: Use::Attributes };
+        let owner = Owner { score: i64::MAX, ino: RESIZE_INO, what: Use::Attributes };
         owners.insert(cluster, owner);
     }
-    for (ino, _) in &concerned {
+    for ino in &claimants {
         let Some(patient) = ward.patient(*ino) else { continue };
+        // An inode with a damaged map shares clusters with many others, which are unlikely to be damaged too.
+        let less = if copies.contains(ino) { COPY_SCORE } else { 0 }
+            + if suspects.contains(ino) { SUSPECT_SCORE } else { 0 };
         for (cluster, what, score) in claims(&ward, &patient) {
-            // An inode with a damaged map shares clusters with many others, which are unlikely to be damaged too.
-            let score =
-                if suspects.contains(ino) { score.saturating_sub(SUSPECT_SCORE) } else { score };
-            let claim = Owner { score, ino: *ino, what };
+            let claim = Owner { score: score - less, ino: *ino, what };
             let owner = owners.entry(cluster).or_insert(claim);
             if claim.score > owner.score {
                 *owner = claim;
@@ -72,10 +79,12 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
     }
     for (ino, findings) in concerned {
-        if ward.scene.is_hidden(ino) && ino != RESIZE_INO {
+        if ino == BAD_BLOCKS_INO {
+            bad_blocks::part(&mut ward, &findings)?;
+        } else if ward.scene.is_hidden(ino) && ino != RESIZE_INO {
             hidden.extend(findings.iter().filter(|finding| finding.code == BLOCK_METADATA));
         } else if let Some(patient) = ward.patient(ino) {
-            part(&mut ward, patient, &owners, &findings)?;
+            part(&mut ward, patient, &owners, copies.contains(&ino), &findings)?;
         }
     }
     // A system file that refers to other structures of the file system is recreated.
@@ -83,12 +92,19 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     system_files::mend_special(job, &hidden)
 }
 
+/// Returns the inodes that may claim the disputed clusters, in ascending order: those with findings, and the bad block
+/// list, whose inode is never in use.
+fn claimants<T>(concerned: &[(u32, T)]) -> Vec<u32> {
+    let others = concerned.iter().map(|(ino, _)| *ino).filter(|ino| *ino != BAD_BLOCKS_INO);
+    std::iter::once(BAD_BLOCKS_INO).chain(others).collect()
+}
+
 /// Returns the inodes that share clusters with at least `RIVALS_SUSPECT` others. The number of stored claims per
 /// cluster is limited to what this test needs.
-fn suspects<T>(ward: &Ward<'_>, concerned: &[(u32, T)]) -> HashSet<u32> {
+fn suspects(ward: &Ward<'_>, inos: &[u32]) -> HashSet<u32> {
     let mut suspects = HashSet::new();
     let mut claimants: HashMap<u64, Vec<u32>> = HashMap::new();
-    for (ino, _) in concerned {
+    for ino in inos {
         let Some(patient) = ward.patient(*ino) else { continue };
         for (cluster, ..) in claims(ward, &patient) {
             let known = claimants.entry(cluster).or_default();
@@ -126,7 +142,7 @@ fn resize_cluster(ward: &Ward<'_>) -> Option<u64> {
 }
 
 /// Returns the clusters that an inode claims and others too, with the score of each claim.
-fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, u32)> {
+fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, i64)> {
     let scene = &ward.scene;
     let Some(shared) = scene.shared() else { return Vec::new() };
     let is_own = scene.is_hidden(patient.ino) || patient.ino == BAD_BLOCKS_INO;
@@ -175,18 +191,8 @@ fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, u32)> {
     claims
 }
 
-fn node_score(ward: &Ward<'_>, patient: &Patient, node: Block) -> u32 {
-    let Some(bytes) = ward.scene.block(node) else { return 0 };
-    match patient.block_seed() {
-        _ if !patient.has(flags::EXTENTS) => 20,
-        Some(seed) if extent::verify(&bytes, Some(seed)).is_ok() => 100,
-        Some(_) => 0,
-        None => 50,
-    }
-}
-
 /// Returns the score of the evidence in a directory block that it belongs to this directory.
-fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> u32 {
+fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> i64 {
     if !patient.inode.is_dir() {
         return 0;
     }
@@ -210,6 +216,7 @@ fn part(
     ward: &mut Ward<'_>,
     mut patient: Patient,
     owners: &HashMap<u64, Owner>,
+    is_copy: bool,
     findings: &[&Finding],
 ) -> Result<()> {
     let ino = patient.ino;
@@ -220,16 +227,21 @@ fn part(
     let mut lost: HashSet<Block> = HashSet::new();
     let mut moved: HashSet<Block> = HashSet::new();
     let mut data = Vec::new();
-    for (cluster, what, _) in claims(ward, &patient) {
-        let is_owner =
-            owners.get(&cluster).is_none_or(|owner| owner.ino == ino && owner.what == what);
+    let claims = claims(ward, &patient);
+    let is_owner = |cluster: &u64, what: Use| {
+        owners.get(cluster).is_none_or(|owner| owner.ino == ino && owner.what == what)
+    };
+    let lacking = claims.iter().filter(|(cluster, what, _)| !is_owner(cluster, *what)).count();
+    // Contents that were never this inode's must not take the last free space.
+    let has_room = !is_copy || ward.has_free(lacking as u64 + RESERVE_CLUSTERS);
+    for (cluster, what, _) in claims {
         match what {
-            _ if is_owner => {}
+            _ if is_owner(&cluster, what) => {}
             Use::Attributes => copy_attributes(ward, &mut patient, &mut draft),
             Use::Node(node) => {
                 let is_foreign =
                     patient.block_seed().is_some() && node_score(ward, &patient, node) == 0;
-                let side = if is_foreign { &mut lost } else { &mut moved };
+                let side = if is_foreign || !has_room { &mut lost } else { &mut moved };
                 side.insert(node);
             }
             Use::Data(first) => data.push((first, cluster)),
@@ -237,20 +249,8 @@ fn part(
     }
     let is_kept = lost.is_empty() && moved.is_empty();
     let mut map = Map::read_without(&ward.scene, &patient, lost);
-    let mut changes = BTreeMap::new();
-    if ward.scene.geometry().cluster_blocks() > 1 {
-        // Blocks of a file in one cluster must be moved to a new cluster together.
-        let is_askew = findings.iter().any(|finding| finding.code == EXTENT_CLUSTER);
-        let mut wrong = if is_askew { askew(ward, &map) } else { BTreeSet::new() };
-        let within = ward.scene.geometry().cluster_blocks() - 1;
-        wrong.extend(data.iter().map(|(first, _)| first & !within));
-        copy_logical(ward, &map, &wrong, &mut changes)?;
-    } else {
-        for (first, cluster) in data {
-            copy_cluster(ward, &patient, &map, (first, cluster), &mut changes)?;
-        }
-    }
-    take_system(ward, &map, &mut changes);
+    let mut changes = copy_data(ward, &patient, &map, (&data, has_room), findings)?;
+    map::take_system(ward, &map, &mut changes);
     map.replace(&changes);
     if map.is_unreadable {
         return Ok(());
@@ -268,8 +268,10 @@ fn part(
     let sentence = |finding: &&Finding| match finding.code {
         code if code == BLOCK_METADATA => "Metadata blocks are removed from the inode.",
         code if code == EXTENT_CLUSTER => "The blocks are copied to a separate cluster.",
-        _ if changes.is_empty() && moved.is_empty() => "The inode keeps the blocks.",
-        _ if changes.values().any(is_lost) => "Blocks of other inodes are removed from the inode.",
+        _ if changes.is_empty() && is_kept => "The inode keeps the blocks.",
+        _ if changes.values().any(is_lost) || !has_room => {
+            "Blocks of other inodes are removed from the inode."
+        }
         _ => "The inode gets copies of the blocks.",
     };
     let actions = findings.iter().map(|finding| Action::about(finding, sentence(finding)));
@@ -277,21 +279,31 @@ fn part(
     Ok(())
 }
 
-/// Removes clusters of the file system itself from a file.
-fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) {
-    let geometry = ward.scene.geometry();
-    let cluster_blocks = u64::from(geometry.cluster_blocks());
-    for run in &map.runs {
-        let start = geometry.cluster_start(run.start);
-        let len = run.start.0 - start.0 + u64::from(run.len);
-        if ward.scene.is_system(start, len.next_multiple_of(cluster_blocks)) {
-            let is_own = |at: &u32| {
-                let cluster = geometry.cluster_start(run.start.plus((*at).into()));
-                ward.scene.is_system(cluster, cluster_blocks)
-            };
-            changes.extend((0..run.len).filter(is_own).map(|at| (run.first + at, None)));
+/// Copies data clusters of an inode that others keep. Returns the new blocks by file block; `None` for blocks that are
+/// lost.
+fn copy_data(
+    ward: &mut Ward<'_>,
+    patient: &Patient,
+    map: &Map,
+    (data, has_room): (&[(u32, u64)], bool),
+    findings: &[&Finding],
+) -> Result<BTreeMap<u32, Option<Block>>> {
+    let mut changes = BTreeMap::new();
+    if ward.scene.geometry().cluster_blocks() > 1 {
+        // Blocks of a file in one cluster must be moved to a new cluster together.
+        let is_askew = findings.iter().any(|finding| finding.code == EXTENT_CLUSTER);
+        let mut wrong = if is_askew { askew(ward, map) } else { BTreeSet::new() };
+        let within = ward.scene.geometry().cluster_blocks() - 1;
+        wrong.extend(data.iter().map(|(first, _)| first & !within));
+        copy_logical(ward, map, &wrong, has_room, &mut changes)?;
+    } else if !has_room {
+        changes.extend(data.iter().map(|(first, _)| (*first, None)));
+    } else {
+        for (first, cluster) in data {
+            copy_cluster(ward, patient, map, (*first, *cluster), &mut changes)?;
         }
     }
+    Ok(changes)
 }
 
 /// Gives an inode its own copy of an attribute block.
@@ -331,7 +343,7 @@ fn copy_cluster(
             .scene
             .block(start)
             .is_some_and(|bytes| is_sealed_for(&bytes, patient) == Some(false));
-    let copy = if is_foreign { None } else { ward.take_cluster() };
+    let copy = if is_foreign || blocks.is_empty() { None } else { ward.take_cluster() };
     for number in blocks {
         let Some(place) = map.place(number) else { continue };
         let to = copy.map(|copy| copy.plus(place.0 - start.0));
@@ -376,17 +388,22 @@ fn askew(ward: &Ward<'_>, map: &Map) -> BTreeSet<u32> {
     wrong
 }
 
-/// Copies clusters of a file, each to a new one.
+/// Copies clusters of a file, each to a new one, or removes them if they do not fit.
 fn copy_logical(
     ward: &mut Ward<'_>,
     map: &Map,
     wrong: &BTreeSet<u32>,
+    has_room: bool,
     changes: &mut BTreeMap<u32, Option<Block>>,
 ) -> Result<()> {
     let within = ward.scene.geometry().cluster_blocks() - 1;
     for logical in wrong {
-        let cluster = ward.take_cluster();
-        for number in *logical..=logical | within {
+        let numbers = *logical..=logical | within;
+        if numbers.clone().all(|number| map.place(number).is_none()) {
+            continue;
+        }
+        let cluster = if has_room { ward.take_cluster() } else { None };
+        for number in numbers {
             let Some(place) = map.place(number) else { continue };
             let to = match cluster.map(|cluster| cluster.plus((number & within).into())) {
                 Some(to) if copy_block(ward, place, to)? => Some(to),
