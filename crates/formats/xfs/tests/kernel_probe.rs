@@ -24,7 +24,7 @@ const WIDTHS: [usize; 4] = [1, 2, 4, 8];
 
 /// A field and its new value.
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+pub(crate) struct Probe {
     structure: Structure,
     at: usize,
     width: usize,
@@ -33,7 +33,7 @@ struct Probe {
 
 impl Probe {
     /// Returns probes of all fields at the start of a structure.
-    fn all(image: &[u8], structure: Structure) -> Vec<Self> {
+    pub(crate) fn all(image: &[u8], structure: Structure) -> Vec<Self> {
         let mut probes = Vec::new();
         for width in WIDTHS {
             for at in (0..structure.len.min(HEADER)).step_by(width) {
@@ -58,7 +58,11 @@ impl Probe {
         probes
     }
 
-    fn apply(&self, device: &MemoryDevice, layout: &Layout) {
+    pub(crate) fn structure(&self) -> Structure {
+        self.structure
+    }
+
+    pub(crate) fn apply(&self, device: &MemoryDevice, layout: &Layout) {
         let start = self.structure.start + self.at;
         device.write_at(start as u64, &self.value.to_be_bytes()[8 - self.width..]).unwrap();
         layout.seal(device, start..start + self.width);

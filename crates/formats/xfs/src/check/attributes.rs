@@ -229,15 +229,21 @@ impl Attributes<'_> {
             self.damage(&damage, Some(place));
             return false;
         }
-        let is_leaf = self.layout.block_type(&data) == Some(BlockType::Leaf);
-        if is_leaf && leaf::has_lost_entries(self.layout, &data) {
+        let kind = self.layout.block_type(&data);
+        if let Some(found) =
+            kind.filter(|_| self.layout.crc).and_then(|kind| attr::padding(kind, &data))
+        {
+            let finding = Finding::new(codes::ATTR).of_inode(self.ino.0).at_block(place.0);
+            self.found(finding.field("pad").mismatch(0, found));
+        }
+        if kind == Some(BlockType::Leaf) && leaf::has_lost_entries(self.layout, &data) {
             self.found(self.fault("names without an entry").at_block(place.0));
         }
         if self.layout.crc {
             let finding = || Finding::new(codes::LSN).of_inode(self.ino.0).at_block(place.0);
             ctx.check_lsn(be64(&data, LSN_OFFSET), finding);
         }
-        match self.layout.block_type(&data) {
+        match kind {
             Some(BlockType::Node) => self.node(at, level, hash, &data),
             _ => self.leaf(at, level, hash, &data),
         }

@@ -22,6 +22,10 @@ use crate::format::inode::{Fork, Format, Inode};
 
 /// Number of entries added in one operation.
 const ENTRIES_AT_ONCE: usize = 256;
+/// Byte offset of the owner in a data block of version 5.
+const OWNER_OFFSET: usize = 40;
+/// Maximum number of other directories that are read for the blocks of one directory.
+const OTHERS_MAX: usize = 16;
 /// Start of an unused range of a data block.
 const UNUSED: u16 = 0xffff;
 
@@ -48,7 +52,15 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
         return short(view, inode);
     }
     let extents = map::read(view, ino, inode, Fork::Data).extents;
-    let mut contents = Contents::default();
+    let (mut contents, mut others) = (Contents::default(), Others::new(view));
+    for_each_block(view, &extents, |number, block| {
+        data_block(&mut others, ino, number, block, &mut contents);
+    });
+    contents
+}
+
+/// Calls `visit` with the number and the bytes of each readable data block.
+fn for_each_block(view: &View<'_>, extents: &[Extent], mut visit: impl FnMut(u64, &[u8])) {
     let layout = *view.layout();
     let per = u64::from(layout.blocks());
     let mut last = None;
@@ -59,12 +71,11 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
                 continue;
             }
             last = Some(number);
-            if let Some(block) = read_block(view, &extents, FileBlock(number * per)) {
-                data_block(view, ino, number, &block, &mut contents);
+            if let Some(block) = read_block(view, extents, FileBlock(number * per)) {
+                visit(number, &block);
             }
         }
     }
-    contents
 }
 
 /// Returns the inode of a directory's `..`, from its inode or its first block.
@@ -74,7 +85,8 @@ pub(super) fn parent(view: &View<'_>, ino: Ino, inode: &Inode) -> Option<Ino> {
     }
     let extents = map::read(view, ino, inode, Fork::Data).extents;
     let mut contents = Contents::default();
-    data_block(view, ino, 0, &read_block(view, &extents, FileBlock(0))?, &mut contents);
+    let block = read_block(view, &extents, FileBlock(0))?;
+    data_block(&mut Others::new(view), ino, 0, &block, &mut contents);
     contents.parent
 }
 
@@ -100,16 +112,43 @@ fn read_block(view: &View<'_>, extents: &[Extent], at: FileBlock) -> Option<Vec<
     is_there.then_some(block)
 }
 
-fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &mut Contents) {
-    let (layout, geometry) = (view.layout(), view.geometry());
+/// Returns the owner of a valid data block of version 5.
+fn owner(layout: &Layout, block: &[u8]) -> Option<Ino> {
     let kind = be32(block, 0);
     let is_data = magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind);
-    // A valid block of another directory does not belong here. An owner that is not a directory is damage.
-    let owner = Ino(be64(block, 40));
-    let is_directory = || view.inode(owner).is_some_and(|inode| inode.is_dir());
-    if layout.crc && is_data && owner != ino && map::is_sealed(block, 4) && is_directory() {
+    (layout.crc && is_data && map::is_sealed(block, 4)).then(|| Ino(be64(block, OWNER_OFFSET)))
+}
+
+fn data_block(
+    others: &mut Others<'_, '_>,
+    ino: Ino,
+    number: u64,
+    block: &[u8],
+    contents: &mut Contents,
+) {
+    let pieces = entries(others.view, number, block);
+    let owner = owner(others.view.layout(), block).filter(|owner| *owner != ino);
+    if owner.is_some_and(|owner| others.own(owner, &pieces)) {
         return;
     }
+    contents.parent = contents.parent.or(pieces.parent);
+    contents.entries.extend(pieces.entries);
+}
+
+/// The readable entries of a data block.
+#[derive(Default)]
+struct Pieces {
+    /// Without `.` and `..`.
+    entries: Vec<Found>,
+    /// The target of `.`.
+    own: Option<Ino>,
+    parent: Option<Ino>,
+}
+
+/// Returns all readable entries of data block `number`.
+fn entries(view: &View<'_>, number: u64, block: &[u8]) -> Pieces {
+    let (layout, geometry) = (view.layout(), view.geometry());
+    let mut pieces = Pieces::default();
     // The hashes at the end of block form are not entries: their tags would be wrong.
     let end = layout.size();
     let mut at = layout.header();
@@ -133,12 +172,64 @@ fn data_block(view: &View<'_>, ino: Ino, number: u64, block: &[u8], contents: &m
         let code = if layout.ftype { block[at + 9 + entry.name.len()] } else { 0 };
         let is_first = number == 0 && at <= layout.dot_dot();
         match entry.name {
-            b"." if is_first => {}
-            b".." if is_first => contents.parent = Some(entry.ino),
-            name => contents.entries.push(Found { name: name.to_vec(), ino: entry.ino, code }),
+            b"." if is_first => pieces.own = Some(entry.ino),
+            b".." if is_first => pieces.parent = Some(entry.ino),
+            name => pieces.entries.push(Found { name: name.to_vec(), ino: entry.ino, code }),
         }
         at += entry.size;
     }
+    pieces
+}
+
+/// Other directories that are named as owners of the blocks of a directory.
+///
+/// A map may lead to a block of another directory, in use or freed when that directory became smaller. The owner in a
+/// header may be wrong, too. In the first two cases, the other directory has entries of the block.
+struct Others<'o, 'v> {
+    view: &'o View<'v>,
+    last: Option<(Ino, HashSet<(Vec<u8>, Ino)>)>,
+    /// Number of directories that were read.
+    read: usize,
+}
+
+impl<'o, 'v> Others<'o, 'v> {
+    fn new(view: &'o View<'v>) -> Self {
+        Self { view, last: None, read: 0 }
+    }
+
+    /// Returns whether a block belongs to the directory `owner`.
+    fn own(&mut self, owner: Ino, pieces: &Pieces) -> bool {
+        if pieces.own == Some(owner) {
+            return true;
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| *last != owner) {
+            let Some(inode) = self.view.inode(owner).filter(Inode::is_dir) else { return false };
+            // Further owners are unlikely to be single faults, and reading all of them could take very long.
+            self.read += 1;
+            if self.read > OTHERS_MAX {
+                return true;
+            }
+            self.last = Some((owner, own_entries(self.view, owner, &inode)));
+        }
+        let Some((_, names)) = &self.last else { return false };
+        pieces.entries.iter().any(|found| names.contains(&(found.name.clone(), found.ino)))
+    }
+}
+
+/// Returns the entries of a directory that are in its inode or in blocks that name it as the owner.
+fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> HashSet<(Vec<u8>, Ino)> {
+    let of = |all: Vec<Found>| all.into_iter().map(|found| (found.name, found.ino));
+    if inode.format() == Format::Local {
+        return of(short(view, inode).entries).collect();
+    }
+    let layout = view.layout();
+    let mut names = HashSet::new();
+    for_each_block(view, &map::read(view, ino, inode, Fork::Data).extents, |number, block| {
+        if owner(layout, block) == Some(ino) {
+            names.extend(of(entries(view, number, block).entries));
+        }
+    });
+    names
 }
 
 /// Reads a shortform directory.

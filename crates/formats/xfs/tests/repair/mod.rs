@@ -4,10 +4,12 @@
 mod failing;
 mod files;
 mod first_sectors;
+mod guest;
 mod kept;
 mod logs;
 mod nameless;
 mod old_version;
+mod padding;
 mod quota_files;
 mod quotas;
 mod rich;

@@ -4,15 +4,17 @@
 //! `DISKWRIGHT_DAMAGE_BATCHES=FILE[,COUNT]` runs batches of 1,000 cases, and writes one line per batch to the file,
 //! starting with the first batch that is not in the file. `DISKWRIGHT_DAMAGE_SEED=SEED` runs one case.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::MemoryDevice;
+use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use testkit::crash::{read_image, write_image};
+use vfs::FileType;
 use workload::tree::{Inode, Tree};
 use xfs::{OpenOptions, Xfs};
 
@@ -50,8 +52,8 @@ fn tree(device: &MemoryDevice) -> Result<Tree, String> {
     Tree::of(&fs.map_err(|error| error.to_string())?)
 }
 
-/// Returns the number of paths with unchanged contents.
-fn survivors(before: &Tree, after: &Tree) -> usize {
+/// Returns the paths with unchanged contents.
+fn survivors<'a>(before: &'a Tree, after: &Tree) -> BTreeSet<&'a [u8]> {
     let is_same = |before: &Inode, after: &Inode| {
         before.attributes.file_type == after.attributes.file_type
             && (&before.contents, &before.target, &before.xattrs)
@@ -59,7 +61,7 @@ fn survivors(before: &Tree, after: &Tree) -> usize {
     };
     let survives =
         |path: &&Vec<u8>| before.get(path).zip(after.get(path)).is_some_and(|(a, b)| is_same(a, b));
-    before.paths.keys().filter(survives).count()
+    before.paths.keys().filter(survives).map(|path| &path[..]).collect()
 }
 
 /// Returns an image repaired by `xfs_repair`.
@@ -83,20 +85,27 @@ fn repaired_by_xfsprogs(damaged: &MemoryDevice) -> Option<MemoryDevice> {
 fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
     let ours = repaired(damaged.fork())?;
     let found = tree(&ours.device);
-    let count = found.as_ref().map_or(0, |found| survivors(&base.tree, found));
-    if count == base.tree.paths.len() {
+    let kept = found.as_ref().map_or_else(|_| BTreeSet::new(), |tree| survivors(&base.tree, tree));
+    let all = base.tree.paths.len();
+    if kept.len() == all {
         return Ok(());
     }
     let Some(theirs) = repaired_by_xfsprogs(damaged) else { return Ok(()) };
-    let theirs = tree(&theirs).map_or(0, |found| survivors(&base.tree, &found));
-    if theirs <= count {
+    let theirs = tree(&theirs);
+    let kept_by_theirs =
+        theirs.as_ref().map_or_else(|_| BTreeSet::new(), |tree| survivors(&base.tree, tree));
+    if kept_by_theirs.len() <= kept.len() {
         return Ok(());
     }
+    let lost = kept_by_theirs.difference(&kept).take(5);
+    let lost: Vec<String> = lost.map(|path| path.escape_ascii().to_string()).collect();
     let left = ours.left.len();
     let error = found.err().unwrap_or_default();
     Err(format!(
-        "{count} of {} survive, {theirs} with xfs_repair; {left} findings left {error}",
-        base.tree.paths.len()
+        "{} of {all} survive, {} with xfs_repair; {left} findings left {error}; lost: {}",
+        kept.len(),
+        kept_by_theirs.len(),
+        lost.join(" ")
     ))
 }
 
@@ -153,7 +162,7 @@ fn batches(file: &Path, count: u64) -> Vec<(u64, String)> {
 
 /// Seeds of cases in which fewer files once survived: owners of directory blocks, magic numbers of inodes in chunks
 /// that are searched for, and keys in the roots of maps.
-const WORSE_ONCE: [u64; 5] = [254, 434, 1391, 1505, 1654];
+const WORSE_ONCE: [u64; 6] = [254, 434, 1391, 1505, 1654, 6032];
 
 #[test]
 fn what_was_worse_once_is_not() {
@@ -177,4 +186,47 @@ fn as_many_files_survive_as_with_xfs_repair() {
     };
     let shown: Vec<&str> = worse.iter().map(|(_, fault)| &fault[..]).collect();
     assert!(worse.is_empty(), "{} are worse:\n{}", worse.len(), shown.join("\n"));
+}
+
+/// Returns the byte offsets of some data blocks of directories.
+fn directory_blocks(image: &Image) -> Vec<usize> {
+    let is_data = |start: &usize| {
+        let magic = &image.bytes[*start..*start + 4];
+        magic == b"XDD3" || magic == b"XDB3"
+    };
+    let starts = image.layout.structures.iter().map(|structure| structure.start);
+    let all: Vec<usize> = starts.filter(is_data).collect();
+    all.iter().step_by(all.len().div_ceil(testkit::effort(1, 4, 40)).max(1)).copied().collect()
+}
+
+/// A wrong owner in a valid header loses no entry, even if it is another directory.
+#[test]
+fn a_directory_block_with_another_directory_as_its_owner_keeps_its_entries() {
+    const OWNER: usize = 40;
+    testkit::require!(Tool("mkfs.xfs"));
+    let (mut tried, others_max) = (0, testkit::effort(1, 2, 2));
+    for Base { image, tree: before } in bases() {
+        let is_directory = |inode: &&Inode| inode.attributes.file_type == FileType::Directory;
+        let directories = before.paths.keys().filter_map(|path| before.get(path));
+        let inos: Vec<u64> =
+            directories.filter(is_directory).map(|inode| inode.attributes.ino.0).collect();
+        for start in directory_blocks(image) {
+            let field = start + OWNER..start + OWNER + 8;
+            let owner = u64::from_be_bytes(image.bytes[field.clone()].try_into().unwrap());
+            let others = [inos.last(), inos.first()].into_iter().flatten();
+            for other in others.filter(|other| **other != owner).take(others_max) {
+                let damaged = image.base.fork();
+                damaged.write_at(field.start as u64, &other.to_be_bytes()).unwrap();
+                image.layout.seal(&damaged, field.clone());
+                let ours = repaired(damaged).unwrap();
+                let name = format!("{}: {start:#x} owned by {other}", image.name);
+                assert!(ours.left.is_empty(), "{name}: {}", super::shown(&ours.left));
+                let after = tree(&ours.device).unwrap();
+                let kept = survivors(before, &after).len();
+                assert_eq!(kept, before.paths.len(), "{name}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 5, "{tried}");
 }

@@ -107,11 +107,17 @@ impl Check<'_> {
             let finding = || self.fault(codes::LSN, "directory").at_block(place.0);
             self.inodes.ctx.check_lsn(be64(bytes, at), finding);
         }
-        let Err(damage) = outcome else { return true };
         let code = match part {
             Part::Data => codes::DIR_DATA,
             Part::Leaf => codes::DIR_LEAF,
             Part::Free => codes::DIR_FREE,
+        };
+        let Err(damage) = outcome else {
+            if let Some(found) = dir::padding(part, bytes).filter(|_| geometry.features.crc()) {
+                let finding = Finding::new(code).of_inode(ino.0).at_block(place.0).field("pad");
+                self.found(finding.mismatch(0, found));
+            }
+            return true;
         };
         self.inodes.ctx.damage(code, &damage.of_inode(ino.0), Some(place));
         false

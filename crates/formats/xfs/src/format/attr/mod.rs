@@ -113,6 +113,16 @@ impl Layout {
     }
 }
 
+/// Returns the value of the first nonzero padding in a header of version 5. Kernels write zeros.
+pub fn padding(kind: BlockType, data: &[u8]) -> Option<u32> {
+    let in_common = u32::from(be16(data, 10));
+    let others = match kind {
+        BlockType::Node => [be32(data, 60), 0],
+        BlockType::Leaf => [u32::from(data[63]), be32(data, 76)],
+    };
+    [in_common].into_iter().chain(others).find(|value| *value != 0)
+}
+
 /// Returns the next logical block of the same level; 0 for none.
 pub fn forward(data: &[u8]) -> u32 {
     be32(data, 0)

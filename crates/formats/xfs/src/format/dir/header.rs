@@ -6,7 +6,7 @@ use engine::Corruption;
 use vfs::Ino;
 use zerocopy::big_endian::{U16, U32, U64};
 
-use super::{Layout, magic};
+use super::{Layout, Part, magic};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::checksum;
@@ -44,6 +44,9 @@ pub(super) const DA_CRC: usize = offset_of!(DaHeader, crc);
 pub(super) const DA_FORW: usize = offset_of!(DaHeader, forw);
 pub(super) const DA_BACK: usize = offset_of!(DaHeader, back);
 pub(super) const DA_MAGIC: usize = offset_of!(DaHeader, magic);
+const DA_PAD: usize = offset_of!(DaHeader, pad);
+/// Byte offset of the padding at the end of all headers of version 5, in 4 bytes.
+const END_PAD: usize = 60;
 /// Size of the common header of data and free-space blocks of version 5.
 pub(super) const DIR_END: usize = size_of::<DirHeader>();
 /// Size of the common header of leaves and nodes of version 5.
@@ -136,6 +139,12 @@ pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption
             .mismatch(format_args!("{:#x}", magic::LEAFN[version]), format_args!("{found:#x}")));
     }
     verify_self(place, "directory leaf", data, DA_CRC)
+}
+
+/// Returns the value of the first nonzero padding in a header of version 5. Kernels write zeros.
+pub fn padding(part: Part, data: &[u8]) -> Option<u32> {
+    let in_common = (part == Part::Leaf).then(|| u32::from(be16(data, DA_PAD)));
+    in_common.into_iter().chain([be32(data, END_PAD)]).find(|value| *value != 0)
 }
 
 /// Returns whether a data block has a hash index at its end.

@@ -19,7 +19,7 @@ use vfs::{FileType, Ino};
 use super::address::{Block, FileBlock};
 use super::geometry::Geometry;
 use super::{checksum, hash};
-pub use header::{init_da, init_dir, is_block_form};
+pub use header::{init_da, init_dir, is_block_form, padding};
 
 /// Start of the hash index in a directory's logical address space, in bytes (`XFS_DIR2_LEAF_OFFSET`).
 const LEAF_SPACE: u64 = 32 << 30;
