@@ -48,7 +48,7 @@ const PACKAGES: &[Package] = &[
     },
     // In the same packages, but they do not print their own version.
     debian(
-        &["tune2fs", "resize2fs", "e2image", "filefrag", "chattr", "lsattr"],
+        &["tune2fs", "resize2fs", "e2image", "e2undo", "filefrag", "chattr", "lsattr"],
         "scripts/install-tools installs e2fsprogs",
     ),
     debian(&["fuse2fs"], "scripts/install-tools installs fuse2fs"),

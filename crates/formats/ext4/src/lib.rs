@@ -10,6 +10,7 @@ mod blocks;
 pub mod check;
 pub mod debug;
 mod dir;
+pub mod e2undo;
 mod file;
 pub mod format;
 mod fs;

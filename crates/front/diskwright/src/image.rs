@@ -38,6 +38,8 @@ pub struct OpenImage {
     pub cache_bytes: Option<usize>,
     /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
     pub superblock: Option<SuperblockPlace>,
+    /// Undo file that gets the old contents of all changed blocks. It serves one run of a program, so it is never freed.
+    pub undo: Option<&'static ::ext4::e2undo::UndoFile>,
 }
 
 /// An open image.
@@ -281,6 +283,18 @@ pub(crate) fn probe_kind(
 
 /// Returns the part of the device selected by the options.
 pub(crate) fn window(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    let device = part(path, device, options)?;
+    Ok(match options.undo {
+        Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, undo)),
+        None => device,
+    })
+}
+
+fn part(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,

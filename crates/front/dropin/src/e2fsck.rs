@@ -49,13 +49,23 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let Some(wish) = read(arguments)? else {
+    let Some(mut wish) = read(arguments)? else {
         return Ok(invoked.version());
     };
+    let undo = wish.undo.take().filter(|_| wish.may() != May::Look);
+    if let Some(undo) = &undo {
+        wish.image.begin_undo(undo, STATUSES)?;
+    }
+    let ended = check(&wish);
+    wish.image.finish_undo(undo.as_deref(), STATUSES)?;
+    ended
+}
+
+fn check(wish: &Wish) -> Ended {
     let name = wish.image.path.display();
     let completion = wish.completion()?;
     let mut status = 0;
-    let mut found = look(&wish)?;
+    let mut found = look(wish)?;
     if found.as_ref().is_some_and(|info| info.needs_recovery) && wish.answer != Answer::No {
         say(format_args!("{name}: recovering journal"));
         let before = counts(&wish.image);
@@ -65,7 +75,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         if is_replayed && counts(&wish.image) != before {
             status |= CORRECTED;
         }
-        found = look(&wish)?.or(found);
+        found = look(wish)?.or(found);
     }
     if let Some(info) = &found {
         let is_clean = info.state == "clean" && !info.needs_recovery;
@@ -76,9 +86,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             return Ok(0);
         }
     }
-    let (open, undo) = (wish.open(), wish.undo.as_deref());
-    let mended = mend(&wish.image.path, &open, wish.may(), undo, completion.as_ref());
-    Ok(status | tell(&wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
+    let mended = mend(&wish.image.path, &wish.open(), wish.may(), completion.as_ref());
+    Ok(status | tell(wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
 }
 
 /// Returns the free block and inode counts of the superblock as stored.

@@ -64,12 +64,11 @@ fn counts(finding: &Finding) -> bool {
     !COPIES.contains(&finding.code.name)
 }
 
-/// Checks an image and performs the permitted repairs. With `undo`, the old contents are stored in that file.
+/// Checks an image and performs the permitted repairs.
 pub(crate) fn mend(
     image: &Path,
     open: &OpenImage,
     may: May,
-    undo: Option<&Path>,
     completion: Option<&Completion>,
 ) -> Result<Mended> {
     let stop = diskwright::stop_on_signals()?;
@@ -99,11 +98,11 @@ pub(crate) fn mend(
         let device_error = repair.device_error().map(str::to_owned);
         return Ok(Mended { left, is_changed: false, is_interrupted: false, device_error });
     }
-    let kept = carry_out(&repair, &plan, undo, stop)?;
+    let kept = carry_out(&repair, &plan, stop)?;
     let (left, failed) = (Left::default(), repair.reads_failed());
     repair.check(&Options::default(), &left)?;
     let left = left.0.into_inner();
-    if let (Some(file), None, 0) = (kept, undo, left) {
+    if let (Some(file), 0) = (kept, left) {
         // The undo file was needed only in case of an interruption during the repair.
         let _ = std::fs::remove_file(file);
     }
@@ -116,13 +115,8 @@ pub(crate) fn mend(
 }
 
 /// Executes the plan. Returns the undo file, if there is one.
-fn carry_out(
-    repair: &Repair,
-    plan: &Plan,
-    undo: Option<&Path>,
-    stop: &AtomicBool,
-) -> Result<Option<PathBuf>> {
-    let prepared = repair.prepare(plan, undo)?;
+fn carry_out(repair: &Repair, plan: &Plan, stop: &AtomicBool) -> Result<Option<PathBuf>> {
+    let prepared = repair.prepare(plan, None)?;
     let done = prepared.carry_out(&mut |_, _| !stop.load(Ordering::Relaxed))?;
     Ok(done.undo)
 }

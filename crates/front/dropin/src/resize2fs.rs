@@ -147,7 +147,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             }
             Word::Option('S') => return Err(words.refused("stripe alignment is not implemented")),
             Word::Option('z') => {
-                return Err(words.refused("the journal makes the change atomic"));
+                return Err(words.refused("e2undo cannot restore what the end of a file contained"));
             }
             Word::Option(_) => return Err(words.unknown()),
         }

@@ -52,9 +52,9 @@ pub(crate) const XFS_ADMIN: Options =
 pub(crate) const DUMPE2FS: Options =
     Options { works: "hxfV", refused: "obgim", long: &[], lists: &[] };
 pub(crate) const TUNE2FS: Options =
-    Options { works: "VlLMcCiTemruoOUEfgjJQ", refused: "Isz", long: &[], lists: &TUNE2FS_LISTS };
+    Options { works: "VlLMcCiTemruoOUEfgjJQz", refused: "Is", long: &[], lists: &TUNE2FS_LISTS };
 pub(crate) const DEBUGFS: Options =
-    Options { works: "wRfVcD", refused: "bsndiz", long: &[("strict", STRICT)], lists: &[] };
+    Options { works: "wRfVcDz", refused: "bsndi", long: &[("strict", STRICT)], lists: &[] };
 pub(crate) const BLKID: Options =
     Options { works: "psonuOVcwdgD", refused: "iklLUtSHh", long: &BLKID_LONG, lists: &[] };
 pub(crate) const MAKE_EXT4FS: Options =
@@ -67,7 +67,7 @@ pub(crate) const FUSE2FS: Options = Options { works: "ofsV", refused: "d", long:
 pub(crate) const MOUNT: Options =
     Options { works: "osfnvtrw", refused: "N", long: &[], lists: &[] };
 
-const MKE2FS_LISTS: [List; 2] = [
+const MKE2FS_LISTS: [List; 3] = [
     List {
         letter: 'E',
         works: &[
@@ -99,6 +99,42 @@ const MKE2FS_LISTS: [List; 2] = [
         refused: &["desc_size", "mmp_update_interval"],
     },
     List { letter: 'J', works: &["fast_commit_size", "location", "size"], refused: &["device"] },
+    List {
+        letter: 'O',
+        works: &[
+            "64bit",
+            "bigalloc",
+            "casefold",
+            "dir_index",
+            "dir_nlink",
+            "ea_inode",
+            "encrypt",
+            "ext_attr",
+            "extent",
+            "extra_isize",
+            "fast_commit",
+            "filetype",
+            "flex_bg",
+            "has_journal",
+            "huge_file",
+            "inline_data",
+            "large_dir",
+            "large_file",
+            "meta_bg",
+            "metadata_csum",
+            "metadata_csum_seed",
+            "orphan_file",
+            "project",
+            "quota",
+            "resize_inode",
+            "sparse_super",
+            "sparse_super2",
+            "stable_inodes",
+            "uninit_bg",
+            "verity",
+        ],
+        refused: &["journal_dev", "mmp", "shared_blocks"],
+    },
 ];
 const MKFS_XFS_LISTS: [List; 9] = [
     List { letter: 'b', works: &["size"], refused: &[] },
@@ -303,7 +339,7 @@ mod tests {
     #[test]
     fn options_are_listed_as_they_are_written() {
         let listed = DEBUGFS.written().collect::<Vec<_>>();
-        assert_eq!(listed, ["-w", "-R", "-f", "-V", "-c", "-D", "--strict"]);
+        assert_eq!(listed, ["-w", "-R", "-f", "-V", "-c", "-D", "-z", "--strict"]);
         assert!(!BLKID.written().any(|option| option == "--uuid"));
     }
 }

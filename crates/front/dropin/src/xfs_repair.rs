@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     let may = if wish.only_look { May::Look } else { May::Mend };
     let mended =
-        mend(&wish.image, &OpenImage::default(), may, None, None).map_err(|e| STATUSES.of(&e))?;
+        mend(&wish.image, &OpenImage::default(), may, None).map_err(|e| STATUSES.of(&e))?;
     if mended.is_interrupted {
         return Ok(Outcome::Interrupted as u8);
     }

@@ -45,32 +45,29 @@ pub(crate) fn extents(
     seed: Option<u32>,
 ) -> Option<Mapped> {
     let data = space.take_pieces(goal, len)?;
-    let extents = extents_of(&data);
-    let mut i_block = [0; I_BLOCK_SIZE];
+    let mut level: Vec<(FileBlock, [u8; extent::ENTRY_SIZE])> =
+        extents_of(&data).iter().map(|extent| (extent.block, extent.encode())).collect();
     let mut index = Vec::new();
-    if extents.len() <= usize::from(extent::capacity(I_BLOCK_SIZE)) {
-        write_leaf(&mut i_block, &extents);
-    } else {
-        if extents.len() > usize::from(extent::capacity(block_size)) {
-            return None;
+    let mut depth = 0;
+    while level.len() > usize::from(extent::capacity(I_BLOCK_SIZE)) {
+        let mut above = Vec::new();
+        for entries in level.chunks(extent::capacity(block_size).into()) {
+            // Prefer the block before the data, as mke2fs does.
+            let place = Block(space.take_run(data.first()?.start.saturating_sub(1), 1)?);
+            let mut bytes = vec![0; block_size];
+            write_node(&mut bytes, entries, depth);
+            if let Some(seed) = seed {
+                extent::seal(&mut bytes, seed);
+            }
+            let (block, _) = *entries.first()?;
+            above.push((block, IndexEntry { block, leaf: place }.encode()));
+            index.push((place, bytes));
         }
-        // Prefer the block before the data, as mke2fs does.
-        let leaf = space.take_run(data.first()?.start.saturating_sub(1), 1)?;
-        let mut bytes = vec![0; block_size];
-        write_leaf(&mut bytes, &extents);
-        if let Some(seed) = seed {
-            extent::seal(&mut bytes, seed);
-        }
-        extent::write_header(
-            &mut i_block[..extent::ENTRY_SIZE],
-            1,
-            extent::capacity(I_BLOCK_SIZE),
-            1,
-        );
-        let entry = IndexEntry { block: FileBlock(0), leaf: Block(leaf) };
-        i_block[extent::entry_range(0)].copy_from_slice(&entry.encode());
-        index.push((Block(leaf), bytes));
+        level = above;
+        depth += 1;
     }
+    let mut i_block = [0; I_BLOCK_SIZE];
+    write_node(&mut i_block, &level, depth);
     Some(Mapped { i_block, index, data })
 }
 
@@ -94,11 +91,11 @@ fn extents_of(data: &[Range<u64>]) -> Vec<Extent> {
     extents
 }
 
-fn write_leaf(node: &mut [u8], extents: &[Extent]) {
+fn write_node(node: &mut [u8], entries: &[(FileBlock, [u8; extent::ENTRY_SIZE])], depth: u16) {
     let capacity = extent::capacity(node.len());
-    extent::write_header(&mut node[..extent::ENTRY_SIZE], extents.len() as u16, capacity, 0);
-    for (at, extent) in extents.iter().enumerate() {
-        node[extent::entry_range(at)].copy_from_slice(&extent.encode());
+    extent::write_header(&mut node[..extent::ENTRY_SIZE], entries.len() as u16, capacity, depth);
+    for (at, (_, entry)) in entries.iter().enumerate() {
+        node[extent::entry_range(at)].copy_from_slice(entry);
     }
 }
 
@@ -187,6 +184,17 @@ mod tests {
         let many = extents(&mut space, 500_000, 200_000, 4096, None).unwrap();
         assert_eq!((many.index.len(), many.total(1)), (1, 200_001));
         assert_eq!(many.index[0].0, Block(499_999));
+    }
+
+    #[test]
+    fn any_number_of_pieces_is_mapped() {
+        let mut space = Space::new(0..10_000);
+        (0..5000).for_each(|at| space.take(2 * at..2 * at + 1));
+        let mapped = extents(&mut space, 0, 4000, 1024, None).unwrap();
+        // 84 entries fit into a block: 48 leaves below one index block, and four entries into the inode.
+        assert_eq!((mapped.index.len(), mapped.i_block[6]), (49, 2));
+        assert_eq!(mapped.blocks().count(), 4000);
+        assert_eq!(space.taken_in(0..10_000), 5000 + 4049);
     }
 
     #[test]

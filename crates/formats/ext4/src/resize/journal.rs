@@ -26,8 +26,10 @@ const BACKUP_BLOCKS: u8 = 1;
 /// Journal blocks per block of a step. A transaction takes at most 7/16 of a journal, a step at most 7/8 of a
 /// transaction, and some blocks are descriptors.
 const JOURNAL_SHARE: usize = 3;
-/// Additional journal blocks.
-const JOURNAL_SLACK: usize = 1024;
+/// Journal blocks that no step uses.
+const JOURNAL_SLACK: usize = 64;
+/// Additional journal blocks for longer steps, if there is room past the new end.
+const JOURNAL_BONUS: usize = 1024;
 /// Maximum length of a temporary journal in blocks. Its transactions must fit into the cache.
 const LENT_BLOCKS_MAX: usize = 48 << 10;
 
@@ -90,14 +92,18 @@ impl Mover {
     /// # Errors
     /// If the device fails.
     pub(super) fn enlarge_journal(&mut self, step_blocks: usize) -> Result<()> {
-        let wanted = step_blocks.saturating_mul(JOURNAL_SHARE).saturating_add(JOURNAL_SLACK);
+        let needed = step_blocks.saturating_mul(JOURNAL_SHARE).saturating_add(JOURNAL_SLACK);
         let is_possible = self.journal() != 0 && self.params.geometry.cluster_blocks() == 1;
-        if !is_possible || wanted > LENT_BLOCKS_MAX {
+        if !is_possible || needed > LENT_BLOCKS_MAX {
             return Ok(());
         }
-        let all = self.params.geometry.blocks_count;
-        let _ = self.replace_journal(wanted as u32, self.end()..all)?
-            || self.replace_journal(wanted as u32, 0..all)?;
+        let (end, all) = (self.end(), self.params.geometry.blocks_count);
+        let wanted = (needed + JOURNAL_BONUS).min(LENT_BLOCKS_MAX) as u32;
+        let needed = needed as u32;
+        // Blocks below the new end are used last, because the files past it move there.
+        let _ = self.replace_journal(wanted, end..all)?
+            || self.replace_journal(needed, end..all)?
+            || self.replace_journal(needed, 0..all)?;
         self.learn_capacity()
     }
 
@@ -144,7 +150,8 @@ impl Mover {
         within: Range<u64>,
     ) -> Result<Option<Mapped>> {
         let mut space = self.free_space(within.clone())?;
-        let (goal, len, block_size) = (within.start, u64::from(blocks), self.block_size());
+        let goal = if within.contains(&self.end()) { self.end() } else { within.start };
+        let (len, block_size) = (u64::from(blocks), self.block_size());
         Ok(if inode.has_flag(flags::EXTENTS) {
             let seed = self.seed(ino, inode.generation());
             mapping::extents(&mut space, goal, len, block_size, seed)

@@ -113,6 +113,37 @@ impl Mover {
         Ok(found)
     }
 
+    /// Returns the number of tree blocks of a file; 0 without an extent tree.
+    pub(super) fn tree_blocks(&self, inode: &Inode) -> Result<u64> {
+        if !has_map(inode) || !inode.has_flag(flags::EXTENTS) {
+            return Ok(0);
+        }
+        Ok(self.tree(&inode.i_block()[..])?.nodes.len() as u64)
+    }
+
+    /// Returns the number of clusters that moving a file past the new end takes at most; 0 if it does not move.
+    pub(super) fn clusters_to_move(&self, inode: &Inode) -> Result<u64> {
+        let all = self.clusters_of(inode.blocks_512(self.params.geometry.block_size()));
+        if !inode.has_flag(flags::EXTENTS) {
+            return Ok(all);
+        }
+        let tree = self.tree(&inode.i_block()[..])?;
+        let (end, cluster) = (self.end(), u64::from(self.params.geometry.cluster_blocks()));
+        let past = tree.extents.iter().map(|extent| {
+            let last = extent.start.0 + u64::from(extent.len);
+            last.saturating_sub(end.max(extent.start.0)).div_ceil(cluster)
+        });
+        let past: u64 = past.sum();
+        let has_past_node = tree.nodes.iter().any(|node| node.0 >= end);
+        if past == 0 && !has_past_node { Ok(0) } else { Ok(past + tree.nodes.len() as u64 + 1) }
+    }
+
+    /// Returns the clusters of a file that uses this number of 512-byte units.
+    pub(super) fn clusters_of(&self, units: u64) -> u64 {
+        let geometry = &self.params.geometry;
+        units.div_ceil(u64::from(geometry.block_size() / 512 * geometry.cluster_blocks()))
+    }
+
     /// Moves the blocks of a file past the new end, and changes its inode. With `how.all`, moves all blocks and
     /// rewrites the map blocks.
     pub(super) fn move_file(&mut self, inode: &mut Inode, how: &How<'_>) -> Result<Moved> {

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::commit::{Commits, too_many};
 use super::draft::{Blocks, Draft};
-use super::groups::Groups;
+use super::groups::{Groups, count_free};
 use crate::alloc::bitmap::{self, Bits, find_free_run};
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
@@ -63,6 +63,8 @@ pub(super) struct Mover {
     freed_in: BTreeSet<u32>,
     /// Cluster from which to search for free ones.
     next: u64,
+    /// Free clusters below the new end, without those released in this step; `None` until they are counted.
+    free: Option<u64>,
     /// Recently read inode table blocks. Only steps and moves of inode tables change them.
     window: RefCell<Window>,
     /// Buffer for copying.
@@ -92,6 +94,7 @@ impl Mover {
             freed: Vec::new(),
             freed_in: BTreeSet::new(),
             next: 0,
+            free: None,
             window: RefCell::default(),
             copied: RefCell::default(),
             moving: Counts::default(),
@@ -201,6 +204,7 @@ impl Mover {
     fn mark(&mut self, group: Group, run: Range<u32>) -> Result<Range<u64>> {
         bitmap::set(self.bitmap(group)?, 0, run.clone());
         self.touch(group);
+        self.free = self.free.map(|free| free.saturating_sub((run.end - run.start).into()));
         let geometry = &self.params.geometry;
         let start = self.cluster_of(geometry.first_block(group));
         // Groups start with the first data block, not with block 0.
@@ -213,6 +217,7 @@ impl Mover {
     pub(super) fn take_bits(&mut self, group: Group, bits: Range<u32>) -> Result<()> {
         bitmap::set(self.bitmap(group)?, 0, bits);
         self.touch(group);
+        self.free = None;
         Ok(())
     }
 
@@ -355,6 +360,36 @@ impl Mover {
         Ok(())
     }
 
+    /// Ends the step if fewer than `clusters` clusters below the new end are free. Those that the step releases are
+    /// free afterwards.
+    ///
+    /// # Errors
+    /// Like [`Self::end_step`].
+    pub(super) fn make_space(&mut self, clusters: u64) -> Result<()> {
+        if self.freed.is_empty() || self.free_below_end()? >= clusters {
+            return Ok(());
+        }
+        self.end_step()
+    }
+
+    fn free_below_end(&mut self) -> Result<u64> {
+        if let Some(free) = self.free {
+            return Ok(free);
+        }
+        let mut free = 0;
+        for group in self.kept() {
+            let len = self.new.geometry.clusters_in(group);
+            let is_cut = len < self.params.geometry.clusters_in(group);
+            free += u64::from(if is_cut || self.bitmaps.contains_key(&group.0) {
+                count_free(self.bitmap(group)?, len)
+            } else {
+                self.groups.get(group).free_blocks
+            });
+        }
+        self.free = Some(free);
+        Ok(free)
+    }
+
     /// Updates the maximum number of blocks of a step after the journal was replaced.
     ///
     /// # Errors
@@ -401,6 +436,7 @@ impl Mover {
 
     fn finish_step(&mut self) -> Result<Option<Blocks>> {
         self.freed_in.clear();
+        self.free = None;
         for clusters in std::mem::take(&mut self.freed) {
             for cluster in clusters {
                 let block = self.block_of(cluster);

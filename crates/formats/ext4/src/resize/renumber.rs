@@ -179,7 +179,10 @@ impl Mover {
             ));
         }
         let is_dir = inode.file_type() == Some(FileType::Directory);
+        // A directory is copied while its old blocks are still in use. Other files only get new tree blocks.
         let space = inode.blocks_512(self.params.geometry.block_size());
+        let copied = if is_dir { self.clusters_of(space) } else { self.tree_blocks(&inode)? };
+        self.make_space(copied)?;
         let new = self.take_inode(is_dir)?;
         self.move_contents(&mut inode, new, is_dir)?;
         let count = inode.as_bytes().len().min(slot.len());

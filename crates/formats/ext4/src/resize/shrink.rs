@@ -44,7 +44,8 @@ pub struct Shrunk {
     pub files_moved: u64,
 }
 
-/// Returns the sizes before and after shrinking, according to the blocks in use. The minimum size is an estimate.
+/// Returns the sizes before and after shrinking, according to the blocks in use. The minimum size is an estimate: usually
+/// the result is smaller, because metadata of removed groups is counted.
 ///
 /// # Errors
 /// Like [`shrink`]; `NoSpace` if the contents do not fit.
@@ -61,7 +62,8 @@ pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, wish: Wish) -> Result<(Size
 /// # Errors
 /// `Invalid` if the file system is already smaller; `NoSpace` or `NoInodes` if its contents do not fit; `Unsupported`
 /// for contents that cannot be moved, and for images with check findings; `Corrupt` for damage; if the device fails;
-/// `Interrupted` if `progress` cancels. In all these cases the image keeps its old size.
+/// `Interrupted` if `progress` cancels. In all these cases the image keeps its old size, or for [`Wish::Least`] a size
+/// that it had in between.
 pub fn shrink(
     device: Arc<dyn BlockDevice>,
     wish: Wish,
@@ -77,28 +79,55 @@ pub fn shrink(
     check_sound(&view)?;
     let old = Params::of(read_superblock(&*view)?);
     let before = Size::of(&old);
-    let mut new = least::choose(&view, &old, wish)?;
+    let new = least::choose(&view, &old, wish)?;
     drop(view);
     open_and_close(&device)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
-    let own_journal = journal_blocks(&*device, &old)?;
+    shrink_once(&device, wish, new, &mut total, progress)?;
+    // Metadata of removed groups occupied space in groups that stay, which is free now.
+    let mut last = before.blocks;
+    while wish == Wish::Least && total.after.blocks < last {
+        last = total.after.blocks;
+        let old = Params::of(read_superblock(&*device)?);
+        let new = least::choose(&device, &old, wish)?;
+        match shrink_once(&device, wish, new, &mut total, progress) {
+            // The size reached so far is the result.
+            Err(Error::Unsupported(_)) => break,
+            done => done?,
+        }
+    }
+    Ok(total)
+}
+
+/// Moves everything past the end of `new` and changes the size. For the minimum size, tries larger sizes if moves run
+/// out of space; `total.after` stays if none is smaller than the current size.
+fn shrink_once(
+    device: &Arc<dyn BlockDevice>,
+    wish: Wish,
+    mut new: Params,
+    total: &mut Shrunk,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<()> {
+    let old = Params::of(read_superblock(&**device)?);
+    let before = old.geometry.blocks_count;
+    let own_journal = journal_blocks(&**device, &old)?;
     // The requested size. A target may be smaller if its last group would be too small.
     let mut asked = new.geometry.blocks_count;
-    while new.geometry.blocks_count < old.geometry.blocks_count {
-        match move_all(&device, &new, own_journal, &mut total, progress) {
+    while new.geometry.blocks_count < before {
+        match move_all(device, &new, own_journal, total, progress) {
             Ok(()) => {
-                cut(&device, &new)?;
+                cut(device, &new)?;
                 total.after = Size::of(&new);
-                return Ok(total);
+                return Ok(());
             }
             Err(Error::NoSpace) if wish == Wish::Least => {
                 asked += asked / STEP_SHARE + STEP_SHARE;
-                new = target(&old, asked.min(before.blocks), device.len())?;
+                new = target(&old, asked.min(before), device.len())?;
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(total)
+    Ok(())
 }
 
 /// Counts findings, except those about backups, because the backups are rewritten with the new size.
@@ -310,6 +339,7 @@ impl Mover {
             self.make_room(16)?;
             let seed = self.seed(ino, inode.generation());
             let space = inode.blocks_512(self.params.geometry.block_size());
+            self.make_space(self.clusters_to_move(&inode)?)?;
             let is_orphans = ino == self.params.sb.raw.orphan_file_inum.get();
             let change = move |_: u32, place: Block, bytes: &mut [u8]| {
                 if is_orphans {

@@ -19,8 +19,8 @@ use crate::format::superblock::{
 use crate::params::{Params, read_superblock};
 use crate::repair::changes::Changes;
 
-pub use request::Request;
 use request::Target;
+pub use request::{Request, can_change};
 
 /// Changes the superblock of a clean file system and its valid copies. `change` may set all fields that do not define
 /// the layout; this is checked before anything is written.

@@ -241,12 +241,16 @@ fn is_quota(feature: Feature) -> bool {
     matches!(feature, Feature::RoCompat(RoCompat::QUOTA | RoCompat::PROJECT))
 }
 
-fn may_change(feature: Feature, is_on: bool) -> Result<()> {
-    let may = BUILT.contains(&feature)
+/// Returns whether a feature can be enabled (`is_on`) or disabled, on images that meet its conditions.
+pub fn can_change(feature: Feature, is_on: bool) -> bool {
+    BUILT.contains(&feature)
         || is_on && [&PLAIN_ON[..], &COUNTS_ON, &BUILT_ON].iter().any(|l| l.contains(&feature))
         || !is_on && BUILT_OFF.contains(&feature)
-        || !is_on && feature == Feature::RoCompat(RoCompat::READONLY);
-    if may {
+        || !is_on && feature == Feature::RoCompat(RoCompat::READONLY)
+}
+
+fn may_change(feature: Feature, is_on: bool) -> Result<()> {
+    if can_change(feature, is_on) {
         return Ok(());
     }
     let mut only = Features::default();

@@ -127,6 +127,35 @@ fn features_come_and_go_as_by_the_original() {
     }
 }
 
+/// Returns the names after `-O` in a request.
+fn features_of(tune: &str) -> impl Iterator<Item = &str> {
+    let mut words = tune.split(' ');
+    let list = words.find(|word| *word == "-O").and_then(|_| words.next());
+    list.into_iter().flat_map(|list| list.split(',')).map(|name| match name {
+        "extents" => "extent",
+        name => name,
+    })
+}
+
+#[test]
+fn listed_features_are_those_that_change() {
+    let home = home();
+    let listed = done(home.path(), "tune2fs --supported");
+    let is_listed = |name: &str| listed.lines().any(|line| line.strip_prefix("-O ") == Some(name));
+    for name in CASES.iter().flat_map(|case| features_of(case.tune)) {
+        assert!(is_listed(name), "{name}");
+    }
+    for name in ["64bit", "^64bit", "meta_bg", "bigalloc", "inline_data", "^flex_bg", "^extent"] {
+        assert!(!is_listed(name), "{name}");
+        let with_it = name.trim_start_matches('^');
+        let before = if name.starts_with('^') { with_it } else { &format!("^{name}") };
+        done(home.path(), &format!("mke2fs -q -F -t ext4 -O {before} image 16M"));
+        let ended = run(home.path(), &format!("tune2fs -O {name} image"));
+        assert!(ended.status == 1 && ended.messages.contains(with_it), "{name}: {ended:?}");
+    }
+    assert!(!is_listed("needs_recovery") && is_listed("^resize_inode"));
+}
+
 /// Checksums depend on the UUID: all of them are rewritten.
 #[test]
 fn a_new_uuid_rewrites_all_checksums() {

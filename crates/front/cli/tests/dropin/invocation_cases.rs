@@ -192,7 +192,5 @@ pub(super) const REFUSED: &[(&str, &str, &str)] = &[
     ("r_32bit", "-s", "`-b` and `-s` (64bit)"),
     ("t_64bit", "64bit", "Refused by name: `64bit`"),
     ("u_mke2fs", "-z", "because old contents are not kept"),
-    ("u_resize", "-z", "`-z` of resize2fs, tune2fs and debugfs"),
-    ("u_tune", "-z", "`-z` of resize2fs, tune2fs and debugfs"),
-    ("u_debugfs", "-z", "`-z` of resize2fs, tune2fs and debugfs"),
+    ("u_resize", "-z", "`-z` of resize2fs is refused"),
 ];

@@ -279,6 +279,50 @@ fn undo_files_are_kept_or_refused() {
     family("u_");
 }
 
+/// The original's e2undo restores every byte of an image, of any block size and with an offset.
+#[test]
+fn e2undo_takes_back_what_is_changed() {
+    testkit::require!(Version("mke2fs", 1, 47), Tool("e2undo"), Tool("debugfs"));
+    let home = home();
+    let dir = home.path();
+    let many = (0..300).map(|n| format!("mkdir d{n}")).collect::<Vec<_>>().join(" , ");
+    for (made, damage, line, asked) in [
+        ("-t ext4 -b 1024", "", "tune2fs -z undo -L name {}", ""),
+        ("-t ext2 -b 1024", "", "tune2fs -z undo -j {}", ""),
+        ("-t ext4 -b 4096 -O metadata_csum", "", "tune2fs -z undo -O ^metadata_csum {}", ""),
+        ("-t ext4 -b 1024", "", "debugfs -w -z undo -f requests {}", &*many),
+        ("-t ext4 -b 4096", "", "debugfs -w -z undo -f requests {}", "write host a , rm big"),
+        ("-t ext4 -b 1024", "sif big links_count 7", "e2fsck -fy -z undo {}", ""),
+        ("-t ext4 -b 4096", "clri <13> , freeb 100 50", "e2fsck -fy -z undo {}", ""),
+        ("-t ext4 -E offset=1048576", "", "tune2fs -z undo -c 7 {}?offset=1048576", ""),
+    ] {
+        let _ = fs::remove_file(dir.join("undo"));
+        let made = format!("mke2fs -q -F {made} -d tree image 32M");
+        assert_eq!(theirs(dir, &made).status, 0, "{made}");
+        if !damage.is_empty() {
+            requests(dir, damage);
+            theirs(dir, "debugfs -w -f requests image");
+        }
+        let before = fs::read(dir.join("image")).unwrap();
+        requests(dir, asked);
+        let ended = run_with(dir, &line.replace("{}", "image"), &VARIABLES);
+        assert!(matches!(ended.status, 0 | 1) && ended.out.contains("e2undo undo"), "{ended:?}");
+        assert!(fs::read(dir.join("image")).unwrap() != before, "{line}");
+        let mode = fs::metadata(dir.join("undo")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600, "{line}");
+        let offset = if line.contains('?') { "-o 1048576 " } else { "" };
+        let undone = theirs(dir, &format!("e2undo {offset}undo image"));
+        assert_eq!(undone.status, 0, "{line}: {undone:?}");
+        assert!(fs::read(dir.join("image")).unwrap() == before, "{line}");
+    }
+    // A call that changes nothing leaves no file, and an existing file is kept.
+    let clean = run_with(dir, "e2fsck -z none image", &VARIABLES);
+    assert!(clean.status == 0 && !dir.join("none").exists(), "{clean:?}");
+    let before = fs::read(dir.join("undo")).unwrap();
+    assert_ne!(run_with(dir, "tune2fs -z undo -L other image", &VARIABLES).status, 0);
+    assert!(fs::read(dir.join("undo")).unwrap() == before);
+}
+
 #[test]
 fn names_with_an_offset_lead_to_the_same_image() {
     family("o_");

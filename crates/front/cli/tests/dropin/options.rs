@@ -266,7 +266,7 @@ const XFS_ADMIN: [&str; 9] = [
     "-U 0a28e812-3747-40bc-8194-e08e509097d0",
 ];
 const NOT_XFS_ADMIN: [&str; 6] = ["-c 0", "-e", "-j", "-O bigtime=1", "-p", "-r device"];
-const TUNE2FS: [&str; 31] = [
+const TUNE2FS: [&str; 32] = [
     "-c 20",
     "-c random",
     "-E encoding=utf8",
@@ -298,21 +298,22 @@ const TUNE2FS: [&str; 31] = [
     "-E test_fs",
     "-E ^test_fs",
     "-E hash_alg=half_md4",
+    "-z undo-of-tune2fs -L other",
 ];
-const NOT_TUNE2FS: [&str; 7] = [
+const NOT_TUNE2FS: [&str; 6] = [
     "-E revision=1",
     "-s 0",
     "-I 512",
     "-J location=5",
     "-J device=UUID=x",
     "-J fast_commit_size=64",
-    "-z undo",
 ];
 const DUMPE2FS: [&str; 5] = ["-h -x", "-h -f", "-x", "-f", "-V"];
 const NOT_DUMPE2FS: [&str; 6] = ["-b", "-g", "-i", "-m", "-o superblock=1", "-o blocksize=1024"];
 const XFS_GROWFS: [&str; 4] = ["-d", "-D 112640", "-n", "-V"];
-const DEBUGFS: [&str; 7] = ["--strict", "-c", "-D", "-f requests", "-R ls", "-V", "-w"];
-const NOT_DEBUGFS: [&str; 6] = ["-b 1024", "-d device", "-i", "-n", "-s 8193", "-z undo"];
+const DEBUGFS: [&str; 8] =
+    ["--strict", "-c", "-D", "-f requests", "-R ls", "-V", "-w", "-z undo-of-debugfs"];
+const NOT_DEBUGFS: [&str; 5] = ["-b 1024", "-d device", "-i", "-n", "-s 8193"];
 const BLKID: [&str; 30] = [
     "-c /dev/null",
     "--cache-file /dev/null",
@@ -429,7 +430,13 @@ fn each_feature_is_made_or_refused_by_its_name() {
         "uninit_bg,^metadata_csum",
         "verity",
     ];
-    for feature in FEATURES.into_iter().chain(more) {
+    let listed = done(dir, "mke2fs --supported");
+    let listed: Vec<_> = listed.lines().filter_map(|line| line.strip_prefix("-O ")).collect();
+    let mut made: Vec<_> = FEATURES.into_iter().chain(more).collect();
+    made.sort_unstable();
+    // Some features exclude others, which follow after a comma.
+    assert!(made.iter().map(|made| made.split(',').next().unwrap()).eq(listed));
+    for feature in made {
         done(dir, &format!("mke2fs -q -F -t ext4 -O {feature} image 16M"));
         testkit::e2fsck(dir.join("image"));
     }

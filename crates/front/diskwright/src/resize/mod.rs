@@ -125,8 +125,8 @@ pub enum Least {
     Possible,
 }
 
-/// Returns the expected result of [`shrink`], without writing. The actual minimum is found by moving files and may be
-/// slightly larger.
+/// Returns the expected result of [`shrink`], without writing. The minimum is an estimate: usually the result is smaller,
+/// and it may be slightly larger.
 ///
 /// # Errors
 /// Same as [`shrink`].
@@ -147,7 +147,7 @@ pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Repo
 /// # Errors
 /// `Usage` if the image is smaller already. Also if it is in use or damaged, contains unmovable structures, or its
 /// contents do not fit. If it is cancelled or the contents turn out not to fit, the image is consistent and keeps its
-/// old size.
+/// old size, or for [`Least::Possible`] one in between.
 pub fn shrink(
     path: &Path,
     options: &OpenImage,

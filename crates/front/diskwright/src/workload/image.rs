@@ -24,6 +24,7 @@ const OPEN: OpenImage = OpenImage {
     norecovery: false,
     cache_bytes: Some(CACHE_BYTES),
     superblock: None,
+    undo: None,
 };
 
 /// Maximum number of names tried for the directory.

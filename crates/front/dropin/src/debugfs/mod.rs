@@ -51,12 +51,27 @@ struct Options {
     is_strict: bool,
     request: Option<OsString>,
     file: Option<PathBuf>,
+    /// `-z`.
+    undo: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let Some(options) = read(arguments)? else {
+    let Some(mut options) = read(arguments)? else {
         return Ok(invoked.version());
     };
+    let undo = options.undo.take();
+    if let (Some(image), Some(undo)) = (&mut options.image, &undo) {
+        image.begin_undo(undo, STATUSES)?;
+    }
+    let image = options.image.clone();
+    let ended = carry_out_all(options);
+    if let Some(image) = image {
+        image.finish_undo(undo.as_deref(), STATUSES)?;
+    }
+    ended
+}
+
+fn carry_out_all(options: Options) -> Ended {
     let mut session = Session::new();
     let mut status = 0;
     if let Some(image) = options.image
@@ -147,9 +162,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
             Word::Option('d' | 'i') => {
                 return Err(words.refused("images of e2image cannot be read"));
             }
-            Word::Option('z') => {
-                return Err(words.refused("the journal makes each change atomic"));
-            }
+            Word::Option('z') => options.undo = Some(words.path()?),
             Word::Option(_) => return Err(words.unknown()),
         }
     }

@@ -3,11 +3,13 @@
 mod suboptions;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use diskwright::build::FeatureChange;
 use diskwright::tune::{Request, tune};
 use ext4::format::features::{Compat, Feature, Incompat, RoCompat};
 use ext4::format::superblock::RawSuperblock;
+use ext4::tune::can_change;
 
 use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
@@ -19,6 +21,16 @@ use crate::size;
 use crate::supported;
 use crate::target::Target;
 use crate::words::{Word, Words};
+
+/// Features that mark a state of the image.
+const INTERNAL: [Feature; 2] =
+    [Feature::Incompat(Incompat::RECOVER), Feature::RoCompat(RoCompat::ORPHAN_PRESENT)];
+/// Default journal modes: values of the mount options field.
+const JOURNAL_MODES: [(u32, &str); 3] = [
+    (0x0020, "journal_data"),
+    (0x0040, "journal_data_ordered"),
+    (0x0060, "journal_data_writeback"),
+];
 
 /// Change of a superblock; the error is the reason for a refusal.
 type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
@@ -33,6 +45,8 @@ struct Wish {
     makes_journal: bool,
     /// `-f`.
     is_forced: bool,
+    /// `-z`.
+    undo: Option<PathBuf>,
 }
 
 impl Wish {
@@ -66,13 +80,19 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             Word::Option(letter) => option(&mut wish, letter, &mut words)?,
         }
     }
-    let image = words.target(image)?;
+    let mut image = words.target(image)?;
     if wish.changes_nothing() && !wish.shows {
         return Err(STATUSES.usage("no action given: add a change, or -l to show the superblock"));
     }
     if !wish.changes_nothing() {
         wish.check(&image)?;
-        apply(&image, &wish.request, &wish.changes)?;
+        let undo = wish.undo.as_deref();
+        if let Some(undo) = undo {
+            image.begin_undo(undo, STATUSES)?;
+        }
+        let applied = apply(&image, &wish.request, &wish.changes);
+        image.finish_undo(undo, STATUSES)?;
+        applied?;
     }
     if wish.shows {
         dumpe2fs::show(&dumpe2fs::superblock(&image)?);
@@ -202,9 +222,7 @@ fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failur
         'I' => return Err(words.refused("the inode size cannot be changed")),
         'Q' => suboptions::quota(wish, &words.text()?)?,
         's' => return Err(words.refused("backup superblocks cannot be moved")),
-        'z' => {
-            return Err(words.refused("an undo file is not needed, because one block is written"));
-        }
+        'z' => wish.undo = Some(words.path()?),
         _ => return Err(words.unknown()),
     }
     Ok(())
@@ -263,15 +281,24 @@ fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Fail
     Ok(())
 }
 
+/// Returns the names in the values of `-O` and `-o`, as the parser accepts them.
+pub(crate) fn supported_names() -> impl Iterator<Item = String> {
+    const SIGNS: [&str; 2] = ["", "^"];
+    let features = Feature::names().flat_map(|name| SIGNS.map(|sign| (name, sign)));
+    let features = features.filter(|(name, sign)| {
+        let feature = Feature::from_name(name).filter(|feature| !INTERNAL.contains(feature));
+        feature.is_some_and(|feature| can_change(feature, sign.is_empty()))
+    });
+    let names = dumpe2fs::MOUNT_OPTIONS.iter().map(|(_, name)| *name);
+    let options = JOURNAL_MODES.iter().map(|(_, name)| *name).chain(names);
+    let options = options.flat_map(|name| SIGNS.map(|sign| format!("-o {sign}{name}")));
+    features.map(|(name, sign)| format!("-O {sign}{name}")).chain(options)
+}
+
 fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
     for word in words.text()?.split(',').filter(|word| !word.is_empty()) {
         let (word, is_on) = word.strip_prefix('^').map_or((word, true), |word| (word, false));
-        let mode = match word {
-            "journal_data" => Some(0x0020),
-            "journal_data_ordered" => Some(0x0040),
-            "journal_data_writeback" => Some(0x0060),
-            _ => None,
-        };
+        let mode = JOURNAL_MODES.iter().find(|(_, name)| *name == word).map(|(mode, _)| *mode);
         let named = dumpe2fs::MOUNT_OPTIONS.iter().find(|(_, name)| *name == word);
         match (mode, named) {
             (Some(mode), _) => wish.add(move |raw| {
@@ -292,9 +319,7 @@ fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
     let Some(feature) = Feature::from_name(&change.name) else {
         return Err(STATUSES.usage(format_args!("-O: unknown feature {}", change.name)));
     };
-    let internal =
-        [Feature::Incompat(Incompat::RECOVER), Feature::RoCompat(RoCompat::ORPHAN_PRESENT)];
-    if internal.contains(&feature) {
+    if INTERNAL.contains(&feature) {
         let name = &change.name;
         return Err(
             STATUSES.refused(format_args!("-O {name}"), "only e2fsck and mounts set this flag")
