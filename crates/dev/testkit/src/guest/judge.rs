@@ -30,12 +30,14 @@ const COMPLAINTS: [&str; 10] = [
 ];
 
 /// Messages that contain such words without indicating damage.
-const HARMLESS: [&str; 4] = [
+const HARMLESS: [&str; 5] = [
     // ext4 prints its error mode when it mounts.
     "errors=",
     "EXPERIMENTAL",
     "Write Protect is",
     "supports timestamps until",
+    // The disk was removed.
+    "Synchronize Cache",
 ];
 
 fn job(image: &Path, access: Access, kernel: Kernel, script: String) -> Job {
