@@ -10,11 +10,11 @@ use super::images::{FORMATS, judge, new_image, open};
 #[test]
 fn what_is_open_goes_to_other_threads() {
     fn check<T: Send + Sync + 'static>() {}
-    vfs::check::<Image>();
-    vfs::check::<File>();
-    vfs::check::<ReadDir>();
-    vfs::check::<DirEntry>();
-    vfs::check::<Walk>();
+    check::<Image>();
+    check::<File>();
+    check::<ReadDir>();
+    check::<DirEntry>();
+    check::<Walk>();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ext4::Ext4;
 use vfs::{FileSystem, Ino, NewInode, Paths, Timestamp};
 use xfs::Xfs;
 
-use crate::volume::bucket::{Bucket, options};
+use super::bucket::{Bucket, options};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fs {
