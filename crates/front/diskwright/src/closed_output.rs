@@ -2,6 +2,14 @@
 //!
 //! The program then writes to a device that is always full, so every lost output is an error. Its reason would be
 //! misleading.
+//!
+//! ```
+//! use std::io::{Error, ErrorKind};
+//! use diskwright::closed_output::{reason, was_closed};
+//!
+//! was_closed();
+//! assert_eq!(reason(&Error::from(ErrorKind::StorageFull)), "standard output is closed");
+//! ```
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -247,7 +247,7 @@ impl Refused {
     fn in_use(id: Option<FileId>, who: &str, advice: &'static str) -> Self {
         if let Some(point) = id.and_then(mounted_at) {
             let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
-            let who = format!("diskwright, which mounts it at {point}");
+            let who = format!("diskwright, mounted at {point}");
             return Self::InUse { who, advice: "unmount it first, with diskwright unmount" };
         }
         Self::InUse { who: who.to_owned(), advice }

@@ -34,7 +34,10 @@ fn primary_and_logical_partitions_have_linux_numbers() {
     assert_eq!(places(&found), expected);
     assert_eq!(find(&disk, 6).unwrap().len, 18 * 512);
     let missing = find(&disk, 2).unwrap_err().to_string();
-    assert!(missing.contains("no partition 2") && missing.contains("5 (type 0x83"), "{missing}");
+    assert!(
+        missing.contains("partition 2 does not exist") && missing.contains("5 (type 0x83"),
+        "{missing}"
+    );
 }
 
 #[test]

@@ -181,13 +181,17 @@ fn entries(view: &View<'_>, number: u64, block: &[u8]) -> Pieces {
     pieces
 }
 
+/// Names of a directory with their inodes.
+type Entries = HashSet<(Vec<u8>, Ino)>;
+
 /// Other directories that are named as owners of the blocks of a directory.
 ///
 /// A map may lead to a block of another directory, in use or freed when that directory became smaller. The owner in a
 /// header may be wrong, too. In the first two cases, the other directory has entries of the block.
 struct Others<'o, 'v> {
     view: &'o View<'v>,
-    last: Option<(Ino, HashSet<(Vec<u8>, Ino)>)>,
+    /// The directory that was read last, with its entries.
+    last: Option<(Ino, Entries)>,
     /// Number of directories that were read.
     read: usize,
 }
@@ -217,7 +221,7 @@ impl<'o, 'v> Others<'o, 'v> {
 }
 
 /// Returns the entries of a directory that are in its inode or in blocks that name it as the owner.
-fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> HashSet<(Vec<u8>, Ino)> {
+fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> Entries {
     let of = |all: Vec<Found>| all.into_iter().map(|found| (found.name, found.ino));
     if inode.format() == Format::Local {
         return of(short(view, inode).entries).collect();

@@ -201,7 +201,7 @@ fn what_is_refused_leaves_nothing() {
     let small = format!("{with_config} --size 300K");
     fail(&mut build_command(&oci(&layout), &image, &small), 4);
     let said = fail(&mut build_command(&home.join("s"), &image, "--overlay"), 2);
-    assert!(said.contains("--overlay goes with a container image"), "{said}");
+    assert!(said.contains("--overlay requires a container image"), "{said}");
     fail(&mut build_command(Path::new("oci:"), &image, ""), 2);
     fail(diskwright().args(["build", "oci:x"]).arg(&image).arg("--config").arg(&image), 2);
     assert_eq!(names_in(home), before);

@@ -139,7 +139,7 @@ fn what_a_format_cannot_hold_is_refused() {
     };
     refused("--output sparse --size 20001K", &["android-sparse", "4096", "--size"]);
     refused("--output sparse --size 16T", &["4294967295 blocks"]);
-    refused("--output zstd --size 129T", &["seek table"]);
+    refused("--output zstd --size 129T", &["frames of 1 MiB"]);
     refused("--verity --size 20001K", &["dm-verity", "4096", "--size"]);
     refused("--verity --block-size 1K", &["dm-verity", "--block-size"]);
     refused("--verity --verity-salt abc", &["hexadecimal"]);

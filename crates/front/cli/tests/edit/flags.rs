@@ -65,8 +65,8 @@ fn commands_obey_what_flags_forbid() {
         ok(dir, "chattr a.img -i /f /d");
         ok(dir, "chattr a.img +a /f /d");
         ok(dir, "mkdir a.img /d/new");
-        assert!(fails(dir, "rm a.img /d/f", 1).contains("appended"));
-        assert!(fails(dir, "truncate -s 1 a.img /f", 1).contains("appended"));
+        assert!(fails(dir, "rm a.img /d/f", 1).contains("append-only"));
+        assert!(fails(dir, "truncate -s 1 a.img /f", 1).contains("append-only"));
         ok(dir, "chattr a.img -a /f /d");
         ok(dir, "rm -r a.img /f /d");
     });

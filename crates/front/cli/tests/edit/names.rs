@@ -27,7 +27,10 @@ fn directories_are_made_and_removed() {
             let c = fs::metadata(mounted.path().join("a/b/c")).unwrap();
             assert_eq!((c.mode(), c.nlink()), (0o40755, 2));
         }
-        assert!(fails(dir, "rmdir a.img /a", 1).contains("not empty; diskwright rm -r"));
+        assert!(
+            fails(dir, "rmdir a.img /a", 1)
+                .contains("not empty; remove a directory with its contents with diskwright rm -r")
+        );
         ok(dir, "rmdir a.img /a/b/c");
         assert!(fails(dir, "rm a.img /a", 1).contains("is a directory"));
         assert!(fails(dir, "rm -r a.img /nothing", 1).contains("/nothing: no such file"));

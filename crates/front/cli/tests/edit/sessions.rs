@@ -21,7 +21,7 @@ fn an_image_in_use(options: &str) {
     let writer = File::open(&image).unwrap();
     writer.try_lock().unwrap();
     let said = fails(dir, "mkdir a.img /a", 4);
-    assert!(said.contains("in use by another program: try again"), "{said}");
+    assert!(said.contains("in use by another program: retry"), "{said}");
     let said = fails(dir, "ls a.img", 4);
     assert!(said.contains("--norecovery"), "{said}");
     ok(dir, "ls --norecovery a.img");

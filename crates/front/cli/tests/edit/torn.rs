@@ -69,7 +69,11 @@ fn a_torn_superblock_is_read_by_its_copy_and_nothing_is_written() {
         Mke2fs::new("ext4").block_size(block_size).create(&image, size);
         put_file(dir.path());
         tear(&image, EXT4_WTIME);
-        is_read_by_a_copy(dir.path(), &format!("copy in block {block} (group 1)"), REMEDY);
+        is_read_by_a_copy(
+            dir.path(),
+            &format!("backup superblock in block {block} (group 1)"),
+            REMEDY,
+        );
         // The suggested command helps.
         assert_eq!(run(dir.path(), &["repair", "--yes", "a.img"]).status.code(), Some(0));
         testkit::e2fsck(&image);

@@ -171,7 +171,7 @@ fn what_a_layer_cannot_hold_is_named_and_left_out() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("/.wh.evil: ") && said.contains("/socket: "), "{said}");
-    assert!(said.contains("2 things"), "{said}");
+    assert!(said.contains("2 items"), "{said}");
     let list =
         testkit::command("tar").args(["-tf", "layer.tar"]).current_dir(dir).output().unwrap();
     assert_eq!(list.stdout, b"y\n");

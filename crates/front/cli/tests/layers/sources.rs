@@ -203,7 +203,7 @@ fn sides_that_cannot_be_are_refused_by_name() {
     refused("diff a a --platform linux/amd64", 2, &["requires a container image"]);
     refused("diff oci: a", 2, &["has no file name"]);
     refused("diff oci:nothing a", 4, &["nothing"]);
-    refused("diff oci:all:v7 a", 1, &["no image \"v7\""]);
+    refused("diff oci:all:v7 a", 1, &["does not contain image \"v7\""]);
     refused("diff a oci:all --platform linux/arm64", 1, &["linux/amd64"]);
     fs::write(home.join("twice.tar"), tar(&[file("f", "1"), file("f", "2")])).unwrap();
     refused("diff twice.tar a", 3, &["twice.tar", "\"f\"", "listed more than once"]);

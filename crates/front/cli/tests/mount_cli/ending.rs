@@ -184,7 +184,7 @@ fn a_dead_mount_can_be_taken_away_and_its_image_is_named() {
     on_each_format(|dir, image| {
         let point = dead_mount(dir);
         let said = fails(dir, &point, "unmount POINT", 4);
-        assert!(said.contains("a.img is as after a crash"), "{said}");
+        assert!(said.contains("a.img needs recovery"), "{said}");
         assert!(!is_mounted(point.path()));
         ok(dir, &point, "mount a.img POINT");
         ok(dir, &point, "unmount POINT");

@@ -87,6 +87,9 @@ fn git_works(place: &mut Place) {
     clean(place);
 }
 
+/// A crate with few dependencies, and its folder.
+const SMALL: (&str, &str) = ("dev", "testkit-macros");
+
 fn cargo_builds(place: &mut Place) {
     // Cargo passes its path to the tests that it starts.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -100,7 +103,7 @@ fn cargo_builds(place: &mut Place) {
     run(git(place, place.path()).args(["clone", "-q", "--depth", "1", &url, "clone"]));
     let clone = place.join("clone");
     // A crate with more or fewer dependencies.
-    let package = testkit::effort("fault", "fault", "blockdev");
+    let (folder, package) = testkit::effort(SMALL, SMALL, ("core", "disk"));
     let compiled = format!("Compiling diskwright-{package}");
     let build = || {
         let mut command = Command::new(&cargo);
@@ -123,12 +126,12 @@ fn cargo_builds(place: &mut Place) {
     // Timestamps and contents are unchanged: there is nothing to build.
     assert!(!build().contains("Compiling"), "it builds again what has not changed");
     // A change is detected.
-    let library = clone.join(format!("crates/{package}/src/lib.rs"));
+    let library = clone.join(format!("crates/{folder}/{package}/src/lib.rs"));
     let text = fs::read_to_string(&library).unwrap();
     fs::write(&library, format!("{text}\n")).unwrap();
     assert!(build().contains(&compiled));
     let status = run(git(place, &clone).args(["status", "--porcelain"]));
-    assert_eq!(status, format!(" M crates/{package}/src/lib.rs\n"));
+    assert_eq!(status, format!(" M crates/{folder}/{package}/src/lib.rs\n"));
 }
 
 prove_on_both!(git_works, cargo_builds);

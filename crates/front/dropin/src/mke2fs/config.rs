@@ -302,7 +302,7 @@ mod tests {
             ("[x]\nword", "line 2"),
             ("}", "line 1"),
             ("[fs_types]\na = {\nb = {", "line 3"),
-            ("[fs_types]\na = {", "a has no"),
+            ("[fs_types]\na = {", "a is not closed"),
         ] {
             let message = read(text).unwrap_err().message;
             assert!(message.contains(part), "{message}");
