@@ -111,7 +111,7 @@ fn a_log_elsewhere_is_refused_with_advice() {
     let place = format!("-l logdev={},size=64m", log.display());
     MkfsXfs::default().options(&place).create(&image, 300 * MIB);
     let refused = Xfs::open(device(&image), &OpenOptions::default()).err().unwrap();
-    assert!(refused.to_string().contains("another device"), "{refused}");
+    assert!(refused.to_string().contains("external log"), "{refused}");
     let norecovery = OpenOptions { norecovery: true, ..OpenOptions::default() };
     Xfs::open(device(&image), &norecovery).unwrap();
 }

@@ -160,10 +160,10 @@ fn harms(kind: Kind) -> Vec<Harm> {
             (6, be16(600), "numrecs"),
             (8, vec![0x7f; 8], "sibling"),
             (first, [high, low].concat(), "order of entries at 1"),
-            (first + shape.record_size, vec![0xff; shape.record_size], "record 1 cannot be"),
+            (first + shape.record_size, vec![0xff; shape.record_size], "invalid record 1"),
         ];
         if matches!(kind, Kind::InoBtree | Kind::FinoBtree) {
-            harms.push((first + 7, vec![3], "record 0 cannot be"));
+            harms.push((first + 7, vec![3], "invalid record 0"));
         }
         return harms;
     }

@@ -238,7 +238,7 @@ mod tests {
         assert!(said("user 1 2").contains("found \"user 1 2\""), "{}", said("user 1 2"));
         assert!(said("uid 5-4 2").contains("FIRST-LAST"));
         assert!(said("uid 1-10 0-3").contains("as many numbers"));
-        assert!(said("0 0 0").contains("count: expected a number from 1 on"));
+        assert!(said("0 0 0").contains("count: expected a number of at least 1"));
         assert!(said("1 0 4294967295").contains("count"));
         assert!(said("uid 0-10 4294967290").contains("as many"));
         assert!(said("uid * 1\nuid * 2").contains("line 2"));

@@ -122,10 +122,10 @@ fn compare(listed: &Listed, entry: &Entry) -> Result<(), RuleFault> {
     }
     let (what, expected, found) = match (&entry.kind, listed.words.size, &listed.words.link) {
         (EntryKind::File(content), Some(size), _) if content.size() != size => {
-            ("its size", size.to_string(), content.size().to_string())
+            ("size", size.to_string(), content.size().to_string())
         }
         (EntryKind::Symlink(target), _, Some(link)) if target != link => {
-            ("its target", text(link), text(target))
+            ("target", text(link), text(target))
         }
         _ => return Ok(()),
     };

@@ -151,7 +151,7 @@ fn content(
     match words.size {
         Some(size) if size != content.size() => Err(RuleFault::Mismatch {
             path: shown_path(path),
-            what: "its size",
+            what: "size",
             expected: size.to_string(),
             found: content.size().to_string(),
         }),

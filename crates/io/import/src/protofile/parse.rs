@@ -309,6 +309,6 @@ mod tests {
             assert!(error.contains(expected), "{text:?}: {error}");
         }
         let deep = format!("x 0 0 d--755 0 0 {}", "aaaaaaaaaaaaaaa d--755 0 0 ".repeat(300));
-        assert!(parsed(&deep).unwrap_err().contains("the length of a path is over the limit"));
+        assert!(parsed(&deep).unwrap_err().contains("the length of a path exceeds the limit"));
     }
 }

@@ -86,7 +86,7 @@ fn layers_that_lie_are_refused() {
             assert!(said.contains(word), "{word:?} is missing: {said}");
         }
     };
-    check(&packed, &|layer, _| layer["size"] = 7.into(), &["descriptor says 7"]);
+    check(&packed, &|layer, _| layer["size"] = 7.into(), &["expected 7 bytes"]);
     let other = |layer: &mut Value, path: &Path| {
         fs::write(blob_path(path, layer), vec![0x1f; layer["size"].as_u64().unwrap() as usize])
             .unwrap();
@@ -135,10 +135,10 @@ fn documents_that_are_wrong_are_refused() {
     assert!(said(path).contains("oci-layout"));
     layout(path, &[image(path, &[(tar(&[file("a", "")]), Packing::Plain)], "amd64")]);
     for (name, text, word) in [
-        ("oci-layout", r#"{"imageLayoutVersion":"2.0.0"}"#, "version is \"2.0.0\""),
+        ("oci-layout", r#"{"imageLayoutVersion":"2.0.0"}"#, "unsupported version \"2.0.0\""),
         ("oci-layout", "{", "a layout is malformed"),
         ("index.json", "[]", "an index is malformed"),
-        ("index.json", r#"{"schemaVersion":2,"manifests":[]}"#, "no image"),
+        ("index.json", r#"{"schemaVersion":2,"manifests":[]}"#, "contain"),
     ] {
         let before = fs::read(path.join(name)).unwrap();
         fs::write(path.join(name), text).unwrap();
@@ -226,7 +226,7 @@ fn bombs_are_stopped() {
     let limits = Limits { archive_bytes: 1 << 20, ..Limits::default() };
     let reference = format!("docker-archive:{}", archive.display());
     let said = refused(&reference, &ImageOptions { limits, ..options(path) });
-    assert!(said.contains("larger than 1048576"), "{said}");
+    assert!(said.contains("larger than the limit of 1048576"), "{said}");
     fs::write(&archive, pack(b"no tar at all", Packing::Gzip)).unwrap();
     assert!(refused(&reference, &options(path)).contains("not a tar archive"));
 }

@@ -62,10 +62,10 @@ mod tests {
         let (digest, packed) = (Digest::of(&contents), pack(&contents));
         let problem = |packed: &[u8], len| unpack(packed, len, digest).unwrap_err();
         assert!(problem(&packed, 4999).contains("4999"));
-        assert!(problem(&packed, 5001).contains("holds 5000"));
+        assert!(problem(&packed, 5001).contains("found 5000"));
         assert!(problem(&packed[..packed.len() - 1], 5000).contains("not a zstd frame"));
         assert!(problem(&pack(&[8; 5000]), 5000).contains("SHA-256"));
-        assert!(problem(b"", 5000).contains("holds 0"));
+        assert!(problem(b"", 5000).contains("found 0"));
         for at in 0..packed.len() {
             let mut damaged = packed.clone();
             damaged[at] ^= 0x11;

@@ -223,7 +223,10 @@ fn servers_that_lie_in_the_handshake_are_found_out() {
         ([greeting(), export(LEN), sizes(512, 100), ack()].concat(), "smaller than a block"),
         ([greeting(), answer(3, &[0])].concat(), "information of 1 bytes"),
         ([greeting(), answer((1 << 31) | 5, b"no")].concat(), "TLS"),
-        ([greeting(), answer((1 << 31) | 2, b"no \x1b")].concat(), "forbids it (no \\x1b)"),
+        (
+            [greeting(), answer((1 << 31) | 2, b"no \x1b")].concat(),
+            "permission denied by the server (no \\x1b)",
+        ),
         ([greeting(), sizes(1, 4096).repeat(100)].concat(), "more than 64 answers"),
     ] {
         let error = client_of(&said).expect_err(told).to_string();

@@ -68,7 +68,7 @@ const LIES: &[(&str, &str, Lie)] = &[
         stream.write_all(format!("{head}Content-Length: 131072\r\n\r\n").as_bytes())?;
         stream.write_all(&[0; 131_072])
     }),
-    ("a body that is longer than its range", "more than the", |stream| {
+    ("a body that is longer than its range", "larger than the limit", |stream| {
         stream.write_all(format!("{PART}Content-Length: 99999999999\r\n\r\n").as_bytes())?;
         for_ever(stream, &[b'x'; 65536], Duration::ZERO)
     }),
@@ -77,7 +77,7 @@ const LIES: &[(&str, &str, Lie)] = &[
         let piece = [&b"1000\r\n"[..], &[b'x'; 4096], b"\r\n"].concat();
         for_ever(stream, &piece, Duration::ZERO)
     }),
-    ("compressed bytes", "compressed (gzip)", |stream| {
+    ("compressed bytes", "compression (gzip)", |stream| {
         let head = format!("{PART}Content-Encoding: gzip\r\nContent-Length: 131072\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         stream.write_all(&[0; 131_072])

@@ -192,7 +192,7 @@ fn what_does_not_fit_is_damage() {
         }
     };
     let text = attempt(&|ag| ag.rmap_add(AgBlock(105), 1, Owner::Ag));
-    assert!(text.contains("rmapbt") && text.contains("10 blocks from 100 on of 0x80"), "{text}");
+    assert!(text.contains("rmapbt") && text.contains("10 blocks from 100 of owner 0x80"), "{text}");
     attempt(&|ag| ag.rmap_add(AgBlock(95), 6, Owner::Ag));
     attempt(&|ag| ag.rmap_remove(AgBlock(105), 6, file));
     attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, Owner::Inodes));
