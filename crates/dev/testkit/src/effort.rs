@@ -41,7 +41,7 @@ impl Effort {
 /// Returns the number of seeds, rounds, steps or states for the requested level.
 ///
 /// ```
-/// for seed in 0..diskwright_oracle::effort(1, 4, 100) {
+/// for seed in 0..diskwright_testkit::effort(1, 4, 100) {
 ///   // A run whose operations follow from the seed.
 /// #   let _: u64 = seed;
 /// }
