@@ -2,7 +2,7 @@
 //!
 //! The standard test harness knows two results: a test returns, or it panics. Therefore [`skip`] unwinds with a special
 //! payload and without a message, and [`run_test`] converts it to a line on standard error. `#[test]` is the attribute
-//! of `oracle-test` in each program that begins with `#[macro_use] extern crate testkit;`, so each of its tests runs
+//! of `testkit-macros` in each program that begins with `#[macro_use] extern crate testkit;`, so each of its tests runs
 //! within `run_test`.
 //!
 //! A test may start threads. Threads inherit the kernel's name of their parent, so the name identifies the test of a

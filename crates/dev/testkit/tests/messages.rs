@@ -9,7 +9,7 @@ const VARIABLE: &str = "DISKWRIGHT_WRITE_DOCS";
 
 /// Crates whose messages only developers read.
 const TOOLS: [&str; 6] =
-    ["bench", "everywhere", "generate", "lock-counts", "oracle", "oracle-test"];
+    ["bench", "everywhere", "generate", "lock-counts", "testkit", "testkit-macros"];
 
 const WORDS_MIN: usize = 3;
 
@@ -68,7 +68,7 @@ fn messages(text: &str) -> Vec<String> {
 fn list() -> String {
     let mut text = format!(
         "Messages in the source, by crate and file. Written by\n\
-         {VARIABLE}=1 cargo test --workspace --test oracle messages\n"
+         {VARIABLE}=1 cargo test --workspace --test testkit messages\n"
     );
     let sources = files(&[".rs"]);
     let mut places: Vec<_> = sources

@@ -126,7 +126,7 @@ pub fn shown(image: &Path, kernel: Kernel, access: Access, options: &str) -> Res
     let answer = answered(&job)?;
     tree::read_tree(&answer.output).ok_or_else(|| {
         let start: String = answer.output.chars().take(200).collect();
-        format!("guest-tree is of another version; `cargo build -p diskwright-oracle` builds it\n{start}")
+        format!("guest-tree is of another version; `cargo build -p diskwright-testkit` builds it\n{start}")
     })
 }
 
@@ -135,7 +135,7 @@ fn tree_program() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = here.ancestors().skip(1).take(2);
     folders.map(|folder| folder.join("guest-tree")).find(|path| path.is_file()).ok_or_else(|| {
-        "guest-tree is not built; `cargo build -p diskwright-oracle` builds it".to_owned()
+        "guest-tree is not built; `cargo build -p diskwright-testkit` builds it".to_owned()
     })
 }
 
