@@ -84,7 +84,7 @@ fn a_torn_superblock_is_read_by_its_copy_and_nothing_is_written() {
     ok(dir.path(), "build empty a.img --force --size 300M");
     put_file(dir.path());
     tear(&dir.path().join("a.img"), EXT4_WTIME);
-    is_read_by_a_copy(dir.path(), "copy in block 32768 (group 1)", REMEDY);
+    is_read_by_a_copy(dir.path(), "backup superblock in block 32768 (group 1)", REMEDY);
 
     for options in ["", "--fs xfs --size 300M"] {
         let dir = scratch();

@@ -113,13 +113,13 @@ impl Digest {
 impl Kind {
     fn name(self) -> &'static str {
         match self {
-            Self::Cksum => "its cksum",
-            Self::Md5 => "its MD5",
-            Self::Rmd160 => "its RIPEMD-160",
-            Self::Sha1 => "its SHA-1",
-            Self::Sha256 => "its SHA-256",
-            Self::Sha384 => "its SHA-384",
-            Self::Sha512 => "its SHA-512",
+            Self::Cksum => "cksum",
+            Self::Md5 => "MD5",
+            Self::Rmd160 => "RIPEMD-160",
+            Self::Sha1 => "SHA-1",
+            Self::Sha256 => "SHA-256",
+            Self::Sha384 => "SHA-384",
+            Self::Sha512 => "SHA-512",
         }
     }
 }

@@ -101,7 +101,11 @@ fn layers_that_lie_are_refused() {
     check(&packed, &flipped, &["wrong digest (expected sha256:"]);
     let says =
         |media: &'static str| move |layer: &mut Value, _: &Path| layer["mediaType"] = media.into();
-    check(&packed, &says("application/vnd.oci.image.layer.v1.tar+zstd"), &["says zstd", "is gzip"]);
+    check(
+        &packed,
+        &says("application/vnd.oci.image.layer.v1.tar+zstd"),
+        &["says zstd", "are gzip"],
+    );
     check(&plain, &|_, _| {}, &["says gzip", "not compressed"]);
     check(&packed, &says("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"), &["encrypted"]);
     check(&packed, &says("application/wasm"), &["application/wasm", "not supported"]);
