@@ -1,5 +1,5 @@
 //! Images that are not local files. With the feature `objects`: images in object storage, behind addresses and in
-//! virtual disks ([`place`]), images published as chunks ([`publish`]), and block devices in a bucket ([`volume`]).
+//! virtual disks (`place`), images published as chunks (`publish`), and block devices in a bucket (`volume`).
 //! Without it: network block devices ([`nbd`]).
 #![forbid(unsafe_code)]
 
