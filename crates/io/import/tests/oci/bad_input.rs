@@ -116,7 +116,7 @@ fn layers_that_lie_are_refused() {
         layer["mediaType"] = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip".into();
         layer["urls"] = json!(["https://example.com/layer"]);
     };
-    check(&packed, &foreign, &["foreign", "https://example.com/layer"]);
+    check(&packed, &foreign, &["stored elsewhere", "https://example.com/layer"]);
     let fifo = |layer: &mut Value, path: &Path| {
         gone(layer, path);
         fs::create_dir(blob_path(path, layer)).unwrap();
