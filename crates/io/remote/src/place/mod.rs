@@ -17,6 +17,7 @@ pub mod zstd;
 
 mod chain;
 mod open;
+#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
 mod place;
 
 pub use chain::NamedFiles;

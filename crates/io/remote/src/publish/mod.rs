@@ -22,6 +22,7 @@ mod holes;
 mod layout;
 mod mark;
 mod open;
+#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
 mod publish;
 mod published;
 mod request;

@@ -20,6 +20,7 @@ mod marker;
 mod names;
 mod new;
 mod view;
+#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
 mod volume;
 
 pub use crate::place::store::Location;
