@@ -183,7 +183,7 @@ impl Wish {
             "noalign" => always(item, true)?,
             "concurrency" => drop(item.value()),
             "sunit" | "swidth" | "su" | "sw" => {
-                nothing(item, "stripe alignment is not implemented")?
+                nothing(item, "stripe alignment is not implemented")?;
             }
             "rtinherit" | "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
                 nothing(item, "set the attribute on the root directory after creation")?;

@@ -104,10 +104,7 @@ fn contents_are_found_and_verified() {
         assert!(said.contains("bad\", line 2: ") && said.contains(expected), "{said}");
     };
     refused("./b type=file size=4", "wrong size (expected 4, found 3)");
-    refused(
-        &format!("./store/data type=file sha256={}", sum.replace('9', "8")),
-        "found 98ea",
-    );
+    refused(&format!("./store/data type=file sha256={}", sum.replace('9', "8")), "found 98ea");
     refused("./gone type=file", "\"/gone\" has no contents");
     refused("./gone size=1", "expected a type");
     refused("./store type=file", "expected a regular file, found a directory");
