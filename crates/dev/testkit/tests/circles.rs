@@ -265,7 +265,7 @@ fn trees_of_imports_are_followed() {
     assert_eq!(paths(code), ["super::g", "crate::h::i"]);
 }
 
-/// Folders of crates, lowest first. A crate depends only on crates of its own folder and of lower ones.
+/// Folders of crates, lowest first. A crate depends only on crates of the same folder and of lower folders.
 const FOLDERS: [&str; 4] = ["core", "formats", "io", "front"];
 
 /// Returns the crates that a manifest needs for building, without those for tests.
@@ -287,6 +287,7 @@ fn crates_depend_on_lower_folders_only() {
         .filter_map(|line| line.split_once(" = { path = \"crates/"))
         .filter_map(|(name, rest)| Some((name, rest.split_once('/')?.0)))
         .collect();
+    // Position in the list.
     let height = |folder: &str| FOLDERS.iter().position(|name| *name == folder);
     let mut found = Vec::new();
     for (path, manifest) in &manifests {

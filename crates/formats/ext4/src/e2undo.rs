@@ -4,23 +4,28 @@
 //! Numbers are little-endian. Checksums are CRC-32C without the final inversion. The file consists of blocks of the
 //! file system's block size: the header, a copy of the superblock, and key blocks, each followed by its data.
 //!
-//! | header bytes | field |
-//! |---|---|
-//! | 0..8 | `E2UNDO02` |
-//! | 8..16 | number of keys |
-//! | 16..24, 24..32 | blocks of the superblock copy and of the first key block |
-//! | 32..36, 36..40 | size of blocks of this file, and of the blocks that keys count |
-//! | 40..44 | checksum of the superblock |
-//! | 44..48 | 1 if the program completed |
-//! | 48..52, 64..72 | 1 and the byte offset of the file system, if it has one |
-//! | 508..512 | checksum of bytes 0..508 |
+//! ```text
+//! header bytes   field
+//! 0..8           E2UNDO02
+//! 8..16          number of keys
+//! 16..24         block of the superblock copy
+//! 24..32         first key block
+//! 32..36         block size of this file
+//! 36..40         size of the blocks that keys count
+//! 40..44         checksum of the superblock
+//! 44..48         1 if the program completed
+//! 48..52         1 if the file system has an offset in the image
+//! 64..72         this offset, in bytes
+//! 508..512       checksum of bytes 0..508
+//! ```
 //!
 //! A key block begins with the magic number, its checksum (computed with 0 in its place) and 8 zero bytes. A key has 16
 //! bytes: the first block, the checksum of the data, and their length in bytes. Data start at whole blocks. In the copy
-//! of the superblock, the magic number is inverted. The copy is that after the change: e2undo compares it.
+//! of the superblock, the magic number is inverted. It is a copy of the superblock after the change, which e2undo compares
+//! with the image.
 //!
 //! INVARIANT: a block changes in the image only after its old contents are durable here. After a write error of the
-//! undo file, nothing is written to the image any more.
+//! undo file, nothing more is written to the image.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -26,7 +26,7 @@ const MOUNT: [(&str, &str); 7] = [
     ("with --partition N", "with -o partition=N"),
     ("use --partition or --offset", "use -o partition=N or -o offset=BYTES"),
     ("leave --partition out", "leave partition= out"),
-    ("--offset lies", "offset= lies"),
+    ("--offset is past", "offset= is past"),
     ("use --offset with", "use -o offset=BYTES with"),
     ("--offset ", "-o offset="),
     ("--norecovery", "-o norecovery"),
@@ -76,20 +76,21 @@ mod tests {
     use super::*;
 
     const DISK: &str = "a disk with partitions; choose one with --partition N";
-    const WHOLE: &str = "if it lies inside a disk image, use --partition or --offset";
-    const LOCKED: &str = "wait for it, or read what is there now with --norecovery";
+    const WHOLE: &str = "if it is inside a disk image, use --partition or --offset";
+    const LOCKED: &str = "wait for it, or read the current state with --norecovery";
 
     #[test]
     fn hints_are_in_options_of_the_program() {
         for (program, message, own) in [
             ("mount.diskwright", DISK, "choose one with -o partition=N"),
             ("mount.diskwright", WHOLE, "use -o partition=N or -o offset=BYTES"),
-            ("mount.fuse.diskwright", LOCKED, "now with -o norecovery"),
+            ("mount.fuse.diskwright", LOCKED, "state with -o norecovery"),
             ("mount.diskwright", "so try --offset 8192", "so try -o offset=8192"),
+            ("mount.diskwright", "--offset is past the end", "offset= is past the end"),
             ("fuse2fs", DISK, "attach the partition first (losetup -P)"),
-            ("fuse2fs", LOCKED, "now with -o norecovery"),
+            ("fuse2fs", LOCKED, "state with -o norecovery"),
             ("e2fsck", DISK, "attach the partition first (losetup -P)"),
-            ("e2fsck", LOCKED, "now with diskwright ls --norecovery"),
+            ("e2fsck", LOCKED, "state with diskwright ls --norecovery"),
         ] {
             let text = of_program(program, message);
             assert!(text.ends_with(own), "{program}: {text}");

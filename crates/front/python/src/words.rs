@@ -23,7 +23,7 @@ const PHRASES: [(&str, &str); 18] = [
     ("with --size min", "with size=\"min\""),
     ("leave --partition out", "leave partition= out"),
     ("use --force", "use force=True"),
-    ("with --norecovery", "with norecovery=True"),
+    ("--norecovery", "norecovery=True"),
     ("--salvage", "salvage=True"),
     ("--small", "small=True"),
     ("--lazy", "a lazy unmount"),

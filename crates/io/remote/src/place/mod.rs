@@ -16,11 +16,10 @@ pub mod transport;
 pub mod zstd;
 
 mod chain;
+mod kinds;
 mod open;
-#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
-mod place;
 
 pub use chain::NamedFiles;
+pub use kinds::Place;
 pub use open::{OpenError, OpenPlace};
-pub use place::Place;
 pub use store::StoreError;

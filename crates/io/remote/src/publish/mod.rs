@@ -22,9 +22,8 @@ mod holes;
 mod layout;
 mod mark;
 mod open;
-#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
-mod publish;
 mod published;
+mod publisher;
 mod request;
 mod sweep;
 
@@ -34,6 +33,6 @@ pub use layout::check_name;
 pub use manifest::{Facts, Manifest};
 pub use mark::Patience;
 pub use open::{find, is_manifest, open};
-pub use publish::{CHUNK_BYTES_DEFAULT, Observer, Options, Report, Silent, Stage, publish};
 pub use published::Published;
+pub use publisher::{CHUNK_BYTES_DEFAULT, Observer, Options, Report, Silent, Stage, publish};
 pub use sweep::{SweepOptions, Swept, sweep};

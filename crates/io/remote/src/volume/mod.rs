@@ -14,22 +14,21 @@ use std::path::PathBuf;
 
 mod blocks;
 mod database;
+mod device;
 mod error;
 mod manage;
 mod marker;
 mod names;
 mod new;
 mod view;
-#[expect(clippy::module_inception, reason = "the type has the name of the subject")]
-mod volume;
 
 pub use crate::place::store::Location;
+pub use device::Volume;
 pub use error::VolumeError;
 pub use manage::{Snapshot, clone, delete, list, snapshot, snapshots};
 pub use marker::is_volume;
 pub use new::NewVolume;
 pub use view::View;
-pub use volume::Volume;
 
 /// Options for using a volume.
 #[derive(Clone, Debug)]

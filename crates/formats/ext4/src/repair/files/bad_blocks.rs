@@ -29,7 +29,7 @@ impl Case<'_, '_, '_> {
             !is_stubborn && !map.runs.is_empty() && keep(ward, &mut self.patient, &mut map, draft);
         if !is_kept {
             self.draft = Draft::default();
-            self.cleared = Some("The list of bad blocks is not one any more, and is emptied.");
+            self.cleared = Some("The bad block list is invalid and is emptied.");
             self.patient.clear();
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn part(ward: &mut Ward<'_>, findings: &[&Finding]) -> Result<()> {
         return Ok(());
     }
     patient.store(&mut draft);
-    let what = "The list of bad blocks loses the blocks, which are not its own.";
+    let what = "Metadata blocks are removed from the bad block list.";
     let concerned = findings.iter().filter(|finding| finding.code == BLOCK_METADATA);
     ward.end(draft, concerned.map(|finding| Action::about(finding, what)).collect())?;
     Ok(())
