@@ -5,6 +5,9 @@
 //! answered. Neither the process nor the mount would ever go away. A child has no descriptor of the
 //! device: the death of the server ends the mount, and that ends the child's wait.
 //!
+//! A fork copies all descriptors, and with them the lock on the image. The parent waits until the child has
+//! closed its copies, so that nothing holds the image once the parent has closed it.
+//!
 //! If another program unmounts at that time, the child may hold the last reference to the mount. Its exit then
 //! waits for the reply to DESTROY, which the server sends after closing the image. So no thread
 //! waits for a child when the session has ended.
@@ -22,6 +25,7 @@ use std::os::fd::OwnedFd;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 /// Attempts of fork(2).
@@ -38,6 +42,8 @@ const DESCRIPTORS_MIN: u64 = 1 << 16;
 pub(super) struct Children {
     /// Readable when the session has ended.
     session_end: OwnedFd,
+    /// Whether the session has ended. Locked while a child starts.
+    has_ended: Mutex<bool>,
     /// Children that were running when the session ended.
     left: Mutex<Vec<libc::pid_t>>,
 }
@@ -47,11 +53,13 @@ impl Children {
     /// If no descriptor is available.
     pub(super) fn new() -> io::Result<Self> {
         let session_end = eventfd(0, EventfdFlags::CLOEXEC)?;
-        Ok(Self { session_end, left: Mutex::default() })
+        Ok(Self { session_end, has_ended: Mutex::default(), left: Mutex::default() })
     }
 
-    /// Wakes threads in [`Self::run`]. Call it when all requests but DESTROY are answered.
+    /// Wakes threads in [`Self::run`]. Call it when all requests but DESTROY are answered. Afterwards no child has
+    /// descriptors of this process, and none is started.
     pub(super) fn end_session(&self) {
+        *self.has_ended.lock() = true;
         // Only a full counter, after 2^64 calls, is an error.
         let _ = rustix::io::write(&self.session_end, &1_u64.to_ne_bytes());
     }
@@ -73,7 +81,13 @@ impl Children {
     fn run_in(&self, start: impl Fn() -> io::Result<libc::pid_t>) -> io::Result<Result<(), Errno>> {
         let mut attempts = 1;
         let child = loop {
-            match start() {
+            let has_ended = self.has_ended.lock();
+            if *has_ended {
+                return Ok(Err(Errno::NOTCONN));
+            }
+            let started = start();
+            drop(has_ended);
+            match started {
                 Ok(child) => break child,
                 Err(error) if attempts == FORKS => return Err(error),
                 Err(_) if self.session_ends_within(FORK_INTERVAL_MS)? => {
@@ -118,8 +132,9 @@ impl Drop for Children {
     }
 }
 
-/// Starts a child that runs `work`. Its exit status is the result.
+/// Starts a child that runs `work`, and waits until it has closed its descriptors. Its exit status is the result.
 fn start(work: &impl Fn() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
+    let (closed_by_child, held_by_child) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child makes only system calls until it ends, as `work` promises.
     let child = unsafe { libc::fork() };
     if child < 0 {
@@ -133,6 +148,10 @@ fn start(work: &impl Fn() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
         // SAFETY: _exit(2) does not return and runs no code of the parent.
         unsafe { libc::_exit(status) }
     }
+    drop(held_by_child);
+    // Nothing is written: the end of the file comes when the child has closed the other end. Otherwise the child
+    // is unaffected, so an error is not a reason to abandon it.
+    let _ = retry_on_intr(|| rustix::io::read(&closed_by_child, &mut [0]));
     Ok(child)
 }
 
@@ -206,10 +225,38 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(Errno::AGAIN.raw_os_error()));
         assert_eq!(attempts.get(), FORKS);
         // The end of the session ends the attempts.
-        children.end_session();
         attempts.set(0);
-        assert_eq!(children.run_in(|| fail(u32::MAX)).unwrap(), Err(Errno::NOTCONN));
+        let ended = children.run_in(|| {
+            let session_end = &children.session_end;
+            rustix::io::write(session_end, &1_u64.to_ne_bytes()).unwrap();
+            fail(u32::MAX)
+        });
+        assert_eq!(ended.unwrap(), Err(Errno::NOTCONN));
         assert_eq!(attempts.get(), 1);
+    }
+
+    #[test]
+    fn a_child_that_is_started_holds_nothing_of_the_parent() {
+        for _ in 0..50 {
+            let child = start(&|| {
+                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                poll(&mut [], Some(&second)).map(drop)
+            });
+            let child = child.unwrap();
+            let held = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap().count();
+            let pid = Pid::from_raw(child).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            wait(child).unwrap();
+            assert_eq!(held, 0);
+        }
+    }
+
+    #[test]
+    fn no_child_is_started_after_the_session() {
+        let children = Children::new().unwrap();
+        children.end_session();
+        let result = children.run_in(|| panic!("a child is started"));
+        assert_eq!(result.unwrap(), Err(Errno::NOTCONN));
     }
 
     #[test]
