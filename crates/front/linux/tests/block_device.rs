@@ -1,32 +1,15 @@
 //! Mounts of block devices, whose end the kernel waits for.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
 use linux::{Errno, Handler, Kernel, MountOptions, Operation, Reply, Request, Session, Settings};
 use rustix::mount::{UnmountFlags, unmount};
+use testkit::LoopDevice;
 
 use crate::common::{Memory, PATIENCE, Transport, session_options};
-
-/// A loop device.
-struct Device(PathBuf);
-
-impl Device {
-    fn new(backing: &Path) -> Self {
-        let mut losetup = testkit::command("losetup");
-        let output = losetup.args(["--find", "--show"]).arg(backing).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        Self(String::from_utf8(output.stdout).unwrap().trim().into())
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _ = testkit::command("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
 
 /// File system that is unmounted by another program while it answers SYNCFS.
 struct UnmountedInSyncfs<'a> {
@@ -56,9 +39,9 @@ fn the_session_ends_when_a_child_unmounts_it() {
     let (place, backing) = (dir.path().join("mount"), dir.path().join("backing"));
     fs::create_dir(&place).unwrap();
     File::create(&backing).unwrap().set_len(1 << 20).unwrap();
-    let device = Device::new(&backing);
+    let device = LoopDevice::new(&backing);
     let options = MountOptions {
-        fs_name: device.0.clone().into(),
+        fs_name: device.path().clone().into(),
         subtype: "memory".into(),
         block_size: Some(4096),
         ..MountOptions::default()
@@ -79,5 +62,5 @@ fn the_session_ends_when_a_child_unmounts_it() {
     ends.recv_timeout(PATIENCE).expect("the session ends");
     drop(server.join().unwrap());
     // The kernel has released the device.
-    File::options().write(true).open(&device.0).unwrap();
+    File::options().write(true).open(&device.path()).unwrap();
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount};
-use testkit::{effort, require, scratch};
+use testkit::{LoopDevice, effort, require, scratch};
 
 use super::check;
 use super::victim::{Victim, made};
@@ -102,7 +102,7 @@ fn read_attributes(path: &Path) -> io::Result<()> {
 
 /// A loop device on a file whose contents change between mounts.
 struct Loop {
-    device: PathBuf,
+    device: LoopDevice,
     image: File,
     mount_point: PathBuf,
 }
@@ -115,11 +115,7 @@ impl Loop {
         let image = image.expect("a file");
         // The size of the device is fixed from the start.
         image.set_len(IMAGE_BYTES_MAX).expect("a sparse file");
-        let output = testkit::command("losetup").args(["--find", "--show"]).arg(&file).output();
-        let output = output.expect("losetup");
-        assert!(output.status.success(), "{output:?}");
-        let device = String::from_utf8(output.stdout).expect("a path");
-        Self { device: PathBuf::from(device.trim()), image, mount_point }
+        Self { device: LoopDevice::new(&file), image, mount_point }
     }
 
     /// Returns the kernel's objection to an image, if any. It may write to the image, because otherwise it does not
@@ -133,11 +129,11 @@ impl Loop {
             .expect("a sparse file");
         self.image.write_all_at(image, 0).expect("room for an image");
         let flags = if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
-        if let Err(error) = mount(&self.device, &self.mount_point, "ext4", flags, None) {
+        if let Err(error) = mount(self.device.path(), &self.mount_point, "ext4", flags, None) {
             return Some(format!("it is not mounted: {error}"));
         }
         let read = read_attributes(&self.mount_point).and_then(|()| read_all(&self.mount_point));
-        let name = self.device.file_name().and_then(|name| name.to_str()).expect("a name");
+        let name = self.device.path().file_name().and_then(|name| name.to_str()).expect("a name");
         // This reads all block bitmaps.
         let _ = fs::read(format!("/proc/fs/ext4/{name}/mb_groups"));
         let errors = fs::read_to_string(format!("/sys/fs/ext4/{name}/errors_count"));
@@ -155,7 +151,6 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.mount_point, UnmountFlags::DETACH);
-        let _ = testkit::command("losetup").arg("--detach").arg(&self.device).status();
     }
 }
 

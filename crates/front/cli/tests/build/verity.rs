@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use testkit::{require, scratch};
+use testkit::{LoopDevice, require, scratch};
 
 use crate::build::common::{
     build_command, diskwright, fail, names_in, same_every_time, sample_in, small_sample,
@@ -130,13 +130,11 @@ fn kernels_mount_it_from_large_sectors() {
         let (source, image) = (source(directory.path(), format), directory.path().join("image"));
         let tree = directory.path().join("tree");
         built(&source, &image, &format!("{format} --verity={}", tree.display()));
-        let mut command = testkit::command("losetup");
-        command.args(["--find", "--show", "--read-only", "--sector-size", "4096"]).arg(&image);
-        let device = String::from_utf8(succeed(&mut command).stdout).unwrap();
+        let device = LoopDevice::with_options(&image, &["--read-only", "--sector-size", "4096"]);
         let place = directory.path().join("mounted");
         fs::create_dir(&place).unwrap();
         let mounted = testkit::command("mount")
-            .args(["-o", "ro", device.trim()])
+            .args(["-o", "ro", device.name()])
             .arg(&place)
             .output()
             .unwrap();
@@ -144,7 +142,7 @@ fn kernels_mount_it_from_large_sectors() {
         if mounted.status.success() {
             testkit::umount_when_free(&place);
         }
-        succeed(testkit::command("losetup").args(["--detach", device.trim()]));
+        drop(device);
         assert!(mounted.status.success(), "{format}: {mounted:?}");
         assert!(names > 3);
     }

@@ -169,36 +169,14 @@ fn the_root_directory_is_made_as_mke2fs_makes_it() {
     assert!(root_of(dir, "ours")[0].contains("Mode:  02750"), "{:?}", root_of(dir, "ours"));
 }
 
-/// A loop device with sectors of 4096 bytes.
-struct Large(String);
-
-impl Large {
-    fn new(image: &Path) -> Self {
-        let mut losetup = testkit::command("losetup");
-        let made = losetup
-            .args(["--sector-size", "4096", "--find", "--show"])
-            .arg(image)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-        Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
-    }
-}
-
-impl Drop for Large {
-    fn drop(&mut self) {
-        let _ = testkit::command("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn the_sector_size_of_a_device_is_default_and_limit() {
     testkit::require!(Root, Loop, Tool("losetup"), Mount("ext4"), Mount("xfs"), Tool("mount"));
     let home = home();
     let dir = home.path();
     file(dir, "image", LEN);
-    let device = Large::new(&dir.join("image"));
-    let path = &device.0;
+    let device = testkit::LoopDevice::with_options(dir.join("image"), &["--sector-size", "4096"]);
+    let path = device.name();
     fs::create_dir(dir.join("point")).unwrap();
     for make in ["mkfs.ext4 -qF", "mkfs.ext4 -qF -T small", "mkfs.xfs -qf"] {
         done(dir, &format!("{make} {path}"));

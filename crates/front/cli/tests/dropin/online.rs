@@ -8,6 +8,7 @@ use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::LoopDevice;
 use testkit::guest::{Job, Kernel};
 
 use super::{done, file, home, run};
@@ -18,40 +19,25 @@ fn succeed(name: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A loop device, detached on drop.
-struct Device(String);
-
-impl Device {
-    fn new(image: &Path) -> Self {
-        Self(succeed("losetup", &["--find", "--show", image.to_str().unwrap()]).trim().to_owned())
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _ = testkit::command("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 /// A mount, which ends before its device is detached.
 struct Mounted {
     point: PathBuf,
-    device: Device,
+    device: LoopDevice,
 }
 
 impl Mounted {
     fn new(dir: &Path, image: &str) -> Self {
-        let device = Device::new(&dir.join(image));
+        let device = LoopDevice::new(&dir.join(image));
         let point = dir.join("point");
         fs::create_dir_all(&point).unwrap();
-        succeed("mount", &[&device.0, point.to_str().unwrap()]);
+        succeed("mount", &[device.name(), point.to_str().unwrap()]);
         Self { point, device }
     }
 
     /// Enlarges the image and the device.
     fn lengthen(&self, image: &Path, bytes: u64) {
         fs::File::options().write(true).open(image).unwrap().set_len(bytes).unwrap();
-        succeed("losetup", &["--set-capacity", &self.device.0]);
+        succeed("losetup", &["--set-capacity", self.device.name()]);
     }
 
     fn blocks(&self) -> u64 {
@@ -81,7 +67,7 @@ fn a_mounted_xfs_is_shown_and_grown_by_the_kernel() {
     file(dir, "image", 400 << 20);
     done(dir, "mkfs.xfs -q -l su=32k -i maxpct=20 -L before image");
     let mounted = Mounted::new(dir, "image");
-    let device = &mounted.device.0;
+    let device = mounted.device.name();
     let expected = succeed("xfs_db", &["-r", "-c", "info", device]);
     for target in ["point", device, "image"] {
         assert_eq!(done(dir, &format!("xfs_info {target}")), expected, "{target}");
@@ -124,7 +110,7 @@ fn a_mounted_ext4_is_grown_and_labelled_by_the_kernel() {
     file(dir, "image", 64 << 20);
     done(dir, "mkfs.ext4 -q -b 1024 -L before image");
     let mounted = Mounted::new(dir, "image");
-    let device = &mounted.device.0;
+    let device = mounted.device.name();
     let said = done(dir, &format!("resize2fs {device}"));
     assert!(said.contains("is already 65536 (1k) blocks long.  Nothing to do!"), "{said}");
     mounted.lengthen(&dir.join("image"), 200 << 20);
@@ -155,7 +141,7 @@ fn a_mounted_ext4_is_grown_and_labelled_by_the_kernel() {
 /// Grows to 200 MiB, if this process may, and returns the number of blocks afterwards. The kernel
 /// requires CAP_SYS_RESOURCE.
 fn grow_ext4(dir: &Path, mounted: &Mounted) -> u64 {
-    let device = &mounted.device.0;
+    let device = mounted.device.name();
     let ended = run(dir, &format!("resize2fs -p {device} 100M"));
     assert!(ended.out.contains("on-line resizing required"), "{ended:?}");
     if !has_sys_resource() {
@@ -244,9 +230,9 @@ fn the_next_program_of_the_name_serves_what_the_kernel_does_not() {
         file(dir, "image", 320 << 20);
         done(dir, &format!("{make} image"));
         let mounted = Mounted::new(dir, "image");
-        let output = linked(name, &[more[0], more[1], &mounted.device.0]);
+        let output = linked(name, &[more[0], more[1], mounted.device.name()]);
         assert_eq!(output.status.code(), Some(7), "{output:?}");
-        let said = format!("next {name} {} {} {}\n", more[0], more[1], mounted.device.0);
+        let said = format!("next {name} {} {} {}\n", more[0], more[1], mounted.device.name());
         assert_eq!(String::from_utf8(output.stdout).unwrap(), said);
     }
     // An unmounted image is changed directly.
@@ -264,14 +250,14 @@ fn a_loop_device_that_is_being_detached_is_waited_for() {
     let dir = home.path();
     file(dir, "image", 16 << 20);
     done(dir, "mkfs.ext4 -q image");
-    let device = Device::new(&dir.join("image"));
+    let device = LoopDevice::new(&dir.join("image"));
     // A device that stays attached is rejected at once.
     let begun = Instant::now();
     let ended = run(dir, "e2fsck -fy image");
     assert!(ended.status == 8 && ended.messages.contains("in use by the kernel"), "{ended:?}");
     assert!(begun.elapsed() < Duration::from_secs(1));
-    let holder = fs::File::open(&device.0).unwrap();
-    succeed("losetup", &["--detach", &device.0]);
+    let holder = fs::File::open(&device).unwrap();
+    succeed("losetup", &["--detach", device.name()]);
     let release = thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
         drop(holder);
@@ -292,7 +278,7 @@ fn a_device_that_is_being_unmounted_is_waited_for() {
     file(dir, "image", 16 << 20);
     done(dir, "mkfs.ext4 -q image");
     let mounted = Mounted::new(dir, "image");
-    let device = mounted.device.0.clone();
+    let device = mounted.device.name().to_owned();
     let begun = Instant::now();
     assert_eq!(run(dir, &format!("e2fsck -fy {device}")).status, 8);
     assert!(begun.elapsed() < Duration::from_secs(1), "a mount is not waited for");

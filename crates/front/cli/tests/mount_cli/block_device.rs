@@ -2,34 +2,18 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::syncfs;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
-use testkit::{judge, require};
+use testkit::{LoopDevice, judge, require};
 
 use crate::mount::{Mounted, Mounting, Point, unmount_when_free, wait_until};
 use crate::mount_cli::common::on_each_format;
 use crate::place::{has_compiler, probe, run, tool};
-
-/// A loop device.
-struct Device(PathBuf);
-
-impl Device {
-    fn new(image: &Path) -> Self {
-        let path = run(tool("losetup").args(["--find", "--show"]).arg(image));
-        Self(path.trim().into())
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _ = tool("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
 
 fn type_of(point: &Path) -> String {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
@@ -40,8 +24,8 @@ fn type_of(point: &Path) -> String {
 /// Runs a test on a device with an image of each format.
 fn on_each_device(test: impl Fn(&Path, &Path)) {
     on_each_format(|_, image| {
-        let device = Device::new(image);
-        test(&device.0, image);
+        let device = LoopDevice::new(image);
+        test(device.path(), image);
         drop(device);
         judge(image);
     });
@@ -59,7 +43,7 @@ fn it_is_released_when_umount_returns() {
         for round in 0..testkit::effort(4, 20, 200) {
             let mounted = Mounted::new(device);
             assert_eq!(type_of(mounted.path()), "fuseblk.diskwright");
-            let name = format!("file {round}");
+            let name = format!("file {}", round % 8);
             fs::write(mounted.join(&name), vec![7; 2 << 20]).unwrap();
             umount(mounted.path());
             // Immediately: no other program waits either.

@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use testkit::{Ignore, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair};
+use testkit::{
+    Ignore, LoopDevice, Mke2fs, MkfsXfs, Tree, assert_same, e2fsck, require, scratch, xfs_repair,
+};
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_remount, unmount};
@@ -103,44 +105,26 @@ fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
     assert!(fs::read(&image).unwrap() == before, "the image has changed");
 }
 
-/// A loop device, detached on drop.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn new(image: &Path, options: &[&str]) -> Self {
-        let mut losetup = testkit::command("losetup");
-        let made = losetup.args(options).args(["--find", "--show"]).arg(image).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = testkit::command("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
     require!(Fuse, Root, Loop);
     on_each_format(|_, image| {
         let before = fs::read(image).unwrap();
-        let device = LoopDevice::new(image, &["--read-only"]);
-        let mut mounted = Mounting::new(Path::new(&device.0)).start();
+        let device = LoopDevice::with_options(image, &["--read-only"]);
+        let mut mounted = Mounting::new(device.path()).start();
         let said = mounted.said();
         assert_eq!(said, "diskwright: mounted read-only: the device is write-protected\n");
         assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
         let refused = fs::write(mounted.join("new"), "").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
         mounted.unmount();
-        let silent = Mounting::new(Path::new(&device.0)).options("silent").start();
+        let silent = Mounting::new(device.path()).options("silent").start();
         assert_eq!(silent.unmount(), "");
         drop(device);
         assert!(fs::read(image).unwrap() == before, "the image has changed");
         // A writable device is mounted read-write.
-        let device = LoopDevice::new(image, &[]);
-        let mounted = Mounting::new(Path::new(&device.0)).start();
+        let device = LoopDevice::new(image);
+        let mounted = Mounting::new(device.path()).start();
         fs::write(mounted.join("new"), "").unwrap();
         assert_eq!(mounted.unmount(), "");
     });

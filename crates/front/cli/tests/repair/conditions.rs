@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use testkit::{judge, require};
+use testkit::{LoopDevice, judge, require};
 
 use crate::check::common::{FORMATS, Said, command, ends, run, said, sound_and_damaged, write};
 
@@ -149,24 +149,6 @@ fn an_image_behind_a_link_is_repaired_and_its_undo_file_lies_beside_the_link() {
     }
 }
 
-/// A loop device, detached on drop.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn new(image: &Path, options: &[&str]) -> Self {
-        let mut losetup = testkit::command("losetup");
-        let made = losetup.args(options).args(["--find", "--show"]).arg(image).output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = testkit::command("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
 #[test]
 fn block_devices_are_repaired_and_what_is_write_protected_is_planned_only() {
     require!(Root, Loop, Tool("losetup"), Tool("e2fsck"), Tool("xfs_repair"));
@@ -176,24 +158,24 @@ fn block_devices_are_repaired_and_what_is_write_protected_is_planned_only() {
         let before = bytes(&home, "bad.img");
         let there = names(&home);
 
-        let device = LoopDevice::new(&path, &["--read-only"]);
-        assert_eq!(run(home.path(), &format!("repair --plan {}", device.0)).status, 1);
-        let said = run(home.path(), &format!("repair --yes {}", device.0));
+        let device = LoopDevice::with_options(&path, &["--read-only"]);
+        assert_eq!(run(home.path(), &format!("repair --plan {}", device.name())).status, 1);
+        let said = run(home.path(), &format!("repair --yes {}", device.name()));
         assert_eq!(said.status, 4, "{}{}", said.out, said.messages);
         assert!(said.messages.contains("requires write permission"), "{}", said.messages);
         assert_eq!(names(&home), there, "there is no undo file of what was not begun");
         drop(device);
         assert!(bytes(&home, "bad.img") == before, "it was changed");
 
-        let device = LoopDevice::new(&path, &[]);
+        let device = LoopDevice::new(&path);
         // The image file is in use now.
         assert_eq!(run(home.path(), "repair --yes bad.img").status, 4);
-        let said = run(home.path(), &format!("repair --yes {}", device.0));
+        let said = run(home.path(), &format!("repair --yes {}", device.name()));
         assert_eq!(said.status, 0, "{}{}", said.out, said.messages);
-        let undo = format!("{}.undo", Path::new(&device.0).file_name().unwrap().to_str().unwrap());
+        let undo = format!("{}.undo", device.path().file_name().unwrap().to_str().unwrap());
         assert!(names(&home).contains(&undo), "{:?}", names(&home));
-        ends(home.path(), &format!("check {}", device.0), 0);
-        let said = run(home.path(), &format!("repair --restore {undo} {}", device.0));
+        ends(home.path(), &format!("check {}", device.name()), 0);
+        let said = run(home.path(), &format!("repair --restore {undo} {}", device.name()));
         assert_eq!(said.status, 0, "{}", said.messages);
         drop(device);
         assert!(bytes(&home, "bad.img") == before, "not as it was");

@@ -1,0 +1,55 @@
+//! Loop devices.
+
+use std::path::{Path, PathBuf};
+
+use crate::command;
+
+/// A loop device on an image, detached on drop. Tests that use it require `Root`, `Loop` and `Tool("losetup")`.
+#[derive(Debug)]
+pub struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// Attaches an image.
+    ///
+    /// # Panics
+    /// If losetup(8) fails.
+    #[track_caller]
+    pub fn new(image: impl AsRef<Path>) -> Self {
+        Self::with_options(image, &[])
+    }
+
+    /// Attaches an image with options of losetup(8), such as `--read-only`.
+    ///
+    /// # Panics
+    /// If losetup(8) fails.
+    #[track_caller]
+    pub fn with_options(image: impl AsRef<Path>, options: &[&str]) -> Self {
+        let mut losetup = command("losetup");
+        let attached =
+            losetup.args(options).args(["--find", "--show"]).arg(image.as_ref()).output().unwrap();
+        assert!(attached.status.success(), "{losetup:?}: {attached:?}");
+        Self(String::from_utf8(attached.stdout).unwrap().trim().into())
+    }
+
+    /// Returns the path of the device.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of the device as text.
+    pub fn name(&self) -> &str {
+        self.0.to_str().expect("losetup(8) prints plain names")
+    }
+}
+
+impl AsRef<Path> for LoopDevice {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = command("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
