@@ -39,9 +39,9 @@ pub(crate) type Shared<'l> = RwLockReadGuard<'l, ()>;
 
 /// Exclusive guard: no transaction is open.
 pub(crate) struct Exclusive<'l> {
-    #[cfg_attr(not(test), expect(dead_code, reason = "they are held"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "held until dropped"))]
     stripes: Vec<RwLockWriteGuard<'l, ()>>,
-    #[expect(dead_code, reason = "it is held")]
+    #[expect(dead_code, reason = "held until dropped")]
     growth: MutexGuard<'l, ()>,
 }
 

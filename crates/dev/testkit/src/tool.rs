@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(look_for(&folders, "xfs_db"), Ok(new.join("xfs_db")));
         assert_eq!(look_for(&[old, newer.clone()], "xfs_db"), Ok(newer.join("xfs_db")));
         let reason = look_for(&[mute], "xfs_db").unwrap_err();
-        assert!(reason.contains("does not tell its version"), "{reason}");
+        assert!(reason.contains("does not report its version"), "{reason}");
     }
 
     #[test]

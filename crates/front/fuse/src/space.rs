@@ -219,7 +219,7 @@ mod tests {
         let space = Space::default();
         let is_due = || std::mem::take(&mut space.state.lock().is_due);
         space.took(1 << 40);
-        assert!(!is_due(), "nobody looks");
+        assert!(!is_due(), "unused");
         space.credit.store(100, Ordering::Relaxed);
         for (bytes, expected) in [(60, false), (39, false), (1, true), (1, false), (1000, false)] {
             space.took(bytes);

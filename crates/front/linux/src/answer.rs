@@ -91,7 +91,7 @@ mod tests {
 
     impl Handler for ByNode {
         fn init(&self, _: &Kernel) -> Settings {
-            unreachable!("nobody starts a session here")
+            unreachable!("no session starts in this test")
         }
 
         fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {

@@ -162,7 +162,7 @@ mod tests {
         }
 
         fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
-            unreachable!("nobody asks")
+            unreachable!("unused")
         }
     }
 

@@ -167,7 +167,7 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
 
 /// Holes are only queried on Linux.
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
+#[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
 fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
     Ok(Piece { end: limit, kind: Kind::Data })
 }

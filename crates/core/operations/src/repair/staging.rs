@@ -341,7 +341,7 @@ mod tests {
         let staging = Staging::new(below.clone());
         staging.write_at(0, &[1; 10]).unwrap();
         below.set(Access::Read, Fault::From(1));
-        staging.write_at(100, &[1; 10]).expect("it was read before");
+        staging.write_at(100, &[1; 10]).expect("the block was read before");
         assert!(staging.write_at(5000, &[1; 10]).is_err());
         below.set(Access::Read, Fault::Never);
         assert!(staging.end_step(vec![Action::new("Some.")]).unwrap());

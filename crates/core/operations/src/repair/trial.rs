@@ -174,7 +174,7 @@ pub fn try_out(
             reads_failed,
         });
     }
-    unreachable!("rounds are limited")
+    unreachable!("the last round returns")
 }
 
 /// Checks the state in the staging and keeps the findings.

@@ -167,8 +167,9 @@ impl Kind {
 }
 
 impl Thing {
-    /// Returns how often its line moves, if this share of its uses finds the line elsewhere. If a lock is held longer
-    /// than a line takes to move, the line has moved again at the end.
+    /// Returns the number of movements of its cache line. `share` is the share of uses that find the line on another
+    /// processor. A lock that is held longer than a movement takes counts twice: another processor takes the line in
+    /// the meantime, so it moves again for the release.
     fn moved(&self, share: f64) -> f64 {
         let times = |uses: u64, ns: f64| {
             let is_long = !self.is_counter && ns > uses as f64 * MOVE_NS;
@@ -189,7 +190,7 @@ fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
                 thing.is_counter = used.is_counter;
             }
             let seen = |ns: u64, uses: u64, notes: u64| {
-                // A hold includes the end of its first record and the beginning of the second.
+                // The hold time includes the end of its first record and the beginning of the second.
                 (ns as f64 - (uses + notes) as f64 * unseen_ns).max(0.0)
             };
             thing.workers += 1;

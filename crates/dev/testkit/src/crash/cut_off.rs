@@ -68,7 +68,7 @@ pub fn cut_off_beside(
     device
 }
 
-/// Like [`cut_off`], but the unflushed writes to the bytes `only` are all present, and no others.
+/// Like [`cut_off`], but of the unflushed writes exactly those to the byte range `only` are present.
 ///
 /// # Panics
 /// If an event cannot be applied to a copy of `start`.

@@ -343,7 +343,7 @@ impl InsertBuffer {
         let buffer =
             BufferedLeaf { slot: Some(slot), block: block.0, live, marked: live, buffered: 0 };
         let old = self.replace(leaf, buffer);
-        debug_assert_eq!(old.buffered, 0, "what is buffered goes into the leaf first");
+        debug_assert_eq!(old.buffered, 0, "buffered entries must be merged into the leaf first");
         self.undo.push(Undo::Replaced(leaf, old));
     }
 
@@ -351,7 +351,10 @@ impl InsertBuffer {
     pub(super) fn forget(&mut self, leaf: u32) {
         if self.get(leaf).is_some() {
             let old = self.replace(leaf, BufferedLeaf::default());
-            debug_assert_eq!(old.buffered, 0, "what is buffered goes into the leaf first");
+            debug_assert_eq!(
+                old.buffered, 0,
+                "buffered entries must be merged into the leaf first"
+            );
             self.undo.push(Undo::Replaced(leaf, old));
         }
     }

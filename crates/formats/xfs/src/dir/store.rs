@@ -49,7 +49,7 @@ pub struct InsertBuffering {
 }
 
 /// States in the order in which they were put back.
-#[allow(clippy::vec_box, reason = "they move to operations and back")]
+#[allow(clippy::vec_box, reason = "boxes move to operations and back")]
 type StateList = Vec<Box<DirState>>;
 
 /// A shard of the store.

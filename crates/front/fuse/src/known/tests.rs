@@ -51,7 +51,7 @@ impl FileSystem for Counting {
 
     fn close(&self, ino: Ino) -> Result<()> {
         let before = self.0[ino.0 as usize].fetch_sub(1, Ordering::SeqCst);
-        assert!(before > 0, "closed once too often");
+        assert!(before > 0, "closed too often");
         if ino.0 % 1000 == 999 { Err(Error::NoSpace) } else { Ok(()) }
     }
 

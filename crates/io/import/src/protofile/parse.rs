@@ -122,7 +122,7 @@ impl Parser {
         if self.open.is_empty() && mode.kind != b'd' {
             return Err(RuleFault::expected(
                 "the first mode",
-                "that of the root directory",
+                "the mode of a directory (the root)",
                 &[mode.kind],
             ));
         }
@@ -293,7 +293,10 @@ mod tests {
             ("", "line 1: the name of a boot file"),
             ("x\n1", "line 2: the number of inodes"),
             ("x 1 many", "the number of inodes: expected a number"),
-            ("x 0 0\n---644 0 0 a", "line 2: the first mode: expected that of the root directory"),
+            (
+                "x 0 0\n---644 0 0 a",
+                "line 2: the first mode: expected the mode of a directory (the root)",
+            ),
             ("x 0 0\nd--755 0 0\na", "line 3: the mode"),
             ("x 0 0\nd--755 0 0", "expected a $ for each directory"),
             ("x 0 0\nd--755 0 0\n. d--755 0 0 $ $", "line 3: the name"),

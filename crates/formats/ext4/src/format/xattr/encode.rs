@@ -205,7 +205,7 @@ mod tests {
 
     fn read(area: Area<'_>) -> Model {
         let pair = |entry: super::super::Entry<'_>| {
-            let Value::Here(value) = entry.value else { panic!("all values are here") };
+            let Value::Here(value) = entry.value else { panic!("all values are in this block") };
             ((entry.name_index, entry.name.to_vec()), value.to_vec())
         };
         area.entries().map(pair).collect()

@@ -26,7 +26,7 @@ pub const TYPE_SHIFT: u32 = 11;
 /// The type of a buffer (`XFS_BLFT_*`), by which kernels choose how to verify and seal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum BufferType {
     /// Plain bytes, not verified.
     Unknown = 0,

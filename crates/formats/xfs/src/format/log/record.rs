@@ -63,7 +63,7 @@ impl Lsn {
 /// The header of a record on disk. Fields as in the format document, without `h_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawRecordHeader {
     pub magicno: U32,
     pub cycle: U32,
@@ -86,7 +86,7 @@ pub struct RawRecordHeader {
 /// The header of an operation. Fields as in the format document, without `oh_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawOpHeader {
     pub tid: U32,
     pub len: U32,

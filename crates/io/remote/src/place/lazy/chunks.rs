@@ -87,7 +87,7 @@ impl Chunks {
                 Piece::Ready(bytes.clone())
             }
             Some(Slot::Coming(run)) => Piece::Coming(Arc::clone(run)),
-            None => unreachable!("it was started if it was missing"),
+            None => unreachable!("missing chunks were requested above"),
         };
         (chunks.map(piece).collect(), runs)
     }
