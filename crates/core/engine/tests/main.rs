@@ -192,7 +192,7 @@ fn marks_go_with_a_change_that_does_not_keep_them() {
     txn.mark(id, 2);
     drop(txn);
     assert_eq!(marks(), 0);
-    // So does forgetting the block.
+    // Forgetting the block has the same effect.
     mark(1);
     let mut txn = engine.begin().unwrap();
     txn.forget(3);

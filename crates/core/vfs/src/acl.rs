@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// Why a value is not a valid list.
+/// Reason why a value is not a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The version is not [`VERSION`].

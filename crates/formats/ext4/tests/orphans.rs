@@ -26,7 +26,7 @@ const SLOTS_1K: usize = 254;
 const KINDS: [(&str, &[&str]); 3] = [
     ("file", &["-O", "orphan_file"]),
     ("list", &["-O", "^orphan_file"]),
-    // So small that it overflows into the list.
+    // Small enough that orphans overflow into the list.
     ("tiny file", &["-O", "orphan_file", "-E", "orphan_file_size=2", "-b", "1024"]),
 ];
 

@@ -17,7 +17,7 @@ use workload::trial::{
     taken, unnamed,
 };
 
-/// How images of a layout are opened for changes.
+/// Mode in which images of a layout are opened for changes.
 type Way = fn(Layout) -> XfsTarget;
 const UNLOGGED: Way = XfsTarget::unlogged;
 const IN_PLACE: Way = XfsTarget::in_place;

@@ -234,7 +234,7 @@ fn large_directories_are_listed_and_emptied() {
         assert_eq!(listed.len(), names.len() + usize::from(root.join("lost+found").exists()));
         assert!(names.iter().all(|name| listed.contains(name)));
         for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
-            // As in `rm -r`: during the listing.
+            // Removes files during the listing, as `rm -r` does.
             if entry.file_type().unwrap().is_file() {
                 assert_eq!(fs::read(entry.path()).unwrap(), entry.file_name().as_encoded_bytes());
                 fs::remove_file(entry.path()).unwrap();

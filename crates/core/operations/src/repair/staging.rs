@@ -178,7 +178,7 @@ impl Staging {
         self.reads_failed.load(Ordering::Acquire)
     }
 
-    /// Checks that the device failed no read within the image.
+    /// Checks that no read within the image has failed.
     ///
     /// # Errors
     /// The first failure, with its position.

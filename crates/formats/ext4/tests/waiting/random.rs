@@ -90,7 +90,7 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
             ..Options::default()
         };
         let mut target = waiting(Layout { inodes: 2_048, ..layout });
-        // So few that a directory is applied in parts.
+        // Few enough files that a directory is applied in parts.
         target.waiting = Some(WaitingPolicy { files_max: 3, ..SOON });
         testkit::assert_survives(&target, &judges, options, 400);
     }

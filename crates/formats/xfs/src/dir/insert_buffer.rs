@@ -128,7 +128,7 @@ enum Undo {
     Replaced(u32, BufferedLeaf),
 }
 
-/// How one more entry of a leaf is stored.
+/// Effect of inserting one more entry of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufferRoom {
     /// It is buffered.

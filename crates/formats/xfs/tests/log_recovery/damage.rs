@@ -63,7 +63,7 @@ fn damage_far_from_the_end_is_told() {
         damaged.read_at(offset, &mut byte).unwrap();
         damaged.write_at(offset, &[byte[0] ^ 0x40]).unwrap();
         let error = recover(&damaged, what);
-        // So close to the head, the kernel takes it for overwritten.
+        // This close to the head, the kernel treats the record as overwritten.
         let is_near = end.head <= tail.block && tail.block - end.head < 4096;
         assert!(error.is_some() || is_near, "{what}");
         if let Some(error) = error {

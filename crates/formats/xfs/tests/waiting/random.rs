@@ -16,7 +16,7 @@ use crate::changing::{Layout, MIB, XfsTarget};
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-/// So few names that a directory repeatedly becomes large enough for waiting files, and too small.
+/// Few names, so that a directory repeatedly becomes large enough for deferred creates, and too small.
 const CHANGING_SIZE: Mix =
     Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
 
@@ -86,7 +86,7 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
             warm_steps_max: 400,
             ..Options::default()
         };
-        // So few that parts of a directory are applied before others.
+        // Few enough files that parts of a directory are applied before others.
         let policy = WaitingPolicy { files_max: 3, ..SOON };
         let target = XfsTarget::worn(layout).with_waiting(policy);
         testkit::assert_survives(&target, &judges, options, 400);

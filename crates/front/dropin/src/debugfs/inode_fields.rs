@@ -49,7 +49,7 @@ const fn refused(name: &'static str, why: &'static str) -> Field {
 
 /// Offset of `i_block`.
 const BLOCK: usize = 40;
-/// Why checksums are not set.
+/// Reason why checksums cannot be set.
 const CHECKSUM: &str = "it is computed with every change; \"calc\" is accepted";
 
 /// Fields in the order of the original. Source of the offsets: kernel Documentation/filesystems/ext4/inodes.rst.
