@@ -501,7 +501,7 @@ fn a_block_on_its_way_home_is_not_read_as_it_was() {
 }
 
 #[test]
-fn what_could_not_be_written_is_still_read() {
+fn blocks_that_failed_to_write_remain_readable() {
     for log in [None, Some(Recorder::default())] {
         let (device, engine) = faulty(log);
         set(&engine, 3, 1);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_inside_of_a_lock_is_told_apart() {
+    fn nested_locks_are_recorded_separately() {
         let (outer, inner) = (Arc::new(RwLock::new(())), AtomicU32::new(0));
         start(Record::default(), None);
         let guard = outer.write_arc();

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "DISKWRIGHT_EFFORT is fast, which is none of quick, full, long")]
-    fn what_is_no_step_is_refused() {
+    fn unknown_levels_are_refused() {
         Effort::named(Some("fast"));
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_not_installed() {
+    fn programs_that_cannot_be_executed_are_not_found() {
         let root = tempfile::tempdir().unwrap();
         let folders = [folder(root.path(), "bin", &[("sqlite3", "3.40"), ("xfs_io", "7.0")])];
         for name in ["sqlite3", "xfs_io"] {

@@ -140,7 +140,7 @@ fn a_test_of_what_nobody_has() {
 }
 
 #[test]
-fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
+fn missing_tools_skip_a_test_or_fail_it_if_tools_are_required() {
     let run = |required: bool| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "judges::a_test_of_what_nobody_has"]);

@@ -248,7 +248,7 @@ fn a_device_full_of_old_data_gives_the_same_file_system() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_are_refused() {
     let refusal = |change: &dyn Fn(&mut Options)| {
         let mut options = Options::new(64 * MIB);
         change(&mut options);

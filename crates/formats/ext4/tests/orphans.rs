@@ -195,7 +195,7 @@ fn crashed(arguments: &[&str], count: usize) -> Image {
 }
 
 #[test]
-fn what_a_crash_leaves_is_ended_at_the_next_opening() {
+fn the_next_opening_processes_orphans_of_a_crash() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
         let image = crashed(arguments, 600);

@@ -82,7 +82,7 @@ fn kernels_logs_are_clean_after_unmount_only() {
 }
 
 #[test]
-fn what_a_dirty_log_holds_is_seen_unless_the_image_is_read_as_it_lies() {
+fn a_dirty_log_is_visible_unless_recovery_is_disabled() {
     require!(Tool("mkfs.xfs"), Mount("xfs"));
     let home = scratch();
     let (image, copy) = (home.path().join("image"), home.path().join("copy"));

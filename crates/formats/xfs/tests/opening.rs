@@ -23,7 +23,7 @@ fn open(image: &Path) -> vfs::Result<Xfs> {
 }
 
 #[test]
-fn what_cannot_be_written_is_read() {
+fn read_only_features_can_be_read() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let (image, realtime) = (home.path().join("image"), home.path().join("realtime"));

@@ -145,7 +145,7 @@ fn files_share_what_they_are_told_to() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn invalid_sharing_is_refused() {
     let open = |layout: Layout| Xfs::open_writable(Arc::new(layout.make()), &options()).unwrap();
     let model = Model::new(open(Layout::DEFAULT), 1);
     let [one, two] = [model.files[0].0, model.files[1].0];

@@ -148,7 +148,7 @@ fn threads_on_the_same_names() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn refused_operations_change_nothing() {
     require!(Tool("xfs_repair"));
     for way in BOTH {
         for layout in [Layout::DEFAULT, Layout::PLAIN] {
@@ -242,7 +242,7 @@ fn freeing_works_when_full() {
 }
 
 #[test]
-fn random_changes_of_a_full_image_free_what_they_should() {
+fn random_changes_of_a_full_image_free_all_space() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::SMALL_LOG] {
         for seed in 0..effort(1, 3, 100) {

@@ -75,7 +75,7 @@ fn lists_on_disk_have_what_is_open() {
 }
 
 #[test]
-fn what_gets_a_name_leaves_its_list() {
+fn a_linked_inode_leaves_the_unlinked_list() {
     require!(Tool("xfs_repair"));
     let device = Arc::new(Layout::DEFAULT.make());
     let fs = open(&device).unwrap();

@@ -116,7 +116,7 @@ fn a_mount_says_what_is_in_its_way() {
 
 #[test]
 #[cfg(not(feature = "anywhere"))]
-fn what_is_not_built_in_says_what_has_it() {
+fn missing_build_features_are_named() {
     let home = home();
     let dir = home.path();
     for (line, status) in [

@@ -90,7 +90,7 @@ fn senseless_arguments_exit_with_2() {
 }
 
 #[test]
-fn who_asks_for_nothing_is_told_what_to_do_first() {
+fn without_arguments_the_first_steps_are_shown() {
     let (status, said) = failure(&[]);
     assert_eq!(status, 2);
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
@@ -111,7 +111,7 @@ fn an_image_that_is_not_there_exits_with_4() {
 }
 
 #[test]
-fn what_is_no_image_exits_with_3_and_says_what_to_do() {
+fn files_that_are_not_images_give_status_3_and_advice() {
     let dir = tempfile::tempdir().unwrap();
     for (name, contents, advice) in [
         ("empty", &b""[..], "use --partition or --offset"),

@@ -8,7 +8,7 @@ use diskwright::fs::{DirEntry, File, FileTimes, Image, ReadDir, SpecialFile, Tim
 use super::images::{FORMATS, judge, new_image, open};
 
 #[test]
-fn what_is_open_goes_to_other_threads() {
+fn open_files_can_move_to_other_threads() {
     fn check<T: Send + Sync + 'static>() {}
     check::<Image>();
     check::<File>();

@@ -42,7 +42,7 @@ fn an_image_is_made_in_a_file_and_locked() {
 }
 
 #[test]
-fn what_cannot_be_made_leaves_no_file() {
+fn a_failed_creation_leaves_no_file() {
     let scratch = testkit::scratch();
     let path = scratch.path().join("none.img");
     assert!(Image::create(&path, 1000, Ext4Options::new()).is_err());

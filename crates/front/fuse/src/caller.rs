@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_named_is_looked_up() {
+    fn unnamed_users_are_looked_up() {
         let own = rustix::process::geteuid().as_raw();
         assert_eq!(uid(&this_thread()), Some(own));
         assert_eq!(is_superuser(&this_thread()), own == 0);

@@ -178,7 +178,7 @@ mod tests {
     use super::{Errno, Ino, Ordering, Space};
 
     #[test]
-    fn what_lies_behind_bytes_without_room_is_refused_until_they_are_stored() {
+    fn writes_after_unstored_data_are_refused() {
         let (space, one, other) = (Space::default(), Ino(12), Ino(13));
         space.check(one, 0).unwrap();
         space.ran_out(one, 8192, 5);

@@ -377,7 +377,7 @@ fn attributes_of_a_file_without_space_are_asked_for_anew() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_says_why() {
+fn failed_reads_and_writes_report_the_reason() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let (node, dir) = (client.file("f"), client.directory(1, "d"));

@@ -58,7 +58,7 @@ fn contents(file: &File) -> Vec<u8> {
 }
 
 #[test]
-fn what_waits_in_the_cache_is_no_hole() {
+fn cached_data_is_not_a_hole() {
     require!(Root, Fuse);
     on_mounts(|root| {
         let file = scattered(&root.join("file"));

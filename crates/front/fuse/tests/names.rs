@@ -127,7 +127,7 @@ fn forgetting_too_much_does_no_harm() {
 }
 
 #[test]
-fn what_is_dropped_with_the_adapter_is_gone() {
+fn dropping_the_adapter_frees_unlinked_files() {
     on_both(|image| {
         let caller = Caller::new(image);
         let free = {

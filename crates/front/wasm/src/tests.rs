@@ -45,7 +45,7 @@ fn check(device: &Arc<dyn BlockDevice>) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_written_is_read_and_sound() {
+fn written_images_can_be_read_and_are_valid() {
     for device in images() {
         let volume = open(&device, r#"{"writable":true}"#);
         volume

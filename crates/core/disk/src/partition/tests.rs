@@ -144,7 +144,7 @@ fn entry(disk: &MemoryDevice, sector: u64, slot: u64) -> (u8, u32, u32) {
 }
 
 #[test]
-fn what_covers_a_logical_partition_grows_with_it() {
+fn the_extended_partition_grows_with_a_logical_one() {
     let disk = MemoryDevice::new(DISK_BYTES);
     disk.write_at(0, &record(&[(0x83, 8, 8), (0x05, 100, 120)])).unwrap();
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 50, 20)])).unwrap();

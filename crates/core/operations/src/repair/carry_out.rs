@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_to_stop_does() {
+    fn progress_callbacks_can_cancel() {
         let device = Arc::new(MemoryDevice::new(30_720));
         let (steps, _) = steps(&device);
         let error = write_in_place(&*device, &steps, &mut |done, _| done == 0).unwrap_err();

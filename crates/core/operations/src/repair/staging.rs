@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_written() {
+    fn unreadable_pages_are_not_written() {
         let below = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(20_000))));
         let staging = Staging::new(below.clone());
         staging.write_at(0, &[1; 10]).unwrap();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_abandoned_is_as_before() {
+    fn abandoned_steps_change_nothing() {
         let staging = Staging::new(Arc::new(MemoryDevice::new(9000)));
         staging.write_at(10, &[1; 5000]).unwrap();
         staging.end_step(vec![Action::new("Kept.")]).unwrap();

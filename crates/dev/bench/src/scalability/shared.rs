@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_called_after_its_file() {
+    fn unnamed_locks_are_named_after_their_source_file() {
         assert_eq!(name_of("crates/core/operations/src/locks.rs", false), "inode");
         assert_eq!(name_of("crates/x/src/new.rs", false), "crates/x/src/new.rs");
         assert_eq!(

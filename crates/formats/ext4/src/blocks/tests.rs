@@ -263,7 +263,7 @@ fn an_inode_that_is_wrong_is_named() {
 
 /// Images of other implementations that break our stricter rules can still be changed.
 #[test]
-fn what_was_odd_already_can_be_changed() {
+fn unusual_blocks_can_be_changed() {
     let (device, fs) = open("-has_journal,-metadata_csum");
     let bitmap = sound(&fs, Kind::InodeBitmap);
     let table = sound(&fs, Kind::InodeTable);

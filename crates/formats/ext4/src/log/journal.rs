@@ -306,7 +306,7 @@ mod tests {
 
     /// The last block of the log stays free, and everything that fits is written.
     #[test]
-    fn what_fits_is_known_to_the_block() {
+    fn capacity_is_exact_to_the_block() {
         let journal = journal(1024, "");
         let layout = journal.state.lock().sb.layout;
         let image = vec![7; 1024];

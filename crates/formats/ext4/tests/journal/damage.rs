@@ -174,7 +174,7 @@ fn each_damaged_block_of_the_log_is_named() {
 }
 
 #[test]
-fn what_is_not_part_of_a_complete_transaction_ends_the_log() {
+fn blocks_outside_a_complete_transaction_end_the_log() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     for config in [&CHECKED, &UNCHECKED] {
         let victim = Victim::new(config);

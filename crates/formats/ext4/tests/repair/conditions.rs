@@ -68,7 +68,7 @@ fn writes_into(plan: &Plan, bad: &[Range<u64>]) -> bool {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_of_and_not_written() {
+fn unreadable_parts_are_reported_and_not_written() {
     require!(Tool("e2fsck"));
     let mut random = fastrand::Rng::with_seed(41);
     let (mut told, mut mended) = (0, 0);
@@ -131,7 +131,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
 }
 
 #[test]
-fn what_is_left_of_a_cut_image_is_repaired() {
+fn truncated_images_are_repaired() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let mut random = fastrand::Rng::with_seed(43);

@@ -138,7 +138,7 @@ fn circles_are_opened() {
 }
 
 #[test]
-fn of_several_names_of_a_directory_the_right_one_stays() {
+fn the_right_name_of_a_directory_is_kept() {
     require!(Tool("debugfs"), Tool("mke2fs"), Tool("e2fsck"));
     let bench = Bench::new("^has_journal");
     let c = bench.ino("/a/b/c");

@@ -254,7 +254,7 @@ fn the_least_size_is_found_at_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_nothing_written() {
+fn sizes_below_the_minimum_are_refused_without_changes() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Root);
     let folder = testkit::scratch();
     let image = KINDS[0].make(folder.path());

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_taken_back() {
+    fn failed_operations_are_rolled_back() {
         let mut buffer = buffer(32);
         (0..10).for_each(|i| buffer.push(3, entry(i)));
         buffer.keep();

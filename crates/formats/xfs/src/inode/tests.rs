@@ -88,7 +88,7 @@ fn check_inodes(fs: &Xfs, used: &BTreeSet<Ino>) {
 }
 
 #[test]
-fn random_taking_and_freeing_leaves_sound_trees() {
+fn random_allocation_and_freeing_leave_valid_trees() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     for (seed, kind) in KINDS.into_iter().enumerate() {
         let image = Fresh::new(kind, 320 << 20);

@@ -357,7 +357,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 
 /// The same blocks are written while they are valid.
 #[test]
-fn what_is_sound_is_written() {
+fn valid_blocks_are_written() {
     let (device, fs) = open(false);
     for kind in Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Part | Kind::Raw)) {
         let sound = sound(&fs, kind);

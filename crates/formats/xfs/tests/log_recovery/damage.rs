@@ -92,7 +92,7 @@ fn records(device: &MemoryDevice) -> Vec<(u64, Record)> {
 
 /// Records with invalid items and valid checksums.
 #[test]
-fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
+fn arbitrary_records_cause_no_panic_and_no_write_after_an_error() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Mount("xfs"));
     let device = made();
     let records = records(&device);

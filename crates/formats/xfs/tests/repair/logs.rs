@@ -57,7 +57,7 @@ fn assert_replayed(damaged: MemoryDevice) {
 }
 
 #[test]
-fn what_a_log_holds_is_replayed() {
+fn logged_changes_are_replayed() {
     testkit::require!(Tool("xfs_repair"));
     assert_replayed(dirty());
 }

@@ -153,7 +153,7 @@ fn every_block_and_inode_size() {
 }
 
 #[test]
-fn what_is_to_be_left_free_is_free() {
+fn the_requested_space_remains_free() {
     crate::require_all_formats!(Root);
     let directory = scratch();
     let (source, tree) = sample_in(directory.path(), &common_sample());

@@ -38,7 +38,7 @@ fn start(dir: &Path, line: &str) -> Child {
 }
 
 #[test]
-fn what_was_found_before_an_interruption_is_reported() {
+fn findings_before_an_interruption_are_reported() {
     let home = testkit::scratch();
     with_many_findings(home.path());
     for signal in [Signal::INT, Signal::TERM] {

@@ -76,7 +76,7 @@ fn an_image_without_its_superblock_is_known_by_what_is_left() {
 }
 
 #[test]
-fn what_is_no_image_or_has_unknown_features_is_not_checked() {
+fn unknown_formats_and_features_are_not_checked() {
     let home = image(FORMATS[0]);
     for (what, contents, advice) in [
         ("zeros", vec![0; 1 << 20], "starts with zeros only"),

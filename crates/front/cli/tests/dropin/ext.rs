@@ -215,7 +215,7 @@ fn a_named_copy_of_the_superblock_is_used() {
 }
 
 #[test]
-fn what_is_no_image_has_the_status_of_the_namesake() {
+fn files_that_are_not_images_give_the_status_of_the_original() {
     let home = home();
     let dir = home.path();
     file(dir, "zeros", 1 << 20);

@@ -104,7 +104,7 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn what_is_not_preserved_is_plain() {
+fn without_preserve_attributes_have_defaults() {
     require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("f"), "1").unwrap();
@@ -139,7 +139,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named() {
+fn files_that_cannot_be_copied_are_reported() {
     require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         fs::create_dir(dir.join("d")).unwrap();

@@ -72,7 +72,7 @@ fn a_name_is_moved_to_another_spelling_of_itself() {
 }
 
 #[test]
-fn what_replaces_a_file_takes_its_spelling() {
+fn a_replacement_keeps_the_spelling_of_the_name() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         ok(dir, "cp one c.img:/d/b");
@@ -234,7 +234,7 @@ fn a_mount_finds_names_in_any_spelling() {
 /// The target directory is on one of our own mounts, because this kernel may have no file system
 /// that folds names.
 #[test]
-fn what_is_extracted_replaces_no_other_spelling() {
+fn extraction_does_not_replace_names_that_differ_in_case() {
     require!(Fuse, Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         fs::create_dir(dir.join("tree")).unwrap();

@@ -85,7 +85,7 @@ fn a_partition_is_changed(format: Format) {
 }
 
 #[test]
-fn what_cannot_be_changed_says_why() {
+fn unsupported_changes_report_the_reason() {
     require!(Tool("mke2fs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = testkit::scratch();
     let dir = dir.path();

@@ -86,7 +86,7 @@ fn entries_that_climb_or_make_no_sense_change_nothing() {
 
 /// Failures that occur only when names are created: everything before is rolled back.
 #[test]
-fn what_does_not_go_with_the_image_undoes_what_came_before_it() {
+fn a_layer_that_contradicts_the_image_changes_nothing() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|home| {
         for (last, word) in [
@@ -182,7 +182,7 @@ fn build_plain(home: &Path) {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_files_are_named() {
     on_each_format(|dir| {
         assert!(fails(dir, "apply nothing a.img", 4).contains("nothing"));
         fs::write(dir.join("layer.tar"), tar(&[])).unwrap();

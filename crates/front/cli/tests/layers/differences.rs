@@ -161,7 +161,7 @@ all/\nall/.wh..wh..opq\ndeep/\ndeep/er/\ndeep/er/new\none\nsome/\nsome/.wh.x\nth
 }
 
 #[test]
-fn what_a_layer_cannot_hold_is_named_and_left_out() {
+fn files_that_a_layer_cannot_contain_are_reported_and_omitted() {
     let home = testkit::scratch();
     let dir = home.path();
     make(&dir.join("a"), &["x"]);

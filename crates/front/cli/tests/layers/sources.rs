@@ -221,7 +221,7 @@ fn sides_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
-fn what_becomes_too_large_is_refused() {
+fn layers_that_decompress_beyond_the_limit_are_refused() {
     require!(Tool("gzip"));
     let home = testkit::scratch();
     let home = home.path();

@@ -71,7 +71,7 @@ fn nobody_waits_for_the_streams_of_the_server() {
 }
 
 #[test]
-fn what_fails_before_is_told_with_its_status() {
+fn failures_before_the_mount_have_their_status() {
     require!(Fuse);
     let dir = scratch();
     let point = Point::new();

@@ -86,7 +86,7 @@ fn a_second_signal_ends_it_at_once_and_says_so() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_recovered_by_the_next_mount() {
+fn the_next_mount_recovers_after_a_kill() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|_, image| {
         let mounted = Mounting::new(image).options("commit=0").start();

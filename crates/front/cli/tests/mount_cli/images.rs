@@ -86,7 +86,7 @@ fn images_of_mkfs_xfs_are_mounted_to_be_changed() {
 }
 
 #[test]
-fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
+fn images_with_unmaintained_features_are_mounted_read_only() {
     require!(Fuse, Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = scratch();
     let image = dir.path().join("a.img");
@@ -122,7 +122,7 @@ impl Drop for LoopDevice {
 }
 
 #[test]
-fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
+fn write_protected_images_are_mounted_read_only() {
     require!(Fuse, Root, Loop);
     on_each_format(|_, image| {
         let before = fs::read(image).unwrap();

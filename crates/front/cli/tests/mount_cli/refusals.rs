@@ -83,7 +83,7 @@ fn an_image_is_mounted_once_and_others_hear_where() {
 }
 
 #[test]
-fn who_only_reads_may_be_several() {
+fn several_readers_can_share_an_image() {
     require!(Fuse);
     let dir = scratch();
     let image = ext4(dir.path());

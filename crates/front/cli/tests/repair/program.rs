@@ -81,7 +81,7 @@ fn object_of(said: &Said) -> Value {
 }
 
 #[test]
-fn what_was_there_before_is_brought_back_byte_by_byte() {
+fn restore_returns_the_exact_old_bytes() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);
@@ -151,7 +151,7 @@ fn an_image_inside_of_a_disk_is_repaired_there() {
 }
 
 #[test]
-fn what_cannot_be_repaired_is_refused_with_a_reason() {
+fn unrepairable_images_are_refused_with_a_reason() {
     let home = image(FORMATS[0]);
     fs::write(home.path().join("text"), "hello").unwrap();
     says(home.path(), "repair text", 3);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_in_order() {
+    fn stored_entries_are_returned_in_order() {
         let mut kept = Kept::new();
         (0..3_000).for_each(|number| kept.add(entry(number)));
         let mut source = kept.into_source().unwrap();

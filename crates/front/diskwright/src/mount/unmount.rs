@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mount_of_ours_is_refused() {
+    fn mounts_of_other_programs_are_refused() {
         let options = UnmountOptions { lazy: false, patience: Duration::ZERO };
         for path in ["/proc", "/"] {
             let refused = unmount(Path::new(path), &options).unwrap_err();

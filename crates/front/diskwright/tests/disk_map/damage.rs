@@ -73,7 +73,7 @@ fn block_of(image: &[u8], kind: Kind) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown() {
+fn unreadable_parts_are_unknown() {
     for name in ["ext4/ext4", "ext4/deep-index", "xfs/default", "xfs/small-blocks"] {
         let image = golden(name);
         let whole = look(name, &image, false).expect("a sound image");
@@ -114,7 +114,7 @@ fn a_bitmap_that_says_that_all_is_free_contradicts_what_is_in_use() {
 }
 
 #[test]
-fn who_asks_for_a_survey_can_end_it() {
+fn callers_can_cancel_a_survey() {
     for name in ["ext4/groups", "xfs/default"] {
         let fs = open_bytes(&golden(name)).expect("a sound image");
         let mut calls = 0;

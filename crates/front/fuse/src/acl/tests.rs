@@ -49,7 +49,7 @@ fn a_mask_may_be_there_for_nobody() {
 }
 
 #[test]
-fn what_is_no_valid_list_is_refused() {
+fn malformed_lists_are_refused() {
     let named = (2, 4, 7);
     for entries in [
         &[][..],

@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_waits_has_room(total in 1_u64..1 << 50, free in 0_u64..1 << 50, own in 0_u64..1 << 40) {
+        fn unwritten_data_has_space(total in 1_u64..1 << 50, free in 0_u64..1 << 50, own in 0_u64..1 << 40) {
             let limits = Limits::new(total, own);
             let level = limits.level(free, Level::default());
             prop_assert!(level.through || level.waiting_max.unwrap_or(own) <= free / 4);

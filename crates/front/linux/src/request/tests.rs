@@ -206,7 +206,7 @@ fn a_file_without_a_name_has_one_that_is_not_read() {
 }
 
 #[test]
-fn what_is_not_described_is_passed_on() {
+fn unknown_requests_are_passed_on() {
     let message = Message::new(31, b"", b"anything at all");
     let request = Request::parse(message.bytes()).unwrap();
     assert_eq!(request.operation, Operation::Other { opcode: 31 });
@@ -242,7 +242,7 @@ fn lengths_have_to_agree() {
 }
 
 #[test]
-fn some_are_not_answered() {
+fn some_requests_have_no_reply() {
     let silent: Vec<u32> = (0..60).filter(|&opcode| !is_answered(opcode)).collect();
     assert_eq!(silent, [op::FORGET, op::INTERRUPT, op::BATCH_FORGET]);
 }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_report_their_line() {
         for (text, expected) in [
             ("", "line 1: the name of a boot file"),
             ("x\n1", "line 2: the number of inodes"),

@@ -174,7 +174,7 @@ fn an_image_of_a_registry_is_that_of_the_layout() {
 }
 
 #[test]
-fn what_a_connection_broke_off_is_gone_on_with() {
+fn interrupted_downloads_are_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, expected) = made(directory.path());
     for fault in [Fault::Cut(3), Fault::CutWithoutRanges(2), Fault::Cut(6)] {

@@ -67,7 +67,7 @@ fn assert_closed(stream: &mut UnixStream) {
 }
 
 #[test]
-fn random_bytes_do_not_hurt_the_server() {
+fn random_bytes_do_not_harm_the_server() {
     let served = served();
     for seed in 0..testkit::effort(60, 600, 6000) {
         let mut random = fastrand::Rng::with_seed(seed);

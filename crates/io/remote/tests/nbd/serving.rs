@@ -94,7 +94,7 @@ fn a_client_sees_a_device_on_both_kinds_of_sockets() {
 }
 
 #[test]
-fn what_one_client_has_written_the_others_see() {
+fn all_clients_see_each_write() {
     let device = Counting::new();
     let served = serve(device.clone(), false);
     let (first, second) = (served.client(), served.client());
@@ -140,7 +140,7 @@ fn errors_come_through_and_the_connection_goes_on() {
 }
 
 #[test]
-fn who_may_not_write_cannot() {
+fn read_only_clients_cannot_write() {
     let device = Counting::new();
     let served = serve(device.clone(), true);
     let client = served.client();

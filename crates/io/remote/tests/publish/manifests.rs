@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_values_can_be_read(
         stored in prop::collection::vec(any::<bool>(), 1..200),
         order in prop::collection::vec(0_u32..250, 0..50),
         label in ".{0,20}",

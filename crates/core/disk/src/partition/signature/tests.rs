@@ -119,7 +119,7 @@ fn labels_and_identifiers_are_those_that_the_tools_set() {
 }
 
 #[test]
-fn random_bytes_are_nothing_and_damaged_samples_do_no_harm() {
+fn random_bytes_match_no_format_and_damaged_samples_are_harmless() {
     let mut state = 1_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

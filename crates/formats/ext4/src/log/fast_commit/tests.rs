@@ -84,7 +84,7 @@ fn image(directory: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_cannot_all_be_applied_leaves_no_trace() {
+fn fast_commits_are_applied_completely_or_not_at_all() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let directory = scratch();
     let path = image(directory.path());

@@ -111,7 +111,7 @@ fn files_that_share_blocks_exchange_them() {
 }
 
 #[test]
-fn what_comes_after_an_exchange_is_done_on_its_own() {
+fn work_after_an_exchange_is_a_separate_step() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let (mut own, tree) = (crash.handle("own"), crash.handle("tree"));

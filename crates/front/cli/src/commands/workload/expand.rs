@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_done() {
+    fn fully_specified_targets_stay_unchanged() {
         for (question, targets) in [
             (Question::Parents, &["memory:xfs,^parent", "kernel:xfs,+parent", "/tmp"][..]),
             (Question::Parents, &["memory:ext4", "kernel:ext4"]),

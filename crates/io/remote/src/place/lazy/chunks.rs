@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_memory_is_bounded() {
+    fn used_chunks_stay_and_memory_is_limited() {
         let mut chunks = Chunks::new(400);
         for chunk in 0..4 {
             chunks.insert(chunk, Bytes::from(vec![0; 100]));

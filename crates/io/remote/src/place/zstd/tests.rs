@@ -57,7 +57,7 @@ fn any_place_is_read_whatever_the_frames() {
 }
 
 #[test]
-fn what_has_no_table_or_a_wrong_one_is_refused() {
+fn files_without_a_valid_seek_table_are_refused() {
     let expected = contents(10_000);
     let good = packed(&expected, &[5000, 5000], false);
     let told = |bytes: &[u8]| match open(bytes) {

@@ -218,7 +218,7 @@ fn lies_are_found() {
 }
 
 #[test]
-fn what_is_cut_short_is_damage() {
+fn truncated_intents_are_damage() {
     for (intent, _) in samples() {
         for region in 0..intent.regions.len() {
             for len in 0..intent.regions[region].len() {
