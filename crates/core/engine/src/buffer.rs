@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_changed_are_those_of_changed_pieces() {
+    fn changed_rows_are_those_of_changed_pieces() {
         let rows = |bits, start, size, count| {
             Changed::new(bits, 4096)
                 .rows(start, size, count)

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_alone_waits_for_nobody() {
+    fn a_single_thread_does_not_wait() {
         let gathering = Gathering::after_round(1);
         for epoch in 1..20 {
             gathering.share(epoch, || Ok(epoch)).unwrap();

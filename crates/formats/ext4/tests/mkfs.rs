@@ -199,7 +199,7 @@ fn description(program: &str, arguments: &[&str], image: &Path, case: &Case) -> 
 }
 
 #[test]
-fn they_are_what_mke2fs_makes() {
+fn images_equal_those_of_mke2fs() {
     require!(Tool("mke2fs"), Tool("dumpe2fs"), Tool("debugfs"));
     let dir = scratch();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));

@@ -72,7 +72,7 @@ fn repair_and_kernel_accept_them() {
 }
 
 #[test]
-fn they_are_what_mkfs_makes() {
+fn images_equal_those_of_mkfs() {
     require!(Version("mkfs.xfs", 7, 2));
     let home = scratch();
     let (ours, theirs) = (home.path().join("ours"), home.path().join("theirs"));

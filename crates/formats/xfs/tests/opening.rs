@@ -111,7 +111,7 @@ fn zoned_devices_old_directories_and_too_many_groups_are_refused() {
 }
 
 #[test]
-fn a_copy_of_the_superblock_is_found_whatever_happened_to_the_first() {
+fn a_copy_is_found_for_any_damage_of_the_first_superblock() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let image = home.path().join("image");

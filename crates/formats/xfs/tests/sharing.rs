@@ -119,7 +119,7 @@ const LAYOUTS: [Layout; 5] = [
 ];
 
 #[test]
-fn files_share_what_they_are_told_to() {
+fn files_share_the_requested_blocks() {
     require!(Tool("xfs_repair"));
     for layout in LAYOUTS {
         for seed in 0..testkit::effort(2, 5, 60) {

@@ -216,7 +216,7 @@ fn writing_over_data_changes_nothing_else() {
 }
 
 #[test]
-fn space_that_was_given_back_is_there_again() {
+fn returned_space_is_available_again() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
         space_comes_back(&IN_PLACE(layout).trial());

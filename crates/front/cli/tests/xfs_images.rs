@@ -57,7 +57,7 @@ fn image(dir: &Path, options: &str) -> PathBuf {
 }
 
 #[test]
-fn info_tells_what_mkfs_told() {
+fn info_agrees_with_mkfs() {
     let dir = scratch();
     let image = image(dir.path(), "--block-size 1K --dir-block-size 4K");
     let info = json(&image, "info --json IMAGE");
@@ -341,7 +341,7 @@ fn every_layout_of_a_source_has_a_uuid_of_its_own() {
 }
 
 #[test]
-fn names_that_differ_in_case_are_told_apart_from_names_listed_twice() {
+fn names_that_differ_in_case_and_duplicates_are_distinguished() {
     let dir = scratch();
     let (source, image) = (dir.path().join("source"), dir.path().join("a.img"));
     fs::create_dir_all(source.join("sub")).unwrap();

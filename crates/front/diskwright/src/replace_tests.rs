@@ -172,7 +172,7 @@ fn a_name_as_long_as_names_can_be_is_replaced() {
 }
 
 #[test]
-fn a_file_whose_owner_is_gone_goes_with_the_next_of_its_name() {
+fn the_next_file_of_a_name_removes_one_without_an_owner() {
     let _alone = alone();
     for begin in BOTH {
         let dir = tempfile::tempdir().unwrap();

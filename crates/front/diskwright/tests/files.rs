@@ -125,7 +125,7 @@ fn files_are_asked_for_what_they_were_opened_for() {
 }
 
 #[test]
-fn places_that_cannot_be_are_errors() {
+fn impossible_locations_are_errors() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_where_the_caller_has_it() {
+    fn a_number_is_read_from_memory_of_the_caller() {
         let number = Box::new(0x1234_5678_u32);
         let address = std::ptr::from_ref(&*number).addr() as u64;
         assert_eq!(read_memory(&this_thread(), address), Ok(0x1234_5678));

@@ -171,7 +171,7 @@ fn cached_and_direct_parts_are_one_file() {
 }
 
 #[test]
-fn a_file_that_others_write_to_loses_its_privileges_at_once() {
+fn a_write_by_another_user_removes_privileges_at_once() {
     require!(Root, Fuse);
     on_mounts(|root| {
         fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();

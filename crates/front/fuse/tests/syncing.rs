@@ -79,7 +79,7 @@ fn a_syncer_ends_at_once_and_may_never_begin() {
 }
 
 #[test]
-fn a_device_that_fails_is_reported_to_who_asks() {
+fn a_device_failure_is_reported_to_the_caller() {
     let image = Image::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");

@@ -234,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_is_the_same_but_for_what_is_free() {
+    fn a_copy_is_equal_except_for_free_space() {
         let (file, mut bytes) = sample();
         let raw = Raw::new(&file, bytes.len() as u64, vec![0..4096, 4096..8192]);
         let copy = tempfile::tempfile().unwrap();

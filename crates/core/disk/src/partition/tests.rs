@@ -41,7 +41,7 @@ fn primary_and_logical_partitions_have_linux_numbers() {
 }
 
 #[test]
-fn a_chain_that_leads_back_ends() {
+fn a_cyclic_chain_ends() {
     let disk = MemoryDevice::new(DISK_BYTES);
     disk.write_at(0, &record(&[(0x0f, 100, 1000)])).unwrap();
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 0, 20)])).unwrap();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_lead_to_what_was_tried_out() {
+    fn both_ways_of_writing_give_the_planned_result() {
         let device = Arc::new(MemoryDevice::new(30_720));
         let (steps, expected) = steps(&device);
         for block_size in [1024, 4096, 2048] {

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_lock_are_better_than_the_whole() {
+    fn lock_stripes_scale_better_than_one_lock() {
         let whole = Demands { own_ns: 900.0, shared_ns: vec![100.0] };
         let parts = Demands { own_ns: 900.0, shared_ns: vec![100.0 / 64.0; 64] };
         assert!(throughput(&parts, 64) > 4.0 * throughput(&whole, 64));

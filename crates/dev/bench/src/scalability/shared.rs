@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_moves_when_another_had_it() {
+    fn a_line_moves_if_another_thread_used_it() {
         let moves = |turns: &[(usize, bool)]| {
             let moves = moves_of(turns.iter().copied());
             (moves.writes, moves.reads)

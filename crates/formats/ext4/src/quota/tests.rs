@@ -18,7 +18,7 @@ fn open(path: &Path) -> Ext4 {
 }
 
 #[test]
-fn wrong_usage_is_counted_anew() {
+fn wrong_usage_is_recounted() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let dir = scratch();
     let image = dir.path().join("image");

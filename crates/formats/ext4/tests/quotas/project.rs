@@ -63,7 +63,7 @@ fn new_files_inherit_the_project() {
 }
 
 #[test]
-fn nothing_of_another_project_comes_in() {
+fn files_of_other_projects_cannot_move_in() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let image = with_project(&["-O", "project"]);
     let fs = image.open();

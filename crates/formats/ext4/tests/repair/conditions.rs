@@ -274,7 +274,7 @@ fn used(image: &[u8]) -> u64 {
 }
 
 #[test]
-fn an_image_that_is_damaged_and_repaired_for_ever_leaks_nothing() {
+fn repeated_damage_and_repair_leaks_no_memory() {
     require!(Tool("e2fsck"));
     for name in ["ext4", "groups", "meta-bg"] {
         let mut image = golden(name);

@@ -187,7 +187,7 @@ fn resize2fs_goes_on_after_a_shrink() {
 /// The minimum size computed from the blocks in use is a whole number of groups and is too small. At the next few sizes
 /// the last group would be too small.
 #[test]
-fn the_least_size_is_found_past_sizes_that_cannot_be() {
+fn the_minimum_size_is_found_past_impossible_sizes() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("e2fsck"));
     let scratch = testkit::scratch();
     let image = scratch.path().join("image");

@@ -375,7 +375,7 @@ fn valid_blocks_are_written() {
 
 /// Keys and pointers of nodes are checked, too.
 #[test]
-fn a_node_of_a_tree_is_refused_that_is_wrong() {
+fn invalid_tree_nodes_are_refused() {
     for kind in Kind::ALL {
         let Some(shape) = kind.btree() else { continue };
         for (key, pointer, says) in [(9, 100, "order of entries at 1"), (1, 0, "pointer 1")] {

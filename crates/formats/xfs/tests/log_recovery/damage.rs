@@ -49,7 +49,7 @@ fn recover(device: &MemoryDevice, what: &str) -> Option<Error> {
 }
 
 #[test]
-fn damage_far_from_the_end_is_told() {
+fn damage_far_from_the_end_is_reported() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Mount("xfs"));
     let device = made();
     let sb = superblock(&device);

@@ -30,7 +30,7 @@ fn judge(name: &str, damaged: MemoryDevice) -> Result<(), String> {
 }
 
 #[test]
-fn groups_are_mended() {
+fn groups_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
     let mut wrong = Vec::new();
     for name in IMAGES {

@@ -66,7 +66,7 @@ fn a_full_image_refuses_in_time() {
 }
 
 #[test]
-fn failures_are_told_of() {
+fn failures_are_reported() {
     require!(Tool("xfs_repair"));
     fail_writes(&in_place(Layout::DEFAULT).trial());
 }
@@ -75,7 +75,7 @@ fn failures_are_told_of() {
 const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
 
 #[test]
-fn a_crash_loses_files_that_wait_and_nothing_else() {
+fn a_crash_loses_only_waiting_files() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     for layout in [Layout::MANY_GROUPS, Layout::DEFAULT] {
         let (ours, theirs) = (check_recovered(1), kernel_recovers(4));

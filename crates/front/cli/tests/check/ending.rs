@@ -66,7 +66,7 @@ fn findings_before_an_interruption_are_reported() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_without_a_message() {
+fn a_closed_pipe_ends_the_command_silently() {
     let home = testkit::scratch();
     with_many_findings(home.path());
     let mut child = start(home.path(), "check --jsonl a.img b.img");

@@ -92,7 +92,7 @@ fn a_replacement_keeps_the_spelling_of_the_name() {
 }
 
 #[test]
-fn two_names_of_a_source_that_are_one_are_told() {
+fn names_of_a_source_that_differ_only_in_case_are_reported() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         let tree = dir.join("tree");
@@ -127,7 +127,7 @@ fn two_names_of_a_source_that_are_one_are_told() {
 }
 
 #[test]
-fn two_names_of_a_layer_that_are_one_are_told() {
+fn names_of_a_layer_that_differ_only_in_case_are_reported() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         let layer = |name: &str, members: &[&str]| {
@@ -153,7 +153,7 @@ fn two_names_of_a_layer_that_are_one_are_told() {
 }
 
 #[test]
-fn a_build_tells_of_two_names_that_are_one() {
+fn a_build_reports_names_that_differ_only_in_case() {
     require!(Tool("xfs_repair"));
     let scratch = testkit::scratch();
     let dir = scratch.path();

@@ -84,7 +84,7 @@ fn mapped_names_are_restored() {
 }
 
 #[test]
-fn a_build_gives_names_back() {
+fn a_build_restores_mapped_names() {
     testkit::require!(Tool("e2fsck"), Tool("xfs_repair"));
     let scratch = scratch();
     let dir = scratch.path();

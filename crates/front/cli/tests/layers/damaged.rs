@@ -70,7 +70,7 @@ fn layers_that_are_cut_short_or_garbled_change_nothing() {
 }
 
 #[test]
-fn entries_that_climb_or_make_no_sense_change_nothing() {
+fn entries_with_invalid_paths_change_nothing() {
     on_each_format(|dir| {
         let said = |members: &[Member], options: &str| refused(dir, &tar(members), options);
         let good = file("new", "1");
@@ -143,7 +143,7 @@ fn a_layer_that_does_not_fit_changes_nothing() {
 /// If `apply` takes more than one checkpoint, the error reports the progress, and every file is
 /// complete.
 #[test]
-fn a_layer_that_takes_several_steps_says_how_far_it_came() {
+fn a_layer_in_several_steps_reports_its_progress() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let home = testkit::scratch();
     let home = home.path();

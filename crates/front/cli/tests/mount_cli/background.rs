@@ -53,7 +53,7 @@ fn paths_may_be_relative_and_the_directory_is_let_go() {
 }
 
 #[test]
-fn nobody_waits_for_the_streams_of_the_server() {
+fn callers_do_not_wait_for_the_output_of_the_server() {
     require!(Fuse);
     let dir = scratch();
     let (image, point) = (ext4(dir.path()), Point::new());

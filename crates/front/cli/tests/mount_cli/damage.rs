@@ -83,7 +83,7 @@ fn it_goes_on_with(image: &Path) {
 }
 
 #[test]
-fn a_mount_in_the_background_tells_its_log() {
+fn a_background_mount_writes_its_log() {
     require!(Fuse);
     let dir = scratch();
     damage(&ext4(dir.path()));

@@ -207,7 +207,7 @@ fn owners_are_shown_and_stored_as_asked_for() {
 }
 
 #[test]
-fn the_kernel_is_told_the_options() {
+fn the_kernel_receives_the_options() {
     require!(Fuse, Root);
     let dir = scratch();
     let image = ext4(dir.path());
@@ -230,7 +230,7 @@ fn the_kernel_is_told_the_options() {
 }
 
 #[test]
-fn stale_images_are_read_as_they_lie() {
+fn stale_images_are_read_without_recovery() {
     require!(Fuse);
     let dir = scratch();
     let image = ext4(dir.path());

@@ -31,7 +31,7 @@ fn assert_sound(home: &TempDir, name: &str) {
 }
 
 #[test]
-fn a_sound_image_is_left_alone() {
+fn a_valid_image_is_not_changed() {
     for options in FORMATS {
         let home = image(options);
         let before = bytes(&home, "a.img");
@@ -43,7 +43,7 @@ fn a_sound_image_is_left_alone() {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_tells_what_will_be_done() {
+fn a_plan_lists_the_repairs_and_changes_nothing() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);

@@ -8,7 +8,7 @@ use crate::build::common::diskwright;
 use crate::check::common::{build, ends, image, object, run};
 
 #[test]
-fn a_file_is_made_longer_and_shorter_with_what_is_in_it() {
+fn a_file_grows_and_shrinks_with_its_contents() {
     require!(Tool("e2fsck"));
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("a.img");

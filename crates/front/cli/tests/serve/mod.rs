@@ -64,7 +64,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_client_writes_to_an_image_that_nobody_else_can_have_meanwhile() {
+fn a_client_writes_to_an_exclusively_locked_image() {
     require!(Tool("qemu-io"), Tool("e2fsck"));
     let mut served = serve(&[]);
     let mut qemu = testkit::command("qemu-io");

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_refused_with_what_would() {
+    fn invalid_values_are_refused_with_valid_ones() {
         for words in [
             "uid=root",
             "uid=-1",

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_and_not_for_ever() {
+    fn commands_wait_for_a_lock_for_a_limited_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.img");
         let server = File::create(&path).unwrap();

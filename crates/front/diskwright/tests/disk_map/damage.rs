@@ -92,7 +92,7 @@ fn unreadable_parts_are_unknown() {
 }
 
 #[test]
-fn blocks_of_maps_that_are_damaged_are_told_of() {
+fn damaged_map_blocks_are_reported() {
     let image = golden("ext4/ext3");
     let mut bytes = image.clone();
     let pointers = block_of(&image, Kind::Maps);
@@ -103,7 +103,7 @@ fn blocks_of_maps_that_are_damaged_are_told_of() {
 }
 
 #[test]
-fn a_bitmap_that_says_that_all_is_free_contradicts_what_is_in_use() {
+fn a_bitmap_with_all_blocks_free_contradicts_blocks_in_use() {
     let image = golden("ext4/ext2-rev0");
     let mut bytes = image.clone();
     let bitmap = block_of(&image, Kind::Allocation);

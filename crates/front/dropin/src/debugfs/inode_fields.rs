@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_and_values_are_told() {
+    fn wrong_names_and_values_are_reported() {
         let mut slot = vec![0; 128];
         for (name, value, why) in [
             ("mode", "0x1ffff", "exceeds field mode maximum 65535"),

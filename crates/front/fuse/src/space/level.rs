@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_room_the_less_waits_and_near_the_end_nothing() {
+    fn the_limit_of_unwritten_data_follows_the_free_space() {
         let limits = Limits::new(224 * MIB, 46 * MIB);
         let level = |free| limits.level(free, Level::default());
         assert_eq!(level(224 * MIB), Level { waiting_max: Some(32 * MIB), through: false });

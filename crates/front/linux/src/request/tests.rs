@@ -249,7 +249,7 @@ fn some_requests_have_no_reply() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_taken_or_refused(
+    fn arbitrary_bytes_are_accepted_or_refused(
         opcode in 0_u32..56,
         total_extlen in prop_oneof![Just(0_u16), 0..4_u16, any::<u16>()],
         body in vec(prop_oneof![Just(0_u8), any::<u8>()], 0..200),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_comes_again_adds_to_what_was_said() {
+    fn repeated_paths_add_keywords() {
         let listed =
             manifest("./a type=dir mode=700\n./b type=file\n./a type=dir uid=3\n").unwrap();
         assert_eq!((listed.len(), listed[0].uid, listed[0].line), (2, Some(3), 3));

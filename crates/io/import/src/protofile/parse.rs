@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_told_by_words() {
+    fn a_tree_is_described_by_words() {
         let text = "/stand/diskboot\n4872 110\nd--777 3 1\nusr d--777 3 1\nsh -ug755 3 1 /bin/sh\nken d--755 6 1\n$\n\
             b0 b--644 3 1 8 1\nc0 c--644 3 1 1 3\nfifo p--644 3 1\nslink l--644 3 1 /a/link\n: a comment $\n$\n\
             two/words -\x2d-644 0 0 x\n$\n";

@@ -171,7 +171,7 @@ fn hard_link_storage_of_aufs_is_ignored() {
 }
 
 #[test]
-fn sparse_files_and_large_ones_come_whole() {
+fn sparse_and_large_files_are_complete() {
     testkit::require!(Tool("tar"));
     let directory = tempfile::tempdir().unwrap();
     let (tree, layout) = (directory.path().join("tree"), directory.path().join("layout"));

@@ -209,7 +209,7 @@ fn platforms_are_chosen_in_the_index_of_a_registry() {
 }
 
 #[test]
-fn registries_that_lie_or_fail_are_told_by_name() {
+fn wrong_or_failing_registries_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, _) = made(directory.path());
     let options = options(directory.path());

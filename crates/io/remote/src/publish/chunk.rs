@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let contents = vec![7; 5000];
         let (digest, packed) = (Digest::of(&contents), pack(&contents));
         let problem = |packed: &[u8], len| unpack(packed, len, digest).unwrap_err();

@@ -35,7 +35,7 @@ fn read(device: &LazyDevice, offset: u64, len: usize) -> std::io::Result<Vec<u8>
 }
 
 #[test]
-fn all_that_passes_is_tried_again() {
+fn transient_errors_are_retried() {
     let server = WebServer::new();
     server.put("disk", bytes(1), "one");
     let expected = bytes(1);
@@ -65,7 +65,7 @@ fn all_that_passes_is_tried_again() {
 }
 
 #[test]
-fn a_server_that_never_gets_it_right_is_an_error_and_no_end() {
+fn retries_of_a_failing_server_end_with_an_error() {
     let server = WebServer::new();
     server.put("disk", bytes(1), "one");
     let device = open(&server, "disk");

@@ -136,7 +136,7 @@ fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn an_order_is_fetched_to_its_end_and_no_more_than_stays() {
+fn an_order_is_prefetched_completely_within_the_memory_limit() {
     let source = Source::new(1000 * CHUNK);
     let options = LazyOptions {
         memory_bytes: 80 * CHUNK,

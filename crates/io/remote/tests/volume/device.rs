@@ -104,7 +104,7 @@ fn requests_past_the_end_are_refused() {
 }
 
 #[test]
-fn a_flush_is_one_put_and_one_of_nothing_is_none() {
+fn a_flush_is_one_put_and_an_empty_flush_is_none() {
     let bucket = Bucket::new();
     create(&bucket, "v", LEN);
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();

@@ -175,7 +175,7 @@ fn a_file_system_inside_a_volume_is_named_with_its_offset() {
 }
 
 #[test]
-fn a_lost_superblock_is_noticed_by_its_copies() {
+fn a_lost_superblock_is_detected_by_its_copies() {
     let device = MemoryDevice::new(200 << 20);
     device.write_at((32768 << 12) + 56, &[0x53, 0xef]).unwrap();
     device.write_at((32768 << 12) + 90, &[1]).unwrap();

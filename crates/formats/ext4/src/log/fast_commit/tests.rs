@@ -112,7 +112,7 @@ fn fast_commits_are_applied_completely_or_not_at_all() {
 /// A kernel creates and removes a file while another one is synced. The fast commit then contains the file's inode and
 /// the removal of its name.
 #[test]
-fn a_file_that_came_and_went_leaves_an_inode_that_is_free() {
+fn a_file_created_and_removed_leaves_a_free_inode() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let directory = scratch();
     let path = image(directory.path());

@@ -133,7 +133,7 @@ fn records_out_of_order_are_found() {
 }
 
 #[test]
-fn a_record_that_is_there_already_is_damage() {
+fn a_duplicate_record_is_damage() {
     let fs = tree();
     let twice = on(&fs, |cursor| cursor.insert(FreeRun { start: AgBlock(80), len: 2 }));
     assert!(matches!(twice, Err(Error::Corrupt(_))), "{twice:?}");

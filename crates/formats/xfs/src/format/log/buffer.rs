@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_says_where_and_which_chunks() {
+    fn a_format_gives_locations_of_chunks() {
         let place = BufferPlace { daddr: 0x1234, len: 8 };
         let item = BufferFormat::new(place, BufferType::Btree, &[0..1, 3..5]);
         let mut expected = vec![0x3c, 0x12, 3, 0, 0, 0x20, 8, 0, 0x34, 0x12];

@@ -83,7 +83,7 @@ fn ranges_are_exchanged_where_the_first_file_is_written() {
 }
 
 #[test]
-fn a_file_exchanges_ranges_of_its_own() {
+fn a_file_exchanges_two_of_its_ranges() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let tree = crash.handle("tree");

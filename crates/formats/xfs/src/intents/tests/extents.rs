@@ -77,7 +77,7 @@ fn take(op: &mut Op<'_>, file: &Handle, extent: Extent) -> Outcome<Handle> {
 }
 
 #[test]
-fn blocks_that_a_file_let_go_of_are_freed() {
+fn blocks_released_by_a_file_are_freed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for options in ["", "-m rmapbt=0", "-m rmapbt=0,reflink=0,finobt=0 -b size=1024"] {
         for is_mapped in [false, true] {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_part_twice() {
+    fn each_thread_takes_part_once() {
         assert_eq!(
             expanded(Question::Parents, &["memory:xfs,^parent", "memory:xfs", "memory:xfs"]),
             pairs(&[("memory:xfs,^parent", ""), ("memory:xfs,+parent", "memory:xfs,^parent"),])

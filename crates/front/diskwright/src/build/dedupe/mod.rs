@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_alike_is_found_and_nothing_else() {
+    fn all_equal_data_is_found_and_nothing_else() {
         let mut random = fastrand::Rng::with_seed(1);
         for (unit, in_order) in
             [Dedupe::Files, Dedupe::Blocks].map(|unit| [0, 1, 2].map(|n| (unit, n))).concat()
