@@ -105,7 +105,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Shares the blocks of a part that already exists. Data that is not shared must have its blocks.
+    /// Shares the blocks of `part` with an existing copy, if there is one. `ino` must already have separate blocks
+    /// for all other data.
     pub(super) fn share(&mut self, ino: Ino, part: &Part) -> Result<(), BuildError> {
         match part.same {
             Some(same) => Ok(self.device.share(same, (ino, part.run.offset), part.run.len)?),
