@@ -327,7 +327,7 @@ await test('an address: ranges are read, and a server without them or a file tha
   assert.deepEqual(await rows(tab), expected.xfs.root);
   await shot(tab, 'address');
   await open(`${root}/ext4.img?whole`);
-  await waitForText(tab, '#failure-message', 'no range requests');
+  await waitForText(tab, '#failure-message', 'does not support range requests');
   await open(`${root}/changing.img`);
   await waitForText(tab, '#failure', 'changed while it was read');
   await tab.close();

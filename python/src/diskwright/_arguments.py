@@ -21,7 +21,7 @@ def size_of(name: str, value: Any) -> int | None:
     try:
         size = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is an int, not {type(value).__name__}") from None
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
     if not 0 <= size < 1 << 63:
         raise ValueError(f"{name} is {size}: it must be from 0 to 2**63 - 1")
     return size

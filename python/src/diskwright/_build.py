@@ -134,7 +134,7 @@ def build(
       build.
     """
     if size is not None and free:
-        raise ValueError("size and free exclude each other: free is for a size that is computed")
+        raise ValueError("size and free exclude each other: free requires a computed size")
     with ExitStack() as kept:
         into = None if _is_path(image) else cast("IO[bytes]", image)
         place = _place(image, kept)
@@ -176,7 +176,7 @@ def _place(image: Any, kept: ExitStack) -> StrOrBytesPath:
     if _is_path(image):
         return cast("StrOrBytesPath", image)
     if not hasattr(image, "write"):
-        raise TypeError(f"image is a path or a file object with write, not {type(image).__name__}")
+        raise TypeError(f"image must be a path or a file object with write, not {type(image).__name__}")
     import tempfile
 
     return os.path.join(kept.enter_context(tempfile.TemporaryDirectory(prefix="diskwright-")), "image")
@@ -201,7 +201,7 @@ def _pour(built: Any, into: Any) -> None:
         while data < end:
             piece = built.read(min(end - data, 1 << 20))
             if not piece:
-                raise OSError(errno.EIO, "the image became shorter while it was copied")
+                raise OSError(errno.EIO, "the image was truncated during the copy")
             _write_all(into, piece)
             data += len(piece)
         at = end
@@ -268,7 +268,7 @@ def _write_archive(entries: Iterable[Entry], out: Any) -> None:
     ) as archive:
         for entry in entries:
             if not isinstance(entry, Entry):
-                raise TypeError(f"source is a path, a file object or an iterable of Entry, not of {type(entry).__name__}")
+                raise TypeError(f"source must be a path, a file object or an iterable of Entry, not of {type(entry).__name__}")
             _add(archive, entry)
     out.flush()
 
@@ -283,7 +283,7 @@ def _add(archive: tarfile.TarFile, entry: Entry) -> None:
     if name.endswith("/"):
         others = (entry.data, entry.target, entry.link, entry.device)
         if kind not in (0, modes.S_IFDIR) or any(other is not None for other in others):
-            raise ValueError(f"{name!r} ends with a slash: it is a directory, and has nothing but a mode and attributes")
+            raise ValueError(f"{name!r} ends with a slash, so it is a directory, which has only a mode and attributes")
         kind = modes.S_IFDIR
     member.uid, member.gid = entry.uid, entry.gid
     nanoseconds = entry.mtime_ns if entry.mtime_ns is not None else round(entry.mtime * 1e9)

@@ -134,7 +134,7 @@ class RawFile(io.RawIOBase):
             raise io.UnsupportedOperation("not open for writing")
         size = self._position if size is None else size
         if size < 0:
-            raise ValueError("a file's size is not below 0")
+            raise ValueError("a file size cannot be negative")
         self._file.truncate(size)
         return size
 

@@ -297,7 +297,7 @@ class Image(Volume):
                     if followlinks:
                         pending.append((start + name, None, above))
                 elif _is_inside_itself(inodes.get(name), above):
-                    report(OSError(errno.ELOOP, "the directory is inside itself: the image is damaged", start + name))
+                    report(OSError(errno.ELOOP, "the directory contains itself; the image is damaged", start + name))
                 else:
                     pending.append((start + name, inodes.get(name), above))
 

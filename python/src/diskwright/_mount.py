@@ -31,7 +31,7 @@ def _command() -> list[str]:
 
     executable = get_executable()
     if not executable or getattr(sys, "frozen", False):
-        raise OSError(errno.ENOSYS, "mount needs a Python program to start: multiprocessing.set_executable names one")
+        raise OSError(errno.ENOSYS, "mount needs a Python interpreter to start; set one with multiprocessing.set_executable")
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     program = f"import sys; sys.path.append({package!r}); from diskwright._server import main; main()"
     return [os.fsdecode(executable), "-I", "-S", "-c", program]

@@ -34,7 +34,7 @@ def pure(path: ImagePathLike) -> PurePosixPath:
         return path._pure
     if isinstance(path, bytes):
         if len(path) > PATH_BYTES_MAX:
-            raise ValueError(f"bytes are a path here, and {len(path)} bytes are longer than any path")
+            raise ValueError(f"bytes are taken as a path, and {len(path)} bytes are too long for one")
         path = path.decode("utf-8", "surrogateescape")
     return PurePosixPath(path)
 

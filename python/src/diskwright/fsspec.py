@@ -184,7 +184,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
 
     def _write(self, me: int) -> Iterator[Image]:
         if self.writable is False:
-            raise OSError(30, "the file system was made with writable=False", str(self.fo))
+            raise OSError(30, "the file system was opened with writable=False", str(self.fo))
         with self._condition:
             self._condition.wait_for(lambda: self._writer is None and self._readers == 0)
             if self._image is None or not self._image.writable:
@@ -478,7 +478,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
                 name = "/" + each
                 if not (image / each).is_symlink() and image.is_dir(name):
                     if not recursive:
-                        raise ValueError(f"{each} is a directory: recursive=True removes it")
+                        raise ValueError(f"{each} is a directory; use recursive=True to remove it")
                     image.rmtree(name)
                 else:
                     image.unlink(name)
