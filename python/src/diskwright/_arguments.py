@@ -15,7 +15,7 @@ def size_of(name: str, value: int) -> int: ...
 @overload
 def size_of(name: str, value: int | None) -> int | None: ...
 def size_of(name: str, value: Any) -> int | None:
-    """A size, count or number: an integer from 0 on, or None."""
+    """Checks a size, count or number: an integer of at least 0, or None."""
     if value is None:
         return None
     try:
