@@ -1,4 +1,4 @@
-"""What was asked for, beside what was measured."""
+"""Goals, with the measured values."""
 from . import show
 from .mounts import mount_rates
 from .names import extra, rates_of, row_of
@@ -149,11 +149,11 @@ def largest_reader(raw):
 GOALS = [
     ("create", "create, one thread, up to 200,000 files", "1 M/s", lambda raw: most(raw["rates"], "create")),
     ("create", "the same, times the kernel's rate", "15", lambda raw: beside(raw["rates"], "create")),
-    ("create", "create in the largest directory: share of the rate at 10,000", "ext4 0.9, XFS 1.0",
+    ("create", "create in the largest directory: rate relative to 10,000 files", "ext4 0.9, XFS 1.0",
      lambda raw: flat(raw["flat"], "create")),
-    ("log", "log bytes per create, XFS, 10,000 files: by the kernel's", "1.0", log_bytes),
+    ("log", "log bytes per create, XFS, 10,000 files: times the kernel's", "1.0", log_bytes),
     ("remove", "remove, one thread, up to 200,000 files", "0.8 M/s", lambda raw: most(raw["rates"], "remove")),
-    ("remove", "remove in the largest directory: share of the rate at 10,000", "flat", lambda raw: flat(raw["flat"], "remove")),
+    ("remove", "remove in the largest directory: rate relative to 10,000 files", "flat", lambda raw: flat(raw["flat"], "remove")),
     ("threads", "create, two threads: times one thread's rate", "1.9", lambda raw: two_threads(raw, "create", "create")),
     ("threads", "remove, two threads", "1.9", lambda raw: two_threads(raw, "remove", "remove")),
     ("threads", "rename, two threads", "1.9", lambda raw: two_threads(raw, "change", "rename")),
@@ -161,25 +161,25 @@ GOALS = [
     ("threads", "rename into another directory", "10", lambda raw: changes(raw, "move")),
     ("threads", "link", "10", lambda raw: changes(raw, "link")),
     ("threads", "chmod", "10", lambda raw: changes(raw, "chmod")),
-    ("churn", "random insert and remove, half full: times an insert at the end", "1.3", random_places),
-    ("list", "readdir of ext4 in hash order, an entry", "40 ns", hash_order),
-    ("unlink", "stress-unlink, most threads: share of the rate of one", "rises as the kernel's", by_fewest),
-    ("fserver", "fserver, most tasks: times the kernel's rate", "3",
+    ("churn", "random insert and remove in a half-full directory: times the cost of an insert at the end", "1.3", random_places),
+    ("list", "readdir of ext4 in hash order, per entry", "40 ns", hash_order),
+    ("unlink", "stress-unlink, maximum number of threads: rate relative to one thread", "rises like the kernel's", by_fewest),
+    ("fserver", "fserver, maximum number of tasks: times the kernel's rate", "3",
      lambda raw: both(lambda fs: last(raw, orphan_default(fs)))),
     ("build", "build of 20,000 empty files: times faster than `mke2fs -d`", "500",
      lambda raw: times_of(raw, "ext4", "20000 ", "mke2fs -d")),
     ("build", "build of 100,000 empty files: times faster than `mkfs.xfs -p`", "8",
      lambda raw: both(lambda fs: times_of(raw, fs, "100000 ", "mkfs.xfs -p"))),
-    ("build", "build of a real tree: times as long as `tar -c \\| cat`", "1.0", lambda raw: both(lambda fs: ours_by_tar(raw, fs))),
+    ("build", "build of a real tree: time relative to `tar -c \\| cat`", "1.0", lambda raw: both(lambda fs: ours_by_tar(raw, fs))),
     ("pgbench", "pgbench on the mount: times the kernel's rate", "1", database),
-    ("mount", "mount, sequential write: share of *bare*", "0.95", lambda raw: by_bare(raw, "write and fsync")),
+    ("mount", "mount, sequential write: rate relative to *bare*", "0.95", lambda raw: by_bare(raw, "write and fsync")),
     ("mount", "mount, sequential read", "0.95", lambda raw: by_bare(raw, "read, MiB")),
     ("mount", "mount, read with O_DIRECT", "0.95", lambda raw: by_bare(raw, "read, O_DIRECT")),
-    ("requests", "mount, random 4 KiB read, 1 in flight: by *bare*", "0.9", lambda raw: requests_by_bare(raw, "read", "1")),
+    ("requests", "mount, random 4 KiB read, 1 in flight: rate relative to *bare*", "0.9", lambda raw: requests_by_bare(raw, "read", "1")),
     ("requests", "read, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "read", "16")),
     ("requests", "write, 1 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "1")),
     ("requests", "write, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "16")),
-    ("memory", "most memory of a reading command, 2 million files", "256 MiB", largest_reader),
+    ("memory", "maximum memory of a reading command, 2 million files", "256 MiB", largest_reader),
 ]
 
 
