@@ -12,7 +12,7 @@ def rate_at(found, step, x, who):
 
 
 def both(write):
-    """What `write` says of each format, as far as there is something."""
+    """Joins the results of `write` for each format that has one."""
     said = [(fs, write(fs)) for fs in FORMATS]
     return ", ".join(f"{fs} {text}" for fs, text in said if text)
 
@@ -22,7 +22,7 @@ def sizes(found, step):
 
 
 def most(found, step, small=False):
-    """The rates in the directories of up to 200,000."""
+    """Returns the rates in directories of up to 200,000 files."""
     def of(fs):
         rates = [row["rate"] for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["rate"]]
         return f"{show.rate(min(rates))} to {show.rate(max(rates))}" if rates else ""
@@ -30,7 +30,7 @@ def most(found, step, small=False):
 
 
 def beside(found, step):
-    """How many times the kernel's rate, in the largest directory."""
+    """Returns the ratio to the kernel's rate in the largest directory."""
     def of(fs):
         rows = [row for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["kernel"]]
         return show.sure(max(rows, key=lambda row: row["x"])["kernel"]["rate"]) if rows else ""
@@ -38,7 +38,7 @@ def beside(found, step):
 
 
 def flat(found, step, to=None):
-    """The rate in the largest directory by that in the smallest."""
+    """Returns the rate in the largest directory relative to the smallest."""
     def of(fs):
         for one in found["flatness"]:
             if (one["contestant"], one["step"]) == (f"memory:{fs}", step) and (to is None or one["to"] == to):
@@ -72,7 +72,7 @@ def log_bytes(raw, step="create"):
 
 
 def times_of(raw, fs, source, program):
-    """How many times as long as ours a program took."""
+    """Returns the time of a program relative to ours."""
     for case in [case for part in raw[fs] for case in part]:
         if case["name"].startswith(source):
             for row in case["rows"]:
@@ -92,7 +92,7 @@ def hash_order(raw):
 
 
 def last(raw, who):
-    """Rates of the most threads: by the fewest, and times the kernel's."""
+    """Returns rates with the maximum number of threads, relative to the minimum number and to the kernel."""
     found = raw["found"]
     rows = [row for row in found["rows"] if row["contestant"] == who]
     row = max(rows, key=lambda one: one["x"], default=None)
@@ -145,7 +145,7 @@ def largest_reader(raw):
     return f"{show.mebibytes(one['peak'])} MiB (`{one['command']}`, {one['fs']})"
 
 
-# Section, what, asked, and what says what was measured from the section's results.
+# Section, work, goal, and a function that returns the measured value from the section's results.
 GOALS = [
     ("create", "create, one thread, up to 200,000 files", "1 M/s", lambda raw: most(raw["rates"], "create")),
     ("create", "the same, times the kernel's rate", "15", lambda raw: beside(raw["rates"], "create")),
@@ -184,7 +184,7 @@ GOALS = [
 
 
 def tables(results):
-    """The table of goals, from the results of sections by their names."""
+    """Returns the table of goals from the results of the sections."""
     lines = []
     for section, what, asked, measured in GOALS:
         said = measured(results[section]["raw"]) if section in results else "not measured"
