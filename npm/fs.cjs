@@ -1,4 +1,4 @@
-// The names of Node's module fs for what an image has: methods that end in Sync, and promises.
+// The interface of Node's module fs for an image: methods that end in Sync, and promises.
 'use strict';
 
 const { constants: { errno: ERRNO } } = require('node:os');
@@ -36,7 +36,7 @@ class Typed {
   }
 }
 
-// As glibc's makedev.
+// The encoding of glibc's makedev.
 function deviceNumber({ major, minor } = { major: 0, minor: 0 }) {
   const number = (BigInt(major & 0xfffff000) << 32n) | (BigInt(major & 0xfff) << 8n) |
     (BigInt(minor & 0xffffff00) << 12n) | BigInt(minor & 0xff);
@@ -59,7 +59,7 @@ class Stats extends Typed {
     this.size = number(stat.size);
     this.blocks = number(stat.blocks);
     for (const name of ['atime', 'mtime', 'ctime', 'birthtime']) {
-      // As fs has it where a file system keeps no such time.
+      // The value of fs for a file system that does not store this time.
       const ns = stat[`${name}Ns`] ?? stat.ctimeNs;
       this[`${name}Ms`] = bigint ? ns / 1_000_000n : Number(ns) / 1e6;
       if (bigint) this[`${name}Ns`] = ns;
@@ -96,7 +96,7 @@ function failure(code, message) {
   return Object.assign(new Error(`${code}: ${message}`), { code });
 }
 
-/** Does something, and gives its error the properties of those of fs. */
+/** Calls a function, and gives its errors the properties of errors of fs. */
 function as(syscall, path, work, dest) {
   try {
     return work();
@@ -111,7 +111,7 @@ function as(syscall, path, work, dest) {
   }
 }
 
-// fs takes seconds where a number is given, or a text with one.
+// fs interprets numbers, and strings that contain a number, as seconds.
 function timeOf(time) {
   if (time instanceof Date || typeof time === 'bigint') return time;
   const seconds = Number(time);
@@ -174,7 +174,7 @@ class FsNames {
           found.push(decode(name, encoding, 'utf8'));
         }
         if (!isDeep || entry.type !== 'directory' || entered.has(entry.ino)) continue;
-        // Only a damaged image has a directory twice.
+        // Only a damaged image contains a directory twice.
         entered.add(entry.ino);
         const slash = bytesOf(dir).at(-1) === 0x2f ? '' : '/';
         add(Buffer.concat([bytesOf(dir), Buffer.from(slash), entry.nameBytes]), Buffer.concat([name, Buffer.from('/')]));
@@ -214,7 +214,7 @@ class FsNames {
     as('access', path, () => {
       const stat = this.stat(path);
       if (mode & constants.W_OK && !this.isWritable) throw failure('EROFS', 'the image was opened for reading');
-      // Permissions are not checked otherwise, as for root.
+      // No other permissions are checked, as for root.
       if (mode & constants.X_OK && !stat.isDirectory() && !(stat.mode & 0o111)) {
         throw failure('EACCES', `${textOf(path)} has no permission to be executed`);
       }
@@ -231,7 +231,7 @@ class FsNames {
 
   #resolve(path) {
     this.stat(path);
-    // Bytes as text of one character each, for names need not be UTF-8.
+    // One character for each byte, because names can be other than UTF-8.
     const split = (bytes) => Buffer.from(bytes).toString('latin1').split('/').filter((name) => name !== '' && name !== '.');
     const ahead = split(bytesOf(path)).reverse();
     const done = [];

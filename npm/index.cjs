@@ -1,4 +1,4 @@
-// The package's interface, over the module that wasm-bindgen makes (engine/).
+// The interface of the package, over the module that wasm-bindgen generates (engine/).
 'use strict';
 
 const { Disk: EngineDisk } = require('./engine/diskwright_wasm.js');
@@ -8,10 +8,10 @@ const fs = require('node:fs');
 
 const utf8 = new TextEncoder();
 
-/** Bytes that are read from a file of an image, or of the host, at a time. */
+/** Read size for files of an image or of the host, in bytes. */
 const CHUNK_BYTES = 1 << 20;
 
-/** A module has 4 GiB of memory, and takes what is written into it. */
+/** Maximum size of a write: the data is copied into the module, which has at most 4 GiB of memory. */
 const WRITE_BYTES_MAX = 1 << 30;
 
 /** Paths are text, or bytes where names are not UTF-8. */
@@ -25,7 +25,7 @@ function failure(code, message) {
   return Object.assign(new Error(message), { code });
 }
 
-/** A trap leaves the module in no state to go on with: it says so from then on, instead of anything else. */
+/** After a trap the module cannot be used any more. All later calls fail with this error. */
 let broken = null;
 
 function call(work) {
@@ -41,7 +41,7 @@ function call(work) {
   }
 }
 
-/** The whole of memory as a device. */
+/** A buffer in memory as a device. */
 class MemoryDevice {
   constructor(bytes) {
     this.bytes = bytes;
@@ -58,7 +58,7 @@ class MemoryDevice {
   flush() {}
 }
 
-/** A file or block device of the host as a device. Whoever opens it must close it. */
+/** A file or block device of the host as a device. The caller must close it. */
 class FileDevice {
   constructor(path, { writable = false } = {}) {
     this.file = fs.openSync(path, writable ? 'r+' : 'r');
@@ -92,7 +92,7 @@ class FileDevice {
   }
 }
 
-/** Block devices say no size: the last byte that can be read does. */
+/** Returns the size of a block device, which stat does not report: searches for the last readable byte. */
 function sizeByReading(file) {
   const byte = Buffer.alloc(1);
   const isThere = (at) => fs.readSync(file, byte, 0, 1, at) === 1;
@@ -117,11 +117,11 @@ function deviceOf(source) {
   return source;
 }
 
-// A format may not keep a time, and an inode that cannot be read has none.
+// Some formats do not store every time, and an unreadable inode has no times.
 const toDate = (time) => time && new Date(time[0] * 1000 + Math.floor(time[1] / 1e6));
 const toNs = (time) => time && BigInt(time[0]) * 1_000_000_000n + BigInt(time[1]);
 
-/** The attributes of a file, from what the engine tells. Times are made when they are asked for: most never are. */
+/** The attributes of a file. `Date` objects are created on access, because most are never used. */
 class Stat {
   #times;
 
@@ -324,7 +324,7 @@ class Image extends FsNames {
       const pathBytes = join(level.path, entry.nameBytes);
       const walked = { path: Buffer.from(pathBytes).toString(), pathBytes, entry, skip: false };
       yield walked;
-      // Only a damaged image has a directory twice, and one that holds itself would have no end.
+      // Only a damaged image contains a directory twice. A directory that contains itself would never end.
       if (!entry.isDirectory() || walked.skip || seen.has(entry.ino)) continue;
       seen.add(entry.ino);
       levels.push(this.#level(pathBytes));

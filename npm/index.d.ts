@@ -1,28 +1,28 @@
-/** Reads, writes, makes and checks ext2, ext3, ext4 and XFS images. All calls are synchronous. */
+/** Reads, writes, creates and checks ext2, ext3, ext4 and XFS images. All calls are synchronous. */
 
-/** Text, or bytes where names are not UTF-8. Paths start at the root of the image. */
+/** A path from the root of the image: a string, or bytes if names are not UTF-8. */
 export type Path = string | Uint8Array;
 
-/** Where an image lies: any object that reads and writes bytes. */
+/** Storage of an image: any object that reads and writes bytes. */
 export interface Device {
   /** Length in bytes. It must not change while the device is in use. */
   readonly size: number;
-  /** Fills `buffer` from byte `offset` on, and returns how many bytes it read: fewer are an error. */
+  /** Fills `buffer` from byte `offset` on, and returns the number of bytes read. A short read is an error. */
   readAt(offset: number, buffer: Uint8Array): number;
-  /** Writes all of `bytes` at `offset`, and returns how many it wrote: fewer are an error. */
+  /** Writes all of `bytes` at `offset`, and returns the number of bytes written. A short write is an error. */
   writeAt?(offset: number, bytes: Uint8Array): number;
-  /** Returns when everything written before is durable. */
+  /** Returns when all earlier writes are durable. */
   flush?(): void;
 }
 
-/** What is thrown: an `Error` with a code, and for damage the structure and its place. */
+/** Exception of all calls: an `Error` with a code, and for damage the structure and its location. */
 export interface DiskwrightError extends Error {
   /**
-   * `ENOENT`, `EEXIST`, `ENOSPC` and their like as of system calls; `EUCLEAN` for damage, `ENOTSUP` for what is not
-   * supported, `EBADF` after `close`, `EIO` if the device failed (`cause` is what it threw).
+   * `ENOENT`, `EEXIST`, `ENOSPC` and others with the meaning of system calls; `EUCLEAN` for damage, `ENOTSUP` for
+   * unsupported features, `EBADF` after `close`, `EIO` if the device failed (`cause` is its exception).
    */
   code: string;
-  /** The damaged structure, in the format's own term. */
+  /** The damaged structure, in the terms of the format. */
   structure?: string;
   /** Block group or allocation group. */
   group?: number;
@@ -31,7 +31,7 @@ export interface DiskwrightError extends Error {
   expected?: string;
   found?: string;
   cause?: unknown;
-  /** Of methods with names of `fs`, as there. */
+  /** Set by methods of the `fs` interface, with the values of `fs`. */
   syscall?: string;
   errno?: number;
   path?: string;
@@ -40,29 +40,29 @@ export interface DiskwrightError extends Error {
 
 export type FileType = 'file' | 'directory' | 'symlink' | 'char-device' | 'block-device' | 'fifo' | 'socket';
 
-/** The attributes of a file. Numbers above 2^53, which only damaged images have, are rounded. */
+/** The attributes of a file. Numbers above 2^53, which occur only in damaged images, are rounded. */
 export declare class Stat {
   readonly type: FileType;
   readonly ino: number;
-  /** Type and permissions, as `st_mode`. */
+  /** Type and permissions: `st_mode`. */
   readonly mode: number;
-  /** The same as `ls -l` shows it. */
+  /** The mode in the form of `ls -l`. */
   readonly modeText: string;
   readonly nlink: number;
   readonly uid: number;
   readonly gid: number;
-  /** In bytes. */
+  /** Size in bytes. */
   readonly size: number;
-  /** Space taken, in units of 512 bytes. */
+  /** Allocated space, in units of 512 bytes. */
   readonly blocks: number;
-  /** Of character and block devices. */
+  /** Device number of character and block devices. */
   readonly rdev?: { readonly major: number; readonly minor: number };
   readonly atime: Date;
   readonly mtime: Date;
   readonly ctime: Date;
-  /** Where the format keeps it. */
+  /** Time of creation, if the format stores it. */
   readonly birthtime?: Date;
-  /** Nanoseconds since 1970, exactly; so below. */
+  /** Exact nanoseconds since 1970, like the following fields. */
   readonly atimeNs: bigint;
   readonly mtimeNs: bigint;
   readonly ctimeNs: bigint;
@@ -73,24 +73,24 @@ export declare class Stat {
   protected constructor();
 }
 
-/** A file in a directory. If its inode is damaged, `error` says how, and the attributes are undefined. */
+/** A file in a directory. If its inode is damaged, `error` describes the damage, and the attributes are undefined. */
 export declare class Entry extends Stat {
   readonly name: string;
-  /** The name as it is on disk. */
+  /** The name in bytes, as stored. */
   readonly nameBytes: Uint8Array;
   readonly error?: DiskwrightError;
 }
 
-/** A file that {@link Image.walk} came to. */
+/** A file that {@link Image.walk} returned. */
 export interface Walked {
   path: string;
   pathBytes: Uint8Array;
   entry: Entry;
-  /** Set it to leave out what is in this directory. */
+  /** Set to true to skip the contents of this directory. */
   skip: boolean;
 }
 
-/** What an image says about itself. */
+/** Properties of an image. */
 export interface Info {
   format: 'ext2' | 'ext3' | 'ext4' | 'xfs';
   label: string;
@@ -101,16 +101,16 @@ export interface Info {
   blocksAvailable: number;
   inodes: number;
   inodesFree: number;
-  /** `clean`, or what was the matter when it was opened. */
+  /** `clean`, or the condition of the image when it was opened. */
   state: string;
-  /** Transactions of the journal or log that were replayed, in memory if the image is not writable. */
+  /** Number of replayed transactions of the journal or log; replayed in memory if the image is not writable. */
   replayedTransactions: number;
   features: string[];
-  /** Damage that does not keep it from being read. */
+  /** Damage that does not prevent reading. */
   remarks: string[];
 }
 
-/** Permissions and owner of something new: 0644 (directories 0755) and root's unless told otherwise. */
+/** Permissions and owner of a new file. Defaults: 0644 (0755 for directories), owner root. */
 export interface NewOptions {
   mode?: number;
   uid?: number;
@@ -170,7 +170,7 @@ export interface FsDirent<Name = string> extends FsTyped {
   path: Name;
 }
 
-/** A time as `fs.utimes` takes it: a `Date`, or a number of seconds. */
+/** A time for `fs.utimes`: a `Date`, or a number of seconds. */
 export type FsTime = Date | number | string | bigint;
 
 type Mode = number | string;
@@ -178,7 +178,7 @@ type WriteOptions = BufferEncoding | { encoding?: BufferEncoding | null; mode?: 
 type ReaddirOptions = { encoding?: BufferEncoding | null; withFileTypes?: false; recursive?: boolean };
 type MkdirOptions = { recursive?: boolean; mode?: Mode };
 
-/** The functions of `fs.promises`. The work is done when a function is called; no call waits in another thread. */
+/** The functions of `fs.promises`. Each call does its work synchronously, before the promise is returned. */
 export interface FsPromises {
   readFile(path: Path, options?: { encoding?: null; flag?: string } | null): Promise<Buffer>;
   readFile(path: Path, options: BufferEncoding | { encoding: BufferEncoding; flag?: string }): Promise<string>;
@@ -210,43 +210,43 @@ export interface FsPromises {
   truncate(path: Path, length?: number): Promise<void>;
 }
 
-/** An open image. Methods that end in `Sync`, and `promises`, have the arguments and answers of Node's module `fs`. */
+/** An open image. Methods that end in `Sync`, and `promises`, have the arguments and results of Node's module `fs`. */
 export declare class Image {
   private constructor();
   readonly isWritable: boolean;
-  /** The bytes of an image in memory. They are the image once it is closed. */
+  /** The bytes of an image in memory. They are complete after `close`. */
   readonly bytes: Uint8Array | undefined;
   info(): Info;
-  /** A picture of what lies where on the disk, as SVG. */
+  /** A map of the disk as SVG. */
   map(options?: { title?: string; cells?: number }): string;
-  /** What is in a directory, sorted by the bytes of names. If it is damaged, the error has `entries` that were read. */
+  /** Entries of a directory, sorted by the bytes of names. For a damaged directory, the error has the readable `entries`. */
   list(path?: Path): Entry[];
-  /** The attributes of a file; links are followed. */
+  /** The attributes of a file. Symbolic links are followed. */
   stat(path: Path): Stat;
   lstat(path: Path): Stat;
   exists(path: Path): boolean;
   readlink(path: Path): string;
   readlinkBytes(path: Path): Buffer;
-  /** The contents of a file, or a part of them. */
+  /** The contents of a file or a part of them. */
   read(path: Path, options?: { offset?: number; length?: number }): Buffer;
   readText(path: Path): string;
-  /** The contents of a file, piece by piece. */
+  /** The contents of a file in pieces. */
   chunks(path: Path, options?: { chunkSize?: number }): Generator<Buffer, void, void>;
-  /** Everything below a directory, directories before what is in them. */
+  /** All files below a directory, each directory before its contents. */
   walk(path?: Path): Generator<Walked, void, void>;
-  /** A tar archive of a directory or file, piece by piece. With `keepGoing`, what cannot be read is told only. */
+  /** A tar archive of a directory or file, in pieces. With `keepGoing`, unreadable files are skipped and reported. */
   tar(
     path?: Path,
     options?: { keepGoing?: boolean; onRemark?: (error: DiskwrightError) => void },
   ): Generator<Buffer, void, void>;
   listXattrs(path: Path): string[];
-  /** Named as Linux names them: `user.x`, `security.capability`. */
+  /** Extended attributes, with the names of Linux: `user.x`, `security.capability`. */
   getXattr(path: Path, name: Path): Buffer;
   setXattr(path: Path, name: Path, value: Path): void;
   removeXattr(path: Path, name: Path): void;
-  /** Makes a file, whole before it has its name; or writes over one that is there. */
+  /** Creates a file, which is complete when its name appears, or overwrites an existing one. */
   writeFile(path: Path, contents: Path, options?: NewOptions): void;
-  /** Writes into a file that is there. */
+  /** Writes to an existing file. */
   write(path: Path, offset: number, bytes: Path): void;
   truncate(path: Path, size?: number): void;
   mkdir(path: Path, options?: NewOptions & { recursive?: boolean }): void;
@@ -264,7 +264,7 @@ export declare class Image {
    * exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
    */
   sync(): void;
-  /** Makes all changes durable and leaves the image clean. Without it, the image is as after a crash. */
+  /** Makes all changes durable and marks the image clean. Without this call, the image is in the state after a crash. */
   close(): void;
 
   readonly promises: FsPromises;
@@ -285,7 +285,7 @@ export declare class Image {
   accessSync(path: Path, mode?: number): void;
   readlinkSync(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): string;
   realpathSync(path: Path, options?: BufferEncoding | { encoding?: BufferEncoding | null } | null): string;
-  /** With `recursive`, the answer is the first directory that was created. */
+  /** With `recursive`, returns the first directory that was created. */
   mkdirSync(path: Path, options?: Mode | MkdirOptions | null): string | undefined;
   rmSync(path: Path, options?: { recursive?: boolean; force?: boolean }): void;
   rmdirSync(path: Path): void;
@@ -302,20 +302,20 @@ export declare class Image {
   truncateSync(path: Path, length?: number): void;
 }
 
-/** Where on a disk. */
+/** Location of the file system on a disk. */
 export interface Place {
-  /** Number of a GPT or MBR partition, as Linux counts. */
+  /** Number of a GPT or MBR partition, numbered as in Linux. */
   partition?: number;
-  /** First byte, instead. */
+  /** Byte offset, instead of a partition. */
   offset?: number;
 }
 
 export interface OpenOptions extends Place {
-  /** To change the image. What its journal or log holds is replayed first. */
+  /** Open for changes. The journal or log is replayed first. */
   writable?: boolean;
-  /** Read it as it lies, without what its journal or log holds. */
+  /** Read the image without replaying its journal or log. */
   norecovery?: boolean;
-  /** Memory for metadata; 64 MiB by default. */
+  /** Cache for metadata, in bytes; 64 MiB by default. */
   cacheBytes?: number;
 }
 
@@ -324,9 +324,9 @@ export declare function open(source: Uint8Array | ArrayBuffer | string | Device,
 
 export interface FormatOptions {
   fs: 'ext4' | 'xfs';
-  /** Size in bytes of an image in memory. XFS takes 300 MiB at least, or 16 MiB with `small`. */
+  /** Size in bytes of an image in memory. The minimum of XFS is 300 MiB, or 16 MiB with `small`. */
   size?: number;
-  /** What to make it on, instead. */
+  /** Device for the image, instead of memory. */
   device?: Device | Uint8Array | string;
   label?: string;
   /** Random by default. */
@@ -337,7 +337,7 @@ export interface FormatOptions {
   small?: boolean;
 }
 
-/** Makes an empty file system and opens it to be changed. */
+/** Creates an empty file system and opens it for changes. */
 export declare function format(options: FormatOptions): Image;
 
 export interface Finding {
@@ -346,7 +346,7 @@ export interface Finding {
   inode?: number;
   field?: string;
   name?: string;
-  /** Its bytes in hexadecimal, if it is no text. */
+  /** The bytes in hexadecimal, if the name is not text. */
   nameBytes?: string;
   path?: string;
   pathBytes?: string;
@@ -361,23 +361,23 @@ export interface FindingsOfKind {
   severity: 'harmless' | 'at-risk' | 'unusable';
   structure: string;
   meaning: string;
-  /** What a repair does about it. */
+  /** Effect of a repair. */
   repair: string;
   count: number;
-  /** How many of them are not among the findings. */
+  /** Number of findings that are not listed. */
   leftOut: number;
-  /** The first 100. */
+  /** The first 100 findings. */
   findings: Finding[];
 }
 
-/** What `diskwright check --json` says, with names as JavaScript has them. */
+/** The output of `diskwright check --json`, with names in camel case. */
 export interface Report {
   format: 'ext4' | 'xfs';
   verdict: 'clean' | 'damaged' | 'incomplete';
   isComplete: boolean;
-  /** Whether `onProgress` ended it. */
+  /** True if `onProgress` cancelled the check. */
   isInterrupted: boolean;
-  /** What was looked at. */
+  /** Numbers of checked objects. */
   summary: {
     inodes: number;
     directories: number;
@@ -385,18 +385,18 @@ export interface Report {
     blocksUsed: number;
     transactionsReplayed: number;
   };
-  /** How many findings there are of each severity. */
+  /** Number of findings by severity. */
   counts: Record<FindingsOfKind['severity'], number>;
-  /** The worst first. */
+  /** Findings, the most severe first. */
   kinds: FindingsOfKind[];
 }
 
 export interface CheckOptions extends Place {
-  /** If it returns false, the check ends. */
+  /** Called with the progress. Returning false cancels the check. */
   onProgress?: (phase: string, done: number, total: number) => boolean | void;
 }
 
-/** Finds what is wrong in an image. It must not be open to be changed. */
+/** Checks an image, which must not be open for changes. */
 export declare function check(source: Uint8Array | ArrayBuffer | string | Device, options?: CheckOptions): Report;
 
 export interface PartitionInfo {
@@ -404,20 +404,20 @@ export interface PartitionInfo {
   offset: number;
   size: number;
   description: string;
-  /** `ext`, `xfs`, `zeros`, `unknown`, or what else it is. */
+  /** `ext`, `xfs`, `zeros`, `unknown`, or the name of another format. */
   contents: string;
 }
 
 export interface Layout {
   size: number;
-  /** As of a partition, or `partitions`. */
+  /** The values of a partition, or `partitions`. */
   contents: string;
   advice?: string;
   partitions?: PartitionInfo[];
   error?: { code: string; message: string };
 }
 
-/** What a disk holds. */
+/** Contents of a disk. */
 export declare function layout(source: Uint8Array | ArrayBuffer | string | Device): Layout;
 
 /** A file or block device of the host. */

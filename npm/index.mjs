@@ -1,4 +1,4 @@
-// The same for ES modules.
+// The package for ES modules.
 import diskwright from './index.cjs';
 
 export const { open, format, check, layout, Image, Stat, Entry, FileDevice, MemoryDevice } = diskwright;

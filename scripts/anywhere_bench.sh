@@ -1,9 +1,9 @@
-# The parts of scripts/bench-anywhere, to be sourced by it.
+# The parts of scripts/bench-anywhere, which sources this file.
 
-# requests COUNTS: all of them.
+# requests COUNTS: prints the total number.
 requests() { python3 -c 'import json, sys; print(sum(n for kind, n in json.loads(sys.argv[1]).items() if kind.isupper()))' "$1"; }
 now() { date +%s.%N; }
-# since START: seconds.
+# since START: prints the elapsed seconds.
 since() { python3 -c 'import sys, time; print(f"{time.time() - float(sys.argv[1]):.2f}")' "$1"; }
 wait_mounted() {
     for _ in $(seq 300); do mountpoint -q "$1" && return; sleep 0.1; done
@@ -30,7 +30,7 @@ bench_changed() {
     done
 }
 
-# machine NUMBER IMAGE [OPTIONS…]: all names, and one file in fifty, by one mount.
+# machine NUMBER IMAGE [OPTIONS…]: lists all names and reads one file in fifty through a mount.
 machine() {
     mkdir -p "$place/mnt.$1"
     "$program" mount -o ro "${@:3}" "$2" "$place/mnt.$1"
@@ -42,7 +42,7 @@ machine() {
 bench_fleet() {
     "$program" build "$tree" "$place/one.img" --free 64M --force >/dev/null
     direct "$program" publish "$place/one.img" "$url-fleet" --name image >/dev/null
-    # What a start reads, recorded once.
+    # Records the reads of a start once.
     direct machine recorded "$url-fleet/names/image" --record "$place/start"
     direct "$program" publish "$place/one.img" "$url-fleet" --name ordered --order "$place/start" >/dev/null
     python3 - "$place/start" <<'PYTHON'
@@ -76,7 +76,7 @@ fleet_of() {
     for machines in 1000 100000; do echo "| $machines (computed) | $((sum * machines / 10)) | $((bytes * machines / 10)) | |"; done
 }
 
-# 100,000 files of 4 to 76 KB in 1,100 directories, which no compression makes smaller, as an archive; 5 GB of room in all.
+# Creates an archive of 100,000 incompressible files of 4 to 76 KB in 1,100 directories. Needs 5 GB of space.
 make_files() {
     python3 - <<'PYTHON'
 import io, os, sys, tarfile
@@ -150,7 +150,7 @@ bench_volume() {
         wait "$mount"
         rm -rf "$place/store/bucket/volumes"
     done
-    # What the server takes by itself: objects as large as the volume's tables, as many at a time as it puts.
+    # Measures the rate of the server alone: objects as large as the tables of the volume, with the same concurrency.
     head -c 33554432 /dev/urandom >"$place/object"
     local start
     start=$(now)

@@ -1,13 +1,13 @@
-# To be sourced by scripts/test-anywhere: mounts of what is published, and of volumes, that are killed while programs sync,
-# read again, fenced, copied, exported and judged. Needs /dev/fuse, e2fsck and xfs_repair (of target/tools, or the host's), and
-# for NBD qemu-img and qemu-io.
+# Sourced by scripts/test-anywhere: mounts published images and volumes, kills mounts while programs sync, and then
+# reads, fences, copies, exports and checks the results. Needs /dev/fuse, e2fsck and xfs_repair (from target/tools or
+# the host), and qemu-img and qemu-io for NBD.
 
 PATH=$PWD/target/tools/xfsprogs/bin:$PATH:/usr/sbin:/sbin
 bucket=s3://bucket
 mnt=$place/mnt
 mkdir -p "$mnt"
 
-# judge IMAGE: the format's own checker has nothing to say.
+# judge IMAGE: the format's checker must report nothing.
 judge() {
     case $("$program" info "$1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["format"])') in
         ext4) e2fsck -fn "$1" >"$place/judge.log" 2>&1 ;;
@@ -16,7 +16,7 @@ judge() {
     "$program" check "$1" >"$place/judge.log" 2>&1 || fail "our check of $1: $(tail -20 "$place/judge.log")"
 }
 
-# What a program wrote and synced before the mount is killed: names of files, each of which holds its name many times.
+# Files that a program writes and syncs before the mount is killed. Each contains its name many times.
 cat >"$place/synced.py" <<'PYTHON'
 import os, sys, threading
 top, log, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -58,7 +58,7 @@ for name in names:
 print(f"{len(names)} synced files are there")
 PYTHON
 
-# killed_while_syncing IMAGE LOG [OPTIONS…]: mounts, syncs files for two seconds, kills the mount. Files are of this round.
+# killed_while_syncing IMAGE LOG [OPTIONS…]: mounts, syncs files of this round for two seconds, and kills the mount.
 round=0
 killed_while_syncing() {
     local image=$1 log=$2
@@ -77,7 +77,7 @@ killed_while_syncing() {
     round=$((round + 1))
 }
 
-# A published image with changes that are kept here, of a mount that is killed, and mounted again.
+# A published image with local changes: its mount is killed, and mounted again.
 for fs in ext4 xfs; do
     name=doc
     [[ $fs == xfs ]] && name=xfs
@@ -94,10 +94,10 @@ for fs in ext4 xfs; do
     volume=$bucket/volumes/$fs
     "$program" volume create "$volume" --fs $fs --size 40G
     for _ in 1 2 3; do killed_while_syncing "$volume" "$place/synced.volume.$fs"; done
-    # As it is after the crash, seen by who does not change it.
+    # The state after the crash, seen by a reader that does not change it.
     "$program" volume export "$volume" "$place/crashed.img"
     "$program" check "$place/crashed.img" >/dev/null || [[ $? == 1 ]] || fail "the crashed volume cannot be read"
-    # Published like that, its journal or log is replayed into an overlay.
+    # Published in this state, its journal or log is replayed into an overlay.
     "$program" publish "$place/crashed.img" "$url" --name "crashed-$fs" >/dev/null
     "$program" mount --overlay "$place/replayed.$fs" "$url/names/crashed-$fs" "$mnt"
     python3 "$place/judge_synced.py" "$mnt" "$place/synced.volume.$fs"
@@ -114,7 +114,7 @@ for fs in ext4 xfs; do
     "$program" unmount "$mnt"
     "$program" volume snapshot "$volume" before
     "$program" volume clone "$volume@before" "$volume-clone"
-    # Two writers: the second goes on, and the first is told.
+    # Two writers: the second one continues, and the first one gets an error.
     mkdir -p "$place/second"
     "$program" mount --log "$place/first.log" "$volume" "$mnt"
     "$program" mount "$volume" "$place/second"

@@ -1,10 +1,10 @@
-# To be sourced by scripts/test-anywhere behind scripts/anywhere_mounts.sh: suites on a volume's mount, a cache that is killed,
-# damaged and full, wrong credentials, a bucket that goes and comes back, and a recorded start.
+# Sourced by scripts/test-anywhere after scripts/anywhere_mounts.sh: test suites on the mount of a volume, a cache
+# that is killed, damaged and full, wrong credentials, a bucket that disappears and returns, and a recorded start.
 
 published=$url/names/doc
 "$program" extract "$published" - >"$place/whole.tar"
 
-# What is kept on disk is never worth more than what it is a copy of.
+# A damaged cache must never be trusted more than the object that it caches.
 export DISKWRIGHT_CACHE=$place/cache
 whole() { "$program" extract "$published" - | cmp - "$place/whole.tar" || fail "$1: the contents are others"; }
 for time in 0.2 0.4 0.8; do
@@ -38,7 +38,7 @@ else
 fi
 echo "cache: killed, damaged and full, and the contents are right"
 
-# Wrong credentials are told, with the place and without the secret.
+# Wrong credentials are reported with the address and without the secret.
 secret=nobody-may-see-this-secret
 for line in "info $published" "publish $place/doc.img $url --name doc" "volume create s3://bucket/volumes/none --size 1G" \
     "mount --foreground $published $mnt" "gc $url"; do
@@ -51,8 +51,8 @@ for line in "info $published" "publish $place/doc.img $url --name doc" "volume c
 done
 echo "wrong credentials: told, and not shown"
 
-# A clock that is wrong by a year. A store that looks at the time refuses what it signs, and that is told with the place; where
-# one does not, or a clock is wrong that nobody asks, what was written by one is there by the other.
+# A clock that is wrong by a year. A store that checks the time rejects the signatures, which is reported with the
+# address. Other stores must return data written with one clock to a client with the other.
 if [[ $(id -u) == 0 ]] && ! command -v faketime >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q faketime </dev/null >/dev/null 2>&1 || true
 fi
@@ -87,7 +87,7 @@ else
     echo "test-anywhere: SKIPPED a clock that is wrong: faketime is not installed"
 fi
 
-# A bucket that goes and comes back: EIO meanwhile, and the mount stays.
+# A bucket that disappears and returns: requests fail with EIO meanwhile, and the mount remains.
 second=$(free_port)
 python3 scripts/delay_proxy.py "$second" "$server" 0.001 &
 second_proxy=$!
@@ -105,7 +105,7 @@ cmp "$mnt/more/random" "$place/more/random" || fail "the mount did not come back
 "$program" unmount "$mnt"
 echo "a bucket that went and came back: EIO, then the contents"
 
-# A start that is recorded, and published with its order, waits less often the next time.
+# A recorded start, published with its order, waits less often the next time.
 "$program" mount -o ro --record "$place/start" "$published" "$mnt"
 start_of() { (cd "$mnt" && find . -type f | awk 'NR % 50 == 0' | xargs -d '\n' cat | wc -c); }
 bytes=$(start_of)
@@ -123,7 +123,7 @@ for name in other ordered; do
     echo
 done
 
-# Suites on a volume's mount, which may do no worse than on a local image of the same format.
+# Test suites on the mount of a volume, whose results must not be worse than on a local image of the same format.
 scripts/install-suites
 cat >"$place/fsx.toml" <<'TOML'
 flen = 3145728
@@ -159,9 +159,9 @@ allow_remount = false
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 TOML
-# failures LOG: which tests went wrong.
+# failures LOG: prints the failed tests.
 failures() { awk '$2 == "FAILED" { print $1 }' "$1" | sort; }
-# suites IMAGE LOG: both on its mount. Without the delay: what they wait for would be most of it.
+# suites IMAGE LOG: runs both suites on a mount, without the added delay, which would dominate the time.
 suites() {
     direct "$program" mount -o "$options" "$1" "$mnt"
     mkdir -p "$place/artifacts"

@@ -1,11 +1,12 @@
-# To be sourced, at the root of the project: a bucket on the loopback, served by s3s-fs (or by versitygw, if
-# DISKWRIGHT_ANYWHERE_SERVER is production) behind a proxy that adds 20 ms to each request and counts. Sets `place` (a directory that goes in the end), `url` and `proxy`, and what clients need in the
-# environment; `counts` answers what was counted since it was asked last.
+# Sourced at the root of the project: starts a bucket on the loopback, served by s3s-fs (or by versitygw, if
+# DISKWRIGHT_ANYWHERE_SERVER is production) behind a proxy that adds 20 ms to each request and counts requests. Sets
+# `place` (a directory that is removed at the end), `url` and `proxy`, and the environment of clients. `counts` prints
+# the counts since its last call.
 
 place=$(mktemp -d)
 pids=()
 clean_up() {
-    # What is mounted there must not be removed with it.
+    # Files below a mount must not be removed with the directory.
     awk -v top="$place/" 'index($2, top) == 1 { print $2 }' /proc/self/mounts | while read -r point; do
         fusermount3 -uz "$point" 2>/dev/null || umount -l "$point"
     done
@@ -16,7 +17,7 @@ trap clean_up EXIT
 fail() { echo "${0##*/}: $*" >&2; exit 1; }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-# wait_for PORT: until somebody answers there.
+# wait_for PORT: waits until a server answers there.
 wait_for() {
     for _ in $(seq 100); do
         if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi
@@ -44,7 +45,7 @@ wait_for "$server"
 wait_for "$proxy"
 
 counts() { curl -fsS "http://127.0.0.1:$proxy/__counts"; }
-# direct COMMAND…: without the proxy, for what is not measured.
+# direct COMMAND…: runs it without the proxy, for steps that are not measured.
 direct() { AWS_ENDPOINT=http://127.0.0.1:$server "$@"; }
 # value JSON KEY
 value() { python3 -c 'import json, sys; print(json.loads(sys.argv[1]).get(sys.argv[2], 0))' "$1" "$2"; }

@@ -1,4 +1,4 @@
-"""Synced work on a mount of a volume, for scripts/bench-anywhere: prints what was measured as JSON.
+"""Measures synced work on a mount of a volume, for scripts/bench-anywhere, and prints the results as JSON.
 
     anywhere_work.py MOUNT PROXY [NAME=PID…]      PROXY as http://HOST:PORT, which counts requests (delay_proxy.py)
 
@@ -23,7 +23,7 @@ def counts():
 
 
 def processor_seconds():
-    """What each process took so far, by name."""
+    """Returns the resources used by each process so far, by name."""
     taken = {}
     for name, pid in processes.items():
         with open(f"/proc/{pid}/stat") as stat:

@@ -1,4 +1,4 @@
-"""What scripts/bench-python measures: it starts this with the package and its peers installed.
+"""The measurements of scripts/bench-python, which runs this file with the package and its peers installed.
 
 Each measurement is the median of some rounds; peers are asked once, as they take minutes.
 """
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 def timed(work: Callable[[], Any], rounds: int = 1) -> float:
-    """Seconds, the median of rounds."""
+    """Returns the median time of the rounds in seconds."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -122,7 +122,7 @@ def measure(place: Path, files: int) -> None:
 
 
 def build(source: Path, image: Path, fs: str) -> None:
-    """By turns, so that both find the same machine."""
+    """Alternates, so that both run under the same conditions."""
     from_python, by_command = [], []
     for _ in range(ROUNDS):
         from_python.append(timed(lambda: diskwright.build(source, image, fs=fs, force=True)))

@@ -27,14 +27,14 @@ def count(**added):
 
 
 class Side:
-    """One end of a connection: what came of it beyond a head is kept."""
+    """One end of a connection, with a buffer for bytes after a header."""
 
     def __init__(self, end):
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.end, self.rest = end, b""
 
     def until(self, mark):
-        """The bytes up to a mark, with it."""
+        """Returns the bytes up to and including a mark."""
         while (at := self.rest.find(mark)) < 0:
             more = self.end.recv(65536)
             if not more:
@@ -44,7 +44,7 @@ class Side:
         return head
 
     def pass_to(self, other, length, pipe):
-        """So many bytes go to the other end; without a length all that come."""
+        """Forwards this number of bytes to the other end, or all bytes without a length."""
         passed = len(self.rest) if length is None else min(len(self.rest), length)
         if passed:
             other.end.sendall(self.rest[:passed])

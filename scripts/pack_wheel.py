@@ -1,4 +1,4 @@
-"""pack_wheel.py LIBRARY DIRECTORY: a wheel of the Python package around an extension that cargo has built already.
+"""pack_wheel.py LIBRARY DIRECTORY: packs a wheel of the Python package with an extension that cargo has built.
 
 For tests that are to be quick: what is released is built by maturin, which scripts/build-wheels runs. Prints its path.
 """

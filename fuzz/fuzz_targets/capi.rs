@@ -1,6 +1,7 @@
-//! Sequences of calls of the C library, on images that may be damaged and devices that may fail: with handles that are NULL
-//! or of another kind, after the image is closed, and in any order. Errors are fine; a bug told (DW_BUG), an error that
-//! does not fit its code, a device that is not released once, and what any sanitizer finds are bugs.
+//! Sequences of calls of the C library, on images that may be damaged and devices that may fail. Handles may be NULL
+//! or of another type, calls may follow the close of the image, and their order is arbitrary. Errors are fine. A
+//! reported bug (DW_BUG), an error that does not fit its code, a device that is not released exactly once, and
+//! sanitizer findings are bugs.
 #![no_main]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -14,15 +15,15 @@ use libfuzzer_sys::fuzz_target;
 
 const EIO: c_int = 5;
 
-/// Most calls of a sequence.
+/// Maximum number of calls in a sequence.
 const CALLS_MAX: usize = 200;
 
-/// Most bytes that a call reads or writes.
+/// Maximum number of bytes of a read or write call.
 const BUFFER_BYTES: usize = 5000;
 
 struct Context {
     device: Arc<MemoryDevice>,
-    /// What the functions answer.
+    /// Return value of the device functions.
     answer: AtomicI32,
     releases: AtomicU32,
 }
@@ -33,7 +34,7 @@ unsafe fn act(
     context: *mut c_void,
     act: impl FnOnce(&MemoryDevice) -> std::io::Result<()>,
 ) -> c_int {
-    // SAFETY: the context of the target, which lives as long as any image.
+    // SAFETY: the context of the target, which outlives every image.
     let context = unsafe { &*context.cast::<Context>() };
     match context.answer.load(Ordering::Relaxed) {
         0 => act(&context.device).map_or(EIO, |()| 0),
@@ -42,7 +43,7 @@ unsafe fn act(
 }
 
 unsafe extern "C" fn read(context: *mut c_void, at: u64, to: *mut c_void, len: usize) -> c_int {
-    // SAFETY: the library gives memory of that length.
+    // SAFETY: the library passes memory of that length.
     unsafe {
         let to = std::slice::from_raw_parts_mut(to.cast::<u8>(), len);
         act(context, |device| device.read_at(at, to))
@@ -55,7 +56,7 @@ unsafe extern "C" fn write(
     from: *const c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe {
         let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
         act(context, |device| device.write_at(at, from))
@@ -63,16 +64,16 @@ unsafe extern "C" fn write(
 }
 
 unsafe extern "C" fn flush(context: *mut c_void) -> c_int {
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe { act(context, |device| device.flush()) }
 }
 
 unsafe extern "C" fn release(context: *mut c_void) {
-    // SAFETY: the same.
+    // SAFETY: as above.
     unsafe { &*context.cast::<Context>() }.releases.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What is held, NULL where nothing is.
+/// Handles of the sequence; NULL if there is none.
 struct Held {
     image: *mut dw_image,
     files: [*mut dw_file; 3],
@@ -82,7 +83,7 @@ struct Held {
     opened: u32,
 }
 
-/// What is left of the input.
+/// Rest of the input.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -93,7 +94,7 @@ impl Input<'_> {
     }
 
     fn number(&mut self) -> u64 {
-        // Small ones, and the largest there are.
+        // Small numbers, and the largest ones.
         match self.byte() {
             255 => u64::MAX - u64::from(self.byte()),
             high => u64::from(high) << (self.byte() % 40),
@@ -126,7 +127,7 @@ impl Input<'_> {
             .expect("no NUL")
     }
 
-    /// A handle, or one time in eight NULL or something of another kind.
+    /// Returns a handle, or in one of eight cases NULL or a handle of another type.
     fn handle<H>(&mut self, held: *mut H, other: *mut c_void) -> *mut H {
         match self.byte() {
             0..16 => ptr::null_mut(),
@@ -136,7 +137,7 @@ impl Input<'_> {
     }
 }
 
-/// Looks at how a call ended.
+/// Verifies the result of a call.
 unsafe fn ended(code: c_int, error: *mut dw_error) -> bool {
     assert_ne!(code, dw_code::DW_BUG as c_int);
     assert!((0..=dw_code::DW_BUG as c_int).contains(&code), "{code}");
@@ -152,7 +153,7 @@ unsafe fn ended(code: c_int, error: *mut dw_error) -> bool {
     code == 0
 }
 
-/// Does one call.
+/// Executes one call and verifies its result.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         let mut error = ptr::null_mut();
@@ -163,7 +164,7 @@ macro_rules! call {
 
 impl Held {
     unsafe fn open(&mut self, device: &dw_device, input: &mut Input<'_>) {
-        // What is left of an image that was freed may still write.
+        // Handles that outlive their image may still write to the device.
         let is_free = self.image.is_null() && self.dir.is_null() && self.walk.is_null();
         if !is_free || self.files.iter().any(|file| !file.is_null()) {
             return;
@@ -177,19 +178,19 @@ impl Held {
             uid: 1,
             gid: 2,
         };
-        // SAFETY: all is there.
+        // SAFETY: all pointers are valid.
         unsafe {
             call!(dw_open_device(device, &open, &mut self.image));
         }
         self.opened += 1;
     }
 
-    /// Calls with a path. Returns whether the choice was one of them.
+    /// Executes a call with a path. Returns whether `choice` was one of them.
     unsafe fn names(&mut self, choice: u8, image: *mut dw_image, input: &mut Input<'_>) {
         let (path, other) = (input.path(), input.path());
         let (path, other): (*const c_char, *const c_char) = (path.as_ptr(), other.as_ptr());
         let number = input.number();
-        // SAFETY: all is there.
+        // SAFETY: all pointers are valid.
         unsafe {
             // SAFETY: numbers.
             let mut metadata: dw_metadata = std::mem::zeroed();
@@ -242,7 +243,7 @@ impl Held {
         let (at, len) = (input.number(), input.number() as usize % BUFFER_BYTES);
         let mut buffer = [3; BUFFER_BYTES];
         let mut count = 0;
-        // SAFETY: all is there.
+        // SAFETY: all pointers are valid.
         unsafe {
             // SAFETY: numbers.
             let mut metadata: dw_metadata = std::mem::zeroed();
@@ -281,7 +282,7 @@ impl Held {
         let walk = input.handle(self.walk, self.dir.cast());
         let path = input.path();
         let (mut entry, mut found) = (ptr::null(), ptr::null());
-        // SAFETY: all is there.
+        // SAFETY: all pointers are valid.
         unsafe {
             match choice {
                 0 if self.dir.is_null() => {
@@ -321,7 +322,7 @@ impl Held {
     }
 
     unsafe fn free(mut self) {
-        // SAFETY: each is held, or NULL.
+        // SAFETY: each handle is valid or NULL.
         unsafe {
             dw_image_free(self.image);
             self.files.into_iter().for_each(|file| dw_file_free(file));
@@ -332,8 +333,8 @@ impl Held {
     }
 }
 
-// The first byte chooses the format, the second how many bytes choose and damage the image, as for the targets that read
-// images; the others are calls.
+// The first byte chooses the format, the second the number of bytes that choose and damage the image, as for the
+// targets that read images. All other bytes are calls.
 fuzz_target!(|input: &[u8]| {
     let [choice, damage, rest @ ..] = input else { return };
     let (damage, calls) = rest.split_at((usize::from(*damage) % 64).min(rest.len()));
@@ -362,7 +363,7 @@ fuzz_target!(|input: &[u8]| {
         bytes: dw_bytes { data: ptr::null_mut(), len: 0 },
         opened: 0,
     };
-    // SAFETY: handles are those of `held`, or of another kind, or NULL; none is used after it is freed.
+    // SAFETY: handles are those of `held`, handles of another type, or NULL. None is used after it is freed.
     unsafe {
         held.open(&device, &mut input);
         for _ in 0..CALLS_MAX {

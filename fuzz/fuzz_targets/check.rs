@@ -10,7 +10,7 @@ use disk::BlockDevice;
 use vfs::check::{Finding, Observer, Options, Summary};
 use libfuzzer_sys::fuzz_target;
 
-/// Counts, and looks at what it is told.
+/// A sink that counts findings and formats each of them.
 #[derive(Default)]
 struct Counter {
     findings: AtomicU64,
@@ -40,8 +40,8 @@ fuzz_target!(|input: &[u8]| {
     let counter = Counter::default();
     let Ok(summary) = check(device, &options, &counter) else { return };
     let found = counter.findings.into_inner();
-    assert!(summary.is_complete || found > 0, "what kept it from going on is not told");
-    // What chooses an image and nothing else damages nothing. As it lies, one that crashed has damage.
+    assert!(summary.is_complete || found > 0, "an incomplete check reports its reason");
+    // An input that only chooses an image damages nothing. A crashed image has damage before recovery.
     let is_sound = input.len() <= 2 && !options.norecovery;
     assert!(!is_sound || found == 0, "a sound image has {found} findings");
 });

@@ -1,5 +1,5 @@
-//! Flattens any bytes as layers of a container image, or reads them as its manifest. Errors are fine; panics, hangs
-//! and unbounded memory are bugs.
+//! Flattens arbitrary bytes as layers of a container image, or parses them as its manifest. Errors are fine; panics,
+//! hangs and unbounded memory are bugs.
 #![no_main]
 
 use std::fs;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use import::oci::{Image, ImageOptions, Limits, Reference};
 use import::{Source, TarHeader};
 
-/// Most bytes that a layer may become, and most memory for names.
+/// Maximum decompressed size of a layer, and maximum memory for names, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
 fn member(archive: &mut Vec<u8>, name: &str, data: &[u8]) {
@@ -19,7 +19,7 @@ fn member(archive: &mut Vec<u8>, name: &str, data: &[u8]) {
     archive.resize(archive.len().next_multiple_of(512), 0);
 }
 
-/// An archive as `docker save` writes it, of layers whose digests are right.
+/// Returns an archive as `docker save` writes it, with valid digests of its layers.
 fn of_layers(input: &[u8], overlay: &mut bool) -> Vec<u8> {
     let (mut archive, mut names, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     let (&[count, kind], data) = input.split_first_chunk().unwrap_or((&[1, 0], &[]));
@@ -41,7 +41,7 @@ fn of_layers(input: &[u8], overlay: &mut bool) -> Vec<u8> {
     archive
 }
 
-/// An archive whose documents are any bytes.
+/// Returns an archive whose documents are arbitrary bytes.
 fn of_documents(input: &[u8]) -> Vec<u8> {
     let mut archive = Vec::new();
     member(&mut archive, "oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#);

@@ -1,5 +1,5 @@
-//! Takes any bytes apart as a FUSE request, in one piece and in parts. Errors are fine; panics are bugs,
-//! and so are names that the protocol does not allow.
+//! Parses arbitrary bytes as a FUSE request, in one piece and in parts. Errors are fine. Panics, and names that the
+//! protocol does not allow, are bugs.
 #![no_main]
 
 use linux::abi::InHeader;
@@ -8,12 +8,12 @@ use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, IntoBytes};
 
 fuzz_target!(|input: &[u8]| {
-    // As a session's buffer: at a multiple of 8.
+    // Aligned to 8 bytes, like the buffer of a session.
     let mut words = vec![0_u64; input.len().div_ceil(8)];
     let message = &mut words.as_mut_bytes()[..input.len()];
     message.copy_from_slice(input);
     check(Request::parse(message));
-    // Most changes of the length of the input leave the one in the header behind.
+    // Mutations of the input length usually do not update the length in the header.
     if let Some(len) = message.first_chunk_mut() {
         *len = u32::to_ne_bytes(input.len() as u32);
     }

@@ -1,5 +1,5 @@
-//! Reads any bytes as a manifest, as file contexts, as a device table and as a map of owners, and applies them. Errors
-//! are fine; panics, hangs and unbounded memory are bugs.
+//! Parses arbitrary bytes as an mtree manifest, SELinux file contexts, a device table and an owner map, and applies
+//! them. Errors are fine; panics, hangs and unbounded memory are bugs.
 #![no_main]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use import::file_contexts::FileContexts;
 use import::mtree::ManifestCorrection;
 use import::table::DeviceTable;
 
-/// Most lines whose expressions are tried.
+/// Maximum number of lines whose expressions are matched.
 const LINES_MAX: usize = 64;
 
 fuzz_target!(|input: &[u8]| {
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
         1 => {
             let Ok(contexts) = FileContexts::parse(name, bytes) else { return };
             if contexts.lines() <= LINES_MAX {
-                // Any path: the bytes themselves, and what lines are often about.
+                // Paths to match: the input itself, and paths that such files often contain.
                 for path in [bytes, b"", b"usr/bin/x", b"etc/passwd"] {
                     let _ = contexts.label(path, &EntryKind::Directory);
                 }

@@ -1,5 +1,5 @@
-//! Reads any bytes as a tar archive, compressed or not. Errors are fine; panics, hangs and
-//! unbounded memory are bugs.
+//! Reads arbitrary bytes as a tar archive, compressed or not. Errors are fine; panics, hangs and unbounded memory are
+//! bugs.
 #![no_main]
 
 use std::io::Cursor;
@@ -7,7 +7,7 @@ use std::io::Cursor;
 use libfuzzer_sys::fuzz_target;
 use import::{Source, TarSource};
 
-/// Compressed input can hold much more than this.
+/// Limit of the decompressed bytes to read.
 const BYTES_MAX: usize = 64 << 20;
 
 fuzz_target!(|input: &[u8]| {

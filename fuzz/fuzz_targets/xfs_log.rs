@@ -1,5 +1,5 @@
-//! Opens an image whose log is what the input says. Errors are fine; panics, hangs, unbounded memory, and a
-//! changed image after an error are bugs.
+//! Opens an image with a log described by the input. Errors are fine. Panics, hangs, unbounded memory, and a changed
+//! image after an error are bugs.
 #![no_main]
 
 use diskwright_fuzz::xfs::log;

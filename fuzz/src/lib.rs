@@ -1,4 +1,4 @@
-//! What the fuzz targets share: turning their input into a damaged file-system image.
+//! Code shared by the fuzz targets: converts their input to a damaged file-system image.
 #![forbid(unsafe_code)]
 
 #[path = "../../crates/formats/ext4/tests/common/mod.rs"]
@@ -14,7 +14,7 @@ use common::layout::Layout;
 struct Base {
     image: Vec<u8>,
     layout: Layout,
-    /// Where there is metadata: what is not zero and not the same all over.
+    /// Offsets of pieces with metadata: those that are neither zero nor uniform.
     interesting: Vec<usize>,
 }
 
@@ -36,7 +36,7 @@ fn interesting(image: &[u8]) -> Vec<usize> {
     differing.map(|(nth, _)| nth * PIECE_BYTES).collect()
 }
 
-/// The patches of an input: what chooses the piece of metadata, the byte in it, and the new bytes.
+/// Patches of an input: each has bytes that choose a piece of metadata and a byte in it, and the new bytes.
 struct Patches<'a>(&'a [u8]);
 
 impl<'a> Iterator for Patches<'a> {
@@ -51,11 +51,10 @@ impl<'a> Iterator for Patches<'a> {
     }
 }
 
-/// A damaged golden image, and a byte to vary what is done with it.
+/// Returns a damaged golden image, and a byte that varies its use.
 ///
-/// The first byte chooses the image, the second whether checksums are made right again. Patches
-/// follow: where (two bytes that choose a piece of metadata, one for the byte in it), how long
-/// (one byte), and the bytes.
+/// The first byte chooses the image, the second whether checksums are recomputed. Patches follow: a location (two
+/// bytes choose a piece of metadata, one the byte in it), a length (one byte), and the bytes.
 pub fn damaged(input: &[u8]) -> Option<(Arc<MemoryDevice>, u8)> {
     let [base, options, patches @ ..] = input else { return None };
     let base = &BASES[usize::from(*base) % BASES.len()];

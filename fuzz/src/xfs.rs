@@ -28,8 +28,8 @@ static BASES: LazyLock<Vec<Base>> = LazyLock::new(|| {
     bases.collect()
 });
 
-/// A damaged golden image and the inodes that the sound one has. The input is as for
-/// [`damaged`](crate::damaged); only what a patch changes is sealed, because the images are larger.
+/// Returns a damaged golden image and the inodes of the undamaged one. The input is as for
+/// [`damaged`](crate::damaged). Only checksums of patched structures are recomputed, because the images are larger.
 pub fn damaged(input: &[u8]) -> Option<(Arc<MemoryDevice>, &'static [Ino])> {
     let [base, options, patches @ ..] = input else { return None };
     let base = &BASES[usize::from(*base) % BASES.len()];

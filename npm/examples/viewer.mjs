@@ -1,4 +1,4 @@
-// A viewer of images in a terminal: lists what is below a path, and shows a file.
+// Shows an image in a terminal: lists the files below a path, or prints a file.
 //
 //   node viewer.mjs IMAGE [PATH]
 //   node viewer.mjs IMAGE,PARTITION [PATH]

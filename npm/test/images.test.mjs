@@ -1,4 +1,4 @@
-// The package on images in memory and in files: what it reads is what the program lists, what it writes is sound.
+// Tests the package on images in memory and in files: listings equal those of the program, and written images are valid.
 //
 //   IMAGES=FOLDER PROGRAM=diskwright node --test npm/test
 //
@@ -22,7 +22,7 @@ const FORMATS = [['ext4', 16 * MIB, {}], ['xfs', 300 * MIB, {}]];
 const run = (command, ...args) => execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 const fails = (code, work) => assert.throws(work, (error) => error instanceof Error && error.code === code);
 
-/** e2fsck or xfs_repair judge an image. */
+/** Checks an image with e2fsck or xfs_repair. */
 function judge(fs, bytes) {
   const file = path.join(scratch, `${fs}.img`);
   writeFileSync(file, bytes);
@@ -295,7 +295,7 @@ test('the map is the one that the program draws', () => {
   }
 });
 
-/** Does the same to a directory of the host and to an image, and returns all that can be seen of it. */
+/** Applies the same changes to a directory of the host and to an image, and returns the resulting trees. */
 async function useAsFs(fs, top) {
   const seen = [];
   const see = (value) => seen.push(value);

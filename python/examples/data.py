@@ -1,4 +1,4 @@
-"""pandas, pyarrow and zarr read from an image, and write to it, by fsspec's URLs.
+"""Reads from and writes to an image with pandas, pyarrow and zarr through fsspec URLs.
 
     python data.py DIRECTORY
 """
@@ -22,21 +22,21 @@ def data(where: Path) -> None:
     path = where / "data.img"
     diskwright.create(path, 256 << 20, label="data").close()
 
-    # pandas takes URLs.
+    # pandas accepts URLs.
     table = pandas.DataFrame({"city": ["Bern", "Wien", "Ulm"], "people": [134_000, 1_980_000, 126_000]})
     table.to_csv(f"ext4://tables/cities.csv::{path}", index=False)
     table.to_parquet(f"ext4://tables/cities.parquet::{path}")
     assert pandas.read_csv(f"ext4://tables/cities.csv::{path}").equals(table)
     assert pandas.read_parquet(f"ext4://tables/cities.parquet::{path}").equals(table)
 
-    # pyarrow takes the file system.
+    # pyarrow accepts a file system.
     fs = fsspec.filesystem("ext4", fo=str(path))
     dataset = pyarrow.dataset.dataset(
         "tables/cities.parquet", format="parquet", filesystem=pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fs))
     )
     assert dataset.to_table().num_rows == 3
 
-    # zarr takes a store. What is written of it stays open to be changed until it is closed.
+    # zarr accepts a store. The image is open for changes until the store is closed.
     writable = fsspec.filesystem("ext4", fo=str(path), writable=True)
     fs.close()
     store = zarr.storage.FsspecStore(

@@ -1,4 +1,4 @@
-"""Lists an image by diskwright and by other parsers, and says where they differ.
+"""Lists an image with diskwright and with other parsers, and reports differences.
 
     python forensics.py IMAGE
 
@@ -22,7 +22,7 @@ Listing = dict[str, tuple[str, int, str]]
 
 
 def by_diskwright(file: BinaryIO) -> Listing:
-    """By this package, from a file object, such as that of a container of evidence."""
+    """Lists with this package, from a file object such as one of an evidence container."""
     found: Listing = {}
     with diskwright.open(file) as image:
         for path, own in image.tree("/"):
@@ -37,7 +37,7 @@ def by_diskwright(file: BinaryIO) -> Listing:
 
 
 def by_dissect(file: BinaryIO) -> Listing:
-    """By dissect.extfs or dissect.xfs."""
+    """Lists with dissect.extfs or dissect.xfs."""
     file.seek(0)
     fs: Any
     if file.read(4) == b"XFSB":
@@ -68,7 +68,7 @@ def by_dissect(file: BinaryIO) -> Listing:
 
 
 def by_ext4(file: BinaryIO) -> Listing:
-    """By the package ext4."""
+    """Lists with the package ext4."""
     import ext4
 
     volume = ext4.Volume(file)
@@ -104,7 +104,7 @@ PARSERS: dict[str, Callable[[BinaryIO], Listing]] = {
 
 
 def listings(path: Path) -> dict[str, Listing]:
-    """What each parser that is installed, and knows the format, finds."""
+    """Yields the listing of each installed parser that supports the format."""
     is_xfs = diskwright.info(path)["format"] == "xfs"
     found = {}
     for name, parse in PARSERS.items():

@@ -1,4 +1,4 @@
-"""A tour: an image is built, read, changed, checked, compared and converted.
+"""A tour of the package: builds, reads, changes, checks, compares and converts an image.
 
     python tour.py DIRECTORY
 """
@@ -17,12 +17,12 @@ def tour(where: Path) -> None:
     (source / "etc" / "hostname").write_text("box\n")
     (source / "etc" / "passwd").write_text("root:x:0:0::/root:/bin/sh\n")
 
-    # A directory becomes an image.
+    # Build an image from a directory.
     path = where / "root.img"
     report = diskwright.build(source, path, label="root", owner=(0, 0), free=16 << 20)
     print(f"{report.entries} files, an image of {report.image_bytes >> 20} MiB")
 
-    # It is read and changed as files of the host are.
+    # Read and change files like those of the host.
     with diskwright.open(path, writable=True) as image:
         name = (image / "etc" / "hostname").read_text().strip()
         (image / "etc" / "motd").write_text(f"welcome to {name}\n")
@@ -32,13 +32,13 @@ def tour(where: Path) -> None:
             found = file.stat()
             print(f"{found.st_mode:o} {found.st_size:6} {file}")
 
-    # What is different from the directory, and whether all is well.
+    # Compare the image with the directory, and check it.
     for change in diskwright.diff(source, path, ignore=["times", "owner"]):
         print(change.change, change.path)
     checked = diskwright.check(path)
     print(checked.verdict, len(checked.findings))
 
-    # The same in the other format.
+    # Convert it to the other format.
     diskwright.convert(path, where / "root.xfs", fs="xfs", size="min", small=True)
     with diskwright.open(where / "root.xfs") as image:
         print(image.read_text("/etc/motd"), end="")

@@ -1,4 +1,4 @@
-"""What tests share: images of both formats, and what of the machine they need."""
+"""Shared fixtures: images of both formats, and requirements of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("ext4", "xfs")
 
 
 def need(condition: bool, what: str) -> None:
-    """Skips a test loudly where something of the machine is missing; with DISKWRIGHT_REQUIRE_TOOLS=1 it fails."""
+    """Skips a test with a message if a requirement is missing. With DISKWRIGHT_REQUIRE_TOOLS=1 the test fails."""
     if not condition:
         if os.environ.get("DISKWRIGHT_REQUIRE_TOOLS") == "1":
             pytest.fail(f"needs {what}")
@@ -26,7 +26,7 @@ def need(condition: bool, what: str) -> None:
 
 
 def need_modules(*names: str) -> None:
-    """Skips a test where a module is missing that only the full run installs."""
+    """Skips a test if a module is missing that only the full run installs."""
     for name in names:
         try:
             missing = importlib.util.find_spec(name) is None
@@ -52,14 +52,14 @@ def path(tmp_path: Path, fs: str) -> Path:
     """An empty image."""
     path = tmp_path / "test.img"
     with diskwright.create(path, 64 << 20, fs=fs, small=True) as image:  # type: ignore[arg-type]
-        # This user may use a mount of it.
+        # The current user may use a mount of it.
         image.chown("/", os.geteuid(), os.getegid())
     return path
 
 
 @pytest.fixture
 def image(path: Path) -> Iterator[diskwright.Image]:
-    """An empty image that is open to be changed, and must be found clean afterwards."""
+    """An empty image that is open for changes, and must be clean afterwards."""
     with diskwright.open(path, writable=True) as image:
         yield image
     report = diskwright.check(path)
@@ -68,7 +68,7 @@ def image(path: Path) -> Iterator[diskwright.Image]:
 
 
 def judge(path: Path) -> None:
-    """Has e2fsck or xfs_repair look at an image, if it is there."""
+    """Checks an image with e2fsck or xfs_repair, if installed."""
     fs = diskwright.info(path)["format"]
     if fs == "xfs":
         tools = os.environ.get("DISKWRIGHT_TOOLS", "")

@@ -15,7 +15,7 @@ BACKEND = Path(__file__).parents[1] / "backend"
 def run(program: str, **changed: str) -> subprocess.CompletedProcess[str]:
     need_modules("maturin")
     start = f"import sys; sys.path.insert(0, {str(BACKEND)!r}); import diskwright_build as backend, os\n"
-    # Without a terminal, for what would be written there.
+    # Without a terminal, so that nothing is written to it.
     return subprocess.run(
         [sys.executable, "-c", start + program],
         capture_output=True,

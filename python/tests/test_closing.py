@@ -67,7 +67,7 @@ def test_a_file_keeps_its_image_open(path: Path) -> None:
         file.write(b"data")
         file.close()
         del file
-        # Both are found in a cycle.
+        # Both are freed as a cycle.
         image: Any = diskwright.open(path, writable=True)
         cycle: list[Any] = [image, image.open("/cycle", "wb")]
         cycle[1].write(b"data")
@@ -115,7 +115,7 @@ def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def left(tmp_path: Path) -> list[str]:
-    """Directories that mounts left, and their mounts."""
+    """Returns directories left by mounts, and their mounts."""
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(tmp_path) in line]
     return [str(path) for path in tmp_path.glob("diskwright-*")] + mounts
 
@@ -146,7 +146,7 @@ def test_leaving_a_mount_with_an_open_file_is_busy(
         except OSError as error:
             assert error.errno == errno.EBUSY, error
             print("busy", os.path.exists(point))
-        # It can be used until it is closed.
+        # The file can be used until it is closed.
         file.write(" and after")
         file.close()
         """,
@@ -221,7 +221,7 @@ def test_a_server_that_does_not_answer_is_ended(tmp_path: Path) -> None:
 
 @pytest.fixture
 def switches() -> Iterator[None]:
-    """Threads that take turns often."""
+    """Makes threads switch often."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

@@ -1,4 +1,4 @@
-"""What users know of os, pathlib and io holds in an image, with the same arguments and errors."""
+"""Functions have the arguments and errors of os, pathlib and io."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from diskwright import Entry, Image
 
 
 def public_names() -> list[tuple[str, Any]]:
-    """All functions, classes, methods and properties of the package that have names without an underscore."""
+    """Returns all public functions, classes, methods and properties of the package."""
     found: list[tuple[str, Any]] = []
     modules = {"diskwright": diskwright, "diskwright.fsspec": diskwright.fsspec}
     for module, exports in modules.items():

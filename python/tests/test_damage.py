@@ -1,4 +1,4 @@
-"""Damage of one file hides no other: listings and copies report it and continue, and salvage reads what is left."""
+"""Damage of one file hides no other file: listings and copies report it and continue, and salvage reads the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import diskwright
 from diskwright.fsspec import DiskFileSystem
 
-#: What the damaged image has besides lost+found.
+#: Files of the damaged image besides lost+found.
 FILES = ["/d/bad", "/d/deep/file", "/d/good", "/d/loop", "/d/lost", "/top"]
 
 
@@ -38,7 +38,7 @@ def damaged(path: Path, fs: str) -> Iterator[Path]:
 
 
 def place_of(path: Path, fs: str, ino: int, block_size: int) -> int:
-    """The byte of an inode: of ext4 by debugfs, of XFS by the geometry in the superblock."""
+    """Returns the byte offset of an inode: for ext4 from debugfs, for XFS from the geometry in the superblock."""
     if fs == "ext4":
         told = subprocess.run(
             ["debugfs", "-R", f"imap <{ino}>", path], capture_output=True, text=True, check=True
@@ -112,7 +112,7 @@ def test_fsspec_reports_and_goes_on(damaged: Path) -> None:
 
 def test_salvage_reads_what_cannot_be_opened(fs: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.img"
-    # Small blocks of ext4 make small groups, and so copies of the superblock.
+    # Small blocks give small groups in ext4, and so copies of the superblock.
     block_size = 1024 if fs == "ext4" else None
     with diskwright.create(path, 64 << 20, fs=fs, small=True, block_size=block_size) as image:  # type: ignore[arg-type]
         image.makedirs("/d/deep")

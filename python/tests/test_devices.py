@@ -1,4 +1,4 @@
-"""Devices that are Python objects: good ones, and all that can be wrong with them."""
+"""Devices that are Python objects: correct ones, and ones with every kind of fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diskwright import Image
 
 
 class Pread:
-    """A device by places, in memory."""
+    """A device in memory with access by offset."""
 
     def __init__(self, size: int) -> None:
         self.bytes = bytearray(size)
@@ -80,7 +80,7 @@ def test_an_image_in_an_image(image: Image) -> None:
 
 
 class Bad(io.BytesIO):
-    """A device that does something from some read or write on."""
+    """A device that calls a function from a given read or write on."""
 
     def __init__(self, device: io.BytesIO) -> None:
         super().__init__(device.getvalue())
@@ -166,7 +166,7 @@ def test_writes_that_are_not_done(fs: str, answer: Any) -> None:
     with pytest.raises(OSError):
         image.close()
     device.on_write = None
-    # What was not written is as after a crash.
+    # Unwritten data is in the state after a crash.
     with diskwright.open(device, writable=True) as image:
         assert image.read_bytes("/file") == b"contents" * 10_000
     assert diskwright.check(device)

@@ -1,4 +1,4 @@
-"""The examples run, and the programs of the documents."""
+"""Runs the examples and the programs of the documents."""
 
 from __future__ import annotations
 

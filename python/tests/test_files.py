@@ -1,4 +1,4 @@
-"""Open files are those of io: what pathlib and open do on the host, they do in an image."""
+"""Open files behave like those of io: pathlib and open have the same effect in an image as on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fsspec's own suite, and what it does not ask for."""
+"""The test suite of fsspec, and further tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Fixtures(AbstractFixtures):  # type: ignore[misc]
     def fs(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         path = tmp_path / "suite.img"
         diskwright.create(path, 32 << 20, fs=request.param, small=True).close()
-        # Kept open, for the suite makes thousands of small changes.
+        # Kept open, because the suite makes thousands of small changes.
         fs = fsspec.filesystem(request.param, fo=str(path), writable=True, skip_instance_cache=True)
         yield fs
         fs.close()
@@ -61,7 +61,7 @@ class TestPipe(AbstractPipeTests, Fixtures):  # type: ignore[misc]
 
 
 class TestAtRoot(Fixtures):
-    """The same where the directories have no other above them."""
+    """The same for directories without a parent directory."""
 
     @pytest.fixture
     def fs_path(self) -> str:
@@ -89,7 +89,7 @@ def test_chained_urls(path: Path, fs: str) -> None:
         assert file.read() == b"welcome"
     with fsspec.open(f"{fs}://etc/motd::file://{path}", "rt") as text:
         assert text.read() == "welcome"
-    # Nobody has the image between two writes.
+    # The image is not in use between two writes.
     found, inside = fsspec.core.url_to_fs(url)
     assert inside == "etc/motd"
     found.close()
@@ -240,7 +240,7 @@ def test_who_only_read_makes_way(path: Path) -> None:
     writer = DiskFileSystem(f"file://{path}", writable=True, skip_instance_cache=True)
     assert "a" not in reader.ls("", detail=False)
     writer.pipe("a", b"1")
-    # Who has it to be changed does not.
+    # A user with write access is affected.
     with pytest.raises(diskwright.ImageInUse):
         reader.cat("a")
     writer.close()
@@ -248,7 +248,7 @@ def test_who_only_read_makes_way(path: Path) -> None:
     with reader.open("a") as file:
         other = DiskFileSystem(str(path), skip_instance_cache=True)
         other.pipe("a", b"2")
-        # Between readings, nothing is in use.
+        # Between reads, the image is not in use.
         assert file.read() in (b"1", b"2")
     reader.close()
     other.close()

@@ -79,7 +79,7 @@ def test_damage_says_where(path: Path, fs: str) -> None:
         for number in range(300):
             image.write_bytes(f"/d/{number:0100}", b"")
     size = diskwright.info(path)["block_size"]
-    # The blocks of the directory with this name, and stale ones in the journal; those of XFS have a mark.
+    # Blocks of the directory with this name, and stale copies in the journal; XFS blocks have a magic number.
     data, blocks, at = path.read_bytes(), set(), -1
     while (at := data.find(f"{250:0100}".encode(), at + 1)) >= 0:
         block = at // size

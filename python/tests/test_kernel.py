@@ -1,4 +1,4 @@
-"""The kernel's mount of the same image shows the same, and what it writes we read."""
+"""The kernel's mount of the same image shows the same tree, and files written by the kernel can be read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shown(top: Path) -> dict[str, Any]:
 
 
 def shown_by_us(path: Path) -> dict[str, Any]:
-    """The same of an image."""
+    """The same for an image."""
     found = {}
     with diskwright.open(path) as image:
         for name, own in image.tree("/"):

@@ -1,4 +1,4 @@
-"""Paths in images do what those of pathlib do."""
+"""Paths in images behave like those of pathlib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that lie behind addresses and in buckets, read through fsspec's chains."""
+"""Images at URLs and in buckets, read through chained URLs of fsspec."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from conftest import need_modules
 
 import diskwright
 
-# What is read of an image to find a small file in it: the structures on the way, by the blocks of fsspec's cache.
+# Number of blocks of fsspec's cache that are read to find a small file in an image.
 SHARE_MAX = 0.25
 
 
 class Ranges(BaseHTTPRequestHandler):
-    """One file, with range requests; counts what it sends."""
+    """Serves one file with range requests, and counts the sent bytes."""
 
     contents: bytes
     sent: int
@@ -82,7 +82,7 @@ def test_behind_an_address(path: Path, fs: str) -> None:
         assert handler.sent < SHARE_MAX * len(handler.contents), handler.sent
         with fsspec.open(f"{fs}://etc/motd::blockcache::{url}") as file:
             assert file.read() == b"welcome\n"
-        # What cannot be written says so.
+        # A read-only image reports an error.
         with pytest.raises((OSError, NotImplementedError, ValueError)):
             with fsspec.open(f"{fs}://etc/new::{url}", "wb") as file:
                 file.write(b"x")
@@ -101,7 +101,7 @@ def test_in_a_bucket(path: Path, fs: str, monkeypatch: pytest.MonkeyPatch) -> No
         host, port = server.get_host_and_port()
         options = {"endpoint_url": f"http://{host}:{port}"}
         bucket = fsspec.filesystem("s3", **options)
-        # All servers of a process have the same buckets.
+        # All servers of a process share the same buckets.
         images = f"images-{fs}"
         bucket.mkdir(images)
         bucket.put_file(str(path), f"{images}/far.img")

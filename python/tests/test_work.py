@@ -1,4 +1,4 @@
-"""What is done to whole images: built, checked, compared, converted, mounted."""
+"""Operations on whole images: build, check, diff, convert, mount."""
 
 from __future__ import annotations
 
@@ -205,12 +205,12 @@ def test_a_build_that_is_stopped_in_its_midst(tmp_path: Path) -> None:
 def test_an_interrupt_ends_a_build(tmp_path: Path) -> None:
     many = tmp_path / "many"
     many.mkdir()
-    # Longer than any machine takes to interrupt it.
+    # Longer than any machine needs to interrupt it.
     for number in range(40):
         (many / f"{number}").write_bytes(os.urandom(64) * 16_384)
     program = (
         "import diskwright, itertools, signal\n"
-        # Who starts tests in the background may have them ignore it.
+        # A shell can make background processes ignore SIGINT.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('begun', flush=True)\n"
         f"[diskwright.build({str(many)!r}, {str(tmp_path / 'built.img')!r}, force=True) for _ in itertools.count()]\n"

@@ -1,4 +1,4 @@
-"""What was asked for, beside what was measured."""
+"""Goals, with the measured values."""
 from . import show
 from .mounts import mount_rates
 from .names import extra, rates_of, row_of
@@ -12,7 +12,7 @@ def rate_at(found, step, x, who):
 
 
 def both(write):
-    """What `write` says of each format, as far as there is something."""
+    """Joins the results of `write` for each format that has one."""
     said = [(fs, write(fs)) for fs in FORMATS]
     return ", ".join(f"{fs} {text}" for fs, text in said if text)
 
@@ -22,7 +22,7 @@ def sizes(found, step):
 
 
 def most(found, step, small=False):
-    """The rates in the directories of up to 200,000."""
+    """Returns the rates in directories of up to 200,000 files."""
     def of(fs):
         rates = [row["rate"] for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["rate"]]
         return f"{show.rate(min(rates))} to {show.rate(max(rates))}" if rates else ""
@@ -30,7 +30,7 @@ def most(found, step, small=False):
 
 
 def beside(found, step):
-    """How many times the kernel's rate, in the largest directory."""
+    """Returns the ratio to the kernel's rate in the largest directory."""
     def of(fs):
         rows = [row for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["kernel"]]
         return show.sure(max(rows, key=lambda row: row["x"])["kernel"]["rate"]) if rows else ""
@@ -38,7 +38,7 @@ def beside(found, step):
 
 
 def flat(found, step, to=None):
-    """The rate in the largest directory by that in the smallest."""
+    """Returns the rate in the largest directory relative to the smallest."""
     def of(fs):
         for one in found["flatness"]:
             if (one["contestant"], one["step"]) == (f"memory:{fs}", step) and (to is None or one["to"] == to):
@@ -72,7 +72,7 @@ def log_bytes(raw, step="create"):
 
 
 def times_of(raw, fs, source, program):
-    """How many times as long as ours a program took."""
+    """Returns the time of a program relative to ours."""
     for case in [case for part in raw[fs] for case in part]:
         if case["name"].startswith(source):
             for row in case["rows"]:
@@ -92,7 +92,7 @@ def hash_order(raw):
 
 
 def last(raw, who):
-    """Rates of the most threads: by the fewest, and times the kernel's."""
+    """Returns rates with the maximum number of threads, relative to the minimum number and to the kernel."""
     found = raw["found"]
     rows = [row for row in found["rows"] if row["contestant"] == who]
     row = max(rows, key=lambda one: one["x"], default=None)
@@ -145,15 +145,15 @@ def largest_reader(raw):
     return f"{show.mebibytes(one['peak'])} MiB (`{one['command']}`, {one['fs']})"
 
 
-# Section, what, asked, and what says what was measured from the section's results.
+# Section, work, goal, and a function that returns the measured value from the section's results.
 GOALS = [
     ("create", "create, one thread, up to 200,000 files", "1 M/s", lambda raw: most(raw["rates"], "create")),
     ("create", "the same, times the kernel's rate", "15", lambda raw: beside(raw["rates"], "create")),
-    ("create", "create in the largest directory: share of the rate at 10,000", "ext4 0.9, XFS 1.0",
+    ("create", "create in the largest directory: rate relative to 10,000 files", "ext4 0.9, XFS 1.0",
      lambda raw: flat(raw["flat"], "create")),
-    ("log", "log bytes per create, XFS, 10,000 files: by the kernel's", "1.0", log_bytes),
+    ("log", "log bytes per create, XFS, 10,000 files: times the kernel's", "1.0", log_bytes),
     ("remove", "remove, one thread, up to 200,000 files", "0.8 M/s", lambda raw: most(raw["rates"], "remove")),
-    ("remove", "remove in the largest directory: share of the rate at 10,000", "flat", lambda raw: flat(raw["flat"], "remove")),
+    ("remove", "remove in the largest directory: rate relative to 10,000 files", "flat", lambda raw: flat(raw["flat"], "remove")),
     ("threads", "create, two threads: times one thread's rate", "1.9", lambda raw: two_threads(raw, "create", "create")),
     ("threads", "remove, two threads", "1.9", lambda raw: two_threads(raw, "remove", "remove")),
     ("threads", "rename, two threads", "1.9", lambda raw: two_threads(raw, "change", "rename")),
@@ -161,30 +161,30 @@ GOALS = [
     ("threads", "rename into another directory", "10", lambda raw: changes(raw, "move")),
     ("threads", "link", "10", lambda raw: changes(raw, "link")),
     ("threads", "chmod", "10", lambda raw: changes(raw, "chmod")),
-    ("churn", "random insert and remove, half full: times an insert at the end", "1.3", random_places),
-    ("list", "readdir of ext4 in hash order, an entry", "40 ns", hash_order),
-    ("unlink", "stress-unlink, most threads: share of the rate of one", "rises as the kernel's", by_fewest),
-    ("fserver", "fserver, most tasks: times the kernel's rate", "3",
+    ("churn", "random insert and remove in a half-full directory: times the cost of an insert at the end", "1.3", random_places),
+    ("list", "readdir of ext4 in hash order, per entry", "40 ns", hash_order),
+    ("unlink", "stress-unlink, maximum number of threads: rate relative to one thread", "rises like the kernel's", by_fewest),
+    ("fserver", "fserver, maximum number of tasks: times the kernel's rate", "3",
      lambda raw: both(lambda fs: last(raw, orphan_default(fs)))),
     ("build", "build of 20,000 empty files: times faster than `mke2fs -d`", "500",
      lambda raw: times_of(raw, "ext4", "20000 ", "mke2fs -d")),
     ("build", "build of 100,000 empty files: times faster than `mkfs.xfs -p`", "8",
      lambda raw: both(lambda fs: times_of(raw, fs, "100000 ", "mkfs.xfs -p"))),
-    ("build", "build of a real tree: times as long as `tar -c \\| cat`", "1.0", lambda raw: both(lambda fs: ours_by_tar(raw, fs))),
+    ("build", "build of a real tree: time relative to `tar -c \\| cat`", "1.0", lambda raw: both(lambda fs: ours_by_tar(raw, fs))),
     ("pgbench", "pgbench on the mount: times the kernel's rate", "1", database),
-    ("mount", "mount, sequential write: share of *bare*", "0.95", lambda raw: by_bare(raw, "write and fsync")),
+    ("mount", "mount, sequential write: rate relative to *bare*", "0.95", lambda raw: by_bare(raw, "write and fsync")),
     ("mount", "mount, sequential read", "0.95", lambda raw: by_bare(raw, "read, MiB")),
     ("mount", "mount, read with O_DIRECT", "0.95", lambda raw: by_bare(raw, "read, O_DIRECT")),
-    ("requests", "mount, random 4 KiB read, 1 in flight: by *bare*", "0.9", lambda raw: requests_by_bare(raw, "read", "1")),
+    ("requests", "mount, random 4 KiB read, 1 in flight: rate relative to *bare*", "0.9", lambda raw: requests_by_bare(raw, "read", "1")),
     ("requests", "read, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "read", "16")),
     ("requests", "write, 1 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "1")),
     ("requests", "write, 16 in flight", "0.9", lambda raw: requests_by_bare(raw, "write", "16")),
-    ("memory", "most memory of a reading command, 2 million files", "256 MiB", largest_reader),
+    ("memory", "maximum memory of a reading command, 2 million files", "256 MiB", largest_reader),
 ]
 
 
 def tables(results):
-    """The table of goals, from the results of sections by their names."""
+    """Returns the table of goals from the results of the sections."""
     lines = []
     for section, what, asked, measured in GOALS:
         said = measured(results[section]["raw"]) if section in results else "not measured"

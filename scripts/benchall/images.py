@@ -1,4 +1,4 @@
-"""Whole images: building, checking, repairing, and the memory that commands take."""
+"""Whole images: building, checking, repairing, and the memory of commands."""
 import json
 import os
 import statistics
@@ -7,12 +7,12 @@ import threading
 from . import show
 from .machine import Failed
 
-# Numbers in a tar header end with this.
+# Terminator of numbers in a tar header.
 USTAR = b"ustar\x0000"
 
 
 def header(name, directory):
-    """A tar header of an empty file or a directory."""
+    """Returns a tar header of an empty file or a directory."""
     block = bytearray(512)
     block[0:len(name)] = name
     block[100:108] = b"0000755\0" if directory else b"0000644\0"
@@ -27,7 +27,7 @@ def header(name, directory):
 
 
 def write_tar(out, directories, files):
-    """A tar archive of so many directories with so many empty files each."""
+    """Generates a tar archive of directories with empty files."""
     file = bytearray(header(b"d00000/f00000", False))
     unsummed = sum(file) - sum(file[148:156]) - sum(file[0:13]) + 8 * ord(" ")
     with out:
@@ -42,26 +42,26 @@ def write_tar(out, directories, files):
 
 
 def feed(directories, files):
-    """The reading end of a pipe that such an archive comes through."""
+    """Returns the reading end of a pipe that delivers such an archive."""
     reads, writes = os.pipe()
 
     def write():
         try:
             write_tar(os.fdopen(writes, "wb", 1 << 20), directories, files)
         except BrokenPipeError:
-            # Who reads has ended, and says why.
+            # The reader has ended and reports the reason.
             pass
     threading.Thread(target=write, daemon=True).start()
     return os.fdopen(reads, "rb")
 
 
 def build_tree(bench, image, fs, directories, files):
-    """An image with so many directories and files."""
+    """Builds an image with this number of directories and files."""
     return bench.timed(bench.program, "build", "--fs", fs, "--free", "64M", "-", image, stdin=feed(directories, files))
 
 
 def build(bench):
-    """Images from directories, beside mke2fs, mkfs.xfs and tar."""
+    """Images from directories, compared with mke2fs, mkfs.xfs and tar."""
     mkfs = bench.need("mkfs.xfs")
     for name in ["mke2fs", "tar"]:
         bench.need(name)
@@ -99,7 +99,7 @@ def build_tables(raw):
 
 
 def checkers(bench, image, fs):
-    """Who checks an image of this format: the name, and the command."""
+    """Returns the checkers of this format: name and command."""
     yield "check, two threads", [bench.program, "check", "--threads", "2", image]
     yield "check, one thread", [bench.program, "check", "--threads", "1", image]
     theirs = {"ext4": [("e2fsck", ["-fn"]), ("rust-fs-ext4", ["fsck", "-f", "-n"])],
@@ -111,7 +111,7 @@ def checkers(bench, image, fs):
 
 
 def check(bench):
-    """Sound images checked, and damaged ones repaired."""
+    """Checks of valid images, and repairs of damaged ones."""
     directories, files = (40, 250) if bench.quick else (2000, 250)
     raw = {"directories": directories, "files": directories * files, "check": [], "repair": []}
     for fs in ["ext4", "xfs"]:
@@ -176,7 +176,7 @@ def check_tables(raw):
 
 
 def reading(image):
-    """Commands that read an image, as arguments of the program, and what else they may end with."""
+    """Returns the commands that read an image, as arguments of the program, and their other permitted statuses."""
     file = "/d00001/f00007"
     return [
         (["info", image], (0,)), (["ls", image, "/d00001"], (0,)), (["ls", "-l", "-R", image], (0,)),
@@ -189,7 +189,7 @@ def reading(image):
 
 
 def writing(image, source):
-    """Commands that change one, in an order in which all can."""
+    """Returns the commands that change an image, in an order in which all succeed."""
     file = "/d00001/f00007"
     return [
         (["mkdir", image, "/new"], (0,)), (["cp", source, f"{image}:/new/file"], (0,)),

@@ -1,10 +1,10 @@
-"""Walks, orphans, servers, listings, directories that change."""
+"""Walks, orphans, file servers, listings, and directories with random changes."""
 from . import show
 from .names import extra, processor_us, row_of, rounds, targets
 
 
 def find(bench):
-    """A tree walked for a name that is not there."""
+    """Walks over a tree in search of a missing name."""
     tree, walks = ("generated:2k", 5) if bench.quick else ("generated", 20)
     return {"find": bench.workload("find", "--tree", tree, "--walks", walks, *rounds(bench), *targets())}
 
@@ -23,7 +23,7 @@ def find_tables(raw):
 
 
 def orphans(bench):
-    """Truncates byte by byte."""
+    """Truncations byte by byte."""
     size = ["--threads", "1,4", "--file-size", 256] if bench.quick else ["--threads", "1,2,8,32,128"]
     return {"found": bench.workload("stress-orphan", "--files", 1, *size, "--rounds", bench.rounds, *targets())}
 
@@ -42,7 +42,7 @@ def fserver(bench):
 
 
 def against_table(found):
-    """A column for each number of threads; rates, and for the most threads the ratios that matter."""
+    """Returns a table with a column for each number of threads, and ratios for the maximum number."""
     (step,) = {row["step"] for row in found["rows"]}
     sizes = sorted({row["x"] for row in found["rows"]})
     who = list(dict.fromkeys(row["contestant"] for row in found["rows"]))
@@ -62,7 +62,7 @@ def against_table(found):
 
 
 def listing(bench):
-    """Large directories listed."""
+    """Listings of large directories."""
     sizes = "10000,20000" if bench.quick else "10000,100000,1000000" + ",10000000" * bench.long
     return {"rows": bench.table("list", "--entries", sizes, "--rounds", bench.rounds, "--scratch", bench.scratch)}
 
@@ -73,7 +73,7 @@ def listing_tables(raw):
 
 
 def churn(bench):
-    """Names made and removed at random in a directory that is half empty, and at the end of a full one."""
+    """Random creation and removal of names in a half-empty directory, and at the end of a full one."""
     size = ["--entries", 20_000, "--pairs", 5000] if bench.quick else ["--entries", 2_000_000, "--pairs", 200_000]
     every = ["--scratch", bench.scratch, *size]
     raw = {"random": bench.table("churn", "--only", "tree,reverse", *every),

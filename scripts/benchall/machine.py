@@ -1,4 +1,4 @@
-"""The programs that are measured, where they are, and how they are run."""
+"""The measured programs, their locations, and their execution."""
 import glob
 import json
 import os
@@ -11,9 +11,9 @@ import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 TOOLS = os.environ.get("DISKWRIGHT_TOOLS") or os.path.join(ROOT, "target/tools")
-# A command that takes longer hangs.
+# A command that takes longer is considered to hang.
 LONGEST_S = 900
-# Of a process that lives so long, what is seen in between is its peak.
+# For a process that runs this long, sampling is exact enough for its peak memory.
 SEEN_S = 0.1
 PEERS = {
     "mke2fs": "scripts/install-tools",
@@ -29,27 +29,27 @@ PEERS = {
 
 
 class Failed(Exception):
-    """A command that did not do what it should."""
+    """A command failed."""
 
 
 class Missing(Exception):
-    """Something that a section cannot do without is not there."""
+    """A requirement of a section is missing."""
 
 
 def peer(name):
-    """Where a peer's program is; nothing if it is not there."""
+    """Returns the path of a peer's program, or nothing if it is missing."""
     places = [os.path.join(TOOLS, "xfsprogs", folder) for folder in ["bin", "sbin"]]
     places += os.environ.get("DISKWRIGHT_PEERS", "").split(":") + os.environ["PATH"].split(":")
     places += ["/usr/sbin", "/sbin", os.path.expanduser("~/.cargo/bin")]
     places += sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
     if name in ("mkfs.xfs", "xfs_repair"):
-        # Debian's are too old to know today's features.
+        # Debian's releases are too old for current features.
         places = places[:2]
     return shutil.which(name, path=":".join(place for place in places if place))
 
 
 class Bench:
-    """A run of bench-all: what it measures, where, and how long."""
+    """A run of bench-all: program, directories and number of rounds."""
 
     def __init__(self, program, quick=False, long=False, scratch="/dev/shm"):
         self.program = program
@@ -57,7 +57,7 @@ class Bench:
         self.quick, self.long = quick, long
         self.rounds = 1 if quick else 3
         self.scratch = os.path.join(scratch, f"diskwright-bench-all-{os.getpid()}")
-        # What could not be measured, and why.
+        # Parts that could not be measured, with reasons.
         self.missing = []
 
     def __enter__(self):
@@ -71,7 +71,7 @@ class Bench:
         return os.path.join(self.scratch, name)
 
     def need(self, name):
-        """The program of a peer; without it the section goes on, and its page names it."""
+        """Returns the program of a peer. If it is missing, the section continues, and the page names it."""
         found = peer(name)
         if not found:
             self.lacks(f"{name} ({PEERS.get(name, 'see CONTRIBUTING.md')})")
@@ -83,7 +83,7 @@ class Bench:
             print(f"bench-all: missing: {what}", file=sys.stderr, flush=True)
 
     def run(self, *command, ok=(0,), timeout=LONGEST_S, **options):
-        """Runs a command to its end; what it printed."""
+        """Runs a command to its end, and returns its output."""
         command = list(map(str, command))
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | options
         try:
@@ -114,18 +114,18 @@ class Bench:
         return found | {"command": "diskwright workload " + " ".join(map(str, words))}
 
     def table(self, *words):
-        """A table of the program `bench`, as a list of dictionaries."""
+        """Returns a table of the program `bench` as a list of dictionaries."""
         command = [self.bench_program, *words, "--json"]
         found = json.loads(self.run(*command))
         return [dict(zip(found["columns"], row)) for row in found["rows"]]
 
     def timed(self, *command, ok=(0,), stdin=None, cwd=None):
-        """Runs a command for its time; seconds on the wall and of processors, and its peak memory in bytes."""
+        """Runs a command, and returns its wall time and processor time in seconds and its peak memory in bytes."""
         return timed(list(map(str, command)), ok, stdin, cwd)
 
 
 def timed(command, ok=(0,), stdin=None, cwd=None):
-    """As Bench.timed. Its output goes nowhere."""
+    """Like Bench.timed, discarding the output."""
     start = time.monotonic()
     with subprocess.Popen(command, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, cwd=cwd) as child:
@@ -135,7 +135,7 @@ def timed(command, ok=(0,), stdin=None, cwd=None):
         reader.start()
         watcher.start()
         if stdin:
-            # Only the child is to have that end of the pipe.
+            # Only the child may have that end of the pipe.
             stdin.close()
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.monotonic() - start
@@ -155,7 +155,7 @@ def timed(command, ok=(0,), stdin=None, cwd=None):
 
 
 def watch(pid, peak):
-    """Keeps the peak memory of a process while it lives."""
+    """Records the peak memory of a process while it runs."""
     while True:
         found = high_water(pid)
         if found is None:
@@ -165,7 +165,7 @@ def watch(pid, peak):
 
 
 def high_water(pid):
-    """The peak resident memory of a process in bytes; nothing once it has ended."""
+    """Returns the peak resident memory of a process in bytes, or nothing after its end."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
             for line in status:
@@ -177,7 +177,7 @@ def high_water(pid):
 
 
 def commit():
-    """The commit that is checked out, with a + if something was changed since."""
+    """Returns the current commit, with a + if files were changed."""
     def git(*words):
         done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False)
         return done.stdout.strip()
@@ -186,7 +186,7 @@ def commit():
 
 
 def describe():
-    """The machine, in words."""
+    """Returns a description of the machine."""
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         models = [line.split(":", 1)[1].strip() for line in info if line.startswith("model name")]
     with open("/proc/meminfo", encoding="utf-8") as info:
@@ -202,7 +202,7 @@ def describe():
 
 
 def version(name):
-    """What a peer says its version is; nothing if it is not there."""
+    """Returns the version that a peer reports, or nothing if it is missing."""
     program = peer(name)
     if not program:
         return None

@@ -1,4 +1,4 @@
-"""Mounts: rates beside fuse2fs and a bare file system, random requests, PostgreSQL."""
+"""Mounts: rates compared with fuse2fs and a bare file system, random requests, PostgreSQL."""
 import os
 import re
 import statistics
@@ -9,7 +9,7 @@ from . import show
 from .machine import ROOT, Failed, Missing, high_water, peer
 
 COMPARE = os.path.join(ROOT, "benches/fuse-libraries")
-# A server is to be there after so long, and gone.
+# Time limit for the start and the end of a server, in seconds.
 PATIENCE_S = 30
 
 
@@ -18,7 +18,7 @@ def can_mount():
 
 
 class Mount:
-    """Something mounted on a folder of its own."""
+    """A mount on a separate directory."""
 
     def __init__(self, bench, name):
         self.bench, self.name = bench, name
@@ -104,7 +104,7 @@ class Kernel(Mount):
 
 
 def compared(bench):
-    """Where the programs of benches/fuse-libraries are, which are built if they are not there."""
+    """Returns the directory of the programs of benches/fuse-libraries, which are built if they are missing."""
     there = os.environ.get("DISKWRIGHT_FUSE_LIBRARIES") or os.path.join(COMPARE, "target/release")
     if not os.path.exists(os.path.join(there, "compare")):
         bench.run("cargo", "build", "--release", "--locked", cwd=COMPARE)
@@ -116,13 +116,13 @@ def image(bench, fs, name, size="4G"):
     empty, path = bench.path("empty"), bench.path(f"{name}.img")
     os.makedirs(empty, exist_ok=True)
     words = ["--inodes", 100_000] if fs == "ext4" else []
-    # Another section may have had one of that name.
+    # Another section may have used this name.
     bench.run(bench.program, "build", empty, path, "--force", "--fs", fs, "--size", size, *words)
     return path
 
 
 def contestants(bench, with_kernel=False, with_bare=True):
-    """All that can be mounted here, one after another, each on an image of its own."""
+    """Mounts all available contestants one after another, each on a separate image."""
     if not can_mount():
         raise Missing("/dev/fuse and root, for mounts")
     yield "ours, ext4", lambda: Ours(bench, image(bench, "ext4", "ours-ext4"), "ours-ext4")
@@ -142,7 +142,7 @@ def contestants(bench, with_kernel=False, with_bare=True):
 
 
 def mount(bench):
-    """Rates of one client: files, and contents in order."""
+    """Rates of one client: files, and sequential contents."""
     if not can_mount():
         raise Missing("/dev/fuse and root, for mounts")
     folder = bench.path("mount")
@@ -162,8 +162,8 @@ def cells(line):
 
 
 def mount_rates(raw):
-    """By measure and contestant: the rate."""
-    # fuse2fs says things of its own there.
+    """Returns the rates by measure and contestant."""
+    # fuse2fs prints other messages there.
     head, _, *lines = [line for line in raw["table"].splitlines() if line.startswith("|")]
     names = cells(head)[1:]
     return names, {cells(line)[0]: dict(zip(names, cells(line)[1:])) for line in lines}
@@ -183,7 +183,7 @@ def mount_tables(raw):
 
 
 def requests(bench):
-    """Random requests of 4 KiB, and what fsync takes."""
+    """Random requests of 4 KiB, and the time of fsync."""
     seconds, size = (0.1, 16) if bench.quick else (0.5, 256)
     raw = {}
     everybody = list(contestants(bench, with_kernel=True))
@@ -217,7 +217,7 @@ def requests_tables(raw):
 
 
 def pgbench(bench):
-    """PostgreSQL's pgbench: what it comes with, four clients."""
+    """PostgreSQL's pgbench: the built-in script with four clients."""
     program = bench.need("pgbench")
     if not program or os.geteuid() != 0:
         raise Missing("PostgreSQL with pgbench, and root")
@@ -238,7 +238,7 @@ def pgbench(bench):
 
 
 def transactions(bench, folder, user, scale, seconds):
-    """Transactions a second of a new cluster in this folder."""
+    """Returns the transactions per second of a new cluster in this directory."""
     data = os.path.join(folder, "pg")
     os.mkdir(data, 0o700)
     os.chown(data, user.pw_uid, user.pw_gid)
@@ -256,7 +256,7 @@ def transactions(bench, folder, user, scale, seconds):
                          cwd="/", **options)
     as_user("initdb", "-D", data, "-A", "trust", "--no-sync")
     options = f"-c listen_addresses= -c unix_socket_directories={socket} -c logging_collector=off"
-    # Its output goes to a file: a server that keeps the pipe would be waited for.
+    # The output goes to a file, because reading a pipe would wait for the server that inherits it.
     as_user("pg_ctl", "-D", data, "-w", "-o", options, "-l", os.path.join(socket, "log"), "start", stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
     try:

@@ -11,7 +11,7 @@ def targets(names=None):
 
 
 def rounds(bench, most=2):
-    """How often each case is run: more often while a ratio is not told apart."""
+    """Returns the options for the number of rounds, which grows while a difference is not significant."""
     more = [] if bench.quick else ["--rounds-most", most * bench.rounds]
     return ["--rounds", bench.rounds, *more]
 
@@ -25,7 +25,7 @@ def processor_us(row):
 
 
 def rate_table(found, log=False):
-    """A line for each step, size and format: ours beside the kernel's."""
+    """Returns a row for each step, size and format, with our rate and the kernel's."""
     columns = ["step", found["axis"], "format", "runs", "Diskwright, files/s", "spread", "processor µs per file",
                "kernel, processor µs per file", "kernel, files/s", "times the kernel's rate"]
     columns += ["log bytes per file", "kernel, log bytes per file"] * log
@@ -47,7 +47,7 @@ def rate_table(found, log=False):
 
 
 def row_of(found, step, x, contestant):
-    """The row of one step, size and contestant; nothing without one."""
+    """Returns the row of a step, size and contestant, or nothing if it is missing."""
     for row in found["rows"]:
         if (row["step"], row["x"], row["contestant"]) == (step, x, contestant):
             return row
@@ -55,7 +55,7 @@ def row_of(found, step, x, contestant):
 
 
 def flat_table(found):
-    """The rate in the largest directory by that in the smallest."""
+    """Returns the rates in the largest directory relative to the smallest."""
     columns = ["step", "file system", "files", "share of the rate in the smaller directory"]
     lines = [[one["step"], one["contestant"], f"{show.count(one['to'])} by {show.count(one['from'])}",
               show.sure(one["sure"])] for one in found["flatness"]]
@@ -63,12 +63,12 @@ def flat_table(found):
 
 
 def create(bench):
-    """Files made in one directory."""
+    """Creation of files in one directory."""
     sizes = "100k" if bench.quick else "10k,100k,200k"
     large = "10k,20k" if bench.quick else "10k,1M,10M" if bench.long else "10k,1M"
     raw = {"rates": bench.workload("create", "--files", sizes, *rounds(bench), *targets())}
     raw["flat"] = bench.workload("create", "--files", large, "--rounds", bench.rounds, *targets(TARGETS[:2]))
-    # The kernel takes a minute for a million, so it has one round.
+    # The kernel needs a minute for a million files, so it has one round.
     kernel = "100k" if bench.quick else "10k,1M"
     raw["flat kernel"] = bench.workload("create", "--files", kernel, *targets(TARGETS[2:]))
     return raw
@@ -83,7 +83,7 @@ def create_tables(raw):
 
 
 def free_index(bench):
-    """Every way of finding room in a directory of XFS."""
+    """All search strategies for free space in a directory of XFS."""
     sizes = "20k" if bench.quick else "10k,100k,200k"
     return {"found": bench.workload("create", "--free-index", "all", "--files", sizes, "--rounds", bench.rounds,
                                     *targets(["memory:xfs"]))}
@@ -101,7 +101,7 @@ def free_index_tables(raw):
 
 
 def remove(bench):
-    """Files removed from one directory."""
+    """Removal of files from one directory."""
     sizes = "100k" if bench.quick else "200k"
     large = "10k,20k" if bench.quick else "10k,1M,10M" if bench.long else "10k,1M"
     return {"rates": bench.workload("remove", "--files", sizes, "--cold", "--rounds", bench.rounds, *targets()),
@@ -119,7 +119,7 @@ THREADED = ["create", "remove", "change"]
 
 
 def threads(bench):
-    """The same with one thread and with two, each in directories of its own: runs in turn, a process each.
+    """The same with one thread and with two, in separate directories. Runs alternate, each in a separate process.
 
     One thread of ours has a second processor write its checkpoints, so that two threads on two processors are also set beside one
     that has a single processor."""
@@ -128,7 +128,7 @@ def threads(bench):
     for number in range(bench.rounds):
         for name in THREADED:
             for count in [1, 2] if number % 2 == 0 else [2, 1]:
-                # The kernel's removals take longest, and `remove` has them.
+                # Removals by the kernel take longest, and `remove` measures them.
                 who = TARGETS[:2] if name == "remove" else TARGETS
                 found = bench.workload(name, "--files", files, "--threads", count, "--rounds", 1, *targets(who))
                 raw.setdefault(f"{name} {count}", []).append(found)
@@ -138,7 +138,7 @@ def threads(bench):
 
 
 def rates_of(reports):
-    """The rates of each step of each contestant, one of each round."""
+    """Returns the rates of each step of each contestant, one for each round."""
     rates = {}
     for found in reports:
         for row in found["rows"]:
@@ -169,7 +169,7 @@ def threads_tables(raw):
 
 
 def parents(bench):
-    """What parent pointers cost: fs_mark's files made, renamed, moved and removed."""
+    """Cost of parent pointers: the files of fs_mark are created, renamed, moved and removed."""
     size = ["-n", "1k", "-L", "2"] if bench.quick else ["-n", "3k"]
     found = bench.workload("fs-mark", "-t", 2, *size, "--cold", "--rename", *rounds(bench),
                            *targets(["memory:xfs", "kernel:xfs", "memory:ext4", "kernel:ext4"]))
@@ -190,7 +190,7 @@ def parents_tables(raw):
 
 
 def log(bench):
-    """Bytes that go to the log of XFS for each file."""
+    """Bytes written to the log of XFS per file."""
     cases = [("create", "10k", []), ("remove", "10k", []), ("create", "1k", ["--fsync"]),
              ("create", "2k" if bench.quick else "10k", ["--fsync", "--threads", 4])]
     if bench.quick:

@@ -11,7 +11,7 @@ COMMANDS = ["build", "ls -l -R", "find", "extract", "check IMAGE", "chmod -R", "
 
 
 def images(raw):
-    """A line for each source and format: seconds of all programs that build an image of it."""
+    """Returns a row for each source and format with the times of all programs."""
     lines = []
     for fs, name in FORMATS.items():
         for case in [case for part in raw[fs] for case in part]:
@@ -25,7 +25,7 @@ def images(raw):
 
 
 def one_directory(found):
-    """The rates of each step in the largest directory that the kernel was measured in."""
+    """Returns the rates of each step in the largest directory that was measured with the kernel."""
     for step in dict.fromkeys(row["step"] for row in found["rows"]):
         for fs, name in FORMATS.items():
             rows = [row for row in found["rows"] if (row["step"], row["contestant"]) == (step, f"memory:{fs}") and row["kernel"]]
@@ -36,7 +36,7 @@ def one_directory(found):
 
 
 def changes(raw):
-    """The rates of the steps of `workload change`."""
+    """Returns the rates of the steps of `workload change`."""
     rates = rates_of(raw["change 1"])
     for (step, who), ours in rates.items():
         side, _, fs = who.partition(":")
@@ -70,7 +70,7 @@ TABLES = {"images": (images, ["build"]), "operations": (operations, ["create", "
 
 
 def tables(results):
-    """The tables whose sections were all measured."""
+    """Returns the tables whose sections were all measured."""
     found = {}
     for name, (make, sections) in TABLES.items():
         if all(section in results for section in sections):

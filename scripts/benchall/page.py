@@ -1,16 +1,16 @@
-"""How tables come into a page: between `<!-- table: NAME -->` and `<!-- end -->`. All else is written by hand and stays."""
+"""Replaces tables of a page, between `<!-- table: NAME -->` and `<!-- end -->`. All other text is written by hand and kept."""
 import re
 
 BLOCK = re.compile(r"<!-- table: ([a-z0-9-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
 def names(text):
-    """The tables that a page has a place for."""
+    """Returns the names of the tables in a page."""
     return [found[1] for found in BLOCK.finditer(text)]
 
 
 def check(text, known):
-    """What is wrong with the places of a page: nothing, or a list of complaints."""
+    """Returns a list of problems with the marks of a page; empty if there are none."""
     found = names(text)
     said = [f"no table is called {name}" for name in found if name not in known]
     said += [f"the page has no place for the table {name}" for name in known if name not in found]
@@ -22,7 +22,7 @@ def check(text, known):
 
 
 def fill(text, tables):
-    """The page with these tables; a place whose table is not there stays as it is."""
+    """Returns the page with these tables. Tables without a result are kept."""
     def put(found):
         lines = tables.get(found[1])
         if lines is None:

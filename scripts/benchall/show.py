@@ -1,14 +1,14 @@
-"""How figures are written."""
+"""Formats of figures."""
 import statistics
 
 
 def count(number):
-    """A number of things: 10,000."""
+    """Formats a count: 10,000."""
     return f"{int(number):,}"
 
 
 def rate(value):
-    """Something per second, with three digits: 412 k."""
+    """Formats a rate with three digits: 412 k."""
     if value is None:
         return "–"
     for unit, size in [("M", 1e6), ("k", 1e3)]:
@@ -18,7 +18,7 @@ def rate(value):
 
 
 def three(value):
-    """Three digits."""
+    """Formats a number with three digits."""
     if value is None:
         return "–"
     if value == 0:
@@ -29,7 +29,7 @@ def three(value):
 
 
 def sure(ratio, write=three):
-    """A ratio as a report has it, with what is sure of it. Nothing stands as if it were sure that is not."""
+    """Formats a ratio of a report with its interval, or states that there is no significant difference."""
     if ratio is None:
         return "–"
     if ratio["interval"] is None:
@@ -41,7 +41,7 @@ def sure(ratio, write=three):
 
 
 def more(ratio):
-    """A ratio as what is more: +2.1 %."""
+    """Formats a ratio as a difference: +2.1 %."""
     return sure(ratio, lambda value: f"{(value - 1) * 100:+.1f} %")
 
 
@@ -50,7 +50,7 @@ def percent(share):
 
 
 def spread(values):
-    """Distance of the extremes as a share of the median."""
+    """Returns the distance of the extremes relative to the median."""
     middle = statistics.median(values)
     return percent((max(values) - min(values)) / middle) if middle else "–"
 
@@ -73,7 +73,7 @@ def mebibytes(size):
 
 
 def table(columns, rows, left=1):
-    """Lines of Markdown; the first `left` columns are words."""
+    """Formats a table in Markdown. The first `left` columns are text."""
     yield "| " + " | ".join(columns) + " |"
     yield "|" + "---|" * left + "--:|" * (len(columns) - left)
     for row in rows:

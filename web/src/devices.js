@@ -1,13 +1,13 @@
-// Where an image is read from, in the worker: a file that was chosen, or an address. Both are synchronous, because the
-// engine is, and both keep the pieces that were read last.
+// Devices of the worker: a chosen file, or an address. Both are synchronous, like the engine, and cache the pieces that
+// were read last.
 
 const CHUNK_BYTES = 128 * 1024;
-/** Pieces that are kept: 32 MiB. */
+/** Maximum number of cached pieces: 32 MiB. */
 const CHUNKS_MAX = 256;
-/** What is longer is read at once, and not kept. */
+/** Longer reads bypass the cache. */
 const DIRECT_BYTES = 512 * 1024;
 
-/** Keeps pieces of what `fetch(offset, length)` reads. */
+/** Caches pieces that `fetch(offset, length)` reads. */
 export class Cached {
   constructor(size, fetch) {
     this.size = size;
@@ -54,7 +54,7 @@ export class Cached {
   #get(offset, length) {
     const bytes = this.fetch(offset, length);
     if (bytes.length !== length) {
-      throw new Error(`${bytes.length} of ${length} bytes came at ${offset}: it became shorter, or was cut off`);
+      throw new Error(`received ${bytes.length} of ${length} bytes at ${offset}: the file was truncated`);
     }
     this.requests += 1;
     this.bytes += length;
@@ -62,7 +62,7 @@ export class Cached {
   }
 }
 
-/** A file of the host's. */
+/** A file of the host. */
 export function fileDevice(file) {
   const reader = new FileReaderSync();
   return new Cached(file.size, (offset, length) => {
@@ -78,13 +78,13 @@ export function fileDevice(file) {
 
 const HELP = 'the server must allow range requests and, for another origin, cross-origin ones (CORS)';
 
-/** The first and last byte and the whole length that an answer tells. */
+/** The first byte, the last byte and the total length in a response. */
 function rangeOf(header) {
   const match = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(header ?? '');
   return match && { first: Number(match[1]), last: Number(match[2]), size: Number(match[3]) };
 }
 
-/** What tells that the file at an address is the same as before. */
+/** Headers that identify the version of the file at an address. */
 function versionOf(get) {
   return { etag: get('etag'), modified: get('last-modified') };
 }
@@ -98,7 +98,7 @@ function checkVersion(first, now) {
   }
 }
 
-/** Asks for the first bytes, and looks at nothing but the headers if the server would send all of it. */
+/** Requests the first bytes. Reads only the headers if the server sends the whole file. */
 async function probe(url) {
   const stop = new AbortController();
   let answer;
@@ -110,7 +110,7 @@ async function probe(url) {
   const get = (name) => answer.headers.get(name);
   if (answer.status === 200) {
     stop.abort();
-    throw new Error(`${url}: the server has no range requests, and would send all of it: download it and open the file`);
+    throw new Error(`${url}: the server does not support range requests; download the file and open it`);
   }
   if (answer.status !== 206) {
     stop.abort();
@@ -121,12 +121,12 @@ async function probe(url) {
   return { size: range ? range.size : await lengthOf(url), ...versionOf(get) };
 }
 
-/** Servers of other origins may hide Content-Range, but not how long it is as a whole. */
+/** Servers of other origins may hide Content-Range, but not the total length. */
 async function lengthOf(url) {
   const answer = await fetch(url, { method: 'HEAD', cache: 'no-store' });
   const length = Number(answer.headers.get('content-length') ?? NaN);
   if (!answer.ok || !Number.isSafeInteger(length)) {
-    throw new Error(`${url}: the server does not say how long it is: it must expose Content-Range or answer HEAD`);
+    throw new Error(`${url}: the server does not report the size; it must expose Content-Range or answer HEAD`);
   }
   return length;
 }
@@ -156,7 +156,7 @@ export async function addressDevice(url) {
 }
 
 function rangeAnswer(request, url, first, offset) {
-  // A header that is not exposed is no error, but a line in the console: those that are there are looked at.
+  // A header that is not exposed causes a line in the console, but no error. The other headers are compared.
   const all = request.getAllResponseHeaders().toLowerCase();
   const get = (name) => (all.includes(`${name}:`) ? request.getResponseHeader(name) : null);
   const range = rangeOf(get('content-range'));
@@ -167,6 +167,6 @@ function rangeAnswer(request, url, first, offset) {
   if (request.status !== 206) {
     throw new Error(`${url}: the server answered ${request.status} to a range request: ${HELP}`);
   }
-  if (range && range.first !== offset) throw new Error(`${url}: the server sent another range than it was asked for`);
+  if (range && range.first !== offset) throw new Error(`${url}: the server sent another range than requested`);
   return new Uint8Array(request.response);
 }

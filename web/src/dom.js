@@ -1,4 +1,4 @@
-// Elements, made in few words. Text is always text: nothing of an image is taken for markup.
+// Short functions that create elements. Text is always text: nothing in an image is interpreted as markup.
 
 /** An element with attributes and children. */
 export function el(tag, attributes = {}, ...children) {
@@ -24,7 +24,7 @@ export function pairs(list) {
   ]));
 }
 
-/** What went wrong, in a box. */
+/** A box with an error. */
 export function failureBox(title, error) {
   return el('div', { class: 'failure', role: 'alert' }, el('h2', { text: title }), el('p', { text: error.message }),
     placeOf(error));
@@ -38,7 +38,7 @@ export function placeOf(error) {
 
 let told = 0;
 
-/** Tells what is going on, also to who cannot see it. */
+/** Announces the current activity, also to screen readers. */
 export function say(text) {
   const mine = ++told;
   byId('status').textContent = text;

@@ -9,14 +9,14 @@ function fromBase64(text) {
   return bytes;
 }
 
-/** A worker with the engine in it. */
+/** A worker that contains the engine. */
 export class Engine {
   #worker;
   #waiting = new Map();
   #next = 0;
 
   constructor() {
-    // A page that was opened from disk must not load a worker from there, but from what it holds itself.
+    // A page opened from disk cannot load a worker file, so the worker is embedded in the page.
     const url = URL.createObjectURL(new Blob([WORKER_SOURCE], { type: 'text/javascript' }));
     this.#worker = new Worker(url);
     URL.revokeObjectURL(url);
@@ -24,7 +24,7 @@ export class Engine {
     this.#worker.onerror = (event) => this.#fail(new Error(`the worker failed: ${event.message}`));
     const wasm = fromBase64(WASM_BASE64);
     this.ready = this.call('start', { wasm }, undefined, [wasm.buffer]);
-    // Who waits for it hears of it; nobody need.
+    // Callers receive the rejection; without a caller it is ignored.
     this.ready.catch(() => {});
   }
 
@@ -53,7 +53,7 @@ export class Engine {
     });
   }
 
-  /** Ends whatever is under way. The engine is gone then. */
+  /** Terminates the worker and all running calls. */
   end() {
     this.#worker.terminate();
     this.#fail(Object.assign(new Error('stopped'), { code: 'STOPPED' }));

@@ -1,4 +1,4 @@
-// The page: what was opened, and which part of it is looked at.
+// The page: the open disk, and the part of it that is shown.
 
 import { byId, el, placeOf, say } from './dom.js';
 import { Engine } from './engine.js';
@@ -8,14 +8,14 @@ import { Tree } from './tree.js';
 import { Viewer } from './viewer.js';
 
 let engine = new Engine();
-/** How what is shown was opened: a method of the worker, and what it takes. */
+/** The method of the worker that opened the shown image, and its arguments. */
 let opened = null;
 let layout = null;
 let info = null;
 let isMapShown = false;
 let shownName = '';
 
-/** For tests and curiosity: milliseconds until the root was shown, and what the worker did. */
+/** For tests: milliseconds until the root was shown, and statistics of the worker. */
 window.diskwright = { figures: () => engine.call('figures'), timeline: {} };
 
 function show(...ids) {
@@ -105,7 +105,7 @@ async function openImage(partition, norecovery = false) {
   }
 }
 
-/** An image that cannot be opened may still be checked, or read as it lies. */
+/** An image that cannot be opened can still be checked, or read without recovery. */
 function cannotOpen(what, error, partition, norecovery) {
   const isPart = layout.contents === 'partitions';
   show(isPart ? 'chooser' : 'welcome', 'failure');

@@ -1,4 +1,4 @@
-// What an image is as a whole: its figures, its check, its map.
+// Panels about the whole image: properties, check, map.
 
 import { el, failureBox, pairs, say } from './dom.js';
 import { count, size, visible } from './text.js';
@@ -6,7 +6,7 @@ import { count, size, visible } from './text.js';
 /** Cells of the map. */
 const MAP_CELLS = 4096;
 
-/** What the image says about itself. */
+/** Properties of the image. */
 export function showAbout(element, info, layout) {
   const bytes = (blocks) => `${size(blocks * info.blockSize)} (${count(blocks, 'block')})`;
   element.replaceChildren(
@@ -64,7 +64,7 @@ function reportBoxes(report) {
   ].filter(Boolean);
 }
 
-/** A button that checks, and what it finds. `stop` ends the check, and whatever it has found. */
+/** A button that runs the check, and the findings. `stop` cancels the check and discards its findings. */
 export function showCheck(element, engine, stop) {
   const result = el('div', {});
   const bar = el('progress', { max: '1', value: '0', 'aria-label': 'How far the check is' });
@@ -96,13 +96,13 @@ export function showCheck(element, engine, stop) {
     el('p', { class: 'buttons' }, run, end), meter, result);
 }
 
-/** The picture of what lies where, made when it is first looked at. */
+/** The map of the image, drawn when it is first shown. */
 export async function showMap(element, engine, title) {
   element.replaceChildren(el('p', { class: 'quiet', text: 'Looking where everything lies…' }));
   const quiet = say('Making the map…');
   try {
     const svg = await engine.call('map', { title, cells: MAP_CELLS });
-    // Its text is of the engine, which escapes names; it is parsed as a picture, and nothing in it runs.
+    // The engine produces the text and escapes names. It is parsed as SVG, and no script in it runs.
     const parsed = svg && new DOMParser().parseFromString(svg, 'image/svg+xml').documentElement;
     if (!parsed || parsed.nodeName !== 'svg') throw new Error('this build has no map');
     element.replaceChildren(el('div', { class: 'map' }, document.importNode(parsed, true)));

@@ -2,12 +2,12 @@
 
 import { el } from './dom.js';
 
-/** What is longer goes to the disk as it comes, where the browser can do that. */
+/** Longer downloads are written to disk as they arrive, if the browser supports it. */
 const STREAM_BYTES = 256 * 1024 * 1024;
-/** Pieces that are put together into one blob, so that the browser may take it to its disk. */
+/** Size of the pieces that are combined into one blob, which the browser can store on disk. */
 const BLOB_BYTES = 32 * 1024 * 1024;
 
-/** Names that hosts cannot have, without what they cannot have in them. */
+/** Replaces characters that hosts do not support in names. */
 export function fileName(name) {
   const safe = name.replace(/[\u0000-\u001f\u007f<>:"/\\|?*]/g, '_').replace(/[. ]+$/, '');
   return safe || 'file';
@@ -37,13 +37,13 @@ class Collected {
     document.body.append(link);
     link.click();
     link.remove();
-    // The download has begun by then, and keeps what it needs.
+    // The download has started by then, and keeps its own reference.
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
   }
   async abort() {}
 }
 
-/** Where the pieces go. `null` if who was asked wants none of it. */
+/** Destination of the pieces, or `null` if the user cancelled the dialog. */
 async function target(name, size) {
   const isLarge = size === undefined || size > STREAM_BYTES;
   if (!isLarge || !window.showSaveFilePicker) return new Collected(name);
@@ -52,12 +52,12 @@ async function target(name, size) {
     return await handle.createWritable();
   } catch (error) {
     if (error.name === 'AbortError') return null;
-    // Where it is there and forbidden, as in frames.
+    // The function exists but is forbidden, for example in frames.
     return new Collected(name);
   }
 }
 
-/** Saves what `next` gives, until it gives nothing. False if who was asked wants none of it. */
+/** Saves the pieces that `next` returns, until it returns nothing. Returns false if the user cancelled. */
 export async function save(name, size, next) {
   const out = await target(fileName(name), size);
   if (!out) return false;

@@ -1,4 +1,4 @@
-// What people read: sizes, times, names.
+// Formatting for display: sizes, times, names.
 
 /** A number of bytes as `12.3 MiB`. */
 export function size(bytes) {
@@ -12,7 +12,7 @@ export function size(bytes) {
   return power === 0 ? `${bytes} ${bytes === 1 ? 'byte' : 'bytes'}` : `${value.toFixed(1)} ${units[power]}`;
 }
 
-/** The same where there is little room. */
+/** The same in a short form. */
 export function shortSize(bytes) {
   return bytes < 1024 ? `${bytes} B` : size(bytes);
 }
@@ -34,10 +34,10 @@ export function exactTime([sec, nsec]) {
   return `${minute([sec])}:${pad(date.getUTCSeconds())}.${pad(nsec, 9)} UTC`;
 }
 
-// Control characters, and those that reorder or hide text: a name must not deceive who reads it.
+// Control characters and characters that reorder or hide text, because a name must not deceive the reader.
 const DECEPTIVE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
-/** A name as it may be shown. */
+/** A name with such characters escaped. */
 export function visible(name) {
   return name.replace(DECEPTIVE, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
@@ -65,7 +65,7 @@ export function join(dir, name) {
   return path;
 }
 
-/** A path as it may be shown. */
+/** A path with such characters escaped. */
 export function pathText(path) {
   return visible(new TextDecoder().decode(path));
 }

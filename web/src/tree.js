@@ -1,9 +1,9 @@
-// The tree of files: rows in one list, each with its level, as assistive technology knows trees.
+// The tree of files: rows of one list, each with its level, which assistive technology recognises as a tree.
 
 import { el } from './dom.js';
 import { count, join, minute, nameBytes, shortSize, visible } from './text.js';
 
-/** Rows of a directory that are shown at once. */
+/** Maximum number of rows that a directory adds at a time. */
 const ROWS_MAX = 500;
 
 // Drawn on a field of 16 by 16: a folder, a sheet, a sheet with an arrow, a chip.
@@ -35,7 +35,7 @@ function sizeText(entry) {
 
 /** A tree whose directories are listed when they are opened. */
 export class Tree {
-  /** `list(path)` lists a directory; `select(node)` hears what is selected. */
+  /** `list(path)` lists a directory; `select(node)` is called for each selection. */
   constructor(element, list, select) {
     this.element = element;
     this.list = list;
@@ -109,7 +109,7 @@ export class Tree {
     }
   }
 
-  /** Puts rows of a directory behind `after`, from an entry on; returns the last row. */
+  /** Inserts rows of a directory after `after`, starting with entry `from`. Returns the last row. */
   #insert(dirRow, after, node, entries, from) {
     const rows = entries.slice(from, from + ROWS_MAX).map((entry, index) => this.#row(
       { entry, path: join(node.path, nameBytes(entry)), level: node.level + 1, parent: dirRow },
@@ -204,7 +204,7 @@ export class Tree {
     }
   }
 
-  /** Letters lead to the next row whose name begins with them. */
+  /** Typed letters select the next row whose name begins with them. */
   #typeAhead(row, key) {
     const now = performance.now();
     this.typed.text = now - this.typed.time < 700 ? this.typed.text + key : key;

@@ -7,7 +7,7 @@ import { count, exactTime, pathText, size, visible } from './text.js';
 const TEXT_BYTES = 64 * 1024;
 const HEX_BYTES = 4096;
 const PIECE_BYTES = 4 * 1024 * 1024;
-/** A picture takes memory as a whole. */
+/** Maximum size of a picture, which must be completely in memory. */
 const PICTURE_BYTES_MAX = 32 * 1024 * 1024;
 
 const PICTURES = [
@@ -25,7 +25,7 @@ function pictureType(name, head) {
   return null;
 }
 
-/** Whether it reads as text: UTF-8 without control characters that no text has. */
+/** Returns whether bytes are text: UTF-8 without control characters that are unusual in text. */
 function isText(head) {
   if (head.some((byte) => byte < 9 || (byte > 13 && byte < 32 && byte !== 27))) return false;
   try {
@@ -49,7 +49,7 @@ function hexLines(bytes, start) {
   return lines.join('\n');
 }
 
-/** The value of an attribute as text if it is, else in hexadecimal. */
+/** The value of an attribute as text if possible, otherwise in hexadecimal. */
 function valueText(hex) {
   const bytes = Uint8Array.from(hex.match(/../g) ?? [], (digits) => parseInt(digits, 16));
   const end = bytes.length > 0 && bytes[bytes.length - 1] === 0 ? bytes.subarray(0, -1) : bytes;
@@ -61,7 +61,7 @@ const WORDS = {
   'block-device': 'block device', fifo: 'named pipe', socket: 'socket',
 };
 
-/** Shows what is selected. */
+/** Shows the selected file. */
 export class Viewer {
   constructor(element, engine) {
     this.element = element;

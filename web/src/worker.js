@@ -1,4 +1,4 @@
-// The engine in a worker: it may wait for bytes there.
+// The engine in a worker, where it can block on reads.
 
 import { Disk, Image, initSync } from 'engine';
 import { addressDevice, fileDevice } from './devices.js';
@@ -9,7 +9,7 @@ let place = '{}';
 let device = null;
 /** Archives that are being written, by number. */
 const archives = new Map();
-/** Milliseconds of work until now, without what reading took. */
+/** Milliseconds of work so far, without the time of reading. */
 const spent = { total: 0, reading: 0 };
 
 async function unpack(packed) {
@@ -25,7 +25,7 @@ function closeAll() {
   [image, disk, device] = [null, null, null];
 }
 
-/** Counts what reading takes apart from what the engine does. */
+/** Measures the time of reading separately from that of the engine. */
 function timed(inner) {
   return {
     size: inner.size,
@@ -96,7 +96,7 @@ const methods = {
   figures: () => ({ ...spent, requests: device?.requests, bytes: device?.bytes }),
 };
 
-/** What was thrown, as it can be sent. */
+/** Converts an exception to an object that can be posted. */
 function plain(error) {
   const { code, structure, group, block, inode, expected, found } = error;
   const isFault = error instanceof WebAssembly.RuntimeError || code === 'EFAULT';

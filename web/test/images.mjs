@@ -1,8 +1,8 @@
-// Makes the images that the page and the package are tested with, by this project's program and by mke2fs and mkfs.xfs.
+// Makes the test images of the page and the package, with this project's program, mke2fs and mkfs.xfs.
 //
 //   node web/test/images.mjs PROGRAM FOLDER
 //
-// Needs mke2fs, debugfs and mkfs.xfs in the path. expected.json says what the program lists in each.
+// Needs mke2fs, debugfs and mkfs.xfs in PATH. expected.json contains the listings of the program.
 
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, openSync, closeSync, readFileSync, rmSync, truncateSync, writeFileSync, writeSync, symlinkSync } from 'node:fs';
@@ -52,7 +52,7 @@ function listed(name) {
   });
 }
 
-/** A partition as a GPT has it. */
+/** A partition entry of a GPT. */
 function gptEntry(number, first, last, name) {
   const entry = Buffer.alloc(128);
   Buffer.from('af3dc60f838472478e793d69d8477de4', 'hex').copy(entry);
@@ -107,7 +107,7 @@ function makeDisk(name, parts) {
   truncateSync(at(name), sectors * 512);
 }
 
-/** An image whose changes are in its journal only: it is copied before it is closed. */
+/** An image with changes only in its journal, copied before it is closed. */
 async function makeUnclean() {
   const { default: diskwright } = await import('../../npm/index.mjs');
   const bytes = readFileSync(at('ext4.img'));
@@ -118,7 +118,7 @@ async function makeUnclean() {
   image.close();
 }
 
-/** Damages an inode of a directory's file. */
+/** Damages the inode of a file in a directory. */
 function makeDamaged() {
   copyFileSync(at('ext4.img'), at('damaged.img'));
   const place = run('debugfs', '-R', 'imap /directory/binary', at('damaged.img'));

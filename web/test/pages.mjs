@@ -1,9 +1,9 @@
 // Drives the page in headless Chromium: images of both formats, a disk with partitions, damage, an address, the keyboard
-// alone. Screenshots go to a folder, to be looked at.
+// alone. Screenshots for inspection go to a directory.
 //
 //   node web/test/pages.mjs PAGE IMAGES SCREENSHOTS [FIGURES [PATTERN]]
 //
-// FIGURES is a file that gets lines of a table; with a PATTERN, only tests whose names match it are run.
+// FIGURES is a file for rows of a table. With a PATTERN, only tests with matching names run.
 //
 // scripts/test-web makes the images and calls this.
 
@@ -60,7 +60,7 @@ async function waitForText(tab, selector, text) {
 const focused = (tab) => tab.evaluate(() => document.activeElement.querySelector('.label')?.textContent
   ?? document.activeElement.id ?? document.activeElement.textContent);
 
-/** Goes down until a row has the focus. */
+/** Presses the down key until a row has the focus. */
 async function goTo(tab, name) {
   for (let step = 0; step < 50; step++) {
     if (await focused(tab) === name) return;
@@ -134,7 +134,7 @@ for (const format of Object.keys(expected)) {
     await tab.keyboard.press('End');
     assert.equal(await focused(tab), 'tab-about');
     await tab.keyboard.press('Home');
-    // However many are between.
+    // The number of elements in between does not matter.
     for (let step = 0; step < 3 && await focused(tab) !== 'tab-check'; step++) await tab.keyboard.press('ArrowRight');
     assert.equal(await focused(tab), 'tab-check');
     await tab.keyboard.press('Tab');
@@ -146,7 +146,7 @@ for (const format of Object.keys(expected)) {
 
   await test(`${format}: a file and a directory are saved`, async () => {
     const tab = await fresh();
-    // A picker cannot be driven: what is collected is taken instead.
+    // A file picker cannot be automated, so the collected data is used.
     await tab.evaluate(() => {
       window.showSaveFilePicker = undefined;
       window.saved = [];
@@ -261,7 +261,7 @@ await test('an image of 10 GB: its root is shown soon, and little of it is read'
     await tab.waitForFunction(() => window.diskwright.timeline.shown);
     const { timeline, figures } = await tab.evaluate(async () => ({
       timeline: window.diskwright.timeline, figures: await window.diskwright.figures() }));
-    // The page's own, and the worker's.
+    // The process of the page, and that of the worker.
     const page = ((await tab.metrics()).ScriptDuration - before) * 1000;
     const script = page + figures.total - figures.reading;
     times.push({ shown: timeline.shown - timeline.start, engine: timeline.engine.ms, page, script, ...figures });
@@ -281,7 +281,7 @@ await test('an image of 10 GB: its root is shown soon, and little of it is read'
   await tab.close();
 });
 
-/** Serves the images with ranges, without, or with one that changes. */
+/** Serves the images with range support, without it, or with a file that changes. */
 async function serve() {
   let version = 1;
   const server = createServer(async (request, response) => {
@@ -327,7 +327,7 @@ await test('an address: ranges are read, and a server without them or a file tha
   assert.deepEqual(await rows(tab), expected.xfs.root);
   await shot(tab, 'address');
   await open(`${root}/ext4.img?whole`);
-  await waitForText(tab, '#failure-message', 'no range requests');
+  await waitForText(tab, '#failure-message', 'does not support range requests');
   await open(`${root}/changing.img`);
   await waitForText(tab, '#failure', 'changed while it was read');
   await tab.close();

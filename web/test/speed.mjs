@@ -1,5 +1,5 @@
-// How much slower the module is than the program, in Node: listing a tree with attributes, and reading a large file. Both
-// are told; more than the factor allowed is a failure.
+// Compares the module in Node with the program: listing a tree with attributes, and reading a large file. Prints both
+// ratios, and fails if one exceeds its limit.
 //
 //   node web/test/speed.mjs PROGRAM FOLDER [FIGURES]     FIGURES: a file that gets lines of a table
 
@@ -46,7 +46,7 @@ const native = (...args) => {
   if (status !== 0) throw new Error(`${args.join(' ')}: status ${status}`);
 };
 
-/** The contents through a pipe: what goes to nobody is not even copied. */
+/** Reads the contents through a pipe, because output to /dev/null is not copied. */
 function nativeRead(image) {
   const { status } = spawnSync('sh', ['-c', '"$0" cat "$1" /large | cat > /dev/null', program, image]);
   if (status !== 0) throw new Error(`cat: status ${status}`);
@@ -68,7 +68,7 @@ function read(image) {
   if (bytes !== LARGE_BYTES) throw new Error(`${bytes} bytes`);
 }
 
-/** So that both find the image in the kernel's cache. */
+/** Reads the image, so that both find it in the kernel's cache. */
 function warm(image) {
   const file = openSync(image);
   const buffer = Buffer.alloc(2 ** 22);

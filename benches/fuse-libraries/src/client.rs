@@ -1,4 +1,4 @@
-//! What uses a mount, and takes the time.
+//! The load on a mount, with time measurement.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Files of each thread, unless more are asked for.
+/// Default number of files per thread.
 pub const FILES: usize = 10_000;
-/// Bytes of one call.
+/// Size of a call in bytes.
 const PIECE: usize = 1 << 20;
-/// Calls for each thread's file.
+/// Number of calls for each thread's file.
 const PIECES: usize = 512;
 
-/// What is measured, in this order, and its unit.
+/// Measured operations in their order, with units.
 pub const MEASURES: [(&str, &str); 7] = [
     ("create", "files/s"),
     ("stat", "files/s"),
@@ -33,18 +33,18 @@ pub const MEASURES: [(&str, &str); 7] = [
 /// One figure of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// In the unit of its measure.
+    /// Rate in the unit of its measure.
     pub rate: f64,
-    /// What the processors worked for one file, call or MiB, in microseconds, as far as it is known. The
-    /// kernel's own threads, which write back, are not in it.
+    /// Processor time for one file, call or MiB in microseconds, as far as it is known. The kernel's write-back
+    /// threads are not included.
     pub work: f64,
 }
 
 /// Figures of one run, in the order of [`MEASURES`].
 pub type Figures = [Figure; MEASURES.len()];
 
-/// Uses the empty mount at `directory` with as many threads, each with as many files in a directory of its
-/// own, and one for contents. Leaves it empty. `worked` tells how long processors have worked for those who take part.
+/// Uses the empty mount at `directory` with `threads` threads. Each has a directory with `files` files, and one file
+/// for contents. Leaves the mount empty. `worked` returns the processor time of all processes involved.
 pub fn run(
     directory: &Path,
     threads: usize,
@@ -55,7 +55,7 @@ pub fn run(
         (0..threads).map(|number| Worker::new(directory, number, files)).collect();
     for worker in &workers {
         fs::create_dir(&worker.directory)?;
-        // So that what is written over has its memory already, as the device of a file system would.
+        // Allocates the memory of overwritten data first, like the device of a file system.
         worker.write()?;
     }
     let measure = |units: usize, task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)| {
@@ -80,7 +80,7 @@ pub fn run(
     Ok(figures)
 }
 
-/// Seconds until all threads are through.
+/// Returns the seconds until all threads are finished.
 fn timed(workers: &[Worker], task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)) -> io::Result<f64> {
     let start = &Barrier::new(workers.len() + 1);
     let taken: Duration = thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn timed(workers: &[Worker], task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)) 
                 })
             })
             .collect();
-        // Before: once they have started, this thread may have to wait for a processor.
+        // Starts the clock before the barrier opens: afterwards this thread may have to wait for a processor.
         let started = Instant::now();
         start.wait();
         for thread in threads {
@@ -104,7 +104,7 @@ fn timed(workers: &[Worker], task: &(dyn Fn(&Worker) -> io::Result<()> + Sync)) 
     Ok(taken.as_secs_f64())
 }
 
-/// How long processors have worked for this process.
+/// Returns the processor time of this process.
 pub fn own_work() -> io::Result<Duration> {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
@@ -153,7 +153,7 @@ impl Worker {
             file.write_all(&piece)?;
         }
         file.sync_all()?;
-        // The whole file: what is read afterwards comes from the mount's process.
+        // Invalidates the whole file, so that later reads reach the server of the mount.
         fadvise(&file, 0, None::<NonZeroU64>, Advice::DontNeed)?;
         Ok(())
     }

@@ -1,21 +1,21 @@
-//! The file system that every library serves: as little as a client needs that makes, stats, reads,
-//! writes and removes files, so that what is measured is the way there and back.
+//! The file system that every library serves. It supports only creating, stating, reading, writing and removing
+//! files, so that the measurement is dominated by the transport.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
 use rustix::io::Errno;
 
-/// The directory that the mount starts with.
+/// Inode number of the root directory.
 pub const ROOT: u64 = 1;
-/// How long the kernel may keep names and attributes, in seconds.
+/// Time for which the kernel may cache names and attributes, in seconds.
 pub const VALID_SECONDS: u64 = 1_000_000;
-/// Most bytes of one request.
+/// Maximum size of a request in bytes.
 pub const MAX_WRITE: u32 = 1 << 20;
-/// Most requests that the kernel sends without anybody waiting, such as read-ahead.
+/// Maximum number of background requests of the kernel, such as read-ahead.
 pub const MAX_BACKGROUND: u16 = 64;
 
-/// What a client sees of an inode.
+/// Attributes of an inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     pub inode: u64,
@@ -26,13 +26,13 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// In units of 512 bytes.
+    /// Returns the size in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.size.div_ceil(512)
     }
 }
 
-/// Files and directories in a flat map of inodes. Nothing is kept for opened files.
+/// Files and directories in a flat map of inodes. Open files need no state.
 #[derive(Debug)]
 pub struct Memory {
     tree: Mutex<Tree>,
@@ -93,7 +93,7 @@ impl Memory {
         Ok(tree.get(inode)?.attributes(inode))
     }
 
-    /// Makes a file or directory, as `mode` says.
+    /// Creates a file or directory, according to `mode`.
     pub fn make(&self, parent: u64, name: &[u8], mode: u32) -> Result<Attributes, Errno> {
         let mut tree = self.tree.lock().unwrap();
         let inode = tree.next;
@@ -109,7 +109,7 @@ impl Memory {
         Ok(attributes)
     }
 
-    /// Removes a name and what it stands for; nothing else can stand for it.
+    /// Removes a name and its inode. There are no hard links.
     pub fn remove(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let mut tree = self.tree.lock().unwrap();
         let inode = tree.get_mut(parent)?.entries.remove(name).ok_or(Errno::NOENT)?;
@@ -117,7 +117,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Sets the size, if there is one to set; all else that can be set is forgotten.
+    /// Sets the size, if one is given. Other attributes are ignored.
     pub fn change(&self, inode: u64, size: Option<u64>) -> Result<Attributes, Errno> {
         if let Some(size) = size {
             self.data(inode)?.write().unwrap().resize(size as usize, 0);
@@ -125,7 +125,7 @@ impl Memory {
         self.attributes(inode)
     }
 
-    /// Calls `take` with what there is of the `len` bytes from `offset` on.
+    /// Calls `take` with the existing part of the `len` bytes from `offset` on.
     pub fn read<T>(
         &self,
         inode: u64,

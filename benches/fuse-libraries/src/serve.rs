@@ -1,4 +1,4 @@
-//! The libraries, each with its own adapter, set up as alike as they allow.
+//! The libraries, each with its adapter, with settings that are as equal as possible.
 
 mod fractal;
 mod fuse_backend;
@@ -12,7 +12,7 @@ use linux::SessionOptions;
 
 use crate::memory::Memory;
 
-/// Names that [`serve`] knows. A number at the end is that of the threads.
+/// Names that [`serve`] accepts. A number at the end is the number of threads.
 pub const LIBRARIES: [&str; 8] = [
     "fuser",
     "fuser-2",

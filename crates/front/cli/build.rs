@@ -1,8 +1,7 @@
-//! Where the program lies in memory. Scripts call it by the names of small tools, thousands of times, and a seventh of such
-//! a call is what a program takes that may lie anywhere: 14,000 addresses to write, and a copy of each page that has one.
-//! So optimised builds for Linux with glibc have an address of their own, as far as the program itself goes; its stack,
-//! its memory and the shared libraries lie anywhere as before. `DISKWRIGHT_PIE=1` builds the other kind, for
-//! distributions that ask for it.
+//! Links optimised builds for Linux with glibc at a fixed address (no PIE). Scripts call the program under the names
+//! of small tools thousands of times. A position-independent program spends a seventh of such a call on 14,000
+//! relocations and the copied pages that contain them. Stack, heap and shared libraries are still at random
+//! addresses. `DISKWRIGHT_PIE=1` builds a position-independent program, for distributions that require it.
 
 use std::env;
 

@@ -16,10 +16,10 @@ use super::common::image::{device, golden};
 struct Base {
     image: MemoryDevice,
     sb: Superblock,
-    /// The log's first byte and its blocks.
+    /// First byte and number of blocks of the log.
     start: u64,
     blocks: u32,
-    /// Where the next record goes.
+    /// Position of the next record.
     head: Lsn,
 }
 
@@ -37,8 +37,8 @@ static BASE: LazyLock<Base> = LazyLock::new(|| {
     Base { image, sb, start, blocks, head }
 });
 
-/// Replays a log. The input is a list of operations: transaction and flags in one byte each (the high bit of
-/// the first ends the record), length in one, and contents. Transactions start by themselves.
+/// Replays a log. The input is a list of operations: one byte each for transaction and flags (the high bit of the
+/// first ends the record), one for the length, and the contents. Transactions start implicitly.
 pub fn replay(input: &[u8]) {
     let base = &*BASE;
     let image = base.image.fork();

@@ -20,7 +20,7 @@ def _image(arguments: argparse.Namespace, **how: Any) -> diskwright.Image:
 
 
 def _shown(name: str) -> str:
-    """A name without control characters, and without surrogates that no terminal takes."""
+    """Returns a name without control characters and surrogates, which terminals do not accept."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 

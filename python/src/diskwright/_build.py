@@ -1,4 +1,4 @@
-"""Making images of directories, archives, container images, other images and entries of a program's own."""
+"""Builds images from directories, archives, container images, other images and generated entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BuildReport", "Entry", "build", "convert"]
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Is told how many entries with how many bytes were made; what it raises ends the work."""
+"""Receives the number of entries and bytes so far. An exception that it raises cancels the operation."""
 
 Fs: TypeAlias = Literal["ext4", "xfs"]
 Output: TypeAlias = Literal["raw", "qcow2", "android-sparse", "zstd"]
@@ -59,23 +59,23 @@ class Entry:
 
 
 Part: TypeAlias = Union[StrOrBytesPath, IO[bytes]]
-"""A path, a text as on the command line, or an archive as a file object."""
+"""A path, a source in the syntax of the command line, or an archive as a file object."""
 
 Source: TypeAlias = Union[Part, Iterable[Entry]]
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What was built."""
+    """Result of a build."""
 
     image_bytes: int
     """Size of the image."""
     entries: int
-    """Files of any type that were made."""
+    """Number of created files of all types."""
     data_bytes: int
-    """Bytes of contents."""
+    """Number of bytes of contents."""
     details: Mapping[str, Any]
-    """All that the report of the command has."""
+    """The complete report of the command."""
 
 
 def _report(text: str) -> BuildReport:
@@ -134,7 +134,7 @@ def build(
       build.
     """
     if size is not None and free:
-        raise ValueError("size and free exclude each other: free is for a size that is computed")
+        raise ValueError("size and free exclude each other: free requires a computed size")
     with ExitStack() as kept:
         into = None if _is_path(image) else cast("IO[bytes]", image)
         place = _place(image, kept)
@@ -172,25 +172,25 @@ def _is_path(source: object) -> bool:
 
 
 def _place(image: Any, kept: ExitStack) -> StrOrBytesPath:
-    """The path of the image that is built: for a file object, in a temporary directory."""
+    """Returns the path of the image to build: for a file object, in a temporary directory."""
     if _is_path(image):
         return cast("StrOrBytesPath", image)
     if not hasattr(image, "write"):
-        raise TypeError(f"image is a path or a file object with write, not {type(image).__name__}")
+        raise TypeError(f"image must be a path or a file object with write, not {type(image).__name__}")
     import tempfile
 
     return os.path.join(kept.enter_context(tempfile.TemporaryDirectory(prefix="diskwright-")), "image")
 
 
 def _pour(built: Any, into: Any) -> None:
-    """Writes a file to a file object, from its current position on. Holes are skipped where the object can seek."""
+    """Writes a file to a file object, from its current position on. Holes are skipped if the object supports seeking."""
     size = os.fstat(built.fileno()).st_size
     try:
         start = into.tell() if into.seekable() else None
     except (AttributeError, OSError):
         start = None
     if start is not None:
-        # Earlier contents do not show through holes.
+        # Old contents must not remain in holes.
         into.truncate(start)
     at = 0
     while at < size:
@@ -201,20 +201,20 @@ def _pour(built: Any, into: Any) -> None:
         while data < end:
             piece = built.read(min(end - data, 1 << 20))
             if not piece:
-                raise OSError(errno.EIO, "the image became shorter while it was copied")
+                raise OSError(errno.EIO, "the image was truncated during the copy")
             _write_all(into, piece)
             data += len(piece)
         at = end
     if start is not None:
         if into.seek(0, os.SEEK_END) < start + size:
-            # Not every file object becomes longer by truncate: io.BytesIO does not.
+            # Some file objects, such as io.BytesIO, do not grow by truncate.
             into.seek(start + size - 1)
             _write_all(into, b"\0")
         into.seek(start + size)
 
 
 def _run(built: Any, at: int, size: int) -> tuple[int, int]:
-    """The next data of a file: its beginning and end."""
+    """Returns the start and the end of the next data of a file."""
     try:
         data = os.lseek(built.fileno(), at, SEEK_DATA)
         return data, min(os.lseek(built.fileno(), data, SEEK_HOLE), size)
@@ -242,7 +242,7 @@ def _named(source: Any, at: str, beside: str, kept: ExitStack) -> tuple[Any, str
         shutil.copyfileobj(source, archive, 1 << 20)
         archive.flush()
         return archive.name, at, True
-    # A text may be more than a path, as on the command line.
+    # A string can be more than a path, as on the command line.
     return source, at, not isinstance(source, str)
 
 
@@ -260,7 +260,7 @@ def _sources(source: Any, beside: str, kept: ExitStack) -> list[tuple[Any, str, 
 
 
 def _write_archive(entries: Iterable[Entry], out: Any) -> None:
-    """Writes entries as an archive in the format of pax."""
+    """Writes entries as an archive in pax format."""
     import tarfile
 
     with tarfile.open(
@@ -268,7 +268,7 @@ def _write_archive(entries: Iterable[Entry], out: Any) -> None:
     ) as archive:
         for entry in entries:
             if not isinstance(entry, Entry):
-                raise TypeError(f"source is a path, a file object or an iterable of Entry, not of {type(entry).__name__}")
+                raise TypeError(f"source must be a path, a file object or an iterable of Entry, not of {type(entry).__name__}")
             _add(archive, entry)
     out.flush()
 
@@ -283,7 +283,7 @@ def _add(archive: tarfile.TarFile, entry: Entry) -> None:
     if name.endswith("/"):
         others = (entry.data, entry.target, entry.link, entry.device)
         if kind not in (0, modes.S_IFDIR) or any(other is not None for other in others):
-            raise ValueError(f"{name!r} ends with a slash: it is a directory, and has nothing but a mode and attributes")
+            raise ValueError(f"{name!r} ends with a slash, so it is a directory, which has only a mode and attributes")
         kind = modes.S_IFDIR
     member.uid, member.gid = entry.uid, entry.gid
     nanoseconds = entry.mtime_ns if entry.mtime_ns is not None else round(entry.mtime * 1e9)
@@ -353,7 +353,7 @@ def convert(
     output: Output = "raw",
     progress: Progress | None = None,
 ) -> BuildReport:
-    """Builds an image of another one with all its contents: in another format, of another size, or with new defaults.
+    """Copies an image with all its contents into a new one with another format, another size, or new defaults.
 
     ``size`` is by default that of the old one; ``"min"`` is the minimum. The old image is never written.
     """

@@ -24,29 +24,29 @@ __all__ = [
 ]
 
 Progress: TypeAlias = Callable[[str, int, int], object]
-"""Is told the phase, and how much of how much is done in it; what it raises ends the work."""
+"""Receives the phase, the amount done and the total. An exception that it raises cancels the operation."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. ``docs/check.md`` has all codes."""
+    """One finding of a check. ``docs/check.md`` lists all codes."""
 
     code: str
-    """The stable name of what is wrong."""
+    """The stable name of the kind of finding."""
     severity: Literal["unusable", "at-risk", "harmless"]
     structure: str
-    """The structure that is damaged."""
+    """The damaged structure."""
     meaning: str
-    """What this code means."""
+    """The meaning of the code."""
     repair: str
-    """What a repair does about it."""
+    """The effect of a repair."""
     group: int | None
     block: int | None
     inode: int | None
     field: str | None
     name: str | None
     path: str | None
-    """The file that it concerns."""
+    """The affected file."""
     expected: str | None
     found: str | None
     detail: str | None
@@ -75,22 +75,22 @@ LINES_MAX = 20
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found."""
+    """Result of a check."""
 
     verdict: Literal["clean", "damaged", "incomplete"]
     format: Literal["ext4", "xfs"]
     findings: tuple[Finding, ...]
-    """What is wrong, the worst first; of each code at most the first 1000."""
+    """Findings, the most severe first, with at most 1000 of each code."""
     counts: Mapping[str, int]
-    """How many findings there are of each severity, those that are left out included."""
+    """Number of findings by severity, including those that are not listed."""
     summary: Mapping[str, int]
-    """How much was looked at."""
+    """Numbers of checked objects."""
     details: Mapping[str, Any]
-    """All that the report of the command has."""
+    """The complete report of the command."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was looked at, and nothing is wrong."""
+        """True if the check was complete and found nothing."""
         return self.verdict == "clean"
 
     def __bool__(self) -> bool:
@@ -107,20 +107,20 @@ class CheckReport:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair found, and did."""
+    """Result of a repair."""
 
     verdict: Literal["clean", "planned", "repaired", "damaged"]
-    """``planned`` if only the plan was wanted, ``damaged`` if something is wrong still."""
+    """``planned`` if only a plan was requested, ``damaged`` if damage remains."""
     findings: tuple[Finding, ...]
-    """What was found."""
+    """Findings before the repair."""
     left: tuple[Finding, ...]
-    """What cannot be repaired."""
+    """Findings that cannot be repaired."""
     actions: tuple[str, ...]
-    """What was done, or would be."""
+    """Repairs that were or would be carried out."""
     undo: str | None
-    """The file that takes it back, if there is one."""
+    """The undo file, if there is one."""
     details: Mapping[str, Any]
-    """All that the report of the command has."""
+    """The complete report of the command."""
 
     def __str__(self) -> str:
         """The verdict, the actions, and a line for each of the first findings."""
@@ -172,7 +172,7 @@ def check(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> CheckReport:
-    """Checks a whole image, in a file or a file object. Nothing is written.
+    """Checks all metadata of an image, in a file or a file object. Nothing is written.
 
     Damage raises nothing. ``progress(phase, done, of)`` is called at intervals; an exception of it ends the check.
     """
@@ -232,7 +232,7 @@ def restore(
     partition: int | None = None,
     offset: int = 0,
 ) -> int:
-    """Takes back a repair with its undo file, and returns the number of pages written."""
+    """Undoes a repair with its undo file, and returns the number of pages written."""
     return _diskwright.restore(source, undo, partition, offset)
 
 

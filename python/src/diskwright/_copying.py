@@ -1,4 +1,4 @@
-"""Copies: their report, and those from image to image."""
+"""Copies between images, and the report of a copy."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class CopyReport:
     bytes: int
     """Bytes of contents, without holes."""
     left_out: int
-    """Files and attributes that the destination did not take."""
+    """Number of files and attributes that the destination could not store."""
     warnings: tuple[str, ...]
-    """Each of them, with the reason."""
+    """These files and attributes, with the reasons."""
     unreadable: int = 0
-    """Files of a damaged image that could not be read, or not completely."""
+    """Number of files of a damaged image that could not be read completely."""
 
 
 def copy_between(source: ImagePath, target: ImagePath) -> int:
-    """Copies contents and permissions of a file to another image. Holes stay holes."""
+    """Copies contents and permissions of a file to another image, with its holes."""
     with source.open("rb", 0) as reader, target.open("wb", 0) as writer:
         assert isinstance(reader, RawFile) and isinstance(writer, RawFile)
         found = reader.stat()

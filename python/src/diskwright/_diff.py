@@ -19,16 +19,16 @@ Side: TypeAlias = StrOrBytesPath | tuple[StrOrBytesPath, int]
 
 @dataclass(frozen=True)
 class Change:
-    """What is different about one path."""
+    """Differences of one path."""
 
     change: Literal["added", "removed", "modified"]
-    """``added``: only the second has it."""
+    """``added`` (only in the second), ``removed`` or ``modified``."""
     path: str
-    """From the root of both, with a slash."""
+    """The path from the root, with a leading slash."""
     type: str
-    """What it is in the second, or was in the first."""
+    """The type in the second, or for a removed path in the first."""
     differences: tuple[Mapping[str, Any], ...]
-    """What is different about it, each with ``what`` (``mode``, ``contents``, …) and mostly ``from`` and ``to``."""
+    """The differences, each with ``what`` (``mode``, ``contents``, …) and usually ``from`` and ``to``."""
 
     @property
     def what(self) -> frozenset[str]:
@@ -41,7 +41,7 @@ def _side(side: Side) -> tuple[StrOrBytesPath, int | None]:
 
 
 def diff(a: Side, b: Side, *, ignore: Iterable[Ignored] = ()) -> list[Change]:
-    """Compares two images, or directories, by what is in them: what leads from ``a`` to ``b``, in the order of paths."""
+    """Compares the contents of two images or directories. Returns the changes from ``a`` to ``b`` in path order."""
     changes = map(json.loads, _diskwright.diff(_side(a), _side(b), list(ignore)))
     return [
         Change(told["change"], told["path"], told["type"], tuple(told.get("differences", ())))
@@ -57,7 +57,7 @@ def write_layer(
     ignore: Iterable[Ignored] = (),
     force: bool = False,
 ) -> dict[str, Any]:
-    """Writes what turns ``a`` into ``b`` as a layer of a container image: ``.tar``, ``.tar.gz`` or ``.tar.zst``."""
+    """Writes the changes from ``a`` to ``b`` as a layer of a container image: ``.tar``, ``.tar.gz`` or ``.tar.zst``."""
     told = _diskwright.layer(_side(a), _side(b), output, list(ignore), force)
     report: dict[str, Any] = json.loads(told)
     return report

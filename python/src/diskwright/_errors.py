@@ -17,19 +17,19 @@ __all__ = [
 ]
 
 NotOpenFor = io.UnsupportedOperation
-"""An open file is asked for what it was not opened for."""
+"""An open file does not support the operation in its mode."""
 
 
 class ClosedImage(OSError, ValueError):
-    """An image that was closed, or a file of one, is used."""
+    """The image was closed."""
 
 
 class InvalidArgument(OSError, ValueError):
-    """A size, label, path or other argument that no file system can have."""
+    """A size, label, path or other argument is invalid in every file system."""
 
 
 class UnsupportedImage(OSError):
-    """The image has unsupported features, or no known file system; the message says what it seems to be."""
+    """The image has unsupported features or an unknown format. The message names the detected format."""
 
 
 class ImageInUse(OSError):
@@ -41,25 +41,25 @@ class BuildError(OSError):
 
 
 class DamagedImage(OSError):
-    """The image is damaged: the structure, its place, and the expected and found values.
+    """The image is damaged. Attributes give the structure, its location, and the expected and found values.
 
     ``diskwright.check`` finds all damage.
     """
 
     structure: str | None
-    """The structure that is damaged, as the format's documents name it."""
+    """The damaged structure, in the terms of the format documentation."""
     problem: str | None
-    """What is wrong with it."""
+    """Description of the damage."""
     group: int | None
     """The block group or allocation group."""
     block: int | None
     """The block of the file system."""
     inode: int | None
-    """The inode that it belongs to."""
+    """The inode to which the structure belongs."""
     expected: str | None
-    """What must be there."""
+    """The expected value."""
     found: str | None
-    """What is there."""
+    """The found value."""
 
     def __init__(
         self,

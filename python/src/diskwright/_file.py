@@ -1,4 +1,4 @@
-"""Open files as ``io`` has them."""
+"""Open files with the interfaces of ``io``."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class RawFile(io.RawIOBase):
             raise io.UnsupportedOperation("not open for writing")
         size = self._position if size is None else size
         if size < 0:
-            raise ValueError("a file's size is not below 0")
+            raise ValueError("a file size cannot be negative")
         self._file.truncate(size)
         return size
 
@@ -144,7 +144,7 @@ class RawFile(io.RawIOBase):
         self._file.sync()
 
     def stat(self) -> Stat:
-        """The attributes of the file, also after its name was changed or removed."""
+        """Returns the attributes of the file, also after its name was changed or removed."""
         self._check()
         return self._file.stat()
 
@@ -155,7 +155,7 @@ class RawFile(io.RawIOBase):
             self._file.close()
 
     def __del__(self) -> None:
-        # The file is closed when this object is gone, and not before: in a cycle, a buffer above it may be flushed later.
+        # The file is closed when this object is freed. In a reference cycle, a buffer above it can be flushed later.
         pass
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ def open_file(
     newline: str | None = None,
     permissions: int = 0o644,
 ) -> RawFile | BinaryIO | TextIO:
-    """Opens a file as ``io.open`` does, with its meaning of all arguments."""
+    """Opens a file like ``io.open``, with the same arguments."""
     flags, binary = _flags(mode), "b" in mode
     if binary and (encoding, errors, newline) != (None, None, None):
         raise ValueError("binary mode doesn't take encoding, errors or newline")
@@ -246,7 +246,7 @@ def open_file(
     raw = RawFile(image, file, path, mode)
     try:
         if not flags["write"] and not flags["append"]:
-            # Listings of directories are no contents.
+            # A directory can be opened, but has no contents.
             if (file.stat().st_mode & 0o170000) == 0o040000:
                 raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if flags["append"]:
@@ -265,7 +265,7 @@ def open_file(
         if binary:
             image._add(buffer)
             return cast(BinaryIO, buffer)
-        # A text file of io has no lock: what it keeps for itself is lost if another thread writes to it or closes it. So each
+        # A text file of io has no lock: its own buffer is lost if another thread writes to it or closes it. So each
         # write goes to the buffer.
         text = io.TextIOWrapper(
             buffer, encoding, errors, newline, line_buffering=buffering == 1, write_through=flags["write"] or flags["append"]

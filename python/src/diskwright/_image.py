@@ -46,7 +46,7 @@ def text_of(path: ImagePathLike) -> str:
 
 
 def _report_damage(error: OSError, report: Callable[[OSError], object]) -> None:
-    """Reports why an entry cannot be resolved, but for a broken or looping link."""
+    """Reports why an entry cannot be resolved, unless it is a broken or looping link."""
     if isinstance(error, ClosedImage):
         raise error
     if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
@@ -54,7 +54,7 @@ def _report_damage(error: OSError, report: Callable[[OSError], object]) -> None:
 
 
 class Image(Volume):
-    """An open image: a file system with all that is in it.
+    """An open image: a file system with its files.
 
     Every method may be called from any thread. Permissions are not checked: everything is allowed to the opener of an
     image. :meth:`sync` and :meth:`close` return when all earlier changes are durable. After a crash the image has the
@@ -165,7 +165,7 @@ class Image(Volume):
         if forgotten:
             warnings.warn(f"unclosed image {self!r}", ResourceWarning, stacklevel=2, source=self)
             if self._file_count():
-                # Both were found in a cycle. The engine closes the image after the last file: its buffer is not yet flushed.
+                # Image and file were freed as a cycle. The engine closes the image after the last file, whose buffer is not flushed yet.
                 return
             try:
                 self.close()
@@ -173,7 +173,7 @@ class Image(Volume):
                 pass
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies of an image in other processes open it again: of one that is read, in a file of the host."""
+        """Supports pickling of images in host files that are open for reading: other processes open them again."""
         source, how = self._how
         if self.writable or not isinstance(source, str):
             raise TypeError("only images in files of the host that are open for reading can be pickled")
@@ -193,7 +193,7 @@ class Image(Volume):
         return Statfs(**self._statfs())
 
     def statvfs(self, path: ImagePathLike = "/") -> os.statvfs_result:
-        """Totals of space and inodes, as ``os.statvfs`` has them."""
+        """Returns totals of space and inodes in the form of ``os.statvfs``."""
         self.stat(path)
         found = self.statfs()
         flags = 0 if self.writable else os.ST_RDONLY
@@ -246,7 +246,7 @@ class Image(Volume):
         return self._listdir(path)
 
     def scandir(self, path: ImagePathLike = "/") -> ScanDir:
-        """The entries of a directory, as ``os.scandir`` has them."""
+        """Returns the entries of a directory in the form of ``os.scandir``."""
         return self._scandir(path)
 
     def walk(
@@ -273,7 +273,7 @@ class Image(Volume):
     ) -> Iterator[tuple[str, list[str], list[str]]]:
         self._check_owner(top)
         report = onerror if onerror is not None else lambda error: None
-        # Directories to list, with the inode numbers of those above them, and in a walk from below those that were listed.
+        # Directories to list, with the inode numbers of their ancestors, and for a bottom-up walk those already listed.
         above: tuple[Any, ...] = ()
         pending: list[Any] = [(text_of(top), None, above)]
         while pending:
@@ -297,7 +297,7 @@ class Image(Volume):
                     if followlinks:
                         pending.append((start + name, None, above))
                 elif _is_inside_itself(inodes.get(name), above):
-                    report(OSError(errno.ELOOP, "the directory is inside itself: the image is damaged", start + name))
+                    report(OSError(errno.ELOOP, "the directory contains itself; the image is damaged", start + name))
                 else:
                     pending.append((start + name, inodes.get(name), above))
 
@@ -340,7 +340,7 @@ class Image(Volume):
                 except ClosedImage:
                     raise
                 except OSError as error:
-                    # The directory is damaged at one place. The entries after it are listed.
+                    # The directory is partly damaged. The entries after the damage are listed.
                     report(error)
 
     def tree(
@@ -406,7 +406,7 @@ class Image(Volume):
         *,
         permissions: int = 0o644,
     ) -> RawFile | BinaryIO | TextIO:
-        """Opens a file as the function ``open`` does one of the host. ``permissions`` are those of a new file.
+        """Opens a file like the function ``open``. ``permissions`` are the permissions of a new file.
 
         Closing the image flushes and closes it.
         """
@@ -626,7 +626,7 @@ def create(
         "small": small,
     }
     if not isinstance(target, (str, bytes, os.PathLike)) and size is not None:
-        # Not every file becomes longer by it: io.BytesIO does not.
+        # Some file objects, such as io.BytesIO, do not grow by it.
         target.truncate(size)
         if target.seek(0, os.SEEK_END) < size:
             target.seek(size - 1)
@@ -639,7 +639,7 @@ def create(
 
 
 def uuid_bytes(uuid: UUID | str) -> list[int]:
-    """A UUID as the compiled half wants it."""
+    """Converts a UUID for the compiled half."""
     return list((uuid if isinstance(uuid, UUID) else UUID(uuid)).bytes)
 
 

@@ -31,19 +31,19 @@ def _command() -> list[str]:
 
     executable = get_executable()
     if not executable or getattr(sys, "frozen", False):
-        raise OSError(errno.ENOSYS, "mount needs a Python program to start: multiprocessing.set_executable names one")
+        raise OSError(errno.ENOSYS, "mount needs a Python interpreter to start; set one with multiprocessing.set_executable")
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     program = f"import sys; sys.path.append({package!r}); from diskwright._server import main; main()"
     return [os.fsdecode(executable), "-I", "-S", "-c", program]
 
 
 def _within(timeout: float, work: Callable[[], None]) -> bool:
-    """Does something that may wait in the kernel. Whether it was done in time."""
+    """Calls a function that can block in the kernel. Returns whether it finished in time."""
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
     except RuntimeError:
-        # The interpreter is ending, and starts no threads any more.
+        # The interpreter is ending and cannot start threads any more.
         work()
         return True
     thread.join(timeout)
@@ -62,7 +62,7 @@ class _Server:
         self.owner = os.getpid()
         self.log = tempfile.TemporaryFile()
         try:
-            # Its own session: an interrupt of the terminal is for the program that uses the mount.
+            # A separate session, so that an interrupt from the terminal reaches only the program that uses the mount.
             self.process = subprocess.Popen(
                 _command(),
                 stdin=subprocess.PIPE,
@@ -81,7 +81,7 @@ class _Server:
                 self.process.stdin.write(json.dumps(arguments).encode() + b"\n")
                 self.process.stdin.flush()
             except BrokenPipeError:
-                # It has ended: its answer says why.
+                # The server has ended. Its answer contains the reason.
                 pass
             self._answer(None)
         except BaseException:
@@ -89,7 +89,7 @@ class _Server:
             raise
 
     def _answer(self, patience: float | None) -> None:
-        """Waits for the next answer, and raises the exception that it is."""
+        """Waits for the next answer. Raises it if it is an exception."""
         import pickle
 
         answers: list[Any] = []
@@ -146,7 +146,7 @@ class _Server:
         except OSError as error:
             self._detach()
             if self.process.poll() is not None or error.errno == errno.EINVAL:
-                # It was not mounted any more. The server reports the reason.
+                # The image was already unmounted. The server reports the reason.
                 return
             shown = os.fsdecode(self.point)
             if error.errno == errno.EBUSY or "busy" in str(error):
@@ -182,7 +182,7 @@ class _Server:
             self.process.kill()
             self.process.wait()
         self.log.close()
-        # A thread that still reads has the lock of the pipe, which close would wait for. It reads to the end now.
+        # close would wait for the lock of a thread that still reads from the pipe. The thread reaches the end of the pipe now.
         if self.process.stdout is not None:
             _within(1, self.process.stdout.close)
 
@@ -238,7 +238,7 @@ def mount(
         try:
             yield Path(os.fsdecode(where))
         except BaseException as error:
-            # It comes before an error of the unmount: its frames may hold files of the mount.
+            # The exception of the block takes precedence over one of the unmount. Its frames can keep files of the mount open.
             try:
                 server.unmount(timeout)
             except OSError as second:
@@ -251,5 +251,5 @@ def mount(
             try:
                 os.rmdir(made)
             except OSError:
-                # Only while it is still mounted, which the error that is raised says.
+                # The directory remains only if it is still a mount point, which the raised error reports.
                 pass

@@ -34,7 +34,7 @@ def pure(path: ImagePathLike) -> PurePosixPath:
         return path._pure
     if isinstance(path, bytes):
         if len(path) > PATH_BYTES_MAX:
-            raise ValueError(f"bytes are a path here, and {len(path)} bytes are longer than any path")
+            raise ValueError(f"bytes are taken as a path, and {len(path)} bytes are too long for one")
         path = path.decode("utf-8", "surrogateescape")
     return PurePosixPath(path)
 
@@ -70,7 +70,7 @@ def _flags(case_sensitive: bool | None) -> int:
 
 @functools.total_ordering
 class ImagePath:
-    """A file or directory of an image, as ``pathlib.Path`` is one of the host.
+    """A file or directory of an image, with the interface of ``pathlib.Path``.
 
     It is not one of ``os.PathLike``: to functions of the host it would be a file of the host.
     """
@@ -83,7 +83,7 @@ class ImagePath:
         self._text = str(self._pure)
 
     def _own(self, path: ImagePathLike) -> PurePosixPath:
-        """A path of this image without it. One of another image is refused."""
+        """Returns a path of this image as text. Refuses a path of another image."""
         if isinstance(path, ImagePath) and path._image is not self._image:
             raise OSError(errno.EXDEV, "the path belongs to another image", path._text)
         return pure(path)
@@ -95,7 +95,7 @@ class ImagePath:
         other._text = str(path)
         return other
 
-    # What the path itself says.
+    # Properties of the path.
 
     @property
     def image(self) -> Image:
@@ -191,7 +191,7 @@ class ImagePath:
         return self._with(self._pure.with_suffix(suffix))
 
     def relative_to(self, other: ImagePathLike, *, walk_up: bool = False) -> PurePosixPath:
-        """The path relative to another one above it; with ``walk_up``, also by way of ``..``."""
+        """The path relative to another one above it; with ``walk_up``, it may contain ``..``."""
         base = PurePosixPath("/", self._own(other))
         ups: list[str] = []
         while walk_up and not self._pure.is_relative_to(base):
@@ -238,7 +238,7 @@ class ImagePath:
             return NotImplemented
         return self._pure < other._pure
 
-    # What is there.
+    # Properties of the file.
 
     def stat(self, *, follow_symlinks: bool = True) -> Stat:
         """Returns the attributes of the file."""
@@ -255,7 +255,7 @@ class ImagePath:
         return self._type(follow_symlinks=False) != 0
 
     def _type(self, *, follow_symlinks: bool = True) -> int:
-        """The bits of its type; 0 if it is not there."""
+        """Returns the file type bits, or 0 if the file does not exist."""
         try:
             return modes.S_IFMT(self.stat(follow_symlinks=follow_symlinks).st_mode)
         except OSError as error:
@@ -300,7 +300,7 @@ class ImagePath:
         return False
 
     def owner(self, *, follow_symlinks: bool = True) -> int:
-        """The user number of its owner: an image has no names of users."""
+        """Returns the number of the owner, because an image has no user names."""
         return self.stat(follow_symlinks=follow_symlinks).st_uid
 
     def group(self, *, follow_symlinks: bool = True) -> int:
@@ -316,7 +316,7 @@ class ImagePath:
         return ours.st_ino == self._image.stat(str(PurePosixPath("/", pure(other)))).st_ino
 
     def resolve(self, strict: bool = False) -> Self:
-        """The path without symbolic links and ``..``, as far as it leads somewhere."""
+        """Resolves symbolic links and ``..`` as far as the path exists."""
         rest: list[str] = []
         path = self._pure
         while True:
@@ -330,13 +330,13 @@ class ImagePath:
                 path = path.parent
 
     def readlink(self) -> PurePosixPath:
-        """The target of a symbolic link, as it is: it may be relative, or lead nowhere."""
+        """Returns the target of a symbolic link unchanged. It can be relative or missing."""
         return PurePosixPath(self._image.readlink(self._text))
 
-    # What is in it.
+    # Contents of directories.
 
     def iterdir(self) -> Iterator[Self]:
-        """What is in a directory, in the directory's own order."""
+        """Iterates over a directory in on-disk order."""
         names = self._image.listdir(self._text)
         return (self._with(self._pure / name) for name in names)
 
@@ -443,7 +443,7 @@ class ImagePath:
         errors: str | None = None,
         newline: str | None = None,
     ) -> RawFile | BinaryIO | TextIO:
-        """Opens it as the function ``open`` does a file of the host."""
+        """Opens the file like the function ``open``."""
         return self._image.open(self._text, mode, buffering, encoding, errors, newline)
 
     def read_bytes(self) -> bytes:
@@ -502,7 +502,7 @@ class ImagePath:
         self._image.rmdir(self._text)
 
     def rmtree(self) -> None:
-        """Removes a directory with all that is in it."""
+        """Removes a directory with its contents."""
         self._image.rmtree(self._text)
 
     def unlink(self, missing_ok: bool = False) -> None:

@@ -34,7 +34,7 @@ _TYPES = {
 }
 
 
-#: All file systems of this process by their ids: fsspec keeps them, and so their images, for who asks again.
+#: All file systems of this process by ID. fsspec caches them, and so their images, for later callers.
 _all: weakref.WeakValueDictionary[int, DiskFileSystem] = weakref.WeakValueDictionary()
 
 
@@ -110,7 +110,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         except BaseException:
             opened.close()
             raise
-        # A file system that is dropped closes what was opened of it, as that of archives does.
+        # A dropped file system closes its open files, like the file systems of archives.
         self._opened, self._target = opened, fs
         return image
 
@@ -118,13 +118,13 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         return os.path.realpath(os.fsdecode(self.fo).removeprefix("file://"))
 
     def _others_make_way(self) -> bool:
-        """Closes what other file systems of this process only keep of the image. Whether there was anything."""
+        """Closes the image in other file systems of this process that do not use it. Returns whether there was one."""
         path = self._host_path()
         others = (other for other in list(_all.values()) if other is not self and other._pid == os.getpid())
         return any([other._make_way(path) for other in others])
 
     def _make_way(self, path: str) -> bool:
-        # Who uses it has the condition, and may wait for us: then it is in use.
+        # A user of the image holds the condition and may wait for this thread. The image is then in use.
         if self.writable or not self._condition.acquire(blocking=False):
             return False
         try:
@@ -150,7 +150,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
 
     @contextmanager
     def _use(self, write: bool = False) -> Iterator[Image]:
-        """The image, for reading or to be changed. One thread changes it at a time, when nobody reads."""
+        """Returns the image, for reading or for changes. Only one thread changes it at a time, without concurrent readers."""
         if self._pid != os.getpid():
             # A child has neither the parent's locks nor its image.
             self._forget()
@@ -184,7 +184,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
 
     def _write(self, me: int) -> Iterator[Image]:
         if self.writable is False:
-            raise OSError(30, "the file system was made with writable=False", str(self.fo))
+            raise OSError(30, "the file system was opened with writable=False", str(self.fo))
         with self._condition:
             self._condition.wait_for(lambda: self._writer is None and self._readers == 0)
             if self._image is None or not self._image.writable:
@@ -234,7 +234,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             path = path.removeprefix(f"{protocol}://")
         return path.strip("/")
 
-    # What is there.
+    # Properties of files.
 
     def _info(self, image: Image, path: str, found: Stat | None = None) -> dict[str, Any]:
         own = image.lstat("/" + path) if found is None else found
@@ -247,7 +247,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
                 pass
         kind = _TYPES.get(modes.S_IFMT(own.st_mode), "other")
         if told["islink"] and kind == "directory":
-            # Who walks shall not go in circles.
+            # A walk must not follow cycles.
             kind = "link"
         told |= {
             "type": kind,
@@ -347,7 +347,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
             return image.is_file("/" + self._strip_protocol(path))
 
     def created(self, path: str) -> datetime:
-        """The time when a file was created, or last changed if the image does not keep that."""
+        """Returns the creation time of a file, or its last change if the image does not store creation times."""
         return datetime.fromtimestamp(self.info(path)["created"], tz=timezone.utc)
 
     def modified(self, path: str) -> datetime:
@@ -478,7 +478,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
                 name = "/" + each
                 if not (image / each).is_symlink() and image.is_dir(name):
                     if not recursive:
-                        raise ValueError(f"{each} is a directory: recursive=True removes it")
+                        raise ValueError(f"{each} is a directory; use recursive=True to remove it")
                     image.rmtree(name)
                 else:
                     image.unlink(name)
@@ -502,7 +502,7 @@ class DiskFileSystem(AbstractFileSystem):  # type: ignore[misc,unused-ignore]
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Moves files and directories: one that is named is renamed, with all that is in it."""
+        """Moves files and directories with their contents."""
         with self._use(write=True) as image:
             if not isinstance(path1, str) or not isinstance(path2, str) or "*" in path1:
                 super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
@@ -557,7 +557,7 @@ class ImageFile(AbstractBufferedFile):  # type: ignore[misc,unused-ignore]
         self._at = 0
         super().__init__(fs, path, mode, block_size, autocommit, **kwargs)
         if mode != "rb":
-            # Whoever cannot write hears of it now.
+            # Errors of opening for writing are reported here.
             self.offset = 0
             try:
                 self._initiate_upload()

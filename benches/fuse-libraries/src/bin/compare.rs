@@ -1,9 +1,9 @@
-//! `compare MOUNTPOINT THREADS[,FILES] RUNS LIBRARY...`: mounts each library in turn, as often as there are
-//! runs, uses it with as many threads, and prints a table of the medians: the rate, and in brackets for
-//! how many microseconds the processors worked, for client and server together.
+//! `compare MOUNTPOINT THREADS[,FILES] RUNS LIBRARY...`: mounts each library in turn, RUNS times, uses it with
+//! THREADS threads, and prints a table of medians: the rate, and in brackets the processor time of client and server
+//! together, in microseconds.
 //!
-//! Instead of a library, `NAME=COMMAND` is any program that mounts something empty, stays in the
-//! foreground and ends when it is unmounted; `{}` in it stands for the mount point.
+//! Instead of a library, `NAME=COMMAND` names any program that mounts an empty file system, stays in the foreground
+//! and ends when it is unmounted. `{}` in the command is replaced by the mount point.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
     let threads = threads.parse().map_err(io::Error::other)?;
     let runs: usize = runs.parse().map_err(io::Error::other)?;
     let mut figures = vec![Vec::new(); libraries.len()];
-    // In turn, so that what else the machine does hits all of them.
+    // Libraries alternate, so that other load on the machine affects all of them.
     for _ in 0..runs {
         for (library, figures) in libraries.iter().zip(&mut figures) {
             figures.push(mounted(library, mountpoint, (threads, files))?);
@@ -39,7 +39,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// One run with a mount of its own.
+/// Executes one run with a new mount.
 fn mounted(
     library: &str,
     mountpoint: &Path,
@@ -51,7 +51,7 @@ fn mounted(
         let pid = server.id();
         run(mountpoint, threads, files, &|| Ok(own_work()? + work_of(pid)?))
     });
-    // Lazily: a server that hangs must not hang this too.
+    // Lazily, so that a hanging server cannot block this program.
     let unmounted = unmount(mountpoint, UnmountFlags::DETACH);
     if figures.is_err() {
         server.kill()?;
@@ -65,7 +65,7 @@ fn mounted(
     Ok(figures)
 }
 
-/// What serves a library, or the command that is given instead.
+/// Returns the server of a library, or the given command.
 fn server(library: &str, mountpoint: &Path) -> io::Result<Command> {
     let Some((_, command)) = library.split_once('=') else {
         let mut bare = Command::new(std::env::current_exe()?.with_file_name("bare"));
@@ -84,7 +84,7 @@ fn server(library: &str, mountpoint: &Path) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Waits until something else than `before` is at the mount point.
+/// Waits until the mount point shows another device than `before`.
 fn ready(server: &mut Child, mountpoint: &Path, before: u64) -> io::Result<()> {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(10) {
@@ -119,8 +119,7 @@ fn median(runs: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// How long processors have worked for a process's threads, by their first number in `schedstat`, which
-/// is in nanoseconds.
+/// Returns the processor time of a process's threads: the first number in `schedstat`, in nanoseconds.
 fn work_of(pid: u32) -> io::Result<Duration> {
     let mut work = Duration::ZERO;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -1,4 +1,4 @@
-//! `fractal-fuse`: FUSE over io_uring, one thread for each processor, which is bound to it.
+//! `fractal-fuse`: FUSE over io_uring, with one thread bound to each processor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +14,7 @@ use fractal_fuse::{
 use crate::memory::{Attributes, MAX_BACKGROUND, MAX_WRITE, Memory, VALID_SECONDS};
 
 const VALID: Duration = Duration::from_secs(VALID_SECONDS);
-/// Requests that a processor's queue holds. The library's own 256 take 256 MiB for each processor.
+/// Number of requests in a processor's queue. The library's default of 256 needs 256 MiB for each processor.
 const QUEUE_DEPTH: u16 = 16;
 
 pub fn serve(memory: Memory, mountpoint: &Path) -> io::Result<()> {
@@ -55,7 +55,7 @@ fn attr(result: Result<Attributes, rustix::io::Errno>) -> FsResult<ReplyAttr> {
     Ok(ReplyAttr { ttl: VALID, attr })
 }
 
-// What is not here is answered with ENOSYS: opening, creating, flushing.
+// All other requests are answered with ENOSYS: opening, creating, flushing.
 impl Filesystem for Adapter {
     async fn init(&self, _: Request) -> FsResult<ReplyInit> {
         Ok(ReplyInit {

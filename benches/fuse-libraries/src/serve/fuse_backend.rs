@@ -1,4 +1,4 @@
-//! `fuse-backend-rs`: every thread polls one and the same device with epoll before it reads from it.
+//! `fuse-backend-rs`: all threads poll the same device with epoll before they read from it.
 
 use std::ffi::CStr;
 use std::io;
@@ -36,10 +36,10 @@ pub fn serve(memory: Memory, mountpoint: &Path, threads: usize) -> io::Result<()
     Ok(())
 }
 
-/// Until the channel ends, which the library reports as an error.
+/// Answers requests until the channel ends, which the library reports as an error.
 fn answer(server: &Server<Adapter>, mut channel: FuseChannel) {
     while let Ok(Some((reader, writer))) = channel.get_request() {
-        // What could not be answered was given up by the kernel meanwhile.
+        // If no answer can be sent, the kernel has cancelled the request.
         let _ = server.handle_message(reader, writer.into(), None, None);
     }
 }
@@ -51,7 +51,7 @@ fn no_such_call() -> io::Error {
 }
 
 fn stat(of: &Attributes) -> stat64 {
-    // SAFETY: a stat is numbers and nothing else; zeros are a value of each.
+    // SAFETY: a stat contains only numbers, for which zero is a valid value.
     let mut stat: stat64 = unsafe { std::mem::zeroed() };
     stat.st_ino = of.inode;
     stat.st_mode = of.mode;

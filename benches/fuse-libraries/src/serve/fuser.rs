@@ -1,4 +1,4 @@
-//! `fuser`: reads from the device with as many threads as asked for, each with a descriptor of its own.
+//! `fuser`: reads from the device with the requested number of threads, each with its own descriptor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -180,7 +180,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // Whoever takes the reply has it for good, and a lock is held while the data is borrowed.
+        // Sending the reply consumes it, and a lock is held while the data is borrowed.
         let mut reply = Some(reply);
         let result = self.0.read(inode.0, offset, size as usize, |data| {
             if let Some(reply) = reply.take() {

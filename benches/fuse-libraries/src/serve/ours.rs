@@ -1,4 +1,4 @@
-//! `fuse-device`, the project's own: over the device with as many threads as asked for, or over io_uring.
+//! This project's `linux` crate: over the device with the requested number of threads, or over io_uring.
 
 use std::io;
 use std::path::Path;
@@ -60,7 +60,7 @@ impl Handler for Adapter {
         !matches!(request.operation, Operation::Read(_) | Operation::Write { .. })
     }
 
-    // What is not here is answered with ENOSYS: opening, creating, flushing.
+    // All other requests are answered with ENOSYS: opening, creating, flushing.
     fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let node = request.header.nodeid;
         match request.operation {

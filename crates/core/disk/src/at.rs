@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_where_they_were_written_and_the_end_is_told() {
+    fn bytes_are_read_where_they_were_written_and_the_end_is_reported() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(b"later", 10).unwrap();
         file.write_all_at(b"sooner", 0).unwrap();

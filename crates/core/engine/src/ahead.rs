@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_of_a_region_is_read_the_more_is_asked_for() {
+    fn read_ahead_grows_with_the_part_of_a_region_that_was_read() {
         let slow = Slow::default();
         let ahead = Ahead::of(&slow).unwrap();
         let region = 7 * REGION_BYTES;

@@ -87,7 +87,8 @@ pub(crate) struct Contents {
     pub(crate) dirty: Epoch,
     /// The 64ths of the block that this checkpoint changed.
     pub(crate) chunks: u64,
-    /// The checkpoint that forgot the block, as long as the log may have an older image of it, or 0.
+    /// The checkpoint in which the block was forgotten (freed), while the log may still contain an older image of it;
+    /// otherwise 0.
     pub(crate) forgotten: Epoch,
     pub(crate) block: u64,
     /// The last checkpoint with an image of this block in the log, while the block is not written back, or 0.
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_changed_are_those_of_changed_pieces() {
+    fn changed_rows_are_those_of_changed_pieces() {
         let rows = |bits, start, size, count| {
             Changed::new(bits, 4096)
                 .rows(start, size, count)

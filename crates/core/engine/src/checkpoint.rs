@@ -80,7 +80,7 @@ impl Checkpoint<'_> {
     pub fn for_each(&self, mut each: impl FnMut(Image<'_>) -> Result<()>) -> Result<()> {
         for (block, buffer) in self.buffers {
             self.engine.with_image(buffer, self.epoch, |mut image| {
-                debug_assert_eq!(image.block, *block, "a buffer is one block's");
+                debug_assert_eq!(image.block, *block, "a buffer belongs to one block");
                 if self.is_whole {
                     image.pieces = u64::MAX;
                 }

@@ -39,9 +39,9 @@ pub(crate) type Shared<'l> = RwLockReadGuard<'l, ()>;
 
 /// Exclusive guard: no transaction is open.
 pub(crate) struct Exclusive<'l> {
-    #[cfg_attr(not(test), expect(dead_code, reason = "they are held"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "held until dropped"))]
     stripes: Vec<RwLockWriteGuard<'l, ()>>,
-    #[expect(dead_code, reason = "it is held")]
+    #[expect(dead_code, reason = "held until dropped")]
     growth: MutexGuard<'l, ()>,
 }
 
@@ -80,7 +80,7 @@ mod tests {
     /// More threads than stripes, some of which start while the lock is held exclusively, never overlap with the
     /// exclusive holder.
     #[test]
-    fn nobody_shares_what_another_holds_alone() {
+    fn exclusive_holders_exclude_shared_ones() {
         let lock = CheckpointLock::default();
         let (is_alone, inside, is_over) =
             (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));

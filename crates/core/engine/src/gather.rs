@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_while_another_writes_is_expected_for_the_next_round() {
+    fn late_threads_are_expected_in_the_next_round() {
         let gathering = Gathering::default();
         let sync = |wanted| {
             gathering.share(wanted, || {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_there_in_the_last_round_is_waited_for() {
+    fn threads_of_the_last_round_are_awaited() {
         let gathering = Gathering::after_round(3);
         let writes = AtomicU64::new(0);
         let sync = || {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_alone_waits_for_nobody() {
+    fn a_single_thread_does_not_wait() {
         let gathering = Gathering::after_round(1);
         for epoch in 1..20 {
             gathering.share(epoch, || Ok(epoch)).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_is_waited_for_once() {
+    fn absent_threads_are_awaited_once() {
         let gathering = Gathering::after_round(2);
         gathering.state.lock().until = Some(Instant::now());
         gathering.share(1, || Ok(1)).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_tries_by_itself_if_another_fails() {
+    fn waiting_threads_retry_if_the_writer_fails() {
         let gathering = Gathering::default();
         let (failures, tries) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {

@@ -50,8 +50,8 @@ impl Drop for Permit<'_> {
 /// Engine-wide resources of an open transaction.
 pub(crate) struct Admission<'e> {
     /// Prevents the running checkpoint from being closed.
-    #[expect(dead_code, reason = "it is held")]
+    #[expect(dead_code, reason = "held until dropped")]
     pub(crate) checkpoint_lock: checkpoint_lock::Shared<'e>,
-    #[expect(dead_code, reason = "it is held")]
+    #[expect(dead_code, reason = "held until dropped")]
     pub(crate) permit: Option<Permit<'e>>,
 }

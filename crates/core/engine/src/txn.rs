@@ -75,7 +75,8 @@ impl<'e> Txn<'e> {
             let held = &self.scratch.held[id.0 as usize];
             if !held.guard.loaded {
                 // Forgotten without having been read: only damage refers to it again.
-                let damage = Corruption::new("block", "it is freed and used by one operation");
+                let damage =
+                    Corruption::new("block", "one operation frees the block and uses it again");
                 return Err(damage.at_block(block).into());
             }
             if held.guard.tag != tag {
@@ -315,7 +316,7 @@ impl<'e> Txn<'e> {
     ///
     /// [`Format::flush_deferred`]: crate::Format::flush_deferred
     pub fn join_part(&mut self) {
-        debug_assert!(self.checkpoint_lock.is_none(), "operations are whole");
+        debug_assert!(self.checkpoint_lock.is_none(), "an operation cannot be joined in parts");
         self.join();
         self.scratch.undo.clear();
         self.scratch.old.clear();

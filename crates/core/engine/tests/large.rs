@@ -32,7 +32,7 @@ fn every_block_is_sealed() {
 
 /// Independent of the thread that finds it.
 #[test]
-fn the_first_of_the_blocks_that_are_wrong_is_told_and_none_is_written() {
+fn the_first_invalid_block_is_reported_and_none_is_written() {
     for wrong in [[3, 1999], [900, 1700], [1998, 1999]] {
         let log = Recorder::default();
         let (device, engine) = large_engine(Some(log.clone()));

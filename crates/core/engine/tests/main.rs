@@ -192,7 +192,7 @@ fn marks_go_with_a_change_that_does_not_keep_them() {
     txn.mark(id, 2);
     drop(txn);
     assert_eq!(marks(), 0);
-    // So does forgetting the block.
+    // Forgetting the block has the same effect.
     mark(1);
     let mut txn = engine.begin().unwrap();
     txn.forget(3);
@@ -231,7 +231,7 @@ fn bytes_that_were_moved_go_back() {
 }
 
 #[test]
-fn nothing_goes_home_before_the_log_has_it() {
+fn nothing_is_written_back_before_it_is_in_the_log() {
     let log = Recorder::default();
     let (device, engine) = engine(Some(log.clone()));
     set(&engine, 3, 7);
@@ -267,7 +267,7 @@ fn a_checkpoint_being_written_does_not_see_later_changes() {
 }
 
 #[test]
-fn a_checkpoint_being_written_has_blocks_as_what_they_were() {
+fn a_checkpoint_in_progress_keeps_the_old_block_types() {
     let log = Recorder::default();
     let (_, engine) = engine(Some(log.clone()));
     set(&engine, 3, 7);
@@ -338,7 +338,7 @@ fn a_block_freed_and_used_again_is_not_reported_freed() {
 }
 
 #[test]
-fn a_block_given_up_unread_is_not_read_again() {
+fn a_block_forgotten_unread_is_not_read_again() {
     let (_, engine) = engine(None);
     let mut txn = engine.begin().unwrap();
     txn.forget(5);
@@ -370,7 +370,7 @@ fn blocks_wait_in_the_log_until_it_runs_short() {
 }
 
 #[test]
-fn a_block_changed_on_its_way_home_goes_as_it_was() {
+fn a_block_changed_during_write_back_is_written_in_its_old_state() {
     let log = Recorder::default();
     log.roomy.store(true, Ordering::Relaxed);
     let (device, engine) = engine(Some(log.clone()));
@@ -476,7 +476,7 @@ fn fill_cache(engine: &Engine) {
 
 /// A block that is gathered for write-back is neither dirty nor on the device yet.
 #[test]
-fn a_block_on_its_way_home_is_not_read_as_it_was() {
+fn a_block_in_write_back_is_not_read_in_its_old_state() {
     let log = Recorder::default();
     log.roomy.store(true, Ordering::Relaxed);
     let inner = MemoryDevice::new(1 << 20);
@@ -501,7 +501,7 @@ fn a_block_on_its_way_home_is_not_read_as_it_was() {
 }
 
 #[test]
-fn what_could_not_be_written_is_still_read() {
+fn blocks_that_failed_to_write_remain_readable() {
     for log in [None, Some(Recorder::default())] {
         let (device, engine) = faulty(log);
         set(&engine, 3, 1);
@@ -582,7 +582,7 @@ fn assert_refused<T>(result: Result<T>, block: u64) {
 /// A checkpoint with an invalid block writes nothing, and nothing is written after it. Every caller gets the number of
 /// the invalid block.
 #[test]
-fn a_block_that_is_wrong_ends_all_writing() {
+fn an_invalid_block_stops_all_writes() {
     for log in [None, Some(Recorder::default())] {
         for wrong in [2, 5] {
             let (device, engine) = faulty(log.clone());
@@ -624,7 +624,7 @@ fn only_what_changed_is_held_against_a_block() {
 }
 
 #[test]
-fn a_fault_that_is_found_early_ends_changes_and_loses_nothing() {
+fn an_early_fault_stops_changes_without_loss() {
     let (device, engine) = engine(Some(Recorder::default()));
     set(&engine, 3, 7);
     engine.refuse_changes(&Corruption::new("block", "a bad plan").at_block(9));
@@ -634,7 +634,7 @@ fn a_fault_that_is_found_early_ends_changes_and_loses_nothing() {
 }
 
 #[test]
-fn an_emptied_log_has_everything_home() {
+fn an_emptied_log_is_completely_written_back() {
     let log = Recorder::default();
     log.roomy.store(true, Ordering::Relaxed);
     let (device, engine) = engine(Some(log.clone()));

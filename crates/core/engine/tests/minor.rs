@@ -35,7 +35,7 @@ fn minor_changes_wait_for_others_or_for_a_full_sync() {
 }
 
 #[test]
-fn what_is_changed_while_a_checkpoint_is_written_is_still_to_be_made_durable() {
+fn changes_during_a_checkpoint_need_another_checkpoint() {
     let log = Recorder::default();
     log.roomy.store(true, Ordering::Relaxed);
     let (_, engine) = engine(Some(log.clone()));
@@ -68,7 +68,7 @@ fn a_datasync_is_one_flush_and_fails_as_that_does() {
 }
 
 #[test]
-fn without_a_log_a_datasync_writes_all() {
+fn without_a_log_datasync_writes_everything() {
     let (device, engine) = engine(None);
     touch(&engine, 3, 7);
     engine.sync_data().unwrap();

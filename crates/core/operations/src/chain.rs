@@ -34,7 +34,7 @@ pub enum Undo {
     /// An orphan was inserted at the head.
     Pushed(u32),
     /// An orphan was removed from between these.
-    #[allow(missing_docs, reason = "the names say it")]
+    #[allow(missing_docs, reason = "the names are self-explanatory")]
     Removed { ino: u32, previous: u32, next: u32 },
 }
 

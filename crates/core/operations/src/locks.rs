@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_order_is_not_waited_for() {
+    fn locks_out_of_order_are_only_tried() {
         let (locks, inos) = (InodeLocks::new(), ascending());
         let other = locks.exclusive(&[inos[0]]);
         let mut held = locks.exclusive(&[inos[2]]);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_is_what_happens_between_start_and_stop() {
+    fn profiles_cover_the_time_between_start_and_stop() {
         let profile = ListingProfile::default();
         let list = || {
             let mut clock = profile.clock();

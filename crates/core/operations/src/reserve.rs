@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_frees_may_take_what_others_may_not() {
+    fn operations_that_free_space_can_use_the_reserve() {
         let left = [Claim::Ordinary, Claim::Promised, Claim::Freeing].map(|c| c.withheld(5));
         assert_eq!(left, [5, 3, 0]);
         assert!(Claim::Ordinary < Claim::Promised && Claim::Promised < Claim::Freeing);

@@ -88,7 +88,7 @@ impl Entry {
     }
 }
 
-/// Why a value is not a valid list.
+/// Reason why a value is not a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The version is not [`VERSION`].
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn invalid_lists_are_refused() {
         let refused = |value: &[u8]| parse(value).err();
         assert_eq!(refused(b""), Some(Malformed::Entries));
         assert_eq!(refused(&[2, 0, 0]), Some(Malformed::Entries));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_text_keeps_it() {
+    fn errors_with_a_text_keep_it() {
         let error = io::Error::from(Error::Invalid("the reason"));
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(error.to_string().contains("the reason"), "{error}");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_deceive_a_reader_is_escaped() {
+    fn deceptive_characters_are_escaped() {
         assert_eq!(escaped("ärger".as_bytes()).to_string(), "ärger");
         assert_eq!(escaped(b"a\n\x1b[2J\\\xff").to_string(), "a\\n\\x1b[2J\\\\\\xff");
         assert_eq!(

@@ -61,7 +61,7 @@ impl Contestant {
         matches!(self, Contestant::Diskwright(..))
     }
 
-    /// Prepares the image file, which is not timed, and the command to be timed.
+    /// Prepares the image file, which is not timed, and returns the command to be timed.
     pub(crate) fn prepare(&self, job: &Job<'_>) -> Result<Command, String> {
         if job.image.exists() {
             std::fs::remove_file(job.image).map_err(|error| error.to_string())?;
@@ -108,7 +108,7 @@ fn mke2fs(job: &Job<'_>) -> Command {
     command
 }
 
-/// Returns the program under test: as given, or next to this one.
+/// Returns the path of the program under test: the given one, or `diskwright` next to this program.
 pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String> {
     let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("diskwright"));
     let program = given.map(Path::to_path_buf).or_else(beside).unwrap_or_default();

@@ -98,7 +98,7 @@ fn compare(
         check(&buffer);
         let at = time(calls, |number| Ok(file.read_at(&mut buffer, place(number))?))?;
         check(&buffer);
-        // Both sequentially: a cursor has no random access.
+        // Both run sequentially: a cursor has no random access.
         let start = first.min(places - calls) * request as u64;
         time(calls, |number| Ok(raw.read(ino, start + number * request as u64, &mut buffer)?))?;
         let in_order = time(calls, |number| {

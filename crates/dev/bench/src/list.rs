@@ -57,7 +57,7 @@ fn measure(path: &Path, entries: u32, rounds: u32) -> Result<[Vec<Duration>; 3],
     }
     fs.close().map_err(text)?;
     let mount = KernelMount::new(path, &MountOptions::read_only("ext4"));
-    // The first round brings the directory into memory, where ours is already.
+    // The first round loads the directory into memory. Our image is already in memory.
     for round in 0..=rounds {
         let start = Instant::now();
         let count = std::fs::read_dir(mount.path().join("d")).map_err(text)?.count();
@@ -107,6 +107,6 @@ fn list(fs: &Ext4, dir: Ino, entries: u32, in_order: bool) -> Result<Duration, S
         fs.for_each_entry(dir, &mut each).map_err(text)?;
     }
     let elapsed = start.elapsed();
-    // The two additional entries are `.` and `..`.
+    // `.` and `..` are the two additional entries.
     if count == entries + 2 { Ok(elapsed) } else { Err(format!("{count} of {entries} entries")) }
 }

@@ -31,7 +31,7 @@ pub(crate) fn peak_memory(command: &mut Command) -> Result<u64, String> {
     let status_file = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     let status = loop {
-        // Between the exit of the process and the wait for it, the file has no memory figures.
+        // Between the exit of the process and the wait for it, the status file has no memory figures.
         peak = fs::read_to_string(&status_file)
             .ok()
             .and_then(|text| high_water(&text))

@@ -1,4 +1,4 @@
-//! Tables for people and for programs.
+//! Tables of results, as Markdown and JSON.
 
 use serde::Serialize;
 

@@ -48,7 +48,7 @@ fn the_page_has_one_place_for_every_table() {
 }
 
 #[test]
-fn places_that_are_wrong_are_named() {
+fn invalid_locations_are_named() {
     testkit::require!(Tool("python3"));
     let scratch = testkit::scratch();
     let page = scratch.path().join("page.md");
@@ -99,7 +99,7 @@ fn only_tables_with_results_are_written() {
 }
 
 #[test]
-fn a_section_that_is_not_there_is_refused() {
+fn an_unknown_section_is_refused() {
     testkit::require!(Tool("python3"));
     let output = bench_all(&["--only", "nothing"]);
     assert_eq!(output.status.code(), Some(2));

@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// One thread, so that findings have the same order everywhere; some hosts have only one.
+/// Uses one thread, because findings must have the same order everywhere, and some hosts have only one thread.
 fn options() -> Options {
     Options::default().with_threads(NonZero::<usize>::MIN)
 }

@@ -21,14 +21,14 @@ use vfs::Timestamp;
 
 use images::Format;
 
-/// Time of everything in the images: 2020-09-13.
+/// Timestamp of all files in the images: 2020-09-13.
 const TIME: Timestamp = Timestamp { sec: 1_600_000_000, nsec: 0 };
 
-/// The line of another host.
+/// Output of another host, which this host's output must equal. Set at compile time.
 const EXPECTED: Option<&str> = option_env!("DISKWRIGHT_EXPECTED");
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Some hosts have no clock, and the time must be the same on all hosts.
+    // Fixed, because some hosts have no clock, and the time must be the same on all hosts.
     if !vfs::clock::provide(|| TIME) {
         return Err("somebody else provides the time".into());
     }

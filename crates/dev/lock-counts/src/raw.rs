@@ -38,7 +38,7 @@ fn take(
 // SAFETY: the lock is `parking_lot`'s, which guarantees exclusion as the trait requires; recording does not affect
 // that.
 unsafe impl lock_api::RawMutex for RawMutex {
-    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait requires it")]
     const INIT: Self = Self(parking_lot::RawMutex::INIT);
 
     type GuardMarker = <parking_lot::RawMutex as lock_api::RawMutex>::GuardMarker;
@@ -71,7 +71,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
 // SAFETY: as for the mutex.
 unsafe impl lock_api::RawRwLock for RawRwLock {
-    #[allow(clippy::declare_interior_mutable_const, reason = "the trait has it so")]
+    #[allow(clippy::declare_interior_mutable_const, reason = "the trait requires it")]
     const INIT: Self = Self(parking_lot::RawRwLock::INIT);
 
     type GuardMarker = <parking_lot::RawRwLock as lock_api::RawRwLock>::GuardMarker;

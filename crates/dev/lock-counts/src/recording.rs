@@ -129,7 +129,7 @@ pub(crate) fn released(lock: usize) {
         if let Some(at) = recorder.held.iter().rposition(|held| held.lock == lock) {
             let held = recorder.held.remove(at);
             let Record { uses, notes, noting_ns } = &mut recorder.record;
-            // This record itself is not inside.
+            // This record itself is not inside the hold.
             let inside = *notes - 1 - held.notes;
             let time = (began - held.since).saturating_sub(*noting_ns - held.noting_ns);
             if let Some(used) = uses.get_mut(&lock) {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_inside_of_a_lock_is_told_apart() {
+    fn nested_locks_are_recorded_separately() {
         let (outer, inner) = (Arc::new(RwLock::new(())), AtomicU32::new(0));
         start(Record::default(), None);
         let guard = outer.write_arc();

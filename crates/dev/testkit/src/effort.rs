@@ -59,7 +59,7 @@ mod tests {
     use super::Effort;
 
     #[test]
-    fn nothing_asked_for_is_quick() {
+    fn without_a_request_the_level_is_quick() {
         assert_eq!(Effort::named(None), Effort::Quick);
         assert_eq!(Effort::named(Some("full")), Effort::Full);
         assert_eq!(Effort::named(Some("long")), Effort::Long);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "DISKWRIGHT_EFFORT is fast, which is none of quick, full, long")]
-    fn what_is_no_step_is_refused() {
+    fn unknown_levels_are_refused() {
         Effort::named(Some("fast"));
     }
 }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn root_of_a_container_is_told_what_it_lacks() {
+    fn root_of_a_container_is_informed_of_missing_rights() {
         const WHOLE: &str = "         0          0 4294967295\n";
         let with = |mask: &str| format!("Name:\tx\nCapEff:\t{mask}\nCapBnd:\t0\n");
         assert_eq!(lacking_rights(&with("000001ffffffffff"), WHOLE), None);

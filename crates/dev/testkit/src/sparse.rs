@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_contents_and_length_and_not_holes() {
+    fn a_digest_depends_on_contents_and_length_but_not_on_holes() {
         let home = scratch();
         let path = home.path().join("file");
         let of = |bytes: &[u8]| {

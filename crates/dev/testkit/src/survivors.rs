@@ -10,9 +10,8 @@ const READ_BYTES: usize = 1 << 20;
 /// Maximum number of bytes read of a file, because sparse files can claim much more.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
-/// Paths and extended attributes of an image, each with a digest.
-///
-/// Unreadable files are left out: they did not survive.
+/// Paths and extended attributes of an image, each with a digest. Unreadable files are left out, because they did not
+/// survive.
 #[derive(Clone, Debug, Default)]
 pub struct Survivors {
     /// Digest of type, size and contents, keyed by path.

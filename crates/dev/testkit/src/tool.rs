@@ -212,11 +212,11 @@ mod tests {
         assert_eq!(look_for(&folders, "xfs_db"), Ok(new.join("xfs_db")));
         assert_eq!(look_for(&[old, newer.clone()], "xfs_db"), Ok(newer.join("xfs_db")));
         let reason = look_for(&[mute], "xfs_db").unwrap_err();
-        assert!(reason.contains("does not tell its version"), "{reason}");
+        assert!(reason.contains("does not report its version"), "{reason}");
     }
 
     #[test]
-    fn what_cannot_be_run_is_not_installed() {
+    fn programs_that_cannot_be_executed_are_not_found() {
         let root = tempfile::tempdir().unwrap();
         let folders = [folder(root.path(), "bin", &[("sqlite3", "3.40"), ("xfs_io", "7.0")])];
         for name in ["sqlite3", "xfs_io"] {

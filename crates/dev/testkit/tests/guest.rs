@@ -79,7 +79,7 @@ fn a_panic_is_reported_and_the_next_job_runs() {
 }
 
 #[test]
-fn what_the_guest_needs_and_lacks_is_named() {
+fn missing_parts_of_the_guest_are_named() {
     require!(Guest("XFS_FS"));
     let reason = testkit::missing(testkit::Need::Guest("NO_SUCH_OPTION")).unwrap();
     assert_eq!(reason, "the guest's kernel (newest) is built without NO_SUCH_OPTION");

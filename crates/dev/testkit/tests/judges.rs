@@ -60,7 +60,7 @@ fn a_changed_mode_is_seen() {
 }
 
 #[test]
-fn a_missing_and_an_unexpected_entry_are_seen() {
+fn missing_and_unexpected_entries_are_detected() {
     let text = difference_after(|root| fs::remove_file(root.join("symlink")).unwrap());
     assert_eq!(text, "/symlink: missing (Symlink)");
     let text = difference_after(|root| drop(File::create(root.join("new")).unwrap()));
@@ -79,7 +79,7 @@ fn one_changed_byte_is_seen() {
 }
 
 #[test]
-fn holes_are_told_from_zeros_and_only_when_asked() {
+fn holes_are_distinguished_from_zeros_only_on_request() {
     let scratch = scratch();
     let [sparse, full] = ["sparse", "full"].map(|name| scratch.path().join(name));
     for root in [&sparse, &full] {
@@ -134,16 +134,16 @@ fn needs_are_named_when_missing() {
 /// Not a test by itself: the next test runs it.
 #[test]
 #[ignore = "a part of another test, which starts it"]
-fn a_test_of_what_nobody_has() {
+fn a_test_of_a_missing_tool() {
     require!(Version("sh", 1_000_000, 0), Tool("no-such-tool"));
     panic!("nobody has that");
 }
 
 #[test]
-fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
+fn missing_tools_skip_a_test_or_fail_it_if_tools_are_required() {
     let run = |required: bool| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "judges::a_test_of_what_nobody_has"]);
+        command.args(["--ignored", "--exact", "judges::a_test_of_a_missing_tool"]);
         command.env_remove("DISKWRIGHT_REQUIRE_TOOLS");
         if required {
             command.env("DISKWRIGHT_REQUIRE_TOOLS", "1");
@@ -154,12 +154,12 @@ fn what_is_missing_skips_a_test_by_name_and_fails_it_where_all_is_required() {
     };
     let (passes, said) = run(false);
     assert!(passes, "{said}");
-    assert!(said.contains("SKIPPED testkit::judges::a_test_of_what_nobody_has: sh "), "{said}");
+    assert!(said.contains("SKIPPED testkit::judges::a_test_of_a_missing_tool: sh "), "{said}");
     assert!(said.contains("1000000.0 is needed"), "{said}");
     let (passes, said) = run(true);
     assert!(!passes, "{said}");
     assert!(
-        said.contains("testkit::judges::a_test_of_what_nobody_has may not be skipped here"),
+        said.contains("testkit::judges::a_test_of_a_missing_tool may not be skipped here"),
         "{said}"
     );
 }
@@ -187,7 +187,7 @@ fn a_test_whose_threads_forgot_to_require_their_judge() {
 /// Run by a test below: fails while other tests are skipped.
 #[test]
 #[ignore = "a part of another test, which starts it"]
-fn a_test_that_fails_beside_skipped_ones() {
+fn a_failing_test_next_to_skipped_ones() {
     std::thread::sleep(Duration::from_millis(300));
     panic!("a failure");
 }
@@ -217,7 +217,7 @@ fn a_missing_judge_skips_a_test_that_forgot_to_require_it() {
         assert!(!passes && said.contains("may not be skipped here"), "{said}");
     }
     let [first, second] = forgetful;
-    let (passes, said) = run(&[first, second, "a_test_that_fails_beside_skipped_ones"], false);
+    let (passes, said) = run(&[first, second, "a_failing_test_next_to_skipped_ones"], false);
     assert!(!passes && said.contains("2 passed; 1 failed"), "{said}");
     assert!(said.contains("a failure"), "{said}");
 }

@@ -275,7 +275,7 @@ fn named<'a>(text: &'a str, openings: &[&str]) -> Vec<(usize, &'a str)> {
 }
 
 #[test]
-fn what_tests_need_is_in_the_table_that_says_its_version_and_origin() {
+fn tools_of_tests_are_in_the_table_of_requirements() {
     let mut found = Vec::new();
     for (path, text) in files(&[".rs"]) {
         for (line, name) in named(&text, &["Tool(\"", "Version(\""]) {

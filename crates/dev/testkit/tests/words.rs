@@ -31,7 +31,7 @@ const LIMITS: [(&str, usize); 20] = [
     ("xfs", 14),
 ];
 
-/// How far a count may be below its limit before the limit must be lowered.
+/// Margin by which a count may be below its limit before the limit must be lowered.
 const SLACK: usize = 25;
 
 const SENTENCE_WORDS_MAX: usize = 32;

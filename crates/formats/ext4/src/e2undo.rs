@@ -149,7 +149,7 @@ impl fmt::Debug for UndoFile {
 impl State {
     fn check(&self) -> io::Result<()> {
         match self.is_broken {
-            true => Err(io::Error::other("the undo file could not be written before")),
+            true => Err(io::Error::other("an earlier write to the undo file failed")),
             false => Ok(()),
         }
     }

@@ -262,7 +262,7 @@ fn names_links_and_attributes_take_clusters_and_give_them_back() {
 
 /// We change and remove files that the kernel created.
 #[test]
-fn what_the_kernel_left_is_changed_and_removed() {
+fn files_of_the_kernel_can_be_changed_and_removed() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for sizes in SIZES {
         let dir = scratch();
@@ -531,7 +531,7 @@ impl BlockDevice for WholeSectors {
 /// After a crash, a range that was punched out of a cluster may reappear. So a write there must not leave a sector that
 /// mixes old and new bytes.
 #[test]
-fn what_a_cluster_gets_again_is_written_in_whole_sectors() {
+fn reused_cluster_parts_are_written_in_whole_sectors() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let dir = scratch();
     let image = dir.path().join("image");

@@ -312,7 +312,7 @@ fn an_index_of_too_many_levels() {
 }
 
 #[test]
-fn sizes_that_cannot_be() {
+fn invalid_sizes() {
     let huge = (1 << 60) - 1;
     let mut victim = Victim::new("ext4");
     let [dir, link, file] = ["directory", "slow-link", "small"].map(|path| victim.ino(path));
@@ -523,7 +523,7 @@ fn images_with_features_that_cannot_be_maintained_are_only_read() {
 }
 
 #[test]
-fn a_journal_that_was_not_replayed_is_replayed_for_readers_or_left_alone() {
+fn readers_replay_a_journal_in_memory_unless_recovery_is_disabled() {
     let mut victim = Victim::new("journal");
     edit_superblock(&mut victim.image, |raw| {
         raw.feature_incompat = (raw.feature_incompat.get() | Incompat::RECOVER.bits()).into();
@@ -539,7 +539,7 @@ fn a_journal_that_was_not_replayed_is_replayed_for_readers_or_left_alone() {
 }
 
 #[test]
-fn something_else_is_not_an_image() {
+fn other_files_are_not_images() {
     for image in [vec![0; 100], vec![0; 4096], vec![0xff; 1 << 20]] {
         let opened = Ext4::open(device(&image), &walk::OPTIONS);
         assert_names(&damage(opened), "superblock", None, None);

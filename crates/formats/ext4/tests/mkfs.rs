@@ -199,7 +199,7 @@ fn description(program: &str, arguments: &[&str], image: &Path, case: &Case) -> 
 }
 
 #[test]
-fn they_are_what_mke2fs_makes() {
+fn images_equal_those_of_mke2fs() {
     require!(Tool("mke2fs"), Tool("dumpe2fs"), Tool("debugfs"));
     let dir = scratch();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
@@ -248,7 +248,7 @@ fn a_device_full_of_old_data_gives_the_same_file_system() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_are_refused() {
     let refusal = |change: &dyn Fn(&mut Options)| {
         let mut options = Options::new(64 * MIB);
         change(&mut options);

@@ -26,7 +26,7 @@ const SLOTS_1K: usize = 254;
 const KINDS: [(&str, &[&str]); 3] = [
     ("file", &["-O", "orphan_file"]),
     ("list", &["-O", "^orphan_file"]),
-    // So small that it overflows into the list.
+    // Small enough that orphans overflow into the list.
     ("tiny file", &["-O", "orphan_file", "-E", "orphan_file_size=2", "-b", "1024"]),
 ];
 
@@ -195,7 +195,7 @@ fn crashed(arguments: &[&str], count: usize) -> Image {
 }
 
 #[test]
-fn what_a_crash_leaves_is_ended_at_the_next_opening() {
+fn the_next_opening_processes_orphans_of_a_crash() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
         let image = crashed(arguments, 600);

@@ -147,7 +147,7 @@ fn freeing_works_when_full() {
 }
 
 #[test]
-fn random_changes_of_a_full_image_free_what_they_should() {
+fn random_changes_of_a_full_image_free_all_space() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS, Layout::CLUSTERS] {
         for seed in 0..effort(1, 3, 50) {

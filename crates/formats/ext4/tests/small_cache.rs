@@ -13,7 +13,7 @@ const FILE_BYTES: usize = 400 << 10;
 
 /// Descriptors of 32 bytes have room for half of a bitmap's checksum.
 #[test]
-fn bitmaps_are_read_again_whatever_their_descriptors_hold() {
+fn bitmaps_are_read_with_any_descriptor_flags() {
     require!(Tool("e2fsck"));
     for features in ["", "^64bit", "^metadata_csum,^64bit", Layout::BLOCK_MAPS.features] {
         let layout = Layout { size: 64 * MIB, features, ..Layout::SMALL_BLOCKS };

@@ -37,7 +37,7 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
         return Err(Error::unsupported(reason, "mount it with a kernel that supports it"));
     }
     let Some(end) = log_end(device, &sb)? else {
-        return Err(vfs::Corruption::new("log", "it is endless").into());
+        return Err(vfs::Corruption::new("log", "its end cannot be found").into());
     };
     if !end.is_clean {
         return Err(Error::Invalid("its log must be replayed; run diskwright recover first"));

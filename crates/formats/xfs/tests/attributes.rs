@@ -214,7 +214,7 @@ const LONG: Habits = Habits {
 };
 
 #[test]
-fn few_and_short_ones() {
+fn few_short_attributes() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-n parent=0", 1, 200, &FEW_AND_SHORT);
     run("", 2, 200, &FEW_AND_SHORT);
@@ -237,7 +237,7 @@ fn many() {
 }
 
 #[test]
-fn long_ones() {
+fn long_attributes() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     run("-b size=1024 -n parent=0", 9, 200, &LONG);
     run("", 10, 200, &LONG);
@@ -282,7 +282,7 @@ fn make_attributes(root: &Path) {
 }
 
 #[test]
-fn what_the_kernel_made_is_read() {
+fn attributes_of_the_kernel_can_be_read() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("setfacl"), Tool("getfacl"), Mount("xfs"));
     for options in ["", "-n parent=0 -b size=1024", "-b size=65536", "-i size=1024"] {
         let note = |root: &Path| -> BTreeMap<Vec<u8>, (Ino, Attributes)> {

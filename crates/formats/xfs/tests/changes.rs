@@ -299,7 +299,7 @@ fn a_full_image_refuses_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_change_of_what_files_share_is_one_files_own() {
+fn changes_of_shared_data_affect_only_one_file() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     let share = |root: &Path, _| {
         std::fs::write(root.join("a"), vec![7; 100_000]).unwrap();

@@ -141,7 +141,7 @@ pub(crate) fn is_explained(complaint: &str) -> bool {
 }
 
 #[test]
-fn whatever_the_judge_finds_is_found() {
+fn all_findings_of_the_checker_are_found() {
     testkit::require!(Tool("xfs_repair"));
     let cases = testkit::effort(60, 500, 50_000);
     let missed = Mutex::new(Vec::new());

@@ -36,13 +36,13 @@ fn samples(filled: Filled) {
 }
 
 #[test]
-fn what_the_kernel_filled() {
+fn images_filled_by_the_kernel() {
     require!(Mount("xfs"), Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     samples(Filled::ByKernel);
 }
 
 #[test]
-fn what_mkfs_filled() {
+fn images_filled_by_mkfs() {
     require!(Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"), Root);
     samples(Filled::FromDirectory);
     samples(Filled::FromPrototype);
@@ -50,7 +50,7 @@ fn what_mkfs_filled() {
 
 /// Quotas, shared blocks, and a load like fsstress.
 #[test]
-fn what_the_kernel_worked_on() {
+fn images_used_by_the_kernel() {
     require!(Mount("xfs"), Tool("mkfs.xfs"));
     for (options, mount) in [
         ("", "nodev"),
@@ -88,7 +88,7 @@ fn what_the_kernel_worked_on() {
 }
 
 #[test]
-fn what_crashes_left() {
+fn images_after_crashes() {
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::LARGE_DIR_BLOCKS] {
         let options =
             Options { mixes: vec![Mix::METADATA, Mix::ALL, SYNCING], ..Options::default() };

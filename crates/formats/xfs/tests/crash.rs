@@ -45,7 +45,7 @@ fn metadata_and_data_survive_a_crash_anywhere() {
 }
 
 #[test]
-fn what_is_given_back_to_the_device_is_missed_by_no_crash() {
+fn discarded_space_is_never_needed_after_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {

@@ -204,7 +204,7 @@ fn directories_grow_through_all_forms_and_shrink_to_nothing() {
 }
 
 #[test]
-fn random_changes_with_every_way_to_find_room() {
+fn random_changes_with_every_search_strategy() {
     require!(Tool("xfs_repair"));
     for (strategy, seed) in STRATEGIES.into_iter().zip(100..) {
         for shape in [NO_PARENTS, SHAPES[1], SHAPES[5]] {

@@ -19,7 +19,7 @@ fn read_samples(filled: Filled) {
 }
 
 #[test]
-fn what_mkfs_filled() {
+fn images_filled_by_mkfs() {
     require!(Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"), Root);
     read_samples(Filled::FromDirectory);
     read_samples(Filled::FromPrototype);

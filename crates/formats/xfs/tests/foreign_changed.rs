@@ -45,17 +45,17 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn what_the_kernel_filled() {
+fn images_filled_by_the_kernel() {
     change_samples(Filled::ByKernel, |name| name.starts_with("new"));
 }
 
 #[test]
-fn what_older_releases_made_and_the_kernel_filled() {
+fn images_of_older_releases_filled_by_the_kernel() {
     change_samples(Filled::ByKernel, |name| !name.starts_with("new"));
 }
 
 #[test]
-fn what_mkfs_filled() {
+fn images_filled_by_mkfs() {
     // The kernel does not mount blocks larger than its pages, or case-insensitive names.
     change_samples(Filled::FromDirectory, |name| !name.contains("ci"));
 }

@@ -65,7 +65,7 @@ fn each_number_is_checked() {
 }
 
 #[test]
-fn a_wrong_checksum_is_told() {
+fn a_wrong_checksum_is_reported() {
     testkit::require!(Tool("mkfs.xfs"));
     let home = testkit::scratch();
     let image = home.path().join("image");

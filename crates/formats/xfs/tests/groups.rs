@@ -107,7 +107,7 @@ fn ten_thousand_files_in_a_few_directories() {
 }
 
 #[test]
-fn a_full_image_is_sound_and_can_be_emptied() {
+fn a_full_image_is_valid_and_can_be_emptied() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let kinds = ["-b size=1024", "-m rmapbt=0", "-m finobt=0", ""];
     for kind in kinds.into_iter().take(testkit::effort(2, 4, 4)) {

@@ -164,7 +164,7 @@ fn change(root: &Path) -> Result<(), String> {
 
 /// Mounts every 601st probe with *quick*, every 23rd with *full*, and all with *long*.
 #[test]
-fn what_is_called_clean_the_kernel_mounts_and_reads() {
+fn the_kernel_mounts_images_that_the_check_calls_clean() {
     testkit::require!(Root, Tool("mount"));
     let step = testkit::effort(601, 199, 1);
     let wrong = Mutex::new(Vec::new());

@@ -82,7 +82,7 @@ fn kernels_logs_are_clean_after_unmount_only() {
 }
 
 #[test]
-fn what_a_dirty_log_holds_is_seen_unless_the_image_is_read_as_it_lies() {
+fn a_dirty_log_is_visible_unless_recovery_is_disabled() {
     require!(Tool("mkfs.xfs"), Mount("xfs"));
     let home = scratch();
     let (image, copy) = (home.path().join("image"), home.path().join("copy"));
@@ -144,7 +144,7 @@ fn garbage_is_not_clean() {
 }
 
 #[test]
-fn a_log_of_garbage_ends_nowhere_but_ends() {
+fn scanning_a_random_log_ends() {
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..testkit::effort(10, 40, 1_000) {
         let (device, sb, log) = fresh();
@@ -165,7 +165,7 @@ fn a_log_of_garbage_ends_nowhere_but_ends() {
 }
 
 #[test]
-fn a_log_that_cannot_be_where_it_is_said_to_be_is_not_clean() {
+fn a_log_at_an_invalid_location_is_not_clean() {
     let (device, sb, _) = fresh();
     for (start, blocks) in [(u64::MAX, 2001), (1, u32::MAX), (1 << 40, 100), (70_000, 2001)] {
         let mut sb = sb.clone();

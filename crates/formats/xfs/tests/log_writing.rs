@@ -253,7 +253,7 @@ fn wear_until_the_ring_ends(device: &Arc<MemoryDevice>) {
 }
 
 #[test]
-fn what_a_torn_record_left_behind_a_clean_end_is_cleared() {
+fn torn_records_after_a_clean_end_are_cleared() {
     require!(Tool("xfs_repair"));
     let device = Arc::new(Layout::DEFAULT.make());
     wear_until_the_ring_ends(&device);

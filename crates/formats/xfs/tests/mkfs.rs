@@ -72,7 +72,7 @@ fn repair_and_kernel_accept_them() {
 }
 
 #[test]
-fn they_are_what_mkfs_makes() {
+fn images_equal_those_of_mkfs() {
     require!(Version("mkfs.xfs", 7, 2));
     let home = scratch();
     let (ours, theirs) = (home.path().join("ours"), home.path().join("theirs"));
@@ -90,7 +90,7 @@ fn plans_are_those_of_mkfs() {
     let large = [GIB, 7 * GIB, 128 * GIB, 129 * GIB, 500 * GIB, TIB - 4096, TIB, TIB + 4096];
     let huge = [3 * TIB, 4 * TIB - 4096, 4 * TIB, 4 * TIB + 4096, 4 * TIB + 16 * MIB, 50 * TIB];
     let sizes = sizes.map(|mib| mib * MIB + 12288).into_iter().chain(large).chain(huge);
-    // So that all kinds of sizes are among those of each step.
+    // Each step contains sizes of all kinds.
     for size in sizes.step_by(testkit::effort(3, 1, 1)) {
         for block_size in [1024, 2048, 4096, 8192, 16 << 10, 32 << 10, 64 << 10] {
             for sector_size in [512, 4096].into_iter().filter(|size| *size <= block_size) {

@@ -23,7 +23,7 @@ fn open(image: &Path) -> vfs::Result<Xfs> {
 }
 
 #[test]
-fn what_cannot_be_written_is_read() {
+fn read_only_features_can_be_read() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let (image, realtime) = (home.path().join("image"), home.path().join("realtime"));
@@ -111,7 +111,7 @@ fn zoned_devices_old_directories_and_too_many_groups_are_refused() {
 }
 
 #[test]
-fn a_copy_of_the_superblock_is_found_whatever_happened_to_the_first() {
+fn a_copy_is_found_for_any_damage_of_the_first_superblock() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let image = home.path().join("image");

@@ -176,7 +176,7 @@ fn links_made_here_are_right() {
 }
 
 #[test]
-fn without_parents_the_tree_is_scanned() {
+fn without_parent_pointers_the_tree_is_scanned() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let (image, expected) = kernel_image("-n parent=0", |root, _| make_links(root, 200), all_paths);
     let fs = open(image.path());
@@ -187,7 +187,7 @@ fn without_parents_the_tree_is_scanned() {
 
 /// Directories, links and files whose data fork leaves no room for an attribute fork.
 #[test]
-fn a_full_data_fork_makes_way() {
+fn a_full_data_fork_is_moved_out() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let (image, ()) = kernel_image("-n parent=0", |_, _| (), |_| ());
     let fs = open_in_progress(image.path());

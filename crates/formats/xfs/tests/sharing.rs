@@ -119,7 +119,7 @@ const LAYOUTS: [Layout; 5] = [
 ];
 
 #[test]
-fn files_share_what_they_are_told_to() {
+fn files_share_the_requested_blocks() {
     require!(Tool("xfs_repair"));
     for layout in LAYOUTS {
         for seed in 0..testkit::effort(2, 5, 60) {
@@ -145,7 +145,7 @@ fn files_share_what_they_are_told_to() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn invalid_sharing_is_refused() {
     let open = |layout: Layout| Xfs::open_writable(Arc::new(layout.make()), &options()).unwrap();
     let model = Model::new(open(Layout::DEFAULT), 1);
     let [one, two] = [model.files[0].0, model.files[1].0];

@@ -17,7 +17,7 @@ use workload::trial::{
     taken, unnamed,
 };
 
-/// How images of a layout are opened for changes.
+/// Mode in which images of a layout are opened for changes.
 type Way = fn(Layout) -> XfsTarget;
 const UNLOGGED: Way = XfsTarget::unlogged;
 const IN_PLACE: Way = XfsTarget::in_place;
@@ -148,7 +148,7 @@ fn threads_on_the_same_names() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_trace() {
+fn refused_operations_change_nothing() {
     require!(Tool("xfs_repair"));
     for way in BOTH {
         for layout in [Layout::DEFAULT, Layout::PLAIN] {
@@ -216,7 +216,7 @@ fn writing_over_data_changes_nothing_else() {
 }
 
 #[test]
-fn space_that_was_given_back_is_there_again() {
+fn returned_space_is_available_again() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
         space_comes_back(&IN_PLACE(layout).trial());
@@ -242,7 +242,7 @@ fn freeing_works_when_full() {
 }
 
 #[test]
-fn random_changes_of_a_full_image_free_what_they_should() {
+fn random_changes_of_a_full_image_free_all_space() {
     require!(Tool("xfs_repair"));
     for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::SMALL_LOG] {
         for seed in 0..effort(1, 3, 100) {

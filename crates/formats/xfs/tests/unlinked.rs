@@ -22,7 +22,8 @@ fn open(device: &Arc<MemoryDevice>) -> Result<Xfs, Error> {
     Xfs::open_in_progress(device.clone(), SMALL_CACHE_BYTES)
 }
 
-/// Returns an image left with open unlinked files, those that are still open, and those that were closed.
+/// Returns an image of a crash with open unlinked files, the inodes that were open, and those that were closed
+/// before.
 fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
     let device = Arc::new(layout.make());
     let fs = open(&device).unwrap();
@@ -74,7 +75,7 @@ fn lists_on_disk_have_what_is_open() {
 }
 
 #[test]
-fn what_gets_a_name_leaves_its_list() {
+fn a_linked_inode_leaves_the_unlinked_list() {
     require!(Tool("xfs_repair"));
     let device = Arc::new(Layout::DEFAULT.make());
     let fs = open(&device).unwrap();

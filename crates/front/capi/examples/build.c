@@ -1,4 +1,4 @@
-/* Builds an image of a directory or an archive, and checks it: build SOURCE IMAGE [ext4|xfs] */
+/* Builds an image from a directory or an archive, and checks it: build SOURCE IMAGE [ext4|xfs] */
 #include <diskwright.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* An image on a device of the program's own: a piece of memory. What it holds is checked in the end. */
+/* An image on a custom device: a buffer in memory. The image is checked at the end. */
 #include <diskwright.h>
 #include <errno.h>
 #include <stdio.h>

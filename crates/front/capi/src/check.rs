@@ -160,7 +160,7 @@ impl Hearer {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Forwards progress only. Returns whether to continue.
+    /// Calls the progress function, if there is one. Returns whether to continue.
     pub(crate) fn goes_on(&self, done: u64, total: u64) -> bool {
         if let Some(progress) = self.progress {
             // SAFETY: the caller's function follows the rules of the header.

@@ -77,7 +77,7 @@ fn each_message_says_what_to_do_next() {
 }
 
 #[test]
-fn damage_is_followed_by_what_mends_it() {
+fn findings_are_followed_by_their_repairs() {
     use std::os::unix::fs::FileExt;
     let home = home();
     let dir = home.path();
@@ -92,7 +92,7 @@ fn damage_is_followed_by_what_mends_it() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_mount_says_what_is_in_its_way() {
+fn a_mount_reports_the_obstacle() {
     let home = home();
     let dir = home.path();
     fs::create_dir(dir.join("place")).unwrap();
@@ -116,7 +116,7 @@ fn a_mount_says_what_is_in_its_way() {
 
 #[test]
 #[cfg(not(feature = "anywhere"))]
-fn what_is_not_built_in_says_what_has_it() {
+fn missing_build_features_are_named() {
     let home = home();
     let dir = home.path();
     for (line, status) in [

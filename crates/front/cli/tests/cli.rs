@@ -23,7 +23,7 @@ fn file(dir: &Path, name: &str, contents: &[u8]) -> String {
 }
 
 #[test]
-fn help_tells_how_to_work_with_every_command() {
+fn help_shows_every_command() {
     let help = run(&["--help"]);
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
@@ -40,7 +40,7 @@ fn help_tells_how_to_work_with_every_command() {
 
 #[cfg(not(feature = "anywhere"))]
 #[test]
-fn a_place_is_told_from_a_file_that_is_missing() {
+fn locations_and_missing_files_are_distinguished() {
     for arguments in [
         &["ls", "s3://bucket/root.img"][..],
         &["mkdir", "qcow2:disk", "/new"],
@@ -55,7 +55,7 @@ fn a_place_is_told_from_a_file_that_is_missing() {
 }
 
 #[test]
-fn senseless_arguments_exit_with_2() {
+fn invalid_arguments_give_status_2() {
     let nowhere = "/nonexistent/source";
     for arguments in [
         &[][..],
@@ -90,7 +90,7 @@ fn senseless_arguments_exit_with_2() {
 }
 
 #[test]
-fn who_asks_for_nothing_is_told_what_to_do_first() {
+fn without_arguments_the_first_steps_are_shown() {
     let (status, said) = failure(&[]);
     assert_eq!(status, 2);
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
@@ -104,14 +104,14 @@ fn who_asks_for_nothing_is_told_what_to_do_first() {
 }
 
 #[test]
-fn an_image_that_is_not_there_exits_with_4() {
+fn a_missing_image_gives_status_4() {
     let (status, said) = failure(&["ls", "/nonexistent/image"]);
     assert_eq!(status, 4);
     assert!(said.starts_with("diskwright: cannot open /nonexistent/image: No such file"), "{said}");
 }
 
 #[test]
-fn what_is_no_image_exits_with_3_and_says_what_to_do() {
+fn files_that_are_not_images_give_status_3_and_advice() {
     let dir = tempfile::tempdir().unwrap();
     for (name, contents, advice) in [
         ("empty", &b""[..], "use --partition or --offset"),
@@ -255,7 +255,7 @@ fn names_are_escaped_in_json() {
 /// Without threads, or with few descriptors, a command works or reports the reason.
 #[cfg(target_os = "linux")]
 #[test]
-fn scarce_resources_are_no_panic() {
+fn scarce_resources_cause_no_panic() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("source")).unwrap();
     for number in 0..20 {

@@ -57,7 +57,7 @@ fn image(dir: &Path, options: &str) -> PathBuf {
 }
 
 #[test]
-fn info_tells_what_mkfs_told() {
+fn info_agrees_with_mkfs() {
     let dir = scratch();
     let image = image(dir.path(), "--block-size 1K --dir-block-size 4K");
     let info = json(&image, "info --json IMAGE");
@@ -227,7 +227,7 @@ fn state(image: &Path) -> (Value, Value) {
 }
 
 #[test]
-fn what_the_kernel_left_is_read_in_memory_and_recovered_as_by_the_kernel() {
+fn recovery_in_memory_and_on_disk_agrees_with_the_kernel() {
     require!(Mount("xfs"), Tool("mkfs.xfs"), Tool("xfs_repair"), Root);
     let dir = scratch();
     let [ours, theirs] = ["a.img", "b.img"].map(|name| dir.path().join(name));
@@ -302,7 +302,7 @@ fn a_clean_log_has_a_mark() {
 }
 
 #[test]
-fn whether_a_log_on_another_device_is_clean_is_not_known() {
+fn the_state_of_an_external_log_is_unknown() {
     require!(Tool("mkfs.xfs"));
     let dir = scratch();
     let (image, log) = (dir.path().join("a.img"), dir.path().join("log"));
@@ -341,7 +341,7 @@ fn every_layout_of_a_source_has_a_uuid_of_its_own() {
 }
 
 #[test]
-fn names_that_differ_in_case_are_told_apart_from_names_listed_twice() {
+fn names_that_differ_in_case_and_duplicates_are_distinguished() {
     let dir = scratch();
     let (source, image) = (dir.path().join("source"), dir.path().join("a.img"));
     fs::create_dir_all(source.join("sub")).unwrap();

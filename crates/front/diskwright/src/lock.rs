@@ -254,7 +254,7 @@ impl Refused {
     }
 
     pub(crate) fn always_replaced() -> Self {
-        Self::Host(io::Error::other("other programs replace it all the time"))
+        Self::Host(io::Error::other("other programs keep replacing it; retry later"))
     }
 
     /// Converts to an error of `operation` on the file at `path`.

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_locks_are_told_apart() {
+    fn lines_of_locks_are_distinguished() {
         let file = FileId { dev: rustix::fs::makedev(0, 5), ino: 345 };
         assert_eq!(holder("1: FLOCK  ADVISORY  WRITE 4711 00:05:345 0 EOF", file), Some(4711));
         for other in [

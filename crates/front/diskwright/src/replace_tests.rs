@@ -58,7 +58,7 @@ impl WriteAll for File {
 }
 
 #[test]
-fn what_is_replaced_stays_until_the_new_file_is_whole() {
+fn the_old_file_remains_until_the_new_one_is_complete() {
     let _alone = alone();
     for begin in BOTH {
         let dir = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn the_old_file_is_locked_until_it_is_replaced() {
 
 /// A lock always applies to the file that has the name, whatever the order of opening, locking and replacing.
 #[test]
-fn who_has_the_lock_has_the_file_of_that_name() {
+fn the_holder_of_the_lock_has_the_current_file() {
     let _alone = alone();
     use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn who_has_the_lock_has_the_file_of_that_name() {
 }
 
 #[test]
-fn what_comes_meanwhile_is_not_replaced_unasked() {
+fn files_created_meanwhile_are_not_replaced_without_force() {
     let _alone = alone();
     for begin in BOTH {
         let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,7 @@ fn a_name_as_long_as_names_can_be_is_replaced() {
 }
 
 #[test]
-fn a_file_whose_owner_is_gone_goes_with_the_next_of_its_name() {
+fn the_next_file_of_a_name_removes_one_without_an_owner() {
     let _alone = alone();
     for begin in BOTH {
         let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ macro_rules! setters {
     ($options:ident { $($field:ident: $kind:ty $(= $value:expr)?),+ $(,)? }) => {
         impl $options {
             $(
-                #[doc = concat!("The same with another `", stringify!($field), "`: the field says what it is.")]
+                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
                 #[must_use]
                 pub fn $field(mut self, $field: $kind) -> Self {
                     self.$field = setters!(@ $field $($value)?);

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_windows_cannot_have_is_told() {
+    fn names_that_windows_does_not_support_are_reported() {
         for name in ["a b", ".x", "a..b", "console", "COM10", "com", "nul1", "ä", "\u{f03a}"] {
             assert_eq!(problem(name.as_bytes()), None, "{name}");
             assert!(name == "\u{f03a}" || mapped(name.as_bytes(), false) == name, "{name}");

@@ -1,9 +1,9 @@
 //! Runs the examples like their users.
 
-#[allow(dead_code, reason = "its main is for the command line")]
+#[allow(dead_code, reason = "the main function is unused here")]
 #[path = "../examples/backup.rs"]
 mod backup;
-#[allow(dead_code, reason = "its main is for the command line")]
+#[allow(dead_code, reason = "the main function is unused here")]
 #[path = "../examples/in_memory.rs"]
 mod in_memory;
 

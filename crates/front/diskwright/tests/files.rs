@@ -8,7 +8,7 @@ use diskwright::fs::{DirEntry, File, FileTimes, Image, ReadDir, SpecialFile, Tim
 use super::images::{FORMATS, judge, new_image, open};
 
 #[test]
-fn what_is_open_goes_to_other_threads() {
+fn open_files_can_move_to_other_threads() {
     fn check<T: Send + Sync + 'static>() {}
     check::<Image>();
     check::<File>();
@@ -125,7 +125,7 @@ fn files_are_asked_for_what_they_were_opened_for() {
 }
 
 #[test]
-fn places_that_cannot_be_are_errors() {
+fn impossible_locations_are_errors() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for format in FORMATS {
         let (device, image) = new_image(format);

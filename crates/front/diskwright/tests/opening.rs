@@ -42,7 +42,7 @@ fn an_image_is_made_in_a_file_and_locked() {
 }
 
 #[test]
-fn what_cannot_be_made_leaves_no_file() {
+fn a_failed_creation_leaves_no_file() {
     let scratch = testkit::scratch();
     let path = scratch.path().join("none.img");
     assert!(Image::create(&path, 1000, Ext4Options::new()).is_err());
@@ -78,7 +78,7 @@ fn an_image_may_lie_anywhere_on_a_device() {
 }
 
 #[test]
-fn a_device_is_made_anew_whatever_it_held() {
+fn a_device_with_any_contents_is_formatted() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     let device = Arc::new(MemoryDevice::new(300 << 20));
     let mut random = Rng::with_seed(1);
@@ -154,7 +154,7 @@ fn a_panic_leaves_an_image_as_a_crash_does() {
 }
 
 #[test]
-fn devices_that_fail_are_told() {
+fn failing_devices_are_reported() {
     for format in FORMATS {
         let (device, image) = new_image(format);
         image.write("file", vec![1; 1 << 20]).unwrap();

@@ -61,7 +61,7 @@ fn readers_see_what_one_writer_wrote() {
 }
 
 #[test]
-fn what_is_appended_is_there_once_and_in_one_piece() {
+fn concurrent_appends_are_neither_lost_nor_mixed() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     const RECORD: usize = 16;
     for format in FORMATS {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn mount_options_of_tune2fs_are_those_of_its_parser() {
+    fn mount_options_of_tune2fs_match_its_parser() {
         let program = Program::called(OsStr::new("tune2fs")).unwrap();
         let lines = program.supported();
         let listed = |item: &str| lines.iter().any(|line| line == &format!("-o {item}"));

@@ -20,7 +20,7 @@ pub(crate) struct List {
     /// Supported names.
     pub(crate) works: &'static [&'static str],
     /// Names of the original that are rejected.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the parsers refuse them, and say why"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the parsers refuse them with a reason"))]
     pub(crate) refused: &'static [&'static str],
 }
 

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_named_is_looked_up() {
+    fn unnamed_users_are_looked_up() {
         let own = rustix::process::geteuid().as_raw();
         assert_eq!(uid(&this_thread()), Some(own));
         assert_eq!(is_superuser(&this_thread()), own == 0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_where_the_caller_has_it() {
+    fn a_number_is_read_from_memory_of_the_caller() {
         let number = Box::new(0x1234_5678_u32);
         let address = std::ptr::from_ref(&*number).addr() as u64;
         assert_eq!(read_memory(&this_thread(), address), Ok(0x1234_5678));

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_looked_up_has_one_group() {
+    fn unknown_processes_have_one_group() {
         for pid in [0, u32::MAX] {
             let header = InHeader { gid: 7, pid, ..InHeader::default() };
             assert!(is_in(&header, 7) && !is_in(&header, 0));

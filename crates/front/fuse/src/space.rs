@@ -178,7 +178,7 @@ mod tests {
     use super::{Errno, Ino, Ordering, Space};
 
     #[test]
-    fn what_lies_behind_bytes_without_room_is_refused_until_they_are_stored() {
+    fn writes_after_unstored_data_are_refused() {
         let (space, one, other) = (Space::default(), Ino(12), Ino(13));
         space.check(one, 0).unwrap();
         space.ran_out(one, 8192, 5);
@@ -219,7 +219,7 @@ mod tests {
         let space = Space::default();
         let is_due = || std::mem::take(&mut space.state.lock().is_due);
         space.took(1 << 40);
-        assert!(!is_due(), "nobody looks");
+        assert!(!is_due(), "unused");
         space.credit.store(100, Ordering::Relaxed);
         for (bytes, expected) in [(60, false), (39, false), (1, true), (1, false), (1000, false)] {
             space.took(bytes);

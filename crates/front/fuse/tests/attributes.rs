@@ -119,7 +119,7 @@ fn statx(caller: &Caller<'_>, node: u64) -> abi::Statx {
 }
 
 #[test]
-fn statx_tells_the_time_of_creation() {
+fn statx_returns_the_creation_time() {
     on_both(|image| {
         let caller = Caller { uid: 1, gid: 2, ..Caller::new(image) };
         let node = caller.mknod(ROOT_ID, "device", 0o020_604, 0x1_0307).unwrap().nodeid;
@@ -286,7 +286,7 @@ fn set_id_bits_and_capabilities_go_with_owner_and_contents() {
 }
 
 #[test]
-fn a_list_that_is_damaged_is_no_reason_to_panic() {
+fn a_damaged_list_causes_no_panic() {
     let image = Image::ext4();
     let caller = Caller::new(&image);
     let dir = caller.mkdir(ROOT_ID, "dir", 0o755).unwrap().nodeid;

@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn seeking_is_exact_where_nothing_can_be_waiting() {
+fn seeking_is_exact_without_cached_data() {
     on_each(&KINDS, |image| {
         let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
@@ -237,7 +237,7 @@ fn copies_keep_holes() {
 }
 
 #[test]
-fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
+fn a_copy_ends_at_the_end_of_the_source_or_the_request_limit() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let (source, target) = (client.file("source"), client.file("target"));
@@ -257,7 +257,7 @@ fn a_copy_ends_with_the_source_and_with_what_one_request_may() {
 }
 
 #[test]
-fn a_copy_that_runs_out_of_space_says_how_far_it_came() {
+fn a_copy_without_space_reports_its_progress() {
     on_each(&KINDS, |image| {
         let kind = image.kind;
         let client = Client::new(image.fs(), Options::default());
@@ -342,7 +342,7 @@ fn changes_take_privileges_away() {
 }
 
 #[test]
-fn the_kernel_is_told_of_lost_privileges_before_contents_change() {
+fn the_kernel_learns_of_lost_privileges_before_contents_change() {
     on_each(&KINDS, |image| {
         let mut client = Client::new(image.fs(), Options::default());
         let (node, dir) = (client.file("f"), client.directory(ROOT_ID, "d"));
@@ -361,7 +361,7 @@ fn the_kernel_is_told_of_lost_privileges_before_contents_change() {
 }
 
 #[test]
-fn attributes_of_a_file_without_space_are_asked_for_anew() {
+fn attributes_of_a_file_without_space_are_invalidated() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let reader = reader(image.fs());
@@ -377,7 +377,7 @@ fn attributes_of_a_file_without_space_are_asked_for_anew() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_says_why() {
+fn failed_reads_and_writes_report_the_reason() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let (node, dir) = (client.file("f"), client.directory(1, "d"));

@@ -81,7 +81,7 @@ fn any_room_delivers_every_name_once() {
 }
 
 #[test]
-fn a_record_that_never_fits_is_no_end() {
+fn a_record_that_never_fits_ends_with_an_error() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let dir = client.directory(ROOT_ID, "d");
@@ -179,7 +179,7 @@ fn names_that_stay_are_listed_once_while_others_come_and_go() {
 }
 
 #[test]
-fn every_inode_told_of_is_counted() {
+fn every_reported_inode_is_counted() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let dir = client.directory(ROOT_ID, "d");

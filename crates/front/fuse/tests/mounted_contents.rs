@@ -58,7 +58,7 @@ fn contents(file: &File) -> Vec<u8> {
 }
 
 #[test]
-fn what_waits_in_the_cache_is_no_hole() {
+fn cached_data_is_not_a_hole() {
     require!(Root, Fuse);
     on_mounts(|root| {
         let file = scattered(&root.join("file"));
@@ -171,7 +171,7 @@ fn cached_and_direct_parts_are_one_file() {
 }
 
 #[test]
-fn a_file_that_others_write_to_loses_its_privileges_at_once() {
+fn a_write_by_another_user_removes_privileges_at_once() {
     require!(Root, Fuse);
     on_mounts(|root| {
         fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap();
@@ -234,7 +234,7 @@ fn large_directories_are_listed_and_emptied() {
         assert_eq!(listed.len(), names.len() + usize::from(root.join("lost+found").exists()));
         assert!(names.iter().all(|name| listed.contains(name)));
         for entry in fs::read_dir(root).unwrap().map(Result::unwrap) {
-            // As in `rm -r`: during the listing.
+            // Removes files during the listing, as `rm -r` does.
             if entry.file_type().unwrap().is_file() {
                 assert_eq!(fs::read(entry.path()).unwrap(), entry.file_name().as_encoded_bytes());
                 fs::remove_file(entry.path()).unwrap();

@@ -46,7 +46,7 @@ fn data_of(file: &File) -> Vec<Range<u64>> {
 }
 
 #[test]
-fn what_is_only_cached_is_data() {
+fn cached_ranges_are_data() {
     require!(Root, Fuse);
     on_mounts(|root| {
         let file = new_file(&root.join("file"));

@@ -16,7 +16,7 @@ const RENAME_WHITEOUT: u32 = 4;
 const LONG_SEC: u64 = 300_000_000;
 
 #[test]
-fn a_name_is_found_and_one_that_is_not_there_is_remembered() {
+fn names_are_found_and_missing_names_are_cached() {
     on_both(|image| {
         let caller = Caller::new(image);
         let made = caller.create(ROOT_ID, "file");
@@ -127,7 +127,7 @@ fn forgetting_too_much_does_no_harm() {
 }
 
 #[test]
-fn what_is_dropped_with_the_adapter_is_gone() {
+fn dropping_the_adapter_frees_unlinked_files() {
     on_both(|image| {
         let caller = Caller::new(image);
         let free = {
@@ -174,7 +174,7 @@ fn special_files_keep_their_kind_and_number() {
 }
 
 #[test]
-fn links_lead_where_they_were_told() {
+fn links_have_the_given_targets() {
     on_both(|image| {
         let caller = Caller { umask: 0o77, ..Caller::new(image) };
         let target = "far/../away".repeat(20);
@@ -261,7 +261,7 @@ fn renaming_obeys_its_flags() {
 }
 
 #[test]
-fn a_whiteout_is_its_makers() {
+fn a_whiteout_belongs_to_its_creator() {
     on_both(|image| {
         let caller = Caller { uid: 7, gid: 8, umask: 0o77, ..Caller::new(image) };
         let file = caller.create(ROOT_ID, "file").nodeid;

@@ -25,7 +25,7 @@ fn survives(crashed: MemoryDevice, name: &str) -> bool {
 }
 
 #[test]
-fn what_is_synced_survives() {
+fn synced_data_survives_a_crash() {
     let image = Image::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");
@@ -79,7 +79,7 @@ fn a_syncer_ends_at_once_and_may_never_begin() {
 }
 
 #[test]
-fn a_device_that_fails_is_reported_to_who_asks() {
+fn a_device_failure_is_reported_to_the_caller() {
     let image = Image::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");
@@ -186,7 +186,7 @@ fn access_times_follow_the_rules_of_mount() {
 }
 
 #[test]
-fn who_opens_with_o_noatime_leaves_the_access_time() {
+fn o_noatime_keeps_the_access_time() {
     on_each(&KINDS, |image| {
         let client = Client::new(image.fs(), Options::default());
         let node = client.file("f");

@@ -91,7 +91,7 @@ mod tests {
 
     impl Handler for ByNode {
         fn init(&self, _: &Kernel) -> Settings {
-            unreachable!("nobody starts a session here")
+            unreachable!("no session starts in this test")
         }
 
         fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_what_was_put_in() {
+    fn a_reply_contains_the_given_bytes() {
         let (done, buffer) = ask(1);
         assert_eq!(done, Answer { error: 0, len: 14, is_sent: false });
         assert_eq!(&buffer[..14], b"begun and done");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_take_back_what_was_put_in() {
+    fn errors_remove_the_written_part() {
         assert_eq!(ask(2).0.header(8), OutHeader { len: 16, error: -2, unique: 8 });
         assert_eq!(
             ask(3).0,

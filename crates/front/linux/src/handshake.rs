@@ -162,7 +162,7 @@ mod tests {
         }
 
         fn handle(&self, _: &Request<'_>, _: &mut Reply<'_>) -> Result<(), Errno> {
-            unreachable!("nobody asks")
+            unreachable!("unused")
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_want_is_used_and_what_the_transport_needs() {
+    fn common_flags_and_flags_of_the_transport_are_used() {
         let offered = InitFlags::all();
         let features = InitFlags::ALLOW_IDMAP | InitFlags::WRITEBACK_CACHE;
         let (ours, agreed) =
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_is_not_used() {
+    fn features_that_the_kernel_does_not_offer_are_not_used() {
         let offered = InitFlags::BIG_WRITES | InitFlags::SETXATTR_EXT | InitFlags::ASYNC_READ;
         let (ours, agreed) =
             negotiate(&init(35, offered), &wants(InitFlags::all(), offered), InitFlags::all());

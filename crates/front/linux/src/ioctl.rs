@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_tells_whether_something_goes_in() {
+    fn a_request_number_contains_the_direction() {
         assert!(takes_input(write(b'f', 2, 8)) && takes_input(read_write(b'X', 121, 24)));
         assert!(!takes_input(read(b'f', 1, 8)) && !takes_input(none(b'V', 7)));
     }
 
     #[test]
-    fn nothing_but_what_fits_goes_in_or_out() {
+    fn transfers_are_limited_to_the_buffer() {
         assert_eq!(input::<u32>(&7_u32.to_ne_bytes()), Ok(7));
         assert_eq!(input::<u32>(&[0; 3]), Err(Errno::INVAL));
         assert_eq!(input::<u32>(&[0; 5]), Err(Errno::INVAL));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_known_before() {
+    fn capacity_is_known_before_a_write() {
         let pipe = Pipe::new(8 << 10).unwrap();
         let some = file(&[]);
         let fits = |len| pipe.fits([(&some, 1, len)].into_iter());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_fails_and_does_not_wait() {
+    fn writes_beyond_the_capacity_fail_without_waiting() {
         let pipe = Pipe::new(8 << 10).unwrap();
         let len = (pipe.pages_max as usize + 1) * 4096;
         let (long, device) = (file(&vec![1; len]), tempfile::tempfile().unwrap());

@@ -59,7 +59,7 @@ impl<'a> Reply<'a> {
         &mut self,
         parts: impl Iterator<Item = (&'f File, u64, u64)> + Clone,
     ) -> bool {
-        assert!(self.is_empty(), "an answer from files has nothing else");
+        assert!(self.is_empty(), "the reply must be empty before file data is added");
         let Some(ByPipe { pipe, device, unique }) = &mut self.by_pipe else { return false };
         let Some(there) = pipe.as_ref().filter(|pipe| pipe.fits(parts.clone())) else {
             return false;

@@ -222,7 +222,7 @@ fn fulfil(handler: &dyn Handler, entry: &mut Entry, aside: &mut Buffer, complain
             Answer::failed(Errno::IO)
         }
     };
-    debug_assert!(is_answered(header.opcode), "the others come from the device");
+    debug_assert!(is_answered(header.opcode), "other errors come from the device");
     if is_shared {
         payload[..done.len].copy_from_slice(&aside.bytes()[..done.len]);
     }

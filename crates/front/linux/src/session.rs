@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_a_ring_comes_from_the_device() {
+    fn without_a_ring_requests_come_from_the_device() {
         testkit::require!(Root, Fuse);
         let io_uring = SwitchedOn::new();
         if !io_uring.is_offered() {

@@ -234,7 +234,7 @@ fn what_is_used_is_detached_by_fusermount(over: Transport) {
 }
 
 #[test]
-fn what_fusermount_says_is_the_error() {
+fn errors_contain_the_message_of_fusermount() {
     testkit::require!(Root, Fuse, Tool("fusermount3"), Tool("unshare"), Tool("setpriv"));
     let ground = Ground::new(Transport::Device);
     chown(ground.place(), Some(0), Some(0)).unwrap();

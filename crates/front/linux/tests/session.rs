@@ -84,7 +84,7 @@ fn shown(options: MountOptions) -> Vec<String> {
 }
 
 #[test]
-fn what_is_asked_for_is_shown() {
+fn requested_mount_options_are_in_effect() {
     testkit::require!(Root, Fuse);
     let none = shown(MountOptions::default());
     let all = shown(MountOptions {
@@ -249,7 +249,7 @@ fn what_is_mounted_over_it_stays(over: Transport) {
 }
 
 #[test]
-fn what_comes_after_it_stays() {
+fn later_mounts_at_the_same_directory_stay_mounted() {
     testkit::require!(Root, Fuse, Tool("mount"));
     let place = tempfile::tempdir().unwrap();
     let session = Session::mount(place.path(), &mount_options()).unwrap();
@@ -280,7 +280,7 @@ fn a_session_that_is_never_served_is_unmounted() {
 }
 
 #[test]
-fn what_is_no_directory_is_refused() {
+fn mount_points_that_are_not_directories_are_refused() {
     testkit::require!(Root, Fuse);
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");

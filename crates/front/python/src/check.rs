@@ -118,7 +118,7 @@ pub(crate) fn salvaged(
 /// Plans a repair of an image and, unless only the plan is requested, executes it. Returns findings and results as
 /// JSON.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "they are named where it is called")]
+#[allow(clippy::too_many_arguments, reason = "callers pass keyword arguments")]
 pub(crate) fn repair(
     py: Python<'_>,
     source: HostPath,

@@ -294,7 +294,7 @@ impl Volume {
     }
 
     #[pyo3(signature = (path, *, read, write, append, truncate, create, create_new, mode))]
-    #[allow(clippy::too_many_arguments, reason = "they are named where it is called")]
+    #[allow(clippy::too_many_arguments, reason = "callers pass keyword arguments")]
     fn _open(
         &self,
         py: Python<'_>,

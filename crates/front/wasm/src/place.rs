@@ -23,7 +23,7 @@ pub(crate) struct Place {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Layout {
     size: u64,
-    /// `ext`, `xfs`, `zeros`, `partitions`, or what else it is.
+    /// `ext`, `xfs`, `zeros`, `partitions`, or the name of another format.
     contents: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<&'static str>,
@@ -41,7 +41,7 @@ struct PartitionRecord {
     offset: u64,
     size: u64,
     description: String,
-    /// As [`Layout::contents`].
+    /// Same as [`Layout::contents`].
     contents: &'static str,
 }
 

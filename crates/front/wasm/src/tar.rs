@@ -167,7 +167,7 @@ impl Tar {
         if let Some(error) = failed {
             self.unreadable(path, error);
         }
-        // What is in the top has no directory in its path, as in archives that `extract` writes.
+        // Paths of files in the top directory have no directory part, as in archives that `extract` writes.
         let path = if path == b"./" { Vec::new() } else { path.to_vec() };
         self.levels.push(Level { path, entries: found.into() });
     }

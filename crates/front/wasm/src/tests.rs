@@ -45,7 +45,7 @@ fn check(device: &Arc<dyn BlockDevice>) -> serde_json::Value {
 }
 
 #[test]
-fn what_is_written_is_read_and_sound() {
+fn written_images_can_be_read_and_are_valid() {
     for device in images() {
         let volume = open(&device, r#"{"writable":true}"#);
         volume
@@ -100,7 +100,7 @@ fn nothing_can_be_asked_after_closing_or_from_within() {
 }
 
 #[test]
-fn an_archive_is_made_of_whole_blocks_and_tells_what_it_left_out() {
+fn archives_have_whole_blocks_and_omissions_are_reported() {
     for device in images() {
         let volume = Rc::new(open(&device, r#"{"writable":true}"#));
         volume
@@ -136,7 +136,7 @@ fn a_map_is_a_picture_with_its_title() {
 }
 
 #[test]
-fn a_place_that_is_not_there_is_told() {
+fn missing_locations_are_reported() {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(1 << 20));
     let code = |options: &str| Volume::open(&device, &parse::<Open>(options)).err().unwrap().code;
     assert_eq!(code("{}"), "ENOTSUP");
@@ -149,7 +149,7 @@ fn a_place_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_check_that_is_told_to_end_does_so() {
+fn a_check_can_be_cancelled() {
     for device in images() {
         let watcher = Watcher::new(&|_, _, _| false);
         let (format, summary) = volume::check(&device, Place::default(), &watcher).unwrap();

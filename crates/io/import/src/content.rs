@@ -35,7 +35,7 @@ pub enum Body {
     Empty,
     /// Sequential and immediate only, through [`Source::read`](crate::Source::read).
     Stream,
-    /// At any time and offset, from any thread.
+    /// Readable at any time and offset, from any thread.
     Detached(Detached),
 }
 

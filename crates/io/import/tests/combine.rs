@@ -125,7 +125,7 @@ fn hard_links_keep_the_names_that_remain() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn conflicting_sources_are_refused() {
     assert_eq!(conflict(&[("", "/ d/ d/x"), ("", "d")]), Conflict::NotEmpty);
     assert_eq!(
         conflict(&[("", "/ l>usr usr/"), ("", "l/b")]),

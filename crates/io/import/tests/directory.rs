@@ -186,7 +186,7 @@ fn a_source_may_be_dropped_at_any_time() {
 
 /// `/proc` reports its files as empty. Only those that really are must be empty.
 #[test]
-fn files_that_do_not_know_their_size_are_read_to_their_end() {
+fn files_of_unknown_size_are_read_to_their_end() {
     let random = Path::new("/proc/sys/kernel/random");
     let Ok(boot_id) = fs::read(random.join("boot_id")) else {
         eprintln!("SKIPPED: no {}", random.display());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told() {
+    fn a_failure_is_reported() {
         let mut memory = Memory::new(6 << 20);
         memory.fails_at = Some(5 << 20);
         let shape = Shape::new(6 << 20, 4096, 4096);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again_and_holes_take_no_space() {
+    fn written_data_can_be_read_and_holes_take_no_space() {
         let (raw_file, bytes) = sample();
         // A second L2 table, whose part begins with a hole.
         let far = 600_u64 << 20;

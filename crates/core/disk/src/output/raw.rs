@@ -167,7 +167,7 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
 
 /// Holes are only queried on Linux.
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere the host can fail")]
+#[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
 fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
     Ok(Piece { end: limit, kind: Kind::Data })
 }
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_copy_is_the_same_but_for_what_is_free() {
+    fn a_copy_is_equal_except_for_free_space() {
         let (file, mut bytes) = sample();
         let raw = Raw::new(&file, bytes.len() as u64, vec![0..4096, 4096..8192]);
         let copy = tempfile::tempfile().unwrap();

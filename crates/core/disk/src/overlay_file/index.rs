@@ -26,7 +26,7 @@ pub(super) struct Index {
 
 struct Page {
     bits: Vec<u8>,
-    /// How often the page was written.
+    /// Number of times the page was written.
     number: u64,
     is_changed: bool,
 }

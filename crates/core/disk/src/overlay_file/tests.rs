@@ -24,7 +24,7 @@ fn contents(device: &dyn BlockDevice) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_kept_and_nothing_below_changes() {
+fn writes_go_to_the_overlay_and_not_to_the_base() {
     let (below, storage) = (below(), storage());
     let device = OverlayFile::create(storage.clone(), below.clone(), &about()).unwrap();
     let mut expected = vec![7; LEN as usize];

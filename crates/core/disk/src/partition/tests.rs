@@ -41,7 +41,7 @@ fn primary_and_logical_partitions_have_linux_numbers() {
 }
 
 #[test]
-fn a_chain_that_leads_back_ends() {
+fn a_cyclic_chain_ends() {
     let disk = MemoryDevice::new(DISK_BYTES);
     disk.write_at(0, &record(&[(0x0f, 100, 1000)])).unwrap();
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 0, 20)])).unwrap();
@@ -144,7 +144,7 @@ fn entry(disk: &MemoryDevice, sector: u64, slot: u64) -> (u8, u32, u32) {
 }
 
 #[test]
-fn what_covers_a_logical_partition_grows_with_it() {
+fn the_extended_partition_grows_with_a_logical_one() {
     let disk = MemoryDevice::new(DISK_BYTES);
     disk.write_at(0, &record(&[(0x83, 8, 8), (0x05, 100, 120)])).unwrap();
     disk.write_at(100 * 512, &record(&[(0x83, 2, 10), (0x05, 50, 20)])).unwrap();

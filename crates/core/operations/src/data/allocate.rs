@@ -36,7 +36,7 @@ pub fn allocate<F: ChangeFiles>(
     }
     if mode == AllocateMode::Exposed && fs.mode() != crate::Mode::InProgress {
         return Err(Error::Invalid(
-            "only an image in progress may show what its blocks held before",
+            "only an unfinished image may expose the old contents of blocks",
         ));
     }
     let end = offset.checked_add(len).ok_or(Error::FileTooLarge)?;

@@ -91,7 +91,7 @@ fn flush(groups: &Groups<Counted>) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn what_is_dropped_leaves_no_trace() {
+fn dropped_reservations_change_nothing() {
     let groups = groups(2);
     let mut held = HeldGroups::new(&groups);
     free(&mut held, 1, 10..20);
@@ -104,7 +104,7 @@ fn what_is_dropped_leaves_no_trace() {
 }
 
 #[test]
-fn what_is_kept_is_seen_written_and_busy_until_its_checkpoint_is_durable() {
+fn committed_changes_are_busy_until_their_checkpoint_is_durable() {
     let groups = groups(3);
     for (number, run) in [(2, 10..20), (0, 5..6), (2, 30..31)] {
         let mut held = HeldGroups::new(&groups);

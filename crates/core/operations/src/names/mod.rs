@@ -183,7 +183,7 @@ pub fn require_empty<F: Directories>(fs: &F, dir: &F::Inode) -> Result<()> {
 }
 
 /// Locks a directory, the inode of `name` in it, and another inode. `NotFound` if the name does not exist.
-#[allow(clippy::type_complexity, reason = "it is taken apart where it is asked for")]
+#[allow(clippy::type_complexity, reason = "callers destructure the result")]
 fn lock_entry<'a, F: Directories>(
     fs: &'a F,
     (dir, name): Name<'_>,

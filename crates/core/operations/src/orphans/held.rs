@@ -37,8 +37,8 @@ impl<'a, C: Chains> HeldChains<'a, C> {
         Self { chains: chains.lock(), undo: SmallVec::new() }
     }
 
-    /// Inserts an orphan at the head of a list, or removes it if it is on the list. Returns the pointers that change on
-    /// disk, without that of an inode that is freed.
+    /// Inserts an orphan at the head of a list or removes it from the list, according to `turn`. Returns the pointers
+    /// that change on disk, except the pointer of an inode that is freed.
     pub fn turn(&mut self, which: C::Which, ino: u32, turn: Turn) -> SmallVec<[Pointer; 2]> {
         let chain = self.chains.chain(which);
         let mut pointers = SmallVec::new();

@@ -22,7 +22,7 @@ pub use changes::{Link, OrphanChanges, Turn};
 pub use held::{Chains, HeldChains};
 
 /// State of an inode after an operation removed a name from it.
-#[must_use = "an orphan that nobody has open is freed by `inactivate`"]
+#[must_use = "the caller must free an orphan that is not open with `inactivate`"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inactivation {
     /// It has other names.

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_lead_to_what_was_tried_out() {
+    fn both_ways_of_writing_give_the_planned_result() {
         let device = Arc::new(MemoryDevice::new(30_720));
         let (steps, expected) = steps(&device);
         for block_size in [1024, 4096, 2048] {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_to_stop_does() {
+    fn progress_callbacks_can_cancel() {
         let device = Arc::new(MemoryDevice::new(30_720));
         let (steps, _) = steps(&device);
         let error = write_in_place(&*device, &steps, &mut |done, _| done == 0).unwrap_err();

@@ -178,7 +178,7 @@ impl Staging {
         self.reads_failed.load(Ordering::Acquire)
     }
 
-    /// Checks that the device failed no read within the image.
+    /// Checks that no read within the image has failed.
     ///
     /// # Errors
     /// The first failure, with its position.
@@ -336,12 +336,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_written() {
+    fn unreadable_pages_are_not_written() {
         let below = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(20_000))));
         let staging = Staging::new(below.clone());
         staging.write_at(0, &[1; 10]).unwrap();
         below.set(Access::Read, Fault::From(1));
-        staging.write_at(100, &[1; 10]).expect("it was read before");
+        staging.write_at(100, &[1; 10]).expect("the block was read before");
         assert!(staging.write_at(5000, &[1; 10]).is_err());
         below.set(Access::Read, Fault::Never);
         assert!(staging.end_step(vec![Action::new("Some.")]).unwrap());
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_abandoned_is_as_before() {
+    fn abandoned_steps_change_nothing() {
         let staging = Staging::new(Arc::new(MemoryDevice::new(9000)));
         staging.write_at(10, &[1; 5000]).unwrap();
         staging.end_step(vec![Action::new("Kept.")]).unwrap();

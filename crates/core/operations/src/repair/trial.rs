@@ -17,14 +17,14 @@ const ROUNDS_MAX: u32 = 64;
 
 /// A format's implementation of a repair. All changes go into a staging, in steps.
 pub trait Repairer: Sync {
-    /// Makes the image checkable: with a superblock, and after a replay of its journal or log. A log that cannot be
-    /// replayed completely is emptied after a partial replay.
+    /// Prepares the image for a check: ensures a valid superblock and replays the journal or log. A log that cannot
+    /// be replayed completely is replayed as far as possible and then emptied.
     ///
-    /// `is_sound` means that the check finds nothing: then only pending changes are written back, and no structure is
-    /// reconstructed.
+    /// `is_sound` means that the check finds no damage. Then only pending changes are written back, and no structure
+    /// is reconstructed.
     ///
     /// # Errors
-    /// `Unsupported` if the image has unknown features; `Corrupt` if there is no basis for a repair.
+    /// `Unsupported` if the image has unknown features; `Corrupt` if too little of the image is left for a repair.
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()>;
 
     /// Checks the state in the staging.
@@ -174,7 +174,7 @@ pub fn try_out(
             reads_failed,
         });
     }
-    unreachable!("rounds are limited")
+    unreachable!("the last round returns")
 }
 
 /// Checks the state in the staging and keeps the findings.

@@ -67,7 +67,7 @@ fn an_image_is_brought_back_byte_by_byte() {
 }
 
 #[test]
-fn what_is_durable_is_enough_at_any_moment() {
+fn durable_records_suffice_to_undo_at_any_moment() {
     struct Check {
         image: Arc<MemoryDevice>,
         sink: Shared,

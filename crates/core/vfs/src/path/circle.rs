@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn circles_are_found_soon_and_long_ways_are_none() {
+    fn cycles_are_found_quickly_and_long_paths_are_not_cycles() {
         let mut circle = Circle::default();
         assert!((0..1_000_000).all(|ino| !circle.closes_at(Ino(ino))));
         for (entry, len) in [(0, 1), (0, 2), (5, 1), (1000, 3), (3, 1000)] {

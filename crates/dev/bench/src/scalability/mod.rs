@@ -86,7 +86,7 @@ fn bounds_table(options: &ScalabilityOptions) -> Table {
         "busiest, ns",
         "what",
     ];
-    // Column names live as long as the program, and there are few.
+    // Column names must live as long as the program. There are few, so they are leaked.
     let column = |workers: &u32| -> &'static str { format!("× {workers}").leak() };
     columns.extend(options.workers.iter().map(column));
     Table::new(&columns)
@@ -159,7 +159,7 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
 fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
     for row in runs.last().into_iter().flatten() {
         let all = row.operation_ns + row.checkpoint_ns;
-        // A smaller share is the cost of detecting that nothing must be written.
+        // The rest is only the cost of detecting that nothing must be written.
         if row.checkpoint_ns * 100.0 > row.operation_ns {
             table.row(vec![
                 format.name().into(),
@@ -172,7 +172,7 @@ fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
     }
 }
 
-/// Describes a kind, unless at most one in a hundred operations uses it.
+/// Formats a kind for the table. Returns `None` if at most one in a hundred operations uses it.
 fn say(kind: &Kind) -> Option<String> {
     let uses = kind.exclusive + kind.shared;
     let moved = if kind.moves < 0.05 { String::new() } else { format!(" ({:.1})", kind.moves) };

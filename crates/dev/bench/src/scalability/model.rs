@@ -42,14 +42,14 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_nothing_is_as_fast_as_there_are_threads() {
+    fn threads_without_shared_objects_scale_linearly() {
         let demands = Demands { own_ns: 500.0, shared_ns: Vec::new() };
         assert_near(throughput(&demands, 1), 1.0 / 500.0);
         assert_near(throughput(&demands, 128), 128.0 / 500.0);
     }
 
     #[test]
-    fn what_is_shared_bounds_all_threads_together() {
+    fn shared_objects_limit_all_threads_together() {
         let demands = Demands { own_ns: 900.0, shared_ns: vec![100.0] };
         assert_near(throughput(&demands, 1), 1.0 / 1000.0);
         let many = throughput(&demands, 1000);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_lock_are_better_than_the_whole() {
+    fn lock_stripes_scale_better_than_one_lock() {
         let whole = Demands { own_ns: 900.0, shared_ns: vec![100.0] };
         let parts = Demands { own_ns: 900.0, shared_ns: vec![100.0 / 64.0; 64] };
         assert!(throughput(&parts, 64) > 4.0 * throughput(&whole, 64));

@@ -167,8 +167,9 @@ impl Kind {
 }
 
 impl Thing {
-    /// Returns how often its line moves, if this share of its uses finds the line elsewhere. If a lock is held longer
-    /// than a line takes to move, the line has moved again at the end.
+    /// Returns the number of movements of its cache line. `share` is the share of uses that find the line on another
+    /// processor. A lock that is held longer than a movement takes counts twice: another processor takes the line in
+    /// the meantime, so it moves again for the release.
     fn moved(&self, share: f64) -> f64 {
         let times = |uses: u64, ns: f64| {
             let is_long = !self.is_counter && ns > uses as f64 * MOVE_NS;
@@ -189,7 +190,7 @@ fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
                 thing.is_counter = used.is_counter;
             }
             let seen = |ns: u64, uses: u64, notes: u64| {
-                // A hold includes the end of its first record and the beginning of the second.
+                // The hold time includes the end of its first record and the beginning of the second.
                 (ns as f64 - (uses + notes) as f64 * unseen_ns).max(0.0)
             };
             thing.workers += 1;
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_moves_when_another_had_it() {
+    fn a_line_moves_if_another_thread_used_it() {
         let moves = |turns: &[(usize, bool)]| {
             let moves = moves_of(turns.iter().copied());
             (moves.writes, moves.reads)
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_called_after_its_file() {
+    fn unnamed_locks_are_named_after_their_source_file() {
         assert_eq!(name_of("crates/core/operations/src/locks.rs", false), "inode");
         assert_eq!(name_of("crates/x/src/new.rs", false), "crates/x/src/new.rs");
         assert_eq!(

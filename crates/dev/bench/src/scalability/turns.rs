@@ -59,7 +59,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
     for case in &CASES {
         let parts = run_case(&*fs, &mut workers, (case, plan))
             .map_err(|error| format!("{}: {error}", case.name))?;
-        // So the pending writes of a case do not affect the next one.
+        // Writes pending changes first, so that they do not affect the next case.
         let began = Instant::now();
         fs.sync().map_err(|error| error.to_string())?;
         if !case.is_between {
@@ -150,7 +150,7 @@ fn take_turns(
     outcome.map(|()| part)
 }
 
-/// Returns the part of a record's time that it does not measure itself, in nanoseconds: about one reading of the clock.
+/// Returns the unmeasured part of a record's time in nanoseconds: about one reading of the clock.
 pub(super) fn unseen_ns() -> f64 {
     const TIMES: u32 = 100_000;
     let (plain, counted) = (std::sync::Mutex::new(0_u32), lock_counts::Mutex::new(0_u32));

@@ -68,7 +68,7 @@ pub fn cut_off_beside(
     device
 }
 
-/// Like [`cut_off`], but the unflushed writes to the bytes `only` are all present, and no others.
+/// Like [`cut_off`], but of the unflushed writes exactly those to the byte range `only` are present.
 ///
 /// # Panics
 /// If an event cannot be applied to a copy of `start`.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_there_and_of_the_rest_any_sectors() {
+    fn flushed_writes_survive_and_any_subset_of_other_sectors() {
         let (start, events) = (MemoryDevice::new(4 * SECTOR as u64), events());
         assert_eq!(flushes(&events), [1, 3]);
         let mut random = fastrand::Rng::with_seed(1);

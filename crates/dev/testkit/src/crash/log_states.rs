@@ -98,7 +98,7 @@ impl<'e> LogStates<'e> {
         let flush = self.events[..end].iter().rposition(|event| *event == Event::Flush);
         let flushed = flush.unwrap_or(0).max(self.applied);
         for event in &self.events[self.applied..flushed] {
-            event.replay(&self.durable).expect("it was done before");
+            event.replay(&self.durable).expect("the same operation succeeded before");
         }
         self.applied = flushed;
     }
@@ -133,7 +133,9 @@ impl<'e> LogStates<'e> {
         };
         let device = self.durable.fork();
         let present = rest.iter().enumerate().filter(|(at, _)| !lost.contains(at));
-        present.for_each(|(_, event)| event.replay(&device).expect("it was done before"));
+        present.for_each(|(_, event)| {
+            event.replay(&device).expect("the same operation succeeded before")
+        });
         Some(device)
     }
 }

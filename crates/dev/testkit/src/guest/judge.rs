@@ -297,7 +297,7 @@ mod tests {
     use super::{complaints, escaped, quota_line};
 
     #[test]
-    fn complaints_are_told_from_remarks() {
+    fn complaints_and_remarks_are_distinguished() {
         let log = "XFS (sda): Mounting V5 Filesystem\nEXT4-fs (sda): mounted r/w. errors=remount-ro\n\
                    XFS (sda): Metadata corruption detected\n";
         assert_eq!(complaints(log), ["XFS (sda): Metadata corruption detected"]);

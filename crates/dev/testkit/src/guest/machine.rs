@@ -24,7 +24,8 @@ const CONSOLE_LINES: usize = 60;
 /// Maximum output of a job in bytes. More is a failure, before it fills the memory.
 const OUTPUT_MAX: usize = 64 << 20;
 
-/// Starts QEMU, and kills it when standard input is closed, which happens whenever the test process ends.
+/// Shell script that starts QEMU, and kills it when standard input is closed. This happens whenever the test process
+/// ends.
 const MINDER: &str = r#"trap '' INT TERM HUP
 work=$1; shift
 "$@" </dev/null >"$work/qemu" 2>&1 &
@@ -36,7 +37,7 @@ rm -rf "$work""#;
 /// A running machine. Dropping it stops it.
 pub(super) struct Machine {
     minder: Child,
-    /// The shell that starts QEMU waits until this is closed.
+    /// Standard input of the shell that started QEMU. Closing it ends QEMU.
     life: Option<ChildStdin>,
     port: UnixStream,
     qmp: Qmp,

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_odd_as_it_was_read_last() {
+    fn the_last_read_determines_whether_a_block_is_unusual() {
         let odd = Oddities::default();
         assert!(!odd.contains(Block(1)));
         odd.note(Block(1), Err(Corruption::new("block", "odd")));

@@ -253,7 +253,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 
 /// If the fault is in an inode, the message contains its number.
 #[test]
-fn an_inode_that_is_wrong_is_named() {
+fn an_invalid_inode_is_named() {
     let (_, fs) = open("");
     let sound = sound(&fs, Kind::InodeTable);
     write(&fs, &sound, LOST_FOUND_SLOT, &le16(0xf1ed));
@@ -263,7 +263,7 @@ fn an_inode_that_is_wrong_is_named() {
 
 /// Images of other implementations that break our stricter rules can still be changed.
 #[test]
-fn what_was_odd_already_can_be_changed() {
+fn unusual_blocks_can_be_changed() {
     let (device, fs) = open("-has_journal,-metadata_csum");
     let bitmap = sound(&fs, Kind::InodeBitmap);
     let table = sound(&fs, Kind::InodeTable);

@@ -135,7 +135,7 @@ impl Context<'_> {
         // Lookups in blocks expect this order.
         if let Some(pair) = names.windows(2).find(|pair| pair[0] >= pair[1]) {
             let problem =
-                if pair[0] == pair[1] { "it is there twice" } else { "it is out of order" };
+                if pair[0] == pair[1] { "it is a duplicate" } else { "it is out of order" };
             self.tell(home.finding(XATTR_ENTRY).named(pair[1].2).detail(problem));
         }
     }
@@ -235,10 +235,10 @@ impl Context<'_> {
         let holder = Inode::from_slot(&slot);
         let is_file = holder.file_type() == Some(FileType::Regular) && holder.links_count() > 0;
         if !is_file || !holder.has_flag(flags::EA_INODE) || holder.has_flag(flags::INLINE_DATA) {
-            return tell("that holds none");
+            return tell("which does not store an attribute value");
         }
         if holder.size() != u64::from(size) {
-            return tell("that has another size");
+            return tell("which has another size");
         }
         let referrer = home.subject;
         let is_plain = holder.time(Time::Modify).sec as u64 & 0xffff_ffff

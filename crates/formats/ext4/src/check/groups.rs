@@ -232,7 +232,8 @@ impl Context<'_> {
             let places = |d: &GroupDescriptor| [d.block_bitmap, d.inode_bitmap, d.inode_table];
             if facts.is_usable && places(&desc) != places(&facts.desc) {
                 let finding = Finding::new(GROUP_BACKUP).in_group(holder.0).at_block(place.0);
-                let finding = finding.detail(format!("its descriptor of group {group}"));
+                let finding =
+                    finding.detail(format!("the copy of the descriptor of group {group}"));
                 let show = |d: &GroupDescriptor| format!("{:?}", places(d).map(|block| block.0));
                 self.tell(finding.mismatch(show(&facts.desc), show(&desc)));
                 return;

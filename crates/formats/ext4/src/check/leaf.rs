@@ -212,7 +212,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         chain.directory.dotdot.store(parent, Ordering::Relaxed);
         match self.context.inodes.get(parent) {
             Some(state) if state.is_dir() => state.count_name(),
-            // Whether it is the real parent is checked later.
+            // The parent is verified later.
             _ => {}
         }
     }

@@ -43,7 +43,7 @@ pub fn write_inode_slot(device: &dyn BlockDevice, ino: Ino, new: &[u8]) -> Resul
 }
 
 /// Message for a slot of the wrong length.
-const WRONG_LENGTH: &str = "an inode slot has the inode size of the superblock";
+const WRONG_LENGTH: &str = "the length must equal the inode size of the superblock";
 
 impl Ext4 {
     /// Returns the group of an inode, the block of its slot, and the slot's byte offset in that block.

@@ -7,7 +7,7 @@ use crate::format::hash::{NameHash, NameHasher, TOGETHER};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 
-/// How a directory stores and compares names.
+/// Encoding and comparison of the names of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Stored unchanged and compared byte by byte.

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_past_the_end_is_in_use() {
+    fn bits_past_the_end_are_set() {
         let mut bitmap = [0xff; 16];
         bitmap[2] = 0;
         let verify = |bitmap: &[u8], len, end| {

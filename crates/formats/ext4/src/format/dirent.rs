@@ -368,7 +368,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_inserted_is_found(
+        fn inserted_entries_can_be_found(
             names in proptest::collection::vec(proptest::collection::vec(1_u8..40, 1..40), 30..120)
         ) {
             let mut block = vec![0; 1024];

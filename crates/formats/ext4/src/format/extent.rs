@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_apart() {
+    fn kinds_of_damage_are_distinguished() {
         let mut block = vec![0; 1024];
         write_header(&mut block[..12], 2, 84, 0);
         let one = Extent { block: FileBlock(0), len: 4, start: Block(9), unwritten: false };

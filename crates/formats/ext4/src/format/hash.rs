@@ -330,7 +330,7 @@ mod tests {
         ),
     ];
 
-    /// As in the format's documentation: byte by byte, each shifting the previous ones.
+    /// The formula of the format's documentation: byte by byte, each shifting the previous ones.
     fn words_by_byte(hasher: &NameHasher, rest: &[u8]) -> [u32; 8] {
         let length = (rest.len() as u32) | (rest.len() as u32) << 8;
         let mut words = [length | length << 16; 8];

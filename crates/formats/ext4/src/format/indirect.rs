@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         /// A shared range ends exactly where the pointer changes.
         #[test]
-        fn what_is_shared_ends_where_the_pointer_changes(block in 0_u32..20_000_000, size_log in 10_u32..17) {
+        fn shared_path_prefixes_end_where_the_pointer_differs(block in 0_u32..20_000_000, size_log in 10_u32..17) {
             let size = 1 << size_log;
             if let Some(path) = Path::to(FileBlock(block), size) {
                 for step in 0..=path.levels() {

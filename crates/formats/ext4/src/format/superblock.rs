@@ -48,7 +48,7 @@ const DESC_SIZE_64BIT: std::ops::RangeInclusive<u16> = 64..=1024;
 /// The superblock on disk. Field names as in the format document, without `s_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawSuperblock {
     pub inodes_count: U32,
     pub blocks_count_lo: U32,
@@ -325,7 +325,8 @@ impl Superblock {
     /// # Errors
     /// `Unsupported` with the features that prevent reading; `Corrupt` with the first invalid value.
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE], device_len: u64) -> Result<Self> {
-        let raw = RawSuperblock::read_from_bytes(bytes).expect("the size is the structure's");
+        let raw =
+            RawSuperblock::read_from_bytes(bytes).expect("the slice has the size of the structure");
         check_seal(&raw)?;
         Self::check(raw, device_len)
     }

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_takes_as_many_blocks_as_were_announced() {
+    fn a_checkpoint_uses_the_announced_number_of_blocks() {
         for block_size in [1024, 2048, 4096] {
             for features in
                 ["", "^metadata_csum,^orphan_file", "^metadata_csum,^orphan_file,^64bit"]
@@ -306,7 +306,7 @@ mod tests {
 
     /// The last block of the log stays free, and everything that fits is written.
     #[test]
-    fn what_fits_is_known_to_the_block() {
+    fn capacity_is_exact_to_the_block() {
         let journal = journal(1024, "");
         let layout = journal.state.lock().sb.layout;
         let image = vec![7; 1024];

@@ -177,7 +177,7 @@ impl<'w> Writer<'w> {
         let mut rest = &self.buffer[..];
         while !rest.is_empty() {
             let Some((offset, together)) = self.map.place_of(self.next) else {
-                return Err(std::io::Error::other("a log outside its journal").into());
+                return Err(std::io::Error::other("the log position is outside the journal").into());
             };
             let to_end = self.sb.log.end - self.next;
             let count = (rest.len() / size).min(together.min(to_end) as usize);

@@ -22,8 +22,8 @@ const INODES_PER_GROUP_MIN: u64 = 16;
 const JOURNAL_FROM_BLOCKS: u64 = 2048;
 /// Interval of time-based checks in seconds: 180 days.
 const CHECK_INTERVAL: u32 = 180 * 24 * 3600;
-/// Minimum number of mounts between checks. The UUID adds up to the same number, so that not all file systems of a
-/// machine are checked at one boot.
+/// Minimum number of mounts between checks. Up to the same number is added, derived from the UUID, so that not all
+/// file systems of a machine are checked at the same boot.
 const CHECK_MOUNTS: u16 = 20;
 /// `s_encrypt_algos` of a new file system: AES-256-XTS for contents, AES-256-CTS for names.
 const ENCRYPT_ALGOS: [u8; 2] = [1, 4];

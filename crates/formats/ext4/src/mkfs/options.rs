@@ -323,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_not_dropped_silently() {
+    fn requested_features_are_never_dropped_silently() {
         assert!(matches!(resolve("-has_journal,+orphan_file"), Err(Error::Invalid(_))));
         assert!(matches!(resolve("-extent,+64bit"), Err(Error::Invalid(_))));
         assert!(matches!(resolve("meta_bg,resize_inode"), Err(Error::Invalid(_))));
     }
 
     #[test]
-    fn what_cannot_be_made_is_named() {
+    fn unsupported_options_are_named() {
         let message = resolve("+mmp,+quota").unwrap_err().to_string();
         assert!(message.contains("mmp, quota"), "{message}");
         assert!(resolve("+sparkles").unwrap_err().to_string().contains("\"sparkles\""));

@@ -32,7 +32,8 @@ pub(crate) use pending::Pending;
 
 use slots::{Slot, Slots};
 
-/// When operations record orphans. For benchmarks only; the default is the fastest safe choice.
+/// Condition under which operations record orphans. Only benchmarks change it; the default is the fastest safe
+/// choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrphanPolicy {
     /// If an operation does not fit into one transaction, or if the inode is open.

@@ -18,7 +18,7 @@ fn open(path: &Path) -> Ext4 {
 }
 
 #[test]
-fn wrong_usage_is_counted_anew() {
+fn wrong_usage_is_recounted() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let dir = scratch();
     let image = dir.path().join("image");
@@ -45,7 +45,7 @@ fn wrong_usage_is_counted_anew() {
 }
 
 #[test]
-fn what_comes_to_nothing_is_not_noted() {
+fn changes_that_cancel_out_are_not_recorded() {
     let account = |uid, space| Some(Account { ids: [uid, 2, 3], space });
     let mut changes = Changes::default();
     changes.note(account(1, 512), account(1, 512));

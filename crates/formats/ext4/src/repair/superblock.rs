@@ -548,7 +548,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_word_is_told_back_by_the_checksum() {
+    fn the_checksum_restores_a_changed_word() {
         let mut bytes = [0_u8; SUPERBLOCK_SIZE - 4];
         for (at, byte) in bytes.iter_mut().enumerate() {
             *byte = (at * 7) as u8;

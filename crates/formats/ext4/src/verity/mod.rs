@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_behind_the_contents_is_where_kernels_look_for_it() {
+    fn the_hash_tree_is_where_kernels_expect_it() {
         let places = |size, block| {
             let layout = Layout::new(size, block).unwrap();
             (layout.tree, layout.descriptor, layout.end)

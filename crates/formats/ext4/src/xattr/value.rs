@@ -23,7 +23,9 @@ use crate::xattr;
 const PERMISSIONS: u16 = 0o600;
 
 /// Guard that allows changing the reference counts of value inodes.
-pub(crate) struct ValueInodes<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
+pub(crate) struct ValueInodes<'a>(
+    #[expect(dead_code, reason = "held until dropped")] MutexGuard<'a, ()>,
+);
 
 impl Ext4 {
     /// Locks the reference counts of value inodes if attributes of one of `handles` refer to any. The caller holds the

@@ -13,7 +13,7 @@ mod contents;
 #[path = "../files/mod.rs"]
 mod files;
 #[path = "../names/common.rs"]
-#[allow(dead_code, reason = "each user takes a part of it")]
+#[allow(dead_code, reason = "each test uses a part")]
 mod images;
 mod names;
 mod sparse;

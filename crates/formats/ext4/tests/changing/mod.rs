@@ -1,6 +1,6 @@
 //! Shared code of the tests that change images at random and of the crash explorer's example: small images in memory,
 //! and their judges.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 pub mod crashing;
 pub mod judges;

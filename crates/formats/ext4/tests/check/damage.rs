@@ -56,14 +56,14 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 }
 
 #[test]
-fn what_e2fsck_finds_in_golden_images_is_found() {
+fn all_findings_of_e2fsck_in_golden_images_are_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
     assert_found(victims, effort(40, 200, 20_000));
 }
 
 #[test]
-fn what_e2fsck_finds_in_images_of_mke2fs_is_found() {
+fn all_findings_of_e2fsck_in_images_of_mke2fs_are_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));

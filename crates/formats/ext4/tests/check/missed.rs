@@ -145,7 +145,7 @@ fn fields_that_only_a_mount_reads_are_checked() {
 }
 
 #[test]
-fn a_journal_that_nothing_names_is_found_again() {
+fn an_unreferenced_journal_is_found() {
     require!(Tool("e2fsck"));
     let mut image = golden("journal");
     edit_superblock(&mut image, |raw| raw.journal_inum = 0.into());

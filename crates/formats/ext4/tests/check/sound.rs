@@ -134,7 +134,7 @@ fn crashed_images_have_no_finding() {
 }
 
 #[test]
-fn what_we_fill_has_no_finding() {
+fn images_of_diskwright_have_no_finding() {
     for (name, _) in GOLDEN {
         let memory = device(&golden(name));
         let Ok(fs) = Ext4::open_writable(memory.clone(), &OpenOptions::default()) else { continue };

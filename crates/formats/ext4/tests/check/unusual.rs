@@ -81,7 +81,8 @@ fn directories_removed_while_open_are_no_subdirectories() {
 #[test]
 fn a_directory_with_names_that_was_removed_gives_them_to_lost_and_found() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    // On the orphan list without links; with links, so that it must keep its names; and with a remaining name.
+    // The directory is on the orphan list without links; on it with links, so that it keeps its names; or still has a
+    // name.
     for (links, has_name) in [(0, false), (2, false), (0, true)] {
         let work = scratch();
         let image = work.path().join("image");

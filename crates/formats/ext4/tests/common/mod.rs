@@ -1,5 +1,5 @@
 //! Shared code of the integrity tests and the fuzz targets.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 pub mod fill;
 pub mod image;

@@ -1,5 +1,5 @@
 //! Shared code of the tests of file contents: images full of garbage, and a model of one file.
-#![allow(dead_code, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -174,7 +174,7 @@ fn each_damaged_block_of_the_log_is_named() {
 }
 
 #[test]
-fn what_is_not_part_of_a_complete_transaction_ends_the_log() {
+fn blocks_outside_a_complete_transaction_end_the_log() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     for config in [&CHECKED, &UNCHECKED] {
         let victim = Victim::new(config);
@@ -199,7 +199,7 @@ fn leftovers_of_an_earlier_time_end_the_log() {
 }
 
 #[test]
-fn a_journal_superblock_that_cannot_be_is_refused() {
+fn an_invalid_journal_superblock_is_refused() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let victim = Victim::new(&CHECKED);
     let name = "journal superblock";
@@ -307,7 +307,7 @@ fn journal_superblock(victim: &Victim, device: &Watched) -> RawJournalSuperblock
 }
 
 #[test]
-fn an_error_left_by_the_kernel_is_passed_on() {
+fn recorded_errors_of_the_kernel_are_reported() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let victim = Victim::new(&CHECKED);
     let device = victim.with_journal_superblock(|raw| raw.errno = (-5_i32 as u32).into());
@@ -323,7 +323,7 @@ fn an_error_left_by_the_kernel_is_passed_on() {
 
 /// Descriptors that follow each other around the whole log without end.
 #[test]
-fn a_log_that_never_ends_is_left() {
+fn a_log_without_an_end_is_not_changed() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let victim = Victim::new(&UNCHECKED);
     let device = victim.copy();

@@ -163,7 +163,7 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
 }
 
 #[test]
-fn a_closed_journal_is_empty_and_goes_on_later() {
+fn a_closed_journal_is_empty_and_can_continue() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let image = Image::new(&Config { fs_type: "ext4", block_size: 1024, features: "" });
     for round in 0..3 {

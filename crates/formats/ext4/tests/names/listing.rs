@@ -163,7 +163,7 @@ fn listings_outlast_the_end_of_inline_directories() {
 
 /// Names with equal hashes, in several leaves.
 #[test]
-fn names_of_one_hash_are_told_apart() {
+fn names_with_one_hash_are_distinguished() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let image = with_directory(&Mke2fs::new("ext4").block_size(1024).features("dir_index"));
     debugfs_write(&image.path, "set_super_value def_hash_version legacy");

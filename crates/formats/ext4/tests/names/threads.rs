@@ -10,7 +10,7 @@ const SMALL_BLOCKS: Layout = Layout { inodes: 4_000, size: 32 << 20, ..Layout::S
 const LARGE_BLOCKS: Layout = Layout { inodes: 4_000, size: 32 << 20, ..Layout::DEFAULT };
 
 #[test]
-fn what_fails_leaves_no_trace() {
+fn failed_operations_change_nothing() {
     require!(Tool("e2fsck"));
     refusals(&Ext4Target::new(SMALL_BLOCKS).trial());
 }

@@ -126,7 +126,7 @@ impl Victim {
 }
 
 #[test]
-fn an_orphan_file_that_is_none() {
+fn an_invalid_orphan_file() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let mut victim = Victim::new(0);
     let first = victim.orphan_blocks()[0];
@@ -175,7 +175,7 @@ fn shorten_extent(inode: &mut Inode, by: u32) {
 }
 
 #[test]
-fn slots_with_what_cannot_be_an_orphan() {
+fn slots_with_invalid_orphans() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let mut victim = Victim::new(0);
     let sound = victim.image.clone();

@@ -24,7 +24,7 @@ fn write_runs(fs: &Ext4, ino: Ino, runs: u64) {
 }
 
 #[test]
-fn what_an_inode_owns_goes_with_its_last_name() {
+fn removing_the_last_name_frees_all_blocks_of_an_inode() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
         for policy in POLICIES {
@@ -221,7 +221,7 @@ fn a_truncation_that_stops_half_way_is_ended_later() {
 }
 
 #[test]
-fn what_a_truncation_left_does_not_come_back() {
+fn truncated_data_does_not_reappear() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let old_past = |fs: &Ext4, ino| {
         let mut bytes = vec![1; 100_000];

@@ -1,5 +1,5 @@
 //! Images with features that constrain inodes: fs-verity, projects and quotas. e2fsck checks the results.
-#![allow(dead_code, unreachable_pub, reason = "as in the other tests' shared parts")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 mod project;
 mod structure;

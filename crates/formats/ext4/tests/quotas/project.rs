@@ -37,7 +37,7 @@ fn has_flag(image: &Image, path: &str) -> bool {
 }
 
 #[test]
-fn what_is_made_in_a_project_belongs_to_it() {
+fn new_files_inherit_the_project() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let image = with_project(&["-O", "project"]);
     testkit::e2fsck(&image.path);
@@ -63,7 +63,7 @@ fn what_is_made_in_a_project_belongs_to_it() {
 }
 
 #[test]
-fn nothing_of_another_project_comes_in() {
+fn files_of_other_projects_cannot_move_in() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let image = with_project(&["-O", "project"]);
     let fs = image.open();

@@ -153,7 +153,7 @@ fn usage_of_many_owners_is_right_after_random_changes() {
 }
 
 #[test]
-fn a_full_file_system_refuses_a_new_owner_and_stays_sound() {
+fn a_full_file_system_refuses_a_new_owner_and_stays_valid() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let image = Image::new(KINDS[1]);
     let fs = image.open();

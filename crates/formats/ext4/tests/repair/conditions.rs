@@ -68,7 +68,7 @@ fn writes_into(plan: &Plan, bad: &[Range<u64>]) -> bool {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_of_and_not_written() {
+fn unreadable_parts_are_reported_and_not_written() {
     require!(Tool("e2fsck"));
     let mut random = fastrand::Rng::with_seed(41);
     let (mut told, mut mended) = (0, 0);
@@ -131,7 +131,7 @@ fn what_cannot_be_read_is_told_of_and_not_written() {
 }
 
 #[test]
-fn what_is_left_of_a_cut_image_is_repaired() {
+fn truncated_images_are_repaired() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let mut random = fastrand::Rng::with_seed(43);
@@ -274,7 +274,7 @@ fn used(image: &[u8]) -> u64 {
 }
 
 #[test]
-fn an_image_that_is_damaged_and_repaired_for_ever_leaks_nothing() {
+fn repeated_damage_and_repair_leaks_no_memory() {
     require!(Tool("e2fsck"));
     for name in ["ext4", "groups", "meta-bg"] {
         let mut image = golden(name);

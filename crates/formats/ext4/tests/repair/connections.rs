@@ -128,7 +128,7 @@ fn directories_and_files_without_names_are_found_again() {
 }
 
 #[test]
-fn circles_are_opened() {
+fn cycles_are_broken() {
     require!(Tool("debugfs"), Tool("mke2fs"), Tool("e2fsck"));
     let bench = Bench::new("^has_journal");
     let a = bench.ino("/a");
@@ -138,7 +138,7 @@ fn circles_are_opened() {
 }
 
 #[test]
-fn of_several_names_of_a_directory_the_right_one_stays() {
+fn the_right_name_of_a_directory_is_kept() {
     require!(Tool("debugfs"), Tool("mke2fs"), Tool("e2fsck"));
     let bench = Bench::new("^has_journal");
     let c = bench.ino("/a/b/c");
@@ -149,7 +149,7 @@ fn of_several_names_of_a_directory_the_right_one_stays() {
 }
 
 #[test]
-fn lost_found_and_the_root_are_made_anew() {
+fn lost_found_and_the_root_are_recreated() {
     require!(Tool("debugfs"), Tool("mke2fs"), Tool("e2fsck"));
     for features in ["^has_journal", "^has_journal,^metadata_csum", "^has_journal,^extents,^64bit"]
     {

@@ -127,7 +127,7 @@ fn a_tree_of_extents_that_is_too_deep_is_read_to_its_end() {
 }
 
 #[test]
-fn a_value_without_its_attribute_comes_to_lost_and_found() {
+fn attribute_values_without_references_go_to_lost_and_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
     let base = bases::one("ea-inode");
     let ino = ino_of(&base, "file6");
@@ -193,7 +193,7 @@ fn a_pointer_beyond_size_and_block_count_costs_nothing() {
 }
 
 #[test]
-fn a_name_that_became_another_one_leaves_the_other_its_name() {
+fn a_damaged_name_does_not_replace_another_one() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
     let base = bases::one("ext2-map");
     let before = survivors(&base.image);

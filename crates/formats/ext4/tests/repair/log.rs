@@ -59,7 +59,7 @@ fn steps_go_through_the_journal() {
 }
 
 #[test]
-fn what_was_written_is_replayed_after_a_crash() {
+fn written_steps_are_replayed_after_a_crash() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let (image, _) = images();
     let memory = device(&image);

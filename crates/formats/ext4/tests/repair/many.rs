@@ -234,7 +234,7 @@ const KNOWN: &[Known] = &[
 ];
 
 #[test]
-fn what_a_million_cases_found_is_repaired() {
+fn failures_of_the_long_run_are_repaired() {
     require!(Tool("e2fsck"));
     let mut tally = Tally::default();
     for (what, name, bytes) in KNOWN {

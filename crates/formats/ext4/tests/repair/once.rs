@@ -117,7 +117,7 @@ fn a_lost_superblock_comes_from_a_copy_in_an_unusual_block() {
 }
 
 #[test]
-fn a_copy_that_is_named_takes_the_place_of_the_superblock() {
+fn a_given_copy_replaces_the_superblock() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let sound = made(&["-b", "1024", "-g", "1024"], 16 << 20, |_| {});
     // The superblock of another file system, which is valid by itself.

@@ -205,7 +205,7 @@ fn wide_directory(folder: &Path, features: &str) -> MemoryDevice {
 }
 
 #[test]
-fn a_crash_beside_a_lent_journal_leaves_the_same_files() {
+fn a_crash_with_a_temporary_journal_keeps_all_files() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let folder = testkit::scratch();
     let image = folder.path().join("crashed.img");

@@ -89,7 +89,7 @@ fn resize2fs_goes_on_after_us_and_we_after_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_nothing_written() {
+fn refused_sizes_change_nothing() {
     require!(Tool("mke2fs"));
     let folder = testkit::scratch();
     let image = KINDS[5].make(folder.path());

@@ -187,7 +187,7 @@ fn resize2fs_goes_on_after_a_shrink() {
 /// The minimum size computed from the blocks in use is a whole number of groups and is too small. At the next few sizes
 /// the last group would be too small.
 #[test]
-fn the_least_size_is_found_past_sizes_that_cannot_be() {
+fn the_minimum_size_is_found_past_impossible_sizes() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("e2fsck"));
     let scratch = testkit::scratch();
     let image = scratch.path().join("image");
@@ -254,7 +254,7 @@ fn the_least_size_is_found_at_once() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_nothing_written() {
+fn sizes_below_the_minimum_are_refused_without_changes() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Root);
     let folder = testkit::scratch();
     let image = KINDS[0].make(folder.path());

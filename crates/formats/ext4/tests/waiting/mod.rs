@@ -62,13 +62,13 @@ fn counts_and_times_are_those_with_files_that_wait() {
 }
 
 #[test]
-fn what_is_done_to_one_file_applies_that_one() {
+fn accessing_a_waiting_file_applies_only_that_file() {
     require!(Tool("e2fsck"));
     run(ROOMY, waiting::one_file);
 }
 
 #[test]
-fn what_was_made_durable_is_there_after_a_crash() {
+fn durable_files_survive_a_crash() {
     require!(Tool("e2fsck"));
     run(ROOMY, waiting::syncs);
     run(ROOMY, waiting::datasyncs);
@@ -76,7 +76,7 @@ fn what_was_made_durable_is_there_after_a_crash() {
 }
 
 #[test]
-fn few_wait_at_a_time() {
+fn few_files_wait_at_a_time() {
     require!(Tool("e2fsck"));
     run(ROOMY, waiting::few_at_a_time);
 }
@@ -95,7 +95,7 @@ fn a_directory_with_files_that_wait_is_not_empty() {
 }
 
 #[test]
-fn what_a_directory_got_while_it_was_small_is_known() {
+fn names_created_before_deferral_are_known() {
     require!(Tool("e2fsck"));
     run(ROOMY, waiting::shrunk);
 }

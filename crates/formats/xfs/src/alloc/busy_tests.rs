@@ -158,7 +158,7 @@ impl Model {
 }
 
 #[test]
-fn a_crash_finds_what_was_durable_whatever_was_freed_and_written_since() {
+fn durable_data_survives_later_frees_and_writes() {
     testkit::require!(Tool("xfs_repair"));
     for seed in 0..3 {
         let mut rng = Rng::with_seed(seed);

@@ -146,7 +146,7 @@ fn shared_blocks_are_freed_with_the_last_file_that_has_them() {
 }
 
 #[test]
-fn a_change_of_shared_blocks_is_seen_by_nobody_else() {
+fn changes_of_shared_blocks_affect_only_one_file() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for (options, log) in [("", false), ("-m rmapbt=0", false), ("-b size=1024", true), ("", true)]
     {
@@ -198,7 +198,7 @@ fn a_change_of_shared_blocks_is_seen_by_nobody_else() {
 }
 
 #[test]
-fn blocks_that_nobody_else_has_any_more_are_written_in_place() {
+fn blocks_no_longer_shared_are_written_in_place() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let image = Fresh::filled("", 320 << 20, share);
     let (fs, root) = (&image.fs, image.fs.root_ino());
@@ -226,7 +226,7 @@ fn blocks_that_nobody_else_has_any_more_are_written_in_place() {
 }
 
 #[test]
-fn a_crash_gives_every_file_back_what_it_shared() {
+fn a_crash_keeps_the_shared_data_of_every_file() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let home = testkit::scratch();
     let path = home.path().join("image");

@@ -201,7 +201,7 @@ impl HeldAg<'_, '_> {
         self.count_free(run, -i64::from(len))
     }
 
-    /// Replaces a run in the tree by block with the remaining parts at both ends.
+    /// Replaces a run in the by-block tree with its remaining parts at both ends.
     fn replace_by_block(&mut self, run: FreeRun, left: FreeRun, right: FreeRun) -> Outcome<()> {
         let mut cursor = self.cursor::<BnoTree>();
         if cursor.seek(run.start, Seek::Exactly)? != Some(run) {

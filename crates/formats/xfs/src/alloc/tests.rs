@@ -209,7 +209,7 @@ const KINDS: [&str; 7] = [
 ];
 
 #[test]
-fn random_changes_leave_sound_trees() {
+fn random_changes_leave_valid_trees() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     for (seed, kind) in KINDS.into_iter().enumerate() {
         let image = Fresh::new(kind, 320 << 20);

@@ -15,7 +15,7 @@ const ROUNDS_MAX: usize = 4 * LEVELS_MAX;
 const ROOM_PART: usize = 8;
 
 impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
-    /// Replaces the cursor's record by one with the same position in the order.
+    /// Replaces the cursor's record. The new record must sort at the same position.
     pub(crate) fn update(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());
@@ -23,7 +23,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
         Err(self.damage(self.path[0].node, "records that overlap").into())
     }
 
-    /// Replaces the cursor's record by one that may have another position in the order.
+    /// Replaces the cursor's record. The new record may sort at another position.
     pub(crate) fn replace(&mut self, record: T::Record) -> Outcome<()> {
         if self.replace_here(&record)? {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::format::edit::Edit;
 
 const BLOCK: FileBlock = FileBlock(0);
 
-/// How a directory block makes room for one more hash in its index.
+/// Method by which a directory block makes room for one more hash in its index.
 enum BlockRoom {
     None,
     /// Replace a stale entry of the index.

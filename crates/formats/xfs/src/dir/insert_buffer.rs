@@ -128,7 +128,7 @@ enum Undo {
     Replaced(u32, BufferedLeaf),
 }
 
-/// How one more entry of a leaf is stored.
+/// Effect of inserting one more entry of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufferRoom {
     /// It is buffered.
@@ -343,7 +343,7 @@ impl InsertBuffer {
         let buffer =
             BufferedLeaf { slot: Some(slot), block: block.0, live, marked: live, buffered: 0 };
         let old = self.replace(leaf, buffer);
-        debug_assert_eq!(old.buffered, 0, "what is buffered goes into the leaf first");
+        debug_assert_eq!(old.buffered, 0, "buffered entries must be merged into the leaf first");
         self.undo.push(Undo::Replaced(leaf, old));
     }
 
@@ -351,7 +351,10 @@ impl InsertBuffer {
     pub(super) fn forget(&mut self, leaf: u32) {
         if self.get(leaf).is_some() {
             let old = self.replace(leaf, BufferedLeaf::default());
-            debug_assert_eq!(old.buffered, 0, "what is buffered goes into the leaf first");
+            debug_assert_eq!(
+                old.buffered, 0,
+                "buffered entries must be merged into the leaf first"
+            );
             self.undo.push(Undo::Replaced(leaf, old));
         }
     }
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_taken_back() {
+    fn failed_operations_are_rolled_back() {
         let mut buffer = buffer(32);
         (0..10).for_each(|i| buffer.push(3, entry(i)));
         buffer.keep();

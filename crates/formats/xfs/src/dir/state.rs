@@ -60,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// Values of a state's insert buffer that are included in the counters of the store.
+/// Contribution of a state's insert buffer to the counters of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reported {
     pub(super) leaves: usize,

@@ -36,8 +36,8 @@ const LEAVES_MIN: u32 = 16;
 /// Default maximum number of entries buffered for a leaf. They share one access to uncached memory.
 const BUFFERED_MAX: usize = 32;
 
-/// When large directories have an insert buffer, and its size. The buffer keeps new names before they are merged into
-/// the hash index. It exists only in memory.
+/// Conditions for the insert buffers of large directories, and their sizes. A buffer keeps new names in memory until
+/// they are merged into the hash index.
 #[derive(Clone, Copy, Debug)]
 pub struct InsertBuffering {
     /// Minimum number of leaves of a directory with an insert buffer.
@@ -48,8 +48,8 @@ pub struct InsertBuffering {
     pub bytes_max: usize,
 }
 
-/// States in the order in which they were put back.
-#[allow(clippy::vec_box, reason = "they move to operations and back")]
+/// States in the order in which operations returned them.
+#[allow(clippy::vec_box, reason = "boxes move to operations and back")]
 type StateList = Vec<Box<DirState>>;
 
 /// A shard of the store.

@@ -34,7 +34,7 @@ pub const UNLINKED_BUCKETS: usize = 64;
 /// The AGF on disk. Fields as in the format document, without `agf_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawAgf {
     pub magicnum: U32,
     pub versionnum: U32,
@@ -64,7 +64,7 @@ pub struct RawAgf {
 /// The AGI on disk. Fields as in the format document, without `agi_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawAgi {
     pub magicnum: U32,
     pub versionnum: U32,
@@ -90,7 +90,7 @@ pub struct RawAgi {
 /// The AGFL's header; block numbers follow to the end of the sector. Version 4 has no header.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawAgfl {
     pub magicnum: U32,
     pub seqno: U32,

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_field_counts_as_zeros_wherever_it_is() {
+    fn the_checksum_field_counts_as_zeros_at_any_offset() {
         let mut random = fastrand::Rng::with_seed(4);
         for len in 4..80 {
             let data: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();

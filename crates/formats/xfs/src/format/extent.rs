@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_extent_comes_back_from_its_record() {
+    fn an_extent_is_restored_from_its_record() {
         let extents = [
             Extent { offset: FileBlock(0), start: FsBlock(1), len: 1, unwritten: false },
             Extent {

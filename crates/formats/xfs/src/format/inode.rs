@@ -112,7 +112,7 @@ pub enum Fork {
 
 /// A timestamp of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Time {
     Access,
     Modify,

@@ -32,7 +32,7 @@ pub(crate) const AGS_MAX: u32 = 1 << 20;
 /// The superblock on disk. Fields as in the format document, without `sb_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawSuperblock {
     pub magicnum: U32,
     pub blocksize: U32,

@@ -24,7 +24,7 @@ pub const CRC_OFFSET: usize = std::mem::offset_of!(RawHeader, crc);
 /// The header on disk (`xfs_dsymlink_hdr`). Fields as in the format document, without `sl_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawHeader {
     pub magic: U32,
     /// Offset in the target of this run.

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::format::address::Block;
 
-/// How an operation that commits changes a block of inodes.
+/// Effect of a committing operation on a block of inodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InodeBlock {
     /// It was filled with free inodes.

@@ -81,7 +81,7 @@ impl HeldAg<'_, '_> {
     where
         T: GroupTree<Record = InodeChunk>,
     {
-        debug_assert_eq!(known.chunk.start, new.start, "it stays where it is");
+        debug_assert_eq!(known.chunk.start, new.start, "the chunk keeps its position");
         replace_record::<T>(self.txn, (known.leaf, known.at), &new);
     }
 

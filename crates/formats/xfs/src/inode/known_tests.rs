@@ -98,7 +98,7 @@ fn run(seed: u64, forgets: bool) -> (usize, Vec<u8>) {
 }
 
 #[test]
-fn an_image_does_not_depend_on_what_is_known() {
+fn an_image_does_not_depend_on_cached_data() {
     for seed in 0..3 {
         let (known, image) = run(seed, false);
         assert!(known > 1000);

@@ -29,7 +29,7 @@ impl ReservedInodes {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns the inode at which to search for the next ones.
+    /// Returns the inode number from which the next reservation searches.
     pub(super) fn next(&self) -> AgIno {
         AgIno(self.next.load(Ordering::Relaxed))
     }

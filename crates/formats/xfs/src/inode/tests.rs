@@ -88,7 +88,7 @@ fn check_inodes(fs: &Xfs, used: &BTreeSet<Ino>) {
 }
 
 #[test]
-fn random_taking_and_freeing_leaves_sound_trees() {
+fn random_allocation_and_freeing_leave_valid_trees() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     for (seed, kind) in KINDS.into_iter().enumerate() {
         let image = Fresh::new(kind, 320 << 20);
@@ -252,7 +252,7 @@ fn numbers_that_no_inode_has_are_not_in_use() {
 
 /// Copies an inode into file data, with the number that an inode at that location would have.
 #[test]
-fn data_that_looks_like_an_inode_has_no_parents() {
+fn data_that_resembles_an_inode_has_no_parents() {
     testkit::require!(Tool("mkfs.xfs"), Mount("xfs"));
     for options in ["-n parent=1", "-n parent=0"] {
         let image = Fresh::filled(options, 320 << 20, |root| {

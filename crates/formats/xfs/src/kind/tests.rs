@@ -357,7 +357,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 
 /// The same blocks are written while they are valid.
 #[test]
-fn what_is_sound_is_written() {
+fn valid_blocks_are_written() {
     let (device, fs) = open(false);
     for kind in Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Part | Kind::Raw)) {
         let sound = sound(&fs, kind);
@@ -375,7 +375,7 @@ fn what_is_sound_is_written() {
 
 /// Keys and pointers of nodes are checked, too.
 #[test]
-fn a_node_of_a_tree_is_refused_that_is_wrong() {
+fn invalid_tree_nodes_are_refused() {
     for kind in Kind::ALL {
         let Some(shape) = kind.btree() else { continue };
         for (key, pointer, says) in [(9, 100, "order of entries at 1"), (1, 0, "pointer 1")] {

@@ -37,7 +37,7 @@ pub struct LogTransaction {
 
 /// An item of a transaction. Locations and lengths on the device are in units of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum LogItem {
     /// Contents of a buffer.
     Buffer { daddr: u64, blocks: u32, flags: u16, contents: BufferType, bytes: usize },

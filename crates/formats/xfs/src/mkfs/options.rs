@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_are_refused() {
+    fn invalid_sizes_are_refused() {
         let good = Options::new(1 << 30);
         good.check_sizes().unwrap();
         let bad = [

@@ -98,7 +98,7 @@ fn parts(entries: usize, blocks: usize) -> impl Iterator<Item = std::ops::Range<
 
 impl<T: Tree> Builder<'_, T> {
     fn next_place(&mut self) -> AgBlock {
-        *self.places.next().expect("as many places as blocks")
+        *self.places.next().expect("the number of locations equals the number of blocks")
     }
 
     /// Builds a level of blocks linked as siblings. `fill` writes the entries of a range and returns the key.

@@ -244,7 +244,7 @@ fn short(view: &View<'_>, inode: &Inode) -> Contents {
     let said = if wide > 0 { 8 } else { 4 };
     let as_said = short_with(view, &fork[..size], said);
     let other = short_with(view, &fork[..size], 12 - said);
-    // The size of inode numbers with more entries that lead to inodes in use is the likely one.
+    // The wrong size yields few entries that refer to inodes in use, so the size with more entries wins.
     if other.entries.len() > as_said.entries.len() { other } else { as_said }
 }
 

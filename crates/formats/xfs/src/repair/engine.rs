@@ -126,7 +126,7 @@ pub(super) fn change_two(
     change: impl Fn(&mut Op<'_>, &mut Handle, &mut Handle) -> Outcome<()>,
 ) -> Result<()> {
     if first == second {
-        return Err(Error::Invalid("an inode that has itself"));
+        return Err(Error::Invalid("the two inodes must differ"));
     }
     let _lock = fs.locks.exclusive(&[first, second]);
     let before = (fs.load(first)?, fs.load(second)?);

@@ -215,8 +215,8 @@ impl Mender<'_, '_> {
     }
 }
 
-/// Moves attributes in an inode that is no longer a device, whose boundary leaves no room for other data forks.
-/// Attributes that cannot be moved are lost.
+/// Moves the attributes of an inode that was a device. The fork boundary of a device leaves no room for other data
+/// forks. Attributes that cannot be moved are lost.
 fn make_room(inode: &mut Inode, file_type: FileType) {
     let boundary = inode.forkoff_bytes();
     if is_special(file_type) || !(1..DATA_FORK_MIN).contains(&boundary) {

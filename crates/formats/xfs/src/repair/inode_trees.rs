@@ -87,8 +87,8 @@ pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
     if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
-/// Rebuilds the inode trees of groups whose chunks are elsewhere than the trees say, if the findings are about supposed
-/// inodes.
+/// Rebuilds the inode trees of groups in which a search finds inode chunks at other locations than the trees record.
+/// Only groups with findings about inodes are examined.
 pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
@@ -132,8 +132,8 @@ pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
     if own.is_empty() { Ok(()) } else { rebuild(job, &own) }
 }
 
-/// Marks inodes free that are not in use according to findings, and those used that are in use although free in the
-/// tree.
+/// Corrects the free masks of records according to findings: an inode that is not in use becomes free, and an inode
+/// in use that the tree calls free becomes used.
 fn mark_free(device: &GroupDevice<'_>, records: &mut [InodeChunk], findings: &[&Finding]) {
     let geometry = device.geometry;
     let codes = [codes::INODE_NOT_USED, codes::INODE_FREE];

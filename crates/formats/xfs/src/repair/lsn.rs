@@ -115,7 +115,8 @@ fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
     of_file(job, geometry, byte)
 }
 
-/// Returns a block of a directory, of attributes or of a link. Directory blocks may be longer.
+/// Returns the block of a directory, of attributes or of a symbolic link at `byte`. A directory block may have
+/// several blocks of the file system.
 fn of_file(job: &Job, geometry: &Geometry, byte: u64) -> Option<Sealed> {
     let len_max = geometry.dir_block_size().max(geometry.block_size());
     let left = job.staging.len().saturating_sub(byte);

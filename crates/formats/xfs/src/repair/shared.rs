@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_claims_is_free() {
+    fn unclaimed_blocks_are_free() {
         let claims = [
             claim(10, 10, 1, 0),
             claim(10, 10, 2, 100),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_sizes_are_refused() {
         let sb = superblock(40_000, 20_000);
         assert!(!growth(40_000, 20_000, 40_000).is_change());
         let smaller = Growth::of(&sb, 39_999 << 12).unwrap_err().to_string();

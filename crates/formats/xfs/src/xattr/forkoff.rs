@@ -135,8 +135,8 @@ pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()
     Ok(())
 }
 
-/// Removes an attribute fork without attributes. It is kept empty if `keep`, or if the root of a tree in the data fork
-/// depends on its size.
+/// Removes the attribute fork if it has no attributes. The fork is kept empty if `keep` is set, or if the root of a
+/// tree in the data fork depends on its size.
 pub(super) fn release_empty(handle: &mut Handle, keep: bool) {
     if keep || handle.inode.format() == Format::Btree {
         init_short(handle);

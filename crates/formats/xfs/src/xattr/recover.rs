@@ -135,7 +135,7 @@ mod tests {
                     let entry = leaf::entry(layout, block.bytes(), position.index);
                     place > 0 && entry.is_some_and(|entry| entry.hash == key.hash)
                 });
-            let flags_at = hash_at.expect("an entry has its hash") + 6;
+            let flags_at = hash_at.expect("every entry has a hash") + 6;
             block.edit(flags_at..flags_at + 1)[0] |= flags::INCOMPLETE;
             Ok(())
         }

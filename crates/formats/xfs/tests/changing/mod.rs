@@ -4,7 +4,7 @@
     missing_docs,
     unreachable_pub,
     unused_imports,
-    reason = "each user takes a part of it"
+    reason = "each test uses a part"
 )]
 
 pub mod judges;

@@ -1,5 +1,5 @@
 //! Shared by the integrity tests and the fuzz target.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 pub mod image;
 pub mod layout;

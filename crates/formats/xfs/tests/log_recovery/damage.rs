@@ -49,7 +49,7 @@ fn recover(device: &MemoryDevice, what: &str) -> Option<Error> {
 }
 
 #[test]
-fn damage_far_from_the_end_is_told() {
+fn damage_far_from_the_end_is_reported() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Mount("xfs"));
     let device = made();
     let sb = superblock(&device);
@@ -63,7 +63,7 @@ fn damage_far_from_the_end_is_told() {
         damaged.read_at(offset, &mut byte).unwrap();
         damaged.write_at(offset, &[byte[0] ^ 0x40]).unwrap();
         let error = recover(&damaged, what);
-        // So close to the head, the kernel takes it for overwritten.
+        // This close to the head, the kernel treats the record as overwritten.
         let is_near = end.head <= tail.block && tail.block - end.head < 4096;
         assert!(error.is_some() || is_near, "{what}");
         if let Some(error) = error {
@@ -92,7 +92,7 @@ fn records(device: &MemoryDevice) -> Vec<(u64, Record)> {
 
 /// Records with invalid items and valid checksums.
 #[test]
-fn whatever_records_say_there_is_no_panic_and_no_write_after_an_error() {
+fn arbitrary_records_cause_no_panic_and_no_write_after_an_error() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Mount("xfs"));
     let device = made();
     let records = records(&device);

@@ -56,7 +56,7 @@ fn logs_of_all_shapes_are_replayed_as_the_kernel_does() {
 }
 
 #[test]
-fn a_kernel_that_stops_in_the_middle_of_its_work_is_followed() {
+fn interrupted_work_of_a_kernel_is_completed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_io"), Tool("xfs_repair"), Mount("xfs"));
     for (seed, options) in (40..).zip(["-l size=2500b", "-l size=3000b,su=32k"]) {
         let home = scratch();

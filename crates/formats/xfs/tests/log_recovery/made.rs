@@ -158,7 +158,7 @@ fn error_of(made: &Made) -> Error {
 }
 
 #[test]
-fn operations_that_cannot_be_are_told() {
+fn impossible_operations_are_reported() {
     let (format, dquot) = quota(1);
     let regions = || vec![format.clone(), dquot.clone()];
     let unknown = Made::of_clients(0x33, &[whole(1, regions())]);
@@ -203,7 +203,7 @@ fn buffer(daddr: u64, blocks: u16, map: u32, chunk: Vec<u8>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn buffers_that_lie_elsewhere_are_told() {
+fn moved_buffers_are_reported() {
     let sb = superblock(&Layout::DEFAULT.make());
     let log = log_place(&sb).start / 512;
     let end = Geometry::new(&sb).blocks * 8;
@@ -226,7 +226,7 @@ fn buffers_that_lie_elsewhere_are_told() {
 }
 
 #[test]
-fn a_buffer_that_was_given_up_stays_as_it_is_unless_it_was_used_again() {
+fn a_cancelled_buffer_is_unchanged_unless_used_again() {
     let chunk = |byte| buffer(free(), 8, 2, vec![byte; 128]);
     let mut cancel = buffer(free(), 8, 0, vec![])[..1].to_vec();
     cancel[0][2] = 1;

@@ -14,7 +14,7 @@ use xfs::{OpenOptions, RecoverReport, Xfs};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// How the kernel is stopped.
+/// Way of stopping the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// All changes reach the log first.

@@ -1,5 +1,5 @@
 //! Makes file systems in two ways, and compares them byte by byte.
-#![allow(missing_docs, unreachable_pub, reason = "only tests use it")]
+#![allow(missing_docs, unreachable_pub, reason = "used only by tests")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -178,7 +178,7 @@ fn further_names_come_back_from_parent_pointers() {
 }
 
 #[test]
-fn indexes_of_directories_are_made_anew() {
+fn directory_indexes_are_rebuilt() {
     testkit::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
         let subject = Subject::new(features);
@@ -198,7 +198,7 @@ fn maps_come_back_from_the_reverse_map() {
 }
 
 #[test]
-fn an_inode_comes_back_from_the_reverse_map() {
+fn an_inode_is_restored_from_the_reverse_map() {
     testkit::require!(Tool("xfs_repair"));
     let subject = Subject::new(ALL);
     let ino = subject.lookup("deep/pieces");
@@ -213,7 +213,7 @@ fn an_inode_comes_back_from_the_reverse_map() {
 }
 
 #[test]
-fn a_directory_comes_back_from_the_reverse_map() {
+fn a_directory_is_restored_from_the_reverse_map() {
     testkit::require!(Tool("xfs_repair"));
     let subject = Subject::new(ALL);
     let ino = subject.lookup("deep/deeper/large");
@@ -223,7 +223,7 @@ fn a_directory_comes_back_from_the_reverse_map() {
 }
 
 #[test]
-fn a_directory_in_its_inode_comes_back_from_what_was_in_it() {
+fn an_inline_directory_is_restored_from_its_contents() {
     testkit::require!(Tool("xfs_repair"));
     for fill in [0, 0xa5] {
         let subject = Subject::new(ALL);
@@ -289,7 +289,7 @@ fn a_loop_is_taken_apart() {
 }
 
 #[test]
-fn entries_that_cannot_be_are_set_right() {
+fn invalid_entries_are_corrected() {
     testkit::require!(Tool("xfs_repair"));
     let subject = Subject::new(ALL);
     let deeper = subject.lookup("deep/deeper");
@@ -313,7 +313,7 @@ fn entries_that_cannot_be_are_set_right() {
 
 /// A file claims blocks of another: it gets back its own blocks if the reverse map has them, otherwise a copy.
 #[test]
-fn blocks_claimed_twice_are_told_apart() {
+fn blocks_with_several_owners_are_distinguished() {
     testkit::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
         let subject = Subject::new(features);

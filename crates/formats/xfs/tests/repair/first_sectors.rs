@@ -148,7 +148,7 @@ fn mounts(device: &MemoryDevice) {
 
 /// Files whose inode and blocks are before the cut are unchanged, and the image is valid.
 #[test]
-fn what_lies_before_a_cut_is_kept() {
+fn groups_before_the_truncation_are_kept() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let image = filled(&mkfs("-d agcount=4", 192 * MIB));
     let expected = tree(&image);

@@ -57,7 +57,7 @@ fn assert_replayed(damaged: MemoryDevice) {
 }
 
 #[test]
-fn what_a_log_holds_is_replayed() {
+fn logged_changes_are_replayed() {
     testkit::require!(Tool("xfs_repair"));
     assert_replayed(dirty());
 }
@@ -86,7 +86,7 @@ fn a_log_is_found_by_its_records() {
 }
 
 #[test]
-fn any_damaged_log_is_mended() {
+fn any_damaged_log_is_repaired() {
     testkit::require!(Tool("xfs_repair"));
     let base = dirty();
     let log = log_bytes(&base);

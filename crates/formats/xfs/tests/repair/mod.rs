@@ -315,7 +315,7 @@ const MENDED: &[(&str, &[u64])] = &[
 ];
 
 #[test]
-fn what_went_wrong_once_is_repaired() {
+fn former_failures_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
     let mut wrong = Vec::new();
     for (name, seeds) in MENDED {

@@ -30,7 +30,7 @@ fn judge(name: &str, damaged: MemoryDevice) -> Result<(), String> {
 }
 
 #[test]
-fn groups_are_mended() {
+fn groups_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
     let mut wrong = Vec::new();
     for name in IMAGES {
@@ -53,7 +53,7 @@ fn groups_are_mended() {
 
 /// Without the only leaf of the tree of chunks, the locations of inodes are unknown: the group is not changed.
 #[test]
-fn what_cannot_be_told_is_left() {
+fn undecidable_damage_is_left_unchanged() {
     for name in IMAGES {
         let bytes = golden(name);
         let base = device(&bytes);

@@ -115,7 +115,7 @@ fn edit_slot(device: &MemoryDevice, ino: Ino, change: impl FnOnce(&mut [u8])) {
 
 /// A quota file is in no directory, so all its parent pointers are wrong.
 #[test]
-fn a_file_of_quotas_loses_its_parent_pointers() {
+fn quota_files_lose_parent_pointers() {
     const NLINK: usize = 16;
     const SIZE: usize = 56;
     const FORK: usize = 176;

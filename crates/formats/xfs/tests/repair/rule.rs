@@ -165,7 +165,7 @@ fn batches(file: &Path, count: u64) -> Vec<(u64, String)> {
 const WORSE_ONCE: [u64; 6] = [254, 434, 1391, 1505, 1654, 6032];
 
 #[test]
-fn what_was_worse_once_is_not() {
+fn former_failures_of_the_rule_pass() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let worse: Vec<String> = WORSE_ONCE.iter().filter_map(|seed| case(*seed).err()).collect();
     assert!(worse.is_empty(), "{}", worse.join("\n"));

@@ -50,7 +50,7 @@ fn a_link_without_any_target_is_removed_with_its_names() {
 }
 
 #[test]
-fn a_target_is_kept_whatever_its_header_says() {
+fn valid_targets_are_kept_despite_a_wrong_header() {
     testkit::require!(Tool("xfs_repair"));
     let (image, target, place) = with_link();
     // Magic number, offset, length, checksum, UUID, owner, location.

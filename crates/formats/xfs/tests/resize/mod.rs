@@ -141,7 +141,7 @@ fn grown_images_are_sound_and_their_new_groups_are_used() {
 
 /// A size without effect writes nothing.
 #[test]
-fn what_makes_no_difference_writes_nothing() {
+fn unchanged_sizes_write_nothing() {
     let image = filled(&Layout::DEFAULT);
     for size in [64 * MIB, 64 * MIB + 4095, 79 * MIB] {
         let device = Arc::new(RecordingDevice::new(Arc::new(longer(&image, 80 * MIB))));

@@ -20,7 +20,7 @@ fn assert_refused(device: MemoryDevice, size: u64, words: &str) {
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused() {
+fn invalid_sizes_are_refused() {
     let image = filled(&Layout::DEFAULT);
     assert_refused(image.fork(), 63 * MIB, "shrinking XFS in place");
     assert_refused(image.fork(), 90 * MIB, "extend it first");
@@ -51,7 +51,7 @@ fn a_short_last_group_of_version_4_is_refused() {
 
 /// With any damage, growing ends: it is refused, or done.
 #[test]
-fn damage_anywhere_is_no_reason_to_panic() {
+fn damage_anywhere_causes_no_panic() {
     require!(Tool("mkfs.xfs"));
     let images =
         [filled(&SHORT_GROUP), Layout { mkfs: Some("-m crc=0"), ..Layout::DEFAULT }.make()];

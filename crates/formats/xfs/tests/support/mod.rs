@@ -1,5 +1,5 @@
 //! Shared by tests of file contents.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 pub mod files;
 pub mod image;

@@ -1,6 +1,6 @@
-// An image made, filled, read and checked from Go, by way of cgo: go run . NEW_IMAGE
+// Creates, fills, reads and checks an image from Go through cgo: go run . NEW_IMAGE
 //
-// CGO_CFLAGS and CGO_LDFLAGS say where header and library are, or pkg-config does, once they are installed.
+// CGO_CFLAGS and CGO_LDFLAGS give the locations of header and library; for an installed library, pkg-config does.
 package main
 
 /*
@@ -21,7 +21,7 @@ import (
 	"unsafe"
 )
 
-// Error is what the library says of a failure.
+// Error is an error of the library.
 type Error struct {
 	Code    int
 	Errno   syscall.Errno
@@ -30,10 +30,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Is lets errors.Is find fs.ErrNotExist and its like.
+// Is supports errors.Is with fs.ErrNotExist and similar errors.
 func (e *Error) Is(target error) bool { return errors.Is(e.Errno, target) }
 
-// failed turns the outcome of a call into an error of Go, and frees that of C.
+// failed converts the result of a call to a Go error, and frees the C error.
 func failed(code C.int, err *C.dw_error) error {
 	if code == C.DW_OK {
 		return nil
@@ -45,7 +45,7 @@ func failed(code C.int, err *C.dw_error) error {
 // Image is an open image. Goroutines may share it.
 type Image struct{ handle *C.dw_image }
 
-// Create makes a file with an empty file system of ext4.
+// Create creates a file with an empty ext4 file system.
 func Create(path string, size uint64) (*Image, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -65,7 +65,7 @@ func (image *Image) Close() error {
 	return failed(code, err)
 }
 
-// WriteFile makes a file, or replaces its contents.
+// WriteFile creates a file or replaces its contents.
 func (image *Image) WriteFile(path string, data []byte) error {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -110,7 +110,7 @@ func (image *Image) Open(path string) (*File, error) {
 	return file, failed(code, err)
 }
 
-// ReadAt reads from a place on.
+// ReadAt reads from an offset.
 func (file *File) ReadAt(buffer []byte, offset int64) (int, error) {
 	if len(buffer) == 0 {
 		return 0, nil
@@ -130,7 +130,7 @@ func (file *File) ReadAt(buffer []byte, offset int64) (int, error) {
 // Close frees the file.
 func (file *File) Close() { C.dw_file_free(file.handle) }
 
-// Findings counts what is wrong in an image.
+// Findings returns the number of findings of a check.
 func Findings(path string) (uint64, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

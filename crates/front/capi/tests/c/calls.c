@@ -31,7 +31,7 @@ static void files(dw_image *image)
     OK(dw_file_stat(file, &metadata, &error));
     CHECK(metadata.size == 5 && metadata.mode == 0100600 && metadata.uid == 12 && metadata.gid == 0);
     CHECK(metadata.mtime.sec == -5 && metadata.nlink == 1 && metadata.ino > 0);
-    /* It lives on without a name. */
+    /* The file remains usable without a name. */
     OK(dw_unlink(image, "/srv/www/index", &error));
     FAILS(DW_NOT_FOUND, dw_stat(image, "/srv/www/index", &metadata, &error));
     OK(dw_pread(file, buffer, sizeof buffer, 0, &count, &error));

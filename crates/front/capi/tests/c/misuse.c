@@ -1,9 +1,9 @@
-/* What callers may get wrong, and what devices may do: errors, and nothing lost that was synced. */
+/* Misuse by callers and failures of devices: they cause errors, and no synced data is lost. */
 #include "test.h"
 
 #define SIZE ((uint64_t)16 << 20)
 
-/* Handles that are NULL or of another kind are refused by every function. */
+/* Every function refuses NULL and handles of another kind. */
 static void handles(dw_image *image, dw_file *file)
 {
     dw_image *wrong_image = (dw_image *)file;
@@ -57,7 +57,7 @@ static void handles(dw_image *image, dw_file *file)
     }
     dw_error_free((dw_error *)image);
     CHECK(dw_error_code((dw_error *)image) == DW_OK && !dw_error_structure(NULL));
-    /* They are as they were. */
+    /* The handles are unchanged. */
     OK(dw_stat(image, "/", &metadata, &error));
     OK(dw_file_stat(file, &metadata, &error));
 }
@@ -93,7 +93,7 @@ static void arguments(dw_image *image, dw_file *file)
     FAILS(DW_INVALID, dw_open(NULL, NULL, &opened, &error));
     FAILS(DW_INVALID, dw_open_device(NULL, NULL, &opened, &error));
     FAILS(DW_INVALID, dw_build(NULL, 0, "/nowhere/x.img", NULL, NULL, &error));
-    /* Nobody needs to ask for errors. */
+    /* The error argument is optional. */
     CHECK(dw_stat(image, "/none", &metadata, NULL) == DW_NOT_FOUND);
     dw_error *error = NULL;
     CHECK(dw_unlink(image, "/gone/file", &error) == DW_NOT_FOUND);
@@ -103,7 +103,7 @@ static void arguments(dw_image *image, dw_file *file)
     dw_error_free(error);
 }
 
-/* All that is left of a closed image answers that it is. */
+/* Calls with handles of a closed image report that it is closed. */
 static void closed(void)
 {
     struct memory *memory = memory_new(SIZE);
@@ -144,7 +144,7 @@ static void closed(void)
     memory_free(memory);
 }
 
-/* A device that fails gives its own number, and what was synced before is there when it works again. */
+/* The errno of a failing device is returned, and synced data is intact when the device works again. */
 static void devices(void)
 {
     struct memory *memory = memory_new(SIZE);
@@ -176,7 +176,7 @@ static void devices(void)
     dw_bytes_free(&bytes);
     dw_image_free(image);
 
-    /* The second half of it is gone; then all; then it says that it is shorter; then it has no image. */
+    /* The second half is unreadable; then everything; then the device reports a smaller size; then it has no image. */
     unsigned releases = memory->releases;
     memory->is_short = 1;
     image = NULL;
@@ -203,7 +203,7 @@ static void devices(void)
     memory_free(memory);
 }
 
-/* Damage is told with structure and place. */
+/* Damage is reported with structure and location. */
 static void damage(void)
 {
     struct memory *memory = memory_new(SIZE);
@@ -216,7 +216,7 @@ static void damage(void)
     OK(dw_stat(image, "/f", &metadata, &error));
     OK(dw_image_close(image, &error));
     dw_image_free(image);
-    /* Bit by bit of the first MiB, until the file is damaged: where its inode lies follows from the format's options. */
+    /* Flips bits of the first MiB until the file is damaged, because the location of its inode depends on the options. */
     int is_found = 0;
     for (size_t at = 4096; at < (1 << 20) && !is_found; at += 64) {
         char before = memory->bytes[at];
@@ -251,7 +251,7 @@ static int stop_at_once(void *context, uint64_t done, uint64_t total)
     return 1;
 }
 
-/* A function that says stop ends the check. */
+/* A progress function can cancel the check. */
 static void stopping(void)
 {
     struct memory *memory = memory_new(SIZE);
@@ -272,7 +272,7 @@ int main(void)
     OK(dw_file_open(image, "/f", DW_READ | DW_WRITE | DW_CREATE, 0644, &file, &error));
     handles(image, file);
     arguments(image, file);
-    /* The image goes first, and nothing is lost. */
+    /* The image is freed first, and nothing is lost. */
     OK(dw_pwrite(file, TEXT("late"), 0, &error));
     dw_image_free(image);
     CHECK(memory->releases == 0);

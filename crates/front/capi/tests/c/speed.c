@@ -1,4 +1,4 @@
-/* Times three calls, as examples/speed.rs times those of Rust: speed IMAGE CALLS, or speed --make IMAGE. */
+/* Measures three calls, like examples/speed.rs for Rust: speed IMAGE CALLS, or speed --make IMAGE. */
 #include "test.h"
 #include <time.h>
 

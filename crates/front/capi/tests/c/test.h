@@ -1,4 +1,4 @@
-/* What the test programs share. A check that fails ends the program. */
+/* Shared code of the test programs. A failed check ends the program. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -17,7 +17,7 @@
         }                                                                                \
     } while (0)
 
-/* The call succeeds, and says so in both ways. `error` is the name of the variable that it sets. */
+/* Checks that the call succeeds, by its result and its error. `error` is the name of the error variable. */
 #define OK(call)                                                                         \
     do {                                                                                 \
         dw_error *error = NULL;                                                          \
@@ -28,7 +28,7 @@
         }                                                                                \
     } while (0)
 
-/* The call fails with this code, and the error has the same code and a text. */
+/* Checks that the call fails with this code, and that the error has the same code and a message. */
 #define FAILS(expected, call)                                                            \
     do {                                                                                 \
         dw_error *error = NULL;                                                          \
@@ -138,7 +138,7 @@ static inline dw_image *memory_image(struct memory *memory, uint32_t format)
     return image;
 }
 
-/* What lies in memory is sound. */
+/* Checks that the image in memory is valid. */
 static inline void memory_check(struct memory *memory)
 {
     dw_device device = memory_device(memory);

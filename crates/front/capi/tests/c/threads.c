@@ -1,4 +1,4 @@
-/* Threads that use one image, one file and an image that is closed under them. */
+/* Threads that share an image, a file, and an image that is closed during their calls. */
 #include "test.h"
 
 #define SIZE ((uint64_t)64 << 20)

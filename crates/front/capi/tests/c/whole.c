@@ -3,7 +3,7 @@
 
 static char directory[1024];
 
-/* A path in the directory that the program was given, of which the last four live. */
+/* Returns a path in the given directory. The last four results are valid. */
 static const char *in(const char *name)
 {
     static char paths[4][1200];
@@ -159,7 +159,7 @@ static void damage(void)
     dw_repair_options repair = {.struct_size = sizeof repair, .flags = DW_REPAIR_PLAN_ONLY, .undo = in("undo")};
     OK(dw_check(in("a.img"), NULL, &check, &checked, &error));
     CHECK(!checked.findings && !findings && checked.is_complete && checked.inodes > 100);
-    /* A byte of the inode table: whichever follows the group descriptors and bitmaps is one that is used. */
+    /* A byte of an inode in use: the inode table follows the group descriptors and bitmaps. */
     FILE *file = fopen(in("a.img"), "r+");
     unsigned char byte;
     CHECK(file && !fseek(file, 1024 + 0x10, SEEK_SET) && fread(&byte, 1, 1, file) == 1);

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_prose_and_examples_are_told_apart() {
+    fn headings_prose_and_examples_are_distinguished() {
         let page = rendered(
             "Examples:\n  a --b\n\nProse of\ntwo lines.\n\n.dots, too\n\nExit status:\n  0  done",
         );

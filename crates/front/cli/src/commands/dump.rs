@@ -66,7 +66,7 @@ fn what(args: &DumpArgs) -> Result<What> {
         target.ok_or_else(|| usage(problem))
     };
     if matches!(args.what, Kind::Superblock | Kind::Journal) && args.which.is_some() {
-        return Err(usage("an image has only one of these: leave out the next argument"));
+        return Err(usage("an image has only one such structure: leave out the last argument"));
     }
     Ok(match args.what {
         Kind::Superblock => What::Superblock,

@@ -45,7 +45,7 @@ fn a_qcow2_is_read_and_changed() {
 }
 
 #[test]
-fn what_is_no_such_disk_is_refused() {
+fn files_of_another_disk_format_are_refused() {
     let dir = scratch();
     fs::write(dir.path().join("text"), "It was a dark and stormy night.".repeat(100)).unwrap();
     for line in ["ls qcow2:text", "ls vmdk:text", "ls vhdx:text", "ls vpc:text"] {

@@ -49,7 +49,7 @@ fn try_command(dir: &Path, server: &WebServer, line: &str, right: usize, fault: 
 
 /// No command reports a failed request as damage, whichever request fails first.
 #[test]
-fn a_server_that_fails_is_no_damage() {
+fn a_failing_server_is_not_reported_as_damage() {
     let dir = scratch();
     let (server, images) = served(dir.path());
     let step = effort(3, 1, 1);

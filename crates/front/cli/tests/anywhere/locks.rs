@@ -66,7 +66,7 @@ impl Drop for User {
 }
 
 #[test]
-fn what_qemu_has_open_is_neither_changed_nor_read() {
+fn images_open_in_qemu_are_refused() {
     require!(Tool("qemu-img"), Tool("qemu-io"));
     let dir = scratch();
     let dir = dir.path();

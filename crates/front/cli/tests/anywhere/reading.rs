@@ -59,7 +59,7 @@ fn a_partition_of_a_place_is_an_image() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_the_right_status() {
+fn unreadable_images_have_the_right_status() {
     let dir = scratch();
     let (server, _) = served(dir.path());
     let url = server.url("ext4");

@@ -84,7 +84,7 @@ fn contents_are_shared_with_the_image_and_back() {
 
 /// An archive's contents are aligned to 512 bytes. Data not aligned to blocks is copied.
 #[test]
-fn what_lies_askew_is_copied() {
+fn unaligned_data_is_copied() {
     require!(Root, Mount("xfs"), Tool("filefrag"), Tool("tar"), Tool("e2fsck"));
     let home = scratch();
     let (mount, source) = xfs_with_source(home.path());

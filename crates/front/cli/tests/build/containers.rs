@@ -183,7 +183,7 @@ fn archives_threads_and_standard_input_give_the_same_image() {
 }
 
 #[test]
-fn what_is_refused_leaves_nothing() {
+fn refused_builds_leave_no_file() {
     require!(Tool("tar"), Tool("gzip"));
     let directory = scratch();
     let home = directory.path();

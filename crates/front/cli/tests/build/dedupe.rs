@@ -78,7 +78,7 @@ fn tree(image: &Path) -> Tree {
 }
 
 #[test]
-fn what_is_alike_shares_blocks() {
+fn equal_files_share_blocks() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let home = scratch();
     let source = source(home.path());

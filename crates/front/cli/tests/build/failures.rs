@@ -54,7 +54,7 @@ fn a_source_that_does_not_fit() {
 }
 
 #[test]
-fn a_size_that_no_file_system_has() {
+fn a_size_that_no_file_system_supports() {
     let directory = scratch();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -141,7 +141,7 @@ fn an_empty_directory_is_a_source() {
 }
 
 #[test]
-fn a_source_that_is_no_source() {
+fn a_missing_source() {
     let directory = scratch();
     let image = directory.path().join("image");
     fs::write(directory.path().join("text"), "no archive at all\n".repeat(100)).unwrap();
@@ -186,7 +186,7 @@ fn as_nobody(command: &Command) -> Command {
 }
 
 #[test]
-fn a_file_that_may_not_be_read() {
+fn an_unreadable_file() {
     require!(Root, Tool("setpriv"), Tool("tar"), Tool("e2fsck"), Mount("ext4"));
     let directory = scratch();
     let source = plain_source(directory.path());
@@ -233,10 +233,10 @@ fn a_file_that_may_not_be_read() {
 
 /// Files of sysfs report 4096 bytes and contain fewer: to a reader they shrink.
 #[test]
-fn a_file_that_is_shorter_than_it_says() {
+fn a_file_shorter_than_announced() {
     let source = Path::new("/sys/kernel/mm/transparent_hugepage");
     if !source.join("enabled").exists() {
-        eprintln!("SKIPPED a_file_that_is_shorter_than_it_says: no {}", source.display());
+        eprintln!("SKIPPED a_file_shorter_than_announced: no {}", source.display());
         return;
     }
     let directory = scratch();
@@ -320,7 +320,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_disk_that_is_full() {
+fn a_full_disk() {
     require!(Root, Tool("mount"), Tool("umount"), Tool("tar"));
     let directory = scratch();
     let source = plain_source(directory.path());

@@ -55,7 +55,7 @@ impl Fixture {
 }
 
 #[test]
-fn without_a_feature_of_the_journal_or_checksums() {
+fn without_a_journal_or_checksum_feature() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let fixture = Fixture::new();
     fixture.judge_each(&[
@@ -69,7 +69,7 @@ fn without_a_feature_of_the_journal_or_checksums() {
 }
 
 #[test]
-fn without_a_feature_of_the_layout() {
+fn without_a_layout_feature() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let fixture = Fixture::new();
     fixture.judge_each(&[
@@ -85,7 +85,7 @@ fn without_a_feature_of_the_layout() {
 }
 
 #[test]
-fn without_a_feature_of_inodes() {
+fn without_an_inode_feature() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let fixture = Fixture::new();
     let list = ["^huge_file", "^dir_nlink", "^extra_isize", "^extent,^64bit", "ea_inode"];
@@ -93,7 +93,7 @@ fn without_a_feature_of_inodes() {
 }
 
 #[test]
-fn with_another_form_of_directories() {
+fn other_directory_features() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let fixture = Fixture::new();
     let list =
@@ -108,7 +108,7 @@ fn with_another_form_of_directories() {
 
 /// The features of ext2.
 #[test]
-fn with_almost_nothing() {
+fn minimal_features() {
     require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     let directory = scratch();
     let (source, tree) = sample_in(directory.path(), &narrow_sample(1024));

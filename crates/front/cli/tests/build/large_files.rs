@@ -113,7 +113,7 @@ fn files_of_many_extents_in_xfs() {
     let directory = scratch();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
-    // An inode of 512 bytes has room for some 20 extents, a block of 1 KiB for 59.
+    // An inode of 512 bytes has room for about 20 extents, a block of 1 KiB for 59.
     for teeth in [3, 19, 25, 400, 29_000] {
         let pieces = (0..teeth).map(|tooth| tooth * 8192);
         sparse(&source.join(format!("comb-{teeth}")), teeth * 8192, pieces);

@@ -126,7 +126,7 @@ fn the_report_says_what_was_written() {
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_refused() {
+fn images_that_exceed_an_output_format_are_refused() {
     let directory = scratch();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();

@@ -102,7 +102,7 @@ fn corrections_are_what_the_kernel_shows() {
 }
 
 #[test]
-fn a_manifest_of_a_tree_makes_the_image_that_the_tree_makes() {
+fn a_manifest_of_a_tree_gives_the_same_image_as_the_tree() {
     crate::require_all_formats!(Root, Tool("bsdtar"));
     let directory = scratch();
     let (source, _) = sample_in(directory.path(), &common_sample());

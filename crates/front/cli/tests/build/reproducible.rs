@@ -107,7 +107,7 @@ fn compression_does_not_matter() {
 
 /// Data replaced during the build is not in the image and does not affect it, including its UUID.
 #[test]
-fn what_is_not_written_does_not_matter() {
+fn replaced_data_does_not_affect_the_image() {
     let directory = scratch();
     let (source, _) = sample_in(directory.path(), &small_xfs_sample());
     let image = directory.path().join("image");

@@ -153,7 +153,7 @@ fn every_block_and_inode_size() {
 }
 
 #[test]
-fn what_is_to_be_left_free_is_free() {
+fn the_requested_space_remains_free() {
     crate::require_all_formats!(Root);
     let directory = scratch();
     let (source, tree) = sample_in(directory.path(), &common_sample());
@@ -294,7 +294,7 @@ fn the_root_of_the_source_becomes_the_root() {
 
 /// A file of `/proc` among others, longer than the read size.
 #[test]
-fn a_file_that_does_not_know_its_size_is_read_to_its_end() {
+fn a_file_of_unknown_size_is_read_to_its_end() {
     require!(Root, Tool("unshare"), Tool("mount"), Tool("e2fsck"), Tool("xfs_repair"));
     let symbols = Path::new("/proc/kallsyms");
     let Ok(expected) = std::fs::read(symbols) else {

@@ -72,7 +72,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 /// The output of `yes`, also with a compression that does not reduce the size.
 #[test]
-fn what_is_no_archive_is_refused_by_its_first_header() {
+fn streams_that_are_not_archives_are_refused_at_the_first_header() {
     require!(Tool("gzip"));
     let directory = scratch();
     let image = directory.path().join("image");
@@ -97,7 +97,7 @@ fn what_is_no_archive_is_refused_by_its_first_header() {
 /// Some writers pad archives, and some never stop. All input is read, so that they can finish, but
 /// not kept.
 #[test]
-fn what_follows_an_archive_is_not_kept() {
+fn bytes_after_an_archive_are_not_stored() {
     require!(Tool("tar"), Tool("gzip"), Tool("e2fsck"));
     let directory = scratch();
     let (source, archive) = archive(directory.path());

@@ -258,7 +258,7 @@ fn protected_files_are_not_changed() {
 }
 
 #[test]
-fn what_fs_verity_cannot_protect_is_refused() {
+fn files_that_fs_verity_cannot_protect_are_refused() {
     let directory = scratch();
     let source = protected_source(directory.path());
     let image = directory.path().join("image");

@@ -38,7 +38,7 @@ fn start(dir: &Path, line: &str) -> Child {
 }
 
 #[test]
-fn what_was_found_before_an_interruption_is_reported() {
+fn findings_before_an_interruption_are_reported() {
     let home = testkit::scratch();
     with_many_findings(home.path());
     for signal in [Signal::INT, Signal::TERM] {
@@ -66,7 +66,7 @@ fn what_was_found_before_an_interruption_is_reported() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_without_a_message() {
+fn a_closed_pipe_ends_the_command_silently() {
     let home = testkit::scratch();
     with_many_findings(home.path());
     let mut child = start(home.path(), "check --jsonl a.img b.img");

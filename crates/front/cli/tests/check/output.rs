@@ -11,7 +11,7 @@ use super::common::{
 };
 
 #[test]
-fn a_sound_image_takes_one_line() {
+fn a_valid_image_gives_one_line() {
     for options in FORMATS {
         let home = image(options);
         let before = fs::read(home.path().join("a.img")).unwrap();

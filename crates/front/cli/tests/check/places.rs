@@ -55,7 +55,7 @@ fn a_partition_is_checked() {
 }
 
 #[test]
-fn an_image_without_its_superblock_is_known_by_what_is_left() {
+fn an_image_without_a_superblock_is_recognised_by_other_structures() {
     for (options, start, len) in [
         // The second group contains a copy.
         ("--fs ext4 --size 300M", 0, 4096),
@@ -76,7 +76,7 @@ fn an_image_without_its_superblock_is_known_by_what_is_left() {
 }
 
 #[test]
-fn what_is_no_image_or_has_unknown_features_is_not_checked() {
+fn unknown_formats_and_features_are_not_checked() {
     let home = image(FORMATS[0]);
     for (what, contents, advice) in [
         ("zeros", vec![0; 1 << 20], "starts with zeros only"),

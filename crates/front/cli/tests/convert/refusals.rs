@@ -11,7 +11,7 @@ use super::common::convert;
 use crate::build::common::{build, fail, judge, names_in, succeed};
 
 #[test]
-fn nothing_is_made_of_what_cannot_be_converted() {
+fn refused_conversions_leave_no_file() {
     require!(Tool("e2fsck"));
     let directory = scratch();
     let home = directory.path();

@@ -82,7 +82,7 @@ fn xfs_to_ext4_and_back() {
 }
 
 #[test]
-fn what_a_format_does_not_keep_is_said() {
+fn attributes_lost_in_conversion_are_reported() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     let directory = scratch();
     let home = directory.path();

@@ -168,7 +168,7 @@ fn androids_build_makes_images_of_the_system() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn unsupported_options_are_refused() {
     let home = home();
     let dir = home.path();
     system(dir);

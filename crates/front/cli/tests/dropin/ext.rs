@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use super::{contents, done, file, home, run};
 
 #[test]
-fn a_file_has_the_length_that_the_original_leaves() {
+fn the_file_length_equals_that_of_the_original() {
     let home = home();
     let dir = home.path();
     file(dir, "image", 80 << 20);
@@ -192,7 +192,7 @@ fn a_replayed_journal_alone_has_the_status_of_the_original() {
 }
 
 #[test]
-fn a_named_copy_of_the_superblock_is_used() {
+fn the_requested_superblock_copy_is_used() {
     testkit::require!(Tool("e2fsck"), Tool("mke2fs"));
     let home = home();
     let dir = home.path();
@@ -215,7 +215,7 @@ fn a_named_copy_of_the_superblock_is_used() {
 }
 
 #[test]
-fn what_is_no_image_has_the_status_of_the_namesake() {
+fn files_that_are_not_images_give_the_status_of_the_original() {
     let home = home();
     let dir = home.path();
     file(dir, "zeros", 1 << 20);

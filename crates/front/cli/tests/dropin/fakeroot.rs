@@ -24,7 +24,7 @@ fn listed(dir: &std::path::Path, image: &str) -> String {
 }
 
 #[test]
-fn what_fakeroot_pretends_is_in_the_image() {
+fn owners_faked_by_fakeroot_are_in_the_image() {
     testkit::require!(Tool("fakeroot"), Tool("sh"), Tool("e2fsck"), Tool("setcap"));
     let home = home();
     let dir = home.path();

@@ -66,7 +66,7 @@ fn theirs(dir: &Path, line: &str) -> (i32, String) {
 }
 
 #[test]
-fn blkid_names_foreign_contents_as_its_namesake_does() {
+fn blkid_reports_foreign_contents_as_the_original() {
     testkit::require!(Tool("blkid"));
     let home = home();
     let dir = home.path();
@@ -286,7 +286,7 @@ fn mke2fs_asks_on_a_terminal_before_it_overwrites() {
 }
 
 #[test]
-fn a_linked_blkid_hands_over_what_it_does_not_know() {
+fn a_linked_blkid_passes_unknown_contents_on() {
     let home = home();
     let dir = home.path();
     fs::create_dir_all(dir.join("ours")).unwrap();

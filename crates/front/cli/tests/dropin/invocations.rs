@@ -281,7 +281,7 @@ fn undo_files_are_kept_or_refused() {
 
 /// The original's e2undo restores every byte of an image, of any block size and with an offset.
 #[test]
-fn e2undo_takes_back_what_is_changed() {
+fn e2undo_restores_changed_images() {
     testkit::require!(Version("mke2fs", 1, 47), Tool("e2undo"), Tool("debugfs"));
     let home = home();
     let dir = home.path();

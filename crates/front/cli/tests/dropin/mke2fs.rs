@@ -379,7 +379,7 @@ fn builds_make_holes_of_zeros_only_if_asked() {
 }
 
 #[test]
-fn a_file_system_behind_other_bytes_leaves_them_alone() {
+fn a_file_system_at_an_offset_does_not_change_bytes_before_it() {
     testkit::require!(Version("e2fsck", 1, 45));
     let home = home();
     let dir = home.path();

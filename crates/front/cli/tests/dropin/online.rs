@@ -271,7 +271,7 @@ fn a_loop_device_that_is_being_detached_is_waited_for() {
 /// The kernel may hold a device slightly longer than umount(8) takes, here because the unmount is
 /// lazy.
 #[test]
-fn a_device_that_is_being_unmounted_is_waited_for() {
+fn commands_wait_for_a_device_that_is_being_unmounted() {
     testkit::require!(Root, Loop, Tool("losetup"), Mount("ext4"), Tool("umount"), Tool("e2fsck"));
     let home = home();
     let dir = home.path();

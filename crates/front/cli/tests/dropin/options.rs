@@ -447,7 +447,7 @@ fn each_feature_is_made_or_refused_by_its_name() {
 }
 
 #[test]
-fn so_does_each_option_of_what_changes_superblocks() {
+fn options_of_programs_that_change_superblocks_work_or_are_refused() {
     let home = home();
     let dir = home.path();
     done(dir, "mkfs.xfs -q -d size=320m image");
@@ -469,7 +469,7 @@ fn so_does_each_option_of_what_changes_superblocks() {
 }
 
 #[test]
-fn so_does_each_option_of_what_looks_into_images() {
+fn options_of_programs_that_read_images_work_or_are_refused() {
     let home = home();
     let dir = home.path();
     done(dir, "mkfs.ext4 -q image 32M");
@@ -490,7 +490,7 @@ fn so_does_each_option_of_what_looks_into_images() {
 }
 
 #[test]
-fn so_does_each_option_of_what_makes_images_for_devices() {
+fn options_of_programs_that_build_device_images_work_or_are_refused() {
     let home = home();
     let dir = home.path();
     fs::write(dir.join("contexts"), "/.* u:object_r:x:s0\n").unwrap();

@@ -7,7 +7,7 @@ use super::{done, file, home, run};
 const UUID: &str = "0a28e812-3747-40bc-8194-e08e509097d0";
 
 #[test]
-fn blkid_says_what_its_namesake_says() {
+fn blkid_prints_the_output_of_the_original() {
     let home = home();
     let dir = home.path();
     done(dir, &format!("mkfs.ext4 -q -L root -U {UUID} a 16M"));
@@ -48,7 +48,7 @@ fn blkid_says_what_its_namesake_says() {
 }
 
 #[test]
-fn blkid_calls_nothing_empty_that_may_hold_something() {
+fn blkid_reports_no_contents_as_empty() {
     let home = home();
     let dir = home.path();
     file(dir, "empty", 4 << 20);

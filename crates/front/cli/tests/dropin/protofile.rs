@@ -46,7 +46,7 @@ fn archived(dir: &Path, image: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_prototype_file_is_told_with_its_line() {
+fn errors_of_a_prototype_file_report_their_line() {
     let home = home();
     let dir = home.path();
     file(dir, "image", 320 << 20);

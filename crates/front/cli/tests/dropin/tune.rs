@@ -17,7 +17,7 @@ pub(super) fn shown(dir: &std::path::Path, name: &str) -> String {
 }
 
 #[test]
-fn what_tune2fs_sets_is_there_for_everybody() {
+fn all_programs_see_settings_of_tune2fs() {
     let home = home();
     let dir = home.path();
     done(dir, "mkfs.ext4 -q -d tree image 64M");
@@ -98,7 +98,7 @@ fn hints_of_mke2fs_are_those_of_its_namesake() {
 }
 
 #[test]
-fn what_tune2fs_cannot_do_changes_nothing() {
+fn refused_changes_of_tune2fs_change_nothing() {
     let home = home();
     let dir = home.path();
     done(dir, "mke2fs -q -t ext4 -O ^metadata_csum_seed image 64M");

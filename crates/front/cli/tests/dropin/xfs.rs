@@ -94,7 +94,7 @@ fn a_repair_ends_as_xfs_repair_does() {
 }
 
 #[test]
-fn what_cannot_be_has_the_status_of_the_namesake() {
+fn invalid_requests_have_the_status_of_the_original() {
     let home = home();
     let dir = home.path();
     file(dir, "zeros", 1 << 20);

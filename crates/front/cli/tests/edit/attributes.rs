@@ -107,7 +107,7 @@ fn sizes_change() {
 }
 
 #[test]
-fn changes_have_the_time_that_they_are_told() {
+fn changes_have_the_given_time() {
     require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         let mut command = crate::edit::common::diskwright();

@@ -44,7 +44,7 @@ fn a_tree_of_everything_goes_in_and_out() {
 }
 
 #[test]
-fn destinations_are_what_cp_takes_them_for() {
+fn destinations_have_the_meaning_of_cp() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     on_each_image(|dir| {
         for (name, contents) in [("one", "1"), ("two", "2")] {
@@ -104,7 +104,7 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn what_is_not_preserved_is_plain() {
+fn without_preserve_attributes_have_defaults() {
     require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("f"), "1").unwrap();
@@ -139,7 +139,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named() {
+fn files_that_cannot_be_copied_are_reported() {
     require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         fs::create_dir(dir.join("d")).unwrap();
@@ -179,7 +179,7 @@ fn streams_are_copied_and_reports_are_json() {
 
 /// `/proc` reports a size of 0 for its files: only reading shows their contents.
 #[test]
-fn a_file_that_does_not_know_its_size_is_copied_to_its_end() {
+fn a_file_of_unknown_size_is_copied_to_its_end() {
     require_images!();
     let random = Path::new("/proc/sys/kernel/random");
     let symbols = Path::new("/proc/kallsyms");

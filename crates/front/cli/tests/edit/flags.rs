@@ -35,7 +35,7 @@ fn flags_are_shown_as_they_were_set() {
 }
 
 #[test]
-fn commands_obey_what_flags_forbid() {
+fn commands_respect_inode_flags() {
     require_images!();
     on_each_image(|dir| {
         fs::write(dir.join("host"), "new").unwrap();

@@ -72,7 +72,7 @@ fn a_name_is_moved_to_another_spelling_of_itself() {
 }
 
 #[test]
-fn what_replaces_a_file_takes_its_spelling() {
+fn a_replacement_keeps_the_spelling_of_the_name() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         ok(dir, "cp one c.img:/d/b");
@@ -92,7 +92,7 @@ fn what_replaces_a_file_takes_its_spelling() {
 }
 
 #[test]
-fn two_names_of_a_source_that_are_one_are_told() {
+fn names_of_a_source_that_differ_only_in_case_are_reported() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         let tree = dir.join("tree");
@@ -127,7 +127,7 @@ fn two_names_of_a_source_that_are_one_are_told() {
 }
 
 #[test]
-fn two_names_of_a_layer_that_are_one_are_told() {
+fn names_of_a_layer_that_differ_only_in_case_are_reported() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         let layer = |name: &str, members: &[&str]| {
@@ -153,7 +153,7 @@ fn two_names_of_a_layer_that_are_one_are_told() {
 }
 
 #[test]
-fn a_build_tells_of_two_names_that_are_one() {
+fn a_build_reports_names_that_differ_only_in_case() {
     require!(Tool("xfs_repair"));
     let scratch = testkit::scratch();
     let dir = scratch.path();
@@ -234,7 +234,7 @@ fn a_mount_finds_names_in_any_spelling() {
 /// The target directory is on one of our own mounts, because this kernel may have no file system
 /// that folds names.
 #[test]
-fn what_is_extracted_replaces_no_other_spelling() {
+fn extraction_does_not_replace_names_that_differ_in_case() {
     require!(Fuse, Tool("mke2fs"), Tool("e2fsck"), Tool("xfs_repair"));
     on_both(|dir| {
         fs::create_dir(dir.join("tree")).unwrap();

@@ -62,7 +62,7 @@ fn extracted(dir: &Path, said: &str) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_damage_and_the_first_alone_comes_out() {
+fn a_duplicate_name_is_damage_and_only_the_first_is_extracted() {
     for (format, options) in FORMATS {
         for many in [0, 300] {
             println!("{format}, {many} other names");
@@ -93,7 +93,7 @@ fn a_name_that_is_there_twice_is_damage_and_the_first_alone_comes_out() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_told_and_counted() {
+fn wrong_names_are_reported_and_counted() {
     for (format, options) in FORMATS {
         for (from, to, said) in [
             ("x1", "..", "a second entry"),
@@ -134,7 +134,7 @@ fn rename_short(image: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn a_root_that_is_no_directory_is_damage() {
+fn a_root_that_is_not_a_directory_is_damage() {
     for (format, options) in FORMATS {
         let dir = scratch();
         source(dir.path());

@@ -88,7 +88,7 @@ fn a_tree_goes_in_around_and_out() {
 }
 
 #[test]
-fn a_replaced_file_hands_on_what_is_its_own() {
+fn a_replacement_inherits_the_attributes_of_the_old_file() {
     let scratch = testkit::scratch();
     let file = scratch.path().join("f");
     fs::write(&file, "new").unwrap();

@@ -85,7 +85,7 @@ fn a_partition_is_changed(format: Format) {
 }
 
 #[test]
-fn what_cannot_be_changed_says_why() {
+fn unsupported_changes_report_the_reason() {
     require!(Tool("mke2fs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = testkit::scratch();
     let dir = dir.path();
@@ -107,7 +107,7 @@ fn what_cannot_be_changed_says_why() {
 }
 
 #[test]
-fn senseless_arguments_exit_with_2() {
+fn invalid_arguments_give_status_2() {
     let dir = testkit::scratch();
     for line in [
         "mkdir x",
@@ -139,7 +139,7 @@ fn senseless_arguments_exit_with_2() {
 }
 
 #[test]
-fn a_full_image_says_so_and_stays_sound() {
+fn a_full_image_reports_it_and_stays_valid() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     crate::edit::common::on_each_image(|dir| {
         fs::write(dir.join("old"), "old").unwrap();

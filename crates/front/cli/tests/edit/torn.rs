@@ -133,7 +133,7 @@ fn a_torn_superblock_does_not_hide_what_the_journal_holds() {
 }
 
 #[test]
-fn info_tells_what_lies_in_a_crashed_image() {
+fn info_describes_a_crashed_image() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("dumpe2fs"));
     let dir = scratch();
     let (image, copy) = (dir.path().join("kernel.img"), dir.path().join("a.img"));

@@ -52,7 +52,7 @@ fn mapped_names_have_the_files_of_those_they_stand_for() {
 }
 
 #[test]
-fn what_was_mapped_out_of_an_image_gets_its_names_back() {
+fn mapped_names_are_restored() {
     testkit::require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in ["", OWN_XFS] {
         let scratch = scratch();
@@ -84,7 +84,7 @@ fn what_was_mapped_out_of_an_image_gets_its_names_back() {
 }
 
 #[test]
-fn a_build_gives_names_back() {
+fn a_build_restores_mapped_names() {
     testkit::require!(Tool("e2fsck"), Tool("xfs_repair"));
     let scratch = scratch();
     let dir = scratch.path();

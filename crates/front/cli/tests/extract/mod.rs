@@ -60,7 +60,7 @@ fn sample(dir: &Path) -> (Tree, Model) {
 }
 
 #[test]
-fn a_directory_comes_back_exactly() {
+fn a_directory_is_restored_exactly() {
     testkit::require!(Root);
     let scratch = scratch();
     let (expected, model) = sample(&scratch.path().join("source"));
@@ -293,7 +293,7 @@ impl FileSystem for Tampered {
 }
 
 #[test]
-fn damage_ends_the_work_unless_told_otherwise() {
+fn damage_ends_the_operation_by_default() {
     let scratch = scratch();
     let model = Model::new();
     let ino = model.create(model.root(), b"broken", &NEW).unwrap();

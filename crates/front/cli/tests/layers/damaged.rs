@@ -70,7 +70,7 @@ fn layers_that_are_cut_short_or_garbled_change_nothing() {
 }
 
 #[test]
-fn entries_that_climb_or_make_no_sense_change_nothing() {
+fn entries_with_invalid_paths_change_nothing() {
     on_each_format(|dir| {
         let said = |members: &[Member], options: &str| refused(dir, &tar(members), options);
         let good = file("new", "1");
@@ -86,7 +86,7 @@ fn entries_that_climb_or_make_no_sense_change_nothing() {
 
 /// Failures that occur only when names are created: everything before is rolled back.
 #[test]
-fn what_does_not_go_with_the_image_undoes_what_came_before_it() {
+fn a_layer_that_contradicts_the_image_changes_nothing() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|home| {
         for (last, word) in [
@@ -143,7 +143,7 @@ fn a_layer_that_does_not_fit_changes_nothing() {
 /// If `apply` takes more than one checkpoint, the error reports the progress, and every file is
 /// complete.
 #[test]
-fn a_layer_that_takes_several_steps_says_how_far_it_came() {
+fn a_layer_in_several_steps_reports_its_progress() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let home = testkit::scratch();
     let home = home.path();
@@ -182,7 +182,7 @@ fn build_plain(home: &Path) {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_files_are_named() {
     on_each_format(|dir| {
         assert!(fails(dir, "apply nothing a.img", 4).contains("nothing"));
         fs::write(dir.join("layer.tar"), tar(&[])).unwrap();

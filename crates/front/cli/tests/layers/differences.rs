@@ -143,7 +143,7 @@ fn names_of_one_file_are_compared_as_sets() {
 }
 
 #[test]
-fn a_layer_has_what_the_specification_asks_for() {
+fn a_layer_follows_the_specification() {
     let home = testkit::scratch();
     let dir = home.path();
     make(&dir.join("a"), &["all/x", "all/y", "some/x", "some/y", "one", "deep/er/kept"]);
@@ -161,7 +161,7 @@ all/\nall/.wh..wh..opq\ndeep/\ndeep/er/\ndeep/er/new\none\nsome/\nsome/.wh.x\nth
 }
 
 #[test]
-fn what_a_layer_cannot_hold_is_named_and_left_out() {
+fn files_that_a_layer_cannot_contain_are_reported_and_omitted() {
     let home = testkit::scratch();
     let dir = home.path();
     make(&dir.join("a"), &["x"]);
@@ -178,7 +178,7 @@ fn what_a_layer_cannot_hold_is_named_and_left_out() {
 }
 
 #[test]
-fn flags_are_told_and_kept_out_of_layers() {
+fn flags_are_reported_and_omitted_from_layers() {
     let home = testkit::scratch();
     let dir = home.path();
     make(&dir.join("a"), &["x"]);
@@ -194,7 +194,7 @@ fn flags_are_told_and_kept_out_of_layers() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused() {
+fn invalid_requests_are_refused() {
     let home = testkit::scratch();
     let dir = home.path();
     make(&dir.join("a"), &["x"]);

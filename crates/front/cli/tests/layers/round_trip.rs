@@ -38,7 +38,7 @@ fn goes_over(dir: &Path, seed: u64) {
 }
 
 #[test]
-fn what_is_different_turns_one_tree_into_the_other() {
+fn a_difference_applied_to_one_tree_gives_the_other() {
     require!(Tool("e2fsck"), Tool("xfs_repair"), Mount("ext4"), Mount("xfs"), Root);
     let first = testkit::effort(0, 0, 1000);
     for seed in first..first + testkit::effort(8, 20, 400) {

@@ -57,7 +57,7 @@ fn containers(home: &Path) {
 const EXPECTED: &str = "A /d/y\nM /f: contents\nD /gone\nM /l: links\n";
 
 #[test]
-fn a_container_image_is_what_build_makes_of_it() {
+fn a_container_image_as_a_side_equals_its_build() {
     require!(Tool("tar"));
     let home = testkit::scratch();
     let home = home.path();
@@ -221,7 +221,7 @@ fn sides_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
-fn what_becomes_too_large_is_refused() {
+fn layers_that_decompress_beyond_the_limit_are_refused() {
     require!(Tool("gzip"));
     let home = testkit::scratch();
     let home = home.path();

@@ -94,7 +94,7 @@ fn an_image_in_a_partition_is_mapped_alone() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_nothing_is_replaced_unasked() {
+fn invalid_options_are_refused_and_no_file_is_replaced() {
     let home = image(FORMATS[0]);
     let dir = home.path();
     for line in
@@ -117,7 +117,7 @@ fn what_makes_no_sense_is_refused_and_nothing_is_replaced_unasked() {
 }
 
 #[test]
-fn of_a_damaged_image_what_can_be_told_is_told() {
+fn readable_parts_of_a_damaged_image_are_shown() {
     let home = image(FORMATS[0]);
     let dir = home.path();
     // The inode table of group 0, from the first user inode on: `file` and `dir` are lost.

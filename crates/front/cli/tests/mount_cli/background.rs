@@ -53,7 +53,7 @@ fn paths_may_be_relative_and_the_directory_is_let_go() {
 }
 
 #[test]
-fn nobody_waits_for_the_streams_of_the_server() {
+fn callers_do_not_wait_for_the_output_of_the_server() {
     require!(Fuse);
     let dir = scratch();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -71,7 +71,7 @@ fn nobody_waits_for_the_streams_of_the_server() {
 }
 
 #[test]
-fn what_fails_before_is_told_with_its_status() {
+fn failures_before_the_mount_have_their_status() {
     require!(Fuse);
     let dir = scratch();
     let point = Point::new();

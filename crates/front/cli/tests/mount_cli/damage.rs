@@ -83,7 +83,7 @@ fn it_goes_on_with(image: &Path) {
 }
 
 #[test]
-fn a_mount_in_the_background_tells_its_log() {
+fn a_background_mount_writes_its_log() {
     require!(Fuse);
     let dir = scratch();
     damage(&ext4(dir.path()));
@@ -99,7 +99,7 @@ fn a_mount_in_the_background_tells_its_log() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_to_all_who_ask() {
+fn failed_write_back_is_reported_to_every_fsync() {
     require!(Fuse, Root, Tool("e2fsck"), Tool("xfs_repair"));
     own_mounts();
     [ext4, xfs].into_iter().for_each(what_cannot_be_written_into);

@@ -46,7 +46,7 @@ fn unmounted_by_others_it_ends_with_everything_written() {
 }
 
 #[test]
-fn a_mount_in_use_goes_when_it_is_not_used_any_more() {
+fn a_busy_mount_ends_after_its_last_use() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|_, image| {
         let mounted = Mounted::new(image);
@@ -86,7 +86,7 @@ fn a_second_signal_ends_it_at_once_and_says_so() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_recovered_by_the_next_mount() {
+fn the_next_mount_recovers_after_a_kill() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|_, image| {
         let mounted = Mounting::new(image).options("commit=0").start();
@@ -179,7 +179,7 @@ fn dead_mount(dir: &Path) -> Point {
 }
 
 #[test]
-fn a_dead_mount_can_be_taken_away_and_its_image_is_named() {
+fn a_dead_mount_can_be_removed_and_its_image_is_named() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|dir, image| {
         let point = dead_mount(dir);
@@ -193,7 +193,7 @@ fn a_dead_mount_can_be_taken_away_and_its_image_is_named() {
 }
 
 #[test]
-fn a_dead_mount_is_told_to_who_mounts_there() {
+fn mounting_on_a_dead_mount_reports_it() {
     require!(Fuse);
     let dir = scratch();
     ext4(dir.path());

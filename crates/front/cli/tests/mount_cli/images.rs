@@ -88,7 +88,7 @@ fn images_of_mkfs_xfs_are_mounted_to_be_changed() {
 }
 
 #[test]
-fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
+fn images_with_unmaintained_features_are_mounted_read_only() {
     require!(Fuse, Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = scratch();
     let image = dir.path().join("a.img");
@@ -106,7 +106,7 @@ fn what_could_not_be_kept_right_is_mounted_for_reading_and_that_is_told() {
 }
 
 #[test]
-fn what_is_write_protected_is_mounted_for_reading_and_that_is_told() {
+fn write_protected_images_are_mounted_read_only() {
     require!(Fuse, Root, Loop);
     on_each_format(|_, image| {
         let before = fs::read(image).unwrap();
@@ -191,7 +191,7 @@ fn owners_are_shown_and_stored_as_asked_for() {
 }
 
 #[test]
-fn the_kernel_is_told_the_options() {
+fn the_kernel_receives_the_options() {
     require!(Fuse, Root);
     let dir = scratch();
     let image = ext4(dir.path());
@@ -214,7 +214,7 @@ fn the_kernel_is_told_the_options() {
 }
 
 #[test]
-fn stale_images_are_read_as_they_lie() {
+fn stale_images_are_read_without_recovery() {
     require!(Fuse);
     let dir = scratch();
     let image = ext4(dir.path());

@@ -82,7 +82,7 @@ fn a_writable_image_may_be_mounted_read_only() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_closed() {
+fn a_failed_mount_closes_the_image() {
     require!(Fuse, Tool("e2fsck"));
     let dir = scratch();
     let image = ext4(dir.path());

@@ -8,7 +8,7 @@ use crate::mount::{Mounted, Mounting, Point};
 use crate::mount_cli::common::{ext4, fails, ok};
 
 #[test]
-fn options_that_make_no_sense_exit_with_2_and_are_named() {
+fn invalid_options_are_named_and_give_status_2() {
     let dir = scratch();
     let point = Point::new();
     for (options, named) in [
@@ -65,7 +65,7 @@ fn help_has_every_option() {
 }
 
 #[test]
-fn an_image_is_mounted_once_and_others_hear_where() {
+fn a_second_mount_reports_the_first_mount_point() {
     require!(Fuse, Tool("e2fsck"));
     let dir = scratch();
     let image = ext4(dir.path());
@@ -83,7 +83,7 @@ fn an_image_is_mounted_once_and_others_hear_where() {
 }
 
 #[test]
-fn who_only_reads_may_be_several() {
+fn several_readers_can_share_an_image() {
     require!(Fuse);
     let dir = scratch();
     let image = ext4(dir.path());

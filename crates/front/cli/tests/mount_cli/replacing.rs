@@ -101,7 +101,7 @@ fn a_device_that_is_mounted_is_not_written_to() {
 }
 
 #[test]
-fn what_is_no_file_is_no_image_and_is_not_waited_for() {
+fn pipes_and_other_special_files_are_refused_at_once() {
     let dir = scratch();
     let pipe = CString::new(dir.path().join("pipe").to_str().unwrap()).unwrap();
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();

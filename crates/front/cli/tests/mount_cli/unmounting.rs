@@ -45,7 +45,7 @@ fn it_returns_when_others_can_use_the_image() {
 }
 
 #[test]
-fn what_is_in_use_stays_unless_it_is_lazy() {
+fn busy_mounts_remain_without_lazy() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|dir, image| {
         let point = Point::new();
@@ -67,7 +67,7 @@ fn what_is_in_use_stays_unless_it_is_lazy() {
 }
 
 #[test]
-fn what_could_not_be_written_back_is_told_and_the_image_waited_for() {
+fn unmount_reports_failed_write_back_and_waits_for_the_image() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|dir, image| {
         let point = Point::new();
@@ -87,7 +87,7 @@ fn what_could_not_be_written_back_is_told_and_the_image_waited_for() {
 }
 
 #[test]
-fn what_is_not_mounted_is_refused() {
+fn unmounting_a_plain_directory_is_refused() {
     let dir = scratch();
     let point = Point::new();
     let said = fails(dir.path(), &point, "unmount POINT", 1);

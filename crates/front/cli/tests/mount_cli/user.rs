@@ -113,7 +113,7 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
 
 /// A user cannot control the kernel's caching, but writes to a full file system do end.
 #[test]
-fn a_user_who_writes_without_end_is_told_that_there_is_no_room() {
+fn endless_writes_fail_without_space() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
     let_users_mount();
     let dir = scratch();

@@ -20,10 +20,10 @@ fn a_killed_server_ends(place: &mut Place) {
 }
 
 #[test]
-fn a_killed_server_ends_however_soon() {
+fn a_killed_server_ends_at_any_time() {
     let wanted = Wanted { bytes: 16 << 20, ..Wanted::new(Format::Ext) };
     prove(
-        concat!(module_path!(), "::a_killed_server_ends_however_soon"),
+        concat!(module_path!(), "::a_killed_server_ends_at_any_time"),
         wanted,
         a_killed_server_ends,
     );

@@ -221,8 +221,7 @@ fn extended_flags_are_those_of_the_kernel(place: &mut Place) {
     }
     let script = place.home().join("fsx.py");
     fs::write(&script, FSX).unwrap();
-    // The command in PATH may be a script that takes longer to find the interpreter than all the
-    // rest.
+    // `python3` in PATH may be a slow wrapper script, so the interpreter itself is used.
     let python = run(tool("python3").args(["-c", "import sys; print(sys.executable)"]));
     let function = format!("fsx() {{ {} -IS {} \"$@\"; }}; ", python.trim(), script.display());
     let all: Vec<_> = all.iter().map(|line| format!("{function}{line}")).collect();

@@ -75,7 +75,7 @@ fn without_room_for_the_undo_file_nothing_is_changed() {
 }
 
 #[test]
-fn what_was_written_before_the_disk_was_full_is_taken_back() {
+fn a_full_disk_rolls_the_repair_back() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = repaired_in_place(options);

@@ -109,7 +109,7 @@ fn assert_repairable(is_xfs: bool, state: MemoryDevice, is_judged: bool) {
 }
 
 #[test]
-fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
+fn a_crashed_repair_in_place_can_be_undone_or_continued() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for (options, is_xfs) in [(FORMATS[0], false), (FORMATS[1], true)] {
         let mut random = fastrand::Rng::with_seed(17);
@@ -143,7 +143,7 @@ fn a_repair_in_place_is_taken_back_or_gone_on_with_after_a_crash_anywhere() {
 }
 
 #[test]
-fn a_repair_through_the_log_is_gone_on_with_after_a_crash_anywhere() {
+fn a_crashed_repair_through_the_log_can_be_continued() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     let mut random = fastrand::Rng::with_seed(18);
     let start = damaged(FORMATS[0], &mut random);

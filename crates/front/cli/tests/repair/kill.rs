@@ -166,7 +166,7 @@ fn kill_often(options: &str, has_log: bool) {
 }
 
 #[test]
-fn a_repair_that_is_killed_is_gone_on_with_or_taken_back() {
+fn a_killed_repair_can_be_continued_or_undone() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         for has_log in [true, false] {

@@ -31,7 +31,7 @@ fn assert_sound(home: &TempDir, name: &str) {
 }
 
 #[test]
-fn a_sound_image_is_left_alone() {
+fn a_valid_image_is_not_changed() {
     for options in FORMATS {
         let home = image(options);
         let before = bytes(&home, "a.img");
@@ -43,7 +43,7 @@ fn a_sound_image_is_left_alone() {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_tells_what_will_be_done() {
+fn a_plan_lists_the_repairs_and_changes_nothing() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);
@@ -81,7 +81,7 @@ fn object_of(said: &Said) -> Value {
 }
 
 #[test]
-fn what_was_there_before_is_brought_back_byte_by_byte() {
+fn restore_returns_the_exact_old_bytes() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = sound_and_damaged(options);
@@ -151,7 +151,7 @@ fn an_image_inside_of_a_disk_is_repaired_there() {
 }
 
 #[test]
-fn what_cannot_be_repaired_is_refused_with_a_reason() {
+fn unrepairable_images_are_refused_with_a_reason() {
     let home = image(FORMATS[0]);
     fs::write(home.path().join("text"), "hello").unwrap();
     says(home.path(), "repair text", 3);

@@ -5,7 +5,7 @@ use std::fs;
 use crate::check::common::{FORMATS, ends, image, run, sound_and_damaged, write};
 
 #[test]
-fn an_image_without_its_superblock_gives_its_files() {
+fn files_are_extracted_without_a_superblock() {
     // With a superblock copy.
     for options in ["--fs ext4 --size 300M", FORMATS[1]] {
         let home = image(options);
@@ -23,7 +23,7 @@ fn an_image_without_its_superblock_gives_its_files() {
 }
 
 #[test]
-fn a_sound_image_is_extracted_as_ever() {
+fn a_valid_image_is_extracted_normally() {
     for options in FORMATS {
         let home = sound_and_damaged(options);
         ends(home.path(), "extract --salvage a.img out", 0);
@@ -35,7 +35,7 @@ fn a_sound_image_is_extracted_as_ever() {
 }
 
 #[test]
-fn a_named_copy_of_the_superblock_is_used() {
+fn the_requested_superblock_copy_is_used() {
     let home = image("--fs ext4 --size 300M");
     let path = home.path().join("a.img");
     // The first block of the second group contains a copy.

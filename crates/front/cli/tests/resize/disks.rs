@@ -119,7 +119,7 @@ pub(super) fn assert_sound(home: &TempDir, number: u32) {
 }
 
 #[test]
-fn an_entry_grows_and_shrinks_with_what_is_in_it() {
+fn an_entry_grows_and_shrinks_with_its_usage() {
     require!(Tool("partx"));
     for is_gpt in [true, false] {
         let parts = [(2048, 64 * 2048), (400_000, 20_480)];

@@ -8,7 +8,7 @@ use crate::build::common::diskwright;
 use crate::check::common::{build, ends, image, object, run};
 
 #[test]
-fn a_file_is_made_longer_and_shorter_with_what_is_in_it() {
+fn a_file_grows_and_shrinks_with_its_contents() {
     require!(Tool("e2fsck"));
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("a.img");
@@ -48,7 +48,7 @@ fn xfs_grows_too() {
 }
 
 #[test]
-fn without_a_size_it_becomes_as_large_as_its_file() {
+fn without_a_size_the_file_system_fills_its_file() {
     require!(Tool("e2fsck"));
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("a.img");
@@ -59,7 +59,7 @@ fn without_a_size_it_becomes_as_large_as_its_file() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_nothing_changes() {
+fn invalid_sizes_are_refused_without_changes() {
     let home = image("--fs ext4 --size 64M");
     build(home.path(), "x.img", "--fs xfs --small --size 64M");
     let path = home.path().join("a.img");
@@ -85,7 +85,7 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn what_is_damaged_or_in_use_is_left() {
+fn damaged_images_and_images_in_use_are_not_resized() {
     let home = image("--fs ext4 --size 64M");
     let path = home.path().join("a.img");
     let file = File::options().read(true).write(true).open(&path).unwrap();

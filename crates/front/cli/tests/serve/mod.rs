@@ -64,7 +64,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_client_writes_to_an_image_that_nobody_else_can_have_meanwhile() {
+fn a_client_writes_to_an_exclusively_locked_image() {
     require!(Tool("qemu-io"), Tool("e2fsck"));
     let mut served = serve(&[]);
     let mut qemu = testkit::command("qemu-io");
@@ -84,7 +84,7 @@ fn a_client_writes_to_an_image_that_nobody_else_can_have_meanwhile() {
 }
 
 #[test]
-fn who_serves_for_reading_lets_others_read_and_nobody_write() {
+fn a_read_only_server_permits_readers_and_no_writers() {
     require!(Tool("qemu-io"));
     let mut served = serve(&["--read-only"]);
     assert_eq!(served.command("ls a.img").0, Some(0));
@@ -97,7 +97,7 @@ fn who_serves_for_reading_lets_others_read_and_nobody_write() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told() {
+fn images_that_cannot_be_served_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     image(folder.path());
     let run = |words: &[&str]| {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_is_no_place() {
+    fn a_missing_file_is_not_a_remote_location() {
         let error = io::Error::from(io::ErrorKind::NotFound);
         assert!(missing(Path::new("root.img"), &error).is_none());
         let told = missing(Path::new("s3://bucket/a?secret"), &error).unwrap();

@@ -26,7 +26,8 @@ impl Kept {
         Self { pieces: VecDeque::new(), bytes: 0, bytes_max: BYTES_MAX, is_given_up: false }
     }
 
-    /// Adds an entry. Gives up on contents that can only be read in order.
+    /// Stores an entry. If its contents can only be read sequentially, or the limit is reached, drops all entries and
+    /// stores no more.
     pub(super) fn add(&mut self, entry: Entry) {
         if self.is_given_up {
             return;
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_in_order() {
+    fn stored_entries_are_returned_in_order() {
         let mut kept = Kept::new();
         (0..3_000).for_each(|number| kept.add(entry(number)));
         let mut source = kept.into_source().unwrap();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_grows_until_anything_fits() {
+    fn the_added_space_grows_until_everything_fits() {
         assert_eq!([0, 7, 8, 9].map(|attempt| grow_by(100, attempt)), [8, 8, 16, 32]);
         assert_eq!(grow_by(100_000, 0), 500);
         let added = (0..ATTEMPTS).fold(1_000, |blocks, attempt| blocks + grow_by(blocks, attempt));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn long_findings_are_bounded_by_their_bytes_and_the_first_is_kept() {
+    fn long_findings_are_limited_by_bytes_and_the_first_is_kept() {
         let limits = Limits { findings_max: 100, bytes_max: 10_000 };
         let sizes = [(1, 100), (2, 9_800), (3, 100)];
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_kept_is_counted() {
+    fn findings_that_are_not_stored_are_counted() {
         let kind = collect(Limits::NONE, (0..1_000_000).map(|block| (block, 0)));
         assert_eq!((kind.count, kind.findings.len()), (1_000_000, 0));
     }

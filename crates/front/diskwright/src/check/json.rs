@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_has_the_status_that_it_alone_would_end_with() {
+    fn unchecked_images_have_the_status_of_a_single_check() {
         let error = Error::host("open", "a.img", io::Error::from(io::ErrorKind::NotFound));
         let found = parse(&error_line("a.img".as_ref(), &error));
         assert_eq!((&found["type"], &found["status"]), (&json!("error"), &json!(4)));

@@ -165,7 +165,7 @@ blocks in use; 2 transactions of its journal or log replayed in memory
     }
 
     #[test]
-    fn a_check_that_was_not_ended_says_so() {
+    fn a_complete_check_says_so() {
         let mut report = samples::report();
         report.summary = Summary::default();
         let kept = "incomplete, as damage prevented the check of the rest";

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_told_by_name() {
+    fn attributes_are_reported_by_name() {
         let list = |items: &[(&str, &str)]| -> Xattrs {
             items
                 .iter()

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_directory_comes_before_names_that_begin_like_it() {
+    fn contents_of_a_directory_precede_names_with_the_same_prefix() {
         let mut paths = ["a.b", "a/x", "a", "a-b", "", "a/x/y", "a/x.y", "b"];
         paths.sort_by(|a, b| order(a.as_bytes(), b.as_bytes()));
         assert_eq!(paths, ["", "a", "a/x", "a/x/y", "a/x.y", "a-b", "a.b", "b"]);

@@ -45,7 +45,7 @@ pub(super) struct Held {
     pub(super) is_listed: bool,
 }
 
-/// Data of a file type.
+/// Type of an entry, with its data.
 #[derive(Debug)]
 pub(super) enum HeldBody {
     Directory(BTreeMap<Box<[u8]>, usize>),

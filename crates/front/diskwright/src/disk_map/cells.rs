@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_unknown_and_what_is_too_much_is_cut() {
+    fn missing_blocks_are_unknown_and_excess_blocks_are_ignored() {
         let mut cells = Cells::new(32, 2);
         assert_eq!(add(&mut cells, 0, 4, Kind::Data), 0);
         for _ in 0..3 {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_end_is_told() {
+    fn extents_past_the_end_are_reported() {
         let mut cells = Cells::new(20, 2);
         assert_eq!(add(&mut cells, 15, 10, Kind::Data), 5);
         assert_eq!(add(&mut cells, 30, 10, Kind::Data), 10);

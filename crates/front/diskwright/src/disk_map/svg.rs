@@ -152,7 +152,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// Draws the cells: a rectangle each, and above it the layers of kinds other than free.
+    /// Draws each cell as a rectangle, with a layer for each kind of block except free ones.
     fn layers(&mut self, field: &Field) -> std::fmt::Result {
         let mut paths: [String; Kind::COUNT] = std::array::from_fn(|_| String::new());
         let (wide, tall) = (number(field.side.0), number(field.side.1));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_name_is_taken_for_markup() {
+    fn names_are_never_interpreted_as_markup() {
         let name = "<script>'\"&\u{0}\u{202e}\u{ffff}";
         let shown = Escaped(name).to_string();
         assert_eq!(shown, "&lt;script&gt;&#39;&quot;&amp;\u{fffd}\u{fffd}\u{fffd}");

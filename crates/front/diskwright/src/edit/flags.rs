@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flag_is_told() {
+    fn unknown_flags_are_reported() {
         for word in ["i", "+", "+y", "+I", "*a"] {
             let is_empty_list = word == "+";
             assert_eq!(FlagChange::default().parse(word).is_ok(), is_empty_list, "{word}");

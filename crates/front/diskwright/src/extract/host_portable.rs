@@ -20,7 +20,7 @@ pub(super) const LINKS_HAVE_TYPES: bool = cfg!(windows);
 
 /// Warning if owners are not restored.
 pub(super) const OWNERS_ARE_LOST: &str = if cfg!(windows) {
-    "owners and permissions are not restored, because Windows has other ones; a file without write \
+    "owners and permissions are not restored, because Windows has different ones; a file without write \
      permission becomes read-only"
 } else {
     "owners are not restored, because this is supported only on Linux; set-user-id and \
@@ -97,13 +97,17 @@ impl HostTree {
     }
 
     /// Does nothing, because the parent is accessible by path.
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "other hosts need them")]
+    #[expect(
+        clippy::unused_self,
+        clippy::unnecessary_wraps,
+        reason = "versions for other hosts use self and can fail"
+    )]
     pub(super) fn hold_parent(&self) -> io::Result<()> {
         Ok(())
     }
 
     /// Returns to the parent directory.
-    #[expect(clippy::unnecessary_wraps, reason = "on other hosts it can fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "versions for other hosts can fail")]
     pub(super) fn leave(&mut self) -> io::Result<()> {
         self.levels.pop();
         self.path.truncate(self.levels.last().copied().unwrap_or(0));
@@ -170,14 +174,14 @@ impl HostTree {
         // Some Windows-compatible systems report success without creating the link.
         match std::fs::symlink_metadata(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(io::Error::new(io::ErrorKind::Unsupported, "the host has made none"))
+                Err(io::Error::new(io::ErrorKind::Unsupported, "the host did not create the link"))
             }
             made => made.map(drop),
         }
     }
 
     /// Fails, because this host has no special files.
-    #[expect(clippy::unused_self, reason = "other hosts need it")]
+    #[expect(clippy::unused_self, reason = "versions for other hosts use self")]
     pub(super) fn special(&self, _: &[u8], _: FileType, _: vfs::DeviceNumber) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this host does not support such files"))
     }
@@ -212,7 +216,7 @@ fn symlink(target: &[u8], path: &Path, _: bool) -> io::Result<()> {
 fn allow_removal(path: &Path, found: &Metadata) -> io::Result<()> {
     let mut permissions = found.permissions();
     if cfg!(windows) && permissions.readonly() {
-        #[expect(clippy::permissions_set_readonly_false, reason = "it is removed then")]
+        #[expect(clippy::permissions_set_readonly_false, reason = "the file is removed next")]
         permissions.set_readonly(false);
         std::fs::set_permissions(path, permissions)?;
     }
@@ -234,7 +238,7 @@ pub(super) enum Made<'a> {
     File(&'a File),
     Directory(&'a Path),
     /// By directory and name; links are not followed.
-    #[cfg_attr(windows, expect(dead_code, reason = "nothing is set of a link here"))]
+    #[cfg_attr(windows, expect(dead_code, reason = "attributes of links are not set on Windows"))]
     Named(&'a Path, &'a [u8]),
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn id_of(file: &std::fs::File) -> io::Result<FileId> {
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_cast, reason = "not every Unix has 64 bits for both")]
+#[expect(clippy::unnecessary_cast, reason = "some Unix hosts have narrower types")]
 fn id(found: &std::fs::Metadata) -> FileId {
     use std::os::unix::fs::MetadataExt;
     FileId { dev: found.dev() as u64, ino: found.ino() as u64 }

@@ -79,7 +79,7 @@ struct Known {
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_cast, reason = "not every Unix has 64 bits for numbers of inodes")]
+#[expect(clippy::unnecessary_cast, reason = "some Unix hosts have narrower inode numbers")]
 fn known(found: &Metadata, _: u16) -> Known {
     use std::os::unix::fs::MetadataExt;
     Known {

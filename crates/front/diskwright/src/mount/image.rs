@@ -211,7 +211,7 @@ impl OpenToMount {
     }
 }
 
-/// Returns the mount source: the file that is locked while mounted, if there is one.
+/// Returns the mount source: the absolute path of the image file, or the address of a remote image without secrets.
 fn name_of(path: &Path) -> OsString {
     if let Some(file) = crate::anywhere::words::file_of(path) {
         return std::fs::canonicalize(file).unwrap_or_else(|_| path.to_owned()).into();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn without_words_it_is_safe_and_writable() {
+    fn defaults_are_safe_and_writable() {
         let options = parsed("");
         assert!(!options.read_only && !options.suid && !options.dev && options.exec);
         assert!(!options.allow_other && !options.sync && !options.dirsync);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_name() {
+    fn unknown_options_are_refused_by_name() {
         for (words, named) in [
             ("ro,frobnicate", "frobnicate"),
             ("Ro", "Ro"),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_refused_with_what_would() {
+    fn invalid_values_are_refused_with_valid_ones() {
         for words in [
             "uid=root",
             "uid=-1",

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_is_waited_for() {
+    fn a_server_holds_its_lock_until_it_ends() {
         let name = OsStr::new("s3://bucket/of the test of served mounts");
         let user = geteuid().as_raw();
         let served = [Served::begin(name).unwrap(), Served::begin(name).unwrap()];

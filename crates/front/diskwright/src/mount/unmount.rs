@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_waited_for_and_not_for_ever() {
+    fn commands_wait_for_a_lock_for_a_limited_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.img");
         let server = File::create(&path).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mount_of_ours_is_refused() {
+    fn mounts_of_other_programs_are_refused() {
         let options = UnmountOptions { lazy: false, patience: Duration::ZERO };
         for path in ["/proc", "/"] {
             let refused = unmount(Path::new(path), &options).unwrap_err();

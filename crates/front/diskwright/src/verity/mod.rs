@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_follows_from_the_image() {
+    fn defaults_are_derived_from_the_image() {
         let data = vec![3; 300 * 4096];
         let first = area(&data, &Verity::default(), 1);
         assert_eq!(first, area(&data, &Verity::default(), 4));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn images_without_space_for_a_hash_tree_are_refused() {
         assert!(check_size(8192).is_ok());
         assert!(check_size(5120).unwrap_err().to_string().contains("--size"));
         assert!(check_block_size(1024).unwrap_err().to_string().contains("--block-size"));

@@ -28,7 +28,7 @@ use remote::volume::{Location, VolumeError};
 
 use crate::{Error, Result};
 
-/// Contents of an address.
+/// Result of listing an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
     /// Volume with its snapshots, oldest first.

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_fits() {
+    fn the_needed_files_fit() {
         for format in [Format::Ext4, Format::Xfs] {
             for inodes in [0, 1, 50_000, 10_000_000, 400_000_000] {
                 for bytes in [0, 1, 1 << 20, 3 << 30, 4 << 30, 1 << 36, 1 << 40, 4 << 40, 12 << 40]

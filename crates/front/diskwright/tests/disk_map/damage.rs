@@ -73,7 +73,7 @@ fn block_of(image: &[u8], kind: Kind) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown() {
+fn unreadable_parts_are_unknown() {
     for name in ["ext4/ext4", "ext4/deep-index", "xfs/default", "xfs/small-blocks"] {
         let image = golden(name);
         let whole = look(name, &image, false).expect("a sound image");
@@ -92,7 +92,7 @@ fn what_cannot_be_read_is_unknown() {
 }
 
 #[test]
-fn blocks_of_maps_that_are_damaged_are_told_of() {
+fn damaged_map_blocks_are_reported() {
     let image = golden("ext4/ext3");
     let mut bytes = image.clone();
     let pointers = block_of(&image, Kind::Maps);
@@ -103,7 +103,7 @@ fn blocks_of_maps_that_are_damaged_are_told_of() {
 }
 
 #[test]
-fn a_bitmap_that_says_that_all_is_free_contradicts_what_is_in_use() {
+fn a_bitmap_with_all_blocks_free_contradicts_blocks_in_use() {
     let image = golden("ext4/ext2-rev0");
     let mut bytes = image.clone();
     let bitmap = block_of(&image, Kind::Allocation);
@@ -114,7 +114,7 @@ fn a_bitmap_that_says_that_all_is_free_contradicts_what_is_in_use() {
 }
 
 #[test]
-fn who_asks_for_a_survey_can_end_it() {
+fn callers_can_cancel_a_survey() {
     for name in ["ext4/groups", "xfs/default"] {
         let fs = open_bytes(&golden(name)).expect("a sound image");
         let mut calls = 0;

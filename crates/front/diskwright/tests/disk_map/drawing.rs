@@ -92,7 +92,7 @@ fn figures_have_all_numbers() {
 }
 
 #[test]
-fn a_large_picture_stays_small_where_little_is_on_the_disk() {
+fn a_picture_of_an_almost_empty_disk_is_small() {
     let survey = golden("xfs/default", 4096);
     let svg = diskwright::disk_map::svg(&survey, &options("image", Curve::Rows));
     assert!(svg.len() < 600_000, "{} bytes", svg.len());

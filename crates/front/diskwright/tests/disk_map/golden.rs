@@ -32,7 +32,7 @@ fn of(wanted: &str) -> diskwright::disk_map::Survey {
 }
 
 #[test]
-fn what_only_some_images_have_is_told_apart() {
+fn optional_structures_are_distinguished() {
     assert!(of("xfs/shared").total(Kind::Shared) > 0);
     assert!(of("ext4/ea-inode").total(Kind::Attributes) > 0);
     assert!(of("ext4/ext3").total(Kind::Maps) > 0);
@@ -55,7 +55,7 @@ fn make_files(fs: &dyn FileSystem) {
 }
 
 #[test]
-fn what_the_log_holds_is_part_of_the_map_unless_it_is_not_wanted() {
+fn the_map_includes_the_log_unless_recovery_is_disabled() {
     for (name, is_xfs) in [("ext4/journal", false), ("xfs/default", true)] {
         let (_, packed) = GOLDEN.into_iter().flatten().find(|(n, _)| *n == name).expect(name);
         let device = Arc::new(MemoryDevice::from_bytes(&unpack(packed)));

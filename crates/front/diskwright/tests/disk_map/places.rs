@@ -13,7 +13,7 @@ use crate::disk_map::common::{GOLDEN, Ledger, open_bytes, open_file, survey, unp
 const BYTES: usize = 600 * 4096;
 
 #[test]
-fn a_file_lies_where_debugfs_says() {
+fn file_locations_agree_with_debugfs() {
     require!(Tool("mke2fs"), Tool("debugfs"));
     let home = scratch();
     let (image, source) = (home.path().join("image"), home.path().join("source"));
@@ -42,7 +42,7 @@ fn a_file_lies_where_debugfs_says() {
 }
 
 #[test]
-fn a_file_lies_where_xfs_db_says() {
+fn file_locations_agree_with_xfs_db() {
     require!(Tool("mkfs.xfs"), Tool("xfs_db"));
     let home = scratch();
     let (image, source) = (home.path().join("image"), home.path().join("source"));
@@ -105,7 +105,7 @@ fn each_inode_is_found_by_one_of_its_paths() {
 }
 
 #[test]
-fn parents_tell_paths_where_the_format_knows_them() {
+fn parent_pointers_give_paths() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let (image, source) = (home.path().join("image"), home.path().join("source"));

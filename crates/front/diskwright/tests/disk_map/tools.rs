@@ -184,7 +184,7 @@ fn files_that_kernels_share_count_once() {
 }
 
 #[test]
-fn whatever_is_done_to_files_each_block_is_counted_once() {
+fn each_block_is_counted_once_after_any_change() {
     require!(Tool("mke2fs"), Mount("ext4"), Tool("mkfs.xfs"), Mount("xfs"));
     let home = scratch();
     let image = home.path().join("image");

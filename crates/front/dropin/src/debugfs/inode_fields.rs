@@ -49,7 +49,7 @@ const fn refused(name: &'static str, why: &'static str) -> Field {
 
 /// Offset of `i_block`.
 const BLOCK: usize = 40;
-/// Why checksums are not set.
+/// Reason why checksums cannot be set.
 const CHECKSUM: &str = "it is computed with every change; \"calc\" is accepted";
 
 /// Fields in the order of the original. Source of the offsets: kernel Documentation/filesystems/ext4/inodes.rst.
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_and_values_are_told() {
+    fn wrong_names_and_values_are_reported() {
         let mut slot = vec![0; 128];
         for (name, value, why) in [
             ("mode", "0x1ffff", "exceeds field mode maximum 65535"),

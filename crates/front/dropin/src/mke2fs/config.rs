@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_can_be_read() {
+    fn the_built_in_configuration_is_valid() {
         let config = read(BUILT_IN).unwrap();
         let small = types(&["ext4", "small"]);
         assert_eq!(config.get(&small, "blocksize"), Some("1024"));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_told_with_its_line() {
+    fn syntax_errors_report_their_line() {
         for (text, part) in [
             ("[defaults", "line 1"),
             ("[x]\nword", "line 2"),

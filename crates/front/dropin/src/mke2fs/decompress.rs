@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_first_bytes() {
+    fn formats_are_detected_by_their_first_bytes() {
         assert_eq!(program(b"\xfd7zXZ\0"), Some("xz"));
         assert_eq!(program(b"BZh91A"), Some("bzip2"));
         assert_eq!(program(b"BZh"), None);

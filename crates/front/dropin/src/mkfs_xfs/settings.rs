@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_twice() {
+    fn messages_are_not_repeated() {
         let mut settings = Settings::default();
         settings.add('d', "agcount=3,size=1g").unwrap();
         settings.add('l', "size=64m").unwrap();

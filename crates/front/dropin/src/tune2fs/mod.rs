@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 /// Shows or sets the label.
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(unused_variables, reason = "no file system is mounted there")
+    expect(unused_variables, reason = "only Linux handles mounted file systems")
 )]
 pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     match &*arguments {

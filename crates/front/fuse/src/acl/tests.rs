@@ -40,7 +40,7 @@ fn the_mask_stands_for_the_group() {
 }
 
 #[test]
-fn a_mask_may_be_there_for_nobody() {
+fn a_mask_without_named_entries_is_valid() {
     let mut acl = Acl::parse(&value(&[USER_OBJ, GROUP_OBJ, MASK, OTHER])).unwrap();
     assert!(!acl.is_minimal());
     acl.set_mode(0o040);
@@ -49,7 +49,7 @@ fn a_mask_may_be_there_for_nobody() {
 }
 
 #[test]
-fn what_is_no_valid_list_is_refused() {
+fn malformed_lists_are_refused() {
     let named = (2, 4, 7);
     for entries in [
         &[][..],

@@ -19,7 +19,7 @@ const FILES_MAX: usize = 1024;
 /// Bit of the flags in proc_pid_stat(5) that kernel threads have (`PF_KTHREAD`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// How durable a change must be when its request is answered.
+/// Durability required of a change when its request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     No,

@@ -51,7 +51,7 @@ impl FileSystem for Counting {
 
     fn close(&self, ino: Ino) -> Result<()> {
         let before = self.0[ino.0 as usize].fetch_sub(1, Ordering::SeqCst);
-        assert!(before > 0, "closed once too often");
+        assert!(before > 0, "closed too often");
         if ino.0 % 1000 == 999 { Err(Error::NoSpace) } else { Ok(()) }
     }
 
@@ -94,7 +94,7 @@ fn capacity(known: &Known) -> usize {
 }
 
 #[test]
-fn an_inode_is_open_once_as_long_as_it_is_known() {
+fn a_known_inode_is_opened_once() {
     let (fs, known) = (Counting::new(), Known::default());
     let ino = Ino(7);
     for _ in 0..3 {
@@ -123,7 +123,7 @@ fn the_root_and_what_is_not_there_are_never_in_it() {
 }
 
 #[test]
-fn a_reference_that_is_brought_along_is_the_tables() {
+fn the_table_takes_over_the_reference_of_the_caller() {
     let (fs, known) = (Counting::new(), Known::default());
     let ino = Ino(9);
     fs.open(ino).unwrap();
@@ -179,7 +179,7 @@ fn neighbours_share_a_shard_and_others_do_not() {
 /// Threads look up and forget a few inodes as fast as possible. While one of them knows an inode, it must be open,
 /// whatever the others do.
 #[test]
-fn counts_are_right_whoever_tells_and_forgets_at_the_same_time() {
+fn counts_are_right_under_concurrent_references_and_forgets() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 40_000;
     let (fs, known) = (Counting::new(), Known::default());

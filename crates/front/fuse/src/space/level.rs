@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_room_the_less_waits_and_near_the_end_nothing() {
+    fn the_limit_of_unwritten_data_follows_the_free_space() {
         let limits = Limits::new(224 * MIB, 46 * MIB);
         let level = |free| limits.level(free, Level::default());
         assert_eq!(level(224 * MIB), Level { waiting_max: Some(32 * MIB), through: false });
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_waits_has_room(total in 1_u64..1 << 50, free in 0_u64..1 << 50, own in 0_u64..1 << 40) {
+        fn unwritten_data_has_space(total in 1_u64..1 << 50, free in 0_u64..1 << 50, own in 0_u64..1 << 40) {
             let limits = Limits::new(total, own);
             let level = limits.level(free, Level::default());
             prop_assert!(level.through || level.waiting_max.unwrap_or(own) <= free / 4);

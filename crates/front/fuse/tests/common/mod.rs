@@ -1,5 +1,5 @@
 //! Shared by the tests: new images of both formats, and requests as the kernel sends them.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,6 @@
 //! Shared by the tests of data: file systems in memory of many kinds, and a client for contents, listings and extended
 //! attributes.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each user takes a part of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses a part")]
 
 use std::fs::File;
 use std::ops::Deref;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_started_holds_nothing_of_the_parent() {
+    fn a_new_child_has_no_descriptors_of_the_parent() {
         for _ in 0..50 {
             let child = start(&|| {
                 let second = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -88,7 +88,7 @@ mod tests {
     use super::{MountFlags, MountOptions, flags, names};
 
     #[test]
-    fn what_is_not_asked_for_is_not_allowed() {
+    fn only_requested_options_are_passed() {
         let common = MountFlags::NOATIME;
         let none = MountOptions::default();
         assert_eq!(flags(&none), common | MountFlags::NOSUID | MountFlags::NODEV);

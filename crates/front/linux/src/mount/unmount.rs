@@ -285,7 +285,7 @@ mod tests {
     use super::is_of;
 
     #[test]
-    fn mounts_are_told_by_device_and_type() {
+    fn mounts_are_distinguished_by_device_and_type() {
         let line = b"84 29 0:51 / /mnt/a\\040- rw,noatime shared:3 - fuse.ext4 a\\,b rw,user_id=0";
         assert!(is_of(line, (0, 51)));
         assert!(!is_of(line, (0, 5)) && !is_of(line, (84, 29)));

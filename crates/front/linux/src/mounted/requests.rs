@@ -74,7 +74,7 @@ const _: () = assert!(size_of::<Growth>() == 16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XfsFlags(u32);
 
-#[allow(missing_docs, reason = "the names are the kernel's")]
+#[allow(missing_docs, reason = "names as in the kernel")]
 impl XfsFlags {
     pub const ATTR: Self = Self(1);
     pub const ATTR2: Self = Self(1 << 10);
@@ -105,7 +105,7 @@ impl XfsFlags {
 
 /// Geometry of a mounted XFS. Names and units are those of `struct xfs_fsop_geom`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the kernel's")]
+#[allow(missing_docs, reason = "names as in the kernel")]
 pub struct XfsGeometry {
     pub blocksize: u32,
     pub rtextsize: u32,

@@ -206,7 +206,7 @@ fn a_file_without_a_name_has_one_that_is_not_read() {
 }
 
 #[test]
-fn what_is_not_described_is_passed_on() {
+fn unknown_requests_are_passed_on() {
     let message = Message::new(31, b"", b"anything at all");
     let request = Request::parse(message.bytes()).unwrap();
     assert_eq!(request.operation, Operation::Other { opcode: 31 });
@@ -242,14 +242,14 @@ fn lengths_have_to_agree() {
 }
 
 #[test]
-fn some_are_not_answered() {
+fn some_requests_have_no_reply() {
     let silent: Vec<u32> = (0..60).filter(|&opcode| !is_answered(opcode)).collect();
     assert_eq!(silent, [op::FORGET, op::INTERRUPT, op::BATCH_FORGET]);
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_taken_or_refused(
+    fn arbitrary_bytes_are_accepted_or_refused(
         opcode in 0_u32..56,
         total_extlen in prop_oneof![Just(0_u16), 0..4_u16, any::<u16>()],
         body in vec(prop_oneof![Just(0_u8), any::<u8>()], 0..200),

@@ -175,14 +175,14 @@ impl Entry {
     /// # Panics
     /// If the entry belongs to the kernel.
     fn memory(&mut self) -> (&mut Header, &mut [u8]) {
-        assert!(!self.is_with_kernel, "what the kernel has is not looked at");
+        assert!(!self.is_with_kernel, "the entry belongs to the kernel");
         // SAFETY: this is the leaked slice. The kernel does not use it now, and `self` is borrowed
         // exclusively.
         let words = unsafe { self.words.as_mut() };
         let [_, [_, len]] = *self.parts;
         let (header, rest) =
             words.as_mut_bytes()[self.skipped * size_of::<u64>()..].split_at_mut(PAGE);
-        let (header, _) = Header::mut_from_prefix(header).expect("a page, aligned");
+        let (header, _) = Header::mut_from_prefix(header).expect("page-aligned memory");
         (header, &mut rest[..len])
     }
 }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_regular_is_refused() {
+    fn non_regular_expressions_are_refused() {
         let said = |expression: &str| prefixes(expression).unwrap_err();
         assert!(said("/(?!a)b").contains("lookaround"));
         assert!(said(r"/(a)\1").contains("backreferences"));

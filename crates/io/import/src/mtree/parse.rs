@@ -108,7 +108,7 @@ impl Reader {
         let decoded = vis::decode(name)?;
         let slashes = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
         if slashes(&decoded) != slashes(name) {
-            return Err(RuleFault::expected("name", "slashes as they are", name));
+            return Err(RuleFault::expected("name", "unescaped slashes", name));
         }
         let is_whole = decoded.contains(&b'/');
         let mut path = lines::path(&decoded)?;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_comes_again_adds_to_what_was_said() {
+    fn repeated_paths_add_keywords() {
         let listed =
             manifest("./a type=dir mode=700\n./b type=file\n./a type=dir uid=3\n").unwrap();
         assert_eq!((listed.len(), listed[0].uid, listed[0].line), (2, Some(3), 3));
@@ -199,7 +199,7 @@ mod tests {
         let said = |text: &str| manifest(text).unwrap_err();
         assert!(said("./a\n..\n").contains("line 2: line: expected no .. above the root"));
         assert!(said("./../a\n").contains("without .."));
-        assert!(said("a\\057b\n").contains("slashes as they are"));
+        assert!(said("a\\057b\n").contains("unescaped slashes"));
         assert!(said("#\n\n./a \\\n mode=8\n").contains("line 3: mode: expected octal"));
         assert!(said("./a uname=nobody\n").contains("user \"nobody\""));
         assert!(said("./a colour=1\n").contains("keyword of mtree(5)"));

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_images_are_told_from_paths() {
+    fn image_names_and_paths_are_distinguished() {
         for path in ["dir", "./oci:dir", "a:b", "-", "docker:x"] {
             assert!(Reference::parse(path).is_none(), "{path}");
         }

@@ -122,7 +122,7 @@ impl Parser {
         if self.open.is_empty() && mode.kind != b'd' {
             return Err(RuleFault::expected(
                 "the first mode",
-                "that of the root directory",
+                "the mode of a directory (the root)",
                 &[mode.kind],
             ));
         }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_told_by_words() {
+    fn a_tree_is_described_by_words() {
         let text = "/stand/diskboot\n4872 110\nd--777 3 1\nusr d--777 3 1\nsh -ug755 3 1 /bin/sh\nken d--755 6 1\n$\n\
             b0 b--644 3 1 8 1\nc0 c--644 3 1 1 3\nfifo p--644 3 1\nslink l--644 3 1 /a/link\n: a comment $\n$\n\
             two/words -\x2d-644 0 0 x\n$\n";
@@ -288,12 +288,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_report_their_line() {
         for (text, expected) in [
             ("", "line 1: the name of a boot file"),
             ("x\n1", "line 2: the number of inodes"),
             ("x 1 many", "the number of inodes: expected a number"),
-            ("x 0 0\n---644 0 0 a", "line 2: the first mode: expected that of the root directory"),
+            (
+                "x 0 0\n---644 0 0 a",
+                "line 2: the first mode: expected the mode of a directory (the root)",
+            ),
             ("x 0 0\nd--755 0 0\na", "line 3: the mode"),
             ("x 0 0\nd--755 0 0", "expected a $ for each directory"),
             ("x 0 0\nd--755 0 0\n. d--755 0 0 $ $", "line 3: the name"),

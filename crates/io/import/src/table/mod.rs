@@ -149,7 +149,7 @@ impl DeviceTable {
         if row.permissions.is_none() && node.kind().is_some() {
             return Err(RuleFault::expected(
                 "mode",
-                "permissions, in case the file must be created",
+                "permissions, which are needed if the file must be created",
                 mode,
             ));
         }

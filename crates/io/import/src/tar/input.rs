@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_far_more_than_is_stored_is_stopped() {
+    fn decompression_bombs_are_stopped() {
         let tap = Arc::new(Tap::default());
         tap.read.store(5, Ordering::Relaxed);
         let bomb = Expanding { inner: io::repeat(0), tap: Arc::clone(&tap), bytes: 0 };

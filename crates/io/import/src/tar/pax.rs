@@ -325,7 +325,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_are_accepted_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Pax::default().apply(&bytes);
             let _ = decode_base64(&bytes);
             let _ = decode_url(&bytes);

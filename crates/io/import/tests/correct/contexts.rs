@@ -146,7 +146,7 @@ fn errors_name_line_and_part() {
 }
 
 #[test]
-fn an_expression_that_takes_too_much_memory_is_an_error() {
+fn expressions_that_need_too_much_memory_are_errors() {
     let contexts = contexts("/.(((a{100}){100}){100}){100} u:r:t:s0\n").unwrap();
     let fault = contexts.label(b"a", &NULL).unwrap_err().to_string();
     assert!(fault.contains("line 1"), "{fault}");

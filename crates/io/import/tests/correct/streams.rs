@@ -173,7 +173,7 @@ fn tables_that_are_about_something_else_are_refused() {
 }
 
 #[test]
-fn a_pattern_that_only_stands_for_a_further_name_is_told() {
+fn patterns_that_match_only_additional_names_are_reported() {
     let change = Change::Owner { uid: Some(1), gid: None };
     let options = CorrectionOptions { rules: vec![rule("/b", change)], ..Default::default() };
     let source = archive(&[("a", b'0', "x"), ("b", b'1', "a")]);

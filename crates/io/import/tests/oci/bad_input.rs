@@ -29,7 +29,7 @@ fn layers_are_refused(layers: &[Vec<Member>], words: &[&str]) {
 }
 
 #[test]
-fn entries_that_climb_or_lead_nowhere_are_refused() {
+fn entries_with_invalid_paths_are_refused() {
     let one = |entry: Member| layers_are_refused_by(vec![entry]);
     assert!(one(file("a/../../x", "")).contains("\"..\""));
     assert!(one(file("a/.wh...", "")).contains("without a valid name"));
@@ -74,7 +74,7 @@ fn described(path: &Path, packed: &[u8], change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn layers_that_lie_are_refused() {
+fn layers_with_wrong_digests_or_sizes_are_refused() {
     let plain = tar(&[file("a", "data")]);
     let packed = pack(&plain, Packing::Gzip);
     let check = |packed: &[u8], change: &dyn Fn(&mut Value, &Path), words: &[&str]| {
@@ -133,7 +133,7 @@ fn layers_that_lie_are_refused() {
 }
 
 #[test]
-fn documents_that_are_wrong_are_refused() {
+fn invalid_documents_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     assert!(said(path).contains("oci-layout"));
@@ -201,7 +201,7 @@ fn manifests_that_name_what_is_missing_or_another_are_refused() {
 }
 
 #[test]
-fn bombs_are_stopped() {
+fn decompression_bombs_are_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let zeros = tar(&[member("zeros", MemberKind::File(vec![0; 20 << 20]))]);

@@ -158,7 +158,7 @@ fn links_in_paths_are_followed_inside_of_the_root() {
 }
 
 #[test]
-fn what_aufs_kept_for_its_links_has_no_name() {
+fn hard_link_storage_of_aufs_is_ignored() {
     let layer = vec![
         dir(".wh..wh.plnk"),
         file(".wh..wh.plnk/7.8", "shared"),
@@ -171,7 +171,7 @@ fn what_aufs_kept_for_its_links_has_no_name() {
 }
 
 #[test]
-fn sparse_files_and_large_ones_come_whole() {
+fn sparse_and_large_files_are_complete() {
     testkit::require!(Tool("tar"));
     let directory = tempfile::tempdir().unwrap();
     let (tree, layout) = (directory.path().join("tree"), directory.path().join("layout"));
@@ -230,7 +230,7 @@ fn any_member() -> impl Strategy<Value = Member> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(testkit::effort(60, 200, 2000)))]
     #[test]
-    fn random_layers_are_what_the_model_makes_of_them(
+    fn random_layers_agree_with_the_model(
         layers in prop::collection::vec(prop::collection::vec(any_member(), 0..9), 1..5),
     ) {
         let directory = tempfile::tempdir().unwrap();

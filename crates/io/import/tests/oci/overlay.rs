@@ -54,7 +54,7 @@ fn layers_lie_side_by_side() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_hidden_directory_is_opaque() {
+fn a_directory_that_replaces_a_hidden_one_is_opaque() {
     let lower = vec![dir("a"), file("a/x", ""), dir("b"), file("b/x", "")];
     let upper = vec![dir("a").mode(0o711), file(".wh.a", ""), file("b/y", ""), file(".wh.b", "")];
     let found = kept(&[lower, upper]);

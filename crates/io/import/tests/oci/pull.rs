@@ -174,7 +174,7 @@ fn an_image_of_a_registry_is_that_of_the_layout() {
 }
 
 #[test]
-fn what_a_connection_broke_off_is_gone_on_with() {
+fn interrupted_downloads_are_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, expected) = made(directory.path());
     for fault in [Fault::Cut(3), Fault::CutWithoutRanges(2), Fault::Cut(6)] {
@@ -209,7 +209,7 @@ fn platforms_are_chosen_in_the_index_of_a_registry() {
 }
 
 #[test]
-fn registries_that_lie_or_fail_are_told_by_name() {
+fn wrong_or_failing_registries_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, _) = made(directory.path());
     let options = options(directory.path());

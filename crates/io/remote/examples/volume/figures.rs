@@ -1,10 +1,10 @@
 //! Measures the cost of synced work on a volume: puts per fsync, and synced creates per second by 16 threads. The
 //! bucket is in memory and takes 20 ms per request.
 
-#[allow(dead_code, reason = "the tests use the rest of it")]
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/volume/bucket.rs"]
 mod bucket;
-#[allow(dead_code, reason = "the tests use the rest of it")]
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../../tests/volume/file_system.rs"]
 mod file_system;
 

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_store_is_told() {
+    fn unsupported_stores_are_reported() {
         assert!(matches!(
             open(&"s3:bucket".into()),
             Err(StoreError::Configuration { .. } | StoreError::Address { .. })

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn packed_chunks_can_be_unpacked() {
         let mut random = fastrand::Rng::with_seed(3);
         for len in [1, 4096, 5000, 1 << 17, 1 << 20] {
             for distinct in [1, 4, 255] {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let contents = vec![7; 5000];
         let (digest, packed) = (Digest::of(&contents), pack(&contents));
         let problem = |packed: &[u8], len| unpack(packed, len, digest).unwrap_err();

@@ -116,7 +116,7 @@ pub fn publish(
     let threads = available_parallelism().map_or(1, usize::from);
     let chunks = cut(&*device, options.chunk_bytes, threads, &progress)?;
     let mut manifest = Manifest::new(facts, device.len(), options.chunk_bytes, chunks)
-        .expect("chunks in order, of sizes that were checked");
+        .expect("chunks are in order, and their sizes were checked");
     manifest.set_order(chunks_of(&options.order, options.chunk_bytes, total));
     let bytes = Bytes::from(manifest.to_bytes());
     let sending = Sending {
@@ -257,7 +257,7 @@ impl Sending<'_> {
             Ok(Bytes::from(pack(&contents)))
         };
         let packed = runtime::handle().spawn_blocking(read).await;
-        let packed = packed.expect("what packs a chunk does not panic")?;
+        let packed = packed.expect("packing a chunk does not panic")?;
         let (path, store) = (self.prefix.chunk(digest), &*self.prefix.store);
         let bytes = packed.len() as u64;
         if self.options.resend {

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_recorded_once_and_in_order() {
+    fn reads_are_recorded_once_and_in_order() {
         let device = RecordingReads::new(Arc::new(MemoryDevice::new(1 << 20)));
         for (offset, len) in [(65_536, 10_000), (0, 1), (68_000, 1), (4096, 4096), (500_000, 0)] {
             device.read_at(offset, &mut vec![0; len]).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_told() {
+    fn malformed_records_are_reported() {
         assert_eq!(parse(&b"# x\n\n 5 7 \n0 1"[..]).unwrap(), [5..12, 0..1]);
         for bad in ["5", "a 1", "1 -1", "18446744073709551615 1", "1 2 3"] {
             assert!(

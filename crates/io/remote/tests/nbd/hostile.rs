@@ -67,7 +67,7 @@ fn assert_closed(stream: &mut UnixStream) {
 }
 
 #[test]
-fn random_bytes_do_not_hurt_the_server() {
+fn random_bytes_do_not_harm_the_server() {
     let served = served();
     for seed in 0..testkit::effort(60, 600, 6000) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -98,7 +98,7 @@ fn random_bytes_do_not_hurt_the_server() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused() {
+fn invalid_requests_are_refused() {
     const INVALID: u32 = 22;
     const NO_SPACE: u32 = 28;
     let served = served();
@@ -126,7 +126,7 @@ fn requests_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn one_that_stalls_keeps_nobody_waiting() {
+fn a_stalled_client_does_not_block_others() {
     let served = served();
     let mut stalled = Vec::new();
     for _ in 0..8 {
@@ -205,7 +205,7 @@ fn sizes(least: u32, most: u32) -> Vec<u8> {
 }
 
 #[test]
-fn servers_that_lie_in_the_handshake_are_found_out() {
+fn invalid_handshakes_of_servers_are_detected() {
     let mut too_long = answer(1, &[]);
     too_long[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
     let old_style = [b"NBDMAGIC".as_slice(), &0x0000_4202_8186_1253_u64.to_be_bytes()].concat();
@@ -235,7 +235,7 @@ fn servers_that_lie_in_the_handshake_are_found_out() {
 }
 
 #[test]
-fn servers_that_lie_in_replies_are_found_out() {
+fn invalid_replies_of_servers_are_detected() {
     let hello = || [greeting(), export(LEN), sizes(1, 1 << 20), answer(1, &[])].concat();
     let reply = |magic: u32, error: u32, cookie: u64| {
         [&magic.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()].concat()
@@ -284,7 +284,7 @@ fn pace() -> Pace {
 }
 
 #[test]
-fn servers_that_drip_are_given_up() {
+fn very_slow_servers_time_out() {
     let start = Instant::now();
     // Within the handshake.
     let (_folder, url) = dripping(greeting(), Vec::new(), answer(3, &[0; 12]));

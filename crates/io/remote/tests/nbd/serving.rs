@@ -94,7 +94,7 @@ fn a_client_sees_a_device_on_both_kinds_of_sockets() {
 }
 
 #[test]
-fn what_one_client_has_written_the_others_see() {
+fn all_clients_see_each_write() {
     let device = Counting::new();
     let served = serve(device.clone(), false);
     let (first, second) = (served.client(), served.client());
@@ -140,7 +140,7 @@ fn errors_come_through_and_the_connection_goes_on() {
 }
 
 #[test]
-fn who_may_not_write_cannot() {
+fn read_only_clients_cannot_write() {
     let device = Counting::new();
     let served = serve(device.clone(), true);
     let client = served.client();
@@ -156,7 +156,7 @@ fn who_may_not_write_cannot() {
 }
 
 #[test]
-fn an_export_that_is_not_there_is_named() {
+fn a_missing_export_is_named() {
     let served = serve(Counting::new(), false);
     assert!(Client::connect(&served.url("disk")).is_ok());
     let error = Client::connect(&served.url("other")).unwrap_err();
@@ -167,7 +167,7 @@ fn an_export_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_server_that_ends_flushes_and_its_clients_are_told() {
+fn a_server_flushes_at_its_end_and_informs_its_clients() {
     let device = Counting::new();
     let served = serve(device.clone(), false);
     let socket = served.socket.clone();

@@ -35,7 +35,7 @@ fn read(device: &LazyDevice, offset: u64, len: usize) -> std::io::Result<Vec<u8>
 }
 
 #[test]
-fn all_that_passes_is_tried_again() {
+fn transient_errors_are_retried() {
     let server = WebServer::new();
     server.put("disk", bytes(1), "one");
     let expected = bytes(1);
@@ -65,7 +65,7 @@ fn all_that_passes_is_tried_again() {
 }
 
 #[test]
-fn a_server_that_never_gets_it_right_is_an_error_and_no_end() {
+fn retries_of_a_failing_server_end_with_an_error() {
     let server = WebServer::new();
     server.put("disk", bytes(1), "one");
     let device = open(&server, "disk");
@@ -80,7 +80,7 @@ fn a_server_that_never_gets_it_right_is_an_error_and_no_end() {
 }
 
 #[test]
-fn what_is_replaced_is_an_error_and_no_mixture() {
+fn a_replaced_object_is_an_error_and_never_mixed() {
     let server = WebServer::new();
     let old = Some("Mon, 01 Jan 2024 00:00:00 GMT");
     let new = Some("Mon, 01 Jan 2024 00:00:10 GMT");
@@ -110,7 +110,7 @@ fn what_is_replaced_is_an_error_and_no_mixture() {
 }
 
 #[test]
-fn what_cannot_be_read_says_why() {
+fn unreadable_objects_report_the_reason() {
     let server = WebServer::new();
     let told = |name: &str| match source(&server, name) {
         Ok(_) => panic!("{name} can be opened"),

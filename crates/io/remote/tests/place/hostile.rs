@@ -96,7 +96,7 @@ const LIES: &[(&str, &str, Lie)] = &[
 ];
 
 #[test]
-fn every_lie_of_a_web_server_ends_with_an_error_in_time() {
+fn every_wrong_response_of_a_web_server_is_an_error() {
     std::thread::scope(|scope| {
         for &(lie, told, answer) in LIES {
             scope.spawn(move || {

@@ -90,7 +90,7 @@ fn neighbours_are_one_request_and_nothing_is_fetched_twice() {
 }
 
 #[test]
-fn many_threads_want_the_same_and_it_is_fetched_once() {
+fn concurrent_requests_for_a_chunk_fetch_it_once() {
     let source = Source::new(100 * CHUNK);
     let device = LazyDevice::new(source.clone(), LazyOptions::default());
     thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn many_threads_want_the_same_and_it_is_fetched_once() {
 }
 
 #[test]
-fn what_is_wanted_soon_is_on_its_way_and_bounded() {
+fn prefetched_chunks_are_in_transit_within_the_limit() {
     let source = Source::new(1000 * CHUNK);
     let options = LazyOptions { read_ahead_bytes: 10 * CHUNK, ..LazyOptions::default() };
     let device = LazyDevice::new(source.clone(), options.clone());
@@ -136,7 +136,7 @@ fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn an_order_is_fetched_to_its_end_and_no_more_than_stays() {
+fn an_order_is_prefetched_completely_within_the_memory_limit() {
     let source = Source::new(1000 * CHUNK);
     let options = LazyOptions {
         memory_bytes: 80 * CHUNK,

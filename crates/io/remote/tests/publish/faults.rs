@@ -57,7 +57,7 @@ fn a_publisher_that_is_killed_goes_on_later() {
 }
 
 #[test]
-fn a_request_that_fails_once_is_made_again() {
+fn a_request_that_fails_once_is_retried() {
     for failing in 0..requests_of_next() {
         let store = store();
         let failed = AtomicUsize::new(0);
@@ -107,7 +107,7 @@ fn bodies_that_are_damaged_on_their_way_are_fetched_again() {
 }
 
 #[test]
-fn damage_that_stays_is_told_by_name() {
+fn permanent_damage_is_reported_by_name() {
     for verdict in [Verdict::Short, Verdict::Damage] {
         let store = store().seen_by(move |_, request, path| {
             let is_chunk = request == Request::Get && path.as_ref().contains("/chunks/");
@@ -136,7 +136,7 @@ fn damage_that_stays_is_told_by_name() {
 }
 
 #[test]
-fn damage_is_mended_by_sending_again() {
+fn resending_repairs_damage() {
     let store = store();
     for (path, _) in store.objects("/chunks/") {
         store.change(&path, Some(b"damaged".to_vec()));
@@ -150,7 +150,7 @@ fn damage_is_mended_by_sending_again() {
 }
 
 #[test]
-fn a_manifest_that_is_damaged_is_told_and_keeps_gc_from_removing() {
+fn a_damaged_manifest_is_reported_and_gc_removes_nothing() {
     let store = store();
     store.hours_pass(30);
     let [(path, body)] = &*store.objects("/manifests/") else { panic!("one manifest") };
@@ -218,7 +218,7 @@ fn gc_that_is_killed_leaves_what_is_named() {
 }
 
 #[test]
-fn other_objects_are_let_be() {
+fn unrelated_objects_are_kept() {
     let store = store();
     for path in
         ["images/chunks/ab/readme", "images/manifests/notes.txt", "images/marks/other", "else/x"]

@@ -66,7 +66,7 @@ fn only_what_changed_is_sent() {
 }
 
 #[test]
-fn many_chunks_are_listed_and_not_asked_for_one_by_one() {
+fn many_chunks_are_listed_instead_of_requested_singly() {
     let store = Watched::new();
     let mut bytes = contents(&".".repeat(600));
     bytes
@@ -114,7 +114,7 @@ fn a_directory_is_a_store_too() {
 }
 
 #[test]
-fn what_none_names_is_swept_when_it_is_old() {
+fn old_unreferenced_objects_are_removed() {
     let store = Watched::new();
     publish_as(&store, "abcd", "one").unwrap();
     store.hours_pass(30);
@@ -148,7 +148,7 @@ fn a_dry_run_removes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_names_and_chunk_sizes_are_refused() {
     let store = Watched::new();
     assert!(matches!(publish_as(&store, "a", "no/name"), Err(Error::Usage(_))));
     let at = location(store.clone(), "");

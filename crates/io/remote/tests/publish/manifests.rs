@@ -25,7 +25,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_values_can_be_read(
         stored in prop::collection::vec(any::<bool>(), 1..200),
         order in prop::collection::vec(0_u32..250, 0..50),
         label in ".{0,20}",
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_are_told_or_mean_something(
+    fn changed_bytes_are_detected_or_valid(
         stored in prop::collection::vec(any::<bool>(), 1..50),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -65,14 +65,14 @@ proptest! {
     }
 
     #[test]
-    fn a_part_is_no_manifest(stored in prop::collection::vec(any::<bool>(), 1..50), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_manifest_is_invalid(stored in prop::collection::vec(any::<bool>(), 1..50), cut in any::<prop::sample::Index>()) {
         let bytes = manifest(&stored, &[0], "x").to_bytes();
         prop_assert!(Manifest::parse(&bytes[..cut.index(bytes.len())]).is_err());
     }
 }
 
 #[test]
-fn lying_sizes_are_told_by_name() {
+fn wrong_sizes_are_reported_by_name() {
     let bytes = manifest(&[true, false, true], &[0], "x").to_bytes();
     let lie = |from: &str, to: &str| {
         let lying = with_head(&bytes, |head| {
@@ -96,7 +96,7 @@ fn lying_sizes_are_told_by_name() {
 }
 
 #[test]
-fn an_order_of_what_is_not_stored_is_told() {
+fn orders_of_chunks_that_are_not_stored_are_reported() {
     let mut bytes = manifest(&[true, false, true], &[0], "x").to_bytes();
     let end = bytes.len() - 4;
     bytes[end..].copy_from_slice(&1_u32.to_le_bytes());

@@ -235,7 +235,7 @@ fn publishers_and_gc_in_turns() {
 }
 
 #[test]
-fn who_waits_comes_in_when_the_other_has_ended() {
+fn a_waiting_publication_starts_after_the_other_ends() {
     let store = store();
     let [mut options, short] =
         [crate::publish::sample::options(), crate::publish::sample::options()];

@@ -118,13 +118,13 @@ fn explore(fs: Fs) {
 }
 
 #[test]
-fn what_was_synced_on_ext4_survives_an_end_at_any_request() {
+fn synced_data_on_ext4_survives_a_kill_at_any_request() {
     testkit::require!(Tool("e2fsck"));
     explore(Fs::Ext4);
 }
 
 #[test]
-fn what_was_synced_on_xfs_survives_an_end_at_any_request() {
+fn synced_data_on_xfs_survives_a_kill_at_any_request() {
     testkit::require!(Tool("xfs_repair"));
     explore(Fs::Xfs);
 }

@@ -23,7 +23,7 @@ pub(crate) fn assert_same(found: &dyn BlockDevice, expected: &dyn BlockDevice, w
 }
 
 #[test]
-fn random_operations_leave_what_they_leave_in_memory() {
+fn random_operations_agree_with_a_device_in_memory() {
     let bucket = Bucket::new();
     create(&bucket, "v", LEN);
     let model = MemoryDevice::new(LEN);
@@ -92,7 +92,7 @@ fn threads_that_write_parts_of_one_block_lose_nothing() {
 }
 
 #[test]
-fn what_lies_past_the_end_is_refused() {
+fn requests_past_the_end_are_refused() {
     let bucket = Bucket::new();
     create(&bucket, "v", LEN);
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
@@ -104,7 +104,7 @@ fn what_lies_past_the_end_is_refused() {
 }
 
 #[test]
-fn a_flush_is_one_put_and_one_of_nothing_is_none() {
+fn a_flush_is_one_put_and_an_empty_flush_is_none() {
     let bucket = Bucket::new();
     create(&bucket, "v", LEN);
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();

@@ -12,7 +12,7 @@ use super::file_system::{Fs, get, judge, put};
 use crate::volume::bucket::{Bucket, options};
 
 #[test]
-fn requests_that_fail_once_are_made_again() {
+fn requests_that_fail_once_are_retried() {
     testkit::require!(Tool("e2fsck"));
     let bucket = Bucket::new();
     Fs::Ext4.make(&bucket);
@@ -34,7 +34,7 @@ fn requests_that_fail_once_are_made_again() {
 }
 
 #[test]
-fn a_bucket_that_vanishes_is_an_error_and_stays_one() {
+fn a_lost_bucket_is_a_permanent_error() {
     let bucket = Bucket::new();
     create(&bucket, "v", 1 << 20);
     let volume = Volume::open(&bucket.at("v"), &options().retries(1)).unwrap();
@@ -60,7 +60,7 @@ fn a_slow_bucket_is_waited_for() {
 }
 
 #[test]
-fn objects_that_are_gone_or_changed_are_damage_and_not_zeros() {
+fn missing_or_changed_objects_are_damage_and_not_zeros() {
     let bucket = Bucket::new();
     create(&bucket, "v", 1 << 20);
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();

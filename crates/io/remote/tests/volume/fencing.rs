@@ -9,7 +9,7 @@ use crate::volume::bucket::{Bucket, options};
 const LEN: u64 = 1 << 20;
 
 #[test]
-fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
+fn the_last_opener_owns_the_volume_and_the_other_fails() {
     let first_way = Bucket::new();
     let second_way = first_way.another();
     create(&first_way, "v", LEN);
@@ -45,7 +45,7 @@ fn who_opens_a_volume_last_has_it_and_the_other_is_told() {
 
 /// Concurrent opens may all fence each other; a later open succeeds.
 #[test]
-fn of_many_that_open_a_volume_at_once_never_two_go_on() {
+fn concurrent_openers_never_both_continue() {
     let works =
         |volume: &Volume| volume.write_at(0, &[1; 512]).and_then(|()| volume.flush()).is_ok();
     for round in 0..testkit::effort(3, 20, 200) {
@@ -71,7 +71,7 @@ fn of_many_that_open_a_volume_at_once_never_two_go_on() {
 }
 
 #[test]
-fn who_only_reads_fences_nobody() {
+fn readers_fence_no_writer() {
     let bucket = Bucket::new();
     create(&bucket, "v", LEN);
     let volume = Volume::open(&bucket.at("v"), &options()).unwrap();

@@ -69,7 +69,7 @@ fn a_snapshot_of_what_is_open_elsewhere_leaves_nothing_out() {
 }
 
 #[test]
-fn clones_go_their_own_way() {
+fn clones_are_independent() {
     let bucket = Bucket::new();
     create(&bucket, "a/v", LEN);
     write(&bucket, "a/v", b"one");

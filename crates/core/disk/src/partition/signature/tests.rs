@@ -119,7 +119,7 @@ fn labels_and_identifiers_are_those_that_the_tools_set() {
 }
 
 #[test]
-fn random_bytes_are_nothing_and_damaged_samples_do_no_harm() {
+fn random_bytes_match_no_format_and_damaged_samples_are_harmless() {
     let mut state = 1_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -175,7 +175,7 @@ fn a_file_system_inside_a_volume_is_named_with_its_offset() {
 }
 
 #[test]
-fn a_lost_superblock_is_noticed_by_its_copies() {
+fn a_lost_superblock_is_detected_by_its_copies() {
     let device = MemoryDevice::new(200 << 20);
     device.write_at((32768 << 12) + 56, &[0x53, 0xef]).unwrap();
     device.write_at((32768 << 12) + 90, &[1]).unwrap();

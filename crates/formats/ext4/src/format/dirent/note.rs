@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_there_are_seldom_thought_to_be() {
+    fn missing_names_are_rarely_reported_as_possible() {
         let mut note = [0; FILTER + 1];
         let name = |number: u32| format!("{number:08x}~~~~~~~~{:016}", number.wrapping_mul(77));
         (0..60).for_each(|number| add(&mut note, name(number).as_bytes()));

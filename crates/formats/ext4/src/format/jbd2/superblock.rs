@@ -25,7 +25,7 @@ const V1_SIZE: usize = 0x24;
 /// The journal superblock on disk. Field names as in the format document, without `s_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawJournalSuperblock {
     pub h_magic: U32,
     pub h_blocktype: U32,

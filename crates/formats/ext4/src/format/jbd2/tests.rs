@@ -83,7 +83,7 @@ fn revokes_come_back_in_every_layout() {
 }
 
 #[test]
-fn commits_tell_whether_they_can_be_trusted() {
+fn commit_blocks_are_verified() {
     for layout in layouts() {
         let commit = Commit { sec: 1_700_000_000, nsec: 5 };
         let mut block = vec![0; 1024];

@@ -205,7 +205,7 @@ mod tests {
 
     fn read(area: Area<'_>) -> Model {
         let pair = |entry: super::super::Entry<'_>| {
-            let Value::Here(value) = entry.value else { panic!("all values are here") };
+            let Value::Here(value) = entry.value else { panic!("all values are in this block") };
             ((entry.name_index, entry.name.to_vec()), value.to_vec())
         };
         area.entries().map(pair).collect()
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_values_can_be_read(
             model in btree_map((1_u8..8, vec(any::<u8>(), 1..20)), vec(any::<u8>(), 0..60), 0..14),
         ) {
             let mut all = attributes(&model);

@@ -84,7 +84,7 @@ fn image(directory: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_cannot_all_be_applied_leaves_no_trace() {
+fn fast_commits_are_applied_completely_or_not_at_all() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let directory = scratch();
     let path = image(directory.path());
@@ -112,7 +112,7 @@ fn what_cannot_all_be_applied_leaves_no_trace() {
 /// A kernel creates and removes a file while another one is synced. The fast commit then contains the file's inode and
 /// the removal of its name.
 #[test]
-fn a_file_that_came_and_went_leaves_an_inode_that_is_free() {
+fn a_file_created_and_removed_leaves_a_free_inode() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let directory = scratch();
     let path = image(directory.path());

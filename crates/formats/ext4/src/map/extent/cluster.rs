@@ -76,8 +76,8 @@ impl ExtentTree<'_, '_> {
         Ok(cost)
     }
 
-    /// Returns the first block of the device cluster of the file's cluster around `block`, if one of its blocks is
-    /// mapped.
+    /// Returns the first device block of the cluster that contains the file's `block`, if any block of that cluster
+    /// is mapped.
     fn find_cluster(&mut self, block: u64) -> Outcome<Option<Block>> {
         let ratio = u64::from(self.op.fs.volume.geometry.cluster_blocks());
         let mut at = block - block % ratio;

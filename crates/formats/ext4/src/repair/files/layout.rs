@@ -17,7 +17,7 @@ pub(super) struct Form {
     pub(super) is_large: bool,
 }
 
-/// How far leaves are filled.
+/// Fill level of new leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filling {
     /// With room for more names.

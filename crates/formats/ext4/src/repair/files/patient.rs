@@ -14,7 +14,7 @@ pub(super) const BAD_BLOCKS_INO: u32 = 1;
 #[derive(Clone)]
 pub(super) struct Patient {
     pub(super) ino: u32,
-    /// Fixed fields, which override those in the slot.
+    /// Fixed fields. They replace those in `slot` when the inode is written.
     pub(super) inode: Inode,
     slot: Vec<u8>,
     /// Byte offset of the slot on the device.

@@ -133,7 +133,7 @@ fn records_out_of_order_are_found() {
 }
 
 #[test]
-fn a_record_that_is_there_already_is_damage() {
+fn a_duplicate_record_is_damage() {
     let fs = tree();
     let twice = on(&fs, |cursor| cursor.insert(FreeRun { start: AgBlock(80), len: 2 }));
     assert!(matches!(twice, Err(Error::Corrupt(_))), "{twice:?}");
@@ -148,7 +148,7 @@ fn a_record_that_is_there_already_is_damage() {
 
 /// With any contents of blocks, operations end with a result or an error.
 #[test]
-fn random_bytes_bring_nothing_down() {
+fn random_bytes_cause_no_panic() {
     let mut rng = Rng::with_seed(30);
     let mut refused = 0;
     for _ in 0..300 {

@@ -151,7 +151,7 @@ pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
         make_leaf::<T>(op, block, T::KIND.of_group(AgNumber(0)));
         let state = &mut **op.ag(AgNumber(0))?.guard;
         state.roots[T::AG_TREE as usize] = Root { block, levels: 1 };
-        // As counted in headers: including roots, except in `btreeblks`.
+        // Counted like the headers count: including roots, except in `btreeblks`.
         state.rmap_blocks = 1;
         state.refcount_blocks = 1;
         (state.ino_blocks, state.fino_blocks) = (1, 1);

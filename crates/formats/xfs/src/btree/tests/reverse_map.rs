@@ -178,7 +178,7 @@ fn blocks_that_files_share() {
 }
 
 #[test]
-fn what_does_not_fit_is_damage() {
+fn records_that_do_not_match_are_damage() {
     let fs = volume(10);
     plant::<RmapTree>(&fs);
     fill_agfl(&fs);

@@ -1,6 +1,6 @@
 //! Strategies to find a data block with room.
 
-/// How directories with a free-space index find a data block with room for an entry.
+/// Method by which directories with a free-space index find a data block with room for an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FreeIndexStrategy {
     /// From the first data block on, decoding the header of the index block for each slot: Linux up to 4.15.

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn invalid_lists_are_refused() {
         assert_eq!(acl_from_linux(b""), None);
         assert_eq!(acl_from_linux(&[2, 0, 0, 0, 3, 0, 6, 0, 0, 0, 0, 0]), None);
         assert_eq!(acl_from_linux(&[2, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, 0]), None);

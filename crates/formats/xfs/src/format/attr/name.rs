@@ -12,7 +12,7 @@ const PREFIXES: [(u8, &[u8]); 3] =
 const ACLS: [(&[u8], &[u8]); 2] =
     [(b"SGI_ACL_FILE", acl::ACCESS), (b"SGI_ACL_DEFAULT", acl::DEFAULT)];
 
-/// How a value is presented.
+/// Conversion between the stored value and the value shown by system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Unchanged.
@@ -30,7 +30,7 @@ pub struct AttributeName<'a> {
     pub namespace: u8,
     /// The name in it, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// How its value is presented.
+    /// Conversion of its value.
     pub encoding: Encoding,
 }
 

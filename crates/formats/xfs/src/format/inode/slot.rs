@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_of_their_own_whatever_lay_there() {
+    fn copies_are_independent_of_old_contents() {
         let first = Slot::copy_of(&[1; 512]);
         let mut second = first.clone();
         second.fill(2);

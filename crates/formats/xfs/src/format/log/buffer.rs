@@ -26,7 +26,7 @@ pub const TYPE_SHIFT: u32 = 11;
 /// The type of a buffer (`XFS_BLFT_*`), by which kernels choose how to verify and seal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum BufferType {
     /// Plain bytes, not verified.
     Unknown = 0,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_says_where_and_which_chunks() {
+    fn a_format_gives_locations_of_chunks() {
         let place = BufferPlace { daddr: 0x1234, len: 8 };
         let item = BufferFormat::new(place, BufferType::Btree, &[0..1, 3..5]);
         let mut expected = vec![0x3c, 0x12, 3, 0, 0, 0x20, 8, 0, 0x34, 0x12];

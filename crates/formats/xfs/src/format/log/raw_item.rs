@@ -6,7 +6,7 @@ use engine::Corruption;
 /// Types of items (`XFS_LI_*`), the first 16 bits of their first region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum ItemType {
     Efi = 0x1236,
     Efd = 0x1237,

@@ -63,7 +63,7 @@ impl Lsn {
 /// The header of a record on disk. Fields as in the format document, without `h_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawRecordHeader {
     pub magicno: U32,
     pub cycle: U32,
@@ -86,7 +86,7 @@ pub struct RawRecordHeader {
 /// The header of an operation. Fields as in the format document, without `oh_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the names are the format document's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub struct RawOpHeader {
     pub tid: U32,
     pub len: U32,
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_record_is_known_again() {
+    fn a_clean_record_is_recognised() {
         for unit in [1, 512, 4096, 32 << 10, 64 << 10] {
             let bytes = record(unit);
             let parsed = Record::parse(&bytes, 1 << 20).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_longer_than_its_log_is_none() {
+    fn a_record_longer_than_its_log_is_invalid() {
         let mut bytes = record(1);
         assert_eq!(Record::parse(&bytes, 1), None);
         bytes[12..16].fill(0xff);

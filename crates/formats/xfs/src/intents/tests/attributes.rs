@@ -195,7 +195,7 @@ fn attributes_are_set_and_removed() {
 }
 
 #[test]
-fn attributes_that_were_under_way_are_ended() {
+fn interrupted_attribute_changes_are_completed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::with_logged_attributes("", fill);
     let file = crash.handle("attributes");
@@ -208,7 +208,7 @@ fn attributes_that_were_under_way_are_ended() {
 }
 
 #[test]
-fn an_attribute_that_does_not_count_yet_is_set_anew() {
+fn an_incomplete_attribute_is_set_again() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::with_logged_attributes("", fill);
     let file = crash.handle("attributes");

@@ -83,7 +83,7 @@ fn ranges_are_exchanged_where_the_first_file_is_written() {
 }
 
 #[test]
-fn a_file_exchanges_ranges_of_its_own() {
+fn a_file_exchanges_two_of_its_ranges() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let tree = crash.handle("tree");
@@ -111,7 +111,7 @@ fn files_that_share_blocks_exchange_them() {
 }
 
 #[test]
-fn what_comes_after_an_exchange_is_done_on_its_own() {
+fn work_after_an_exchange_is_a_separate_step() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let (mut own, tree) = (crash.handle("own"), crash.handle("tree"));

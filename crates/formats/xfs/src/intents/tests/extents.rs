@@ -77,7 +77,7 @@ fn take(op: &mut Op<'_>, file: &Handle, extent: Extent) -> Outcome<Handle> {
 }
 
 #[test]
-fn blocks_that_a_file_let_go_of_are_freed() {
+fn blocks_released_by_a_file_are_freed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for options in ["", "-m rmapbt=0", "-m rmapbt=0,reflink=0,finobt=0 -b size=1024"] {
         for is_mapped in [false, true] {
@@ -102,7 +102,7 @@ fn blocks_that_a_file_let_go_of_are_freed() {
 }
 
 #[test]
-fn what_leaves_a_map_leaves_the_reverse_map_before_it_is_freed() {
+fn unmapped_blocks_leave_the_reverse_map_before_they_are_freed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let file = crash.handle("own");
@@ -122,7 +122,7 @@ fn what_leaves_a_map_leaves_the_reverse_map_before_it_is_freed() {
 }
 
 #[test]
-fn what_a_map_has_gets_into_the_reverse_map() {
+fn mapped_blocks_enter_the_reverse_map() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let crash = Crash::new("", fill);
     let ino = crash.ino("own");

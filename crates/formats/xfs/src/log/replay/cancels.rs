@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_counts_again_behind_the_last_place_where_it_was_given_up() {
+    fn a_buffer_counts_after_its_last_cancellation() {
         let mut cancels = Cancels::default();
         cancels.add(8, 8);
         cancels.add(8, 8);

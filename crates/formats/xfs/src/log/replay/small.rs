@@ -69,7 +69,7 @@ impl Replay<'_> {
         let inodes = u64::from(item.blocks) << geometry.inodes_per_block_log();
         if inodes != u64::from(item.inodes) || item.blocks > geometry.chunk_blocks() || inodes == 0
         {
-            let expected = format!("up to {} blocks, full of them", geometry.chunk_blocks());
+            let expected = format!("inodes that fill at most {} blocks", geometry.chunk_blocks());
             let found = format!("{} in {} blocks", item.inodes, item.blocks);
             return Err(fault("number of inodes").mismatch(expected, found).into());
         }

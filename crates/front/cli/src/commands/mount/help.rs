@@ -11,7 +11,7 @@ Options of -o (* marks the default):
   ro, rw*                mount read-only, or read-write
   recover, norecover*    with ro: recover a crashed image on disk, as kernels do, or only in memory
   allow_other            allow access by other users (root, or user_allow_other in /etc/fuse.conf)
-  default_permissions    check permissions in the kernel, which is always so
+  default_permissions    accepted; the kernel always checks permissions
   uid=N, gid=N           show all files with this owner or group
   idmap, noidmap*        allow ID-mapped mounts of this mount (mount --bind -o X-mount.idmap=...)
                          if the kernel supports them; not with uid= or gid=

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_count_is_refused_with_the_reason() {
+    fn invalid_counts_are_refused_with_a_reason() {
         for (text, reason) in [
             ("0", "at least 1"),
             ("0k", "at least 1"),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_done() {
+    fn fully_specified_targets_stay_unchanged() {
         for (question, targets) in [
             (Question::Parents, &["memory:xfs,^parent", "kernel:xfs,+parent", "/tmp"][..]),
             (Question::Parents, &["memory:ext4", "kernel:ext4"]),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_part_twice() {
+    fn each_thread_takes_part_once() {
         assert_eq!(
             expanded(Question::Parents, &["memory:xfs,^parent", "memory:xfs", "memory:xfs"]),
             pairs(&[("memory:xfs,^parent", ""), ("memory:xfs,+parent", "memory:xfs,^parent"),])

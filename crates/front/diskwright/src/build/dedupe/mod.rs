@@ -105,7 +105,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Shares the blocks of a part that already exists. Data that is not shared must have its blocks.
+    /// Shares the blocks of `part` with an existing copy, if there is one. `ino` must already have separate blocks
+    /// for all other data.
     pub(super) fn share(&mut self, ino: Ino, part: &Part) -> Result<(), BuildError> {
         match part.same {
             Some(same) => Ok(self.device.share(same, (ino, part.run.offset), part.run.len)?),
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_alike_is_found_and_nothing_else() {
+    fn all_equal_data_is_found_and_nothing_else() {
         let mut random = fastrand::Rng::with_seed(1);
         for (unit, in_order) in
             [Dedupe::Files, Dedupe::Blocks].map(|unit| [0, 1, 2].map(|n| (unit, n))).concat()

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_headers_can_be_read() {
         let mut header = Header::new(b'0', b"name", 0o1234);
         header.set_permissions(0o4711);
         header.set_owner(Header::ID_MAX, Header::ID_MAX + 1);

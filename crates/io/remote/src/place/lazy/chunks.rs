@@ -87,7 +87,7 @@ impl Chunks {
                 Piece::Ready(bytes.clone())
             }
             Some(Slot::Coming(run)) => Piece::Coming(Arc::clone(run)),
-            None => unreachable!("it was started if it was missing"),
+            None => unreachable!("missing chunks were requested above"),
         };
         (chunks.map(piece).collect(), runs)
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_memory_is_bounded() {
+    fn used_chunks_stay_and_memory_is_limited() {
         let mut chunks = Chunks::new(400);
         for chunk in 0..4 {
             chunks.insert(chunk, Bytes::from(vec![0; 100]));

@@ -33,7 +33,7 @@ fn refcounts_of_all_widths_are_read() {
 }
 
 #[test]
-fn entries_are_told_apart() {
+fn entries_are_distinguished() {
     let header = Header::parse(&header()).unwrap();
     assert_eq!(l1_entry(0), Mapping::None);
     assert_eq!(l1_entry(1 << 63 | 512), Mapping::Cluster { offset: 512, is_exclusive: true });

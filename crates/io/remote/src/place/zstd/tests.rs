@@ -42,7 +42,7 @@ fn read(source: &ZstdSource, range: Range<u64>) -> Result<Bytes, FetchError> {
 }
 
 #[test]
-fn any_place_is_read_whatever_the_frames() {
+fn any_offset_can_be_read_with_any_frame_size() {
     let expected = contents(300_000);
     for (lens, checksums) in
         [(&[300_000][..], false), (&[1, 99_999, 0, 100_000, 100_000], true), (&[100_000; 3], false)]
@@ -57,7 +57,7 @@ fn any_place_is_read_whatever_the_frames() {
 }
 
 #[test]
-fn what_has_no_table_or_a_wrong_one_is_refused() {
+fn files_without_a_valid_seek_table_are_refused() {
     let expected = contents(10_000);
     let good = packed(&expected, &[5000, 5000], false);
     let told = |bytes: &[u8]| match open(bytes) {

@@ -85,7 +85,7 @@ pub enum ManifestError {
     /// A size is invalid for images or chunks.
     #[error("its {what} is {found}: {rule}")]
     Size {
-        /// Name of the size.
+        /// Name of the field.
         what: &'static str,
         /// Its value.
         found: u64,

@@ -64,7 +64,7 @@ pub struct ExtentRun {
 /// [`RmapKind::Allocate`] and [`RmapKind::Free`] are for owners without logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are the format's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum RmapKind {
     Map = 1,
     MapShared = 2,
@@ -117,7 +117,7 @@ pub struct RmapChange {
 /// The operation of a CUI (`XFS_REFCOUNT_EXTENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are the format's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum RefcountKind {
     Increase = 1,
     Decrease = 2,
@@ -142,7 +142,7 @@ pub struct RefcountChange {
 /// The operation of a BUI (`XFS_BMAP_EXTENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are the format's")]
+#[allow(missing_docs, reason = "names as in the format documentation")]
 pub enum BmapKind {
     Map = 1,
     Unmap = 2,

@@ -146,7 +146,7 @@ fn with(intent: &Intent, region: usize, at: usize, byte: u8) -> Intent {
 }
 
 #[test]
-fn lies_are_found() {
+fn wrong_intents_are_detected() {
     let all = samples();
     let of = |item: ItemType| &all.iter().find(|(intent, _)| intent.item == item).unwrap().0;
     let (efi, rui, cui, bui) =
@@ -218,7 +218,7 @@ fn lies_are_found() {
 }
 
 #[test]
-fn what_is_cut_short_is_damage() {
+fn truncated_intents_are_damage() {
     for (intent, _) in samples() {
         for region in 0..intent.regions.len() {
             for len in 0..intent.regions[region].len() {
