@@ -133,7 +133,7 @@ impl FsSpec {
                     driver,
                     Format::Xfs,
                     key,
-                    "the kernel has only one search strategy",
+                    "a kernel target has only the kernel's own way",
                 )?;
                 let names = FreeIndexStrategy::ALL.map(FreeIndexStrategy::name);
                 let found = FreeIndexStrategy::from_name(value);
@@ -149,8 +149,8 @@ impl FsSpec {
             "size" => self.size.replace(parse_size(value)?).is_none(),
             _ => {
                 return Err(format!(
-                    "{item:?}: write features (+name or ^name), size=SIZE, free-index=STRATEGY for \
-                     memory:xfs, or orphans=POLICY for memory:ext4"
+                    "{item:?}: write features (+name or ^name), size=SIZE, free-index=WAY for \
+                     memory:xfs, or orphans=WHEN for memory:ext4"
                 ));
             }
         };
