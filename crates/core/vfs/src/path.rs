@@ -35,7 +35,7 @@ const PATH_BYTES_MAX: usize = 1 << 20;
 /// Read size in bytes.
 const READ_BYTES: usize = 1 << 20;
 
-/// Whether a symbolic link at the end of a path is followed.
+/// Treatment of a symbolic link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// Resolves to the target of the link.

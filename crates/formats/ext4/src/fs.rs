@@ -32,10 +32,10 @@ pub struct OpenOptions {
     /// Read an image that needs recovery without replaying its journal. Changes that only the journal contains are
     /// missing.
     pub norecovery: bool,
-    /// Condition under which operations record orphans.
+    /// When operations record orphans.
     pub orphans: OrphanPolicy,
-    /// Conditions for deferred creates: new files wait in memory, and many are entered into their directory together.
-    /// By default only files in large directories wait. `None` disables it; images without a journal never use it.
+    /// When new files wait in memory, so that many are entered into their directory together. By default this applies
+    /// to large directories. `None` disables it; images without a journal never use it.
     ///
     /// After a crash, any of the waiting files may be missing, each as a whole. `fsync` of any file or directory,
     /// `sync` and closing write all of them to the device.

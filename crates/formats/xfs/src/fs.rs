@@ -32,11 +32,11 @@ pub struct OpenOptions {
     /// Open an image with a dirty log read-only, without replaying the log. Changes that are only in the log are not
     /// visible.
     pub norecovery: bool,
-    /// Conditions for deferred creates: new files wait in memory and are entered into their directory in batches. By
-    /// default only files in very large directories wait. `None` disables it.
+    /// When newly created files wait in memory, to be entered into their directory in batches. By default they wait
+    /// only in very large directories. `None`: never.
     ///
-    /// After a crash any subset of the waiting files may be missing; each file is either complete or absent. `fsync`
-    /// of any file or directory, `sync` and closing make all of them durable.
+    /// After a crash any subset of the waiting files may be missing; each file is either complete or absent. `fsync` of
+    /// any file or directory, `sync` and closing make all of them durable.
     pub waiting: Option<WaitingPolicy>,
 }
 

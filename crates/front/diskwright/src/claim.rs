@@ -17,7 +17,7 @@ impl From<Errno> for Refused {
     }
 }
 
-/// Whether a link at the end of a path is followed.
+/// Treatment of a link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     Follow,

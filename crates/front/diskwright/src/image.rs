@@ -75,7 +75,7 @@ pub struct ImageInfo {
     pub inode_size: u32,
     /// `clean`, or the problem in the format's own terms.
     pub state: String,
-    /// Whether the journal or log needs recovery. An unreadable log counts as one that does.
+    /// True if the journal or log needs recovery. An unreadable log counts as one that does.
     pub needs_recovery: bool,
     /// Features by kind.
     pub features: Vec<FeatureGroup>,

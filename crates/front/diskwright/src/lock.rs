@@ -382,7 +382,7 @@ struct LoopFile {
     backing: FileId,
     /// Device name in `/dev`.
     name: String,
-    /// Whether the device detaches itself when closed, as after `losetup -d` and for `mount -o loop`.
+    /// True if the device detaches itself when closed, as after `losetup -d` and for `mount -o loop`.
     is_autoclear: bool,
     /// Major and minor number, as in `7:0`.
     number: String,

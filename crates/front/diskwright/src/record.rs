@@ -37,7 +37,7 @@ pub struct Record {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<String>,
-    /// Whether the target is omitted because it is encrypted.
+    /// True if the target is omitted because it is encrypted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     target_encrypted: bool,
 }

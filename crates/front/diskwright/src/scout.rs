@@ -22,7 +22,7 @@ const ENTRIES_MAX: usize = 100_000;
 
 /// Shared state of a walk and its scouts.
 pub(crate) struct Scouts {
-    /// Whether scouts are disabled, because the image is local.
+    /// True if scouts are disabled, because the image is local.
     are_none: bool,
     state: Mutex<State>,
     has_changed: Condvar,

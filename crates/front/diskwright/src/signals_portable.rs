@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Exit status of an interrupted program.
 const STATUS: i32 = 130;
 
-/// Whether temporary files are removed before the process ends.
+/// True if temporary files are removed before the process ends.
 static CLEANS_UP: AtomicBool = AtomicBool::new(false);
 
 /// Flag set by the first interrupt, if requested.

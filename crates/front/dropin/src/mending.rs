@@ -27,9 +27,9 @@ pub(crate) enum May {
 pub(crate) struct Mended {
     /// Number of remaining findings.
     pub(crate) left: u64,
-    /// Whether the image was changed.
+    /// True if the image was changed.
     pub(crate) is_changed: bool,
-    /// Whether a signal interrupted it.
+    /// True if a signal interrupted it.
     pub(crate) is_interrupted: bool,
     /// First read error of the device.
     pub(crate) device_error: Option<String>,

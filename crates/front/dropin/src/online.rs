@@ -46,7 +46,7 @@ pub(crate) fn ext_mount(device: &Path) -> Option<Mount> {
 /// Request that the kernel did not serve.
 pub(crate) struct Refused {
     failure: Failure,
-    /// Whether the kernel lacks the request, so that another program may serve it differently.
+    /// True if the kernel lacks the request, so that another program may serve it differently.
     is_unknown: bool,
 }
 

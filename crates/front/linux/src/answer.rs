@@ -36,7 +36,7 @@ pub(crate) struct Answer {
     pub(crate) error: i32,
     /// Length of the reply in the buffer; 0 on error.
     pub(crate) len: usize,
-    /// Whether the reply was already sent to the kernel.
+    /// True if the reply was already sent to the kernel.
     pub(crate) is_sent: bool,
 }
 

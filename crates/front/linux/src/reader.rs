@@ -204,7 +204,7 @@ impl DeviceThread {
 /// A request that was read.
 struct Received {
     len: usize,
-    /// Whether the request was already pending.
+    /// True if the request was already pending.
     at_once: bool,
     /// Descriptor that the request was read from.
     device: Arc<Device>,

@@ -126,7 +126,7 @@ fn start(
     }))
 }
 
-/// Unmounts on drop, when the mount is no longer served.
+/// Unmounts on drop, after the end of service.
 #[derive(Debug)]
 struct MountGuard(Arc<Mount>);
 
@@ -297,7 +297,7 @@ mod tests {
     /// Handler whose LOOKUP waits for a STATFS.
     #[derive(Default)]
     struct AfterTheOther {
-        /// Whether a LOOKUP and a STATFS were received.
+        /// True if a LOOKUP and a STATFS were received.
         came: Mutex<[bool; 2]>,
         changed: Condvar,
     }

@@ -47,7 +47,7 @@ struct Copying {
     path: Vec<u8>,
     runs: VecDeque<Run>,
     stored_bytes: u64,
-    /// Whether a read error was reported.
+    /// True if a read error was reported.
     is_told: bool,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Format {
     block_size: Option<u32>,
     /// Changes of features in the syntax of the format's mkfs.
     features: String,
-    /// Whether the device is zeroed.
+    /// True if the device is zeroed.
     is_blank: bool,
     /// Allow XFS images below 300 MiB, which mkfs.xfs refuses.
     small: bool,
@@ -86,7 +86,7 @@ impl Fs {
 /// Open file system that can be closed while shared. Later calls then fail.
 pub(crate) struct Volume {
     fs: RefCell<Option<Fs>>,
-    /// Whether a call is running. A device that makes another call during a read would deadlock.
+    /// True if a call is running. A device that makes another call during a read would deadlock.
     is_busy: Cell<bool>,
     pub(crate) is_writable: bool,
 }

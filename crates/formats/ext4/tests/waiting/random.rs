@@ -69,7 +69,7 @@ fn a_full_image_refuses_in_time() {
 }
 
 #[test]
-fn a_device_failure_is_reported() {
+fn a_device_that_fails_is_told_of() {
     require!(Tool("e2fsck"));
     fail_writes(&waiting(Layout::SMALL_BLOCKS).trial());
 }
@@ -78,7 +78,7 @@ fn a_device_failure_is_reported() {
 const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
 
 #[test]
-fn a_crash_loses_only_waiting_files() {
+fn a_crash_loses_files_that_wait_and_nothing_else() {
     require!(Tool("e2fsck"));
     for layout in [Layout::SMALL_BLOCKS, Layout::DEFAULT] {
         let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
@@ -90,7 +90,7 @@ fn a_crash_loses_only_waiting_files() {
             ..Options::default()
         };
         let mut target = waiting(Layout { inodes: 2_048, ..layout });
-        // Few enough files that a directory is applied in parts.
+        // So few that a directory is applied in parts.
         target.waiting = Some(WaitingPolicy { files_max: 3, ..SOON });
         testkit::assert_survives(&target, &judges, options, 400);
     }

@@ -10,10 +10,10 @@ use xfs::{WaitingPolicy, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
 
-/// Mode in which an image is opened for changes.
+/// How an image is opened for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Like an image just made by mkfs, without a log.
+    /// As an image just made by mkfs, without a log.
     Unlogged,
     /// In place, with its log.
     InPlace,
@@ -29,7 +29,7 @@ pub struct XfsTarget {
     pub cache_bytes: usize,
     /// True to suppress flushes to the device, as a deliberate bug.
     pub swallows_flushes: bool,
-    /// Conditions for deferred creates in images that are changed in place.
+    /// When new files wait, for images changed in place.
     waiting: Option<WaitingPolicy>,
 }
 

@@ -16,7 +16,7 @@ use crate::changing::{Layout, MIB, XfsTarget};
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-/// Few names, so that a directory repeatedly becomes large enough for deferred creates, and too small.
+/// So few names that a directory repeatedly becomes large enough for waiting files, and too small.
 const CHANGING_SIZE: Mix =
     Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
 
@@ -66,7 +66,7 @@ fn a_full_image_refuses_in_time() {
 }
 
 #[test]
-fn failures_are_reported() {
+fn failures_are_told_of() {
     require!(Tool("xfs_repair"));
     fail_writes(&in_place(Layout::DEFAULT).trial());
 }
@@ -75,7 +75,7 @@ fn failures_are_reported() {
 const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..LARGE_DIRECTORIES };
 
 #[test]
-fn a_crash_loses_only_waiting_files() {
+fn a_crash_loses_files_that_wait_and_nothing_else() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     for layout in [Layout::MANY_GROUPS, Layout::DEFAULT] {
         let (ours, theirs) = (check_recovered(1), kernel_recovers(4));
@@ -86,7 +86,7 @@ fn a_crash_loses_only_waiting_files() {
             warm_steps_max: 400,
             ..Options::default()
         };
-        // Few enough files that parts of a directory are applied before others.
+        // So few that parts of a directory are applied before others.
         let policy = WaitingPolicy { files_max: 3, ..SOON };
         let target = XfsTarget::worn(layout).with_waiting(policy);
         testkit::assert_survives(&target, &judges, options, 400);

@@ -19,9 +19,9 @@ pub struct Reading {
     pub cache: Option<PathBuf>,
     /// Approximate maximum size of the disk cache in bytes.
     pub cache_bytes: u64,
-    /// Whether to prefetch data.
+    /// True to prefetch data.
     pub read_ahead: bool,
-    /// Whether a qcow2 image may have an external data file, and a VMDK image extents in other directories. Such an
+    /// True if a qcow2 image may have an external data file, and a VMDK image extents in other directories. Such an
     /// image may refer to any host file.
     pub allow_data_files: bool,
 }

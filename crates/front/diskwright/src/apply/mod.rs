@@ -67,7 +67,7 @@ pub struct ApplyReport {
     pub links: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
-    /// Whether the whole change is atomic.
+    /// True if the whole change is atomic.
     pub one_change: bool,
 }
 

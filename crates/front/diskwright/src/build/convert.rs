@@ -49,17 +49,17 @@ pub struct ConvertOptions {
     pub size: ConvertSize,
     /// Label that replaces the old one.
     pub label: Option<Vec<u8>>,
-    /// Whether to keep the UUID of the old image instead of deriving one from the contents.
+    /// True to keep the UUID of the old image instead of deriving one from the contents.
     pub keep_uuid: bool,
     /// Features to enable and disable.
     pub features: Vec<FeatureChange>,
-    /// Whether an XFS image may be below the minimum of mkfs.xfs. Always allowed if the old one is.
+    /// True if an XFS image may be below the minimum of mkfs.xfs. Always allowed if the old one is.
     pub small: bool,
     /// Unit of deduplication, if enabled (XFS).
     pub dedupe: Option<Dedupe>,
     /// Number of threads; `None` selects the number of processors.
     pub threads: Option<usize>,
-    /// Whether an existing image may be replaced. This may be the old image, which remains until the new one is
+    /// True if an existing image may be replaced. This may be the old image, which remains until the new one is
     /// complete.
     pub force: bool,
     /// `SOURCE_DATE_EPOCH`: upper limit of all times in the image, in seconds since 1970.

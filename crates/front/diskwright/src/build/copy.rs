@@ -108,13 +108,13 @@ pub(super) struct Destination {
     pub(super) device: Arc<dyn BlockDevice>,
     /// File of the device, if it can share blocks with the source files (reflink).
     pub(super) clones: Option<Arc<CloneTarget>>,
-    /// Whether the checksum of all contents is required. Shared contents are read for it.
+    /// True if the checksum of all contents is required. Shared contents are read for it.
     pub(super) is_summed: bool,
     /// Block size of the file system, in bytes.
     pub(super) block_size: u64,
     /// Byte offset of the image in its file.
     pub(super) offset: u64,
-    /// Whether blocks of zeros are omitted and reported.
+    /// True if blocks of zeros are omitted and reported.
     pub(super) is_sparse: bool,
 }
 

@@ -27,7 +27,7 @@ const PROTECTING: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
 /// Applies the properties of source inodes to new inodes.
 pub(super) struct Details<'a> {
     fs: &'a dyn FileSystem,
-    /// Whether inodes have a creation time and 64-bit times.
+    /// True if inodes have a creation time and 64-bit times.
     keeps_times: bool,
     /// Changes to apply last, because directories pass them on to new files or because they prevent further changes.
     later: Vec<(Ino, FileAttributesChange)>,

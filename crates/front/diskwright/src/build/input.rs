@@ -47,8 +47,8 @@ pub(super) enum Input {
     Protofile(Protofile),
 }
 
-/// Whether file contents will be read. If so, the first reading of a spooled archive delivers them in the same form as
-/// later readings, so that the image is the same.
+/// Use of file contents in a pass over the source. If contents will be read, the first reading of a spooled archive
+/// delivers them in the same form as later readings, so that the image is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     Unread,

@@ -34,7 +34,7 @@ pub struct Owner {
 pub struct FeatureChange {
     /// Feature name.
     pub name: String,
-    /// Whether the feature is enabled.
+    /// True if the feature is enabled.
     pub is_on: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct PlacedSource {
 pub struct ProtofileSource {
     /// The file.
     pub file: PathBuf,
-    /// Whether slashes in names represent spaces.
+    /// True if slashes in names represent spaces.
     pub slashes_are_spaces: bool,
 }
 
@@ -168,7 +168,7 @@ pub struct Container {
     pub reference: Reference,
     /// Platform of a multi-platform image; `None` selects the only one, or Linux on this processor.
     pub platform: Option<Platform>,
-    /// Whether layers are kept separate, in the format of overlayfs lower directories.
+    /// True if layers are kept separate, in the format of overlayfs lower directories.
     pub is_overlay: bool,
     /// Maximum decompressed size of a layer in bytes; `None` derives it from the compressed size.
     pub layer_bytes_max: Option<u64>,
@@ -275,7 +275,7 @@ pub struct BuildOptions {
     pub reserved_percent: Option<f64>,
     /// Size of the journal in bytes (ext4).
     pub journal_bytes: Option<u64>,
-    /// Whether to omit the journal (ext4).
+    /// True to omit the journal (ext4).
     pub no_journal: bool,
     /// Size of a directory block in bytes (XFS).
     pub dir_block_size: Option<u32>,
@@ -291,7 +291,7 @@ pub struct BuildOptions {
     pub sector_size: Option<u32>,
     /// Maximum space for inodes in percent; 0 is unlimited (XFS). `None` derives it from the size and the source.
     pub inodes_percent: Option<u8>,
-    /// Whether images below the minimum of mkfs.xfs, 300 MiB, are allowed (XFS).
+    /// True if images below the minimum of mkfs.xfs, 300 MiB, are allowed (XFS).
     pub small: bool,
     /// Unit of deduplication, if enabled (XFS).
     pub dedupe: Option<Dedupe>,
@@ -304,9 +304,9 @@ pub struct BuildOptions {
     pub access_times: bool,
     /// Number of threads; `None` selects the number of processors.
     pub threads: Option<usize>,
-    /// Whether an existing image may be overwritten.
+    /// True if an existing image may be overwritten.
     pub force: bool,
-    /// Whether to write an existing image in place. Its inode, links, owner, mode and open descriptors are then
+    /// True to write an existing image in place. Its inode, links, owner, mode and open descriptors are then
     /// preserved, but a failed build leaves it without a valid superblock. Otherwise a new file replaces it on
     /// completion.
     pub in_place: bool,
@@ -316,15 +316,15 @@ pub struct BuildOptions {
     pub time: Option<i64>,
     /// Output formats of the finished file system.
     pub output: OutputOptions,
-    /// Whether blocks of zeros become holes. Otherwise files have the holes of the source.
+    /// True if blocks of zeros become holes. Otherwise files have the holes of the source.
     pub sparse: bool,
-    /// Whether to omit the extended attributes of the source.
+    /// True to omit the extended attributes of the source.
     pub no_xattrs: bool,
     /// Byte offset of the image in its file. Preceding bytes are preserved.
     pub offset: u64,
     /// Rarely used settings (ext4).
     pub tuning: Tuning,
-    /// Whether to restore original names from those created by
+    /// True to restore original names from those created by
     /// [`ExtractOptions::map_names`](crate::extract::ExtractOptions).
     pub map_names: bool,
 }

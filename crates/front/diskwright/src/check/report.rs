@@ -16,7 +16,7 @@ pub struct Report {
     pub format: Format,
     /// Extent of the check; all zero if it was interrupted.
     pub summary: Summary,
-    /// Whether the check was cancelled.
+    /// True if the check was cancelled.
     pub is_interrupted: bool,
     /// First read error of the device. The check is incomplete then, and findings may be caused by the error.
     pub device_error: Option<String>,

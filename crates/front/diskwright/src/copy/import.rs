@@ -72,7 +72,7 @@ struct Waiting {
     dir: Ino,
     name: Vec<u8>,
     path: Vec<u8>,
-    /// Whether this entry owns the reference that keeps the file alive.
+    /// True if this entry owns the reference that keeps the file alive.
     holds: bool,
 }
 

@@ -69,7 +69,7 @@ struct HostSteps<'a> {
     /// For each directory on the current path: its path length and the remaining names, the next one last.
     levels: Vec<(usize, Vec<Vec<u8>>)>,
     path: Vec<u8>,
-    /// Whether the last returned file is a directory that is not entered yet.
+    /// True if the last returned file is a directory that is not entered yet.
     enters: bool,
 }
 

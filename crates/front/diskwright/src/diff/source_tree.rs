@@ -41,7 +41,7 @@ pub(super) struct Held {
     pub(super) attributes: Attributes,
     pub(super) xattrs: Xattrs,
     pub(super) body: HeldBody,
-    /// Whether the source lists it. Implied directories are not listed.
+    /// True if the source lists it. Implied directories are not listed.
     pub(super) is_listed: bool,
 }
 

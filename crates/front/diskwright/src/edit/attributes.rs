@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Permissions of a file created by `truncate`.
 const FILE_PERMISSIONS: u16 = 0o644;
 
-/// Whether a symbolic link given as the path is followed. Links below a directory are not followed.
+/// Treatment of a symbolic link given as the path. Links below a directory are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
     /// Follow the link.

@@ -32,7 +32,7 @@ const NEW_FILE: OFlags = OFlags::CREATE
     .union(OFlags::CLOEXEC)
     .union(OFlags::WRONLY);
 
-/// Whether symbolic links to directories are a type of their own.
+/// True if symbolic links to directories have a separate type.
 pub(super) const LINKS_HAVE_TYPES: bool = false;
 
 /// Warning if owners are not restored.
@@ -48,7 +48,7 @@ pub(super) struct HostTree {
     levels: Vec<Level>,
     /// Open descriptors of the last directories; empty only if `levels` is.
     open: VecDeque<OwnedFd>,
-    /// Whether existing files are replaced.
+    /// True if existing files are replaced.
     replace: bool,
     /// Files attached to loop devices, read when the first file is to be replaced.
     loops: OnceCell<LoopFiles>,

@@ -15,7 +15,7 @@ use vfs::{FileType, Timestamp};
 use super::names::{check_spelling, in_other_case};
 use crate::{host, replace};
 
-/// Whether symbolic links to directories are a type of their own.
+/// True if symbolic links to directories have a separate type.
 pub(super) const LINKS_HAVE_TYPES: bool = cfg!(windows);
 
 /// Warning if owners are not restored.
@@ -36,7 +36,7 @@ pub(super) struct HostTree {
     levels: Vec<usize>,
     /// Host path of the current directory.
     current: PathBuf,
-    /// Whether existing files are replaced.
+    /// True if existing files are replaced.
     replace: bool,
 }
 

@@ -12,7 +12,7 @@ use vfs::{FileSystem, Ino};
 
 use crate::windows_names::{Problem, folded, mapped, problem};
 
-/// Whether this host restricts names.
+/// True if this host restricts names.
 const IS_CHOOSY: bool = cfg!(windows);
 
 /// Returns the host name for a file of an image, independent of its directory. It is mapped if `maps`.

@@ -18,7 +18,7 @@ const SYMLINK_PERMISSIONS: u32 = 0o777;
 struct Place<'p> {
     dir: Ino,
     name: &'p [u8],
-    /// Whether the path ends in `/`, which is valid for directories only.
+    /// True if the path ends in `/`, which is valid for directories only.
     is_of_directory: bool,
 }
 

@@ -157,7 +157,7 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
 }
 
-/// Whether the server of a mount answers, as far as known.
+/// State of the server of a mount, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Answers,

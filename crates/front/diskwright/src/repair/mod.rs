@@ -59,7 +59,7 @@ pub struct Repair {
 /// Description of an executed plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Whether each step is a transaction of the image's own journal or log.
+    /// True if each step is a transaction of the image's own journal or log.
     pub through_log: bool,
     /// Path of the undo file, if there is one.
     pub undo: Option<PathBuf>,

@@ -30,7 +30,7 @@ pub struct Directory {
 #[derive(Debug)]
 struct DirectorySession {
     host: Host,
-    /// Whether the directory was created for the run.
+    /// True if the directory was created for the run.
     is_own: bool,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Tag {
     pub(super) name: &'static str,
     /// Value as bytes, because labels may not be UTF-8.
     pub(super) value: Vec<u8>,
-    /// Whether it is shown only with `-p`.
+    /// True if it is shown only with `-p`.
     pub(super) is_low_level: bool,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Command {
     pub(super) usage: &'static str,
     /// Minimum number of arguments of a request that changes the image.
     least: usize,
-    /// Whether it requires an image that is open for writing.
+    /// True if it requires an image that is open for writing.
     pub(super) changes: bool,
     pub(super) run: Run,
 }

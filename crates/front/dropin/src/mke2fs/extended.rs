@@ -20,14 +20,14 @@ pub(super) struct Extended {
     pub(super) root_permissions: Option<u16>,
     /// SELinux label of the root directory.
     pub(super) root_selinux: Option<Vec<u8>>,
-    /// Whether to write an Android sparse image.
+    /// True to write an Android sparse image.
     pub(super) is_android_sparse: bool,
     /// RAID stride in blocks, a hint for allocators.
     pub(super) stride: Option<u16>,
     pub(super) stripe_width: Option<u32>,
-    /// Whether to set the flag for development drivers.
+    /// True to set the flag for development drivers.
     pub(super) is_test: bool,
-    /// Whether to omit extended attributes of files.
+    /// True to omit extended attributes of files.
     pub(super) has_no_xattrs: bool,
     /// Byte offset of the file system in its file.
     pub(super) offset: u64,

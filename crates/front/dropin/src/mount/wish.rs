@@ -14,7 +14,7 @@ pub(super) struct Wish {
     options: Vec<String>,
     /// Arguments that are not `-o` options.
     others: Vec<String>,
-    /// Whether to ignore unknown options.
+    /// True to ignore unknown options.
     is_sloppy: bool,
     pub(super) foreground: bool,
     pub(super) is_trial: bool,

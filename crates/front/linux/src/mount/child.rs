@@ -42,7 +42,7 @@ const DESCRIPTORS_MIN: u64 = 1 << 16;
 pub(super) struct Children {
     /// Readable when the session has ended.
     session_end: OwnedFd,
-    /// Whether the session has ended. Locked while a child starts.
+    /// True if the session has ended. Locked while a child starts.
     has_ended: Mutex<bool>,
     /// Children that were running when the session ended.
     left: Mutex<Vec<libc::pid_t>>,

@@ -55,11 +55,11 @@ pub(crate) struct Mount {
     /// Absolute path without symbolic links.
     mountpoint: PathBuf,
     identity: Identity,
-    /// Whether it is a mount of a block device.
+    /// True if it is a mount of a block device.
     is_of_device: bool,
-    /// Whether requests are being answered.
+    /// True if requests are being answered.
     served: AtomicBool,
-    /// Whether this process has unmounted it. Another mount may soon have the same numbers.
+    /// True if this process has unmounted it. Another mount may soon have the same numbers.
     taken_away: AtomicBool,
     children: Children,
 }

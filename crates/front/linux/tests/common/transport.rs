@@ -56,7 +56,7 @@ fn switch_on() -> io::Result<()> {
     Ok(())
 }
 
-/// Reports that io_uring is unavailable. This is no failure, even if the environment requires all
+/// Reports that io_uring is unavailable. This is not a failure, even if the environment requires all
 /// other tools.
 fn say_why_not(error: io::Error) {
     let test = std::thread::current().name().unwrap_or_default().to_owned();

@@ -96,7 +96,7 @@ impl Write for &Stream {
 
 /// Connects to the first of a host's addresses that accepts.
 fn connect_tcp(address: &str) -> io::Result<TcpStream> {
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
             Ok(stream) => return Ok(stream),

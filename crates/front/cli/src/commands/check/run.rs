@@ -97,7 +97,7 @@ struct Watch {
     stop: &'static AtomicBool,
     output: Arc<Output>,
     collector: Collector,
-    /// Whether findings are accepted. Findings after the report are dropped.
+    /// True if findings are accepted. Findings after the report are dropped.
     is_open: Mutex<bool>,
     found: AtomicU64,
     progress: Mutex<(Phase, u64, u64)>,

@@ -27,7 +27,7 @@ pub(crate) struct ImageTree(Arc<Opened>);
 struct Opened {
     path: PathBuf,
     image: Image,
-    /// Whether to skip an empty `lost+found` of ext, which the new format does not use.
+    /// True to skip an empty `lost+found` of ext, which the new format does not use.
     skips_lost_found: bool,
 }
 
