@@ -16,9 +16,10 @@ pub fn pages_of(steps: &[Step]) -> BTreeSet<u64> {
     steps.iter().flat_map(|step| step.pages.keys().copied()).collect()
 }
 
-/// Returns whether every step fits into one transaction of `writer`, so that each is atomic.
+/// Returns whether `writer` accepts the steps, and each fits into one transaction, so that it is atomic.
 pub fn fits(writer: &dyn StepWriter, steps: &[Step]) -> bool {
     steps.iter().all(|step| blocks_max(step, writer.block_size()) <= writer.blocks_max())
+        && writer.accepts(steps)
 }
 
 /// Returns the maximum number of blocks that a step changes.

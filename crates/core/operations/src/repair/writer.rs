@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use vfs::Result;
 
+use crate::repair::Step;
+
 /// An image's own journal or log, open for writing whole blocks of the file system. A format creates it for an image
 /// whose log can be trusted, after writing back the contents of the log.
 pub trait StepWriter {
@@ -12,6 +14,11 @@ pub trait StepWriter {
 
     /// Returns the maximum number of blocks of a transaction.
     fn blocks_max(&self) -> usize;
+
+    /// Returns whether the log can hold these steps: a replay after a crash writes all their blocks.
+    fn accepts(&self, _steps: &[Step]) -> bool {
+        true
+    }
 
     /// Writes blocks in one transaction, which is atomic across a crash and durable on return. The blocks are whole,
     /// and numbered from the start of the device. Blocks of the log itself are skipped.

@@ -13,6 +13,8 @@ use crate::common::layout::Layout;
 
 /// Size of an image in bytes.
 const BYTES: u64 = 12 << 20;
+/// UUID of the images, and seed of their hashes, so that each run puts a name into the same block of a directory.
+const UUID: &str = "6f0f9c5a-9c0e-4c6b-8f6e-3d1f6a4b2c10";
 /// Number of blocks at the start of a journal that contain transactions.
 const JOURNAL_BLOCKS: usize = 24;
 
@@ -95,7 +97,7 @@ fn made(name: &'static str, arguments: &str, image: &Path) -> Base {
 fn format(image: &Path, arguments: &str) {
     File::create(image).unwrap().set_len(BYTES).unwrap();
     let made = testkit::command("mke2fs")
-        .args(["-q", "-F"])
+        .args(["-q", "-F", "-U", UUID, "-E", &format!("hash_seed={UUID}")])
         .args(arguments.split(' '))
         .arg(image)
         .output();
@@ -192,4 +194,30 @@ fn set_xattrs(root: &Path, name: &str, bytes: &[u8]) {
         set("file7", "value", bytes);
         set("file7", "other", &bytes[..2000]);
     }
+}
+
+/// Returns the names in each block of the largest directory of an image.
+fn names_by_block(base: &Base) -> Vec<Vec<Vec<u8>>> {
+    let block_size = base.layout.geometry.block_size() as usize;
+    let is_name = |bytes: &[u8]| bytes.starts_with(b"a rather long name of entry number ");
+    let mut blocks = Vec::new();
+    for block in base.image.chunks_exact(block_size) {
+        let names = block.windows(38).step_by(4).filter(|bytes| is_name(bytes));
+        let names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+        if names.len() > 1 {
+            blocks.push(names);
+        }
+    }
+    blocks.sort_unstable();
+    blocks
+}
+
+/// A seed of a damage means the same in each run.
+#[test]
+fn each_run_puts_names_into_the_same_blocks() {
+    testkit::require!(Root, Tool("mke2fs"), Mount("ext4"));
+    // An image without a journal, which would contain some blocks again.
+    let images = [(); 2].map(|()| names_by_block(&one("bigalloc")));
+    assert!(images[0].len() > 4, "{}", images[0].len());
+    assert_eq!(images[0], images[1]);
 }

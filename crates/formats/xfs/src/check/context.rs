@@ -28,9 +28,7 @@ pub(super) struct Context<'a> {
     /// Head of the log: no valid structure has a later LSN.
     head: Option<u64>,
     has_gaps: AtomicBool,
-    /// The highest LSN of any structure.
-    lsn_max: AtomicU64,
-    /// The same, without implausible LSNs.
+    /// The highest plausible LSN of any structure.
     lsn_plausible_max: AtomicU64,
     has_names_gaps: AtomicBool,
 }
@@ -45,7 +43,7 @@ impl<'a> Context<'a> {
     ) -> Self {
         let geometry = Geometry::new(&sb);
         let (waiting, has_gaps) = (Waiting::default(), AtomicBool::new(false));
-        let (has_names_gaps, lsn_max) = (AtomicBool::new(false), AtomicU64::default());
+        let has_names_gaps = AtomicBool::new(false);
         Self {
             device,
             sb,
@@ -57,7 +55,6 @@ impl<'a> Context<'a> {
             head,
             has_gaps,
             has_names_gaps,
-            lsn_max,
             lsn_plausible_max: AtomicU64::default(),
         }
     }
@@ -69,9 +66,6 @@ impl<'a> Context<'a> {
 
     /// Records the LSN of a structure. Reports a finding if it is after the head of the log.
     pub(super) fn check_lsn(&self, lsn: u64, finding: impl FnOnce() -> Finding) {
-        if lsn != u64::MAX {
-            self.lsn_max.fetch_max(lsn, Ordering::Relaxed);
-        }
         if Lsn::from_raw(lsn).is_plausible() {
             self.lsn_plausible_max.fetch_max(lsn, Ordering::Relaxed);
         }
@@ -83,12 +77,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the highest LSN of the visited structures.
-    pub(super) fn lsn_max(&self) -> u64 {
-        self.lsn_max.load(Ordering::Relaxed)
-    }
-
-    /// Returns the highest plausible LSN.
+    /// Returns the highest plausible LSN of the visited structures.
     pub(super) fn lsn_plausible_max(&self) -> Lsn {
         Lsn::from_raw(self.lsn_plausible_max.load(Ordering::Relaxed))
     }

@@ -64,6 +64,23 @@ impl Inodes<'_> {
         self.each(|number, slot| self.slot(number, slot));
     }
 
+    /// Calls `show` with the valid inodes in use, by several threads, with large reads.
+    pub(super) fn each_used(&self, show: impl Fn(Ino, &Inode) + Sync) {
+        let geometry = &self.ctx.geometry;
+        self.each(|number, slot| {
+            let (ag, chunk) = self.chunks.chunk(number / INODES_PER_CHUNK);
+            let nth = number % INODES_PER_CHUNK;
+            let ino = geometry.ino(ag, AgIno(chunk.start + nth));
+            if !chunk.is_free(nth) && inode::verify_structure(geometry, ino, slot).is_ok() {
+                let inode = Inode::from_slot(slot);
+                if inode.file_type().is_some() {
+                    show(ino, &inode);
+                }
+            }
+            None
+        });
+    }
+
     /// Calls `show` with each slot and its number. Slots for which it returns a block are visited in the order of these
     /// blocks, after all others of a piece.
     fn each(&self, show: impl Fn(u32, &[u8]) -> Option<u64> + Sync) {

@@ -198,24 +198,14 @@ impl Survey {
         found.map(|(_, totals)| totals).filter(|totals| !totals.is_partial)
     }
 
-    /// Returns the highest LSN of any structure.
-    pub(crate) fn lsn_max(&self) -> u64 {
-        self.all_lsns().lsn_max()
-    }
-
     /// Returns the highest plausible LSN of all structures.
     pub(crate) fn lsn_plausible_max(&self) -> Lsn {
-        self.all_lsns().lsn_plausible_max()
-    }
-
-    /// Visits all structures that have an LSN.
-    fn all_lsns(&self) -> Context<'_> {
         let ctx = self.quiet();
         super::superblock::check(&ctx);
         let owners = Owners::new(&self.geometry);
         if let Some((chunks, _)) = groups::check(&ctx, &owners) {
             self.inodes(&ctx, &owners, &chunks);
         }
-        ctx
+        ctx.lsn_plausible_max()
     }
 }

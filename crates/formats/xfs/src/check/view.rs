@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use disk::BlockDevice;
+use parking_lot::Mutex;
 use vfs::check::{BitSet, Options};
 use vfs::{Error, Ino, Result};
 
-use super::chunks::Known;
+use super::chunks::{Chunks, Known};
 use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
@@ -19,7 +20,7 @@ use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::dir::Layout;
 use crate::format::extent::Extent;
-use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+use crate::format::geometry::Geometry;
 use crate::format::inode::Inode;
 use crate::format::superblock::Superblock;
 use crate::volume::read_superblock;
@@ -94,7 +95,10 @@ pub(crate) fn view<R>(
     device: Arc<dyn BlockDevice>,
     look: impl FnOnce(&View<'_>) -> R,
 ) -> Result<R> {
-    with_owners(device, Owners::new, |inodes| look(&View(inodes)))
+    let chunks = |ctx: &Context<'_>, owners: &Owners| {
+        Chunks::new(&ctx.geometry, groups::check_inodes(ctx, owners))
+    };
+    with_chunks(device, Owners::new, chunks, |inodes| look(&View(inodes)))
 }
 
 /// Returns the owners of blocks, with all claims about some inodes and some blocks, which must be sorted.
@@ -107,7 +111,8 @@ pub(crate) fn claims(
     disputed: Vec<u64>,
 ) -> Result<Claims> {
     let owners = |geometry: &Geometry| Owners::searching(geometry, inodes, disputed);
-    with_owners(device, owners, |inodes| {
+    let chunks = |ctx: &Context<'_>, owners: &Owners| Some(groups::check(ctx, owners)?.0);
+    with_chunks(device, owners, chunks, |inodes| {
         inodes.check();
         let (geometry, owners) = (inodes.ctx.geometry, inodes.owners);
         let copy = |set: Option<&BitSet>| {
@@ -148,15 +153,16 @@ fn runs(set: &BitSet, end: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
     })
 }
 
-fn with_owners<R>(
+fn with_chunks<R>(
     device: Arc<dyn BlockDevice>,
     owners: impl FnOnce(&Geometry) -> Owners,
+    chunks: impl FnOnce(&Context<'_>, &Owners) -> Option<Chunks>,
     look: impl FnOnce(&Inodes<'_>) -> R,
 ) -> Result<R> {
     let sb = read_superblock(&*device)?;
     let ctx = Context::new(device, sb, &Silent, Options::default().threads, None);
     let owners = owners(&ctx.geometry);
-    let Some((chunks, _)) = groups::check(&ctx, &owners) else {
+    let Some(chunks) = chunks(&ctx, &owners) else {
         return Err(Error::unsupported("more than 2^32 inodes", "xfs_repair repairs such images"));
     };
     let links = Links::new(&ctx, &chunks);
@@ -198,15 +204,21 @@ impl View<'_> {
         special_inodes(self.0.ctx).any(|special| special == ino)
     }
 
-    /// Returns all inodes in use according to the inode trees.
-    pub(crate) fn used(&self) -> impl Iterator<Item = Ino> {
-        let chunks = self.0.chunks;
-        (0..chunks.count()).flat_map(move |number| {
-            let (_, chunk) = chunks.chunk(number);
-            (0..INODES_PER_CHUNK)
-                .filter(move |nth| chunk.has(*nth) && !chunk.is_free(*nth))
-                .map(move |nth| chunks.ino(number * INODES_PER_CHUNK + nth))
-        })
+    /// Calls `look` with the valid inodes in use according to the inode trees, by several threads, with large reads.
+    /// Returns the results in the order of inodes.
+    pub(crate) fn each_used<R: Send>(
+        &self,
+        look: impl Fn(Ino, &Inode) -> Option<R> + Sync,
+    ) -> impl Iterator<Item = R> {
+        let found = Mutex::new(Vec::new());
+        self.0.each_used(|ino, inode| {
+            if let Some(result) = look(ino, inode) {
+                found.lock().push((ino, result));
+            }
+        });
+        let mut found = found.into_inner();
+        found.sort_unstable_by_key(|(ino, _)| *ino);
+        found.into_iter().map(|(_, result)| result)
     }
 
     /// Returns whether an inode is in use according to the trees. `None` if unknown.

@@ -22,4 +22,5 @@ pub(crate) use end::head_byte;
 pub use end::{LogEnd, log_end, log_is_clean};
 pub use recover::{Position, Recovered, Report, recover};
 pub(crate) use recover::{has_torn_records, recover_before_damage};
+pub(crate) use replay::stated_lsn;
 pub(crate) use xfs_log::XfsLog;

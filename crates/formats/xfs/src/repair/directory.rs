@@ -367,29 +367,26 @@ fn plan(
     children: &HashSet<u64>,
 ) -> Vec<Plan> {
     let mut plans = Vec::new();
-    let mut add = |ino: Ino, inode: &Inode, contents: Contents| {
-        plans.push(plan_one(view, ino, inode, contents));
-    };
+    let mut add = |ino: Ino, contents: Contents| plans.push(plan_one(view, ino, contents));
     for ino in dirs.keys().copied().map(Ino) {
         if let Some(inode) = view.inode(ino).filter(Inode::is_dir) {
-            add(ino, &inode, read(view, ino, &inode));
+            add(ino, read(view, ino, &inode));
         }
     }
     if children.is_empty() {
         return plans;
     }
-    for ino in view.used().filter(|ino| !dirs.contains_key(&ino.0)) {
-        let Some(inode) = view.inode(ino).filter(Inode::is_dir) else { continue };
-        let contents = read(view, ino, &inode);
-        let is_wrong = |entry: &Found| {
-            children.contains(&entry.ino.0)
-                && view.inode(entry.ino).and_then(|inode| inode.file_type()).map(file_type_code)
-                    != Some(entry.code)
-        };
-        if contents.entries.iter().any(is_wrong) {
-            add(ino, &inode, contents);
-        }
-    }
+    let is_wrong = |entry: &Found| {
+        children.contains(&entry.ino.0)
+            && view.inode(entry.ino).and_then(|inode| inode.file_type()).map(file_type_code)
+                != Some(entry.code)
+    };
+    let wrong = view.each_used(|ino, inode| {
+        (inode.is_dir() && !dirs.contains_key(&ino.0))
+            .then(|| (ino, read(view, ino, inode)))
+            .filter(|(_, contents)| contents.entries.iter().any(is_wrong))
+    });
+    wrong.for_each(|(ino, contents)| add(ino, contents));
     plans
 }
 
@@ -401,7 +398,7 @@ fn leads_somewhere(view: &View<'_>, dir: Ino, entry: &Found) -> bool {
         && !view.is_special(entry.ino)
 }
 
-fn plan_one(view: &View<'_>, dir: Ino, _inode: &Inode, contents: Contents) -> Plan {
+fn plan_one(view: &View<'_>, dir: Ino, contents: Contents) -> Plan {
     let (mut entries, mut remarks) = (Vec::new(), Vec::new());
     let mut names = Taken::new(view.layout());
     let mut subdirectories = HashSet::new();

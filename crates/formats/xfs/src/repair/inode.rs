@@ -340,15 +340,16 @@ fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
 
 /// Returns the directories in parent pointers, with their generations.
 fn directories_named(view: &View<'_>) -> HashMap<u64, u32> {
+    let parents = view.each_used(|ino, inode| {
+        (!inode.fork(Fork::Attr).is_empty()).then(|| {
+            let extents = map::read(view, ino, inode, Fork::Attr).extents;
+            let parents = view.parents(ino, inode, &extents);
+            parents.into_iter().map(|(dir, generation, _)| (dir, generation)).collect::<Vec<_>>()
+        })
+    });
     let mut named = HashMap::new();
-    for ino in view.used() {
-        let Some(inode) = view.inode(ino).filter(|inode| !inode.fork(Fork::Attr).is_empty()) else {
-            continue;
-        };
-        let extents = map::read(view, ino, &inode, Fork::Attr).extents;
-        for (dir, generation, _) in view.parents(ino, &inode, &extents) {
-            named.entry(dir).or_insert(generation);
-        }
+    for (dir, generation) in parents.flatten() {
+        named.entry(dir).or_insert(generation);
     }
     named
 }

@@ -31,39 +31,35 @@ const NUMBERS_MAX: u64 = 1000;
 const DEPTH_MAX: usize = 1 << 12;
 
 /// Names of some inodes.
-#[derive(Default)]
-pub(super) struct Names {
-    pub(super) links: HashMap<u64, Vec<Link>>,
-    /// Number of subdirectories of each directory.
-    subdirectories: HashMap<u64, u32>,
-}
+pub(super) type Names = HashMap<u64, Vec<Link>>;
 
 /// Collects the names of some inodes.
 pub(super) fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
-    let mut names = Names::default();
-    for dir in view.used() {
-        let Some(inode) = view.inode(dir).filter(Inode::is_dir) else { continue };
-        if inode.nlink() == 0 {
-            continue;
+    let by_directory = view.each_used(|dir, inode| {
+        if !inode.is_dir() || inode.nlink() == 0 {
+            return None;
         }
-        let extents = map::read(view, dir, &inode, Fork::Data).extents;
-        let counts = wanted.contains(&dir.0);
-        let mut count = 0;
-        view.entries(dir, &inode, &extents, |name, child| {
+        let extents = map::read(view, dir, inode, Fork::Data).extents;
+        let mut links = Vec::new();
+        view.entries(dir, inode, &extents, |name, child| {
             if wanted.contains(&child.0) {
-                let link = (dir.0, inode.generation(), name.to_vec());
-                names.links.entry(child.0).or_default().push(link);
-            }
-            if counts && view.inode(child).is_some_and(|child| child.is_dir()) {
-                count += 1;
+                links.push((child.0, (dir.0, inode.generation(), name.to_vec())));
             }
             true
         });
-        if counts {
-            names.subdirectories.insert(dir.0, count);
-        }
+        (!links.is_empty()).then_some(links)
+    });
+    let mut names = Names::new();
+    for (child, link) in by_directory.flatten() {
+        names.entry(child).or_default().push(link);
     }
     names
+}
+
+/// Returns the link count of an inode according to the check, if it differs from the stored one.
+fn counted(findings: &[&Finding]) -> Option<u32> {
+    let is_count = |finding: &&&Finding| finding.code == codes::INODE_LINKS;
+    findings.iter().find(is_count)?.expected.as_deref()?.parse().ok()
 }
 
 fn parents_of(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Link> {
@@ -194,7 +190,7 @@ struct Plan {
 /// Connects lost inodes, breaks loops, and repairs `..`.
 pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
-    let plans = view(job.staging.clone(), |view| plan(view, &all));
+    let plans = view(job.staging.clone(), |view| plan(job, view, &all));
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let actions = |plan: &Plan| about(&all, plan.ino, what(plan));
@@ -224,8 +220,18 @@ fn what(plan: &Plan) -> &'static str {
     }
 }
 
-fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
-    let names = gather(view, &all.keys().copied().collect());
+/// Returns whether an inode needs no name, because only its link count is wrong. A count that equals the number of
+/// parent pointers is right: some of its names were lost.
+fn is_only_miscounted(view: &View<'_>, ino: Ino, inode: &Inode, findings: &[&Finding]) -> bool {
+    let Some(counted) = counted(findings) else { return false };
+    findings.iter().all(|finding| finding.code == codes::INODE_LINKS)
+        && !inode.is_dir()
+        && !view.is_special(ino)
+        && (inode.nlink() <= counted
+            || parents_of(view, ino, inode).len() as u64 != u64::from(inode.nlink()))
+}
+
+fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
     let mut known = Known { view, parents: HashMap::new(), entries: HashMap::new() };
     let mut loops = HashSet::new();
     let mut plans = Vec::new();
@@ -233,7 +239,10 @@ fn plan(view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
         let ino = Ino(*number);
         let Some(inode) = view.inode(ino) else { continue };
         let Some(file_type) = inode.file_type() else { continue };
-        let links = names.links.get(number).cloned().unwrap_or_default();
+        if is_only_miscounted(view, ino, &inode, findings) {
+            continue;
+        }
+        let links = job.names(view).get(number).cloned().unwrap_or_default();
         let has = |codes: &[&Code]| findings.iter().any(|finding| codes.contains(&finding.code));
         let is_lost = has(&[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT]);
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
@@ -392,13 +401,13 @@ fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
 pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| {
-        let names = gather(view, &all.keys().copied().collect());
+        let names = job.names(view);
         let plan = |ino: &u64| {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
             // A lost inode keeps its parent pointers. The root and the inodes in the superblock are never lost.
             let is_named_elsewhere = Ino(*ino) == view.root() || view.is_special(Ino(*ino));
-            let links = match names.links.get(ino) {
+            let links = match names.get(ino) {
                 Some(links) => links.clone(),
                 None if is_named_elsewhere => Vec::new(),
                 None => return None,
@@ -448,27 +457,13 @@ fn as_parent(link: &Link) -> ParentLink<'_> {
     ParentLink { dir: Ino(link.0), generation: link.1, name: &link.2 }
 }
 
-/// Sets link counts to the number of names.
+/// Sets link counts to the numbers that the check has counted in the same state of the image.
 pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
-    let counts = view(job.staging.clone(), |view| {
-        let names = gather(view, &all.keys().copied().collect());
-        let count = |ino: &u64| {
-            let inode = view.inode(Ino(*ino))?;
-            let links = names.links.get(ino).map_or(0, Vec::len) as u32;
-            let count = match names.subdirectories.get(ino) {
-                _ if view.is_special(Ino(*ino)) => links + 1,
-                Some(count) => 2 + count,
-                None if inode.is_dir() => 2,
-                None => links,
-            };
-            Some((Ino(*ino), count))
-        };
-        all.keys().filter_map(count).collect::<Vec<_>>()
-    });
-    let Ok(counts) = counts else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    let counts: Vec<(Ino, u32)> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    let count = |(ino, findings): (&u64, &Vec<&Finding>)| Some((Ino(*ino), counted(findings)?));
+    let counts: Vec<(Ino, u32)> =
+        all.iter().filter_map(count).filter(|(_, count)| *count > 0).collect();
     let actions = |(ino, count): &(Ino, u32)| {
         about(&all, *ino, &format!("The link count is set to {count}."))
     };

@@ -35,6 +35,8 @@ mod unlinked;
 mod volume;
 mod writer;
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,9 +48,11 @@ use vfs::check::{Finding, Observer, Options, Summary};
 pub use writer::open_log;
 
 use crate::check::survey::Survey;
+use crate::check::view::View;
 use crate::format::geometry::Geometry;
 use crate::log;
 use crate::volume::read_superblock;
+use links::Names;
 
 /// Repairs an XFS image.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +67,28 @@ pub(crate) struct Job {
     pub(crate) staging: Arc<Staging>,
     /// Options for the checks, if parts of them are run again.
     pub(crate) options: Options,
+    /// Inodes with findings about names.
+    concerned: HashSet<u64>,
+    /// Their names. A round ends with the first level that changes anything, so they stay valid.
+    names: OnceCell<Names>,
 }
 
 impl Job {
+    fn new(staging: &Arc<Staging>, options: Options, findings: &[Finding]) -> Self {
+        let of_names = [files::NAMES, files::PARENTS];
+        let is_of_name = |finding: &&Finding| {
+            of_names.iter().copied().flatten().any(|fix| fix.codes.contains(&finding.code))
+        };
+        let concerned = findings.iter().filter(is_of_name);
+        let concerned = concerned.filter_map(|finding| finding.place.inode).collect();
+        Self { staging: Arc::clone(staging), options, concerned, names: OnceCell::new() }
+    }
+
+    /// Returns the names of all inodes with findings about names.
+    fn names(&self, view: &View<'_>) -> &Names {
+        self.names.get_or_init(|| links::gather(view, &self.concerned))
+    }
+
     /// Returns a survey of the current image.
     fn survey(&self) -> Result<Survey> {
         Survey::new(Arc::clone(&self.staging) as _, self.options.threads)
@@ -105,7 +128,7 @@ impl Repairer for Repair {
     }
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
-        let job = Job { staging: Arc::clone(staging), options: self.options };
+        let job = Job::new(staging, self.options, findings);
         let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {
             // Blocks or inodes in use may be marked free there.

@@ -36,8 +36,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         let targets: Vec<(Ino, Vec<u8>)> = inodes.keys().filter_map(read).collect();
         let lost = targets.iter().filter(|(_, target)| target.is_empty());
         let lost: HashSet<u64> = lost.map(|(ino, _)| ino.0).collect();
-        let mut names =
-            if lost.is_empty() { Default::default() } else { gather(view, &lost).links };
+        let mut names = if lost.is_empty() { Default::default() } else { gather(view, &lost) };
         let damaged = |(ino, target): (Ino, Vec<u8>)| {
             let names = names.remove(&ino.0).unwrap_or_default();
             Damaged { ino, target, names }

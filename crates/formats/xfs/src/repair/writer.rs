@@ -1,8 +1,7 @@
 //! Writes a repair through the image's own log.
 //!
 //! Blocks are logged as buffers of unknown type: any replay, including a kernel's, writes them to their locations
-//! without verification. A block with an LSN after the log's head would be skipped by a replay, so this is checked
-//! before.
+//! without verification. A replay skips a block with an LSN after the log's head, so steps that change one are refused.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,23 +9,26 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use engine::{AsTheyAre, Engine, Log};
-use operations::repair::{Staging, StepWriter};
-use vfs::check::Options;
+use operations::repair::{PAGE_BYTES, Staging, Step, StepWriter, pages_of};
 use vfs::{Error, Result};
 
 use super::{begin, superblock};
+use crate::check::codes;
 use crate::check::superblock::log_head;
-use crate::check::survey::Survey;
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
 use crate::kind::Kind;
-use crate::log::{self, XfsLog, log_is_clean};
+use crate::log::{self, XfsLog, log_is_clean, stated_lsn};
 use crate::volume::read_superblock;
 
 /// Size of the cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
 struct Writer {
+    device: Arc<dyn BlockDevice>,
+    geometry: Geometry,
+    /// Head of the log.
+    head: Option<u64>,
     engine: Engine,
     log: XfsLog,
     /// Block range of the log.
@@ -57,11 +59,7 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
         _ => return Ok(None),
     }
     let sb = read_superblock(&*device)?;
-    let survey = Survey::new(Arc::clone(&device), Options::default().threads)?;
     let head = log_head(&*device, &sb);
-    if head.is_some_and(|head| survey.lsn_max() > head) {
-        return Ok(None);
-    }
     let position = match log::recover(&*device, &sb) {
         Ok(recovered) => recovered.position,
         Err(Error::Device(error)) => return Err(Error::Device(error)),
@@ -73,8 +71,23 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     let of_log = start..start + u64::from(sb.raw.logblocks.get());
     let options = engine::Options { block_size: geometry.block_size(), cache_bytes: CACHE_BYTES };
     let hook: Box<dyn Log> = Box::new(log.clone());
-    let engine = Engine::new(device, Arc::new(AsTheyAre), Some(hook), options);
-    Ok(Some(Box::new(Writer { engine, log, of_log })))
+    let engine = Engine::new(Arc::clone(&device), Arc::new(AsTheyAre), Some(hook), options);
+    Ok(Some(Box::new(Writer { device, geometry, head, engine, log, of_log })))
+}
+
+impl Writer {
+    /// Returns whether no block of a page has an LSN after the head of the log. False if the page cannot be read.
+    fn is_before_head(&self, page: u64) -> bool {
+        let Some(head) = self.head.filter(|_| self.geometry.features.crc()) else { return true };
+        let (size, mut block) = (self.block_size() as u64, vec![0; self.block_size()]);
+        let start = page * PAGE_BYTES;
+        // A partial block at the end of the image is not written.
+        let end = (start + PAGE_BYTES).min(self.device.len() / size * size);
+        (start / size..end.div_ceil(size)).all(|number| {
+            self.device.read_at(number * size, &mut block).is_ok()
+                && stated_lsn(&self.geometry, &block).is_none_or(|lsn| lsn.to_raw() <= head)
+        })
+    }
 }
 
 impl StepWriter for Writer {
@@ -85,6 +98,13 @@ impl StepWriter for Writer {
     fn blocks_max(&self) -> usize {
         // At most half of the cache may be dirty.
         (self.engine.log_blocks_max() / 2).min(CACHE_BYTES / self.block_size() / 4)
+    }
+
+    fn accepts(&self, steps: &[Step]) -> bool {
+        // The fix of these findings may restart the log, whose blocks are not written.
+        let mut codes = steps.iter().flat_map(|step| &step.actions).map(|action| action.code);
+        !codes.any(|code| code == Some(codes::LSN))
+            && pages_of(steps).into_iter().all(|page| self.is_before_head(page))
     }
 
     fn write(&mut self, blocks: &BTreeMap<u64, Vec<u8>>) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Repair: images are damaged, and the results of repairs are compared with the own check, `xfs_repair -n` and the
 //! contents before.
 
+mod cost;
 mod failing;
 mod files;
 mod first_sectors;

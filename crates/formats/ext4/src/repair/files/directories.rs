@@ -60,6 +60,9 @@ fn sentence(finding: &Finding) -> &'static str {
     found.map_or("The directory index is rebuilt.", |(_, sentence)| sentence)
 }
 
+/// The hash version of an index, and the hash of each entry.
+type Hashes = (u8, Vec<u32>);
+
 /// A directory as it can be read, to be changed and written.
 pub(super) struct Directory {
     patient: Patient,
@@ -102,9 +105,10 @@ impl Directory {
     /// Writes the directory. Returns `None` if there is no room for it.
     pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
         let mut draft = Draft::default();
-        self.put_misplaced_last(ward);
+        let hashes = self.put_misplaced_last(ward);
         let strict = ward.scene.params().strict_names;
-        names_in::settle(&self.patient, strict, &mut self.names.entries);
+        let is_settled = names_in::settle(&self.patient, strict, &mut self.names.entries);
+        let hashes = hashes.filter(|_| is_settled);
         let parent = self.names.dot_dot;
         let is_dir = ward.scene.known(parent).is_some_and(|known| known.is_dir);
         if !is_dir {
@@ -120,7 +124,7 @@ impl Directory {
             self.patient.inode.set_flag(flags::INLINE_DATA, false);
             map::write_empty(&ward.scene, &mut self.patient);
         }
-        let blocks = self.layout(ward);
+        let blocks = self.layout(ward, hashes);
         self.place(ward, &blocks, &mut draft)?;
         for (number, bytes) in (0..).zip(blocks) {
             let place = self.map.place(number)?;
@@ -131,16 +135,17 @@ impl Directory {
     }
 
     /// Moves entries with a duplicate name to the end, the one farthest from the hashes of its block last. Blocks of an
-    /// index contain a range of hashes each, so that entry has the damaged name.
-    fn put_misplaced_last(&mut self, ward: &Ward<'_>) {
+    /// index contain a range of hashes each, so that entry has the damaged name. Returns the hashes of a directory with
+    /// an index, unless the order of entries changes.
+    fn put_misplaced_last(&mut self, ward: &Ward<'_>) -> Option<Hashes> {
         if !self.patient.has(flags::INDEX) {
-            return;
+            return None;
         }
-        let Some((_, hashes)) = self.hashes(ward) else { return };
+        let (version, hashes) = self.hashes(ward)?;
         let mut counts: HashMap<u32, u32> = HashMap::with_capacity(hashes.len());
         hashes.iter().for_each(|hash| *counts.entry(*hash).or_default() += 1);
         if counts.len() == hashes.len() {
-            return;
+            return Some((version, hashes));
         }
         let is_unique = |hash: &u32| counts.get(hash) == Some(&1);
         let mut ranges: HashMap<u32, (u32, u32)> = HashMap::new();
@@ -163,10 +168,12 @@ impl Directory {
             .collect();
         placed.sort_by_key(|(distance, _)| *distance);
         self.names.entries = placed.into_iter().map(|(_, entry)| entry).collect();
+        None
     }
 
-    /// Returns the contents of its blocks. Sets or clears the index flag.
-    fn layout(&mut self, ward: &mut Ward<'_>) -> Vec<Vec<u8>> {
+    /// Returns the contents of its blocks. Sets or clears the index flag. `hashes` are those of its names, if they are
+    /// known.
+    fn layout(&mut self, ward: &mut Ward<'_>, hashes: Option<Hashes>) -> Vec<Vec<u8>> {
         let params = ward.scene.params();
         let form = Form {
             block_size: ward.block_size(),
@@ -185,7 +192,7 @@ impl Directory {
         // lost+found keeps its blocks, so that there is room the next time.
         let list = form.list(entries, 1);
         let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
-        if is_wanted && let Some((version, hashes)) = self.hashes(ward) {
+        if is_wanted && let Some((version, hashes)) = hashes.or_else(|| self.hashes(ward)) {
             let indexed = [Filling::Roomy, Filling::Tight]
                 .into_iter()
                 .filter_map(|filling| form.indexed(entries, version, &hashes, filling))
@@ -200,7 +207,7 @@ impl Directory {
     }
 
     /// Returns the hash version of an index and the hash of each name. Returns `None` if the hashes are unknown.
-    fn hashes(&self, ward: &Ward<'_>) -> Option<(u8, Vec<u32>)> {
+    fn hashes(&self, ward: &Ward<'_>) -> Option<Hashes> {
         let entries = &self.names.entries;
         let style = match (self.patient.has(flags::ENCRYPT), self.patient.has(flags::CASEFOLD)) {
             // The hash depends on a key, but is stored after each name.

@@ -205,8 +205,9 @@ impl Reader<'_> {
 }
 
 /// Makes names valid and unique. A duplicate entry is kept once. With `strict`, names in a case-insensitive directory
-/// must be UTF-8.
-pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
+/// must be UTF-8. Returns whether all names were so.
+pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) -> bool {
+    let count = entries.len();
     let is_encrypted = patient.has(flags::ENCRYPT);
     if is_encrypted {
         entries.retain(|entry| entry.name.len() >= ENCRYPTED_NAME_MIN);
@@ -248,6 +249,10 @@ pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
             others.push(entry);
         }
     }
+    if settled.len() == count {
+        *entries = settled;
+        return true;
+    }
     // Next suffix per name: there may be very many entries with the same name.
     let mut numbers: HashMap<Vec<u8>, u64> = HashMap::new();
     for mut entry in others {
@@ -259,6 +264,7 @@ pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) {
         settled.push(entry);
     }
     *entries = settled;
+    false
 }
 
 /// Returns a new name derived from this one, with the first free suffix from `number` on.

@@ -113,11 +113,12 @@ impl Layout {
     }
 }
 
-/// Returns the value of the first nonzero padding in a header of version 5. Kernels write zeros.
+/// Returns the value of the first nonzero padding in a header of version 5 that the kernel's scrub refuses. It accepts
+/// any padding at the end of the header of nodes.
 pub fn padding(kind: BlockType, data: &[u8]) -> Option<u32> {
     let in_common = u32::from(be16(data, 10));
     let others = match kind {
-        BlockType::Node => [be32(data, 60), 0],
+        BlockType::Node => [0, 0],
         BlockType::Leaf => [u32::from(data[63]), be32(data, 76)],
     };
     [in_common].into_iter().chain(others).find(|value| *value != 0)

@@ -141,10 +141,14 @@ pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption
     verify_self(place, "directory leaf", data, DA_CRC)
 }
 
-/// Returns the value of the first nonzero padding in a header of version 5. Kernels write zeros.
+/// Returns the value of the first nonzero padding in a header of version 5 that the kernel's scrub refuses. It accepts
+/// any padding of data blocks, and at the end of the header of nodes and of leaves below them.
 pub fn padding(part: Part, data: &[u8]) -> Option<u32> {
+    let is_single = be16(data, DA_MAGIC) == magic::LEAF1[0];
     let in_common = (part == Part::Leaf).then(|| u32::from(be16(data, DA_PAD)));
-    in_common.into_iter().chain([be32(data, END_PAD)]).find(|value| *value != 0)
+    let at_end =
+        (part == Part::Free || part == Part::Leaf && is_single).then(|| be32(data, END_PAD));
+    in_common.into_iter().chain(at_end).find(|value| *value != 0)
 }
 
 /// Returns whether a data block has a hash index at its end.

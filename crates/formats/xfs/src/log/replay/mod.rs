@@ -31,6 +31,7 @@ use crate::format::superblock::Superblock;
 use buffer::Touched;
 use cancels::Cancels;
 use changes::Changes;
+pub(crate) use structure::stated_lsn;
 
 /// The changes of the log, before they are written back.
 pub(super) struct Replay<'d> {

@@ -243,10 +243,17 @@ fn is_dir_node(geometry: &Geometry, data: &[u8]) -> bool {
 /// Returns the LSN in a block. `None` for blocks without one, of another file system, or with a wrong checksum.
 pub(super) fn lsn_of(geometry: &Geometry, data: &[u8]) -> Option<Lsn> {
     let fields = Structure::of(data)?.fields(geometry);
-    let lsn = be64(data, fields.lsn);
-    if lsn == 0 || lsn == u64::MAX || data[fields.uuid..fields.uuid + 16] != geometry.meta_uuid {
-        return None;
-    }
+    let lsn = stated_lsn(geometry, data)?;
     // A block torn in a write is replayed again.
-    checksum::check("buffer", data, fields.crc).ok().map(|()| Lsn::from_raw(lsn))
+    checksum::check("buffer", data, fields.crc).ok().map(|()| lsn)
+}
+
+/// Returns the LSN in a block of version 5, whatever its checksum. `None` for blocks without one or of another file
+/// system.
+pub(crate) fn stated_lsn(geometry: &Geometry, data: &[u8]) -> Option<Lsn> {
+    let fields = Structure::of(data)?.fields(geometry);
+    let lsn = be64(data, fields.lsn);
+    let is_stated =
+        lsn != 0 && lsn != u64::MAX && data[fields.uuid..fields.uuid + 16] == geometry.meta_uuid;
+    is_stated.then(|| Lsn::from_raw(lsn))
 }
