@@ -55,8 +55,8 @@ fn miscounted() -> (Arc<FaultyDevice>, [Ino; 2]) {
     (Arc::new(FaultyDevice::new(device)), wrong)
 }
 
-/// A repair without a second pass over directories reads less than two checks that find the damage. Each inode of its
-/// own would take ten thousand reads.
+/// A repair reads at most as much as two checks that find the damage. Reading ten thousand inodes one by one would
+/// exceed that.
 #[test]
 fn wrong_link_counts_cost_at_most_two_checks() {
     let (device, wrong) = miscounted();

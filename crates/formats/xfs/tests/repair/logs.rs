@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use operations::repair::{PAGE_BYTES, Staging, make_plan, write_through_log};
+use operations::repair::{Action, PAGE_BYTES, Staging, fits, make_plan, write_through_log};
 use testkit::crash::write_image;
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::format::address::{AgBlock, AgNumber, FsBlock};
@@ -13,6 +13,7 @@ use xfs::format::superblock::{CRC_OFFSET, Superblock};
 use xfs::repair::{Repair, open_log};
 use xfs::{OpenOptions, Xfs};
 
+use super::Image;
 use super::subject::{Silent, repaired};
 use crate::common::image::{device, golden};
 
@@ -198,6 +199,31 @@ fn steps_are_written_through_the_log() {
     let outcome = repaired(left).unwrap();
     assert!(outcome.codes.is_empty() && outcome.left.is_empty(), "{:?}", outcome.codes);
     judge(&outcome.device).unwrap();
+}
+
+/// A replay would skip a block whose LSN is after the head of the log. Other blocks are written through the log.
+#[test]
+fn a_change_of_a_block_after_the_head_is_not_logged() {
+    const LSN: usize = 16;
+    let image = Image::new("default", golden("default"));
+    let is_directory = |start: &usize| {
+        [b"XDB3", b"XDD3"].iter().any(|magic| image.bytes[*start..].starts_with(*magic))
+    };
+    let mut starts = image.layout.structures.iter().map(|structure| structure.start);
+    let start = starts.find(is_directory).expect("a directory block");
+    let later = Arc::new(image.base.fork());
+    later.write_at((start + LSN) as u64, &[0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+    image.layout.seal(&*later, start + LSN..start + LSN + 8);
+    let is_logged = |device: &Arc<MemoryDevice>, byte: usize| {
+        let staging = Staging::new(Arc::clone(device) as _);
+        staging.write_at(byte as u64, &[7; 8]).unwrap();
+        staging.end_step(vec![Action::new("Some.")]).unwrap();
+        let writer = open_log(Arc::clone(device) as _).unwrap().expect("a log to write through");
+        fits(&*writer, &staging.steps())
+    };
+    assert!(!is_logged(&later, start + 100));
+    assert!(is_logged(&later, start + PAGE_BYTES as usize));
+    assert!(is_logged(&Arc::new(image.base.fork()), start + 100));
 }
 
 /// The kernel replays steps as they were written.
