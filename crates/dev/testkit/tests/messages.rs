@@ -114,6 +114,45 @@ fn the_list_of_messages_is_complete() {
     );
 }
 
+/// Files that replace phrases of messages by their own words, each with the text before a phrase.
+const TRANSLATORS: [(&str, &str); 3] = [
+    ("crates/front/cli/src/commands/build.rs", ".replace("),
+    ("crates/front/dropin/src/hints.rs", "("),
+    ("crates/front/python/src/words.rs", "("),
+];
+
+/// Returns the literals with an option that directly follow `before`.
+fn phrases(source: &str, before: &str) -> Vec<String> {
+    let source = without_tests(source);
+    let phrase = |(at, _): (usize, &str)| {
+        let literal = source[at + before.len()..].trim_start();
+        let end = literal_end(literal.as_bytes(), 0).filter(|_| literal.starts_with('"'))?;
+        Some(joined(&literal[1..end - 1]))
+    };
+    let found = source.match_indices(before).filter_map(phrase);
+    found
+        .filter(|phrase| phrase.contains("--") && phrase != "--" && !phrase.contains('{'))
+        .collect()
+}
+
+/// A reworded message would otherwise show an option that the running program does not have.
+#[test]
+fn phrases_that_are_translated_stand_in_messages() {
+    let sources = files(&[".rs"]);
+    let is_translator = |path: &str| TRANSLATORS.iter().any(|(file, _)| *file == path);
+    let others = sources.iter().filter(|(path, _)| place(path).is_some() && !is_translator(path));
+    let messages: Vec<String> = others.flat_map(|(_, source)| messages(source)).collect();
+    for (file, before) in TRANSLATORS {
+        let (_, source) = sources.iter().find(|(path, _)| *path == file).expect(file);
+        let phrases = phrases(source, before);
+        assert!(!phrases.is_empty(), "{file}");
+        for phrase in phrases {
+            let is_used = messages.iter().any(|message| message.contains(&phrase));
+            assert!(is_used, "{file}: no message contains {phrase:?}; change it with the message");
+        }
+    }
+}
+
 #[test]
 fn messages_are_found_in_source() {
     let source = "const A: &str = \"one \\\n    two three\"; // \"not a message here\"\n\

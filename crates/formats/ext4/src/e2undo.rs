@@ -234,12 +234,12 @@ fn checksum(bytes: &[u8]) -> u32 {
 /// A device that saves old contents in an undo file before it changes them.
 pub struct UndoneDevice {
     inner: Arc<dyn BlockDevice>,
-    undo: &'static UndoFile,
+    undo: Arc<UndoFile>,
 }
 
 impl UndoneDevice {
     /// Wraps the device of a file system.
-    pub fn new(inner: Arc<dyn BlockDevice>, undo: &'static UndoFile) -> Self {
+    pub fn new(inner: Arc<dyn BlockDevice>, undo: Arc<UndoFile>) -> Self {
         Self { inner, undo }
     }
 

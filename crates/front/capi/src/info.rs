@@ -67,10 +67,10 @@ pub unsafe extern "C" fn dw_read_info(
             let image = Image::open_rootless(host_path(image)?, &place(open)?)?;
             let known = image.info();
             let value = dw_info {
-                format: cut(&known.format),
-                label: cut(&known.label),
-                uuid: cut(&known.uuid),
-                state: cut(&known.state),
+                format: cut(known.format_name()),
+                label: cut(&known.label_text()),
+                uuid: cut(&known.uuid_text()),
+                state: cut(known.state.text()),
                 block_size: known.block_size,
                 inode_size: known.inode_size,
                 blocks: known.blocks,

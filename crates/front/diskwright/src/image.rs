@@ -1,126 +1,33 @@
 //! Opening images of any format.
 
-mod ext4;
-mod xfs;
+mod info;
+mod options;
+mod text;
+
+pub use info::{
+    Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
+};
+pub use options::OpenImage;
+pub use text::{FeatureGroup, Section};
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::ext4::Ext4;
-use ::xfs::Xfs;
 use disk::{BlockDevice, FileDevice, WindowDevice};
-use operations::profile::{ListingProfile, MeasuresListings};
+use operations::profile::ListingProfile;
 use vfs::{Error as FsError, FileSystem, Paths};
 
+use crate::dispatch::{self, OpenFs};
 use crate::format::Format;
 use crate::partition::{self, Partition, PartitionError, Signature};
-use crate::{Error, Result, SuperblockPlace, anywhere, lock};
-
-/// Location of an image in a file, and options for reading it.
-///
-/// ```
-/// use diskwright::OpenImage;
-///
-/// let options = OpenImage::default().partition(2).norecovery(true);
-/// assert_eq!(options.partition, Some(2));
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct OpenImage {
-    /// Byte offset of the image in the file.
-    pub offset: u64,
-    /// Number of the partition that contains the image, instead of `offset`.
-    pub partition: Option<u32>,
-    /// Read the image without recovery, even if its journal or log needs it or another program changes the image.
-    pub norecovery: bool,
-    /// Metadata cache size in bytes. `None` selects the default of the format.
-    pub cache_bytes: Option<usize>,
-    /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
-    pub superblock: Option<SuperblockPlace>,
-    /// Undo file that gets the old contents of all changed blocks. It serves one run of a program, so it is never freed.
-    pub undo: Option<&'static ::ext4::e2undo::UndoFile>,
-}
+use crate::recovery::RecoverReport;
+use crate::{Error, Result, anywhere, lock};
 
 /// An open image.
 pub struct Image {
-    fs: Box<dyn MeasuresListings>,
+    fs: Box<dyn OpenFs>,
     info: ImageInfo,
-    remarks: Vec<String>,
-}
-
-/// Properties of an image. They are read as stored, without the changes in its journal or log. The free counts are the
-/// exception: they are those after recovery, because the stored ones may be outdated. With [`OpenImage::norecovery`]
-/// the free counts are also read as stored.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "build", derive(serde::Serialize))]
-pub struct ImageInfo {
-    /// `ext2`, `ext3`, `ext4` or `xfs`.
-    pub format: String,
-    /// Label, as text.
-    pub label: String,
-    /// UUID with dashes.
-    pub uuid: String,
-    /// Block size in bytes.
-    pub block_size: u32,
-    /// Total number of blocks.
-    pub blocks: u64,
-    /// Number of free blocks.
-    pub blocks_free: u64,
-    /// Total number of inodes (XFS: allocated inodes).
-    pub inodes: u64,
-    /// Number of free inodes.
-    pub inodes_free: u64,
-    /// Inode size in bytes.
-    pub inode_size: u32,
-    /// `clean`, or the problem in the format's own terms.
-    pub state: String,
-    /// True if the journal or log needs recovery. An unreadable log counts as one that does.
-    pub needs_recovery: bool,
-    /// Features by kind.
-    pub features: Vec<FeatureGroup>,
-    /// Other properties, specific to the format.
-    pub sections: Vec<Section>,
-}
-
-/// Features of one kind.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "build", derive(serde::Serialize))]
-pub struct FeatureGroup {
-    /// `compatible`, `incompatible` or `read-only compatible`; for XFS also `version` and
-    /// `log incompatible`.
-    pub kind: String,
-    /// Feature names in the format's own terms.
-    pub names: Vec<String>,
-}
-
-/// A titled list of values.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "build", derive(serde::Serialize))]
-pub struct Section {
-    /// Title of the list.
-    pub title: String,
-    /// Names and values.
-    pub values: Vec<(String, String)>,
-}
-
-setters!(OpenImage {
-    offset: u64,
-    partition: u32 = Some(partition),
-    norecovery: bool,
-    cache_bytes: usize = Some(cache_bytes),
-});
-
-impl OpenImage {
-    pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
-        let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
-        ::ext4::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
-    }
-
-    pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
-        let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
-        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
-    }
 }
 
 impl Image {
@@ -132,7 +39,7 @@ impl Image {
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let image = Self::open_rootless(path, options)?;
         let at = |source| Error::Image { image: path.to_owned(), source };
-        vfs::path::check_root(&*image.fs).map_err(at)?;
+        vfs::path::check_root(image.file_system()).map_err(at)?;
         Ok(image)
     }
 
@@ -144,24 +51,25 @@ impl Image {
         Self::of_window(path, open_device(path, options)?, options)
     }
 
-    /// Opens the image on a device, or on part of it, for reading. Errors call it `name`.
+    /// Opens the image on a device, or on part of it, for reading. Errors call it `name`. No other program may change
+    /// the device meanwhile.
     ///
     /// # Errors
     /// Same as [`Self::open`], except for file errors.
-    pub(crate) fn open_on(
+    pub fn open_device(
         name: &Path,
         device: Arc<dyn BlockDevice>,
         options: &OpenImage,
     ) -> Result<Self> {
         let image = Self::of_window(name, window(name, device, options)?, options)?;
         let at = |source| Error::Image { image: name.to_owned(), source };
-        vfs::path::check_root(&*image.fs).map_err(at)?;
+        vfs::path::check_root(image.file_system()).map_err(at)?;
         Ok(image)
     }
 
     fn of_window(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
-        let kind = probe_kind(path, &device, options)?;
-        open_format(kind, device, options)
+        let format = probe(path, &device, options)?;
+        open_format(format, device, options)
             .map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
@@ -184,36 +92,41 @@ impl Image {
             }
         };
         let device = window(path, device, options)?;
-        let kind = probe_kind(path, &device, options)?;
+        let format = probe(path, &device, options)?;
         let at = |source| Error::Image { image: path.to_owned(), source };
-        let image = open_format(kind, device, options).map_err(at)?;
-        vfs::path::check_root(&*image.fs).map_err(at)?;
+        let image = open_format(format, device, options).map_err(at)?;
+        vfs::path::check_root(image.file_system()).map_err(at)?;
         Ok(image)
-    }
-
-    /// Wraps a file system that is already open.
-    pub fn new(fs: Box<dyn MeasuresListings>, info: ImageInfo) -> Self {
-        Self { fs, info, remarks: Vec::new() }
     }
 
     /// Returns the file system.
     pub fn file_system(&self) -> &dyn FileSystem {
-        &*self.fs
+        self.fs.file_system()
     }
 
     /// Returns access to the files by path.
     pub fn paths(&self) -> Paths<'_> {
-        Paths::new(&*self.fs)
+        Paths::new(self.file_system())
     }
 
     /// Returns damage that does not prevent reading.
     pub fn remarks(&self) -> &[String] {
-        &self.remarks
+        self.fs.remarks()
     }
 
     /// Returns the profile of the time spent in listings.
     pub fn listing_profile(&self) -> &ListingProfile {
-        self.fs.listing_profile()
+        self.fs.file_system().listing_profile()
+    }
+
+    /// Returns the result of the recovery in memory.
+    pub fn recovery(&self) -> RecoverReport {
+        self.fs.recovery()
+    }
+
+    /// Returns the use of the blocks.
+    pub fn layout(&self) -> &dyn vfs::survey::TellsLayout {
+        self.fs.layout()
     }
 
     /// Returns the properties of the image.
@@ -224,7 +137,7 @@ impl Image {
     /// Returns whether the image was cleanly closed. Valid only if it was opened with [`OpenImage::norecovery`].
     #[cfg(all(feature = "mount", target_os = "linux"))]
     pub(crate) fn is_clean(&self) -> bool {
-        !self.info.needs_recovery && self.info.state == "clean"
+        !self.info.needs_recovery && self.info.state == ImageState::Clean
     }
 }
 
@@ -239,43 +152,25 @@ pub(crate) fn open_device(path: &Path, options: &OpenImage) -> Result<Arc<dyn Bl
     window(path, Arc::new(device), options)
 }
 
-/// Format detected by its magic number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// ext2, ext3 or ext4.
-    Ext,
-    Xfs,
-}
-
-impl Kind {
-    /// Returns the feature that makes the image read-only, if there is one.
-    pub(crate) fn read_only_because(self, device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
-        match self {
-            Self::Ext => ext4::read_only_because(device),
-            Self::Xfs => xfs::read_only_because(device),
-        }
-    }
-}
-
 /// Returns the format of an image, if its magic number is known.
-pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Kind>> {
+pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Format>> {
     let signature = Signature::of(device).map_err(|e| Error::host("read", path, e))?;
-    Ok(kind_of(&signature))
+    Ok(Format::of(&signature))
 }
 
 /// Returns the format of an image under construction.
-pub(crate) fn kind_of_device(device: &dyn BlockDevice) -> io::Result<Option<Kind>> {
-    Ok(kind_of(&Signature::of(device)?))
+pub(crate) fn format_of_device(device: &dyn BlockDevice) -> io::Result<Option<Format>> {
+    Ok(Format::of(&Signature::of(device)?))
 }
 
 /// Returns the format of an image. The error describes the detected contents instead.
-pub(crate) fn probe_kind(
+pub(crate) fn probe(
     path: &Path,
     device: &Arc<dyn BlockDevice>,
     options: &OpenImage,
-) -> Result<Kind> {
+) -> Result<Format> {
     let signature = Signature::of(&**device).map_err(|e| Error::host("read", path, e))?;
-    kind_of(&signature).ok_or_else(|| {
+    Format::of(&signature).ok_or_else(|| {
         let source = no_format(&**device, signature, options);
         Error::Image { image: path.to_owned(), source }
     })
@@ -288,8 +183,8 @@ pub(crate) fn window(
     options: &OpenImage,
 ) -> Result<Arc<dyn BlockDevice>> {
     let device = part(path, device, options)?;
-    Ok(match options.undo {
-        Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, undo)),
+    Ok(match &options.undo {
+        Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, Arc::clone(undo))),
         None => device,
     })
 }
@@ -329,14 +224,6 @@ fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) ->
     Error::Partition { image: path.to_owned(), source: error }
 }
 
-fn kind_of(signature: &Signature) -> Option<Kind> {
-    match signature {
-        Signature::Ext => Some(Kind::Ext),
-        Signature::Xfs => Some(Kind::Xfs),
-        _ => None,
-    }
-}
-
 /// Creates the error for an image of unknown format.
 fn no_format(device: &dyn BlockDevice, signature: Signature, options: &OpenImage) -> FsError {
     let is_whole = options.partition.is_none() && options.offset == 0;
@@ -372,64 +259,23 @@ fn whole_disk(partitions: &[Partition]) -> FsError {
     FsError::unsupported(what, "choose one with --partition N")
 }
 
-/// Opens a file system of a known format. Only this function uses the open functions of the formats' crates.
+/// Opens an image of a known format for reading.
 fn open_format(
-    kind: Kind,
+    format: Format,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,
 ) -> vfs::Result<Image> {
-    match kind {
-        Kind::Ext => {
-            let fs = Ext4::open(device, &options.ext4())?;
-            let (info, remarks) = (ext4::info(&fs)?, fs.remarks().to_vec());
-            Ok(Image { fs: Box::new(fs), info, remarks })
-        }
-        Kind::Xfs => {
-            let fs = Xfs::open(Arc::clone(&device), &options.xfs())?;
-            // Read the log state from the device: `fs` has replayed the log in memory only.
-            let info = xfs::info(&fs, xfs::LogState::of(&*device, fs.superblock_found())?)?;
-            let remarks = fs.remarks().to_vec();
-            Ok(Image { fs: Box::new(fs), info, remarks })
-        }
-    }
-}
-
-/// Opens an image for reading its layout. Also returns its properties and remarks.
-#[cfg(feature = "build")]
-pub(crate) fn open_layout(
-    path: &Path,
-    options: &OpenImage,
-) -> Result<(Box<dyn vfs::survey::TellsLayout>, ImageInfo, Vec<String>)> {
-    let device = open_device(path, options)?;
-    let at = |source| Error::Image { image: path.to_owned(), source };
-    match probe_kind(path, &device, options)? {
-        Kind::Ext => {
-            let fs = Ext4::open(device, &options.ext4()).map_err(at)?;
-            let (info, remarks) = (ext4::info(&fs).map_err(at)?, fs.remarks().to_vec());
-            Ok((Box::new(fs), info, remarks))
-        }
-        Kind::Xfs => {
-            let fs = Xfs::open(Arc::clone(&device), &options.xfs()).map_err(at)?;
-            let log = xfs::LogState::of(&*device, fs.superblock_found()).map_err(at)?;
-            let (info, remarks) = (xfs::info(&fs, log).map_err(at)?, fs.remarks().to_vec());
-            Ok((Box::new(fs), info, remarks))
-        }
-    }
+    let fs = dispatch::open(format, Arc::clone(&device), options)?;
+    // Read the log state from the device: `fs` has replayed the log in memory only.
+    let info = fs.info(Some(&*device))?;
+    Ok(Image { fs, info })
 }
 
 /// Opens the result of a repair in memory for reading. If recovery fails, opens it without recovery.
 pub(crate) fn open_repaired(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Image> {
-    let kind = match format {
-        Format::Ext4 => Kind::Ext,
-        Format::Xfs => Kind::Xfs,
-    };
     let options = OpenImage::default();
-    open_format(kind, Arc::clone(&device), &options).or_else(|error| {
-        let as_it_lies = OpenImage { norecovery: true, ..options };
-        open_format(kind, device, &as_it_lies).map_err(|_| error)
+    open_format(format, Arc::clone(&device), &options).or_else(|error| {
+        let as_it_lies = OpenImage { norecovery: true, ..OpenImage::default() };
+        open_format(format, device, &as_it_lies).map_err(|_| error)
     })
-}
-
-pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
-    uuid::Uuid::from_bytes(*uuid).to_string()
 }

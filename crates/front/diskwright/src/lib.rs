@@ -47,6 +47,7 @@ pub mod copy;
 pub mod diff;
 #[cfg(feature = "check")]
 pub mod disk_map;
+mod dispatch;
 #[cfg(feature = "build")]
 pub mod dump;
 #[cfg(feature = "build")]
@@ -81,6 +82,7 @@ pub mod output;
 pub mod publish;
 #[cfg(feature = "build")]
 mod record;
+mod recovery;
 #[cfg(feature = "build")]
 pub mod repair;
 #[cfg(feature = "build")]
@@ -108,18 +110,22 @@ pub mod volume;
 mod windows_names;
 #[cfg(feature = "workload")]
 pub mod workload;
-mod writable;
 
 pub use ::ext4::SuperblockPlace;
 pub use disk::partition;
 pub use error::{Error, Outcome, Result};
-pub use format::Format;
+pub use format::{Format, UnknownFormat};
 #[cfg(feature = "build")]
 pub use host::file_id;
 pub use host::is_same_file;
-pub use image::{FeatureGroup, Image, ImageInfo, OpenImage, Section};
+pub use image::{
+    Details, ExtDetails, ExtVersion, FeatureGroup, Image, ImageInfo, ImageState, OpenImage,
+    Section, XfsDetails, XfsLog, XfsRealtime,
+};
+pub use open_to_edit::OpenToEdit;
 #[cfg(feature = "build")]
 pub use record::Record;
+pub use recovery::{RecoverDetails, RecoverReport};
 #[cfg(feature = "build")]
 pub use signals::clean_up_on_signals;
 #[cfg(all(feature = "build", not(target_os = "linux")))]

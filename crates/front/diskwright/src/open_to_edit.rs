@@ -7,18 +7,20 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice};
 #[cfg(feature = "workload")]
 use operations::profile::ListingProfile;
+use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
 
-use crate::image::{open_device, probe_kind, window};
-use crate::writable::{self, RecoverReport, Writable};
-use crate::{Error, Image, OpenImage, Result, anywhere, lock};
+use crate::dispatch::{self, OpenFs};
+use crate::image::{open_device, probe, window};
+use crate::recovery::RecoverReport;
+use crate::{Error, Image, ImageInfo, OpenImage, Result, anywhere, lock};
 
 /// Image that is open for writing and exclusively locked.
 ///
 /// If dropped without [`OpenToEdit::close`], it is in the state after a crash: changes that are not durable are lost,
 /// and the journal or log must be replayed.
 pub struct OpenToEdit {
-    fs: Box<dyn Writable>,
+    fs: Box<dyn OpenFs>,
     image: PathBuf,
 }
 
@@ -29,8 +31,9 @@ impl Image {
     /// # Errors
     /// If the image cannot be read or has no known format.
     pub fn read_only_because(path: &Path, options: &OpenImage) -> Result<Option<String>> {
-        let device = open_device(path, &OpenImage { norecovery: true, ..*options })?;
-        let reason = probe_kind(path, &device, options)?.read_only_because(&*device);
+        let device = open_device(path, &OpenImage { norecovery: true, ..options.clone() })?;
+        let format = probe(path, &device, options)?;
+        let reason = dispatch::read_only_because(format, &*device);
         reason.map_err(|source| Error::Image { image: path.to_owned(), source })
     }
 
@@ -41,7 +44,7 @@ impl Image {
     /// has been written then.
     pub fn edit(path: &Path, options: &OpenImage) -> Result<OpenToEdit> {
         if let Some(device) = anywhere::open_to_write(path)? {
-            return OpenToEdit::on(path, device, options);
+            return OpenToEdit::on_device(path, device, options);
         }
         OpenToEdit::in_file(path, &lock::open_to_write(path)?, options)
     }
@@ -54,7 +57,7 @@ impl Image {
         options: &OpenImage,
     ) -> Result<(OpenToEdit, Option<lock::DeviceClaim>)> {
         if let Some(device) = anywhere::open_to_write(path)? {
-            return Ok((OpenToEdit::on(path, device, options)?, None));
+            return Ok((OpenToEdit::on_device(path, device, options)?, None));
         }
         let (file, claim) = lock::open_to_mount(path)?;
         Ok((OpenToEdit::in_file(path, &file, options)?, claim))
@@ -77,7 +80,7 @@ impl OpenToEdit {
         let open = || {
             let device = file.try_clone().and_then(FileDevice::new);
             let device = device.map_err(|e| Error::host("read", path, e))?;
-            Self::on(path, Arc::new(device), options)
+            Self::on_device(path, Arc::new(device), options)
         };
         match open() {
             // The error may belong to an earlier writer: the kernel reports write-back errors once. Only recovery has
@@ -91,18 +94,19 @@ impl OpenToEdit {
         }
     }
 
-    /// Opens the image on a device, or on part of it, for writing. Errors call it `name`.
+    /// Opens the image on a device, or on part of it, for writing. Errors call it `name`. No other program may change
+    /// the device meanwhile.
     ///
     /// # Errors
     /// Same as [`Image::edit`], except for file errors.
-    pub(crate) fn on(
+    pub fn on_device(
         name: &Path,
         device: Arc<dyn BlockDevice>,
         options: &OpenImage,
     ) -> Result<Self> {
         let device = window(name, device, options)?;
-        let kind = probe_kind(name, &device, options)?;
-        match writable::open(kind, device, options) {
+        let format = probe(name, &device, options)?;
+        match dispatch::open_writable(format, device, options) {
             Ok(fs) => Ok(Self { fs, image: name.to_owned() }),
             Err(source) => Err(Error::Image { image: name.to_owned(), source }),
         }
@@ -122,6 +126,29 @@ impl OpenToEdit {
     /// Returns access to the files by path.
     pub fn paths(&self) -> Paths<'_> {
         Paths::new(self.file_system())
+    }
+
+    /// Returns the properties of the image. The log of an XFS image counts as dirty if transactions were replayed.
+    ///
+    /// # Errors
+    /// If the free space cannot be determined.
+    pub fn info(&self) -> vfs::Result<ImageInfo> {
+        self.fs.info(None)
+    }
+
+    /// Returns damage that does not prevent changes.
+    pub fn remarks(&self) -> &[String] {
+        self.fs.remarks()
+    }
+
+    /// Returns the result of the recovery at opening.
+    pub fn recovery(&self) -> RecoverReport {
+        self.fs.recovery()
+    }
+
+    /// Returns the use of the blocks.
+    pub fn layout(&self) -> &dyn TellsLayout {
+        self.fs.layout()
     }
 
     /// Returns the path of the image, as passed by the caller.

@@ -75,6 +75,11 @@ pub(crate) fn not_utf8(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| hex(bytes))
 }
 
+/// Formats a UUID with dashes.
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+    uuid::Uuid::from_bytes(*uuid).to_string()
+}
+
 /// Formats a path or address for users: escaped, without query, user and password.
 pub fn shown(path: &std::path::Path) -> String {
     disk::address::shown(path.as_os_str().as_encoded_bytes())

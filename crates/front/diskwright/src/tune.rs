@@ -21,8 +21,8 @@ use ext4::format::superblock::RawSuperblock;
 pub use ext4::tune::Request;
 pub use xfs::tune::NewUuid;
 
-use crate::image::{self, Kind, probe_kind};
-use crate::{Error, Image, OpenImage, Result, anywhere, lock};
+use crate::image::{self, probe};
+use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock};
 
 /// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
 /// fields that do not affect the layout, or returns an error.
@@ -35,7 +35,7 @@ pub fn change_superblock(
     options: &OpenImage,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    let device = settled(path, options, Kind::Ext, "not an ext2, ext3 or ext4 superblock")?;
+    let device = settled(path, options, Format::Ext4, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
     ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
 }
@@ -52,7 +52,7 @@ pub fn tune(
     request: &Request,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
-    let device = settled(path, options, Kind::Ext, "not an ext2, ext3 or ext4 superblock")?;
+    let device = settled(path, options, Format::Ext4, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
     ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
 }
@@ -62,7 +62,7 @@ pub fn tune(
 /// # Errors
 /// If the image is in use, damaged, or of another format. Only the log replay was written then.
 pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
-    let device = settled(path, options, Kind::Xfs, "not an XFS superblock")?;
+    let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
 }
 
@@ -80,47 +80,44 @@ pub fn open_ext_device(
         false => image::open_device(path, options)?,
         true => match anywhere::open_to_write(path)? {
             Some(device) => image::window(path, device, options)?,
-            None => return device_of_kind(path, options, Kind::Ext, OTHERWISE),
+            None => return device_of_format(path, options, Format::Ext4, OTHERWISE),
         },
     };
-    if probe_kind(path, &device, options)? != Kind::Ext {
+    if probe(path, &device, options)? != Format::Ext4 {
         return Err(at(path, vfs::Error::Invalid(OTHERWISE)));
     }
     Ok(device)
 }
 
-/// Opens the device of an image of this kind after recovery.
+/// Opens the device of an image of this format after recovery.
 fn settled(
     path: &Path,
     options: &OpenImage,
-    kind: Kind,
+    format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let device = device_of_kind(path, options, kind, otherwise)?;
-    let needs_recovery = match kind {
-        Kind::Ext => ext4::tune::needs_recovery(&*device),
-        Kind::Xfs => xfs::tune::needs_recovery(&*device),
-    };
+    let device = device_of_format(path, options, format, otherwise)?;
+    let needs_recovery = dispatch::needs_recovery(format, &*device);
     if !needs_recovery.map_err(|e| at(path, e))? {
         return Ok(device);
     }
     // Release the lock for the recovery.
     drop(device);
     Image::recover(path, options)?;
-    device_of_kind(path, options, kind, otherwise)
+    device_of_format(path, options, format, otherwise)
 }
 
-/// Opens and locks the device of an image of this kind.
-fn device_of_kind(
+/// Opens and locks the device of an image of this format.
+fn device_of_format(
     path: &Path,
     options: &OpenImage,
-    kind: Kind,
+    format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
     let file = lock::open_to_write(path)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
     let device = image::window(path, Arc::new(device), options)?;
-    if probe_kind(path, &device, options)? != kind {
+    if probe(path, &device, options)? != format {
         return Err(at(path, vfs::Error::Invalid(otherwise)));
     }
     Ok(device)

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use diskwright::{Image, ImageInfo, OpenImage, SuperblockPlace};
+use diskwright::{Format, Image, ImageInfo, ImageState, OpenImage, SuperblockPlace};
 
 use crate::completion::Completion;
 use crate::dumpe2fs;
@@ -78,7 +78,7 @@ fn check(wish: &Wish) -> Ended {
         found = look(wish)?.or(found);
     }
     if let Some(info) = &found {
-        let is_clean = info.state == "clean" && !info.needs_recovery;
+        let is_clean = info.state == ImageState::Clean && !info.needs_recovery;
         let is_forced = wish.is_forced || wish.superblock.is_some();
         if wish.only_journal || (is_clean && !is_forced) {
             say(format_args!("{name}: {}", figures("clean", info)));
@@ -101,7 +101,7 @@ fn counts(image: &Target) -> Option<(u64, u32)> {
 fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
     let open = wish.image.open().norecovery(true);
     match Image::open_rootless(&wish.image.path, &open) {
-        Ok(image) if image.info().format == "xfs" => {
+        Ok(image) if image.info().format() == Format::Xfs => {
             let name = wish.image.path.display();
             Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_repair")))
         }

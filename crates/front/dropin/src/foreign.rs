@@ -33,8 +33,8 @@ pub(crate) fn find(path: &Path) -> Option<Old> {
         && let Ok(image) = Image::open_rootless(path, &OpenImage::default().norecovery(true))
     {
         let info = image.info();
-        let label = (!info.label.is_empty()).then(|| info.label.clone().into_bytes());
-        return Some(Old::Contents(info.format.clone(), label));
+        let label = (!info.label.is_empty()).then(|| info.label_text().into_bytes());
+        return Some(Old::Contents(info.format_name().to_owned(), label));
     }
     if let Some(found) = first {
         return Some(Old::Contents(found.name.to_owned(), found.details.label.clone()));

@@ -90,19 +90,19 @@ impl Progress for Silent {
     fn made(&self, _: u64, _: u64) {}
 }
 
-/// Creates a file system and returns its properties.
+/// Creates a file system and returns its properties, or `None` if the output format is not raw.
 pub(crate) fn make(
     options: &BuildOptions,
     file: &File,
     statuses: Statuses,
-) -> Result<ImageInfo, Failure> {
+) -> Result<Option<ImageInfo>, Failure> {
     make_shipped(options, statuses)?;
     if options.output.format != OutputFormat::Raw {
-        return Ok(ImageInfo::default());
+        return Ok(None);
     }
     let info = describe(&options.image, options.offset, statuses)?;
     file.keep_length(statuses)?;
-    Ok(info)
+    Ok(Some(info))
 }
 
 /// Creates a file system in the selected output format.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use diskwright::OpenImage;
 use ext4::e2undo::UndoFile;
@@ -24,7 +25,7 @@ pub(crate) struct Target {
     /// Byte offset of the file system.
     pub(crate) offset: u64,
     /// Undo file of `-z`.
-    undo: Option<&'static UndoFile>,
+    undo: Option<Arc<UndoFile>>,
 }
 
 impl Target {
@@ -48,7 +49,7 @@ impl Target {
     /// Returns the options for opening the image.
     pub(crate) fn open(&self) -> OpenImage {
         let mut open = OpenImage::default().offset(self.offset);
-        open.undo = self.undo;
+        open.undo.clone_from(&self.undo);
         open
     }
 
@@ -66,7 +67,7 @@ impl Target {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.write(true).create_new(true).open(undo).map_err(failed)?;
         let begun = UndoFile::begin(file, self.offset, block_size, &superblock);
-        self.undo = Some(Box::leak(Box::new(begun.map_err(failed)?)));
+        self.undo = Some(Arc::new(begun.map_err(failed)?));
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl Target {
         undo: Option<&Path>,
         statuses: Statuses,
     ) -> Result<(), Failure> {
-        let (Some(file), Some(undo)) = (self.undo, undo) else { return Ok(()) };
+        let (Some(file), Some(undo)) = (&self.undo, undo) else { return Ok(()) };
         let failed = |e: io::Error| statuses.failed(format_args!("{}: {e}", undo.display()));
         if !file.has_contents() {
             return std::fs::remove_file(undo).map_err(failed);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use diskwright::tune::{NewUuid, change_xfs_uuid};
-use diskwright::{Image, ImageInfo, OpenImage};
+use diskwright::{Format, Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -82,23 +82,23 @@ impl Wish {
             return self.follow_mounted(&mount);
         }
         let info = looked_at(path)?;
-        if info.format != "xfs" {
+        if info.format() != Format::Xfs {
             return Err(STATUSES.failed(format_args!(
                 "{} contains {}, not XFS",
                 path.display(),
-                info.format
+                info.format_name()
             )));
         }
-        let mut label = info.label;
+        let mut label = info.label_text();
         if let Some(new) = &self.label {
             let new = if new == NO_LABEL { b"" } else { &**new };
             set_label(path, new)?;
             label = String::from_utf8_lossy(new).into_owned();
         }
-        let mut uuid = info.uuid;
+        let mut uuid = info.uuid_text();
         if let Some(new) = self.uuid {
             change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
-            uuid = looked_at(path)?.uuid;
+            uuid = looked_at(path)?.uuid_text();
         }
         self.show(&label, &uuid);
         Ok(())

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::{Image, OpenImage, Outcome};
+use diskwright::{Format, Image, OpenImage, Outcome};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -35,8 +35,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let name = wish.image.display();
     let open = OpenImage::default();
     if let Ok(image) = Image::open_rootless(&wish.image, &OpenImage::default().norecovery(true)) {
-        if image.info().format != "xfs" {
-            let found = &image.info().format;
+        if image.info().format() != Format::Xfs {
+            let found = image.info().format_name();
             return Err(STATUSES.failed(format_args!("{name} contains {found}; use e2fsck")));
         }
         let needs_recovery = image.info().needs_recovery;

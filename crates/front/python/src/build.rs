@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use diskwright::UnknownFormat;
 use diskwright::build as engine;
 use diskwright::build::{
     BuildError, BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, Format,
@@ -50,11 +51,7 @@ fn value_error(problem: impl Into<String>) -> PyErr {
 }
 
 pub(crate) fn format(name: &str) -> PyResult<Format> {
-    match name {
-        "ext4" => Ok(Format::Ext4),
-        "xfs" => Ok(Format::Xfs),
-        other => Err(value_error(format!("fs is {other:?}: it must be \"ext4\" or \"xfs\""))),
-    }
+    name.parse().map_err(|error: UnknownFormat| value_error(error.to_string()))
 }
 
 pub(crate) fn output(name: &str) -> PyResult<OutputOptions> {

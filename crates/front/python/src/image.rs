@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
+use diskwright::Format;
 use diskwright::copy::CopyOptions;
 use diskwright::fs::{
     BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, FsError, Image, ImageOptions,
@@ -45,21 +46,17 @@ struct NewFs {
 impl NewFs {
     fn options(&self) -> PyResult<FormatOptions> {
         let label = self.label.clone().unwrap_or_default();
-        Ok(match &*self.fs {
-            "ext4" => {
+        Ok(match crate::build::format(&self.fs)? {
+            Format::Ext4 => {
                 let mut options = Ext4Options::new().label(label).features(&self.features);
                 options = self.uuid.map_or(options.clone(), |uuid| options.uuid(uuid));
                 self.block_size.map_or(options.clone(), |bytes| options.block_size(bytes)).into()
             }
-            "xfs" => {
+            Format::Xfs => {
                 let mut options = XfsOptions::new().label(label).features(&self.features);
                 options = options.allow_small(self.small);
                 options = self.uuid.map_or(options.clone(), |uuid| options.uuid(uuid));
                 self.block_size.map_or(options.clone(), |bytes| options.block_size(bytes)).into()
-            }
-            other => {
-                let problem = format!("fs is {other:?}: it must be \"ext4\" or \"xfs\"");
-                return Err(PyValueError::new_err(problem));
             }
         })
     }

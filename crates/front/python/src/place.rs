@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use diskwright::fs::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::partition::{self, Signature};
-use diskwright::{Error, OpenImage, Result};
+use diskwright::{Error, Format, OpenImage, Result};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -82,8 +82,8 @@ fn described(device: &Arc<dyn BlockDevice>, found: partition::Partition) -> Part
     let partition::Partition { number, offset, len, description } = found;
     let window = WindowDevice::new(Arc::clone(device), offset, len);
     let contents = match window.and_then(|window| Signature::of(&window)) {
-        Ok(Signature::Ext) => "ext4",
-        Ok(Signature::Xfs) => "xfs",
+        Ok(Signature::Ext) => Format::Ext4.name(),
+        Ok(Signature::Xfs) => Format::Xfs.name(),
         Ok(Signature::Zeros) => "zeros",
         Ok(Signature::Unknown | Signature::Lost(_)) => "unknown",
         Ok(Signature::Other(found)) => found.what,

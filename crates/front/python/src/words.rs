@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Phrases with their translations, in order of application.
-const PHRASES: [(&str, &str); 18] = [
+const PHRASES: [(&str, &str); 17] = [
     (
         "run diskwright check for the damage, or diskwright extract --salvage to read the files",
         "run diskwright.check for the damage, or diskwright.open(..., salvage=True) to read the files",
@@ -20,7 +20,6 @@ const PHRASES: [(&str, &str); 18] = [
     ("--fs xfs", "fs=\"xfs\""),
     ("--size and --inodes", "size= and inodes="),
     ("such a --size", "such a size="),
-    ("with --size min", "with size=\"min\""),
     ("leave --partition out", "leave partition= out"),
     ("use --force", "use force=True"),
     ("--norecovery", "norecovery=True"),

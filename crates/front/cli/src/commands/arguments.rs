@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::{OpenImage, SuperblockPlace};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use diskwright::{Format, OpenImage, SuperblockPlace};
 
 /// Image of a command that reads one.
 #[derive(Debug, Args)]
@@ -47,6 +48,11 @@ impl PlaceArgs {
         options.partition = self.partition;
         options
     }
+}
+
+/// Returns the parser for the name of a format.
+pub(crate) fn format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(|name| name.parse::<Format>())
 }
 
 /// The superblock copy that a damaged image is read with.
@@ -113,7 +119,7 @@ pub(crate) fn open_to_read(
 
 /// Returns the options with the default cache size of read-only commands.
 fn to_read(options: &OpenImage) -> OpenImage {
-    options.cache_bytes(options.cache_bytes.unwrap_or(READING_CACHE_BYTES))
+    options.clone().cache_bytes(options.cache_bytes.unwrap_or(READING_CACHE_BYTES))
 }
 
 /// Prints an image's remarks.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use diskwright::build::{
     BuildOptions, BuildReport, BuildSource, Container, Format, ImageFile, ManifestFile, Owner,
     PlacedSource, Platform, Progress, Reference, build,
@@ -42,8 +42,8 @@ pub(crate) struct BuildArgs {
     sources: SourceArgs,
 
     /// Select the file-system format
-    #[arg(long, value_enum, default_value = "ext4")]
-    fs: FormatArg,
+    #[arg(long, value_parser = super::arguments::format(), default_value = "ext4")]
+    fs: Format,
 
     /// Set the size of the image, or "auto" for the smallest that holds the sources
     #[arg(long, value_name = "SIZE|auto", value_parser = auto_size, default_value = "auto")]
@@ -146,21 +146,6 @@ const CONTAINER: &str = "Container image options";
 /// Help heading of options for ext4.
 const EXT4: &str = "ext4 options";
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FormatArg {
-    Ext4,
-    Xfs,
-}
-
-impl From<FormatArg> for Format {
-    fn from(format: FormatArg) -> Self {
-        match format {
-            FormatArg::Ext4 => Self::Ext4,
-            FormatArg::Xfs => Self::Xfs,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct AutoSize(Option<u64>);
 
@@ -246,7 +231,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
         return Err(Error::Usage(problem.into()));
     }
     let making = &args.making;
-    let mut options = BuildOptions::new(source(args)?, args.sources.image(), args.fs.into())
+    let mut options = BuildOptions::new(source(args)?, args.sources.image(), args.fs)
         .free(args.free)
         .features(making.features.clone())
         .no_journal(args.no_journal)

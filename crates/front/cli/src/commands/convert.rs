@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use diskwright::build::{ConvertOptions, ConvertSize, ImageFile, convert};
 use diskwright::text::parse_size;
-use diskwright::{Outcome, Result};
+use diskwright::{Format, Outcome, Result};
 
 use crate::commands::arguments::PlaceArgs;
-use crate::commands::build::{Bar, FormatArg, report};
+use crate::commands::build::{Bar, report};
 use crate::commands::making::{MakingArgs, source_date_epoch};
 use crate::terminal;
 
@@ -37,8 +37,8 @@ pub(crate) struct ConvertArgs {
     image: PathBuf,
 
     /// Select the file-system format of OUT [default: that of IN; ext4 for ext2 and ext3]
-    #[arg(long, value_enum)]
-    fs: Option<FormatArg>,
+    #[arg(long, value_parser = super::arguments::format())]
+    fs: Option<Format>,
 
     /// Set the size of OUT, "min" for the smallest possible size, or "auto" for the size of IN, or more if the files need it
     #[arg(long, value_name = "SIZE|min|auto", value_parser = size, default_value = "auto")]
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<Outcome> {
         .small(making.small)
         .force(making.force)
         .output(making.output()?);
-    options.format = args.fs.map(Into::into);
+    options.format = args.fs;
     options.label = making.label();
     (options.dedupe, options.threads) = (making.dedupe(), making.threads()?);
     options.source_date_epoch = source_date_epoch()?;

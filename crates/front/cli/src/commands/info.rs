@@ -40,10 +40,11 @@ fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{:<32}{value}", format!("{name}:"))
     };
     let share = |free, all| format!("{free} free of {all}");
-    line("format", &info.format)?;
-    line("label", if info.label.is_empty() { "(none)" } else { &info.label })?;
-    line("uuid", &info.uuid)?;
-    line("state", &info.state)?;
+    line("format", info.format_name())?;
+    let label = info.label_text();
+    line("label", if label.is_empty() { "(none)" } else { &label })?;
+    line("uuid", &info.uuid_text())?;
+    line("state", info.state.text())?;
     if info.needs_recovery {
         line("needs recovery", "yes")?;
     }
@@ -53,10 +54,10 @@ fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
     line("blocks", &share(info.blocks_free, info.blocks))?;
     line("inodes", &share(info.inodes_free, info.inodes))?;
     line("inode size", &text::size(info.inode_size.into()))?;
-    for group in &info.features {
+    for group in info.features() {
         line(&format!("{} features", group.kind), &group.names.join(" "))?;
     }
-    for section in &info.sections {
+    for section in info.sections() {
         writeln!(out, "\n{}", section.title)?;
         for (name, value) in &section.values {
             let value = text::escaped(value.as_bytes()).to_string();

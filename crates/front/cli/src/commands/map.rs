@@ -140,7 +140,7 @@ fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
     let name = image.file_name().unwrap_or(image.as_os_str());
     let options = Options {
         title: disk::address::safe_line(&name.to_string_lossy()),
-        format: mapped.format.clone(),
+        format: mapped.format.to_owned(),
         curve: match args.curve {
             Way::Rows => Curve::Rows,
             Way::Hilbert => Curve::Hilbert,

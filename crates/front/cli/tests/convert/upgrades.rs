@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ::diskwright::{Image, ImageInfo, OpenImage};
+use ::diskwright::{Details, Image, ImageInfo, OpenImage};
 use testkit::{Ignore, Tree, XfsSample, require, scratch};
 
 use super::common::{convert, files};
@@ -29,11 +29,14 @@ fn ext2_and_ext3_become_ext4() {
         let size = "--size 200M --block-size 1K --force";
         build(&source, &old, &format!("{ext2}{features} {size} --label old --uuid {uuid}"));
         let before = info(&old);
-        assert_eq!(before.format, format);
+        assert_eq!(before.format_name(), format);
         let tree = Tree::of(mount(&old).path());
         succeed(&mut convert(&old, &new, "--keep-uuid --force"));
         let after = info(&new);
-        assert_eq!((&*after.format, &*after.label, &*after.uuid), ("ext4", "old", uuid));
+        assert_eq!(
+            (after.format_name(), &*after.label_text(), &*after.uuid_text()),
+            ("ext4", "old", uuid)
+        );
         assert_eq!(fs::metadata(&new).unwrap().len(), 200 << 20);
         judge_but(&new, &tree, &Ignore::default());
     }
@@ -56,10 +59,10 @@ fn xfs_of_version_4_becomes_version_5() {
     after.values_mut().for_each(|file| file.crtime = None);
     assert_eq!(before, after);
     let version = |image: &Path| {
-        let layout = info(image).sections.remove(0);
-        layout.values.iter().find(|(name, _)| name == "version").unwrap().1.clone()
+        let Details::Xfs(details) = info(image).details else { panic!("not XFS") };
+        details.features.version
     };
-    assert_eq!((version(&old).as_str(), version(&new).as_str()), ("4", "5"));
+    assert_eq!((version(&old), version(&new)), (4, 5));
 }
 
 #[test]
@@ -122,6 +125,6 @@ fn large_attributes_of_xfs_get_inodes_of_their_own() {
         testkit::judge(to);
         assert_eq!(files(to), expected);
     }
-    let features = info(&ext4).features;
+    let features = info(&ext4).features();
     assert!(features.iter().any(|group| group.names.iter().any(|name| name == "ea_inode")));
 }

@@ -10,7 +10,7 @@ use super::{
     Progress, build,
 };
 use crate::output::OutputOptions;
-use crate::{Image, ImageInfo};
+use crate::{Details, Image, ImageInfo};
 
 /// ext4 features that files may require and new images lack by default.
 const NEEDED_BY_FILES: [&str; 3] = ["project", "ea_inode", "large_dir"];
@@ -149,14 +149,12 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     let old = Image::open_as_source(&options.from.path, &image_source::how(&options.from), false);
     let old = old.map_err(failed)?;
     let info = old.info().clone();
-    let was = if info.format == "xfs" { Format::Xfs } else { Format::Ext4 };
+    let was = info.format();
     let format = options.format.unwrap_or(was);
     let label = match &options.label {
         Some(label) => label.clone(),
         None => kept_label(&old, format)?,
     };
-    let uuid = options.keep_uuid.then(|| uuid::Uuid::parse_str(&info.uuid)).transpose();
-    let uuid = uuid.map_err(|_| BuildError::usage("the image has no UUID to keep"))?;
     let old_bytes = info.blocks.saturating_mul(u64::from(info.block_size));
     let small = options.small || was == Format::Xfs && old_bytes < XFS_SIZE_MIN;
     let small = small && format == Format::Xfs;
@@ -184,7 +182,7 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     if options.size == ConvertSize::AsBefore && is_usual {
         plan.size_min = old_bytes;
     }
-    plan.uuid = uuid.map(uuid::Uuid::into_bytes);
+    plan.uuid = options.keep_uuid.then_some(info.uuid);
     plan.block_size = is_kind.then_some(info.block_size);
     (plan.dedupe, plan.threads) = (options.dedupe, options.threads);
     plan.source_date_epoch = options.source_date_epoch;
@@ -207,15 +205,10 @@ fn kept_label(old: &Image, format: Format) -> Result<Vec<u8>, BuildError> {
 /// Returns the ext4 features that the files of an image require.
 fn needed_features(old: ImageTree, info: &ImageInfo) -> Result<Vec<FeatureChange>, BuildError> {
     let feature = |name: &str| FeatureChange { name: name.to_owned(), is_on: true };
-    if info.format != "xfs" {
-        let has = |name: &&str| {
-            info.features.iter().any(|group| group.names.iter().any(|found| found == name))
-        };
-        return Ok(NEEDED_BY_FILES
-            .iter()
-            .filter(|name| has(name))
-            .map(|name| feature(name))
-            .collect());
+    if let Details::Ext(details) = &info.details {
+        let found = details.features.names();
+        let needed = NEEDED_BY_FILES.iter().filter(|name| found.iter().any(|found| found == *name));
+        return Ok(needed.map(|name| feature(name)).collect());
     }
     let (mut has_projects, mut has_large_values) = (false, false);
     let mut files = old.source();

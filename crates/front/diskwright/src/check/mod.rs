@@ -19,7 +19,6 @@
 //! ```
 
 mod collect;
-mod dispatch;
 pub(crate) mod json;
 pub(crate) mod meter;
 mod probe;
@@ -39,6 +38,7 @@ pub use collect::{Collector, Limits};
 pub use json::{error_line, finding_line};
 pub use report::{FindingsOfKind, Report, Verdict};
 
+use crate::dispatch::check as dispatch;
 use crate::{Error, OpenImage, Result, SuperblockPlace, image};
 use meter::Meter;
 
@@ -164,25 +164,15 @@ pub(crate) fn format_of_device(
         return Ok(Format::Ext4);
     }
     Ok(match image::format_of(path, &**device)? {
-        Some(kind) => kind.into(),
+        Some(format) => format,
         None => match probe::format_without_superblock(&**device) {
             Some(format) => format,
-            None => match image::probe_kind(path, device, options) {
-                Ok(kind) => kind.into(),
+            None => match image::probe(path, device, options) {
+                Ok(format) => format,
                 Err(error) => probe::format_by_search(&**device).ok_or(error)?,
             },
         },
     })
 }
 
-#[cfg(feature = "build")]
-pub(crate) use dispatch::check as check_device;
-
-impl From<image::Kind> for Format {
-    fn from(kind: image::Kind) -> Self {
-        match kind {
-            image::Kind::Ext => Self::Ext4,
-            image::Kind::Xfs => Self::Xfs,
-        }
-    }
-}
+pub use crate::dispatch::check::check as check_device;

@@ -6,7 +6,7 @@ use vfs::{Corruption, FileSystem, FileType, Ino, InodeFlags};
 use super::tree::{Data, Node, Steps, Tree, Xattrs};
 use crate::extract::contents::{Run, data_runs, read_exactly};
 use crate::list::join;
-use crate::{Error, Image, Result};
+use crate::{Error, Format, Image, Result};
 
 /// Minimum inode size of ext4 with nanosecond timestamps, in bytes.
 const EXT4_NANOSECONDS_BYTES: u32 = 256;
@@ -131,10 +131,10 @@ impl Tree for ImageTree<'_> {
 
     fn has_nanoseconds(&self) -> bool {
         let info = self.image.info();
-        info.format == "xfs" || info.inode_size >= EXT4_NANOSECONDS_BYTES
+        info.format() == Format::Xfs || info.inode_size >= EXT4_NANOSECONDS_BYTES
     }
 
     fn format(&self) -> &str {
-        &self.image.info().format
+        self.image.info().format_name()
     }
 }

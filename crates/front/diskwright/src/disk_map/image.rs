@@ -5,9 +5,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::Survey;
-use crate::image::open_layout;
 use crate::replace::{Replace, Replacement};
-use crate::{Error, OpenImage, Result};
+use crate::{Error, Image, OpenImage, Result};
 
 /// Layout and format of an image.
 #[derive(Clone, Debug)]
@@ -15,7 +14,7 @@ pub struct Mapped {
     /// Disk layout.
     pub survey: Survey,
     /// Format: `ext2`, `ext3`, `ext4` or `xfs`.
-    pub format: String,
+    pub format: &'static str,
     /// Damage that did not prevent opening.
     pub remarks: Vec<String>,
 }
@@ -31,10 +30,11 @@ pub fn survey(
     cells: usize,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Mapped> {
-    let (fs, info, remarks) = open_layout(path, options)?;
+    let image = Image::open_rootless(path, options)?;
     let at = |source| Error::Image { image: path.to_owned(), source };
-    let survey = Survey::take(&*fs, cells, progress).map_err(at)?;
-    Ok(Mapped { survey, format: info.format, remarks })
+    let survey = Survey::take(image.layout(), cells, progress).map_err(at)?;
+    let remarks = image.remarks().to_vec();
+    Ok(Mapped { survey, format: image.info().format_name(), remarks })
 }
 
 /// Writes a picture to a file that is renamed into place when complete. With `force` it replaces an existing file.

@@ -30,8 +30,8 @@ use serde::Serialize;
 use vfs::path::LastLink;
 use vfs::{FileSystem, Ino, Paths};
 
-use crate::image::{Kind, format_of, open_device, probe_kind};
-use crate::{Error, OpenImage, Outcome, Result};
+use crate::image::{format_of, open_device, probe};
+use crate::{Error, Format, OpenImage, Outcome, Result};
 
 pub use node::{Fields, Node};
 
@@ -103,9 +103,9 @@ pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
     if *what == What::Superblock {
         return superblock(path, &*device);
     }
-    let volume: Box<dyn Structures> = match probe_kind(path, &device, options)? {
-        Kind::Ext => Box::new(ext4::Volume::open(device).map_err(at)?),
-        Kind::Xfs => Box::new(xfs::Volume::open(device).map_err(at)?),
+    let volume: Box<dyn Structures> = match probe(path, &device, options)? {
+        Format::Ext4 => Box::new(ext4::Volume::open(device).map_err(at)?),
+        Format::Xfs => Box::new(xfs::Volume::open(device).map_err(at)?),
     };
     let find = |target: &Target| match target {
         Target::Number(number) => Ok(Ino(*number)),
@@ -128,7 +128,7 @@ pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
 /// Dumps the superblock of an image even if its format is not recognised.
 fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
     let dump = match format_of(path, device)? {
-        Some(Kind::Xfs) => xfs::superblock::dump(device),
+        Some(Format::Xfs) => xfs::superblock::dump(device),
         _ => ext4::superblock::dump(device),
     };
     dump.map_err(|source| Error::Image { image: path.to_owned(), source })

@@ -38,7 +38,7 @@ pub use names::{Move, MoveOptions};
 pub use values::{OwnerChange, SizeChange, parse_owner_change, parse_xattr_value};
 
 pub use crate::open_to_edit::OpenToEdit;
-pub use crate::writable::{RecoverDetails, RecoverReport};
+pub use crate::recovery::{RecoverDetails, RecoverReport};
 
 /// Owner and time of changes.
 #[derive(Clone, Copy, Debug)]

@@ -104,8 +104,8 @@ impl ImageOptions {
         self.check()?;
         let name = Path::new(UNNAMED);
         Ok(self.image_of(match self.is_writable {
-            true => Backing::Write(OpenToEdit::on(name, device, &self.image)?),
-            false => Backing::Read(ReadOnly::open_on(name, device, &self.image)?),
+            true => Backing::Write(OpenToEdit::on_device(name, device, &self.image)?),
+            false => Backing::Read(ReadOnly::open_device(name, device, &self.image)?),
         }))
     }
 

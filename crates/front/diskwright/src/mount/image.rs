@@ -92,7 +92,7 @@ impl OpenToMount {
     #[cfg(feature = "anywhere")]
     pub fn open_over(path: &Path, options: &OpenImage, overlay: &Path) -> Result<Self> {
         let device = crate::anywhere::open_overlay(path, overlay)?;
-        let access = Access::Write(OpenToEdit::on(path, device, options)?);
+        let access = Access::Write(OpenToEdit::on_device(path, device, options)?);
         let (name, is_place) = (name_of(overlay), is_place(path));
         Ok(Self { access, name, is_place, warnings: Vec::new(), served: None, claim: None })
     }
@@ -107,8 +107,8 @@ impl OpenToMount {
         let device = crate::image::open_device(path, options)?;
         let (device, recording) = crate::publish::Recording::start(device, record)?;
         // The device is already the part selected by the options.
-        let whole = OpenImage { offset: 0, partition: None, ..*options };
-        let image = Image::open_on(path, device, &whole)?;
+        let whole = OpenImage { offset: 0, partition: None, ..options.clone() };
+        let image = Image::open_device(path, device, &whole)?;
         let warnings = image.remarks().to_vec();
         let (name, is_place) = (name_of(path), is_place(path));
         Ok(Self {
@@ -127,11 +127,11 @@ impl OpenToMount {
         let read_only = read_only || options.norecovery;
         let Some(device) = crate::volume::device(path, read_only)? else { return Ok(None) };
         let (access, warnings) = if read_only {
-            let image = Image::open_on(path, device, options)?;
+            let image = Image::open_device(path, device, options)?;
             let warnings = image.remarks().to_vec();
             (Access::Read(image), warnings)
         } else {
-            (Access::Write(OpenToEdit::on(path, device, options)?), Vec::new())
+            (Access::Write(OpenToEdit::on_device(path, device, options)?), Vec::new())
         };
         let name = name_of(path);
         let served = if read_only { None } else { Served::begin(&name) };
@@ -145,7 +145,7 @@ impl OpenToMount {
     /// # Errors
     /// Same as [`Image::open`].
     pub fn open_recovered(path: &Path, options: &OpenImage) -> Result<Self> {
-        let as_it_lies = OpenImage { norecovery: true, ..*options };
+        let as_it_lies = OpenImage { norecovery: true, ..options.clone() };
         let is_clean = Image::open_rootless(path, &as_it_lies)?.is_clean();
         let recovered = if is_clean { Ok(()) } else { Image::recover(path, options).map(drop) };
         let mut open = Self::open(path, options, true)?;

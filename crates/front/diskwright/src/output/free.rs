@@ -8,8 +8,8 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice, OverlayDevice, WindowDevice};
 use parking_lot::Mutex;
 
-use crate::image::kind_of_device;
-use crate::{OpenImage, writable};
+use crate::image::format_of_device;
+use crate::{OpenImage, dispatch};
 
 /// Device that records discarded ranges. Writes stay in memory.
 struct Given {
@@ -48,16 +48,16 @@ impl BlockDevice for Given {
 /// is not modified. Returns nothing for images that can only be read.
 pub(crate) fn free_ranges(image: &File, len: u64) -> vfs::Result<Vec<Range<u64>>> {
     let device = window(image, len).map_err(vfs::Error::Device)?;
-    let Some(kind) = kind_of_device(&*device).map_err(vfs::Error::Device)? else {
+    let Some(format) = format_of_device(&*device).map_err(vfs::Error::Device)? else {
         return Ok(Vec::new());
     };
-    if kind.read_only_because(&*device)?.is_some() {
+    if dispatch::read_only_because(format, &*device)?.is_some() {
         return Ok(Vec::new());
     }
     let image = OverlayDevice::new(device);
     let given = Arc::new(Given { image, ranges: Mutex::default() });
     let shared: Arc<dyn BlockDevice> = Arc::clone(&given) as _;
-    let open = writable::open(kind, shared, &OpenImage::default())?;
+    let open = dispatch::open_writable(format, shared, &OpenImage::default())?;
     open.file_system().trim(0..u64::MAX, 0)?;
     // Recovery and closing do not change the free space.
     open.close()?;

@@ -148,13 +148,13 @@ fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &OpenImage) -> Res
         return Ok(Facts::default());
     }
     // The device is already the part selected by the options.
-    let whole = OpenImage { offset: 0, partition: None, ..*options };
-    let image = Image::open_on(path, Arc::clone(device), &whole)?;
+    let whole = OpenImage { offset: 0, partition: None, ..options.clone() };
+    let image = Image::open_device(path, Arc::clone(device), &whole)?;
     let info = image.info();
     Ok(Facts {
-        format: info.format.clone(),
-        label: info.label.clone(),
-        uuid: info.uuid.clone(),
+        format: info.format_name().to_owned(),
+        label: info.label_text(),
+        uuid: info.uuid_text(),
         block_bytes: info.block_size,
     })
 }

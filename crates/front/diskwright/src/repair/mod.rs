@@ -21,7 +21,6 @@
 //! # }
 //! ```
 
-mod dispatch;
 mod json;
 mod text;
 mod undo_file;
@@ -42,6 +41,7 @@ pub use text::{paths_of, write_plan};
 
 use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
+use crate::dispatch::repair as dispatch;
 use crate::format::Format;
 use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock};
 

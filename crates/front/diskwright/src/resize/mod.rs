@@ -16,28 +16,16 @@
 //! ```
 
 mod disk;
-mod dispatch;
 
 use std::path::Path;
 
 use serde::Serialize;
 
-use crate::image::probe_kind;
+use crate::dispatch::resize as dispatch;
+pub use crate::dispatch::resize::{Least, Size};
+use crate::image::probe;
 use crate::{Error, OpenImage, Result};
 use disk::Disk;
-
-/// Size of a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Size {
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Block size in bytes.
-    pub block_size: u32,
-    /// Number of groups: block groups of ext4, allocation groups of XFS.
-    pub groups: u32,
-}
 
 /// Length before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -77,10 +65,10 @@ impl Report {
 pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Report> {
     let disk = Disk::open(path, options)?;
     let device = disk.window(path, options)?;
-    let kind = probe_kind(path, &device, options)?;
+    let format = probe(path, &device, options)?;
     let at = |source| Error::Image { image: path.to_owned(), source };
     let bytes = bytes.unwrap_or(device.len());
-    let before = dispatch::size(kind, &*device).map_err(at)?;
+    let before = dispatch::size(format, &*device).map_err(at)?;
     if bytes / u64::from(before.block_size) < before.blocks {
         let is = crate::text::size(before.bytes);
         return Err(Error::Usage(format!(
@@ -89,7 +77,7 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
             before.bytes
         )));
     }
-    dispatch::plan_growth(kind, &*device, bytes).map_err(at)?;
+    dispatch::plan_growth(format, &*device, bytes).map_err(at)?;
     let window_len = device.len();
     let lengths = (disk.len(), window_len);
     drop(device);
@@ -97,7 +85,7 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     let device = disk.window(path, options)?;
     // The extended part of the file reads as zeros. The image may start anywhere in the file.
     let zeros_from = disk.zeros_from(lengths.0, options_start(path, options, &disk)?);
-    let grown = dispatch::grow(kind, device, bytes, zeros_from);
+    let grown = dispatch::grow(format, device, bytes, zeros_from);
     let grown = match grown {
         Ok(grown) => grown,
         // After a device error the journal or log may already contain the change, which needs the new length.
@@ -116,15 +104,6 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     })
 }
 
-/// Target size for shrinking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Least {
-    /// At most this many bytes.
-    Bytes(u64),
-    /// The minimum.
-    Possible,
-}
-
 /// Returns the expected result of [`shrink`], without writing. The minimum is an estimate: usually the result is smaller,
 /// and it may be slightly larger.
 ///
@@ -132,9 +111,9 @@ pub enum Least {
 /// Same as [`shrink`].
 pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Report> {
     let device = crate::image::open_device(path, options)?;
-    let kind = probe_kind(path, &device, options)?;
+    let format = probe(path, &device, options)?;
     let len = device.len();
-    let planned = dispatch::plan_shrink(kind, device, wish);
+    let planned = dispatch::plan_shrink(format, device, wish);
     let planned = planned.map_err(|source| too_small(path, wish, source))?;
     let same = Length { before: len, after: len };
     let partition = options.partition.map(|_| same);
@@ -156,9 +135,9 @@ pub fn shrink(
 ) -> Result<Report> {
     let disk = Disk::open(path, options)?;
     let device = disk.window(path, options)?;
-    let kind = probe_kind(path, &device, options)?;
+    let format = probe(path, &device, options)?;
     let lengths = (disk.len(), device.len());
-    let shrunk = dispatch::shrink(kind, device, wish, progress);
+    let shrunk = dispatch::shrink(format, device, wish, progress);
     let shrunk = shrunk.map_err(|source| too_small(path, wish, source))?;
     let is_smaller = shrunk.after != shrunk.before;
     let disk = if is_smaller { disk.cut(path, options, shrunk.after.bytes)? } else { disk };

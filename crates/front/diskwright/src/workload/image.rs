@@ -71,9 +71,10 @@ impl ImageFile {
     pub fn new(path: PathBuf, base: Option<String>) -> crate::Result<Self> {
         let image = Image::open(&path, &OPEN)?;
         let info = image.info();
+        let features = info.features();
         let names: Vec<&str> =
-            info.features.iter().flat_map(|group| &group.names).map(String::as_str).collect();
-        let (format, features) = (info.format.clone(), names.join(", "));
+            features.iter().flat_map(|group| &group.names).map(String::as_str).collect();
+        let (format, features) = (info.format_name().to_owned(), names.join(", "));
         let size = info.blocks.saturating_mul(info.block_size.into());
         Ok(Self { path, base, format, features, size })
     }

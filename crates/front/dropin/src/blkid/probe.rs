@@ -5,13 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use disk::partition::signature::{self, Found as Other, Usage};
-use diskwright::{Error, Image, ImageInfo, OpenImage};
+use diskwright::{Details, Error, ExtVersion, Format, Image, ImageInfo, OpenImage};
 
 use crate::foreign;
 
 /// Size of the areas at both ends that contain the magic numbers of most formats: partition tables, superblocks, volume
 /// labels.
 const EDGE_BYTES: u64 = 1 << 20;
+
 /// Offset and length of the label in the superblocks of ext and XFS.
 const EXT_LABEL: (u64, usize) = (1024 + 120, 16);
 const XFS_LABEL: (u64, usize) = (108, 12);
@@ -85,18 +86,22 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
         tags.push(tag("LABEL", label, false));
     }
     // A cleared UUID is not shown.
-    if info.uuid.contains(|digit: char| !matches!(digit, '0' | '-')) {
-        tags.push(tag("UUID", &*info.uuid, false));
+    if info.uuid != [0; 16] {
+        tags.push(tag("UUID", info.uuid_text(), false));
     }
-    if info.format == "ext3" {
-        tags.push(tag("SEC_TYPE", "ext2", false));
-    }
-    let block = if info.format == "xfs" { sector(info) } else { info.block_size.to_string() };
-    if info.format != "xfs" {
-        tags.push(tag("VERSION", "1.0", true));
-    }
-    tags.push(tag("BLOCK_SIZE", block, false));
-    tags.push(tag("TYPE", &*info.format, false));
+    let block = match &info.details {
+        // blkid shows the sector size as the block size.
+        Details::Xfs(details) => details.sector_size,
+        Details::Ext(details) => {
+            if details.version == ExtVersion::Ext3 {
+                tags.push(tag("SEC_TYPE", ExtVersion::Ext2.name(), false));
+            }
+            tags.push(tag("VERSION", "1.0", true));
+            info.block_size
+        }
+    };
+    tags.push(tag("BLOCK_SIZE", block.to_string(), false));
+    tags.push(tag("TYPE", info.format_name(), false));
     tags.push(tag("USAGE", "filesystem", true));
     tags
 }
@@ -127,22 +132,19 @@ fn of_other(other: &Other) -> Vec<Tag> {
     tags
 }
 
-/// Returns the label of ext and XFS as stored, up to a NUL, without trailing blanks.
+/// Returns the label of ext and XFS as stored in the first superblock, up to a NUL, without trailing blanks. The
+/// properties may be those of a superblock copy.
 fn label(image: &Path, offset: u64, info: &ImageInfo) -> io::Result<Vec<u8>> {
-    let (at, len) = if info.format == "xfs" { XFS_LABEL } else { EXT_LABEL };
+    let (at, len) = match info.format() {
+        Format::Ext4 => EXT_LABEL,
+        Format::Xfs => XFS_LABEL,
+    };
     let mut file = File::open(image)?;
     file.seek(SeekFrom::Start(offset + at))?;
     let mut bytes = vec![0; len];
     file.read_exact(&mut bytes)?;
     let label = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(label.trim_ascii_end().to_vec())
-}
-
-/// Returns the sector size of XFS, which blkid shows as the block size.
-fn sector(info: &ImageInfo) -> String {
-    let mut values = info.sections.iter().flat_map(|section| &section.values);
-    let size = values.find(|(name, _)| name == "sector size");
-    size.map_or_else(|| info.block_size.to_string(), |(_, value)| value.clone())
 }
 
 /// Returns whether both ends contain only zeros.

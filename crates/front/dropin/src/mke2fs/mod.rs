@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let archive = Decompressed::start(wish.source.as_deref().filter(|_| !wish.is_trial))?;
     let options = options(&wish, &profile, (&quotas, &archive), bytes)?;
     let made = if wish.is_trial {
-        making::try_out(options, STATUSES)?
+        Some(making::try_out(options, STATUSES)?)
     } else {
         if wish.test > 0 {
             device_test::test(&wish.image, options.offset, bytes, wish.test > 1)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         made
     };
     if !wish.is_quiet {
-        tell(&wish.image, &made);
+        tell(&wish.image, made.as_ref());
     }
     Ok(0)
 }
@@ -138,20 +138,20 @@ fn may_overwrite(image: &Path, delay: Option<Duration>) -> bool {
     answer.trim_start().starts_with(['y', 'Y'])
 }
 
-fn tell(image: &Path, made: &diskwright::ImageInfo) {
-    if made.format.is_empty() {
+fn tell(image: &Path, made: Option<&diskwright::ImageInfo>) {
+    let Some(made) = made else {
         // The properties of an image in another format cannot be read.
         say(format_args!("created {} in the sparse format of Android", image.display()));
         return;
-    }
+    };
     say(format_args!(
         "created {} with {} {}k blocks and {} inodes",
-        made.format,
+        made.format_name(),
         made.blocks,
         made.block_size / 1024,
         made.inodes
     ));
-    say(format_args!("Filesystem UUID: {}", made.uuid));
+    say(format_args!("Filesystem UUID: {}", made.uuid_text()));
 }
 
 /// Returns the size of the file system in bytes: the given one, or that of the file after the offset.

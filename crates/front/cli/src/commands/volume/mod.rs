@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use diskwright::volume::{self, Listing, NewFileSystem};
 use diskwright::{Error, Format, Outcome, Result, stop_on_signals};
 
@@ -51,8 +51,8 @@ struct CreateArgs {
     url: String,
 
     /// Select the file-system format
-    #[arg(long, value_enum, default_value_t = Fs::Ext4)]
-    fs: Fs,
+    #[arg(long, value_parser = crate::commands::arguments::format(), default_value = "ext4")]
+    fs: Format,
 
     /// Set the size, in bytes or with K, M, G or T. Unused space is not stored
     #[arg(long, value_name = "BYTES", value_parser = diskwright::text::parse_size)]
@@ -61,12 +61,6 @@ struct CreateArgs {
     /// Set the label, at most 16 bytes for ext4 and 12 for XFS
     #[arg(long)]
     label: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Fs {
-    Ext4,
-    Xfs,
 }
 
 #[derive(Debug, Args)]
@@ -138,12 +132,8 @@ pub(crate) fn run(args: &VolumeArgs) -> Result<Outcome> {
 }
 
 fn create(args: &CreateArgs) -> Result<()> {
-    let format = match args.fs {
-        Fs::Ext4 => Format::Ext4,
-        Fs::Xfs => Format::Xfs,
-    };
     let label = args.label.clone().unwrap_or_default().into_bytes();
-    volume::create(&args.url, &NewFileSystem { format, size: args.size, label })
+    volume::create(&args.url, &NewFileSystem { format: args.fs, size: args.size, label })
 }
 
 fn list(args: &ListArgs) -> Result<()> {

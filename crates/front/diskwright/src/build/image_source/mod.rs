@@ -46,7 +46,7 @@ impl ImageTree {
 
     /// Wraps an open image as a source for a new image of `format`.
     pub(super) fn of(file: &ImageFile, image: Image, format: Format) -> Self {
-        let skips_lost_found = format == Format::Xfs && image.info().format != "xfs";
+        let skips_lost_found = format == Format::Xfs && image.info().format() == Format::Ext4;
         Self(Arc::new(Opened { path: file.path.clone(), image, skips_lost_found }))
     }
 

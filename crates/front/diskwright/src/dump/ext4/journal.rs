@@ -4,7 +4,7 @@ use ext4::format::jbd2::{MAGIC, RawJournalSuperblock};
 use vfs::{Error as FsError, FileSystem, Ino};
 
 use super::{Dump, Fields, Volume};
-use crate::image::uuid_text;
+use crate::text::uuid_text;
 
 /// Maximum number of log blocks in the output.
 const LISTED_MAX: usize = 100_000;

@@ -8,7 +8,7 @@ use vfs::{Corruption, Error, Timestamp};
 use zerocopy::FromBytes;
 
 use super::{Dump, Fields};
-use crate::image::uuid_text;
+use crate::text::uuid_text;
 use crate::text::{hex, rfc3339};
 
 /// Dumps the superblock, even if it is damaged.

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use super::{Dump, Fields, Volume};
 use crate::dump::bytes::hex_lines;
-use crate::image::uuid_text;
+use crate::text::uuid_text;
 
 /// Layout of a block header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use xfs::format::checksum;
 use zerocopy::FromBytes;
 
 use super::{Dump, Fields, Volume};
-use crate::image::uuid_text;
+use crate::text::uuid_text;
 
 /// Null inode or block number.
 const NULL: u32 = u32::MAX;

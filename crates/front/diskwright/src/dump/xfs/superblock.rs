@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::{Dump, Fields};
 use crate::dump::bytes::bytes_text;
-use crate::image::uuid_text;
+use crate::text::uuid_text;
 
 /// Maximum sector size in bytes, which is the maximum that the checksum covers.
 const SECTOR_SIZE_MAX: u64 = 32 << 10;

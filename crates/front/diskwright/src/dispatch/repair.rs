@@ -6,9 +6,9 @@ use disk::BlockDevice;
 use operations::repair::{Repairer, StepWriter};
 use vfs::check::Options;
 
-use crate::format::Format;
+use crate::Format;
 
-pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
+pub(crate) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
     match format {
         Format::Ext4 => Box::new(ext4::repair::Repair { options: *options }),
         Format::Xfs => Box::new(xfs::repair::Repair { options: *options }),
@@ -16,7 +16,7 @@ pub(super) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
 }
 
 /// Opens the image's own log for writing, if it is usable. Replays its contents first.
-pub(super) fn open_log(
+pub(crate) fn open_log(
     format: Format,
     device: Arc<dyn BlockDevice>,
 ) -> vfs::Result<Option<Box<dyn StepWriter>>> {

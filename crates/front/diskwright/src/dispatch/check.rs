@@ -5,9 +5,13 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use vfs::check::{Code, Observer, Options, Summary};
 
-use super::Format;
+use crate::Format;
 
-pub(crate) fn check(
+/// Runs the checker of a format on a device. Findings are reported to `observer`.
+///
+/// # Errors
+/// If the device fails, or the image cannot be checked at all.
+pub fn check(
     format: Format,
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -19,7 +23,7 @@ pub(crate) fn check(
     }
 }
 
-pub(super) fn codes(format: Format) -> &'static [&'static Code] {
+pub(crate) fn codes(format: Format) -> &'static [&'static Code] {
     match format {
         Format::Ext4 => ext4::check::CODES,
         Format::Xfs => xfs::check::CODES,

@@ -3,71 +3,97 @@
 use std::sync::Arc;
 
 use disk::BlockDevice;
+use serde::Serialize;
 use vfs::{Error, Result};
 
-use super::{Least, Size};
-use crate::image::Kind;
+use crate::Format;
+
+/// Size of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Size {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Block size in bytes.
+    pub block_size: u32,
+    /// Number of groups: block groups of ext4, allocation groups of XFS.
+    pub groups: u32,
+}
+
+/// Target size for shrinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Least {
+    /// At most this many bytes.
+    Bytes(u64),
+    /// The minimum.
+    Possible,
+}
 
 /// Size before and after.
-pub(super) struct Change {
-    pub(super) before: Size,
-    pub(super) after: Size,
+pub(crate) struct Change {
+    pub(crate) before: Size,
+    pub(crate) after: Size,
 }
 
 /// Returns the current size of a file system and its size after growing to at most `bytes` bytes.
-pub(super) fn plan_growth(kind: Kind, device: &dyn BlockDevice, bytes: u64) -> Result<Change> {
-    match kind {
-        Kind::Ext => {
+pub(crate) fn plan_growth(format: Format, device: &dyn BlockDevice, bytes: u64) -> Result<Change> {
+    match format {
+        Format::Ext4 => {
             let blocks = bytes / block_size_of_ext(device)?;
             Ok(of_ext(ext4::resize::plan_growth(device, blocks)?))
         }
-        Kind::Xfs => xfs::resize::plan(device, bytes).map(of_xfs),
+        Format::Xfs => xfs::resize::plan(device, bytes).map(of_xfs),
     }
 }
 
 /// Grows a file system to at most `bytes` bytes. The device reads as zeros from `zeros_from` on.
-pub(super) fn grow(
-    kind: Kind,
+pub(crate) fn grow(
+    format: Format,
     device: Arc<dyn BlockDevice>,
     bytes: u64,
     zeros_from: u64,
 ) -> Result<Change> {
-    match kind {
-        Kind::Ext => {
+    match format {
+        Format::Ext4 => {
             let blocks = bytes / block_size_of_ext(&*device)?;
             Ok(of_ext(ext4::resize::grow(device, blocks, zeros_from)?))
         }
-        Kind::Xfs => xfs::resize::grow(device, bytes).map(of_xfs),
+        Format::Xfs => xfs::resize::grow(device, bytes).map(of_xfs),
     }
 }
 
 /// Returns the result of shrinking without writing.
-pub(super) fn plan_shrink(kind: Kind, device: Arc<dyn BlockDevice>, wish: Least) -> Result<Change> {
-    match kind {
-        Kind::Ext => {
+pub(crate) fn plan_shrink(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    wish: Least,
+) -> Result<Change> {
+    match format {
+        Format::Ext4 => {
             let wish = wish_of_ext(&*device, wish)?;
             let (before, after) = ext4::resize::plan_shrinking(&device, wish)?;
             Ok(Change { before: size_of_ext(before), after: size_of_ext(after) })
         }
-        Kind::Xfs => Err(no_shrinking_of_xfs()),
+        Format::Xfs => Err(no_shrinking_of_xfs()),
     }
 }
 
 /// Shrinks a file system.
-pub(super) fn shrink(
-    kind: Kind,
+pub(crate) fn shrink(
+    format: Format,
     device: Arc<dyn BlockDevice>,
     wish: Least,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Change> {
-    match kind {
-        Kind::Ext => {
+    match format {
+        Format::Ext4 => {
             let wish = wish_of_ext(&*device, wish)?;
             let shrunk = ext4::resize::shrink(device, wish, progress)?;
             let (before, after) = (size_of_ext(shrunk.before), size_of_ext(shrunk.after));
             Ok(Change { before, after })
         }
-        Kind::Xfs => Err(no_shrinking_of_xfs()),
+        Format::Xfs => Err(no_shrinking_of_xfs()),
     }
 }
 
@@ -114,9 +140,9 @@ fn size_of_ext(size: ext4::resize::Size) -> Size {
 }
 
 /// Returns the size of a file system.
-pub(super) fn size(kind: Kind, device: &dyn BlockDevice) -> Result<Size> {
-    match kind {
-        Kind::Ext => ext4::resize::size(device).map(size_of_ext),
-        Kind::Xfs => Ok(of_xfs(xfs::resize::plan(device, device.len())?).before),
+pub(crate) fn size(format: Format, device: &dyn BlockDevice) -> Result<Size> {
+    match format {
+        Format::Ext4 => ext4::resize::size(device).map(size_of_ext),
+        Format::Xfs => Ok(of_xfs(xfs::resize::plan(device, device.len())?).before),
     }
 }

@@ -1,0 +1,115 @@
+//! Open ext2, ext3 and ext4 images.
+
+use disk::BlockDevice;
+use ext4::Ext4;
+use ext4::format::features::{Compat, Features, Incompat, RoCompat};
+use ext4::format::superblock::{
+    STATE_ERROR, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
+use operations::RunOperations;
+use operations::profile::MeasuresListings;
+use vfs::survey::TellsLayout;
+use vfs::{Error, FileSystem};
+
+use super::OpenFs;
+use crate::image::{Details, ExtDetails, ExtVersion, ImageInfo, ImageState};
+use crate::recovery::{RecoverDetails, RecoverReport};
+
+/// Returns the feature that makes the image read-only, if there is one.
+pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<String>> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(Error::Device)?;
+    Ok(Superblock::parse(&bytes, device.len())?.read_only_because())
+}
+
+impl OpenFs for Ext4 {
+    fn file_system(&self) -> &dyn MeasuresListings {
+        self
+    }
+
+    fn layout(&self) -> &dyn TellsLayout {
+        self
+    }
+
+    fn remarks(&self) -> &[String] {
+        self.remarks()
+    }
+
+    fn info(&self, _: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {
+        info(self)
+    }
+
+    fn recovery(&self) -> RecoverReport {
+        let (journal, orphans) = (self.recovered(), self.cleaned_orphans());
+        RecoverReport {
+            transactions: journal.transactions.into(),
+            orphans_freed: orphans.freed.into(),
+            details: RecoverDetails::Ext {
+                blocks_replayed: journal.blocks_replayed,
+                blocks_revoked: journal.blocks_revoked,
+                orphans_truncated: orphans.truncated.into(),
+                journal_errno: journal.errno,
+            },
+        }
+    }
+
+    fn checkpoints_closed(&self) -> Option<u64> {
+        let engine = self.engine();
+        engine.has_log().then(|| engine.checkpoints_closed())
+    }
+
+    fn close(self: Box<Self>) -> vfs::Result<()> {
+        Ext4::close(*self)
+    }
+}
+
+/// Returns the properties of an ext image.
+fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
+    let sb = fs.superblock_found();
+    let raw = &sb.raw;
+    let totals = fs.statfs()?;
+    Ok(ImageInfo {
+        label: sb.label().to_vec(),
+        uuid: raw.uuid,
+        block_size: sb.block_size(),
+        blocks: sb.blocks_count,
+        blocks_free: totals.blocks_free,
+        inodes: sb.inodes_count.into(),
+        inodes_free: totals.inodes_free,
+        inode_size: sb.inode_size.into(),
+        state: state(raw.state.get()),
+        needs_recovery: fs.needs_recovery(),
+        details: Details::Ext(ExtDetails {
+            version: version(&sb.features),
+            features: sb.features,
+            groups: sb.groups_count,
+            blocks_per_group: sb.blocks_per_group,
+            inodes_per_group: sb.inodes_per_group,
+            descriptor_size: sb.desc_size.into(),
+            reserved_blocks: raw.reserved_blocks(),
+            journal_inode: raw.journal_inum.get(),
+            orphan_file_inode: raw.orphan_file_inum.get(),
+            errors: raw.error_count.get(),
+        }),
+    })
+}
+
+/// Returns the oldest version of the ext family that has all features of the image.
+fn version(features: &Features) -> ExtVersion {
+    let newer = Incompat::FILETYPE | Incompat::META_BG | Incompat::RECOVER;
+    let older = RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE;
+    match () {
+        () if !newer.contains(features.incompat) => ExtVersion::Ext4,
+        () if !older.contains(features.ro_compat) => ExtVersion::Ext4,
+        () if features.compat(Compat::HAS_JOURNAL) => ExtVersion::Ext3,
+        () => ExtVersion::Ext2,
+    }
+}
+
+fn state(state: u16) -> ImageState {
+    match (state & STATE_VALID != 0, state & STATE_ERROR != 0) {
+        (_, true) => ImageState::HasErrors,
+        (true, false) => ImageState::Clean,
+        (false, false) => ImageState::NotUnmounted,
+    }
+}

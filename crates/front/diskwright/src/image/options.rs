@@ -1,0 +1,49 @@
+//! Options for opening images.
+
+use std::sync::Arc;
+
+use crate::SuperblockPlace;
+
+/// Location of an image in a file, and options for reading it.
+///
+/// ```
+/// use diskwright::OpenImage;
+///
+/// let options = OpenImage::default().partition(2).norecovery(true);
+/// assert_eq!(options.partition, Some(2));
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OpenImage {
+    /// Byte offset of the image in the file.
+    pub offset: u64,
+    /// Number of the partition that contains the image, instead of `offset`.
+    pub partition: Option<u32>,
+    /// Read the image without recovery, even if its journal or log needs it or another program changes the image.
+    pub norecovery: bool,
+    /// Metadata cache size in bytes. `None` selects the default of the format.
+    pub cache_bytes: Option<usize>,
+    /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
+    pub superblock: Option<SuperblockPlace>,
+    /// Undo file that gets the old contents of all changed blocks.
+    pub undo: Option<Arc<::ext4::e2undo::UndoFile>>,
+}
+
+setters!(OpenImage {
+    offset: u64,
+    partition: u32 = Some(partition),
+    norecovery: bool,
+    cache_bytes: usize = Some(cache_bytes),
+});
+
+impl OpenImage {
+    pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
+        let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
+        ::ext4::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
+    }
+
+    pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
+        let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
+        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery, ..Default::default() }
+    }
+}
