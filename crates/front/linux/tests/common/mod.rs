@@ -81,7 +81,7 @@ pub(crate) struct Memory {
     nodes: Mutex<Nodes>,
     /// Signalled when a file is created.
     made: Condvar,
-    /// Whether a thread waits for that.
+    /// True while a thread waits for that.
     is_waiting: AtomicBool,
     settings: Settings,
     bytes_read: AtomicUsize,
