@@ -187,6 +187,14 @@ impl<T> RwLock<T> {
         Some(RwLockWriteGuard { _held: Held::new(self, Hold::Exclusive), guard })
     }
 
+    /// Returns the value, which nothing else uses.
+    ///
+    /// # Panics
+    /// Never: a guard that shares the inner lock also owns this one, and releases the inner lock first.
+    pub fn get_mut(&mut self) -> &mut T {
+        Arc::get_mut(&mut self.0).expect("no guard outlives the lock").get_mut()
+    }
+
     /// Locks it shared, with a guard that owns it.
     #[track_caller]
     pub fn read_arc(self: &Arc<Self>) -> ArcRwLockReadGuard<T> {
