@@ -155,6 +155,12 @@ impl<T> Mutex<T> {
     }
 }
 
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Self::new(value)
+    }
+}
+
 /// A readers-writer lock with recording.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(Arc<parking_lot::RwLock<T>>);

@@ -23,6 +23,7 @@ use tree::MaxTree;
 
 pub(super) use bests::Bests;
 use bests::room_of;
+#[cfg_attr(not(feature = "free-index-strategies"), expect(unreachable_pub))]
 pub use strategy::FreeIndexStrategy;
 
 /// Reads the values that a strategy caches.

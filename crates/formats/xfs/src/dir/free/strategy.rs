@@ -3,6 +3,7 @@
 /// How directories with a free-space index find a data block with room for an entry. Only measurements use another than
 /// the default, with the feature `free-index-strategies`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "free-index-strategies"), expect(unreachable_pub))]
 pub enum FreeIndexStrategy {
     /// From the first data block on, decoding the header of the index block for each slot: Linux up to 4.15.
     #[cfg(feature = "free-index-strategies")]
