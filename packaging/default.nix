@@ -14,16 +14,17 @@ pkgs.rustPlatform.buildRustPackage {
   cargoLock.lockFile = ../Cargo.lock;
 
   buildType = "dist";
-  cargoBuildFlags = [ "--package" "diskwright-cli" "--package" "diskwright-generate" ];
+  cargoBuildFlags = [ "--package" "diskwright-cli" ];
   buildFeatures = [ "diskwright-cli/anywhere" ];
 
   # The tests need e2fsprogs, xfsprogs, loop devices and FUSE.
   doCheck = false;
 
-  # Man pages and completions.
+  # Man pages and completions, and the workloads: programs with other features.
   postInstall = ''
-    $out/bin/diskwright-generate $out
-    rm $out/bin/diskwright-generate
+    cargo run --offline --package diskwright-cli --example generate -- $out
+    cargo build --offline --profile dist --package diskwright-bench
+    install -m 755 target/dist/diskwright-bench $out/bin/
   '';
 
   meta = {

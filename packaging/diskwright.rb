@@ -14,7 +14,8 @@ class Diskwright < Formula
   def install
     features = "anywhere"
     system "cargo", "install", *std_cargo_args(path: "crates/front/cli"), "--features", features, "--profile", "dist"
-    system "cargo", "run", "--release", "--package", "diskwright-generate", "--", prefix
+    system "cargo", "install", *std_cargo_args(path: "crates/dev/bench"), "--profile", "dist"
+    system "cargo", "run", "--package", "diskwright-cli", "--example", "generate", "--", prefix
   end
 
   test do

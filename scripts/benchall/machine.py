@@ -53,7 +53,7 @@ class Bench:
 
     def __init__(self, program, quick=False, long=False, scratch="/dev/shm"):
         self.program = program
-        self.bench_program = os.path.join(os.path.dirname(program), "bench")
+        self.bench_program = os.path.join(os.path.dirname(program), "diskwright-bench")
         self.quick, self.long = quick, long
         self.rounds = 1 if quick else 3
         self.scratch = os.path.join(scratch, f"diskwright-bench-all-{os.getpid()}")
@@ -96,14 +96,14 @@ class Bench:
         return (done.stdout or b"").decode(errors="replace")
 
     def workload(self, *words, processors=None):
-        """The only workload of a report of `diskwright workload`; what did not take part is named. With `processors` it has the
+        """The only workload of a report of `diskwright-bench`; what did not take part is named. With `processors` it has the
         first so many alone."""
         bound = ["taskset", "--cpu-list", f"0-{processors - 1}"] if processors else []
-        printed = self.run(*bound, self.program, "workload", *words, "--json", "--scratch", self.scratch, ok=(0, 1))
+        printed = self.run(*bound, self.bench_program, *words, "--json", "--scratch", self.scratch, ok=(0, 1))
         try:
             (found,) = json.loads(printed)["workloads"]
         except ValueError as error:
-            raise Failed(f"diskwright workload {' '.join(map(str, words))}: {error}") from error
+            raise Failed(f"diskwright-bench {' '.join(map(str, words))}: {error}") from error
         for one in found["skipped"]:
             self.lacks(f"{one['contestant']} in {found['name']}: {one['why']}")
         for one in found["failed"]:
@@ -111,10 +111,10 @@ class Bench:
         # Texts that are the same in each report.
         for name in ["what", "published", "headlines"]:
             found.pop(name)
-        return found | {"command": "diskwright workload " + " ".join(map(str, words))}
+        return found | {"command": "diskwright-bench " + " ".join(map(str, words))}
 
     def table(self, *words):
-        """Returns a table of the program `bench` as a list of dictionaries."""
+        """Returns a table of `diskwright-bench` as a list of dictionaries."""
         command = [self.bench_program, *words, "--json"]
         found = json.loads(self.run(*command))
         return [dict(zip(found["columns"], row)) for row in found["rows"]]

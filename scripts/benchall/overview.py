@@ -36,7 +36,7 @@ def one_directory(found):
 
 
 def changes(raw):
-    """Returns the rates of the steps of `workload change`."""
+    """Returns the rates of the steps of `diskwright-bench change`."""
     rates = rates_of(raw["change 1"])
     for (step, who), ours in rates.items():
         side, _, fs = who.partition(":")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::locks::atomic::AtomicU64;
-use crate::locks::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RawRwLock, RwLock};
+use crate::locks::{ArcRwLockReadGuard, ArcRwLockWriteGuard, RwLock};
 
 /// Type of a block, with everything that its format needs to verify and seal it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,10 +207,10 @@ impl Changed {
 }
 
 pub(crate) type Shared = Arc<RwLock<Contents>>;
-pub(crate) type WriteGuard = ArcRwLockWriteGuard<RawRwLock, Contents>;
+pub(crate) type WriteGuard = ArcRwLockWriteGuard<Contents>;
 
 /// A verified metadata block, locked for reading.
-pub struct BufferRef(pub(crate) ArcRwLockReadGuard<RawRwLock, Contents>);
+pub struct BufferRef(pub(crate) ArcRwLockReadGuard<Contents>);
 
 impl BufferRef {
     /// Returns the marks of the block: 64 bits defined by the format. They are valid as long as the [`Note`], but

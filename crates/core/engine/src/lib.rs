@@ -30,6 +30,8 @@ mod checkpoint_lock;
 mod engine;
 mod gather;
 mod guard;
+#[cfg(feature = "lock-counts")]
+pub mod lock_counts;
 pub mod locks;
 mod permits;
 mod seal;

@@ -3,16 +3,21 @@
 //! their use.
 
 #[cfg(not(feature = "count-locks"))]
-pub use parking_lot::{
-    ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard,
+pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+#[cfg(feature = "count-locks")]
+pub use crate::lock_counts::{
+    ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard,
     RwLockWriteGuard,
 };
 
-#[cfg(feature = "count-locks")]
-pub use lock_counts::{
-    ArcRwLockReadGuard, ArcRwLockWriteGuard, Mutex, MutexGuard, RawRwLock, RwLock, RwLockReadGuard,
-    RwLockWriteGuard,
-};
+/// Shared guard that owns its lock.
+#[cfg(not(feature = "count-locks"))]
+pub type ArcRwLockReadGuard<T> = parking_lot::ArcRwLockReadGuard<parking_lot::RawRwLock, T>;
+
+/// Exclusive guard that owns its lock.
+#[cfg(not(feature = "count-locks"))]
+pub type ArcRwLockWriteGuard<T> = parking_lot::ArcRwLockWriteGuard<parking_lot::RawRwLock, T>;
 
 /// Returns the number of the calling thread. Numbers are assigned in the order of the first calls, so they spread
 /// threads evenly over per-thread slots. A hash of the thread ID would not guarantee that.
@@ -31,5 +36,5 @@ pub mod atomic {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
     #[cfg(feature = "count-locks")]
-    pub use lock_counts::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+    pub use crate::lock_counts::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 }

@@ -1,132 +1,123 @@
-//! The compared programs and their command lines.
+//! Contestants of a comparison: places where a workload can be run repeatedly, each time from the same state.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use operations::profile::ListingProfile;
+use serde::Serialize;
 
-use testkit::Need;
+use crate::error::Result;
+use crate::target::{Host, InProcess};
 
-use crate::sources::Census;
-
-/// Block size of all images, in bytes.
-const BLOCK_SIZE: u64 = 4096;
-
-/// Bytes per inode in Debian's `mke2fs.conf`. More inodes than that must be requested explicitly.
-const MKE2FS_INODE_RATIO: u64 = 16384;
-
-/// A program that turns a directory into an image (or, for tar, only reads it).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Contestant {
-    /// The program under test, and its format for `--fs`.
-    Diskwright(PathBuf, &'static str),
-    Mke2fs,
-    MkfsXfs(PathBuf),
-    Tar,
+/// Requirements of a run for a new file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Maximum number of files and directories at a time.
+    pub inodes: u64,
+    /// Maximum number of bytes of file contents at a time.
+    pub bytes: u64,
+    /// Number of threads, each of which works in a separate directory.
+    pub threads: u32,
+    /// True if the workload reads existing files, in the whole file system instead of a separate directory.
+    pub existing: bool,
 }
 
-/// An image to create.
-pub(crate) struct Job<'a> {
-    pub(crate) source: &'a Path,
-    pub(crate) image: &'a Path,
-    pub(crate) census: Census,
+/// Origin of a contestant's file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// This project.
+    Ours,
+    /// The kernel's own file system, with the same format as one of ours, as the reference.
+    Kernel,
+    /// Anything else, for instance a directory of the user.
+    #[default]
+    Other,
 }
 
-impl Job<'_> {
-    /// Returns the size of the image in bytes: the same for all contestants, and sufficient for each.
-    fn image_bytes(&self) -> u64 {
-        // ext4 can have at most one inode per 4 KiB block.
-        let need = self.census.bytes + self.census.bytes / 4 + self.census.entries * 4500;
-        (need + (1 << 30)).next_multiple_of(1 << 20)
-    }
+/// Description of a contestant in a report.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Description {
+    /// Name in tables, as on the command line: `memory:xfs,^parent`.
+    pub name: String,
+    /// Origin: the summary of a report compares one of ours with one of the kernel's.
+    pub side: Side,
+    /// Format of its file system, `ext4` or `xfs`: contestants of the same format are compared. Empty if it does not
+    /// matter.
+    pub format: String,
+    /// Number of settings that differ from the defaults: features, and ways of execution. For each side, a summary
+    /// shows the contestant with the fewest deviations, so that it shows the defaults and not the fastest by chance.
+    pub deviations: u32,
+    /// Description in a sentence.
+    pub what: String,
+    /// Features of its file system, in the format's own terms, as far as they are known.
+    pub features: String,
+    /// Name of the contestant that differs in one setting, which is the base of its overhead.
+    pub base: Option<String>,
+    /// Reasons other than the file system for different results: system calls, caches, a missing log.
+    pub remarks: Vec<String>,
 }
 
-impl Contestant {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Contestant::Diskwright(_, "xfs") => "diskwright build --fs xfs",
-            Contestant::Diskwright(..) => "diskwright build",
-            Contestant::Mke2fs => "mke2fs -d",
-            Contestant::MkfsXfs(_) => "mkfs.xfs -p",
-            Contestant::Tar => "tar -c to cat",
-        }
+/// A place where workloads can be run.
+pub trait Contestant {
+    /// Returns its description for a report.
+    fn describe(&self) -> Description;
+
+    /// Returns an empty file system or directory.
+    ///
+    /// # Errors
+    /// `Unsupported` with the reason, if this machine or user cannot provide it.
+    fn start(&self, need: &Need) -> Result<Box<dyn Session>>;
+}
+
+/// A contestant that is ready for a run. Dropping it removes everything created for the run.
+pub trait Session {
+    /// Returns the target of the workload.
+    fn target(&self) -> AnyTarget<'_>;
+
+    /// Makes everything durable and drops all caches, so that the next access is cold.
+    ///
+    /// # Errors
+    /// `Unsupported` if that is impossible.
+    fn drop_caches(&mut self) -> Result<()>;
+
+    /// Returns the size of the file system in bytes, for the report.
+    fn size(&self) -> u64;
+
+    /// Returns the profile of listings, if the target is a file system that measures them.
+    fn profile(&self) -> Option<&ListingProfile> {
+        None
     }
 
-    /// Returns whether it creates an image.
-    pub(crate) fn makes_image(&self) -> bool {
-        !matches!(self, Contestant::Tar)
+    /// Returns a monotonic position in the log in bytes: the difference of two is the number of bytes written in
+    /// between. `None` if there is no log, or no such position.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn log_position(&self) -> Result<Option<u64>> {
+        Ok(None)
     }
 
-    /// Returns whether it is the program under test.
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(self, Contestant::Diskwright(..))
-    }
+    /// Ends the run. Synced changes are durable.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
 
-    /// Prepares the image file, which is not timed, and returns the command to be timed.
-    pub(crate) fn prepare(&self, job: &Job<'_>) -> Result<Command, String> {
-        if job.image.exists() {
-            std::fs::remove_file(job.image).map_err(|error| error.to_string())?;
-        }
-        if matches!(self, Contestant::Mke2fs | Contestant::MkfsXfs(_)) {
-            File::create(job.image)
-                .and_then(|file| file.set_len(job.image_bytes()))
-                .map_err(|error| format!("{}: {error}", job.image.display()))?;
-        }
-        Ok(match self {
-            Contestant::Diskwright(program, format) => diskwright(program, format, job),
-            Contestant::Mke2fs => mke2fs(job),
-            Contestant::MkfsXfs(program) => {
-                let mut command = Command::new(program);
-                command.args(["-q", "-f", "-p"]).arg(job.source).arg(job.image);
-                command
+/// Any target. Workloads are generic over [`Target`](crate::target::Target) and compiled for each kind, so that no
+/// dispatch is timed.
+pub enum AnyTarget<'a> {
+    /// A file system in this process.
+    InProcess(InProcess<'a>),
+    /// A directory of a mounted file system.
+    Host(&'a Host),
+}
+
+/// Evaluates an expression for any kind of target.
+#[macro_export]
+macro_rules! with_target {
+    ($any:expr, $target:ident => $body:expr) => {
+        match $any {
+            $crate::contestant::AnyTarget::InProcess($target) => {
+                let $target = &$target;
+                $body
             }
-            Contestant::Tar => {
-                // GNU tar does not read file contents if it writes to /dev/null itself.
-                let mut command = Command::new("bash");
-                let script = "set -o pipefail; tar -c -C \"$0\" . | cat >/dev/null";
-                command.args(["-c", script]).arg(job.source);
-                command
-            }
-        })
-    }
-}
-
-fn diskwright(program: &Path, format: &str, job: &Job<'_>) -> Command {
-    let mut command = Command::new(program);
-    command.arg("build").arg(job.source).arg(job.image);
-    command.args(["--fs", format, "--size", &job.image_bytes().to_string()]);
-    command
-}
-
-fn mke2fs(job: &Job<'_>) -> Command {
-    let mut command = testkit::command("mke2fs");
-    command.args(["-q", "-F", "-t", "ext4", "-b", &BLOCK_SIZE.to_string()]);
-    let inodes_wanted = job.census.entries + 1000;
-    if job.image_bytes() / MKE2FS_INODE_RATIO < inodes_wanted {
-        command.args(["-N", &inodes_wanted.to_string()]);
-    }
-    command.arg("-d").arg(job.source).arg(job.image);
-    command
-}
-
-/// Returns the path of the program under test: the given one, or `diskwright` next to this program.
-pub(crate) fn program_under_test(given: Option<&Path>) -> Result<PathBuf, String> {
-    let beside = || std::env::current_exe().ok().map(|path| path.with_file_name("diskwright"));
-    let program = given.map(Path::to_path_buf).or_else(beside).unwrap_or_default();
-    if program.is_file() {
-        return Ok(program);
-    }
-    Err(format!(
-        "{} does not exist; run `cargo build --profile dist --workspace` first",
-        program.display()
-    ))
-}
-
-/// Returns the mkfs.xfs that can copy a directory, or the reason why it is missing.
-pub(crate) fn mkfs_xfs(given: Option<&Path>) -> Result<PathBuf, String> {
-    match (given, testkit::missing(Need::Tool("mkfs.xfs"))) {
-        (Some(path), _) if path.is_file() => Ok(path.to_path_buf()),
-        (Some(path), _) => Err(format!("{} does not exist", path.display())),
-        (None, None) => Ok(testkit::program("mkfs.xfs").unwrap_or_else(|| "mkfs.xfs".into())),
-        (None, Some(reason)) => Err(reason),
-    }
+            $crate::contestant::AnyTarget::Host($target) => $body,
+        }
+    };
 }

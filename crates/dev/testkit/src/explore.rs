@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use workload::crash::{Explorer, Judge, Options, Report, Target};
-use workload::trial::Watchdog;
+use crate::crash::{Explorer, Judge, Options, Report, Target};
+use crate::trial::Watchdog;
 
 use crate::effort;
 

@@ -18,7 +18,10 @@
 //!   such cases by seed and keeps their results.
 //! - [`wait_until`] waits for a condition without a time limit.
 //! - [`guest`] runs jobs on a current kernel in QEMU, and checks images with it.
-//! - [`crash`] contains the judges of crashed images, and [`assert_survives`] explores crashes with them.
+//! - [`model`] is the reference model of a file system, [`operation`] generates random steps for it, and [`fs_tree`]
+//!   compares the trees of two file systems.
+//! - [`trial`] contains tests that every format must pass, and [`walk`] traverses damaged images.
+//! - [`crash`] explores crashes of random runs and contains the judges of crashed images; [`assert_survives`] does both.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
 //! - [`stress`] runs a load like that of fsstress on a mounted directory.
 //! - [`sample_tree`] creates source trees with every kind of entry.
@@ -36,11 +39,14 @@ mod compare;
 pub mod crash;
 mod effort;
 mod explore;
+pub mod fs_tree;
 pub mod guest;
 mod harm;
 mod loop_device;
+pub mod model;
 mod mount;
 mod need;
+pub mod operation;
 mod ours;
 mod reference;
 mod requirement;
@@ -53,7 +59,9 @@ pub mod stress;
 mod survivors;
 mod tool;
 mod tree;
+pub mod trial;
 mod wait;
+pub mod walk;
 mod web;
 mod xfs;
 mod xfs_sample;

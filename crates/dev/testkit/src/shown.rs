@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use workload::tree::{Inode, Tree};
+use crate::fs_tree::{Inode, Tree};
 
 use crate::{Kind, Node};
 

@@ -1,4 +1,4 @@
-//! Tests of the judges and of their requirements, and of the style of the whole project.
+//! Tests of the judges and of their requirements, of the reference model, and of the style of the whole project.
 
 #[macro_use]
 extern crate diskwright_testkit as testkit;
@@ -8,6 +8,9 @@ mod documents;
 mod guest;
 mod judges;
 mod messages;
+mod model;
+mod path;
+mod shipped;
 mod tidy;
 mod words;
 mod xfs;

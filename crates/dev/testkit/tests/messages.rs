@@ -8,8 +8,7 @@ use std::fmt::Write;
 const VARIABLE: &str = "DISKWRIGHT_WRITE_DOCS";
 
 /// Crates whose messages only developers read.
-const TOOLS: [&str; 6] =
-    ["bench", "everywhere", "generate", "lock-counts", "testkit", "testkit-macros"];
+const TOOLS: [&str; 4] = ["everywhere", "generate", "testkit", "testkit-macros"];
 
 const WORDS_MIN: usize = 3;
 

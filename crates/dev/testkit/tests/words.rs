@@ -8,7 +8,7 @@ use super::tidy::files;
 use std::collections::BTreeMap;
 
 /// Maximum findings per 10,000 words of each crate and of documents.
-const LIMITS: [(&str, usize); 20] = [
+const LIMITS: [(&str, usize); 19] = [
     ("bench", 15),
     ("capi", 26),
     ("cli", 9),
@@ -27,7 +27,6 @@ const LIMITS: [(&str, usize); 20] = [
     ("testkit", 19),
     ("vfs", 7),
     ("wasm", 11),
-    ("workload", 19),
     ("xfs", 14),
 ];
 

@@ -4,9 +4,9 @@ use crate::changing;
 
 use changing::Layout;
 use changing::crashing::Ext4Target;
+use testkit::crash::Target;
 use testkit::require;
-use workload::crash::Target;
-use workload::trial::{fail_allocations, fail_reads, fail_writes, overwrites, rounds};
+use testkit::trial::{fail_allocations, fail_reads, fail_writes, overwrites, rounds};
 
 #[test]
 fn a_failed_read_leaves_no_trace() {

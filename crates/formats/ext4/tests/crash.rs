@@ -1,5 +1,5 @@
 //! Crashes at many points of random runs: recovery must yield a state that the model allows, and e2fsck and the kernel
-//! must recover the same. The rules are in `workload::crash`.
+//! must recover the same. The rules are in `testkit::crash`.
 //!
 //! A failure prints the arguments that reproduce it with the explorer's example.
 
@@ -8,9 +8,9 @@ use crate::changing;
 use changing::Layout;
 use changing::crashing::Ext4Target;
 use changing::judges::{CheckRecovers, check_recovered, kernel_recovers};
+use testkit::crash::{Judge, Options, Target};
+use testkit::operation::Mix;
 use testkit::require;
-use workload::crash::{Judge, Options, Target};
-use workload::operation::Mix;
 
 /// Asserts that a target survives crashes. The check judges each recovered image, and sometimes recovers the image
 /// itself.

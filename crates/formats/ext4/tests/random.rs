@@ -10,10 +10,10 @@ use changing::{Layout, MIB};
 use disk::MemoryDevice;
 use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use testkit::crash::write_image;
+use testkit::fs_tree::Tree;
+use testkit::operation::Mix;
+use testkit::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
 use testkit::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
-use workload::operation::Mix;
-use workload::tree::Tree;
-use workload::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
 
 /// Many names in few directories, so that the directories get indexes.
 const LARGE_DIRECTORIES: Mix =

@@ -9,9 +9,9 @@ use ext4::OpenOptions;
 use ext4::format::features::Feature;
 use ext4::tune::{Request, tune};
 use testkit::crash::{Tearing, cut_off_beside, flushes, read_image, write_image};
+use testkit::fs_tree::{Rules, Tree};
 use testkit::{effort, require};
 use vfs::Error;
-use workload::tree::{Rules, Tree};
 
 use crate::common::layout::superblock;
 

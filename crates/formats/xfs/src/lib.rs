@@ -41,6 +41,7 @@ mod waiting;
 mod xattr;
 
 pub use dir::InsertBuffering;
+#[cfg(feature = "free-index-strategies")]
 pub use dir::free::FreeIndexStrategy;
 pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 pub use log::{

@@ -9,10 +9,10 @@ use changing::target::XfsTarget;
 use changing::{Layout, SYNCING};
 use checking::{Sound, assert_sound, findings, share};
 use common::image::{GOLDEN, device, unpack};
+use testkit::crash::Options;
+use testkit::operation::Mix;
 use testkit::stress::Stress;
 use testkit::{Filled, KernelMount, MkfsXfs, MountOptions, XfsSample, require};
-use workload::crash::Options;
-use workload::operation::Mix;
 
 const MIB: u64 = 1 << 20;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice};
 use parking_lot::Mutex;
 use rustix::fs::ioctl_ficlone;
+use testkit::crash::{Case, Judge};
 use vfs::check::{Finding, Observer, Options};
-use workload::crash::{Case, Judge};
 
 /// An observer that keeps findings.
 #[derive(Debug, Default)]

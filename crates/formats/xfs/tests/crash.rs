@@ -1,5 +1,5 @@
 //! Crashes at many moments of random runs that change XFS in place. The recovered state must be one that the model
-//! allows, xfs_repair must report nothing, and the kernel must recover the same. The rules are in `workload::crash`.
+//! allows, xfs_repair must report nothing, and the kernel must recover the same. The rules are in `testkit::crash`.
 //! The logs of most images wrap around during a run.
 //!
 //! A failure prints the command of the explorer's example that reproduces it.
@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use changing::judges::{check_recovered, kernel_recovers};
 use changing::target::{Way, XfsTarget};
 use changing::{FILLING, Layout, SYNCING};
+use testkit::crash::{Explorer, Judge, Options, Target};
+use testkit::operation::Mix;
 use testkit::require;
-use workload::crash::{Explorer, Judge, Options, Target};
-use workload::operation::Mix;
 
 fn options(mixes: Vec<Mix>) -> Options {
     Options { mixes, ..Options::default() }

@@ -7,9 +7,9 @@ use changing::kernel::{Leave, assert_kernel_agrees, assert_same};
 use changing::target::{Way, XfsTarget};
 use changing::{Layout, SYNCING};
 use testkit::crash::read_image;
+use testkit::operation::Mix;
+use testkit::trial::on_image;
 use testkit::{Filled, XfsSample, require};
-use workload::operation::Mix;
-use workload::trial::on_image;
 
 /// Mixes that mostly change existing files.
 const MIXES: [Mix; 3] = [

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice, RecordingDevice};
 use testkit::crash::{Bulk, Desk, LogState, LogStates, Loss, Tearing, change_in_bulk};
+use testkit::fs_tree::Tree;
 use testkit::{KernelMount, MountOptions, require, show_image, xfs_repair_verdict};
-use workload::tree::Tree;
 use xfs::format::log::build::RECORD_BLOCKS_MAX;
 use xfs::format::superblock::Superblock;
 use xfs::{OpenOptions, Xfs, log_end, recover_log};

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use disk::FileDevice;
 use fastrand::Rng;
 use support::image::{kernel_image, open};
+use testkit::crash::Target as _;
 use testkit::{require, xfs_repair};
 use vfs::path::{PathsOf, paths_of};
 use vfs::{Error, FileSystem, Ino, NewInode, RenameMode, Timestamp};
-use workload::crash::Target as _;
 use xfs::{OpenOptions, Xfs};
 
 /// Returns every path of every inode, sorted, from a walk of the mounted tree.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use changing::kernel::assert_kernel_agrees;
 use changing::{Layout, MIB, XfsTarget};
 use disk::MemoryDevice;
-use testkit::{effort, require};
-use workload::crash::Target;
-use workload::operation::Mix;
-use workload::trial::{
+use testkit::crash::Target;
+use testkit::operation::Mix;
+use testkit::trial::{
     Trial, fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle,
     one_thread, overwrites, random_when_full, refusals, rounds, several_threads, space_comes_back,
     taken, unnamed,
 };
+use testkit::{effort, require};
 
 /// Mode in which images of a layout are opened for changes.
 type Way = fn(Layout) -> XfsTarget;

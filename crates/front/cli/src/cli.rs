@@ -50,7 +50,6 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    #[cfg(feature = "anywhere")]
     #[command(flatten)]
     pub(crate) places: crate::commands::places::PlacesArgs,
 }

@@ -1,21 +1,28 @@
 //! The command line: parses arguments and returns an exit status. The commands' work is done by the
 //! `diskwright` library.
 //!
-//! This crate is a library so that another program can generate man pages and completions from
-//! [`command`]. The rest is not for other crates.
+//! This crate is a library so that other programs can generate man pages and completions from
+//! [`command`], and so that `diskwright-bench` has the same options, messages and exit status. The
+//! rest is not for other crates.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
 mod guide;
-mod terminal;
+mod program;
+#[doc(hidden)]
+pub mod terminal;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use diskwright::Outcome;
+
+#[doc(hidden)]
+pub use commands::places::PlacesArgs;
+#[doc(hidden)]
+pub use program::run;
 
 /// Returns the definition of the program's arguments, with help.
 pub fn command() -> clap::Command {
@@ -42,41 +49,7 @@ pub fn main() -> ExitCode {
         terminal::message(&message);
         return ExitCode::from(Outcome::Usage as u8);
     }
-    let cli = match cli::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return ExitCode::from(answer(&error) as u8),
-    };
-    terminal::show_messages_of_libraries();
-    let outcome = commands::run(&cli).unwrap_or_else(|error| {
-        if error.is_broken_pipe() {
-            return Outcome::Done;
-        }
-        terminal::message(&error.with_advice());
-        error.outcome()
-    });
-    ExitCode::from(outcome as u8)
-}
-
-/// Prints the requested help, or the error in the arguments. Removes secrets of addresses and
-/// control characters, which arguments may contain.
-fn answer(error: &clap::Error) -> Outcome {
-    let plain = error.render().to_string();
-    let safe = diskwright::text::safe(&plain);
-    let printed = match error.use_stderr() {
-        true if safe != plain => {
-            terminal::lines(safe.as_bytes());
-            Ok(())
-        }
-        _ => error.print().and_then(|()| std::io::stdout().flush()),
-    };
-    match printed {
-        _ if error.use_stderr() => Outcome::Usage,
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            terminal::message(&diskwright::Error::Output(error));
-            Outcome::Io
-        }
-        _ => Outcome::Done,
-    }
+    program::run("diskwright", commands::run)
 }
 
 /// Returns the drop-in program to run, chosen by the name of this program or by the word after

@@ -19,6 +19,14 @@ const OUTPUT_BYTES: usize = 256 << 10;
 /// Drop-in program that started this one.
 static CALLED_AS: OnceLock<String> = OnceLock::new();
 
+/// Name of the running program, and its arguments.
+static PROGRAM: OnceLock<(&str, fn() -> clap::Command)> = OnceLock::new();
+
+/// Makes messages those of a program with these arguments.
+pub(crate) fn speak_for(program: &'static str, command: fn() -> clap::Command) {
+    let _ = PROGRAM.set((program, command));
+}
+
 /// Makes messages those of a drop-in program that started this one.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) fn speak_as(program: &str) {
@@ -27,24 +35,24 @@ pub(crate) fn speak_as(program: &str) {
 
 /// Prints a message to standard error. All messages use this function: it escapes names, labels and
 /// answers of servers, and hides secrets of addresses. Hints name options of this command.
-pub(crate) fn message(text: &dyn Display) {
+pub fn message(text: &dyn Display) {
     let mut text = text.to_string();
     let caller = CALLED_AS.get();
+    let (program, command) = *PROGRAM.get().unwrap_or(&("diskwright", crate::command));
     if text.contains("--") {
         text = match caller {
             Some(program) => dropin::hints::of_program(program, &text),
-            None => dropin::hints::qualify(&text, has_option()),
+            None => dropin::hints::qualify(&text, has_option(&command())),
         };
     }
     // Without a standard error there is no way to report anything.
     let text = text::safe(&text).replace('\n', "\n  ");
-    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or("diskwright", |name| name));
+    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or(program, |name| name));
 }
 
-/// Returns a function that finds the options of the running command.
-fn has_option() -> impl Fn(&str) -> bool {
-    let program = crate::command();
-    let mut command = &program;
+/// Returns a function that finds the options of the running command of a program.
+fn has_option(program: &clap::Command) -> impl Fn(&str) -> bool + use<> {
+    let mut command = program;
     for word in std::env::args_os().skip(1) {
         command = command.find_subcommand(word).unwrap_or(command);
     }
@@ -107,7 +115,10 @@ pub(crate) fn escapes_names() -> bool {
 }
 
 /// Runs `write` with a buffered standard output and flushes it.
-pub(crate) fn with_output<T>(
+///
+/// # Errors
+/// Returns the errors of `write`, or of the output.
+pub fn with_output<T>(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> Result<T>,
 ) -> Result<T> {
     let mut out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
@@ -137,7 +148,7 @@ pub(crate) fn write_json_pretty(
 }
 
 /// Starts periodic redrawing of a visible bar. That requires a thread, which may be unavailable.
-fn tick(bar: &ProgressBar) {
+pub fn tick(bar: &ProgressBar) {
     let has_thread = || std::thread::Builder::new().spawn(|| {}).is_ok_and(|it| it.join().is_ok());
     if !bar.is_hidden() && has_thread() {
         bar.enable_steady_tick(Duration::from_millis(125));
@@ -256,56 +267,6 @@ impl RepairProgress {
 impl Drop for RepairProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-    }
-}
-
-/// Shows the progress of workloads: one bar over all operations, with the name of the current one.
-pub(crate) struct WorkloadProgress {
-    bar: ProgressBar,
-}
-
-impl WorkloadProgress {
-    pub(crate) fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        let template = "{spinner} {bar:20} {percent:>3}% {wide_msg} {elapsed}, {eta} to go";
-        let style = ProgressStyle::with_template(template);
-        let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        tick(&bar);
-        Self { bar }
-    }
-
-    fn tell(&self, contestant: &str, what: &dyn Display) {
-        let contestant = text::escaped(contestant.as_bytes());
-        self.bar.suspend(|| message(&format_args!("{contestant}: {what}")));
-    }
-}
-
-impl Drop for WorkloadProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-impl workload::run::Observer for WorkloadProgress {
-    fn total(&self, operations: u64) {
-        self.bar.set_length(operations);
-    }
-
-    fn begin(&self, workload: &str, contestant: &str, x: u64, round: u32, _: u64) {
-        let contestant = text::escaped(contestant.as_bytes());
-        self.bar.set_message(format!("{workload} {x}, {contestant}, round {round}"));
-    }
-
-    fn advance(&self, operations: u64) {
-        self.bar.inc(operations);
-    }
-
-    fn skipped(&self, contestant: &str, why: &str) {
-        self.tell(contestant, &format_args!("skipped: {why}"));
-    }
-
-    fn failed(&self, workload: &str, contestant: &str, x: u64, why: &str) {
-        self.tell(contestant, &format_args!("{workload} {x} failed: {why}"));
     }
 }
 

@@ -33,7 +33,8 @@ fn help_shows_every_command() {
         "dump", "check", "convert", "workload",
     ] {
         assert!(help.contains(&format!("\n  {command} ")), "{command}");
-        assert!(run(&[command, "--help"]).status.success(), "{command}");
+        // The help of workloads is that of another program, which may not be built.
+        assert!(command == "workload" || run(&[command, "--help"]).status.success(), "{command}");
     }
     assert!(help.contains("Exit status") && help.contains("powers of 1024"));
 }

@@ -2,8 +2,8 @@
 
 use diskwright::find::{self, FindOptions, find};
 use diskwright::list::{ListOptions, Style, list};
+use testkit::model::Model;
 use vfs::{DeviceNumber, FileSystem, FileType, NewInode, Paths, SpecialFile, Timestamp};
-use workload::model::Model;
 
 const NEW: NewInode = NewInode {
     permissions: 0o644,

@@ -30,7 +30,5 @@ mod place;
 mod repair;
 mod resize;
 mod serve;
-mod workload_cli;
-mod workload_host;
-mod workload_memory;
+mod workload;
 mod xfs_images;

@@ -10,7 +10,6 @@
 //!   creates the layer.
 //! - `mount` serves an image as a directory, on Linux.
 //! - `serve` exports an image as a network block device. `volume` manages block devices stored in a bucket.
-//! - [`mod@workload`] contains the environments in which workloads run for comparison.
 //! - [`mod@check`] checks an image, and [`repair`] repairs it.
 //! - [`resize`] grows or shrinks an image in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
@@ -74,7 +73,8 @@ mod made_names;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub mod mount;
 #[cfg(target_os = "linux")]
-mod mounts;
+#[doc(hidden)]
+pub mod mounts;
 mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
@@ -108,8 +108,6 @@ mod verity;
 pub mod volume;
 #[cfg(feature = "build")]
 mod windows_names;
-#[cfg(feature = "workload")]
-pub mod workload;
 
 pub use ::ext4::SuperblockPlace;
 pub use disk::partition;

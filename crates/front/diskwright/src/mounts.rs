@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-#[cfg(any(test, feature = "workload"))]
-use std::path::Path;
 use std::path::PathBuf;
 
 /// Types of this program's mounts in `/proc/mounts`: image files, and block devices mounted by root.
@@ -16,24 +14,23 @@ const TABLE: &str = "/proc/self/mounts";
 
 /// Entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// Mount source: a device or another name.
-    pub(crate) source: PathBuf,
-    pub(crate) point: PathBuf,
-    pub(crate) fs_type: String,
-    pub(crate) options: String,
+    pub source: PathBuf,
+    /// Directory over which it is mounted.
+    pub point: PathBuf,
+    /// Name of its file system.
+    pub fs_type: String,
+    /// Options, separated by commas.
+    pub options: String,
 }
 
 impl Mount {
-    /// Returns the mount that contains a directory, or `None` if unknown.
-    #[cfg(any(test, feature = "workload"))]
-    pub(crate) fn of(directory: &Path) -> Option<Self> {
-        let directory = fs::canonicalize(directory).ok()?;
-        find(&fs::read(TABLE).ok()?, &directory)
-    }
-
     /// Returns all mounts visible to this process, oldest first.
-    pub(crate) fn all() -> io::Result<Vec<Self>> {
+    ///
+    /// # Errors
+    /// If the table cannot be read.
+    pub fn all() -> io::Result<Vec<Self>> {
         let table = fs::read(TABLE)?;
         Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
     }
@@ -49,21 +46,6 @@ impl Mount {
         let user = |word: &str| word.strip_prefix("user_id=")?.parse().ok();
         self.options.split(',').find_map(user).unwrap_or(0)
     }
-
-    /// Returns whether its files exist only in memory.
-    #[cfg(feature = "workload")]
-    pub(crate) fn is_cache(&self) -> bool {
-        matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
-    }
-}
-
-/// Returns the mount with the longest mount point above `directory`. Later mounts at the same point hide earlier ones.
-#[cfg(any(test, feature = "workload"))]
-fn find(table: &[u8], directory: &Path) -> Option<Mount> {
-    let mounts = table.split(|&byte| byte == b'\n').filter_map(parse);
-    let above = mounts.filter(|mount| directory.starts_with(&mount.point));
-    // `max_by_key` returns the last of equal elements.
-    above.max_by_key(|mount| mount.point.components().count())
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {
@@ -101,24 +83,11 @@ mod tests {
         /dev/vdc /data btrfs ro 0 0\n\
         broken\n";
 
-    fn fs_type(directory: &str) -> String {
-        find(LINES, Path::new(directory)).unwrap().fs_type
-    }
-
     #[test]
-    fn the_longest_mount_point_counts_and_of_equals_the_last() {
-        assert_eq!(fs_type("/home/somebody"), "ext4");
-        assert_eq!(fs_type("/proc/1"), "proc");
-        assert_eq!(fs_type("/data/x"), "btrfs");
-        assert_eq!(fs_type("/database"), "ext4");
-        assert_eq!(fs_type("/data/with space\\/x"), "tmpfs");
-        assert_eq!(find(LINES, Path::new("/data")).unwrap().options, "ro");
-        assert_eq!(find(b"", Path::new("/")), None);
-    }
-
-    #[test]
-    fn this_machine_has_a_mount_for_every_directory() {
-        assert_eq!(Mount::of(Path::new("/proc/self")).unwrap().fs_type, "proc");
-        assert_eq!(Mount::of(Path::new("/no such directory")), None);
+    fn lines_are_parsed_with_their_escapes_and_broken_ones_skipped() {
+        let mounts: Vec<_> = LINES.split(|&byte| byte == b'\n').filter_map(parse).collect();
+        let points: Vec<_> = mounts.iter().filter_map(|mount| mount.point.to_str()).collect();
+        assert_eq!(points, ["/", "/proc", "/data", "/data/with space\\", "/data"]);
+        assert_eq!((&*mounts[3].fs_type, &*mounts[4].options), ("tmpfs", "ro"));
     }
 }

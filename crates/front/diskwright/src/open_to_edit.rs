@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
-#[cfg(feature = "workload")]
 use operations::profile::ListingProfile;
 use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
@@ -118,8 +117,8 @@ impl OpenToEdit {
     }
 
     /// Returns the profile of the time spent in listings.
-    #[cfg(feature = "workload")]
-    pub(crate) fn listing_profile(&self) -> &ListingProfile {
+    #[doc(hidden)]
+    pub fn listing_profile(&self) -> &ListingProfile {
         self.fs.file_system().listing_profile()
     }
 

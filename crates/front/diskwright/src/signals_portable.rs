@@ -29,7 +29,7 @@ pub fn clean_up_on_signals() -> Result<()> {
 }
 
 /// Returns a flag that is set by the next interrupt of this process, for a check's [`Observer`](crate::check::Observer)
-/// or a workload's [`Context`](::workload::jobs::Context). A further interrupt ends the process immediately, with
+/// or a workload. A further interrupt ends the process immediately, with
 /// status 130.
 ///
 /// For programs only: it permanently changes the interrupt handling of the whole process.

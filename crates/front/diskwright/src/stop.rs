@@ -11,8 +11,8 @@ use crate::signals::{STATUS_BASE, heeded};
 use crate::{Error, Result};
 
 /// Returns a flag that is set by the next SIGINT, SIGTERM or SIGHUP of this process, for a check's
-/// [`Observer`](crate::check::Observer) or a workload's [`Context`](::workload::jobs::Context). A further signal ends
-/// the process immediately, with status 130, 143 or 129. SIGHUP remains ignored if it was ignored at process start.
+/// [`Observer`](crate::check::Observer) or a workload. A further signal ends the process immediately, with status 130,
+/// 143 or 129. SIGHUP remains ignored if it was ignored at process start.
 ///
 /// For programs only: it permanently changes the signal handling of the whole process.
 ///

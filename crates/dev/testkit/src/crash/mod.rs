@@ -1,7 +1,9 @@
-//! Judges of crashed images for `workload::crash`: the format's checker on our recovered image, and the kernel's
-//! recovery compared with ours. For tests with recordings of their own, see [`cut_off`].
+//! Crashes: an [`Explorer`] of random runs, and judges of the crashed images, which are the format's checker on our
+//! recovered image, and the kernel's recovery compared with ours. For tests with recordings of their own, see
+//! [`cut_off`].
 
 mod cut_off;
+mod explorer;
 mod log_states;
 
 use std::fs::File;
@@ -14,13 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use disk::{BlockDevice, FileDevice, MemoryDevice};
 use tempfile::TempDir;
 use vfs::FileSystem;
-use workload::crash::{Case, Judge};
-use workload::tree::{Rules, Tree};
 
+use crate::fs_tree::{Rules, Tree};
 use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
 
+pub(crate) use explorer::{State, check};
+
 pub use cut_off::{Tearing, cut_off, cut_off_beside, cut_off_but_for, flushes};
+pub use explorer::{
+    CarelessDevice, Case, Explorer, Failure, Judge, Mounted, Options, Report, Target,
+};
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
 
 /// Granularity of holes in written images, in bytes.

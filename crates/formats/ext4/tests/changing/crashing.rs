@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{Ext4, WaitingPolicy};
+use testkit::crash::{CarelessDevice, Mounted, Target};
+use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
-use workload::crash::{CarelessDevice, Mounted, Target};
-use workload::trial::{Alike, Trial};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open_with};
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use disk::BlockDevice;
 use ext4::{Ext4, OpenOptions};
+use testkit::crash::{Case, Judge};
 use testkit::crash::{CheckRecovered, Desk, KernelRecovers, same_tree};
 use vfs::FileSystem;
-use workload::crash::{Case, Judge};
 
 /// Maximum lag of the coarse clock that e2fsck reads: one tick.
 const CLOCK_LAG: Duration = Duration::from_millis(20);

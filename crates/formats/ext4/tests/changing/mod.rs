@@ -15,8 +15,8 @@ use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
 use ext4::{Ext4, OpenOptions, WaitingPolicy};
 use testkit::Mke2fs;
 use testkit::crash::read_image;
+use testkit::operation::Mix;
 use vfs::{FileAttributesChange, FileSystem, InodeFlags, NewInode, Timestamp};
-use workload::operation::Mix;
 
 pub const MIB: u64 = 1 << 20;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
+use testkit::crash::{Case, Judge, Options};
+use testkit::operation::Mix;
 use testkit::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::FileSystem;
-use workload::crash::{Case, Judge, Options};
-use workload::operation::Mix;
 
 use super::{assert_sound, check, show};
 use crate::changing::Layout;

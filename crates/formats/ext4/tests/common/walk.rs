@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use ext4::{Ext4, OpenOptions};
+use testkit::walk::{Counted, inode, paths};
 use vfs::{FileSystem, Ino};
-use workload::walk::{Counted, inode, paths};
 
-pub use workload::walk::Outcome;
+pub use testkit::walk::Outcome;
 
 /// Maximum number of inodes to try.
 const INODES_MAX: u64 = 200;

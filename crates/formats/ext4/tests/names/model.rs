@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use ext4::Ext4;
+use testkit::model::Model;
 use testkit::{KernelMount, MountOptions, Tree, require};
 use vfs::{Error, FileSystem, FileType, Ino, RenameMode, Result};
-use workload::model::Model;
 
 use crate::names::common::{Image, NEW, entries, later};
 

@@ -1,7 +1,7 @@
 //! Tests of names that apply to every format, and concurrent operations on the same names.
 
 use testkit::require;
-use workload::trial::{many_threads, no_circle, refusals, taken, unnamed};
+use testkit::trial::{many_threads, no_circle, refusals, taken, unnamed};
 
 use crate::changing::Layout;
 use crate::changing::crashing::Ext4Target;

@@ -1,7 +1,7 @@
 //! Usage is right after a crash and recovery by this crate or by e2fsck.
 
+use testkit::crash::{Judge, Options};
 use testkit::require;
-use workload::crash::{Judge, Options};
 
 use super::Image;
 use super::usage::KINDS;

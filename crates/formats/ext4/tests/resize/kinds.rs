@@ -8,8 +8,8 @@ use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
 use parking_lot::Mutex;
 use testkit::Mke2fs;
+use testkit::fs_tree::{Rules, Tree};
 use vfs::check::{Finding, Observer, Options};
-use workload::tree::{Rules, Tree};
 
 use crate::changing::judges::verdict;
 

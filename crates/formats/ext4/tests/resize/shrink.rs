@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disk::{BlockDevice, RecordingDevice};
 use ext4::resize::{Shrunk, Wish, plan_shrinking, shrink};
+use testkit::fs_tree::Tree;
 use testkit::{effort, populate_with_kernel, require};
 use vfs::{Error, FileType, Timestamp};
-use workload::tree::Tree;
 
 use super::grow::grow_to;
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, kind, tree};

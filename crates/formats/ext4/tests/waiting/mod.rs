@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use testkit::trial::waiting::{self, MayWait, Order, SOON, WaitingTrial};
 use testkit::{effort, require};
 use vfs::FileSystem as _;
-use workload::trial::waiting::{self, MayWait, Order, SOON, WaitingTrial};
 
 use crate::changing::crashing::Open;
 use crate::changing::{Layout, MIB, assert_clean, open_with};

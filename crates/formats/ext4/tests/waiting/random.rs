@@ -1,12 +1,12 @@
 //! Random trials and crashes with files that wait as early as possible.
 
 use ext4::WaitingPolicy;
-use testkit::{effort, require};
-use workload::crash::{Judge, Options};
-use workload::operation::Mix;
-use workload::trial::{
+use testkit::crash::{Judge, Options};
+use testkit::operation::Mix;
+use testkit::trial::{
     fail_writes, freeing_when_full, many_threads, one_thread, random_when_full, several_threads,
 };
+use testkit::{effort, require};
 
 use super::{ROOMY, SOON};
 use crate::changing::crashing::Ext4Target;

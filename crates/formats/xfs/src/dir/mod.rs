@@ -48,6 +48,7 @@ use view::View;
 
 pub(crate) use change::DirChange;
 pub(crate) use find::Spot;
+#[cfg(feature = "free-index-strategies")]
 pub(crate) use free::FreeIndexStrategy;
 pub(crate) use insert_buffer::BufferedAddresses;
 pub use store::InsertBuffering;
@@ -139,6 +140,7 @@ impl Xfs {
     }
 
     /// Chooses how large directories find room for new entries. It affects only the positions of entries on disk.
+    #[cfg(feature = "free-index-strategies")]
     pub fn set_free_index(&mut self, strategy: FreeIndexStrategy) {
         self.free_index = strategy;
         self.dirs.read_all_again();

@@ -115,6 +115,7 @@ impl DirState {
     }
 
     /// Marks all except the insert buffer to be read again.
+    #[cfg(feature = "free-index-strategies")]
     pub(super) fn set_unread(&mut self) {
         self.nodes.is_unread = true;
     }

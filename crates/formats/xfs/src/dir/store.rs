@@ -230,6 +230,7 @@ impl DirStates {
     }
 
     /// Marks all states to be read again before their next use.
+    #[cfg(feature = "free-index-strategies")]
     pub(super) fn read_all_again(&self) {
         for shard in &self.shards {
             shard.states.lock().iter_mut().for_each(|state| state.set_unread());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use disk::{FileDevice, MemoryDevice};
 use testkit::crash::write_image;
+use testkit::fs_tree::Tree;
 use testkit::{KernelMount, MountOptions, shown_differences};
-use workload::tree::Tree;
 use xfs::{OpenOptions, Xfs};
 
 pub use testkit::Leave;

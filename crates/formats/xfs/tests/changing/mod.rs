@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use testkit::MkfsXfs;
+use testkit::operation::Mix;
 use vfs::Timestamp;
-use workload::operation::Mix;
 use xfs::format::address::FsBlock;
 use xfs::format::checksum;
 use xfs::format::geometry::Geometry;

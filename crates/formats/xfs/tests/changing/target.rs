@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
+use testkit::crash::{CarelessDevice, Mounted, Target};
+use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
-use workload::crash::{CarelessDevice, Mounted, Target};
-use workload::trial::{Alike, Trial};
 use xfs::{WaitingPolicy, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};

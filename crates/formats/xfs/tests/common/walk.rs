@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use disk::BlockDevice;
+use testkit::walk::{Counted, inode, paths};
 use vfs::{FileSystem, Ino};
-use workload::walk::{Counted, inode, paths};
 use xfs::{OpenOptions, Xfs};
 
-pub use workload::walk::Outcome;
+pub use testkit::walk::Outcome;
 
 /// Options for opening an image: with a cache smaller than the images.
 pub const OPTIONS: OpenOptions =

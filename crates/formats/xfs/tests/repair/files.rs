@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
+use testkit::fs_tree::{Rules, Tree};
 use vfs::{FileSystem, Ino, NewInode};
-use workload::tree::{Rules, Tree};
 use xfs::format::dir::Layout as DirLayout;
 use xfs::format::dir::short::{self, Short, ShortEntry};
 use xfs::format::geometry::Geometry;

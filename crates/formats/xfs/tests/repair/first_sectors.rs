@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
+use testkit::fs_tree::{Rules, Tree};
 use testkit::{KernelMount, MountOptions, require};
 use vfs::{FileSystem, NewInode};
-use workload::tree::{Rules, Tree};
 use xfs::format::geometry::Geometry;
 use xfs::resize::grow;
 use xfs::{OpenOptions, Xfs};

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::MemoryDevice;
+use testkit::fs_tree::{Inode, Rules, Tree};
 use vfs::{FileSystem, Ino};
-use workload::tree::{Inode, Rules, Tree};
 use xfs::{OpenOptions, Xfs};
 
 use super::Image;

@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use testkit::crash::{read_image, write_image};
+use testkit::fs_tree::{Inode, Tree};
 use vfs::FileType;
-use workload::tree::{Inode, Tree};
 use xfs::{OpenOptions, Xfs};
 
 use super::subject::repaired;

@@ -5,8 +5,8 @@ mod random;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
+use testkit::trial::waiting::{self, MayWait, Order, WaitingTrial};
 use testkit::{effort, require};
-use workload::trial::waiting::{self, MayWait, Order, WaitingTrial};
 use xfs::OpenOptions;
 
 use crate::changing::target::{Open, Way};

@@ -1,12 +1,12 @@
 //! The trials and the model, with files that wait as soon as possible.
 
-use testkit::{effort, require};
-use workload::crash::{Judge, Options};
-use workload::operation::Mix;
-use workload::trial::waiting::SOON;
-use workload::trial::{
+use testkit::crash::{Judge, Options};
+use testkit::operation::Mix;
+use testkit::trial::waiting::SOON;
+use testkit::trial::{
     fail_writes, freeing_when_full, many_threads, one_thread, random_when_full, several_threads,
 };
+use testkit::{effort, require};
 use xfs::WaitingPolicy;
 
 use super::SHAPES;

@@ -1,6 +1,7 @@
-//! Generates man pages and completions of the program `diskwright` from its own help, for packages.
+//! Generates man pages and completions of the programs `diskwright` and `diskwright-bench` from their own help, for
+//! packages.
 //!
-//! It is a separate program, so that the main program does not contain the generators.
+//! It is a separate program, so that these do not contain the generators.
 #![forbid(unsafe_code)]
 
 mod after_help;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Command, Parser};
 use clap_complete::Shell;
 
-/// Write the man pages and the completions of diskwright
+/// Write the man pages and the completions of diskwright and diskwright-bench
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Directory that gets share/man and the completions of bash, zsh and fish, where /usr has them
@@ -32,31 +33,41 @@ fn main() -> ExitCode {
     }
 }
 
-/// Directories in which shells search for completions, below `share`.
-const COMPLETIONS: [(Shell, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions/diskwright"),
-    (Shell::Zsh, "zsh/site-functions/_diskwright"),
-    (Shell::Fish, "fish/vendor_completions.d/diskwright.fish"),
-];
+/// The programs: their names and the definitions of their arguments.
+const PROGRAMS: [(&str, fn() -> Command); 2] =
+    [("diskwright", diskwright_cli::command), ("diskwright-bench", bench::command)];
+
+const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// Returns the file in which a shell searches for completions of a program, below `share`.
+fn completions(shell: Shell, program: &str) -> String {
+    match shell {
+        Shell::Zsh => format!("zsh/site-functions/_{program}"),
+        Shell::Fish => format!("fish/vendor_completions.d/{program}.fish"),
+        _ => format!("bash-completion/completions/{program}"),
+    }
+}
 
 fn write_all(directory: &Path) -> io::Result<()> {
     let share = directory.join("share");
     let pages = share.join("man/man1");
     fs::create_dir_all(&pages)?;
-    for command in page::commands(diskwright_cli::command()) {
-        page::Page::new(command).write(&pages)?;
-    }
-    for (shell, path) in COMPLETIONS {
-        let mut file = create(&share.join(path))?;
-        complete(shell, &mut diskwright_cli::command(), &mut file)?;
+    for (name, program) in PROGRAMS {
+        for command in page::commands(program()) {
+            page::Page::new(command).write(&pages)?;
+        }
+        for shell in SHELLS {
+            let mut file = create(&share.join(completions(shell, name)))?;
+            complete(shell, name, &mut program(), &mut file)?;
+        }
     }
     Ok(())
 }
 
-fn complete(shell: Shell, command: &mut Command, file: &mut File) -> io::Result<()> {
+fn complete(shell: Shell, name: &str, command: &mut Command, file: &mut File) -> io::Result<()> {
     // Generated in memory first, because the generator cannot report write errors.
     let mut text = Vec::new();
-    clap_complete::generate(shell, command, "diskwright", &mut text);
+    clap_complete::generate(shell, command, name, &mut text);
     io::Write::write_all(file, &text)
 }
 

@@ -82,17 +82,20 @@ mod tests {
 
     #[test]
     fn each_command_has_a_page_with_its_examples_as_they_are() {
-        let commands = commands(diskwright_cli::command());
+        let commands: Vec<_> =
+            crate::PROGRAMS.iter().flat_map(|(_, program)| commands(program())).collect();
         let names: Vec<_> =
             commands.iter().filter_map(Command::get_display_name).map(str::to_owned).collect();
-        for name in ["diskwright-build", "diskwright-mount", "diskwright-workload-find"] {
+        for name in
+            ["diskwright-build", "diskwright-mount", "diskwright-workload", "diskwright-bench-find"]
+        {
             assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
         for command in commands {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let text = String::from_utf8(Page::new(command).text().unwrap()).unwrap();
             let lines: Vec<_> = text.lines().collect();
-            for example in after.lines().filter(|line| line.starts_with("  diskwright ")) {
+            for example in after.lines().filter(|line| line.starts_with("  diskwright")) {
                 let at = lines.iter().position(|line| *line == after_help::escaped(example));
                 let at = at.unwrap_or_else(|| panic!("{example}: {text}"));
                 let mode = lines[..at].iter().rev().find(|line| [".nf", ".fi"].contains(line));
@@ -108,9 +111,12 @@ mod tests {
         let share = home.path().join("share");
         let page = fs::read_to_string(share.join("man/man1/diskwright-build.1")).unwrap();
         assert!(page.contains("\\-\\-size"), "{page}");
-        for (_, path) in crate::COMPLETIONS {
-            let text = fs::read_to_string(share.join(path)).unwrap();
-            assert!(text.contains("lsattr") && text.contains("partition"), "{path}");
+        for (program, word) in [("diskwright", "lsattr"), ("diskwright-bench", "stress-orphan")] {
+            for shell in crate::SHELLS {
+                let path = crate::completions(shell, program);
+                let text = fs::read_to_string(share.join(&path)).unwrap();
+                assert!(text.contains(word) && text.contains("cache-size"), "{path}");
+            }
         }
     }
 }

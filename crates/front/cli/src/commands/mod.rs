@@ -39,7 +39,7 @@ pub(crate) mod mv;
 #[cfg(not(target_os = "linux"))]
 mod only_linux;
 pub(crate) mod paths;
-#[cfg(feature = "anywhere")]
+#[cfg_attr(not(feature = "anywhere"), path = "no_places.rs")]
 pub(crate) mod places;
 #[cfg(feature = "anywhere")]
 pub(crate) mod publish;
@@ -68,7 +68,6 @@ use crate::cli::{Cli, Command};
 
 /// Runs the requested command.
 pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
-    #[cfg(feature = "anywhere")]
     cli.places.set()?;
     match &cli.command {
         Command::Build(args) => build::run(args),

@@ -11,7 +11,7 @@ const CACHE_VARIABLE: &str = "DISKWRIGHT_CACHE";
 
 /// Options for remote images and images in other files.
 #[derive(Debug, Args)]
-pub(crate) struct PlacesArgs {
+pub struct PlacesArgs {
     /// Cache data of remote images in DIR, shared between commands. Setting DISKWRIGHT_CACHE to a directory enables the
     /// cache too [default DIR: $DISKWRIGHT_CACHE, or $XDG_CACHE_HOME/diskwright]
     #[arg(
@@ -46,7 +46,10 @@ pub(crate) struct PlacesArgs {
 
 impl PlacesArgs {
     /// Applies these options to all reads of remote images.
-    pub(crate) fn set(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the directory for the cache is unknown.
+    pub fn set(&self) -> Result<()> {
         let mut reading =
             Reading::default().cache(self.directory()?).read_ahead(!self.no_read_ahead);
         reading.allow_data_files = self.allow_data_files;

@@ -8,8 +8,8 @@ use diskwright::copy::{CopyOptions, CopyReport, From, Observer, into_image, out_
 use diskwright::edit::{
     Editor, Links, ModeChange, Move, MoveOptions, OwnerChange, Policy, SizeChange,
 };
+use testkit::model::Model;
 use vfs::{FileSystem, Paths, Timestamp};
-use workload::model::Model;
 
 struct Quiet;
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use diskwright::extract::ExtractOptions;
+use testkit::model::Model;
 use testkit::scratch;
 use vfs::Paths;
-use workload::model::Model;
 
 use super::{NEW, to_directory};
 use crate::edit::common::{OWN_XFS, fails, ok, own_image};

@@ -2,9 +2,9 @@
 
 use diskwright::extract::Observer;
 use import::{Body, Entry, EntryKind, Source, Time};
+use testkit::model::Model;
 use vfs::path::{LastLink, split_last};
 use vfs::{DeviceNumber, FileSystem, Ino, NewInode, Paths, SetAttributes, SpecialFile, Timestamp};
-use workload::model::Model;
 
 fn timestamp(time: Time) -> Timestamp {
     Timestamp { sec: time.sec, nsec: time.nsec }

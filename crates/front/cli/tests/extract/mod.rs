@@ -13,9 +13,9 @@ use diskwright::extract::{ExtractOptions, ExtractReport, extract_to_directory, e
 use diskwright::{Error, Outcome};
 use import::{Options, TarSource};
 use load::{Warnings, load};
+use testkit::model::Model;
 use testkit::{Ignore, Sample, Tree, assert_same, sample_tree, scratch};
 use vfs::{FileSystem, Ino, NewInode, Paths, Timestamp};
-use workload::model::Model;
 
 const NEW: NewInode = NewInode {
     permissions: 0o755,

@@ -6,14 +6,17 @@ use crate::format::dir::free::NO_BLOCK;
 /// Cached values of the free-space index.
 pub(in crate::dir) enum Bests {
     /// No values: the index is read each time.
+    #[cfg(feature = "free-index-strategies")]
     None,
     /// The largest value of each index block, 0 for a missing one.
+    #[cfg(feature = "free-index-strategies")]
     PerBlock(PerBlock),
     /// All values.
     Tree(MaxTree),
 }
 
 /// The largest value of each index block.
+#[cfg(feature = "free-index-strategies")]
 pub(in crate::dir) struct PerBlock {
     pub(super) largest: Vec<u16>,
     pub(super) capacity: usize,
@@ -27,7 +30,9 @@ pub(super) fn room_of(best: u16) -> u16 {
 impl Bests {
     pub(in crate::dir) fn bytes(&self) -> usize {
         match self {
+            #[cfg(feature = "free-index-strategies")]
             Self::None => 0,
+            #[cfg(feature = "free-index-strategies")]
             Self::PerBlock(per) => per.largest.capacity() * 2,
             Self::Tree(tree) => tree.bytes(),
         }
@@ -37,11 +42,13 @@ impl Bests {
     pub(in crate::dir) fn set(&mut self, number: u32, best: u16) -> Option<u16> {
         match self {
             Self::Tree(tree) => Some(tree.set(number, best)),
+            #[cfg(feature = "free-index-strategies")]
             _ => None,
         }
     }
 }
 
+#[cfg(feature = "free-index-strategies")]
 impl PerBlock {
     /// Sets the largest value of the index block that describes data block `number`.
     pub(super) fn note(&mut self, number: u32, largest: u16) {

@@ -1,12 +1,12 @@
 //! Finding a data block with room for a new entry in a node directory.
 //!
 //! On disk, the free-space index is a plain array of the longest unused range of each data block. The format does not
-//! prescribe how to search it. There are five strategies. Four scan the array, as kernels have done it or as was
-//! proposed. The default keeps the array in memory as a tree of maxima of sixteen values each, and finds the first
-//! block with room in a few steps.
+//! prescribe how to search it. This keeps the array in memory as a tree of maxima of sixteen values each, and finds the
+//! first block with room in a few steps. With the feature `free-index-strategies`, which is for measurements, there are
+//! four other strategies, which scan the array as kernels have done it or as was proposed.
 
 mod bests;
-mod names;
+#[cfg(feature = "free-index-strategies")]
 mod scan;
 mod strategy;
 mod tree;
@@ -16,16 +16,14 @@ use vfs::Result;
 
 use super::node::NodeChange;
 use super::state::NodeState;
-use super::tag::tag_of;
 use super::view::View;
-use crate::format::address::FileBlock;
 use crate::format::dir::{Layout, Part, free};
 use crate::op::source::Source;
-use scan::Order;
 use tree::MaxTree;
 
 pub(super) use bests::Bests;
-use bests::{PerBlock, room_of};
+use bests::room_of;
+#[cfg_attr(not(feature = "free-index-strategies"), expect(unreachable_pub))]
 pub use strategy::FreeIndexStrategy;
 
 /// Reads the values that a strategy caches.
@@ -36,9 +34,12 @@ pub(super) fn read_bests<S: Source>(
     let layout = view.layout;
     let mut bests = match strategy {
         FreeIndexStrategy::Tree => Bests::Tree(MaxTree::default()),
+        #[cfg(feature = "free-index-strategies")]
         FreeIndexStrategy::BlockSkip => {
-            Bests::PerBlock(PerBlock { largest: Vec::new(), capacity: layout.free_capacity() })
+            let capacity = layout.free_capacity();
+            Bests::PerBlock(bests::PerBlock { largest: Vec::new(), capacity })
         }
+        #[cfg(feature = "free-index-strategies")]
         _ => return Ok(Bests::None),
     };
     let count = view.data_blocks()?;
@@ -48,7 +49,9 @@ pub(super) fn read_bests<S: Source>(
             let values = slots.iter().map(|slot| room_of(u16::from_be_bytes(*slot)));
             match &mut bests {
                 Bests::Tree(tree) => tree.extend(first, values),
+                #[cfg(feature = "free-index-strategies")]
                 Bests::PerBlock(per) => per.note(first, values.max().unwrap_or(0)),
+                #[cfg(feature = "free-index-strategies")]
                 Bests::None => {}
             }
         })?;
@@ -62,6 +65,7 @@ impl NodeState {
         let slot = number as usize % layout.free_capacity();
         let slots = free::slots(layout, block);
         let value = |slot: &[u8; 2]| room_of(u16::from_be_bytes(*slot));
+        #[cfg(feature = "free-index-strategies")]
         if let Bests::PerBlock(per) = &mut self.bests {
             per.note(number, slots.iter().map(value).max().unwrap_or(0));
             self.set_changed();
@@ -74,28 +78,14 @@ impl NodeState {
 impl NodeChange<'_, '_> {
     /// Finds a data block with an unused range of at least `size` bytes.
     pub(super) fn find_room(&mut self, size: usize) -> Outcome<Option<u32>> {
-        let order = match self.dir.op.fs.free_index {
-            FreeIndexStrategy::Tree => match &self.state.bests {
-                Bests::Tree(tree) => return Ok(tree.first_with(size as u16)),
-                _ => Order::Reverse,
-            },
-            FreeIndexStrategy::ForwardDecode => Order::ForwardDecode,
-            FreeIndexStrategy::Forward => Order::Forward,
-            FreeIndexStrategy::Reverse | FreeIndexStrategy::BlockSkip => Order::Reverse,
-        };
-        self.scan_room(size, order)
-    }
-
-    /// Calls `look` with a block of the free-space index without holding it.
-    fn peek_free<T>(&mut self, at: FileBlock, look: impl FnOnce(&[u8]) -> T) -> Outcome<Option<T>> {
-        let view = self.view();
-        let known = view.maps.as_ref().and_then(|maps| maps.get(&view.layout, at));
-        if let Some(block) = known
-            && !self.dir.op.txn.holds(block.0)
-        {
-            let tag = tag_of(Part::Free, self.dir.ino(), at);
-            return Ok(Some(look(&self.dir.op.fs.block(block, tag)?)));
+        #[cfg(feature = "free-index-strategies")]
+        if let Some(order) = scan::Order::of(self.dir.op.fs.free_index) {
+            return self.scan_room(size, order);
         }
-        Ok(self.view().with_if(at, Part::Free, look)?)
+        match &self.state.bests {
+            Bests::Tree(tree) => Ok(tree.first_with(size as u16)),
+            #[cfg(feature = "free-index-strategies")]
+            _ => self.scan_room(size, scan::Order::Reverse),
+        }
     }
 }

@@ -2,10 +2,12 @@
 
 use operations::Outcome;
 
-use super::Bests;
+use super::{Bests, FreeIndexStrategy};
 use crate::dir::node::NodeChange;
-use crate::format::dir::Layout;
+use crate::dir::tag::tag_of;
+use crate::format::address::FileBlock;
 use crate::format::dir::free::{self, NO_BLOCK};
+use crate::format::dir::{Layout, Part};
 
 /// Direction of a scan of the free-space index.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,18 @@ pub(super) enum Order {
     ForwardDecode,
     Forward,
     Reverse,
+}
+
+impl Order {
+    /// Returns the direction of a strategy, or `None` if it does not scan.
+    pub(super) fn of(strategy: FreeIndexStrategy) -> Option<Self> {
+        match strategy {
+            FreeIndexStrategy::Tree => None,
+            FreeIndexStrategy::ForwardDecode => Some(Self::ForwardDecode),
+            FreeIndexStrategy::Forward => Some(Self::Forward),
+            FreeIndexStrategy::Reverse | FreeIndexStrategy::BlockSkip => Some(Self::Reverse),
+        }
+    }
 }
 
 impl NodeChange<'_, '_> {
@@ -37,6 +51,19 @@ impl NodeChange<'_, '_> {
             }
         }
         Ok(None)
+    }
+
+    /// Calls `look` with a block of the free-space index without holding it.
+    fn peek_free<T>(&mut self, at: FileBlock, look: impl FnOnce(&[u8]) -> T) -> Outcome<Option<T>> {
+        let view = self.view();
+        let known = view.maps.as_ref().and_then(|maps| maps.get(&view.layout, at));
+        if let Some(block) = known
+            && !self.dir.op.txn.holds(block.0)
+        {
+            let tag = tag_of(Part::Free, self.dir.ino(), at);
+            return Ok(Some(look(&self.dir.op.fs.block(block, tag)?)));
+        }
+        Ok(self.view().with_if(at, Part::Free, look)?)
     }
 }
 

@@ -1,0 +1,167 @@
+//! Threads that take turns, so that only one runs at a time. The locks and counters of an operation are then recorded
+//! as if every thread had a processor, and no time is spent waiting.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use engine::lock_counts::recording::{self, Record};
+use vfs::FileSystem;
+
+use super::cases::{CASES, Case, Worker, prepare};
+use crate::measurements::options::BuildFormat;
+
+/// Result of one case.
+pub(super) struct Measured {
+    pub(super) case: &'static Case,
+    /// Number of operations of all threads.
+    pub(super) operations: u64,
+    /// Their total time in nanoseconds, without the time of recording.
+    pub(super) ns: f64,
+    /// Time of the checkpoint that makes all of it durable, in nanoseconds.
+    pub(super) checkpoint_ns: f64,
+    /// Record of each thread.
+    pub(super) records: Vec<Record>,
+}
+
+/// Settings of the turns.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) format: BuildFormat,
+    pub(super) workers: u32,
+    /// Number of files of each thread.
+    pub(super) files: u32,
+    /// Number of operations of a turn.
+    pub(super) turn: u32,
+    /// Time of a record that it does not measure itself, in nanoseconds.
+    pub(super) unseen_ns: f64,
+}
+
+/// The thread whose turn it is.
+struct Baton {
+    turn: AtomicUsize,
+    is_stopped: AtomicBool,
+}
+
+/// Work of a worker in one case.
+#[derive(Default)]
+struct Part {
+    operations: u64,
+    ns: u64,
+    record: Record,
+}
+
+/// Runs all cases. Returns the records of each.
+pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
+    let (fs, workers) = prepare(plan.format, plan.workers).map_err(|error| error.to_string())?;
+    let mut measured = Vec::new();
+    let mut workers = workers;
+    for case in &CASES {
+        let parts = run_case(&*fs, &mut workers, (case, plan))
+            .map_err(|error| format!("{}: {error}", case.name))?;
+        // Writes pending changes first, so that they do not affect the next case.
+        let began = Instant::now();
+        fs.sync().map_err(|error| error.to_string())?;
+        if !case.is_between {
+            let checkpoint_ns = began.elapsed().as_nanos() as f64;
+            measured.push(Measured { checkpoint_ns, ..sum(case, parts, plan.unseen_ns) });
+        }
+    }
+    Ok(measured)
+}
+
+fn sum(case: &'static Case, parts: Vec<Part>, unseen_ns: f64) -> Measured {
+    let operations = parts.iter().map(|part| part.operations).sum();
+    let ns = parts.iter().map(|part| {
+        let noting = part.record.noting_ns as f64 + part.record.notes as f64 * unseen_ns;
+        part.ns as f64 - noting
+    });
+    let ns = ns.sum::<f64>().max(0.0);
+    let records = parts.into_iter().map(|part| part.record).collect();
+    Measured { case, operations, ns, checkpoint_ns: 0.0, records }
+}
+
+fn run_case(
+    fs: &dyn FileSystem,
+    workers: &mut [Worker],
+    (case, plan): (&Case, &Plan),
+) -> vfs::Result<Vec<Part>> {
+    let count = workers.len();
+    let baton = Baton { turn: AtomicUsize::new(usize::MAX), is_stopped: AtomicBool::new(false) };
+    thread::scope(|scope| {
+        let baton = &baton;
+        let (send, receive): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| std::sync::mpsc::channel::<Thread>()).unzip();
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .zip(receive)
+            .enumerate()
+            .map(|(number, (worker, next))| {
+                scope.spawn(move || {
+                    let next = next.recv().unwrap_or_else(|_| thread::current());
+                    take_turns(fs, worker, (case, plan), (baton, number, count, &next))
+                })
+            })
+            .collect();
+        for (number, send) in send.into_iter().enumerate() {
+            let next = threads[(number + 1) % count].thread().clone();
+            send.send(next).expect("a thread waits for the one after it");
+        }
+        baton.turn.store(0, Ordering::Release);
+        threads[0].thread().unpark();
+        let ended = threads.into_iter().map(|thread| thread.join().expect("a thread ended"));
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// Executes a thread's operations, each turn after those of all preceding threads.
+fn take_turns(
+    fs: &dyn FileSystem,
+    worker: &mut Worker,
+    (case, plan): (&Case, &Plan),
+    (baton, number, count, next): (&Baton, usize, usize, &Thread),
+) -> vfs::Result<Part> {
+    let mut part = Part::default();
+    let (operations, mut at) = (plan.files / case.one_in, 0);
+    let mut round = 0;
+    let mut outcome = Ok(());
+    while at < operations {
+        let mine = round * count + number;
+        while baton.turn.load(Ordering::Acquire) != mine {
+            thread::park();
+        }
+        if !baton.is_stopped.load(Ordering::Relaxed) {
+            let end = (at + plan.turn).min(operations);
+            recording::start(std::mem::take(&mut part.record), Some(mine as u32));
+            let began = Instant::now();
+            outcome = (at..end).try_for_each(|at| (case.run)(fs, worker, at));
+            part.ns += began.elapsed().as_nanos() as u64;
+            part.record = recording::stop();
+            part.operations += u64::from(end - at);
+            if outcome.is_err() {
+                baton.is_stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        at += plan.turn;
+        round += 1;
+        baton.turn.store(mine + 1, Ordering::Release);
+        next.unpark();
+    }
+    outcome.map(|()| part)
+}
+
+/// Returns the unmeasured part of a record's time in nanoseconds: about one reading of the clock.
+pub(super) fn unseen_ns() -> f64 {
+    const TIMES: u32 = 100_000;
+    let (plain, counted) = (std::sync::Mutex::new(0_u32), engine::lock_counts::Mutex::new(0_u32));
+    let time = |each: &dyn Fn()| {
+        let began = Instant::now();
+        (0..TIMES).for_each(|_| each());
+        began.elapsed().as_nanos() as f64
+    };
+    let without = time(&|| *plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1);
+    recording::start(Record::default(), Some(0));
+    let with = time(&|| *counted.lock() += 1);
+    let record = recording::stop();
+    ((with - without - record.noting_ns as f64) / record.notes as f64).max(0.0)
+}

@@ -1,0 +1,240 @@
+//! Crashes ext4 or XFS at many points of random runs and checks the state after recovery. The rules are in
+//! `testkit::crash`.
+//!
+//! `cargo run --release -p diskwright-testkit --all-features --example crash_explorer -- --states 50000 --seed 1`
+//! `cargo run --release -p diskwright-testkit --all-features --example crash_explorer -- --fs xfs --states 50000`
+//!
+//! The exit status is 1 if a state is wrong. Each such state is printed with the command that reproduces it, and its
+//! image is kept.
+
+extern crate diskwright_testkit as testkit;
+
+#[path = "../../../formats/ext4/tests/changing/mod.rs"]
+mod of_ext4;
+#[path = "../../../formats/xfs/tests/changing/mod.rs"]
+mod of_xfs;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use of_ext4::crashing::Ext4Target;
+use of_ext4::judges::CheckRecovers;
+use of_xfs::XfsTarget;
+use testkit::crash::{Explorer, Failure, Judge, Options, Report, Target, write_image};
+use testkit::operation::Mix;
+
+/// Maximum number of failures before an exploration ends.
+const FAILURES_MAX: usize = 20;
+
+/// Crashes ext4 or XFS at many moments of random runs and judges what recovery finds.
+#[derive(Parser)]
+struct Arguments {
+    /// The format
+    #[arg(long, value_enum, default_value_t = Fs::Ext4)]
+    fs: Fs,
+    /// Crash states to examine, shared between the layouts
+    #[arg(long, default_value_t = 2_000)]
+    states: u64,
+    /// Seed of the first run; the others follow it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Only this kind of image; a name that is none lists them
+    #[arg(long)]
+    layout: Option<String>,
+    /// Examine only this state of the run with the given seed
+    #[arg(long)]
+    state: Option<usize>,
+    /// States to examine of each run
+    #[arg(long, default_value_t = Options::default().states_per_run)]
+    states_per_run: usize,
+    /// Let e2fsck or xfs_repair look at one in N states (0: none)
+    #[arg(long, default_value_t = 1)]
+    check_one_in: u64,
+    /// Let e2fsck recover one in N states of ext4 itself (0: none)
+    #[arg(long, default_value_t = 10)]
+    recover_one_in: u64,
+    /// Let the kernel recover one in N states; needs root (0: none)
+    #[arg(long, default_value_t = 0)]
+    kernel_one_in: u64,
+    /// Directory for images of failures
+    #[arg(long, default_value = "crash-images")]
+    keep: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Fs {
+    Ext4,
+    Xfs,
+}
+
+/// A kind of image.
+struct Kind {
+    name: &'static str,
+    make: fn() -> Box<dyn Target>,
+    mixes: Vec<Mix>,
+    warm_steps_max: usize,
+    /// Other programs can open such images.
+    is_common: bool,
+}
+
+impl Kind {
+    fn new(name: &'static str, make: fn() -> Box<dyn Target>) -> Self {
+        let mixes = vec![Mix::METADATA, Mix::ALL];
+        Self { name, make, mixes, warm_steps_max: 0, is_common: true }
+    }
+
+    fn of(fs: Fs) -> Vec<Self> {
+        match fs {
+            Fs::Ext4 => of_ext4_kinds(),
+            Fs::Xfs => of_xfs_kinds(),
+        }
+    }
+}
+
+fn of_ext4_kinds() -> Vec<Kind> {
+    use of_ext4::Layout;
+    let mixes = [Mix::METADATA, Mix::ALL].map(|mix| Mix { preallocates: false, ..mix }).to_vec();
+    vec![
+        Kind::new("default", || Box::new(Ext4Target::new(Layout::DEFAULT))),
+        Kind::new("small-blocks", || Box::new(Ext4Target::new(Layout::SMALL_BLOCKS))),
+        Kind::new("plain", || Box::new(Ext4Target::new(Layout::PLAIN))),
+        Kind { mixes, ..Kind::new("block-maps", || Box::new(Ext4Target::new(Layout::BLOCK_MAPS))) },
+    ]
+}
+
+fn of_xfs_kinds() -> Vec<Kind> {
+    use of_xfs::{FILLING, Layout, SYNCING};
+    let worn = |name, make| {
+        let mixes = vec![Mix::METADATA, Mix::ALL, SYNCING];
+        Kind { mixes, ..Kind::new(name, make) }
+    };
+    vec![
+        worn("default", || Box::new(XfsTarget::worn(Layout::DEFAULT))),
+        worn("small-blocks", || Box::new(XfsTarget::worn(Layout::SMALL_BLOCKS))),
+        worn("plain", || Box::new(XfsTarget::worn(Layout::PLAIN))),
+        worn("large-dir-blocks", || Box::new(XfsTarget::worn(Layout::LARGE_DIR_BLOCKS))),
+        worn("buffered", || Box::new(XfsTarget::worn(Layout::BUFFERED))),
+        worn("mkfs", || Box::new(XfsTarget::worn(Layout::MKFS))),
+        worn("mkfs-small-blocks", || Box::new(XfsTarget::worn(Layout::MKFS_SMALL_BLOCKS))),
+        worn("mkfs-plain", || Box::new(XfsTarget::worn(Layout::MKFS_PLAIN))),
+        Kind {
+            mixes: vec![FILLING],
+            warm_steps_max: 1_500,
+            ..Kind::new("small-log", || Box::new(XfsTarget::unhurried(Layout::SMALL_LOG)))
+        },
+        Kind {
+            mixes: vec![SYNCING, Mix::ALL],
+            is_common: false,
+            ..Kind::new("tiny-log", || Box::new(XfsTarget::in_place(Layout::TINY_LOG)))
+        },
+    ]
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut kinds = Kind::of(arguments.fs);
+    if let Some(only) = &arguments.layout {
+        let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
+        kinds.retain(|kind| kind.name == only);
+        if kinds.is_empty() {
+            eprintln!("there is no such layout, but {}", names.join(", "));
+            return ExitCode::from(2);
+        }
+    }
+    let states = arguments.states.div_ceil(kinds.len() as u64);
+    let mut failures = 0;
+    for kind in &kinds {
+        let started = Instant::now();
+        let report = explore(&arguments, kind, states);
+        print_summary(kind.name, &report, started.elapsed().as_secs_f64());
+        for failure in &report.failures {
+            print_failure(&arguments, kind.name, failure);
+        }
+        failures += report.failures.len();
+    }
+    if failures == 0 {
+        println!("no failures");
+        return ExitCode::SUCCESS;
+    }
+    println!("{failures} failures");
+    ExitCode::from(1)
+}
+
+/// Returns the judges for this kind of image, without those that are requested for no state.
+fn judges(arguments: &Arguments, kind: &Kind) -> Vec<Box<dyn Judge>> {
+    let &Arguments { check_one_in, recover_one_in, kernel_one_in, .. } = arguments;
+    let all: Vec<Box<dyn Judge>> = match arguments.fs {
+        _ if !kind.is_common => Vec::new(),
+        Fs::Ext4 => vec![
+            Box::new(of_ext4::judges::check_recovered(check_one_in)),
+            Box::new(CheckRecovers::new(recover_one_in)),
+            Box::new(of_ext4::judges::kernel_recovers(kernel_one_in)),
+        ],
+        Fs::Xfs => vec![
+            Box::new(of_xfs::judges::check_recovered(check_one_in)),
+            Box::new(of_xfs::judges::kernel_recovers(kernel_one_in)),
+        ],
+    };
+    all.into_iter().filter(|judge| judge.one_in() > 0).collect()
+}
+
+fn explore(arguments: &Arguments, kind: &Kind, states: u64) -> Report {
+    let target = (kind.make)();
+    let judges = judges(arguments, kind);
+    let judges: Vec<&dyn Judge> = judges.iter().map(|judge| &**judge).collect();
+    let (mixes, warm_steps_max) = (kind.mixes.clone(), kind.warm_steps_max);
+    let states_per_run = arguments.states_per_run;
+    let options = Options { mixes, warm_steps_max, states_per_run, ..Options::default() };
+    let explorer = Explorer::new(&*target, &judges, options);
+    if let Some(state) = arguments.state {
+        return explorer.reproduce(arguments.seed, state);
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} states, {msg}, {eta} left");
+    let bar = ProgressBar::new(states).with_style(style.expect("a valid template"));
+    let report = explorer.explore(arguments.seed, states, arguments.threads, &|done, failures| {
+        bar.set_position(done);
+        bar.set_message(format!("{failures} failures"));
+        if failures < FAILURES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    bar.finish_and_clear();
+    report
+}
+
+fn print_summary(name: &str, report: &Report, seconds: f64) {
+    let Report { runs, states, boundaries, recrashed, verdicts, failures } = report;
+    println!("{name}: {states} crash states of {runs} runs in {seconds:.1} s");
+    println!("  each recovered and compared with the model; {boundaries} with all writes present");
+    println!("  {recrashed} with recovery stopped and done again");
+    for (judge, count) in verdicts {
+        println!("  {count} judged: {judge}");
+    }
+    println!("  {} failures", failures.len());
+}
+
+fn print_failure(arguments: &Arguments, layout: &str, failure: &Failure) {
+    let Failure { seed, state, what, image } = failure;
+    let fs = match arguments.fs {
+        Fs::Ext4 => "ext4",
+        Fs::Xfs => "xfs",
+    };
+    let state = state.map_or(String::new(), |number| format!(" --state {number}"));
+    let of = arguments.states_per_run;
+    println!(
+        "\nFAILED: --fs {fs} --layout {layout} --seed {seed}{state} --states-per-run {of}\n{what}"
+    );
+    let Some(image) = image else { return };
+    let number = state.replace(" --state ", "-");
+    let path = arguments.keep.join(format!("{fs}-{layout}-{seed}{number}.img"));
+    match fs::create_dir_all(&arguments.keep).and_then(|()| write_image(image, &path)) {
+        Ok(()) => println!("image: {}", path.display()),
+        Err(error) => println!("the image could not be kept: {error}"),
+    }
+}
