@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use crate::reserve::Claim;
-use crate::{Mode, Outcome, Side};
+use crate::{InMemoryUndo, Mode, Outcome};
 
 /// Maximum number of checkpoints that a freeing operation waits for, in case other operations take the space that each
 /// of them makes usable.
@@ -34,9 +34,9 @@ pub trait Operation {
     /// Returns the errors of the body.
     fn finish(&mut self) -> Outcome<()>;
 
-    /// Returns the changes in memory, in the order in which they are kept (see [`Side`] for the reason why before the
+    /// Returns the changes in memory, in the order in which they are kept (see [`InMemoryUndo`] for the reason why before the
     /// transaction).
-    fn sides(&mut self) -> impl Side;
+    fn undos(&mut self) -> impl InMemoryUndo;
 
     /// Marks the operation as minor: it changes nothing but times, which are not needed to read contents.
     fn set_minor(&mut self);
@@ -135,7 +135,7 @@ pub trait RunOperations {
             });
             let failure = match outcome {
                 Ok(value) => {
-                    op.sides().keep();
+                    op.undos().keep();
                     op.commit();
                     return Ok(value);
                 }

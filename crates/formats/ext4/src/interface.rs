@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use operations::data;
 use operations::inode::{look_at, look_at_dir, set_attributes};
 use operations::profile::{ListingProfile, MeasuresListings};
-use operations::{Mode, RunOperations, names, waiting};
+use operations::{Mode, RunOperations, deferred_create, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
     FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
@@ -77,25 +77,25 @@ impl FileSystem for Ext4 {
             blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
             blocks_for_contents: unreserved,
             inodes: u64::from(volume.geometry.inodes_count),
-            inodes_free: inodes.saturating_sub(self.waiting.files() as u64),
+            inodes_free: inodes.saturating_sub(self.deferred.files() as u64),
             name_len_max: NAME_LEN_MAX as u32,
         })
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        look_at_dir(self, dir, |dir| match self.waiting.find(dir.ino(), name) {
+        look_at_dir(self, dir, |dir| match self.deferred.find(dir.ino(), name) {
             Some(ino) => Ok(ino),
             None => dir::lookup(self, dir, name),
         })
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        if let Some(attributes) = waiting::attributes(self, ino)? {
+        if let Some(attributes) = deferred_create::attributes(self, ino)? {
             return Ok(attributes);
         }
         look_at(self, ino, |inode| {
             let mut attributes = inode::attributes(self, inode)?;
-            if let Some(time) = self.waiting.time(ino) {
+            if let Some(time) = self.deferred.time(ino) {
                 (attributes.mtime, attributes.ctime) = (time, time);
             }
             Ok(attributes)
@@ -103,62 +103,62 @@ impl FileSystem for Ext4 {
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        if let Some(ino) = waiting::create(self, dir, name, new)? {
+        if let Some(ino) = deferred_create::create(self, dir, name, new)? {
             return Ok(ino);
         }
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create(self, dir, name, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::create(self, dir, name, new))
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mkdir(self, dir, name, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::mkdir(self, dir, name, new))
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mknod(self, dir, name, file, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::mknod(self, dir, name, file, new))
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::symlink(self, dir, name, target, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::symlink(self, dir, name, target, new))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create_unlinked(self, dir, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::create_unlinked(self, dir, new))
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link(self, ino, dir, name, time))
+        deferred_create::flush_file(self, ino)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::link(self, ino, dir, name, time))
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link_over(self, ino, dir, name, time))
+        deferred_create::flush_file(self, ino)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::link_over(self, ino, dir, name, time))
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         names::rmdir(self, dir, name, time)
     }
 
@@ -169,9 +169,13 @@ impl FileSystem for Ext4 {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, None, time))
+        let _flushed =
+            (deferred_create::flush_dir(self, from.0)?, deferred_create::flush_dir(self, to.0)?);
+        let _moved = (
+            deferred_create::flush_named_dir(self, from)?,
+            deferred_create::flush_named_dir(self, to)?,
+        );
+        deferred_create::retry_after_flush(self, || names::rename(self, from, to, mode, None, time))
     }
 
     fn rename_with_whiteout(
@@ -182,13 +186,19 @@ impl FileSystem for Ext4 {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, Some(whiteout), time))
+        let _flushed =
+            (deferred_create::flush_dir(self, from.0)?, deferred_create::flush_dir(self, to.0)?);
+        let _moved = (
+            deferred_create::flush_named_dir(self, from)?,
+            deferred_create::flush_named_dir(self, to)?,
+        );
+        deferred_create::retry_after_flush(self, || {
+            names::rename(self, from, to, mode, Some(whiteout), time)
+        })
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        if waiting::open(self, ino)? {
+        if deferred_create::open(self, ino)? {
             return Ok(());
         }
         operations::orphans::open_inode(self, ino)
@@ -199,7 +209,7 @@ impl FileSystem for Ext4 {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| file::read(self, inode, offset, buf))
     }
 
@@ -210,23 +220,23 @@ impl FileSystem for Ext4 {
         len: u64,
         take: &mut dyn FnMut(&[FilePart<'_>]),
     ) -> Result<bool> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| file::read_in_place(self, inode, offset, len, take))
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::write(self, ino, offset, data, time))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::write(self, ino, offset, data, time))
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::allocate(self, ino, offset, len, mode))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::allocate(self, ino, offset, len, mode))
     }
 
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::resize(self, ino, size, time))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::resize(self, ino, size, time))
     }
 
     fn extent_map(
@@ -236,7 +246,7 @@ impl FileSystem for Ext4 {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| file::extent_map(self, inode, offset, len, each))
     }
 
@@ -246,7 +256,7 @@ impl FileSystem for Ext4 {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
@@ -262,7 +272,7 @@ impl FileSystem for Ext4 {
         dir: Ino,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         let clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             operations::data::read_ahead(self, dir);
@@ -272,32 +282,32 @@ impl FileSystem for Ext4 {
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| xattr::get(self, inode, name))
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        waiting::with_all(self, || self.set_attribute(ino, name, value))
+        let _flushed = deferred_create::flush_inode(self, ino)?;
+        deferred_create::retry_after_flush(self, || self.set_attribute(ino, name, value))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| xattr::list(self, inode, each))
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         self.read_file_attributes(ino)
     }
 
     fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         self.change_file_attributes(ino, change)
     }
 
@@ -307,18 +317,18 @@ impl FileSystem for Ext4 {
 
     /// Makes all earlier changes durable, including those of other inodes and waiting files.
     fn fsync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync(self)
     }
 
-    /// Waiting files become durable too: a file that waits cannot be found after a crash without its name.
+    /// DeferredCreates files become durable too: a file that waits cannot be found after a crash without its name.
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync_data(self)
     }
 
     fn sync(&self) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync(self)
     }
 

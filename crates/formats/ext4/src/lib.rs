@@ -9,6 +9,7 @@ mod alloc;
 mod blocks;
 pub mod check;
 pub mod debug;
+mod deferred_create;
 mod dir;
 pub mod e2undo;
 mod file;
@@ -34,10 +35,9 @@ pub mod tune;
 #[cfg(feature = "verity")]
 mod verity;
 mod volume;
-mod waiting;
 mod xattr;
 
 pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
 pub use open::superblock_copy::{SuperblockPlace, has_superblock_copy};
-pub use operations::waiting::WaitingPolicy;
+pub use operations::deferred_create::DeferPolicy;
 pub use orphan::{OrphanPolicy, OrphanReport};

@@ -48,7 +48,7 @@ impl Xfs {
     /// # Errors
     /// `NotFound` if the inode is free; `Corrupt` if it is damaged.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
-        operations::waiting::settle(self, ino)?;
+        operations::deferred_create::flush_file(self, ino)?;
         let _lock = self.locks.shared(ino);
         Ok(self.load(ino)?.inode)
     }

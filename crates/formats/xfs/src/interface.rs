@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 use operations::data;
 use operations::inode::{look_at, look_at_dir, set_attributes};
 use operations::profile::{ListingProfile, MeasuresListings};
-use operations::{Mode, RunOperations, names, waiting};
+use operations::{Mode, RunOperations, deferred_create, names};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
     FilePart, FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
@@ -44,12 +44,12 @@ impl FileSystem for Xfs {
 
     fn statfs(&self) -> Result<StatFs> {
         let statfs = self.volume.statfs(self.mode != Mode::InProgress);
-        let inodes_free = statfs.inodes_free.saturating_sub(self.waiting.files() as u64);
+        let inodes_free = statfs.inodes_free.saturating_sub(self.deferred.files() as u64);
         Ok(StatFs { inodes_free, ..statfs })
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        let found = look_at_dir(self, dir, |dir| match self.waiting.find(dir.ino(), name) {
+        let found = look_at_dir(self, dir, |dir| match self.deferred.find(dir.ino(), name) {
             Some(ino) => Ok(Some(ino)),
             None => Ok(dir::lookup(&mut &*self, dir, name)?.map(|found| found.ino)),
         });
@@ -57,12 +57,12 @@ impl FileSystem for Xfs {
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        if let Some(attributes) = waiting::attributes(self, ino)? {
+        if let Some(attributes) = deferred_create::attributes(self, ino)? {
             return Ok(attributes);
         }
         look_at(self, ino, |inode| {
             let mut attributes = inode::attributes(self, inode)?;
-            if let Some(time) = self.waiting.time(ino) {
+            if let Some(time) = self.deferred.time(ino) {
                 (attributes.mtime, attributes.ctime) = (time, time);
             }
             Ok(attributes)
@@ -70,62 +70,62 @@ impl FileSystem for Xfs {
     }
 
     fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         set_attributes(self, ino, change)
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        if let Some(ino) = waiting::create(self, dir, name, new)? {
+        if let Some(ino) = deferred_create::create(self, dir, name, new)? {
             return Ok(ino);
         }
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create(self, dir, name, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::create(self, dir, name, new))
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mkdir(self, dir, name, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::mkdir(self, dir, name, new))
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mknod(self, dir, name, file, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::mknod(self, dir, name, file, new))
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::symlink(self, dir, name, target, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::symlink(self, dir, name, target, new))
     }
 
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| file::readlink(self, inode))
     }
 
     fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create_unlinked(self, dir, new))
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::create_unlinked(self, dir, new))
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link(self, ino, dir, name, time))
+        deferred_create::flush_file(self, ino)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::link(self, ino, dir, name, time))
     }
 
     fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link_over(self, ino, dir, name, time))
+        deferred_create::flush_file(self, ino)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
+        deferred_create::retry_after_flush(self, || names::link_over(self, ino, dir, name, time))
     }
 
     fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         names::unlink(self, dir, name, time)
     }
 
     fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         names::rmdir(self, dir, name, time)
     }
 
@@ -136,9 +136,13 @@ impl FileSystem for Xfs {
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, None, time))
+        let _flushed =
+            (deferred_create::flush_dir(self, from.0)?, deferred_create::flush_dir(self, to.0)?);
+        let _moved = (
+            deferred_create::flush_named_dir(self, from)?,
+            deferred_create::flush_named_dir(self, to)?,
+        );
+        deferred_create::retry_after_flush(self, || names::rename(self, from, to, mode, None, time))
     }
 
     fn rename_with_whiteout(
@@ -149,13 +153,19 @@ impl FileSystem for Xfs {
         whiteout: &NewInode,
         time: Option<Timestamp>,
     ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, Some(whiteout), time))
+        let _flushed =
+            (deferred_create::flush_dir(self, from.0)?, deferred_create::flush_dir(self, to.0)?);
+        let _moved = (
+            deferred_create::flush_named_dir(self, from)?,
+            deferred_create::flush_named_dir(self, to)?,
+        );
+        deferred_create::retry_after_flush(self, || {
+            names::rename(self, from, to, mode, Some(whiteout), time)
+        })
     }
 
     fn open(&self, ino: Ino) -> Result<()> {
-        if waiting::open(self, ino)? {
+        if deferred_create::open(self, ino)? {
             return Ok(());
         }
         operations::orphans::open_inode(self, ino)
@@ -166,7 +176,7 @@ impl FileSystem for Xfs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::read(self, inode, offset, buf)
@@ -180,7 +190,7 @@ impl FileSystem for Xfs {
         len: u64,
         take: &mut dyn FnMut(&[FilePart<'_>]),
     ) -> Result<bool> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::read_in_place(self, inode, offset, len, take)
@@ -188,18 +198,18 @@ impl FileSystem for Xfs {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::write(self, ino, offset, data, time))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::write(self, ino, offset, data, time))
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::allocate(self, ino, offset, len, mode))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::allocate(self, ino, offset, len, mode))
     }
 
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::resize(self, ino, size, time))
+        deferred_create::flush_file(self, ino)?;
+        deferred_create::retry_after_flush(self, || data::resize(self, ino, size, time))
     }
 
     fn extent_map(
@@ -209,7 +219,7 @@ impl FileSystem for Xfs {
         len: u64,
         each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
     ) -> Result<()> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| {
             data::require_regular(inode)?;
             data::extent_map(self, inode, offset, len, each)
@@ -222,7 +232,7 @@ impl FileSystem for Xfs {
         from: Cookie,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
+        let _flushed = deferred_create::flush_dir(self, dir)?;
         let mut clock = self.listings.clock();
         look_at_dir(self, dir, |dir| {
             if from == Cookie(0) {
@@ -233,28 +243,28 @@ impl FileSystem for Xfs {
     }
 
     fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| xattr::get(&mut &*self, inode, name))?.ok_or(Error::NoAttribute)
     }
 
     fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        waiting::with_all(self, || self.set_attribute(ino, name, value))
+        let _flushed = deferred_create::flush_inode(self, ino)?;
+        deferred_create::retry_after_flush(self, || self.set_attribute(ino, name, value))
     }
 
     fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         self.remove_attribute(ino, name)
     }
 
     fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         look_at(self, ino, |inode| xattr::list(&mut &*self, inode, each))
     }
 
     /// The number may come from anywhere, so it is looked up in the inode tree first: file data can look like an inode.
     fn parents(&self, ino: Ino, each: &mut dyn FnMut(Ino, &[u8])) -> Result<bool> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         if !self.inode_in_use(ino)? {
             return Err(Error::NotFound);
         }
@@ -269,12 +279,12 @@ impl FileSystem for Xfs {
     }
 
     fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
-        waiting::settle(self, ino)?;
+        deferred_create::flush_file(self, ino)?;
         self.read_file_attributes(ino)
     }
 
     fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
+        let _flushed = deferred_create::flush_inode(self, ino)?;
         self.change_file_attributes(ino, change)
     }
 
@@ -283,17 +293,17 @@ impl FileSystem for Xfs {
     }
 
     fn fsync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync(self)
     }
 
     fn fdatasync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync_data(self)
     }
 
     fn sync(&self) -> Result<()> {
-        waiting::settle_all(self)?;
+        deferred_create::flush_all(self)?;
         operations::sync(self)
     }
 

@@ -11,6 +11,7 @@ extern crate self as xfs;
 mod alloc;
 mod btree;
 pub mod check;
+mod deferred_create;
 mod dir;
 mod file;
 pub mod format;
@@ -37,7 +38,6 @@ mod stub;
 mod survey;
 pub mod tune;
 mod volume;
-mod waiting;
 mod xattr;
 
 pub use dir::InsertBuffering;
@@ -48,4 +48,4 @@ pub use log::{
     Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
 };
 pub use open::superblock_copy::{has_superblock_copy, has_superblock_copy_anywhere};
-pub use operations::waiting::WaitingPolicy;
+pub use operations::deferred_create::DeferPolicy;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{Group, GroupGuard, Groups};
 use crate::{Interrupt, Outcome};
 
-/// The groups held by one operation, each identified by its index. Dropping it before it is [kept](crate::Side::keep)
+/// The groups held by one operation, each identified by its index. Dropping it before it is [kept](crate::InMemoryUndo::keep)
 /// undoes the changes in the groups.
 ///
 /// Operations wait for groups in ascending order only, which avoids deadlocks. For a group out of order the lock is

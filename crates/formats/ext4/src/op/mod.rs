@@ -13,7 +13,7 @@ pub(crate) mod source;
 use engine::{BufferId, Corruption, Engine, Tag, Txn};
 use operations::data::ZeroedRuns;
 use operations::reserve::Claim;
-use operations::{Mode, Operation, Outcome, RunOperations, Side};
+use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use smallvec::SmallVec;
 use vfs::Result;
 
@@ -60,7 +60,7 @@ pub(crate) struct Counted {
 /// A running operation. If dropped before [`Ext4::atomically`] commits it, it leaves no trace.
 pub struct Op<'a> {
     pub(crate) fs: &'a Ext4,
-    // These fields are declared before the transaction, as [`Side`] requires.
+    // These fields are declared before the transaction, as [`InMemoryUndo`] requires.
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) orphans: Pending<'a>,
     /// Changes of the usage of owners, if usage is counted.
@@ -113,7 +113,7 @@ impl Operation for Op<'_> {
         self.finish_put_off()
     }
 
-    fn sides(&mut self) -> impl Side {
+    fn undos(&mut self) -> impl InMemoryUndo {
         (&mut self.group_guards, &mut self.orphans, &mut self.usage)
     }
 

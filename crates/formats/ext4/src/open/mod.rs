@@ -18,6 +18,7 @@ use zerocopy::FromBytes;
 use crate::Ext4;
 use crate::alloc::groups::Trust;
 use crate::alloc::spread::Spread;
+use crate::deferred_create;
 use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
@@ -28,7 +29,6 @@ use crate::orphan::Orphans;
 use crate::params::clock::Clock;
 use crate::params::read_superblock;
 use crate::volume::Volume;
-use crate::waiting;
 use operations::Mode;
 use operations::locks::InodeLocks;
 use superblock_copy::Copy;
@@ -163,7 +163,7 @@ impl Ext4 {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
-        operations::waiting::settle_all(&self)?;
+        operations::deferred_create::flush_all(&self)?;
         operations::orphans::inactivate_all(&self)?;
         self.engine.empty_log()?;
         let mut raw = self.current_superblock()?;
@@ -192,7 +192,7 @@ impl Ext4 {
         options: &OpenOptions,
         mode: Mode,
     ) -> Result<Self> {
-        let OpenOptions { cache_bytes, orphans: policy, waiting, time, .. } = *options;
+        let OpenOptions { cache_bytes, orphans: policy, defer_creates, time, .. } = *options;
         let is_stale = options.norecovery && mode == Mode::ReadOnly;
         let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
         let mut volume = Volume::read(&*device, trust)?;
@@ -203,7 +203,8 @@ impl Ext4 {
         let options = engine::Options { block_size: volume.block_size(), cache_bytes };
         // Without a journal, the whole image must be checked after a crash anyway.
         let records = log.is_some();
-        let waiting = waiting.filter(|_| waiting::is_possible(&volume, mode, records));
+        let defer_creates =
+            defer_creates.filter(|_| deferred_create::is_possible(&volume, mode, records));
         let log = log.map(|log| Box::new(log) as Box<dyn engine::Log>);
         let engine = Engine::new(device, volume.clone(), log, options);
         Ok(Self {
@@ -219,7 +220,7 @@ impl Ext4 {
             clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
-            waiting: operations::waiting::Waiting::new(waiting, cache_bytes),
+            deferred: operations::deferred_create::DeferredCreates::new(defer_creates, cache_bytes),
         })
     }
 

@@ -88,7 +88,7 @@ impl Op<'_> {
 }
 
 impl Xfs {
-    /// Returns the handle of a free inode reserved for a waiting file, as it will be when allocated. Must not be called
+    /// Returns the handle of a free inode reserved for a deferred file, as it will be when allocated. Must not be called
     /// by a thread with a running operation.
     pub(crate) fn handle_to_be(&self, ino: Ino) -> Result<Handle> {
         let geometry = &self.volume.geometry;

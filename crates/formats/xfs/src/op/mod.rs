@@ -11,7 +11,7 @@
 pub(crate) mod held;
 pub(crate) mod source;
 
-use operations::{Mode, Operation, Outcome, RunOperations, Side};
+use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -34,7 +34,7 @@ use crate::orphan::Pending;
 /// An operation. It leaves no trace if dropped before [`Xfs::atomically`] commits it.
 pub struct Op<'a> {
     pub(crate) fs: &'a Xfs,
-    // Declared before the transaction, so that they are dropped first: see [`Side`].
+    // Declared before the transaction, so that they are dropped first: see [`InMemoryUndo`].
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) unlinked: Pending<'a>,
     /// In-memory states of directories being changed.
@@ -147,7 +147,7 @@ impl Operation for Op<'_> {
         self.finish_put_off()
     }
 
-    fn sides(&mut self) -> impl Side {
+    fn undos(&mut self) -> impl InMemoryUndo {
         (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
     }
 

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, OverlayDevice};
 use engine::{Engine, Log};
+use operations::deferred_create::DeferredCreates;
 use operations::locks::InodeLocks;
 use operations::profile::ListingProfile;
-use operations::waiting::Waiting;
 use vfs::{Error, Result};
 
 use crate::Xfs;
+use crate::deferred_create;
 use crate::dir::DirStates;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
@@ -26,7 +27,6 @@ use crate::inode::GoneChunks;
 use crate::log::{self, Recovered, XfsLog, log_is_clean};
 use crate::orphan::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
-use crate::waiting;
 use operations::Mode;
 use superblock_copy::Copy;
 
@@ -107,8 +107,9 @@ impl Xfs {
         let fs = Self::open_recovered(device, options)?;
         vfs::path::check_root(&fs)?;
         let mut fs = fs.without_leftovers()?;
-        let waiting = options.waiting.filter(|_| waiting::is_possible(&fs.volume, fs.mode));
-        fs.waiting = Waiting::new(waiting, options.cache_bytes);
+        let policy =
+            options.defer_creates.filter(|_| deferred_create::is_possible(&fs.volume, fs.mode));
+        fs.deferred = DeferredCreates::new(policy, options.cache_bytes);
         Ok(fs)
     }
 
@@ -173,7 +174,7 @@ impl Xfs {
         if self.mode == Mode::ReadOnly {
             return Ok(());
         }
-        operations::waiting::settle_all(&self)?;
+        operations::deferred_create::flush_all(&self)?;
         operations::orphans::inactivate_all(&self)?;
         self.engine.checkpoint()?;
         self.flush_superblock()?;
@@ -253,7 +254,7 @@ impl Xfs {
             locks,
             unlinked,
             gone,
-            waiting: Waiting::new(None, cache_bytes),
+            deferred: DeferredCreates::new(None, cache_bytes),
             dirs,
             free_index,
             mode,

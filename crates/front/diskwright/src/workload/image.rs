@@ -23,6 +23,7 @@ const OPEN: OpenImage = OpenImage {
     partition: None,
     norecovery: false,
     cache_bytes: Some(CACHE_BYTES),
+    defer_creates: false,
     superblock: None,
     undo: None,
 };

@@ -8,9 +8,9 @@ use vfs::{Error, Ino, NAME_LEN_MAX, NewInode, Result};
 
 use super::apply::{apply_part, tidy};
 use super::filter::Filter;
-use super::format::{HashNames as _, LetFilesWait};
+use super::format::{DeferCreates, HashNames as _};
 use super::table::Directory;
-use super::{Shared, WaitingPolicy};
+use super::{DeferPolicy, Shared};
 use crate::Outcome;
 use crate::inode::{InodeHandle as _, load_dir};
 
@@ -21,12 +21,12 @@ const ENTRY_BYTES: u64 = 64;
 const PROMISE_LEAST: u64 = 256;
 
 /// Returns twice the usual number of names in a directory of this size.
-fn names_max<F: LetFilesWait>(fs: &F, blocks: u64) -> u64 {
+fn names_max<F: DeferCreates>(fs: &F, blocks: u64) -> u64 {
     blocks * (fs.engine().block_size() as u64 / ENTRY_BYTES) * 2
 }
 
 /// Returns the space that a directory may need for its waiting names and one more.
-fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
+fn space_needed<F: DeferCreates>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
     let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
     fs.space_for(blocks, directory.waiting + 1, bytes)
 }
@@ -35,13 +35,13 @@ fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, block
 ///
 /// # Errors
 /// Returns the errors of [`vfs::FileSystem::create`]. Nothing has changed then.
-pub fn create<F: LetFilesWait>(
+pub fn create<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     name: &[u8],
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.waiting();
+    let waiting = fs.deferred();
     let Some(policy) = waiting.policy else { return Ok(None) };
     if !waiting.dirs.has(dir) || check_name(name).is_err() {
         return Ok(None);
@@ -54,13 +54,13 @@ pub fn create<F: LetFilesWait>(
         }
         waiting.note_full(policy);
     }
-    let_wait(fs, policy, (dir, name), new)
+    defer(fs, policy, (dir, name), new)
 }
 
 /// Applies the largest part of the directory with the most waiting files.
-fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
+fn apply_some<F: DeferCreates>(fs: &F) -> Result<()> {
     let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
-    fs.waiting().dirs.for_each(|dir, directory| {
+    fs.deferred().dirs.for_each(|dir, directory| {
         let waiting = directory.lock().waiting;
         if most.as_ref().is_none_or(|(others, ..)| waiting > *others) {
             most = Some((waiting, dir, Arc::clone(directory)));
@@ -72,13 +72,13 @@ fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
     apply_part(fs, dir, &directory, part)
 }
 
-fn let_wait<F: LetFilesWait>(
+fn defer<F: DeferCreates>(
     fs: &F,
-    policy: WaitingPolicy,
+    policy: DeferPolicy,
     (dir, name): (Ino, &[u8]),
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.waiting();
+    let waiting = fs.deferred();
     let entering = waiting.gates.enter(dir);
     let _lock = fs.locks().exclusive(&[dir]);
     let Some(shared) = waiting.dirs.get(dir).filter(|_| entering.is_allowed()) else {
@@ -118,7 +118,7 @@ fn let_wait<F: LetFilesWait>(
     if made.is_some() {
         entering.keep();
         if directory.waiting == 1 {
-            waiting.dirs_waiting.fetch_add(1, Ordering::Relaxed);
+            waiting.dirs_deferred.fetch_add(1, Ordering::Relaxed);
         }
         waiting.count(policy, directory.waiting);
     }
@@ -127,7 +127,7 @@ fn let_wait<F: LetFilesWait>(
 
 /// Checks whether a name exists, and reserves the inode and space that it needs to wait. Returns false if there is too
 /// little of either.
-fn prepare<F: LetFilesWait>(
+fn prepare<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -149,14 +149,14 @@ fn prepare<F: LetFilesWait>(
 }
 
 /// Returns whether files of a directory may wait in its present state.
-fn is_suited<F: LetFilesWait>(
+fn is_suited<F: DeferCreates>(
     fs: &F,
-    policy: WaitingPolicy,
+    policy: DeferPolicy,
     (parent, blocks): (&F::Inode, u64),
     directory: &Directory<F::Hasher>,
 ) -> bool {
     let streak = policy.streak_per_block as u64 * blocks;
-    let filter_bytes_max = fs.waiting().filter_bytes_max;
+    let filter_bytes_max = fs.deferred().filter_bytes_max;
     parent.generation() == directory.generation
         && blocks >= policy.blocks_min
         && directory.streak as u64 >= streak
@@ -166,7 +166,7 @@ fn is_suited<F: LetFilesWait>(
 }
 
 /// Returns whether a name exists in a directory on disk.
-fn has_name<F: LetFilesWait>(
+fn has_name<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -186,20 +186,20 @@ fn has_name<F: LetFilesWait>(
 }
 
 /// Builds the filter by reading all names of a directory, in which nothing waits yet.
-fn filter_of<F: LetFilesWait>(
+fn filter_of<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
 ) -> Result<Filter> {
     let hasher = shared.lock().hasher;
-    fs.waiting().forget_filters();
+    fs.deferred().forget_filters();
     let mut filter = Filter::new(names_max(fs, blocks));
     fs.for_each_key(parent, hasher, &mut |key| filter.add(key))?;
     Ok(filter)
 }
 
 /// Reserves inodes for the part of a name, if it has none. Returns false if none are free.
-fn provide_inode<F: LetFilesWait>(
+fn provide_inode<F: DeferCreates>(
     fs: &F,
     parent: &F::Inode,
     shared: &Shared<F::Hasher>,
@@ -211,12 +211,12 @@ fn provide_inode<F: LetFilesWait>(
     }
     let Some(run) = fs.reserve_inodes(parent)? else { return Ok(false) };
     let owner = shared.lock().give(parent.ino(), part, run);
-    fs.waiting().runs.lock().entry(F::run_id(run.base())).or_default().push(owner);
+    fs.deferred().runs.lock().entry(F::run_id(run.base())).or_default().push(owner);
     Ok(true)
 }
 
 /// Promises the space that one more name may need. Returns false if there is too little.
-fn provide_space<F: LetFilesWait>(
+fn provide_space<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -241,13 +241,13 @@ fn provide_space<F: LetFilesWait>(
 ///
 /// # Errors
 /// Returns the errors of `hasher`.
-pub fn note_name<F: LetFilesWait>(
+pub fn note_name<F: DeferCreates>(
     fs: &F,
     dir: &F::Inode,
     name: &[u8],
     hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
 ) -> Outcome<()> {
-    let waiting = fs.waiting();
+    let waiting = fs.deferred();
     let Some(policy) = waiting.policy else { return Ok(()) };
     let known = waiting.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());

@@ -29,7 +29,7 @@ pub(super) struct Gates {
 
 /// A quiet request: while it exists, no name of the directory starts to wait.
 #[must_use = "names wait again when it is dropped"]
-pub struct Quiet<'w> {
+pub struct Flushed<'w> {
     gate: Option<&'w Gate>,
 }
 
@@ -58,14 +58,14 @@ impl Gates {
     }
 
     /// Requests a quiet directory. Returns the request, and whether something may already wait there.
-    pub(super) fn quiet(&self, dir: Ino) -> (Quiet<'_>, bool) {
+    pub(super) fn quiet(&self, dir: Ino) -> (Flushed<'_>, bool) {
         let gate = self.gate(dir);
         gate.quiet.fetch_add(1, Ordering::SeqCst);
-        (Quiet { gate: Some(gate) }, self.may_wait(dir))
+        (Flushed { gate: Some(gate) }, self.may_have_names(dir))
     }
 
     /// Returns whether names of a directory may wait.
-    pub(super) fn may_wait(&self, dir: Ino) -> bool {
+    pub(super) fn may_have_names(&self, dir: Ino) -> bool {
         self.gate(dir).names.load(Ordering::SeqCst) != 0
     }
 
@@ -80,12 +80,12 @@ impl Gates {
     }
 }
 
-impl Quiet<'_> {
+impl Flushed<'_> {
     /// A request for a file system in which nothing ever waits.
-    pub(super) const NOTHING_WAITS: Self = Self { gate: None };
+    pub(super) const NOTHING_DEFERRED: Self = Self { gate: None };
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for Flushed<'_> {
     fn drop(&mut self) {
         if let Some(gate) = self.gate {
             gate.quiet.fetch_sub(1, Ordering::SeqCst);

@@ -1,11 +1,13 @@
-//! Files that wait ([`operations::waiting`]) in ext4. They wait only in indexed directories, and inodes are reserved in
+//! Files that wait ([`operations::deferred_create`]) in ext4. They wait only in indexed directories, and inodes are reserved in
 //! runs that share a block of the inode table.
 
 use std::ops::ControlFlow;
 
+use operations::deferred_create::{
+    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames, InodeRun, Record,
+};
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
-use operations::waiting::{Batch, BatchOrder, HashNames, InodeRun, LetFilesWait, Record, Waiting};
 use operations::{Mode, Outcome, RunOperations};
 use vfs::{Attributes, Error, Ino, Result};
 
@@ -47,13 +49,13 @@ impl HashNames for NameHasher {
     }
 }
 
-impl LetFilesWait for Ext4 {
+impl DeferCreates for Ext4 {
     const ORDER: BatchOrder = BatchOrder::Hashes;
 
     type Hasher = NameHasher;
 
-    fn waiting(&self) -> &Waiting<NameHasher> {
-        &self.waiting
+    fn deferred(&self) -> &DeferredCreates<NameHasher> {
+        &self.deferred
     }
 
     fn run_id(ino: Ino) -> u64 {
@@ -165,15 +167,15 @@ impl LetFilesWait for Ext4 {
 
 impl Ext4 {
     /// Returns the number of files that wait in memory to be entered into their directories. See
-    /// [`OpenOptions::waiting`](crate::OpenOptions).
-    pub fn files_waiting(&self) -> usize {
-        self.waiting.files()
+    /// [`OpenOptions::defer_creates`](crate::OpenOptions).
+    pub fn files_deferred(&self) -> usize {
+        self.deferred.files()
     }
 }
 
 impl Op<'_> {
     /// Returns the name hasher of a directory, or `None` if files must not wait there.
-    pub(crate) fn hasher_to_wait(&mut self, dir: &Handle) -> Outcome<Option<NameHasher>> {
+    pub(crate) fn hasher_to_defer(&mut self, dir: &Handle) -> Outcome<Option<NameHasher>> {
         if dir.inode.flags() & !PLAIN != 0 || !index::is_indexed(self.fs, dir) {
             return Ok(None);
         }

@@ -1,11 +1,11 @@
 //! Sides: changes of an operation in memory, outside of its transaction.
 //!
 //! A transaction covers changes of blocks: a commit joins them to the checkpoint, a drop restores the old bytes. In
-//! addition, an operation changes state in memory that represents or accompanies blocks. Each such part is a [`Side`]
+//! addition, an operation changes state in memory that represents or accompanies blocks. Each such part is a [`InMemoryUndo`]
 //! with the same protocol:
 //!
 //! - While the operation runs, the visible parts of the side are locked, or changes are only collected.
-//! - When the operation commits, [`Side::keep`] makes the change permanent and releases the locks.
+//! - When the operation commits, [`InMemoryUndo::keep`] makes the change permanent and releases the locks.
 //! - Dropping a side before that restores the old state and then releases the locks.
 //!
 //! **The order.** Sides are kept, or undone, while the transaction still holds the blocks, and the transaction ends
@@ -16,33 +16,33 @@
 //! - The next holder of a side's lock finds the blocks still locked, and so waits until they agree with the side: the
 //!   bitmap of a group, the slot of an orphan, a block that contained inodes.
 //!
-//! The sides are independent of each other. They are kept in the order of [`Operation::sides`], and undone in the order
+//! The sides are independent of each other. They are kept in the order of [`Operation::undos`], and undone in the order
 //! in which the fields of the operation are dropped. In the `struct` of an operation the sides are declared before the
 //! transaction.
 //!
-//! [`Operation::sides`]: crate::Operation::sides
+//! [`Operation::undos`]: crate::Operation::undos
 
 use crate::groups::{Group, HeldGroups};
 
-/// A part of an operation in memory. Dropping it before [`Side::keep`] undoes it.
-pub trait Side {
+/// A part of an operation in memory. Dropping it before [`InMemoryUndo::keep`] undoes it.
+pub trait InMemoryUndo {
     /// Makes the changes of the operation permanent and releases the locks. The transaction must still be open.
     fn keep(&mut self);
 }
 
-impl<S: Side> Side for &mut S {
+impl<S: InMemoryUndo> InMemoryUndo for &mut S {
     fn keep(&mut self) {
         S::keep(self);
     }
 }
 
-impl<G: Group> Side for HeldGroups<'_, G> {
+impl<G: Group> InMemoryUndo for HeldGroups<'_, G> {
     fn keep(&mut self) {
         self.keep_all();
     }
 }
 
-impl<A: Side, B: Side, C: Side> Side for (A, B, C) {
+impl<A: InMemoryUndo, B: InMemoryUndo, C: InMemoryUndo> InMemoryUndo for (A, B, C) {
     fn keep(&mut self) {
         self.0.keep();
         self.1.keep();
@@ -50,7 +50,9 @@ impl<A: Side, B: Side, C: Side> Side for (A, B, C) {
     }
 }
 
-impl<A: Side, B: Side, C: Side, D: Side> Side for (A, B, C, D) {
+impl<A: InMemoryUndo, B: InMemoryUndo, C: InMemoryUndo, D: InMemoryUndo> InMemoryUndo
+    for (A, B, C, D)
+{
     fn keep(&mut self) {
         self.0.keep();
         self.1.keep();

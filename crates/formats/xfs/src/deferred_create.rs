@@ -1,13 +1,13 @@
-//! Waiting files ([`operations::waiting`]) in XFS. A run of reserved inodes is the free part of a chunk that is already
+//! DeferredCreates files ([`operations::deferred_create`]) in XFS. A run of reserved inodes is the free part of a chunk that is already
 //! on disk, so that all inodes of a chunk are allocated together.
 
 mod keys;
 
+use operations::deferred_create::{
+    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames as _, InodeRun, Record,
+};
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
-use operations::waiting::{
-    Batch, BatchOrder, HashNames as _, InodeRun, LetFilesWait, Record, Waiting,
-};
 use operations::{Mode, Outcome, RunOperations};
 use std::ops::ControlFlow;
 use vfs::{Attributes, Error, FileType, Ino, Result};
@@ -27,7 +27,7 @@ pub(crate) use keys::NameKeys;
 /// Flags of a directory that do not affect its new files.
 const PLAIN: u64 = flags2::BIGTIME | flags2::NREXT64;
 
-/// Constant part of [`LetFilesWait::space_for`], in blocks.
+/// Constant part of [`DeferCreates::space_for`], in blocks.
 const SPACE_LEAST: u64 = 16;
 
 /// Maximum length of a name that always fits into its inode as a parent pointer, in bytes.
@@ -50,13 +50,13 @@ pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
         && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
 }
 
-impl LetFilesWait for Xfs {
+impl DeferCreates for Xfs {
     const ORDER: BatchOrder = BatchOrder::Made;
 
     type Hasher = NameKeys;
 
-    fn waiting(&self) -> &Waiting<NameKeys> {
-        &self.waiting
+    fn deferred(&self) -> &DeferredCreates<NameKeys> {
+        &self.deferred
     }
 
     /// The number of the chunk.
@@ -183,9 +183,9 @@ impl LetFilesWait for Xfs {
 
 impl Xfs {
     /// Returns the number of files that wait in memory to be entered into their directories (see
-    /// [`OpenOptions::waiting`](crate::OpenOptions)).
-    pub fn files_waiting(&self) -> usize {
-        self.waiting.files()
+    /// [`OpenOptions::defer_creates`](crate::OpenOptions)).
+    pub fn files_deferred(&self) -> usize {
+        self.deferred.files()
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use vfs::{Attributes, Error, Ino, Result, Timestamp};
 
 use super::apply::{apply, apply_directory};
-use super::gate::Quiet;
-use super::{LetFilesWait, Shared, Waiting};
+use super::gate::Flushed;
+use super::{DeferCreates, DeferredCreates, Shared};
 use crate::inode::look_at_dir;
 
 /// If fewer files are applied together, the directory counts as one with mixed operations.
@@ -17,13 +17,13 @@ const APPLIED_MANY: usize = 64;
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
-    let waiting = fs.waiting();
+pub fn flush_dir<F: DeferCreates>(fs: &F, dir: Ino) -> Result<Flushed<'_>> {
+    let waiting = fs.deferred();
     if waiting.policy.is_none() {
-        return Ok(Quiet::NOTHING_WAITS);
+        return Ok(Flushed::NOTHING_DEFERRED);
     }
-    let (quiet, may_wait) = waiting.gates.quiet(dir);
-    if may_wait {
+    let (quiet, may_have_names) = waiting.gates.quiet(dir);
+    if may_have_names {
         let _lock = fs.locks().exclusive(&[dir]);
         if let Some(directory) = waiting.dirs.get(dir) {
             apply_all_of(fs, dir, &directory)?;
@@ -32,27 +32,27 @@ pub fn quiet<F: LetFilesWait>(fs: &F, dir: Ino) -> Result<Quiet<'_>> {
     Ok(quiet)
 }
 
-/// Like [`quiet`], for the inode of a name if it is a directory, whose times are about to change. The caller must not
+/// Like [`flush_dir`], for the inode of a name if it is a directory, whose times are about to change. The caller must not
 /// hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn quiet_named<'f, F: LetFilesWait>(
+pub fn flush_named_dir<'f, F: DeferCreates>(
     fs: &'f F,
     (dir, name): (Ino, &[u8]),
-) -> Result<Option<Quiet<'f>>> {
-    if fs.waiting().is_empty() {
+) -> Result<Option<Flushed<'f>>> {
+    if fs.deferred().is_empty() {
         return Ok(None);
     }
     let found = look_at_dir(fs, dir, |dir| fs.find_entry(dir, name));
     // The caller's own look-up reports errors in the name.
     let Ok(Some(found)) = found else { return Ok(None) };
-    quiet(fs, F::ino_of(&found)).map(Some)
+    flush_dir(fs, F::ino_of(&found)).map(Some)
 }
 
 /// Applies the waiting files of a directory, which must be locked exclusively. If they are few, waiting does not pay
 /// and the streak starts again.
-fn apply_all_of<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>) -> Result<()> {
+fn apply_all_of<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>) -> Result<()> {
     let waiting = directory.lock().waiting;
     if waiting == 0 {
         return Ok(());
@@ -68,12 +68,12 @@ fn apply_all_of<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn settle<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
-    if fs.waiting().is_empty() { Ok(()) } else { settle_waiting(fs, ino) }
+pub fn flush_file<F: DeferCreates>(fs: &F, ino: Ino) -> Result<()> {
+    if fs.deferred().is_empty() { Ok(()) } else { flush_deferred(fs, ino) }
 }
 
 #[cold]
-fn settle_waiting<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
+fn flush_deferred<F: DeferCreates>(fs: &F, ino: Ino) -> Result<()> {
     let Some((dir, ..)) = by_inode(fs, ino) else { return Ok(()) };
     let _lock = fs.locks().exclusive(&[dir]);
     // Another thread may have applied it in the meantime.
@@ -85,25 +85,25 @@ fn settle_waiting<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Combines [`settle`] and [`quiet`], for an inode that may be a file or a directory.
+/// Combines [`flush_file`] and [`flush_dir`], for an inode that may be a file or a directory.
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn settle_all_of<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Quiet<'_>> {
-    settle(fs, ino)?;
-    quiet(fs, ino)
+pub fn flush_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Flushed<'_>> {
+    flush_file(fs, ino)?;
+    flush_dir(fs, ino)
 }
 
 /// Applies all waiting files. The caller must not hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
-    if fs.waiting().is_empty() {
+pub fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
+    if fs.deferred().is_empty() {
         return Ok(());
     }
     let mut dirs: Vec<(Ino, Shared<F::Hasher>)> = Vec::new();
-    fs.waiting().dirs.for_each(|dir, directory| dirs.push((dir, Arc::clone(directory))));
+    fs.deferred().dirs.for_each(|dir, directory| dirs.push((dir, Arc::clone(directory))));
     for (dir, directory) in dirs {
         let _lock = fs.locks().exclusive(&[dir]);
         apply_all_of(fs, dir, &directory)?;
@@ -116,10 +116,13 @@ pub fn settle_all<F: LetFilesWait>(fs: &F) -> Result<()> {
 ///
 /// # Errors
 /// Returns the errors of `run` and of applying.
-pub fn with_all<F: LetFilesWait, R>(fs: &F, mut run: impl FnMut() -> Result<R>) -> Result<R> {
+pub fn retry_after_flush<F: DeferCreates, R>(
+    fs: &F,
+    mut run: impl FnMut() -> Result<R>,
+) -> Result<R> {
     match run() {
-        Err(Error::NoSpace | Error::NoInodes) if !fs.waiting().is_empty() => {
-            settle_all(fs)?;
+        Err(Error::NoSpace | Error::NoInodes) if !fs.deferred().is_empty() => {
+            flush_all(fs)?;
             run()
         }
         other => other,
@@ -130,7 +133,7 @@ pub fn with_all<F: LetFilesWait, R>(fs: &F, mut run: impl FnMut() -> Result<R>) 
 ///
 /// # Errors
 /// If the number of references would overflow.
-pub fn open<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<bool> {
+pub fn open<F: DeferCreates>(fs: &F, ino: Ino) -> Result<bool> {
     let Some((_, directory, part, at, _)) = by_inode(fs, ino) else { return Ok(false) };
     // The file keeps waiting while this is locked, so it cannot lose its name.
     let directory = directory.lock();
@@ -145,7 +148,7 @@ pub fn open<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<bool> {
 ///
 /// # Errors
 /// Read errors.
-pub fn attributes<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
+pub fn attributes<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
     loop {
         let Some((dir, .., record)) = by_inode(fs, ino) else { return Ok(None) };
         match fs.attributes_of(&record) {
@@ -162,14 +165,14 @@ pub fn attributes<F: LetFilesWait>(fs: &F, ino: Ino) -> Result<Option<Attributes
     }
 }
 
-fn by_inode<F: LetFilesWait>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>> {
-    if fs.waiting().is_empty() { None } else { fs.waiting().by_inode(F::run_id(ino), ino) }
+fn by_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>> {
+    if fs.deferred().is_empty() { None } else { fs.deferred().by_inode(F::run_id(ino), ino) }
 }
 
-impl<H> Waiting<H> {
+impl<H> DeferredCreates<H> {
     /// Returns the times of a directory that result from its waiting files. The directory must be locked.
     pub fn time(&self, dir: Ino) -> Option<Timestamp> {
-        if !self.gates.may_wait(dir) {
+        if !self.gates.may_have_names(dir) {
             return None;
         }
         let directory = self.dirs.get(dir)?;

@@ -2,7 +2,7 @@
 
 use vfs::{Attributes, Ino, Result};
 
-use super::{Batch, BatchOrder, InodeRun, Record, Waiting};
+use super::{Batch, BatchOrder, DeferredCreates, InodeRun, Record};
 use crate::names::Directories;
 use crate::orphans::InactivateInodes;
 
@@ -15,7 +15,7 @@ pub trait HashNames: Copy {
 /// A format with waiting files.
 ///
 /// Space is counted in the allocation units of the groups; groups are identified by their numbers.
-pub trait LetFilesWait: Directories + InactivateInodes {
+pub trait DeferCreates: Directories + InactivateInodes {
     /// Order in which files are applied.
     const ORDER: BatchOrder;
 
@@ -23,7 +23,7 @@ pub trait LetFilesWait: Directories + InactivateInodes {
     type Hasher: HashNames;
 
     /// Returns the waiting files.
-    fn waiting(&self) -> &Waiting<Self::Hasher>;
+    fn deferred(&self) -> &DeferredCreates<Self::Hasher>;
 
     /// Returns the run ID of an inode. All inodes of a run have the same ID; several runs may share it.
     fn run_id(ino: Ino) -> u64;

@@ -1,6 +1,6 @@
 //! Keys by which names of directories are distinguished while they wait.
 
-use operations::waiting::HashNames;
+use operations::deferred_create::HashNames;
 
 use crate::format::hash::name_hash;
 

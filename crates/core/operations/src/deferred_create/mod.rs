@@ -18,12 +18,12 @@ mod batch;
 mod create;
 mod directories;
 mod filter;
+mod flush;
 mod format;
 mod gate;
 mod places;
 mod ranges;
 mod run;
-mod settle;
 mod table;
 
 use std::sync::Arc;
@@ -38,19 +38,20 @@ use vfs::Ino;
 pub use batch::Batch;
 pub use create::{create, note_name};
 use directories::Directories;
-pub use format::{HashNames, LetFilesWait};
-use gate::Gates;
-pub use gate::Quiet;
-pub use run::{InodeRun, RUN_SPAN_MAX};
-pub use settle::{
-    attributes, open, quiet, quiet_named, settle, settle_all, settle_all_of, with_all,
+pub use flush::{
+    attributes, flush_all, flush_dir, flush_file, flush_inode, flush_named_dir, open,
+    retry_after_flush,
 };
+pub use format::{DeferCreates, HashNames};
+pub use gate::Flushed;
+use gate::Gates;
+pub use run::{InodeRun, RUN_SPAN_MAX};
 pub use table::{BatchOrder, Record};
 use table::{Directory, Map, RunOwner};
 
 /// Conditions for files to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingPolicy {
+pub struct DeferPolicy {
     /// Minimum size of a directory, in blocks.
     pub blocks_min: u64,
     /// Number of files that must have been created there without other changes before, for each block of the directory.
@@ -64,7 +65,7 @@ pub struct WaitingPolicy {
     pub blocks_per_part: u64,
 }
 
-impl WaitingPolicy {
+impl DeferPolicy {
     /// Policy for directories so large that no checkpoint touches a leaf twice. A waiting file takes about 100 bytes of
     /// memory.
     pub const LARGE: Self = Self {
@@ -96,14 +97,14 @@ type Found<H> = (Ino, Shared<H>, usize, usize, Record);
 ///
 /// Every create reads this structure. Fields outside of a directory are rarely written, because the cache lines would
 /// move between processors.
-pub struct Waiting<H> {
-    policy: Option<WaitingPolicy>,
+pub struct DeferredCreates<H> {
+    policy: Option<DeferPolicy>,
     /// Maximum memory of a filter in bytes.
     filter_bytes_max: usize,
     gates: Gates,
     dirs: Directories<H>,
     /// Number of directories with waiting files.
-    dirs_waiting: AtomicUsize,
+    dirs_deferred: AtomicUsize,
     /// True if the maximum number of files waited at the last count.
     is_full: AtomicBool,
     /// Owners of reserved runs of inodes, by run ID.
@@ -119,20 +120,20 @@ const FILTER_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of files of a directory between two counts of all waiting files.
 const COUNTED_EVERY_MAX: usize = 256;
 
-impl<H: HashNames> Waiting<H> {
+impl<H: HashNames> DeferredCreates<H> {
     /// Creates an empty set. Without a policy, no files will wait. With a small cache, the limit of the policy is
     /// lowered.
     #[must_use]
-    pub fn new(policy: Option<WaitingPolicy>, cache_bytes: usize) -> Self {
+    pub fn new(policy: Option<DeferPolicy>, cache_bytes: usize) -> Self {
         let files_max = cache_bytes / CACHE_BYTES_PER_FILE;
         let policy = policy
-            .map(|policy| WaitingPolicy { files_max: policy.files_max.min(files_max), ..policy });
+            .map(|policy| DeferPolicy { files_max: policy.files_max.min(files_max), ..policy });
         Self {
             policy,
             filter_bytes_max: (cache_bytes / 4).min(FILTER_BYTES_MAX),
             gates: Gates::default(),
             dirs: Directories::default(),
-            dirs_waiting: AtomicUsize::new(0),
+            dirs_deferred: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             runs: CachePadded::default(),
         }
@@ -146,18 +147,18 @@ impl<H: HashNames> Waiting<H> {
 
     /// Returns whether no file waits.
     pub fn is_empty(&self) -> bool {
-        self.dirs_waiting.load(Ordering::Relaxed) == 0
+        self.dirs_deferred.load(Ordering::Relaxed) == 0
     }
 
     /// Counts all waiting files if the number of those in a directory is a multiple of the interval.
-    fn count(&self, policy: WaitingPolicy, files_of_directory: usize) {
+    fn count(&self, policy: DeferPolicy, files_of_directory: usize) {
         let every = (policy.files_max / 64).clamp(1, COUNTED_EVERY_MAX);
         if files_of_directory.is_multiple_of(every) {
             self.note_full(policy);
         }
     }
 
-    fn note_full(&self, policy: WaitingPolicy) {
+    fn note_full(&self, policy: DeferPolicy) {
         let is_full = self.files() >= policy.files_max;
         if self.is_full.load(Ordering::Relaxed) != is_full {
             self.is_full.store(is_full, Ordering::Relaxed);
@@ -183,13 +184,13 @@ impl<H: HashNames> Waiting<H> {
 
     /// Returns whether names of a directory wait. The directory must be locked.
     pub fn has_names(&self, dir: Ino) -> bool {
-        self.gates.may_wait(dir)
+        self.gates.may_have_names(dir)
             && self.dirs.get(dir).is_some_and(|directory| directory.lock().waiting > 0)
     }
 
     /// Returns the inode of a waiting name. The directory must be locked, at least shared.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
-        if !self.gates.may_wait(dir) {
+        if !self.gates.may_have_names(dir) {
             return None;
         }
         let directory = self.dirs.get(dir)?;

@@ -1,4 +1,4 @@
-//! Waiting names of one directory.
+//! DeferredCreates names of one directory.
 //!
 //! They are divided into parts by ranges of their hashes. Parts are applied one at a time, so each leaf is touched once
 //! for many names. Each part assigns inodes from runs of its own, so blocks of the inode table are touched together,
