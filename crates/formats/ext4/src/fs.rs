@@ -65,8 +65,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// An open ext2, ext3 or ext4 file system.
-pub struct Ext4 {
+/// An open ext2, ext3 or ext4 file system below the layer of deferred creates (see [`crate::Ext4`]).
+pub struct Ext4Core {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
@@ -93,7 +93,7 @@ pub(crate) struct Found {
     pub(crate) remarks: Vec<String>,
 }
 
-impl Ext4 {
+impl Ext4Core {
     pub(crate) fn root_ino(&self) -> Ino {
         ROOT_INO
     }

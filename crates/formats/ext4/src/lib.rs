@@ -37,7 +37,10 @@ mod verity;
 mod volume;
 mod xattr;
 
-pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use fs::{CACHE_BYTES_DEFAULT, Ext4Core, OpenOptions};
 pub use open::superblock_copy::{SuperblockPlace, has_superblock_copy};
 pub use operations::deferred_create::DeferPolicy;
 pub use orphan::{OrphanPolicy, OrphanReport};
+
+/// An open ext2, ext3 or ext4 file system. Methods that only this format has are those of [`Ext4Core`].
+pub type Ext4 = operations::Mounted<Ext4Core>;

@@ -1,5 +1,5 @@
-//! DeferredCreates files ([`operations::deferred_create`]) in XFS. A run of reserved inodes is the free part of a chunk that is already
-//! on disk, so that all inodes of a chunk are allocated together.
+//! Deferred creates ([`operations::deferred_create`]) in XFS. A run of reserved inodes is the free part of a chunk that
+//! is already on disk, so that all inodes of a chunk are allocated together.
 
 mod keys;
 
@@ -12,7 +12,7 @@ use operations::{Mode, Outcome, RunOperations};
 use std::ops::ControlFlow;
 use vfs::{Attributes, Error, FileType, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::dir;
 use crate::format::address::AgNumber;
 use crate::format::dir::Layout;
@@ -39,7 +39,7 @@ const LEAF_ENTRY: u64 = 8;
 /// Maximum size of the data blocks of a directory, log2 of bytes.
 const DATA_SPACE_LOG: u8 = 35;
 
-/// Returns whether files can wait at all in a file system.
+/// Returns whether creates can be deferred at all in a file system.
 pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
     let geometry = &volume.geometry;
     mode == Mode::Writable
@@ -50,7 +50,7 @@ pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
         && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
 }
 
-impl DeferCreates for Xfs {
+impl DeferCreates for XfsCore {
     const ORDER: BatchOrder = BatchOrder::Made;
 
     type Hasher = NameKeys;
@@ -178,14 +178,6 @@ impl DeferCreates for Xfs {
         let mut handle = self.handle_to_be(file.ino)?;
         self.set_new(&mut handle.inode, FileType::Regular, &file.new);
         inode::attributes(self, &handle)
-    }
-}
-
-impl Xfs {
-    /// Returns the number of files that wait in memory to be entered into their directories (see
-    /// [`OpenOptions::defer_creates`](crate::OpenOptions)).
-    pub fn files_deferred(&self) -> usize {
-        self.deferred.files()
     }
 }
 

@@ -52,8 +52,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// An open XFS file system.
-pub struct Xfs {
+/// An open XFS file system below the layer of deferred creates (see [`crate::Xfs`]).
+pub struct XfsCore {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
@@ -80,7 +80,7 @@ pub struct Xfs {
     pub(crate) log: Option<log::XfsLog>,
 }
 
-impl Xfs {
+impl XfsCore {
     pub(crate) fn root_ino(&self) -> Ino {
         Ino(self.volume.sb.raw.rootino.get())
     }

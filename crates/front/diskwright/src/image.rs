@@ -37,12 +37,13 @@ pub struct OpenImage {
     /// Metadata cache size in bytes. `None` selects the default of the format.
     pub cache_bytes: Option<usize>,
     /// Defer creates in large directories, which makes them faster. The order of changes is then weaker: after a crash,
-    /// files created there since the last sync may be missing in any order, each as a whole. All other changes are those
-    /// up to some moment, as without this option.
+    /// files created there since the last sync may be missing in any order, each as a whole. All other changes are
+    /// those up to some moment, as without this option.
     pub defer_creates: bool,
     /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
     pub superblock: Option<SuperblockPlace>,
-    /// Undo file that gets the old contents of all changed blocks. It serves one run of a program, so it is never freed.
+    /// Undo file that gets the old contents of all changed blocks. It serves one run of a program, so it is never
+    /// freed.
     pub undo: Option<&'static ::ext4::e2undo::UndoFile>,
 }
 

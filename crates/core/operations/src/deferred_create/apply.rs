@@ -1,4 +1,4 @@
-//! Applying waiting files: writing their names into directories and their inodes into place.
+//! Applying deferred files: writing their names into directories and their inodes into place.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ const BATCH_SMALL: usize = 4;
 /// Minimum size of checkpoints, in blocks, of a log that is not small.
 const LOG_BLOCKS_LARGE: usize = 4096;
 
-/// Applies all waiting files of a directory, which must be locked exclusively, and releases its reservations.
+/// Applies all deferred files of a directory, which must be locked exclusively, and releases its reservations.
 pub(super) fn apply_directory<F: DeferCreates>(
     fs: &F,
     dir: Ino,
@@ -37,11 +37,11 @@ pub(super) fn apply_part<F: DeferCreates>(
     apply(fs, dir, (directory, part), &places)
 }
 
-/// Releases the reserved inodes of a part if none of its files waits, and the promised space of the directory if
-/// nothing waits in it.
+/// Releases the reserved inodes of a part if none of its files is deferred, and the promised space of the directory if
+/// nothing is deferred in it.
 pub(super) fn tidy<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
     let mut directory = directory.lock();
-    if directory.parts[part].waiting() > 0 {
+    if directory.parts[part].deferred() > 0 {
         return;
     }
     let inodes = directory.parts[part].inodes();
@@ -51,7 +51,7 @@ pub(super) fn tidy<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hash
         fs.deferred().forget_runs(dir, part, std::iter::once(F::run_id(left.base())));
         left.left().for_each(|ino| fs.let_go_of_inode(ino));
     }
-    if directory.waiting == 0 {
+    if directory.deferred == 0 {
         let promises = directory.take_promises();
         promises.iter().for_each(|&(group, count)| fs.release(group, count));
     }
@@ -64,7 +64,7 @@ pub(super) fn apply<F: DeferCreates>(
     (directory, part): (&Shared<F::Hasher>, usize),
     places: &[u32],
 ) -> Result<()> {
-    let waiting = fs.deferred();
+    let deferred = fs.deferred();
     let is_small = fs.engine().log_blocks_max() < LOG_BLOCKS_LARGE;
     let mut batch = Batch::default();
     for places in places.chunks(if is_small { BATCH_SMALL } else { BATCH }) {
@@ -77,11 +77,11 @@ pub(super) fn apply<F: DeferCreates>(
         for &at in places {
             directory.note_applied((part, at as usize), |len| fs.bytes_of_name(len));
         }
-        if directory.waiting == 0 {
-            waiting.dirs_deferred.fetch_sub(1, Ordering::Relaxed);
+        if directory.deferred == 0 {
+            deferred.dirs_deferred.fetch_sub(1, Ordering::Relaxed);
         }
         drop(directory);
-        waiting.gates.leave(dir, batch.records().len());
+        deferred.gates.leave(dir, batch.records().len());
         batch.records().iter().for_each(|record| fs.let_go_of_inode(record.ino));
     }
     tidy(fs, dir, directory, part);

@@ -1,4 +1,4 @@
-//! Creation of waiting files.
+//! Creation of deferred files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,45 +25,45 @@ fn names_max<F: DeferCreates>(fs: &F, blocks: u64) -> u64 {
     blocks * (fs.engine().block_size() as u64 / ENTRY_BYTES) * 2
 }
 
-/// Returns the space that a directory may need for its waiting names and one more.
+/// Returns the space that a directory may need for its deferred names and one more.
 fn space_needed<F: DeferCreates>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
     let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
-    fs.space_for(blocks, directory.waiting + 1, bytes)
+    fs.space_for(blocks, directory.deferred + 1, bytes)
 }
 
-/// Creates a regular file that waits. Returns `None` if it must be created immediately.
+/// Creates a deferred regular file. Returns `None` if it must be created immediately.
 ///
 /// # Errors
 /// Returns the errors of [`vfs::FileSystem::create`]. Nothing has changed then.
-pub fn create<F: DeferCreates>(
+pub(super) fn create<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     name: &[u8],
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.deferred();
-    let Some(policy) = waiting.policy else { return Ok(None) };
-    if !waiting.dirs.has(dir) || check_name(name).is_err() {
+    let deferred = fs.deferred();
+    let Some(policy) = deferred.policy else { return Ok(None) };
+    if !deferred.dirs.has(dir) || check_name(name).is_err() {
         return Ok(None);
     }
     // After a write error the file could never become durable.
     fs.engine().check_alive()?;
-    if waiting.is_full.load(Ordering::Relaxed) {
-        if waiting.files() >= policy.files_max {
+    if deferred.is_full.load(Ordering::Relaxed) {
+        if deferred.files() >= policy.files_max {
             apply_some(fs)?;
         }
-        waiting.note_full(policy);
+        deferred.note_full(policy);
     }
     defer(fs, policy, (dir, name), new)
 }
 
-/// Applies the largest part of the directory with the most waiting files.
+/// Applies the largest part of the directory with the most deferred files.
 fn apply_some<F: DeferCreates>(fs: &F) -> Result<()> {
     let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
     fs.deferred().dirs.for_each(|dir, directory| {
-        let waiting = directory.lock().waiting;
-        if most.as_ref().is_none_or(|(others, ..)| waiting > *others) {
-            most = Some((waiting, dir, Arc::clone(directory)));
+        let deferred = directory.lock().deferred;
+        if most.as_ref().is_none_or(|(others, ..)| deferred > *others) {
+            most = Some((deferred, dir, Arc::clone(directory)));
         }
     });
     let Some((_, dir, directory)) = most else { return Ok(()) };
@@ -78,10 +78,10 @@ fn defer<F: DeferCreates>(
     (dir, name): (Ino, &[u8]),
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.deferred();
-    let entering = waiting.gates.enter(dir);
+    let deferred = fs.deferred();
+    let entering = deferred.gates.enter(dir);
     let _lock = fs.locks().exclusive(&[dir]);
-    let Some(shared) = waiting.dirs.get(dir).filter(|_| entering.is_allowed()) else {
+    let Some(shared) = deferred.dirs.get(dir).filter(|_| entering.is_allowed()) else {
         return Ok(None);
     };
     let parent = load_dir(fs, dir)?;
@@ -117,16 +117,16 @@ fn defer<F: DeferCreates>(
     let made = directory.add(name, *new, |ino| fs.generation_to_be(ino));
     if made.is_some() {
         entering.keep();
-        if directory.waiting == 1 {
-            waiting.dirs_deferred.fetch_add(1, Ordering::Relaxed);
+        if directory.deferred == 1 {
+            deferred.dirs_deferred.fetch_add(1, Ordering::Relaxed);
         }
-        waiting.count(policy, directory.waiting);
+        deferred.count(policy, directory.deferred);
     }
     Ok(made)
 }
 
-/// Checks whether a name exists, and reserves the inode and space that it needs to wait. Returns false if there is too
-/// little of either.
+/// Checks whether a name exists, and reserves the inode and space that it needs to be deferred. Returns false if there
+/// is too little of either.
 fn prepare<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -148,7 +148,7 @@ fn prepare<F: DeferCreates>(
     provided
 }
 
-/// Returns whether files of a directory may wait in its present state.
+/// Returns whether files of a directory may be deferred in its present state.
 fn is_suited<F: DeferCreates>(
     fs: &F,
     policy: DeferPolicy,
@@ -185,7 +185,7 @@ fn has_name<F: DeferCreates>(
     Ok(may_have && fs.find_entry(parent, name)?.is_some())
 }
 
-/// Builds the filter by reading all names of a directory, in which nothing waits yet.
+/// Builds the filter by reading all names of a directory, in which nothing is deferred yet.
 fn filter_of<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
@@ -236,8 +236,8 @@ fn provide_space<F: DeferCreates>(
     Ok(directory.promised() >= needed)
 }
 
-/// Records that a name was added to a directory, which is locked: files may wait there now or later. `hasher` returns
-/// the hash function of its names, or `None` if files never wait there.
+/// Records that a name was added to a directory, which is locked: files may be deferred there now or later. `hasher`
+/// returns the hash function of its names, or `None` if files are never deferred there.
 ///
 /// # Errors
 /// Returns the errors of `hasher`.
@@ -247,18 +247,18 @@ pub fn note_name<F: DeferCreates>(
     name: &[u8],
     hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
 ) -> Outcome<()> {
-    let waiting = fs.deferred();
-    let Some(policy) = waiting.policy else { return Ok(()) };
-    let known = waiting.dirs.get(dir.ino());
+    let deferred = fs.deferred();
+    let Some(policy) = deferred.policy else { return Ok(()) };
+    let known = deferred.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());
     let shared = match known {
-        // The current size does not matter: it may have been large before and become so again, and its filter must contain all names
-        // then.
+        // The current size does not matter: it may have been large before and become so again, and its filter must
+        // contain all names then.
         Some(shared) => shared,
         None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),
         None => {
             let Some(hasher) = hasher()? else { return Ok(()) };
-            waiting.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
+            deferred.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
         }
     };
     let mut directory = shared.lock();

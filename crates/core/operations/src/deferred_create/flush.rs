@@ -1,4 +1,4 @@
-//! Access to waiting files by other operations, and applying them on demand.
+//! Access to deferred files by other operations, and applying them on demand.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use crate::inode::look_at_dir;
 /// If fewer files are applied together, the directory counts as one with mixed operations.
 const APPLIED_MANY: usize = 64;
 
-/// Applies the waiting files of a directory, and prevents new ones until the result is dropped. The caller must not
+/// Applies the deferred files of a directory, and prevents new ones until the result is dropped. The caller must not
 /// hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn flush_dir<F: DeferCreates>(fs: &F, dir: Ino) -> Result<Flushed<'_>> {
-    let waiting = fs.deferred();
-    if waiting.policy.is_none() {
+pub(super) fn flush_dir<F: DeferCreates>(fs: &F, dir: Ino) -> Result<Flushed<'_>> {
+    let deferred = fs.deferred();
+    if deferred.policy.is_none() {
         return Ok(Flushed::NOTHING_DEFERRED);
     }
-    let (quiet, may_have_names) = waiting.gates.quiet(dir);
+    let (flushed, may_have_names) = deferred.gates.block(dir);
     if may_have_names {
         let _lock = fs.locks().exclusive(&[dir]);
-        if let Some(directory) = waiting.dirs.get(dir) {
+        if let Some(directory) = deferred.dirs.get(dir) {
             apply_all_of(fs, dir, &directory)?;
         }
     }
-    Ok(quiet)
+    Ok(flushed)
 }
 
-/// Like [`flush_dir`], for the inode of a name if it is a directory, whose times are about to change. The caller must not
-/// hold an inode lock.
+/// Like [`flush_dir`], for the inode of a name if it is a directory, whose times are about to change. The caller must
+/// not hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn flush_named_dir<'f, F: DeferCreates>(
+pub(super) fn flush_named_dir<'f, F: DeferCreates>(
     fs: &'f F,
     (dir, name): (Ino, &[u8]),
 ) -> Result<Option<Flushed<'f>>> {
@@ -50,21 +50,21 @@ pub fn flush_named_dir<'f, F: DeferCreates>(
     flush_dir(fs, F::ino_of(&found)).map(Some)
 }
 
-/// Applies the waiting files of a directory, which must be locked exclusively. If they are few, waiting does not pay
+/// Applies the deferred files of a directory, which must be locked exclusively. If they are few, deferral does not pay
 /// and the streak starts again.
 fn apply_all_of<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>) -> Result<()> {
-    let waiting = directory.lock().waiting;
-    if waiting == 0 {
+    let deferred = directory.lock().deferred;
+    if deferred == 0 {
         return Ok(());
     }
     apply_directory(fs, dir, directory)?;
-    if waiting < APPLIED_MANY {
+    if deferred < APPLIED_MANY {
         directory.lock().streak = 0;
     }
     Ok(())
 }
 
-/// Applies a file if it waits. The caller must not hold an inode lock.
+/// Applies a file if it is deferred. The caller must not hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
@@ -89,12 +89,12 @@ fn flush_deferred<F: DeferCreates>(fs: &F, ino: Ino) -> Result<()> {
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn flush_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Flushed<'_>> {
+pub(super) fn flush_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Flushed<'_>> {
     flush_file(fs, ino)?;
     flush_dir(fs, ino)
 }
 
-/// Applies all waiting files. The caller must not hold an inode lock.
+/// Applies all deferred files. The caller must not hold an inode lock.
 ///
 /// # Errors
 /// Returns the errors of applying.
@@ -111,12 +111,12 @@ pub fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
     Ok(())
 }
 
-/// Runs an operation that may need space or inodes. If these run out, applies all waiting files, whose reservations
+/// Runs an operation that may need space or inodes. If these run out, applies all deferred files, whose reservations
 /// exceed their needs, and runs the operation again.
 ///
 /// # Errors
 /// Returns the errors of `run` and of applying.
-pub fn retry_after_flush<F: DeferCreates, R>(
+pub(super) fn retry_after_flush<F: DeferCreates, R>(
     fs: &F,
     mut run: impl FnMut() -> Result<R>,
 ) -> Result<R> {
@@ -129,13 +129,13 @@ pub fn retry_after_flush<F: DeferCreates, R>(
     }
 }
 
-/// Adds a reference to a waiting file. Returns false if the file does not wait.
+/// Adds a reference to a deferred file. Returns false if the file is not deferred.
 ///
 /// # Errors
 /// If the number of references would overflow.
-pub fn open<F: DeferCreates>(fs: &F, ino: Ino) -> Result<bool> {
+pub(super) fn open<F: DeferCreates>(fs: &F, ino: Ino) -> Result<bool> {
     let Some((_, directory, part, at, _)) = by_inode(fs, ino) else { return Ok(false) };
-    // The file keeps waiting while this is locked, so it cannot lose its name.
+    // The file stays deferred while this is locked, so it cannot lose its name.
     let directory = directory.lock();
     if directory.record(part, at).is_none_or(|record| record.ino != ino) {
         return Ok(false);
@@ -144,11 +144,12 @@ pub fn open<F: DeferCreates>(fs: &F, ino: Ino) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the attributes of a waiting file; `None` if the file does not wait. The caller must not hold an inode lock.
+/// Returns the attributes of a deferred file; `None` if the file is not deferred. The caller must not hold an inode
+/// lock.
 ///
 /// # Errors
 /// Read errors.
-pub fn attributes<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
+pub(super) fn attributes<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Option<Attributes>> {
     loop {
         let Some((dir, .., record)) = by_inode(fs, ino) else { return Ok(None) };
         match fs.attributes_of(&record) {
@@ -170,13 +171,13 @@ fn by_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>
 }
 
 impl<H> DeferredCreates<H> {
-    /// Returns the times of a directory that result from its waiting files. The directory must be locked.
+    /// Returns the times of a directory that result from its deferred files. The directory must be locked.
     pub fn time(&self, dir: Ino) -> Option<Timestamp> {
         if !self.gates.may_have_names(dir) {
             return None;
         }
         let directory = self.dirs.get(dir)?;
         let directory = directory.lock();
-        directory.time.filter(|_| directory.waiting > 0)
+        directory.time.filter(|_| directory.deferred > 0)
     }
 }

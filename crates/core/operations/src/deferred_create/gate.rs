@@ -1,9 +1,9 @@
-//! Gates: mutual exclusion of names that wait in a directory and callers that need it without any.
+//! Gates: mutual exclusion of names that are deferred in a directory and callers that need it without any.
 //!
-//! A thread that creates a waiting file first increments the count of names, then locks the directory, then checks for
-//! quiet requests. A thread that needs the directory quiet first increments the quiet count and then checks the count
-//! of names. If that is not zero, it locks the directory and applies the waiting files. So in either order, nothing
-//! waits in a directory while it is quiet.
+//! A thread that creates a deferred file first increments the count of names, then locks the directory, then checks for
+//! flush requests. A thread that needs the directory flushed first increments their count and then checks the count
+//! of names. If that is not zero, it locks the directory and applies the deferred files. So in either order, nothing
+//! is deferred in a directory while it is flushed.
 
 use std::sync::atomic::Ordering;
 
@@ -11,15 +11,15 @@ use crossbeam_utils::CachePadded;
 use engine::locks::atomic::AtomicU32;
 use vfs::Ino;
 
-/// Number of gates. Directories that share one are quiet together.
+/// Number of gates. Directories that share one are flushed together.
 const GATES: usize = 256;
 
 #[derive(Default)]
 struct Gate {
-    /// Number of names that wait or are about to.
+    /// Number of names that are deferred or about to be.
     names: AtomicU32,
-    /// Number of quiet requests.
-    quiet: AtomicU32,
+    /// Number of flush requests.
+    flushers: AtomicU32,
 }
 
 /// The gates of all directories.
@@ -27,13 +27,13 @@ pub(super) struct Gates {
     gates: Box<[CachePadded<Gate>]>,
 }
 
-/// A quiet request: while it exists, no name of the directory starts to wait.
-#[must_use = "names wait again when it is dropped"]
-pub struct Flushed<'w> {
+/// A flush request: while it exists, no name of the directory is deferred.
+#[must_use = "names are deferred again when it is dropped"]
+pub(super) struct Flushed<'w> {
     gate: Option<&'w Gate>,
 }
 
-/// A name that is about to wait. Dropping it before it is kept removes it from the count.
+/// A name that is about to be deferred. Dropping it before it is kept removes it from the count.
 pub(super) struct Entering<'w> {
     gate: &'w Gate,
 }
@@ -49,7 +49,7 @@ impl Gates {
         &self.gates[(dir.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % GATES]
     }
 
-    /// Counts a name that is about to wait. The caller must then lock the directory, and after that check
+    /// Counts a name that is about to be deferred. The caller must then lock the directory, and after that check
     /// [`Entering::is_allowed`].
     pub(super) fn enter(&self, dir: Ino) -> Entering<'_> {
         let gate = self.gate(dir);
@@ -57,46 +57,47 @@ impl Gates {
         Entering { gate }
     }
 
-    /// Requests a quiet directory. Returns the request, and whether something may already wait there.
-    pub(super) fn quiet(&self, dir: Ino) -> (Flushed<'_>, bool) {
+    /// Blocks deferred creates in a directory. Returns the request, and whether something may already be deferred
+    /// there.
+    pub(super) fn block(&self, dir: Ino) -> (Flushed<'_>, bool) {
         let gate = self.gate(dir);
-        gate.quiet.fetch_add(1, Ordering::SeqCst);
+        gate.flushers.fetch_add(1, Ordering::SeqCst);
         (Flushed { gate: Some(gate) }, self.may_have_names(dir))
     }
 
-    /// Returns whether names of a directory may wait.
+    /// Returns whether names of a directory may be deferred.
     pub(super) fn may_have_names(&self, dir: Ino) -> bool {
         self.gate(dir).names.load(Ordering::SeqCst) != 0
     }
 
-    /// Returns the number of names that wait or are about to, in all directories.
+    /// Returns the number of names that are deferred or about to be, in all directories.
     pub(super) fn names(&self) -> usize {
         self.gates.iter().map(|gate| gate.names.load(Ordering::Relaxed) as usize).sum()
     }
 
-    /// Subtracts `names` names of a directory that no longer wait.
+    /// Subtracts `names` names of a directory that were applied.
     pub(super) fn leave(&self, dir: Ino, names: usize) {
         self.gate(dir).names.fetch_sub(names as u32, Ordering::SeqCst);
     }
 }
 
 impl Flushed<'_> {
-    /// A request for a file system in which nothing ever waits.
+    /// A request for a file system in which nothing is ever deferred.
     pub(super) const NOTHING_DEFERRED: Self = Self { gate: None };
 }
 
 impl Drop for Flushed<'_> {
     fn drop(&mut self) {
         if let Some(gate) = self.gate {
-            gate.quiet.fetch_sub(1, Ordering::SeqCst);
+            gate.flushers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 }
 
 impl Entering<'_> {
-    /// Returns whether the name may wait. The directory must be locked.
+    /// Returns whether the name may be deferred. The directory must be locked.
     pub(super) fn is_allowed(&self) -> bool {
-        self.gate.quiet.load(Ordering::SeqCst) == 0
+        self.gate.flushers.load(Ordering::SeqCst) == 0
     }
 
     /// Keeps the name counted until [`Gates::leave`].

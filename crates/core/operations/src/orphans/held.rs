@@ -24,8 +24,8 @@ impl Chains for Chain {
     }
 }
 
-/// Lists held by an operation from its first change to its end. Dropping them before they are [kept](InMemoryUndo::keep) undoes
-/// the changes.
+/// Lists held by an operation from its first change to its end. Dropping them before they are
+/// [kept](InMemoryUndo::keep) undoes the changes.
 pub struct HeldChains<'a, C: Chains> {
     chains: MutexGuard<'a, C>,
     undo: SmallVec<[(C::Which, Undo); 2]>,

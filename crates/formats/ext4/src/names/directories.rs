@@ -6,14 +6,14 @@ use operations::names::{Directories, Entry};
 use operations::{Outcome, deferred_create};
 use vfs::{Error, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir::compare::Style;
 use crate::dir::{self, Found};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
-impl Directories for Ext4 {
+impl Directories for Ext4Core {
     type Found = Found;
 
     fn root_directory(&self) -> Ino {

@@ -17,7 +17,7 @@ use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use smallvec::SmallVec;
 use vfs::Result;
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::guard::HeldGroups;
 use crate::format::address::{Block, Group};
 use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
@@ -57,9 +57,9 @@ pub(crate) struct Counted {
     pub(crate) count: u64,
 }
 
-/// A running operation. If dropped before [`Ext4::atomically`] commits it, it leaves no trace.
+/// A running operation. If dropped before [`Ext4Core::atomically`] commits it, it leaves no trace.
 pub struct Op<'a> {
-    pub(crate) fs: &'a Ext4,
+    pub(crate) fs: &'a Ext4Core,
     // These fields are declared before the transaction, as [`InMemoryUndo`] requires.
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) orphans: Pending<'a>,
@@ -78,7 +78,7 @@ pub struct Op<'a> {
     pub(crate) counted_values: Vec<Counted>,
 }
 
-impl RunOperations for Ext4 {
+impl RunOperations for Ext4Core {
     type Op<'a> = Op<'a>;
 
     fn begin(&self, claim: Claim) -> Result<Op<'_>> {
@@ -132,7 +132,7 @@ impl Operation for Op<'_> {
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Ext4, claim: Claim) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Ext4Core, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

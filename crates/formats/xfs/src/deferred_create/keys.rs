@@ -1,4 +1,4 @@
-//! Keys by which names of directories are distinguished while they wait.
+//! Keys that distinguish deferred names of a directory.
 
 use operations::deferred_create::HashNames;
 

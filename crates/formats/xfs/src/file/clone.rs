@@ -4,7 +4,7 @@ use operations::data::{self, ChangeFiles};
 use operations::{Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::FileBlock;
 use crate::format::features::RoCompat;
 use crate::format::inode::{Fork, flags2};
@@ -20,7 +20,7 @@ struct Step {
     len: u64,
 }
 
-impl Xfs {
+impl XfsCore {
     /// Returns whether files can share blocks.
     pub fn can_share(&self) -> bool {
         self.volume.geometry.features.ro_compat(RoCompat::REFLINK)

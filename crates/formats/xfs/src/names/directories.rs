@@ -6,7 +6,7 @@ use operations::names::{Directories, Entry};
 use operations::{Outcome, deferred_create};
 use vfs::{FileType, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::deferred_create::NameKeys;
 use crate::dir::{self, Spot};
 use crate::inode::Handle;
@@ -20,7 +20,7 @@ pub struct Located {
     spot: Option<Spot>,
 }
 
-impl Directories for Xfs {
+impl Directories for XfsCore {
     type Found = Located;
 
     fn root_directory(&self) -> Ino {

@@ -34,7 +34,7 @@ pub struct FsSpec {
     pub free_index: Option<FreeIndexStrategy>,
     /// Policy for orphan records; only for ext4 in memory.
     pub orphans: Option<OrphanPolicy>,
-    /// Whether creates in large directories are deferred; only in memory.
+    /// True to defer creates in large directories; only in memory.
     pub defer_creates: bool,
     /// Size in bytes; `None` derives it from the workload.
     pub size: Option<u64>,

@@ -206,8 +206,8 @@ fn with_large_directory(trial: &WaitingTrial<'_>) -> MemoryDevice {
     device.fork()
 }
 
-/// Compares an image with the prefixes of the operations. Returns the difference from the nearest prefix if files of the
-/// large directory are missing.
+/// Compares an image with the prefixes of the operations. Returns the difference from the nearest prefix if files of
+/// the large directory are missing.
 fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
     let device = Arc::new(image.fork());
     let mounted = (trial.open)(device.clone(), CACHE_BYTES, None).unwrap();
@@ -218,7 +218,7 @@ fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
     let (mut missing, mut wrong) = (HashSet::new(), HashSet::new());
     let mut nearest: Option<(u32, usize)> = None;
     for number in 0..=STEPS {
-        // What is left in `found` is not in the prefix.
+        // Entries left in `found` are not in the prefix.
         if found.is_empty() && wrong.is_empty() {
             if missing.is_empty() {
                 return None;
