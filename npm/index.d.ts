@@ -260,8 +260,8 @@ export declare class Image {
   utimes(path: Path, atime: Time, mtime: Time): void;
   lutimes(path: Path, atime: Time, mtime: Time): void;
   /**
-   * Makes all changes durable. After a crash, an image has the changes up to some moment, at least to the last `sync`. One
-   * exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+   * Makes all changes durable. After a crash, an image has the changes up to some moment, at least to the last
+   * `sync`.
    */
   sync(): void;
   /** Makes all changes durable and marks the image clean. Without this call, the image is in the state after a crash. */

@@ -58,9 +58,8 @@ class Image(Volume):
 
     Every method may be called from any thread. Permissions are not checked: everything is allowed to the opener of an
     image. :meth:`sync` and :meth:`close` return when all earlier changes are durable. After a crash the image has the
-    changes up to some moment, except that regular files created since then in a large directory (1024 blocks or more) may
-    be missing in any order. ``image / "etc" / "motd"`` is a path in it (:class:`ImagePath`); the methods of the image take
-    paths as text, too.
+    changes up to some moment. ``image / "etc" / "motd"`` is a path in it (:class:`ImagePath`); the methods of the image
+    take paths as text, too.
     """
 
     _named: str

@@ -3,12 +3,15 @@
 
 pub mod chain;
 pub mod data;
+pub mod deferred_create;
 pub mod groups;
+mod in_memory_undo;
 pub mod inode;
 mod interrupt;
 pub mod label;
 pub mod locks;
 mod mode;
+pub mod mounted;
 pub mod names;
 pub mod opens;
 pub mod orphans;
@@ -16,10 +19,9 @@ pub mod profile;
 pub mod repair;
 pub mod reserve;
 mod run;
-mod side;
-pub mod waiting;
 
+pub use in_memory_undo::InMemoryUndo;
 pub use interrupt::{Interrupt, Outcome};
 pub use mode::Mode;
+pub use mounted::Mounted;
 pub use run::{Operation, RunOperations, sync, sync_data};
-pub use side::Side;

@@ -6,14 +6,14 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use crate::reserve::Claim;
-use crate::{Mode, Outcome, Side};
+use crate::{InMemoryUndo, Mode, Outcome};
 
 /// Maximum number of checkpoints that a freeing operation waits for, in case other operations take the space that each
 /// of them makes usable.
 const CHECKPOINTS_TO_FREE_MAX: u32 = 16;
 
-/// An operation of a format: a transaction and its sides in memory. Dropping it before [`Operation::commit`] leaves no
-/// trace.
+/// An operation of a format: a transaction and its changes in memory. Dropping it before [`Operation::commit`] leaves
+/// no trace.
 pub trait Operation {
     /// The number of a block group or an allocation group.
     type Group: Copy + Ord;
@@ -34,14 +34,14 @@ pub trait Operation {
     /// Returns the errors of the body.
     fn finish(&mut self) -> Outcome<()>;
 
-    /// Returns the changes in memory, in the order in which they are kept (see [`Side`] for the reason why before the
-    /// transaction).
-    fn sides(&mut self) -> impl Side;
+    /// Returns the changes in memory, in the order in which they are kept (see [`InMemoryUndo`] for the reason why
+    /// before the transaction).
+    fn undos(&mut self) -> impl InMemoryUndo;
 
     /// Marks the operation as minor: it changes nothing but times, which are not needed to read contents.
     fn set_minor(&mut self);
 
-    /// Joins the transaction of a finished operation, whose sides have been kept, to the running checkpoint.
+    /// Joins the transaction of a finished operation, whose changes in memory were kept, to the running checkpoint.
     fn commit(self);
 }
 
@@ -135,7 +135,7 @@ pub trait RunOperations {
             });
             let failure = match outcome {
                 Ok(value) => {
-                    op.sides().keep();
+                    op.undos().keep();
                     op.commit();
                     return Ok(value);
                 }

@@ -6,8 +6,8 @@ use disk::BlockDevice;
 use engine::locks::Mutex;
 use engine::{BufferRef, Engine, Tag};
 use operations::Mode;
+use operations::deferred_create::{DeferPolicy, DeferredCreates};
 use operations::profile::ListingProfile;
-use operations::waiting::{Waiting, WaitingPolicy};
 use vfs::{Ino, Result, Timestamp};
 
 use crate::alloc::spread::Spread;
@@ -34,16 +34,22 @@ pub struct OpenOptions {
     pub norecovery: bool,
     /// When operations record orphans.
     pub orphans: OrphanPolicy,
-    /// When new files wait in memory, so that many are entered into their directory together. By default this applies
-    /// to large directories. `None` disables it; images without a journal never use it.
+    /// Policy for deferred creates ([`operations::deferred_create`]), or `None` (the default) to enter each file into
+    /// its directory at once.
     ///
-    /// After a crash, any of the waiting files may be missing, each as a whole. `fsync` of any file or directory,
-    /// `sync` and closing write all of them to the device.
-    pub waiting: Option<WaitingPolicy>,
+    /// The order of changes is weaker with a policy: after a crash, any of the files created since the last sync in a
+    /// large directory may be missing, each as a whole. All other changes are those up to some moment. `fsync` of any
+    /// file or directory, `sync` and closing make all files durable. Images without a journal never defer.
+    pub defer_creates: Option<DeferPolicy>,
     /// Fixed time for the timestamps that the file system sets itself (deletion, commit, closing) and for inode
     /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
     /// only.
     pub time: Option<Timestamp>,
+}
+
+impl OpenOptions {
+    /// Policy for deferred creates in large directories, for [`Self::defer_creates`].
+    pub const DEFER_LARGE: DeferPolicy = DeferPolicy::LARGE_IN_PARTS;
 }
 
 impl Default for OpenOptions {
@@ -53,14 +59,14 @@ impl Default for OpenOptions {
             cache_bytes: CACHE_BYTES_DEFAULT,
             norecovery: false,
             orphans,
-            waiting: Some(WaitingPolicy::LARGE_IN_PARTS),
+            defer_creates: None,
             time: None,
         }
     }
 }
 
-/// An open ext2, ext3 or ext4 file system.
-pub struct Ext4 {
+/// An open ext2, ext3 or ext4 file system below the layer of deferred creates (see [`crate::Ext4`]).
+pub struct Ext4Core {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
@@ -76,7 +82,7 @@ pub struct Ext4 {
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
-    pub(crate) waiting: Waiting<NameHasher>,
+    pub(crate) deferred: DeferredCreates<NameHasher>,
 }
 
 /// State of an image before opening changed anything.
@@ -87,7 +93,7 @@ pub(crate) struct Found {
     pub(crate) remarks: Vec<String>,
 }
 
-impl Ext4 {
+impl Ext4Core {
     pub(crate) fn root_ino(&self) -> Ino {
         ROOT_INO
     }

@@ -2,7 +2,7 @@
 
 use vfs::{Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
 use crate::inode::load_unlinked;
@@ -21,7 +21,7 @@ pub struct BlockRun {
     pub unwritten: bool,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the geometry of the file system.
     pub fn geometry(&self) -> &Geometry {
         &self.volume.geometry

@@ -1,30 +1,27 @@
-//! `vfs::FileSystem` for ext4. Each method is one call: either of the operation core, which takes the locks, or of code
-//! that only ext4 has.
-//!
-//! Each format repeats the list of methods. Rust's orphan rule forbids the core a blanket implementation of the `vfs`
-//! trait, and a wrapper type in the core would hide the methods that only one format has.
+//! The parts of [`operations::Mounted`] in which ext4 differs. The shared part takes the locks and flushes deferred
+//! creates.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
-use operations::data;
-use operations::inode::{look_at, look_at_dir, set_attributes};
-use operations::profile::{ListingProfile, MeasuresListings};
-use operations::{Mode, RunOperations, names, waiting};
+use operations::Mode;
+use operations::inode::look_at_dir;
+use operations::mounted::{KeepAttributes, ReadDirectories, ReadInodes, WholeVolume};
+use operations::profile::{ListingClock, ListingProfile};
+use vfs::survey::{Shape, Sink};
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
-    FileSystem, Ino, MappedExtent, NAME_LEN_MAX, NewInode, RenameMode, Result, SetAttributes,
-    SpecialFile, StatFs, Timestamp,
+    Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart, Ino,
+    MappedExtent, NAME_LEN_MAX, Result, StatFs,
 };
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir;
 use crate::dir::compare::Style;
 use crate::dir::listing::{Listing, Scratch};
 use crate::file;
 use crate::format::features::Incompat;
-use crate::inode;
+use crate::inode::{self, Handle};
 use crate::xattr;
 
 thread_local! {
@@ -40,27 +37,107 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
     })
 }
 
-impl FileSystem for Ext4 {
-    fn root(&self) -> Ino {
-        self.root_ino()
+impl ReadInodes for Ext4Core {
+    fn attributes_of_inode(&self, inode: &Handle) -> Result<Attributes> {
+        inode::attributes(self, inode)
     }
 
-    fn folds_names(&self) -> bool {
+    fn link_target(&self, inode: &Handle) -> Result<Vec<u8>> {
+        file::readlink(self, inode)
+    }
+
+    fn read_contents(&self, file: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        file::read(self, file, offset, buf)
+    }
+
+    fn contents_in_place(
+        &self,
+        file: &Handle,
+        offset: u64,
+        len: u64,
+        take: &mut dyn FnMut(&[FilePart<'_>]),
+    ) -> Result<bool> {
+        file::read_in_place(self, file, offset, len, take)
+    }
+
+    fn extents_of(
+        &self,
+        file: &Handle,
+        offset: u64,
+        len: u64,
+        each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        file::extent_map(self, file, offset, len, each)
+    }
+}
+
+impl ReadDirectories for Ext4Core {
+    fn find_name(&self, dir: &Handle, name: &[u8]) -> Result<Ino> {
+        dir::lookup(self, dir, name)
+    }
+
+    fn list(
+        &self,
+        dir: &Handle,
+        from: Cookie,
+        clock: ListingClock<'_>,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut listing = Listing::new(self, dir, clock);
+        with_scratch(|scratch| listing.readdir(from, scratch, each))
+    }
+
+    fn list_unordered(
+        &self,
+        dir: &Handle,
+        clock: ListingClock<'_>,
+        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut listing = Listing::new(self, dir, clock);
+        with_scratch(|scratch| listing.for_each_entry(scratch, each))
+    }
+
+    fn may_fold_names(&self) -> bool {
         self.volume.sb.features.incompat(Incompat::CASEFOLD)
     }
 
-    fn folded_name<'n>(&self, dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
-        if !self.folds_names() {
-            return Ok(Cow::Borrowed(name));
-        }
+    fn fold_name<'n>(&self, dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
         look_at_dir(self, dir, |dir| Ok(Style::of(dir).folded(name)))
     }
 
-    fn is_far(&self) -> bool {
-        RunOperations::engine(self).reads_ahead()
+    fn listings(&self) -> &ListingProfile {
+        &self.listings
+    }
+}
+
+impl KeepAttributes for Ext4Core {
+    fn xattr(&self, inode: &Handle, name: &[u8]) -> Result<Vec<u8>> {
+        xattr::get(self, inode, name)
     }
 
-    fn statfs(&self) -> Result<StatFs> {
+    fn xattr_names(&self, inode: &Handle, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        xattr::list(self, inode, each)
+    }
+
+    fn store_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
+        self.set_attribute(ino, name, value)
+    }
+
+    fn drop_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.remove_attribute(ino, name)
+    }
+
+    fn stored_file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
+        self.read_file_attributes(ino)
+    }
+
+    fn store_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
+        self.change_file_attributes(ino, change)
+    }
+}
+
+impl WholeVolume for Ext4Core {
+    fn totals(&self) -> Result<StatFs> {
         let volume = &self.volume;
         let (clusters, inodes) = volume.groups.totals();
         let blocks_free = clusters << volume.sb.cluster_blocks_log;
@@ -77,267 +154,28 @@ impl FileSystem for Ext4 {
             blocks_available: unreserved.saturating_sub(volume.sb.raw.reserved_blocks()),
             blocks_for_contents: unreserved,
             inodes: u64::from(volume.geometry.inodes_count),
-            inodes_free: inodes.saturating_sub(self.waiting.files() as u64),
+            inodes_free: inodes,
             name_len_max: NAME_LEN_MAX as u32,
         })
     }
 
-    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
-        look_at_dir(self, dir, |dir| match self.waiting.find(dir.ino(), name) {
-            Some(ino) => Ok(ino),
-            None => dir::lookup(self, dir, name),
-        })
-    }
-
-    fn attributes(&self, ino: Ino) -> Result<Attributes> {
-        if let Some(attributes) = waiting::attributes(self, ino)? {
-            return Ok(attributes);
-        }
-        look_at(self, ino, |inode| {
-            let mut attributes = inode::attributes(self, inode)?;
-            if let Some(time) = self.waiting.time(ino) {
-                (attributes.mtime, attributes.ctime) = (time, time);
-            }
-            Ok(attributes)
-        })
-    }
-
-    fn set_attributes(&self, ino: Ino, change: &SetAttributes) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        set_attributes(self, ino, change)
-    }
-
-    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        if let Some(ino) = waiting::create(self, dir, name, new)? {
-            return Ok(ino);
-        }
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create(self, dir, name, new))
-    }
-
-    fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mkdir(self, dir, name, new))
-    }
-
-    fn mknod(&self, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::mknod(self, dir, name, file, new))
-    }
-
-    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::symlink(self, dir, name, target, new))
-    }
-
-    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| file::readlink(self, inode))
-    }
-
-    fn create_unlinked(&self, dir: Ino, new: &NewInode) -> Result<Ino> {
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::create_unlinked(self, dir, new))
-    }
-
-    fn link(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link(self, ino, dir, name, time))
-    }
-
-    fn link_over(&self, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        let _quiet = waiting::quiet(self, dir)?;
-        waiting::with_all(self, || names::link_over(self, ino, dir, name, time))
-    }
-
-    fn unlink(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
-        names::unlink(self, dir, name, time)
-    }
-
-    fn rmdir(&self, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
-        names::rmdir(self, dir, name, time)
-    }
-
-    fn rename(
-        &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        mode: RenameMode,
-        time: Option<Timestamp>,
-    ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, None, time))
-    }
-
-    fn rename_with_whiteout(
-        &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        mode: RenameMode,
-        whiteout: &NewInode,
-        time: Option<Timestamp>,
-    ) -> Result<()> {
-        let _quiet = (waiting::quiet(self, from.0)?, waiting::quiet(self, to.0)?);
-        let _moved = (waiting::quiet_named(self, from)?, waiting::quiet_named(self, to)?);
-        waiting::with_all(self, || names::rename(self, from, to, mode, Some(whiteout), time))
-    }
-
-    fn open(&self, ino: Ino) -> Result<()> {
-        if waiting::open(self, ino)? {
-            return Ok(());
-        }
-        operations::orphans::open_inode(self, ino)
-    }
-
-    fn close(&self, ino: Ino) -> Result<()> {
-        operations::orphans::close_inode(self, ino)
-    }
-
-    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| file::read(self, inode, offset, buf))
-    }
-
-    fn read_in_place(
-        &self,
-        ino: Ino,
-        offset: u64,
-        len: u64,
-        take: &mut dyn FnMut(&[FilePart<'_>]),
-    ) -> Result<bool> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| file::read_in_place(self, inode, offset, len, take))
-    }
-
-    fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::write(self, ino, offset, data, time))
-    }
-
-    fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::allocate(self, ino, offset, len, mode))
-    }
-
-    fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()> {
-        waiting::settle(self, ino)?;
-        waiting::with_all(self, || data::resize(self, ino, size, time))
-    }
-
-    fn extent_map(
-        &self,
-        ino: Ino,
-        offset: u64,
-        len: u64,
-        each: &mut dyn FnMut(MappedExtent) -> ControlFlow<()>,
-    ) -> Result<()> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| file::extent_map(self, inode, offset, len, each))
-    }
-
-    fn readdir(
-        &self,
-        dir: Ino,
-        from: Cookie,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
-        let clock = self.listings.clock();
-        look_at_dir(self, dir, |dir| {
-            if from == Cookie(0) {
-                operations::data::read_ahead(self, dir);
-            }
-            let mut listing = Listing::new(self, dir, clock);
-            with_scratch(|scratch| listing.readdir(from, scratch, each))
-        })
-    }
-
-    fn for_each_entry(
-        &self,
-        dir: Ino,
-        each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let _quiet = waiting::quiet(self, dir)?;
-        let clock = self.listings.clock();
-        look_at_dir(self, dir, |dir| {
-            operations::data::read_ahead(self, dir);
-            let mut listing = Listing::new(self, dir, clock);
-            with_scratch(|scratch| listing.for_each_entry(scratch, each))
-        })
-    }
-
-    fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| xattr::get(self, inode, name))
-    }
-
-    fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        waiting::with_all(self, || self.set_attribute(ino, name, value))
-    }
-
-    fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        self.remove_attribute(ino, name)
-    }
-
-    fn list_xattrs(&self, ino: Ino, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        waiting::settle(self, ino)?;
-        look_at(self, ino, |inode| xattr::list(self, inode, each))
-    }
-
-    fn file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
-        waiting::settle(self, ino)?;
-        self.read_file_attributes(ino)
-    }
-
-    fn set_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()> {
-        let _quiet = waiting::settle_all_of(self, ino)?;
-        self.change_file_attributes(ino, change)
-    }
-
-    fn trim(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
-        self.trim_free(range, len_min)
-    }
-
-    /// Makes all earlier changes durable, including those of other inodes and waiting files.
-    fn fsync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
-        operations::sync(self)
-    }
-
-    /// Waiting files become durable too: a file that waits cannot be found after a crash without its name.
-    fn fdatasync(&self, _ino: Ino) -> Result<()> {
-        waiting::settle_all(self)?;
-        operations::sync_data(self)
-    }
-
-    fn sync(&self) -> Result<()> {
-        waiting::settle_all(self)?;
-        operations::sync(self)
-    }
-
-    fn label(&self) -> Result<Vec<u8>> {
+    fn stored_label(&self) -> Result<Vec<u8>> {
         self.current_label()
     }
 
-    fn set_label(&self, label: &[u8]) -> Result<()> {
+    fn store_label(&self, label: &[u8]) -> Result<()> {
         self.change_label(label)
     }
 
-    fn shut_down(&self) -> Result<()> {
-        self.engine.stop();
-        Ok(())
+    fn discard_free(&self, range: Range<u64>, len_min: u64) -> Result<u64> {
+        self.trim_free(range, len_min)
     }
-}
 
-impl MeasuresListings for Ext4 {
-    fn listing_profile(&self) -> &ListingProfile {
-        &self.listings
+    fn shape_of_image(&self) -> Result<Shape> {
+        self.shape()
+    }
+
+    fn survey(&self, sink: &mut dyn Sink) {
+        self.tell_layout(sink);
     }
 }

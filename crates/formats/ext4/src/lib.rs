@@ -9,6 +9,7 @@ mod alloc;
 mod blocks;
 pub mod check;
 pub mod debug;
+mod deferred_create;
 mod dir;
 pub mod e2undo;
 mod file;
@@ -34,10 +35,12 @@ pub mod tune;
 #[cfg(feature = "verity")]
 mod verity;
 mod volume;
-mod waiting;
 mod xattr;
 
-pub use fs::{CACHE_BYTES_DEFAULT, Ext4, OpenOptions};
+pub use fs::{CACHE_BYTES_DEFAULT, Ext4Core, OpenOptions};
 pub use open::superblock_copy::{SuperblockPlace, has_superblock_copy};
-pub use operations::waiting::WaitingPolicy;
+pub use operations::deferred_create::DeferPolicy;
 pub use orphan::{OrphanPolicy, OrphanReport};
+
+/// An open ext2, ext3 or ext4 file system. Methods that only this format has are those of [`Ext4Core`].
+pub type Ext4 = operations::Mounted<Ext4Core>;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use changing::crashing::Ext4Target;
 use changing::{Layout, MIB};
 use disk::MemoryDevice;
-use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::crash::write_image;
 use testkit::fs_tree::Tree;
 use testkit::operation::Mix;
@@ -71,10 +71,10 @@ fn folding_names_do_as_the_model_does() {
         }
     }
     run_threads(Layout { inodes: 2_000, size: 128 << 20, ..Layout::FOLDED }, 3, 504, 250);
-    // Files never wait in a case-insensitive directory, because waiting names are compared by their bytes.
+    // Files are never deferred in a case-insensitive directory, because deferred names are compared by their bytes.
     let layout = Layout { inodes: 2_000, ..Layout::FOLDED_SMALL_BLOCKS };
     let mut target = Ext4Target::new(layout);
-    target.waiting = Some(WaitingPolicy { blocks_min: 1, ..WaitingPolicy::LARGE_IN_PARTS });
+    target.defer_creates = Some(DeferPolicy { blocks_min: 1, ..DeferPolicy::LARGE_IN_PARTS });
     one_thread(&target.trial(), layout.mix(LARGE_DIRECTORIES), 505, 1_500);
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use engine::{BufferRef, Engine, Tag};
 use operations::Mode;
+use operations::deferred_create::{DeferPolicy, DeferredCreates};
 use operations::locks::InodeLocks;
 use operations::profile::ListingProfile;
-use operations::waiting::{Waiting, WaitingPolicy};
 use vfs::{Ino, Result};
 
+use crate::deferred_create::NameKeys;
 use crate::dir::DirStates;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
@@ -19,7 +20,6 @@ use crate::inode::{self, GoneChunks, Handle};
 use crate::log;
 use crate::orphan::Unlinked;
 use crate::volume::Volume;
-use crate::waiting::NameKeys;
 
 /// Default size of the metadata cache, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -32,26 +32,28 @@ pub struct OpenOptions {
     /// Open an image with a dirty log read-only, without replaying the log. Changes that are only in the log are not
     /// visible.
     pub norecovery: bool,
-    /// When newly created files wait in memory, to be entered into their directory in batches. By default they wait
-    /// only in very large directories. `None`: never.
+    /// Policy for deferred creates ([`operations::deferred_create`]), or `None` (the default) to enter each file into
+    /// its directory at once.
     ///
-    /// After a crash any subset of the waiting files may be missing; each file is either complete or absent. `fsync` of
-    /// any file or directory, `sync` and closing make all of them durable.
-    pub waiting: Option<WaitingPolicy>,
+    /// The order of changes is weaker with a policy: after a crash, any of the files created since the last sync in a
+    /// large directory may be missing, each as a whole. All other changes are those up to some moment. `fsync` of any
+    /// file or directory, `sync` and closing make all files durable.
+    pub defer_creates: Option<DeferPolicy>,
+}
+
+impl OpenOptions {
+    /// Policy for deferred creates in large directories, for [`Self::defer_creates`].
+    pub const DEFER_LARGE: DeferPolicy = DeferPolicy::LARGE;
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self {
-            cache_bytes: CACHE_BYTES_DEFAULT,
-            norecovery: false,
-            waiting: Some(WaitingPolicy::LARGE),
-        }
+        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false, defer_creates: None }
     }
 }
 
-/// An open XFS file system.
-pub struct Xfs {
+/// An open XFS file system below the layer of deferred creates (see [`crate::Xfs`]).
+pub struct XfsCore {
     pub(crate) engine: Engine,
     pub(crate) volume: Arc<Volume>,
     pub(crate) locks: InodeLocks,
@@ -61,7 +63,7 @@ pub struct Xfs {
     pub(crate) free_index: FreeIndexStrategy,
     pub(crate) unlinked: Unlinked,
     pub(crate) gone: GoneChunks,
-    pub(crate) waiting: Waiting<NameKeys>,
+    pub(crate) deferred: DeferredCreates<NameKeys>,
     pub(crate) mode: Mode,
     /// Allocation hints for the data of new files.
     pub(crate) hints: Hints,
@@ -78,7 +80,7 @@ pub struct Xfs {
     pub(crate) log: Option<log::XfsLog>,
 }
 
-impl Xfs {
+impl XfsCore {
     pub(crate) fn root_ino(&self) -> Ino {
         Ino(self.volume.sb.raw.rootino.get())
     }

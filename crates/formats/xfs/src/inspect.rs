@@ -2,7 +2,7 @@
 
 use vfs::{Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber, Block, FileBlock};
 use crate::format::ag::sector_place;
 use crate::format::geometry::Geometry;
@@ -22,7 +22,7 @@ pub struct BlockRun {
     pub unwritten: bool,
 }
 
-impl Xfs {
+impl XfsCore {
     /// Returns the geometry of the file system.
     pub fn geometry(&self) -> &Geometry {
         &self.volume.geometry
@@ -48,7 +48,7 @@ impl Xfs {
     /// # Errors
     /// `NotFound` if the inode is free; `Corrupt` if it is damaged.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
-        operations::waiting::settle(self, ino)?;
+        operations::deferred_create::flush_file(self, ino)?;
         let _lock = self.locks.shared(ino);
         Ok(self.load(ino)?.inode)
     }

@@ -8,7 +8,7 @@ mod tests;
 use engine::{Changed, Corruption, Tag};
 use vfs::{Error, Ino};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
@@ -237,7 +237,7 @@ fn verify_inodes(
     Ok(())
 }
 
-impl Xfs {
+impl XfsCore {
     /// Stops all changes, because a structure that an operation was about to seal itself is invalid.
     pub(crate) fn refuse(&self, fault: Corruption) -> Error {
         self.engine.refuse_changes(&fault);

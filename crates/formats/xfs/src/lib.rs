@@ -11,6 +11,7 @@ extern crate self as xfs;
 mod alloc;
 mod btree;
 pub mod check;
+mod deferred_create;
 mod dir;
 mod file;
 pub mod format;
@@ -37,16 +38,18 @@ mod stub;
 mod survey;
 pub mod tune;
 mod volume;
-mod waiting;
 mod xattr;
 
 pub use dir::InsertBuffering;
 #[cfg(feature = "free-index-strategies")]
 pub use dir::free::FreeIndexStrategy;
-pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
+pub use fs::{CACHE_BYTES_DEFAULT, OpenOptions, XfsCore};
 pub use log::{
     LogEnd, LogItem, LogRecord, LogTransaction, Position as LogPosition, Recovered as RecoveredLog,
     Report as RecoverReport, log_contents, log_end, log_is_clean, recover as recover_log,
 };
 pub use open::superblock_copy::{has_superblock_copy, has_superblock_copy_anywhere};
-pub use operations::waiting::WaitingPolicy;
+pub use operations::deferred_create::DeferPolicy;
+
+/// An open XFS file system. Methods that only this format has are those of [`XfsCore`].
+pub type Xfs = operations::Mounted<XfsCore>;

@@ -9,8 +9,8 @@ use disk::{BlockDevice, MemoryDevice};
 use engine::{Checkpoint, Fit, Log, Size};
 use parking_lot::Mutex;
 
-use crate::Xfs;
 use crate::mkfs::{self, Contents, Options};
+use crate::{Xfs, XfsCore};
 use operations::Mode;
 
 const CACHE_BYTES: usize = 16 << 20;
@@ -91,7 +91,8 @@ impl Logged {
         };
         let hook: Box<dyn Log> = Box::new(log.clone());
         let shared: Arc<dyn BlockDevice> = device.clone();
-        let fs = Xfs::with_device(shared, Some(hook), CACHE_BYTES, Mode::Writable).unwrap();
+        let core = XfsCore::with_device(shared, Some(hook), CACHE_BYTES, Mode::Writable);
+        let fs = Xfs::new(core.unwrap());
         fs.load_unlinked_lists().unwrap();
         Self { fs, device, log }
     }

@@ -1412,8 +1412,7 @@ int dw_image_is_writable(const struct dw_image *image);
 /*
  Makes all changes so far durable.
 
- After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One
- exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+ After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync.
  */
 int dw_sync(const struct dw_image *image,
             struct dw_error **error);

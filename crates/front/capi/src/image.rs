@@ -70,8 +70,7 @@ pub unsafe extern "C" fn dw_image_is_writable(image: *const dw_image) -> c_int {
 
 /// Makes all changes so far durable.
 ///
-/// After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync. One
-/// exception: regular files created since then in a large directory (1024 blocks or more) may be missing in any order.
+/// After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dw_sync(image: *const dw_image, error: *mut *mut dw_error) -> c_int {
     // SAFETY: the caller follows the rules of the header.

@@ -41,7 +41,7 @@ fn the_session_ends_when_a_child_unmounts_it() {
     File::create(&backing).unwrap().set_len(1 << 20).unwrap();
     let device = LoopDevice::new(&backing);
     let options = MountOptions {
-        fs_name: device.path().clone().into(),
+        fs_name: device.path().into(),
         subtype: "memory".into(),
         block_size: Some(4096),
         ..MountOptions::default()

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::{Group, GroupGuard, Groups};
 use crate::{Interrupt, Outcome};
 
-/// The groups held by one operation, each identified by its index. Dropping it before it is [kept](crate::Side::keep)
-/// undoes the changes in the groups.
+/// The groups held by one operation, each identified by its index. Dropping it before it is
+/// [kept](crate::InMemoryUndo::keep) undoes the changes in the groups.
 ///
 /// Operations wait for groups in ascending order only, which avoids deadlocks. For a group out of order the lock is
 /// only tried. If another operation has it, this operation is undone and started again with all groups that it is known

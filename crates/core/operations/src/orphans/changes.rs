@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use vfs::Ino;
 
-use crate::Side;
+use crate::InMemoryUndo;
 use crate::opens::OpenInodes;
 
 /// Change of an inode's status as an orphan.
@@ -84,7 +84,7 @@ impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
     }
 }
 
-impl<P: Copy, A> Side for OrphanChanges<'_, P, A> {
+impl<P: Copy, A> InMemoryUndo for OrphanChanges<'_, P, A> {
     fn keep(&mut self) {
         for (ino, place) in self.outcome.drain(..) {
             self.opens.set_place(ino, place);

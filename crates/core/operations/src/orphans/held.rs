@@ -4,7 +4,7 @@ use engine::locks::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::Turn;
-use crate::Side;
+use crate::InMemoryUndo;
 use crate::chain::{Chain, Pointer, Undo};
 
 /// Lists protected by one lock.
@@ -24,8 +24,8 @@ impl Chains for Chain {
     }
 }
 
-/// Lists held by an operation from its first change to its end. Dropping them before they are [kept](Side::keep) undoes
-/// the changes.
+/// Lists held by an operation from its first change to its end. Dropping them before they are
+/// [kept](InMemoryUndo::keep) undoes the changes.
 pub struct HeldChains<'a, C: Chains> {
     chains: MutexGuard<'a, C>,
     undo: SmallVec<[(C::Which, Undo); 2]>,
@@ -66,7 +66,7 @@ impl<'a, C: Chains> HeldChains<'a, C> {
 }
 
 /// Dropping it releases the lock.
-impl<C: Chains> Side for HeldChains<'_, C> {
+impl<C: Chains> InMemoryUndo for HeldChains<'_, C> {
     fn keep(&mut self) {
         self.undo.clear();
     }

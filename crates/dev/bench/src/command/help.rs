@@ -14,7 +14,7 @@ Targets:
   DIRECTORY                 a directory of any mounted file system, used like IMAGE
 
 After memory:FORMAT or kernel:FORMAT, options can follow, separated by commas: features as for build (+name or \
-^name), size=SIZE, free-index=NAME (memory:xfs) and orphans=when-needed|always|list|off (memory:ext4)."
+^name), size=SIZE, defer-creates=on (memory:), free-index=NAME (memory:xfs) and orphans=when-needed|always|list|off (memory:ext4)."
         )
     };
 }

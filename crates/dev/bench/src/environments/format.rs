@@ -179,13 +179,7 @@ pub(super) fn remark(format: Format) -> Option<&'static str> {
 
 /// Returns the number of settings that differ from the defaults.
 pub(super) fn deviations(spec: &FsSpec) -> u32 {
-    let plain = FsSpec {
-        format: spec.format,
-        features: Vec::new(),
-        free_index: None,
-        orphans: None,
-        size: None,
-    };
+    let plain = FsSpec::plain(spec.format);
     let names = |spec| Plan::new(spec, &NOTHING).map(|plan| plan.features()).unwrap_or_default();
     let (usual, these) = (names(&plain), names(&FsSpec { size: None, ..spec.clone() }));
     let only_in = |one: &[String], other: &[String]| {
@@ -194,6 +188,7 @@ pub(super) fn deviations(spec: &FsSpec) -> u32 {
     let is_unusual = [
         spec.orphans.unwrap_or_default() != OrphanPolicy::default(),
         spec.free_index.unwrap_or_default() != FreeIndexStrategy::default(),
+        spec.defer_creates,
     ];
     let ways = is_unusual.into_iter().map(u32::from).sum::<u32>();
     only_in(&usual, &these) + only_in(&these, &usual) + ways
@@ -272,7 +267,7 @@ mod tests {
     use super::*;
 
     fn spec(format: Format) -> FsSpec {
-        FsSpec { format, features: Vec::new(), free_index: None, orphans: None, size: None }
+        FsSpec::plain(format)
     }
 
     #[track_caller]

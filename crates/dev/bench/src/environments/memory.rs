@@ -108,12 +108,17 @@ impl Opened {
                     cache_bytes: CACHE_BYTES,
                     orphans: spec.orphans.unwrap_or_default(),
                     time: Some(TIME),
+                    defer_creates: spec.defer_creates.then_some(::ext4::OpenOptions::DEFER_LARGE),
                     ..Default::default()
                 };
                 Ext4::open_writable(device, &options).map(|fs| Self::Ext4(Box::new(fs)))
             }
             Format::Xfs => {
-                let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+                let options = xfs::OpenOptions {
+                    cache_bytes: CACHE_BYTES,
+                    defer_creates: spec.defer_creates.then_some(xfs::OpenOptions::DEFER_LARGE),
+                    ..Default::default()
+                };
                 Xfs::open_writable(device, &options).map(|mut fs| {
                     if let Some(strategy) = spec.free_index {
                         fs.set_free_index(strategy);

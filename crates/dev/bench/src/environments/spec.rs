@@ -34,6 +34,8 @@ pub struct FsSpec {
     pub free_index: Option<FreeIndexStrategy>,
     /// Policy for orphan records; only for ext4 in memory.
     pub orphans: Option<OrphanPolicy>,
+    /// True to defer creates in large directories; only in memory.
+    pub defer_creates: bool,
     /// Size in bytes; `None` derives it from the workload.
     pub size: Option<u64>,
 }
@@ -93,6 +95,9 @@ impl fmt::Display for FsSpec {
         if let Some(policy) = self.orphans {
             write!(f, ",orphans={}", policy.name())?;
         }
+        if self.defer_creates {
+            f.write_str(",defer-creates=on")?;
+        }
         self.size.map_or(Ok(()), |bytes| write!(f, ",size={}", shortest_size(bytes)))
     }
 }
@@ -106,8 +111,7 @@ impl FsSpec {
             Some("xfs") => Format::Xfs,
             _ => return Err(format!("write {0}:ext4 or {0}:xfs", driver.name())),
         };
-        let mut spec =
-            Self { format, features: Vec::new(), free_index: None, orphans: None, size: None };
+        let mut spec = Self::plain(format);
         for item in items {
             spec.add(driver, item)?;
         }
@@ -116,6 +120,18 @@ impl FsSpec {
             return Err("orphans are recorded only with a journal".into());
         }
         Ok(spec)
+    }
+
+    /// Returns a file system with the defaults of its format.
+    pub(super) fn plain(format: Format) -> Self {
+        Self {
+            format,
+            features: Vec::new(),
+            free_index: None,
+            orphans: None,
+            defer_creates: false,
+            size: None,
+        }
     }
 
     fn add(&mut self, driver: Driver, item: &str) -> Result<(), String> {
@@ -146,11 +162,20 @@ impl FsSpec {
                 let found = OrphanPolicy::from_name(value);
                 self.orphans.replace(found.ok_or_else(|| one_of(item, &names))?).is_none()
             }
+            "defer-creates" => {
+                if driver == Driver::Kernel {
+                    return Err("defer-creates is for memory: targets only".into());
+                }
+                if value != "on" {
+                    return Err(one_of(item, &["on"]));
+                }
+                !std::mem::replace(&mut self.defer_creates, true)
+            }
             "size" => self.size.replace(parse_size(value)?).is_none(),
             _ => {
                 return Err(format!(
-                    "{item:?}: write features (+name or ^name), size=SIZE, free-index=WAY for \
-                     memory:xfs, or orphans=WHEN for memory:ext4"
+                    "{item:?}: write features (+name or ^name), size=SIZE, defer-creates=on, \
+                     free-index=WAY for memory:xfs, or orphans=WHEN for memory:ext4"
                 ));
             }
         };

@@ -43,9 +43,9 @@ pub(crate) struct BlockGroup {
     /// its lock.
     free_blocks: AtomicU32,
     free_inodes: AtomicU32,
-    /// Free inodes that are reserved for waiting files.
+    /// Free inodes that are reserved for deferred files.
     pub(super) reserved: ReservedInodes,
-    /// Free clusters that are promised to waiting files. Only increased while the group's lock is held.
+    /// Free clusters that are promised to deferred files. Only increased while the group's lock is held.
     promised: AtomicU32,
     /// Number of inodes allocated since the file system was opened. Kept per group, so that threads in different groups
     /// do not share it.
@@ -107,7 +107,7 @@ impl BlockGroup {
         }
     }
 
-    /// Reserves clusters for waiting files. The caller holds the group, which must have that many usable clusters.
+    /// Reserves clusters for deferred files. The caller holds the group, which must have that many usable clusters.
     pub(crate) fn promise(&self, clusters: u32) {
         self.promised.fetch_add(clusters, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@ use vfs::{Error, Ino};
 
 use super::bitmap;
 use super::guard::Bitmaps as _;
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::{crc32c, inode_seed};
 use crate::format::inode::{Inode, Owner};
@@ -88,7 +88,7 @@ impl<'a> Op<'a> {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the generation of a new inode. It differs for each use of an inode number, but is reproducible: building
     /// the same image again gives the same generations.
     pub(crate) fn next_generation(&self, ino: Ino) -> u32 {

@@ -1,7 +1,7 @@
-//! Reserving inodes for waiting files, and allocating them when the files are applied.
+//! Reserving inodes for deferred files, and allocating them when the files are applied.
 
 use operations::Outcome;
-use operations::waiting::InodeRun;
+use operations::deferred_create::InodeRun;
 use vfs::{Error, Ino};
 
 use super::bitmap::{self, Bits};

@@ -1,4 +1,4 @@
-//! Inodes reserved in memory for waiting files. They are free on disk, but no other file may use them.
+//! Inodes reserved in memory for deferred files. They are free on disk, but no other file may use them.
 //!
 //! A thread that holds the group's lock may allocate an inode that is neither in the bitmap nor in this set. An inode
 //! leaves the set when a committed operation has set its bit in the bitmap, or when it is not needed.

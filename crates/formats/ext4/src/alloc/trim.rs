@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 
 use super::bitmap::{self, Bits};
 use super::guard::Bitmaps as _;
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 
 /// Maximum number of runs that are discarded while a group is held, so that other operations do not wait long.
@@ -19,7 +19,7 @@ struct Wanted {
     len_min: u64,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Implements [`vfs::FileSystem::trim`]. First makes everything durable, so that blocks freed before are no longer
     /// busy.
     pub(crate) fn trim_free(&self, bytes: Range<u64>, len_min: u64) -> Result<u64> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use operations::inode::Inodes;
 use vfs::{Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir::{self, for_each_leaf, index, inline_parent, inline_parts};
 use crate::format::address::{Block, FileBlock};
 use crate::format::htree::{self, Index, Place};
@@ -44,7 +44,7 @@ pub struct IndexNode {
     pub entries: Vec<(u32, FileBlock)>,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Passes the parts of a directory that contain entries to `each`, in order. Skips inner nodes of an index.
     ///
     /// # Errors

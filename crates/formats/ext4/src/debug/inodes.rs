@@ -5,7 +5,7 @@ use operations::RunOperations;
 use operations::inode::Inodes;
 use vfs::{Error, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::group::GroupDescriptor;
@@ -45,7 +45,7 @@ pub fn write_inode_slot(device: &dyn BlockDevice, ino: Ino, new: &[u8]) -> Resul
 /// Message for a slot of the wrong length.
 const WRONG_LENGTH: &str = "the length must equal the inode size of the superblock";
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the group of an inode, the block of its slot, and the slot's byte offset in that block.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use vfs::{Corruption, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{Extent, Node};
 use crate::format::indirect;
@@ -62,13 +62,13 @@ type Each<'e> = &'e mut dyn FnMut(MapEntry);
 
 /// A walk over a map. It fails when it has seen more blocks than the file system has.
 struct Walk<'w> {
-    fs: &'w Ext4,
+    fs: &'w Ext4Core,
     inode: &'w Handle,
     budget: u64,
     each: Each<'w>,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Passes the entries of an inode's map to `each`, in file order, inner nodes before their children. The caller
     /// must check that the inode has a map.
     ///

@@ -7,10 +7,10 @@ use operations::orphans::inactivate;
 use vfs::names::check_name;
 use vfs::{Error, FileType, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir;
 
-impl Ext4 {
+impl Ext4Core {
     /// Adds a name of an inode to a directory without changing the inode's link count.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use operations::inode::InodeHandle;
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir::compare::{Style, Wanted};
 use crate::dir::index;
 use crate::format::address::{Block, FileBlock};
@@ -31,7 +31,7 @@ pub struct Found {
 }
 
 /// Looks up a name and returns its inode. Returns `NotFound` if there is none.
-pub(crate) fn lookup(mut fs: &Ext4, dir: &Handle, name: &[u8]) -> Result<Ino> {
+pub(crate) fn lookup(mut fs: &Ext4Core, dir: &Handle, name: &[u8]) -> Result<Ino> {
     dir.require_directory()?;
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong);
@@ -188,7 +188,7 @@ pub(crate) fn inline_parent(dir: &Handle) -> u32 {
 
 /// Returns the two verified chains of entries of an inline directory and their start offsets.
 pub(crate) fn inline_parts<'c>(
-    fs: &Ext4,
+    fs: &Ext4Core,
     dir: &Handle,
     contents: &'c [u8],
 ) -> Result<[(usize, &'c [u8]); 2]> {
@@ -207,7 +207,7 @@ pub(crate) fn inline_parts<'c>(
 ///
 /// A directory has no holes, so it cannot have more blocks than the file system. A larger size is damage: loop bounds
 /// derived from it would be useless.
-pub(crate) fn blocks_count(fs: &Ext4, dir: &Handle) -> Result<u64> {
+pub(crate) fn blocks_count(fs: &Ext4Core, dir: &Handle) -> Result<u64> {
     let geometry = &fs.volume.geometry;
     let size = dir.inode.size();
     let count = size >> geometry.block_size_log;

@@ -2,7 +2,7 @@
 
 use vfs::{Corruption, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::features::{Compat, Incompat};
 use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
@@ -15,7 +15,7 @@ use crate::op::source::Source;
 const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;
 
 /// Returns whether a directory has an index.
-pub(crate) fn is_indexed(fs: &Ext4, dir: &Handle) -> bool {
+pub(crate) fn is_indexed(fs: &Ext4Core, dir: &Handle) -> bool {
     fs.volume.sb.features.compat(Compat::DIR_INDEX)
         && dir.has_flag(flags::INDEX)
         && !dir.has_flag(flags::INLINE_DATA)

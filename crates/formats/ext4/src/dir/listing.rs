@@ -19,7 +19,7 @@ use operations::inode::InodeHandle;
 use operations::profile::{ListingClock, ListingStep};
 use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir::compare::Style;
 use crate::dir::index;
 use crate::dir::{self, for_each_leaf};
@@ -62,7 +62,7 @@ struct Item {
 
 /// A directory listing: the state common to all listing orders.
 pub(crate) struct Listing<'l> {
-    fs: &'l Ext4,
+    fs: &'l Ext4Core,
     dir: &'l Handle,
     style: Style,
     has_types: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Listing<'l> {
 
 impl<'l> Listing<'l> {
     /// Returns a listing whose steps are measured with `clock`.
-    pub(crate) fn new(fs: &'l Ext4, dir: &'l Handle, clock: ListingClock<'l>) -> Self {
+    pub(crate) fn new(fs: &'l Ext4Core, dir: &'l Handle, clock: ListingClock<'l>) -> Self {
         let has_types = fs.volume.sb.features.incompat(Incompat::FILETYPE);
         Self { fs, dir, style: Style::of(dir), has_types, clock }
     }

@@ -14,7 +14,7 @@ use vfs::{AllocateMode, Error, Ino, Result};
 
 use super::unpack::Unpacked;
 use super::{CHANGES_PER_OP_MAX, LARGE_FILE_FROM};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::features::RoCompat;
 use crate::format::indirect::Path;
@@ -33,7 +33,7 @@ impl FileHandle for Handle {
     }
 }
 
-impl ReadFiles for Ext4 {
+impl ReadFiles for Ext4Core {
     type Block = Block;
 
     fn block_size_log(&self) -> u32 {
@@ -76,7 +76,7 @@ fn end_block(at: LogicalBlock) -> u32 {
     u32::try_from(at.0).unwrap_or(u32::MAX)
 }
 
-impl MapFiles for Ext4 {
+impl MapFiles for Ext4Core {
     fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<Run> {
         match file_block(at) {
             Some(block) => op.run_at(file, block),
@@ -120,7 +120,7 @@ impl MapFiles for Ext4 {
     }
 }
 
-impl ChangeFiles for Ext4 {
+impl ChangeFiles for Ext4Core {
     type Apart = Option<Unpacked>;
 
     fn changes_per_op(&self) -> u32 {
@@ -216,7 +216,7 @@ impl ChangeFiles for Ext4 {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns whether a file has an extent tree, or will have one once it gets blocks.
     fn maps_extents(&self, file: &Handle) -> bool {
         file.has_flag(flags::EXTENTS) || file.has_flag(flags::INLINE_DATA) && self.volume.extents

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use operations::data::{self, require_regular};
 use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::features::Incompat;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::inode::Handle;
@@ -15,7 +15,7 @@ use crate::inode::inline;
 const SYMLINK_SIZE_MAX: u64 = 4096;
 
 /// Reads from a regular file into `buf`. Returns fewer bytes only at the end of the file.
-pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+pub(crate) fn read(fs: &Ext4Core, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
     require_regular(handle)?;
     if handle.has_flag(flags::ENCRYPT) {
         return Err(Error::Encrypted);
@@ -25,7 +25,7 @@ pub(crate) fn read(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> R
 
 /// Reports the device positions of bytes of a regular file. See [`vfs::FileSystem::read_in_place`].
 pub(crate) fn read_in_place(
-    fs: &Ext4,
+    fs: &Ext4Core,
     handle: &Handle,
     offset: u64,
     len: u64,
@@ -43,7 +43,7 @@ pub(crate) fn read_in_place(
 
 /// Like [`read`], but for an inode of any type.
 pub(crate) fn read_contents(
-    fs: &Ext4,
+    fs: &Ext4Core,
     handle: &Handle,
     offset: u64,
     buf: &mut [u8],
@@ -54,7 +54,7 @@ pub(crate) fn read_contents(
     data::read(fs, handle, offset, buf)
 }
 
-fn read_inline(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
+fn read_inline(fs: &Ext4Core, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let left = handle.inode.size().saturating_sub(offset);
     let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
     if len == 0 {
@@ -73,7 +73,7 @@ fn read_inline(fs: &Ext4, handle: &Handle, offset: u64, buf: &mut [u8]) -> Resul
 /// Reports the runs of `offset..offset + len` of a regular file, clipped to its size, in order and without gaps.
 /// Adjacent runs are reported as one. Stops when `each` breaks.
 pub(crate) fn extent_map(
-    fs: &Ext4,
+    fs: &Ext4Core,
     handle: &Handle,
     offset: u64,
     len: u64,
@@ -100,7 +100,7 @@ pub(crate) fn extent_map(
 }
 
 /// Returns the target of a symbolic link.
-pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
+pub(crate) fn readlink(fs: &Ext4Core, handle: &Handle) -> Result<Vec<u8>> {
     if handle.file_type()? != FileType::Symlink {
         return Err(Error::Invalid("not a symbolic link"));
     }
@@ -126,7 +126,7 @@ pub(crate) fn readlink(fs: &Ext4, handle: &Handle) -> Result<Vec<u8>> {
 
 /// Returns whether the target of a symbolic link is stored in `i_block`. In that case the inode has no blocks except
 /// the one for extended attributes. With `ea_inode`, attribute values count as blocks too, so only the size decides.
-pub(crate) fn is_fast(fs: &Ext4, handle: &Handle) -> bool {
+pub(crate) fn is_fast(fs: &Ext4Core, handle: &Handle) -> bool {
     if fs.volume.sb.features.incompat(Incompat::EA_INODE) {
         return handle.inode.size() < I_BLOCK_SIZE as u64 && !handle.has_flag(flags::INLINE_DATA);
     }

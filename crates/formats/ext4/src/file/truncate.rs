@@ -4,12 +4,12 @@ use operations::data::{cut_past_size, zero_past_size};
 use operations::{Outcome, RunOperations};
 use vfs::{FileType, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
-impl Ext4 {
+impl Ext4Core {
     /// Completes a running truncation: frees the blocks past the file's size, in separate operations. The caller holds
     /// the inode's lock.
     pub(crate) fn end_truncation(&self, ino: Ino) -> Result<()> {

@@ -4,7 +4,7 @@ use operations::Outcome;
 use operations::data::{DataRun, write_run};
 use vfs::Result;
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::inode::flags;
 use crate::inode::Handle;
@@ -19,7 +19,7 @@ pub struct Unpacked {
     pub(super) tail: Vec<u8>,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the inline data of a file, or `None` if it has blocks.
     pub(super) fn unpack(&self, file: &Handle) -> Result<Option<Unpacked>> {
         if !file.has_flag(flags::INLINE_DATA) {

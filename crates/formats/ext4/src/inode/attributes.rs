@@ -4,7 +4,7 @@ use operations::inode::{InodeHandle, Inodes};
 use operations::locks::InodeLocks;
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::inode::Time;
 use crate::inode::{self, Handle};
 use crate::op::Op;
@@ -77,7 +77,7 @@ impl InodeHandle for Handle {
     }
 }
 
-impl Inodes for Ext4 {
+impl Inodes for Ext4Core {
     type Inode = Handle;
 
     fn locks(&self) -> &InodeLocks {

@@ -7,7 +7,7 @@ use vfs::{
     Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Protection, Result,
 };
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::features::Incompat;
 use crate::format::inode::{Inode, Time};
 use crate::inode::Handle;
@@ -74,7 +74,7 @@ fn flags_of(inode: &Inode) -> InodeFlags {
     InodeFlags::from_bits_truncate(inode.flags().into())
 }
 
-impl Ext4 {
+impl Ext4Core {
     pub(crate) fn read_file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
         let _lock = self.locks.shared(ino);
         let handle = self.load(ino)?;

@@ -2,7 +2,7 @@
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time, flags};
@@ -52,7 +52,7 @@ impl Handle {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Reads an inode in use. Returns `NotFound` if it is free.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
         load(self, ino)
@@ -60,7 +60,7 @@ impl Ext4 {
 }
 
 /// Reads and verifies an inode. Returns `NotFound` if there is no such inode, or if it has no links and is not open.
-pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
+pub(crate) fn load(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
     let handle = load_unlinked(fs, ino)?;
     if handle.inode.links_count() == 0 && !fs.orphans.is_open(ino) {
         return Err(Error::NotFound);
@@ -70,7 +70,7 @@ pub(crate) fn load(fs: &Ext4, ino: Ino) -> Result<Handle> {
 
 /// Reads an inode that may have no links but is not free yet. Returns `NotFound` if there is no such inode or its slot
 /// is empty.
-pub(crate) fn load_unlinked(fs: &Ext4, ino: Ino) -> Result<Handle> {
+pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;
     let (block, offset) = geometry.inode_position(fs.volume.groups.inode_table(group), index);
@@ -98,12 +98,12 @@ pub(crate) fn load_unlinked(fs: &Ext4, ino: Ino) -> Result<Handle> {
 }
 
 /// Returns the slot at `offset` of an inode table block.
-pub(crate) fn slot<'t>(fs: &Ext4, table: &'t [u8], offset: usize) -> Option<&'t [u8]> {
+pub(crate) fn slot<'t>(fs: &Ext4Core, table: &'t [u8], offset: usize) -> Option<&'t [u8]> {
     table.get(offset..offset + usize::from(fs.volume.geometry.inode_size))
 }
 
 /// Returns the attributes of an inode.
-pub(crate) fn attributes(fs: &Ext4, handle: &Handle) -> Result<Attributes> {
+pub(crate) fn attributes(fs: &Ext4Core, handle: &Handle) -> Result<Attributes> {
     let inode = &handle.inode;
     let file_type = handle.file_type()?;
     let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);

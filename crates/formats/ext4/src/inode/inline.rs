@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use vfs::{Corruption, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::inode::I_BLOCK_SIZE;
 use crate::format::xattr::{AttributeName, Value};
 use crate::inode::Handle;
@@ -13,7 +13,7 @@ use crate::xattr;
 pub(crate) type Contents = SmallVec<[u8; 256]>;
 
 /// Returns the contents of an inode with inline data, cut to its size.
-pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
+pub(crate) fn contents(fs: &Ext4Core, handle: &Handle) -> Result<Contents> {
     let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
     if size > room as u64 {
@@ -27,7 +27,7 @@ pub(crate) fn contents(fs: &Ext4, handle: &Handle) -> Result<Contents> {
 }
 
 /// Returns all bytes that the inode reserves for inline data.
-pub(crate) fn all(fs: &Ext4, handle: &Handle) -> Result<Contents> {
+pub(crate) fn all(fs: &Ext4Core, handle: &Handle) -> Result<Contents> {
     let mut bytes = Contents::from_slice(handle.inode.i_block());
     let slot = xattr::slot_tail(fs, handle)?;
     let area = xattr::parse_slot_area(handle, &slot)?;

@@ -6,11 +6,11 @@
 
 use vfs::{Error, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::inode::{Inode, flags};
 use crate::inode::Handle;
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the project of new inodes in `parent`.
     pub(crate) fn project_below(&self, parent: &Handle) -> u32 {
         let inherits = self.volume.projects && parent.has_flag(flags::PROJINHERIT);

@@ -25,7 +25,7 @@ use vfs::{Corruption, Error, FileType, Ino, Result, Timestamp};
 
 use self::inodes::Work;
 use self::ranges::Ranges;
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir;
 use crate::format::jbd2::{FastCommitEntry, FastCommitTag};
 use crate::op::Op;
@@ -37,7 +37,7 @@ fn damage(problem: &'static str, ino: Ino) -> Error {
     Corruption::new("fast commit", problem).of_inode(ino.0).into()
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Applies fast commits and makes the result durable. The log must have been opened with the `resume` that recovery
     /// returned. Fast commits contain no usage, so it is recounted with `quota`.
     ///

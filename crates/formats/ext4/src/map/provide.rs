@@ -6,7 +6,7 @@ use std::ops::Range;
 use engine::Corruption;
 use vfs::{Error, FileType, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::file;
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::inode::flags;
@@ -17,7 +17,7 @@ use crate::map::indirect::BlockMap;
 use crate::map::{Piece, Place, Run, Want, run_at};
 use crate::op::Op;
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns whether `i_block` maps blocks.
     pub(crate) fn has_map(&self, file: &Handle) -> Result<bool> {
         if file.has_flag(flags::INLINE_DATA) {

@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 
 use operations::names::{Directories, Entry};
-use operations::{Outcome, waiting};
+use operations::{Outcome, deferred_create};
 use vfs::{Error, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::dir::compare::Style;
 use crate::dir::{self, Found};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
-impl Directories for Ext4 {
+impl Directories for Ext4Core {
     type Found = Found;
 
     fn root_directory(&self) -> Ino {
@@ -51,13 +51,13 @@ impl Directories for Ext4 {
     }
 
     fn is_empty(&self, dir: &Handle) -> Result<bool> {
-        Ok(!self.waiting.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
+        Ok(!self.deferred.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
     }
 
     fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         op.add_entry(dir, entry)?;
         let fs = op.fs;
-        waiting::note_name(fs, dir, entry.name, || op.hasher_to_wait(dir))
+        deferred_create::note_name(fs, dir, entry.name, || op.hasher_to_defer(dir))
     }
 
     fn replace_entry(

@@ -4,7 +4,7 @@ use operations::Outcome;
 use operations::names::Links;
 use vfs::{Error, Result, Timestamp};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::inode::{Time, flags};
 use crate::inode::Handle;
 use crate::op::Op;
@@ -13,7 +13,7 @@ use crate::orphan::Inactivation;
 /// Link count of a directory with more subdirectories than the field can count.
 const LINKS_UNCOUNTED: u16 = 1;
 
-impl Links for Ext4 {
+impl Links for Ext4Core {
     /// `EXT4_LINK_MAX`.
     const LINKS_MAX: u32 = 65_000;
 

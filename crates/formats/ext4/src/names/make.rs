@@ -4,14 +4,14 @@ use operations::Outcome;
 use operations::names::MakeInodes;
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::extent;
 use crate::format::inode::{I_BLOCK_SIZE, Inode, Time, flags};
 use crate::inode::Handle;
 use crate::inode::file_attributes::inherit_flags;
 use crate::op::Op;
 
-impl MakeInodes for Ext4 {
+impl MakeInodes for Ext4Core {
     fn symlink_len_max(&self) -> usize {
         self.volume.block_size() - 1
     }
@@ -86,7 +86,7 @@ fn set_new(inode: &mut Inode, file_type: FileType, new: &NewInode) {
     inode.set_crtime(new.time);
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the handle of a new, empty regular file that inherits nothing.
     pub(crate) fn new_file(&self, ino: Ino, generation: u32, new: &NewInode) -> Result<Handle> {
         let geometry = &self.volume.geometry;

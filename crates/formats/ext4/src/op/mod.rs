@@ -13,11 +13,11 @@ pub(crate) mod source;
 use engine::{BufferId, Corruption, Engine, Tag, Txn};
 use operations::data::ZeroedRuns;
 use operations::reserve::Claim;
-use operations::{Mode, Operation, Outcome, RunOperations, Side};
+use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use smallvec::SmallVec;
 use vfs::Result;
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::guard::HeldGroups;
 use crate::format::address::{Block, Group};
 use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
@@ -57,10 +57,10 @@ pub(crate) struct Counted {
     pub(crate) count: u64,
 }
 
-/// A running operation. If dropped before [`Ext4::atomically`] commits it, it leaves no trace.
+/// A running operation. If dropped before [`Ext4Core::atomically`] commits it, it leaves no trace.
 pub struct Op<'a> {
-    pub(crate) fs: &'a Ext4,
-    // These fields are declared before the transaction, as [`Side`] requires.
+    pub(crate) fs: &'a Ext4Core,
+    // These fields are declared before the transaction, as [`InMemoryUndo`] requires.
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) orphans: Pending<'a>,
     /// Changes of the usage of owners, if usage is counted.
@@ -78,7 +78,7 @@ pub struct Op<'a> {
     pub(crate) counted_values: Vec<Counted>,
 }
 
-impl RunOperations for Ext4 {
+impl RunOperations for Ext4Core {
     type Op<'a> = Op<'a>;
 
     fn begin(&self, claim: Claim) -> Result<Op<'_>> {
@@ -113,7 +113,7 @@ impl Operation for Op<'_> {
         self.finish_put_off()
     }
 
-    fn sides(&mut self) -> impl Side {
+    fn undos(&mut self) -> impl InMemoryUndo {
         (&mut self.group_guards, &mut self.orphans, &mut self.usage)
     }
 
@@ -132,7 +132,7 @@ impl Operation for Op<'_> {
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Ext4, claim: Claim) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a Ext4Core, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

@@ -7,7 +7,7 @@
 use engine::Tag;
 use vfs::Result;
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::inode::Handle;
 use crate::map::{self, Place};
@@ -16,7 +16,7 @@ use crate::op::Op;
 /// Source of the blocks of file maps and directories.
 pub(crate) trait Source {
     /// Returns the file system.
-    fn fs(&self) -> &Ext4;
+    fn fs(&self) -> &Ext4Core;
 
     /// Calls `look` with a metadata block that was verified as `tag` requires.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
@@ -34,8 +34,8 @@ pub(crate) trait Source {
 }
 
 /// Reads blocks from the cache and holds none of them.
-impl Source for &Ext4 {
-    fn fs(&self) -> &Ext4 {
+impl Source for &Ext4Core {
+    fn fs(&self) -> &Ext4Core {
         self
     }
 
@@ -46,7 +46,7 @@ impl Source for &Ext4 {
 
 /// Holds each block that it reads until the end of the operation.
 impl Source for Op<'_> {
-    fn fs(&self) -> &Ext4 {
+    fn fs(&self) -> &Ext4Core {
         self.fs
     }
 

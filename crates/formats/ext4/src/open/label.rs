@@ -4,13 +4,13 @@ use operations::label;
 use vfs::{Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::superblock::{self, RawSuperblock};
 
 /// Maximum length of a label in bytes (`EXT4_LABEL_MAX`).
 const LABEL_LEN_MAX: usize = 16;
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the current label.
     pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
         let name = self.current_superblock()?.volume_name;

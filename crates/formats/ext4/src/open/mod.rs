@@ -15,9 +15,10 @@ use operations::profile::ListingProfile;
 use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::groups::Trust;
 use crate::alloc::spread::Spread;
+use crate::deferred_create;
 use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
@@ -28,18 +29,16 @@ use crate::orphan::Orphans;
 use crate::params::clock::Clock;
 use crate::params::read_superblock;
 use crate::volume::Volume;
-use crate::waiting;
-use operations::Mode;
 use operations::locks::InodeLocks;
+use operations::mounted::OpenImages;
+use operations::{Mode, Mounted};
 use superblock_copy::Copy;
 
-impl Ext4 {
-    /// Opens an image for reading. A journal replay happens in memory, so the image is not modified.
-    ///
-    /// # Errors
-    /// `Unsupported` for features this build cannot read, and for a journal on another device; `Corrupt` if the
-    /// superblock, the descriptors or the journal are invalid. With `norecovery`, a damaged journal is ignored.
-    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+impl OpenImages for Ext4Core {
+    type Options = OpenOptions;
+
+    /// With `norecovery`, a damaged journal is ignored.
+    fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let damage = match read_superblock(&*device) {
             Ok(sb) => {
                 let mut fs = Self::open_found(device, &sb, options)?;
@@ -61,6 +60,66 @@ impl Ext4 {
         Ok(fs)
     }
 
+    fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb =
+            read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
+        check_changeable(&sb)?;
+        check_fast_commits(&device, &sb)?;
+        let report = log::recover(&*device)?;
+        Self::open_recovered(device, options, report)
+    }
+
+    fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
+        let fs = Self::with_device(device, None, &options, Mode::InProgress)?;
+        if let Some(reason) = fs.volume.sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave these features out"));
+        }
+        if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
+            return Err(Error::unsupported(
+                "creating an image with quotas",
+                "leave the feature quota out",
+            ));
+        }
+        Ok(fs)
+    }
+
+    fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        operations::orphans::inactivate_all(&self)?;
+        self.engine.empty_log()?;
+        let mut raw = self.current_superblock()?;
+        let mut features = raw.features();
+        features.incompat.remove(Incompat::RECOVER);
+        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+        raw.set_features(&features);
+        raw.state = self.volume.sb.raw.state;
+        raw.set_wtime(self.clock.now().saturating_sub(CLOCK_STEP).as_secs() as i64);
+        let device = self.engine.device();
+        self.volume.write_superblock(&raw, &**device)?;
+        device.flush().map_err(Error::Device)
+    }
+
+    fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.check_writable()?;
+        operations::orphans::inactivate_all(self)?;
+        self.engine.checkpoint()?;
+        let mut raw = self.volume.sb.raw.clone();
+        let (clusters, inodes) = self.volume.groups.totals();
+        self.volume.set_counts(&mut raw, clusters, inodes);
+        if let Some(uuid) = uuid {
+            if self.volume.uuid_is_seed() {
+                return Err(Error::Invalid("checksums depend on the UUID"));
+            }
+            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
+        self.volume.write_superblock(&raw, &**self.engine.device())
+    }
+}
+
+impl Ext4Core {
     /// Opens an image with the superblock `sb` for reading.
     fn open_found(
         device: Arc<dyn BlockDevice>,
@@ -83,41 +142,6 @@ impl Ext4 {
         Ok(fs)
     }
 
-    /// Opens an image that mkfs has just created, to fill it. Without a journal, it is valid only after
-    /// [`Ext4::finish`].
-    ///
-    /// # Errors
-    /// Like [`Ext4::open`], and `Unsupported` for features this build cannot write.
-    pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
-        let fs = Self::with_device(device, None, &options, Mode::InProgress)?;
-        if let Some(reason) = fs.volume.sb.read_only_because() {
-            return Err(Error::unsupported(reason, "leave these features out"));
-        }
-        if fs.volume.sb.features.ro_compat(RoCompat::QUOTA) {
-            return Err(Error::unsupported(
-                "creating an image with quotas",
-                "leave the feature quota out",
-            ));
-        }
-        Ok(fs)
-    }
-
-    /// Opens an image for changes in place. First replays its journal and completes what a crash interrupted. The
-    /// caller must call [`Ext4::close`]; otherwise the image is left as after a crash.
-    ///
-    /// # Errors
-    /// Like [`Ext4::open`], and `Unsupported` for features that this build cannot maintain. Nothing was written in that
-    /// case.
-    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        let sb =
-            read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
-        check_changeable(&sb)?;
-        check_fast_commits(&device, &sb)?;
-        let report = log::recover(&*device)?;
-        Self::open_recovered(device, options, report)
-    }
-
     /// Opens an image whose journal was replayed.
     fn open_recovered(
         device: Arc<dyn BlockDevice>,
@@ -133,10 +157,10 @@ impl Ext4 {
         let log = map.map(|map| Journal::open(device.clone(), map, &sb, report.resume));
         let clock = Clock { fixed: options.time };
         let log = log.transpose()?.map(|log| log.with_clock(clock));
-        let mut fs = Self::with_device(device, log, options, Mode::Writable)?;
-        fs.generations = arbitrary(clock);
+        let fs = Self::with_device(device, log, options, Mode::Writable)?;
         // Detect damage before anything is written.
-        vfs::path::check_root(&fs)?;
+        let mut fs = Mounted::check_root(fs)?;
+        fs.generations = arbitrary(clock);
         let orphans = fs.find_orphans()?;
         let quota = fs.read_quota()?;
         fs.mark_open()?;
@@ -155,29 +179,6 @@ impl Ext4 {
         &self.recovered
     }
 
-    /// Frees open inodes without names, writes everything and marks the image as clean.
-    ///
-    /// # Errors
-    /// If the device fails, or if an inode to be freed is damaged. The image is then left as after a crash.
-    pub fn close(self) -> Result<()> {
-        if self.mode == Mode::ReadOnly {
-            return Ok(());
-        }
-        operations::waiting::settle_all(&self)?;
-        operations::orphans::inactivate_all(&self)?;
-        self.engine.empty_log()?;
-        let mut raw = self.current_superblock()?;
-        let mut features = raw.features();
-        features.incompat.remove(Incompat::RECOVER);
-        features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
-        raw.set_features(&features);
-        raw.state = self.volume.sb.raw.state;
-        raw.set_wtime(self.clock.now().saturating_sub(CLOCK_STEP).as_secs() as i64);
-        let device = self.engine.device();
-        self.volume.write_superblock(&raw, &**device)?;
-        device.flush().map_err(Error::Device)
-    }
-
     /// Returns the superblock in the cache.
     pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
@@ -192,7 +193,7 @@ impl Ext4 {
         options: &OpenOptions,
         mode: Mode,
     ) -> Result<Self> {
-        let OpenOptions { cache_bytes, orphans: policy, waiting, time, .. } = *options;
+        let OpenOptions { cache_bytes, orphans: policy, defer_creates, time, .. } = *options;
         let is_stale = options.norecovery && mode == Mode::ReadOnly;
         let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
         let mut volume = Volume::read(&*device, trust)?;
@@ -203,7 +204,8 @@ impl Ext4 {
         let options = engine::Options { block_size: volume.block_size(), cache_bytes };
         // Without a journal, the whole image must be checked after a crash anyway.
         let records = log.is_some();
-        let waiting = waiting.filter(|_| waiting::is_possible(&volume, mode, records));
+        let defer_creates =
+            defer_creates.filter(|_| deferred_create::is_possible(&volume, mode, records));
         let log = log.map(|log| Box::new(log) as Box<dyn engine::Log>);
         let engine = Engine::new(device, volume.clone(), log, options);
         Ok(Self {
@@ -219,7 +221,7 @@ impl Ext4 {
             clock: Clock { fixed: time },
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
-            waiting: operations::waiting::Waiting::new(waiting, cache_bytes),
+            deferred: operations::deferred_create::DeferredCreates::new(defer_creates, cache_bytes),
         })
     }
 
@@ -238,27 +240,6 @@ impl Ext4 {
         raw.set_features(&features);
         self.volume.write_superblock(&raw, &**self.engine.device())?;
         self.engine.device().flush().map_err(Error::Device)
-    }
-
-    /// Completes an image in progress: writes all metadata, then the superblock, with a new uuid if given.
-    ///
-    /// # Errors
-    /// If the device fails; the image is then invalid. `Invalid` if the uuid cannot change because checksums depend on
-    /// it.
-    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
-        self.check_writable()?;
-        operations::orphans::inactivate_all(self)?;
-        self.engine.checkpoint()?;
-        let mut raw = self.volume.sb.raw.clone();
-        let (clusters, inodes) = self.volume.groups.totals();
-        self.volume.set_counts(&mut raw, clusters, inodes);
-        if let Some(uuid) = uuid {
-            if self.volume.uuid_is_seed() {
-                return Err(Error::Invalid("checksums depend on the UUID"));
-            }
-            self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
-        }
-        self.volume.write_superblock(&raw, &**self.engine.device())
     }
 }
 

@@ -8,7 +8,7 @@ use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::Place;
 use super::slots::{Slot, Slots};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::bitmap;
 use crate::format::address::{Block, FileBlock};
 use crate::format::features::Compat;
@@ -22,7 +22,7 @@ use crate::map;
 /// Maximum number of blocks of an orphan file, as in the kernel.
 const FILE_BLOCKS_MAX: u64 = 512;
 
-/// Result of the orphan cleanup when [`crate::Ext4`] opened the file system.
+/// Result of the orphan cleanup when [`crate::Ext4Core`] opened the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrphanReport {
     /// Number of inodes whose blocks past the size were freed.
@@ -34,7 +34,7 @@ pub struct OrphanReport {
 /// Orphans of an image that is being opened, in processing order: those of the list, then those of the orphan file.
 pub(crate) struct Found(Vec<Ino>);
 
-impl Ext4 {
+impl Ext4Core {
     /// Reads and checks the orphan file and the list. Writes nothing.
     ///
     /// # Errors

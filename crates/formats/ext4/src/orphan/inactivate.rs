@@ -9,7 +9,7 @@ use operations::{Outcome, RunOperations};
 use vfs::{Ino, Result};
 
 use super::Place;
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::file::CHANGES_PER_OP_MAX;
 use crate::format::features::Incompat;
 use crate::format::inode::{ROOT_INO, flags};
@@ -78,9 +78,9 @@ impl Op<'_> {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Continues a truncation that is complete as far as readers can see. Its result does not depend on errors here:
-    /// the file stays an orphan, and [`Ext4::resume_truncation`] completes it.
+    /// the file stays an orphan, and [`Ext4Core::resume_truncation`] completes it.
     pub(crate) fn end_truncation_or_note(&self, ino: Ino) {
         if self.end_truncation(ino).is_err() {
             self.orphans.interrupted.store(true, Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl Ext4 {
     }
 }
 
-impl InactivateInodes for Ext4 {
+impl InactivateInodes for Ext4Core {
     type Place = Place;
 
     fn opens(&self) -> &OpenInodes<Place> {

@@ -4,7 +4,7 @@
 //! first merged. A record may be a slot of the orphan file, which is claimed and released without a lock. There is one
 //! list, whose head is in the superblock.
 
-use operations::Side;
+use operations::InMemoryUndo;
 use operations::chain::Chain;
 use operations::orphans::{HeldChains, OrphanChanges, Turn};
 use smallvec::SmallVec;
@@ -75,7 +75,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-impl Side for Pending<'_> {
+impl InMemoryUndo for Pending<'_> {
     fn keep(&mut self) {
         self.changes.keep();
         self.claimed.clear();

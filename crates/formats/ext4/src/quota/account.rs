@@ -1,6 +1,6 @@
 //! Accounts of inodes, and changes of usage by operations.
 
-use operations::Side;
+use operations::InMemoryUndo;
 use smallvec::SmallVec;
 use vfs::Ino;
 
@@ -109,7 +109,7 @@ impl<'a> UsageChanges<'a> {
     }
 }
 
-impl Side for UsageChanges<'_> {
+impl InMemoryUndo for UsageChanges<'_> {
     fn keep(&mut self) {
         if let Some(quota) = self.quota.filter(|_| !self.changes.0.is_empty()) {
             self.is_checkpoint_due = quota.apply(&self.changes);

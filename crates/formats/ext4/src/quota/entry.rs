@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::load::place_of;
 use super::{Place, Quota, Usage};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::quota::{
     BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, HEADER_RANGE, INFO_BLOCK, INFO_RANGE,
@@ -27,7 +27,7 @@ struct Growing<'r, 'op> {
     info: Info,
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Adds an entry for an id without limits or usage, in a separate operation, unless there is one.
     pub(super) fn add_entry(&self, quota: &Quota, number: usize, id: u32) -> Result<()> {
         let (Some(ino), kind) = (quota.files[number], QuotaKind::ALL[number]) else {

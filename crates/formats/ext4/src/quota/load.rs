@@ -7,7 +7,7 @@ use engine::locks::Mutex;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::{LOG_SHARE, Ledger, Place, Quota, Usage};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::features::RoCompat;
 use crate::format::quota::{
@@ -21,7 +21,7 @@ use crate::op::source::Source;
 
 /// A quota file that is being read.
 struct Reader<'f> {
-    fs: &'f Ext4,
+    fs: &'f Ext4Core,
     file: Handle,
     blocks: u32,
     /// Nodes read so far. A node has only one parent.
@@ -40,7 +40,7 @@ pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Res
     Ok(Place { block: start, offset: (byte & ((1 << log) - 1)) as usize })
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Reads the quota files if usage is counted.
     ///
     /// # Errors

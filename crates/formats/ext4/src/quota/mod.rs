@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 use account::Changes;
 pub(crate) use account::{Account, UsageChanges};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::Block;
 use crate::format::quota::{Entry, QuotaKind};
 use crate::kind::Kind;
@@ -138,7 +138,7 @@ impl Quota {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Ensures that the ids of the next operation have entries. The caller may hold the locks of their inodes but must
     /// not have started the operation.
     ///

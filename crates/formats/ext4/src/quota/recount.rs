@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use vfs::{Error, Result};
 
 use super::{Account, Quota};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::bitmap;
 use crate::format::address::Group;
 use crate::format::group::GroupFlags;
@@ -15,7 +15,7 @@ use crate::kind::Kind;
 /// Inodes and bytes per id, by kind of quota.
 type Counted = [HashMap<u32, (u64, u64)>; 3];
 
-impl Ext4 {
+impl Ext4Core {
     /// Starts to count usage.
     pub(crate) fn count_usage(&self, quota: Quota) -> &Quota {
         self.volume.quota.get_or_init(|| quota)

@@ -14,14 +14,15 @@ mod system;
 use std::ops::ControlFlow;
 
 use vfs::Result;
-use vfs::survey::{Extent, Kind, LogState, Shape, Sink, TellsLayout};
+use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 use crate::format::features::{Compat, Incompat};
 
-impl TellsLayout for Ext4 {
-    fn shape(&self) -> Result<Shape> {
+impl Ext4Core {
+    /// Returns the size and structure of the image.
+    pub(crate) fn shape(&self) -> Result<Shape> {
         let geometry = self.geometry();
         Ok(Shape {
             block_size: geometry.block_size(),
@@ -33,16 +34,15 @@ impl TellsLayout for Ext4 {
         })
     }
 
-    fn tell_layout(&self, sink: &mut dyn Sink) {
+    /// Reports all blocks.
+    pub(crate) fn tell_layout(&self, sink: &mut dyn Sink) {
         let mut teller = Teller::new(self, sink);
         if teller.system().is_continue() {
             // The sink already knows whether it stopped the survey.
             let _ = teller.inodes();
         }
     }
-}
 
-impl Ext4 {
     fn log_state(&self) -> LogState {
         let sb = self.superblock_found();
         if sb.features.incompat(Incompat::JOURNAL_DEV) || sb.raw.journal_dev.get() != 0 {
@@ -61,7 +61,7 @@ impl Ext4 {
 
 /// State of a running survey.
 struct Teller<'t> {
-    fs: &'t Ext4,
+    fs: &'t Ext4Core,
     sink: &'t mut dyn Sink,
     /// Number of inode blocks that may still be reported: as many as the bitmaps have in use. This limits the work on a
     /// damaged image in which many inodes claim the same blocks.
@@ -71,7 +71,7 @@ struct Teller<'t> {
 }
 
 impl<'t> Teller<'t> {
-    fn new(fs: &'t Ext4, sink: &'t mut dyn Sink) -> Self {
+    fn new(fs: &'t Ext4Core, sink: &'t mut dyn Sink) -> Self {
         let budget = fs.geometry().blocks_count;
         Self { fs, sink, budget, attributes: std::collections::HashSet::new() }
     }

@@ -8,12 +8,16 @@ mod descriptor;
 
 use disk::merkle::{Digest, Ground, Shape};
 use operations::RunOperations;
-use vfs::{AllocateMode, Error, FileSystem, FileType, Ino, Result};
+use operations::data;
+use operations::inode::look_at;
+use vfs::{AllocateMode, Error, FileType, Ino, Result};
 use zerocopy::IntoBytes;
 
-use crate::Ext4;
+use crate::Ext4Core;
+use crate::file;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::inode::flags;
+use crate::inode;
 use descriptor::Descriptor;
 
 /// Alignment of the tree: no kernel has larger pages.
@@ -58,7 +62,7 @@ impl Layout {
     }
 }
 
-impl Ext4 {
+impl Ext4Core {
     /// Protects a regular file of an image in progress, whose contents must all be on the device: computes its tree
     /// with several threads and stores it. Returns the digest that `fsverity measure` and `fsverity digest` show.
     ///
@@ -70,7 +74,8 @@ impl Ext4 {
         let contents = Contents { fs: self, ino, layout: &layout };
         let root = disk::merkle::build(&contents, &layout.shape, &[], threads)?;
         let descriptor = Descriptor::new(layout.size, layout.shape.hash_block(), &root);
-        self.write(ino, layout.descriptor, &layout.descriptor_blocks(&descriptor), None)?;
+        let blocks = layout.descriptor_blocks(&descriptor);
+        data::write(self, ino, layout.descriptor, &blocks, None)?;
         self.seal_contents(ino, layout.size)?;
         Ok(disk::merkle::digest(&[descriptor.as_bytes()]))
     }
@@ -95,14 +100,14 @@ impl Ext4 {
             let advice = "turn the feature extent on";
             return Err(Error::unsupported("fs-verity in a file system without extents", advice));
         }
-        let attributes = self.attributes(ino)?;
+        let attributes = look_at(self, ino, |inode| inode::attributes(self, inode))?;
         if attributes.file_type != FileType::Regular {
             return Err(Error::Invalid("fs-verity protects regular files only"));
         }
         let layout = Layout::new(attributes.size, self.volume.geometry.block_size());
         let layout = layout.ok_or(Error::FileTooLarge)?;
         let len = layout.end - layout.tree;
-        self.allocate(ino, layout.tree, len, AllocateMode::Exposed)?;
+        data::allocate(self, ino, layout.tree, len, AllocateMode::Exposed)?;
         Ok(layout)
     }
 
@@ -121,7 +126,7 @@ impl Ext4 {
 
 /// Contents of a file whose tree is computed.
 struct Contents<'a> {
-    fs: &'a Ext4,
+    fs: &'a Ext4Core,
     ino: Ino,
     layout: &'a Layout,
 }
@@ -142,7 +147,7 @@ impl Ground for Contents<'_> {
     }
 
     fn write_tree(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.fs.write(self.ino, self.layout.tree + offset, bytes, None)
+        data::write(self.fs, self.ino, self.layout.tree + offset, bytes, None)
     }
 }
 
@@ -151,7 +156,10 @@ impl Contents<'_> {
     fn read_all(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
-            let count = self.fs.read(self.ino, offset + done as u64, &mut buf[done..])?;
+            let at = offset + done as u64;
+            let count = look_at(self.fs, self.ino, |inode| {
+                file::read(self.fs, inode, at, &mut buf[done..])
+            })?;
             if count == 0 {
                 return Err(Error::Invalid("the file was truncated during hashing"));
             }

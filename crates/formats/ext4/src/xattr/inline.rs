@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 use vfs::Result;
 
 use super::plan::again;
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::xattr::{AttributeName, NewAttribute, encode_in_inode};
 use crate::inode::Handle;
 use crate::xattr;
 
-impl Ext4 {
+impl Ext4Core {
     /// Returns the rest of an inode's slot without the attribute for inline data (`system.data`). For
     /// [`Op::stage_with_tail`](crate::op::Op), when the contents move to blocks.
     pub(crate) fn tail_without_inline_data(&self, handle: &Handle) -> Result<Vec<u8>> {

@@ -23,7 +23,7 @@ use operations::RunOperations;
 use operations::reserve::Claim;
 use vfs::{Error, FileType, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::flags;
 use crate::format::xattr::{
@@ -44,7 +44,7 @@ const NAME_LEN_MAX: usize = 255;
 /// Maximum size of a value on Linux, in bytes (`XATTR_SIZE_MAX`).
 const VALUE_LEN_MAX: usize = 1 << 16;
 
-impl Ext4 {
+impl Ext4Core {
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.check_writable()?;
         if !self.volume.sb.features.compat(Compat::EXT_ATTR) {

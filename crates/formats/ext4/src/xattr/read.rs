@@ -4,7 +4,7 @@ use engine::BufferRef;
 use smallvec::SmallVec;
 use vfs::{Corruption, Error, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::file;
 use crate::format::address::Block;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Time, flags};
@@ -17,7 +17,7 @@ pub(crate) type SlotTail = SmallVec<[u8; 128]>;
 
 /// Returns the bytes of an inode's slot after `extra_isize`. Returns none if that field is missing or zero: the kernel
 /// would overwrite attributes there with its fields when it writes the inode.
-pub(crate) fn slot_tail(fs: &Ext4, handle: &Handle) -> Result<SlotTail> {
+pub(crate) fn slot_tail(fs: &Ext4Core, handle: &Handle) -> Result<SlotTail> {
     let extra = usize::from(handle.inode.extra_isize());
     if extra == 0 {
         return Ok(SlotTail::new());
@@ -34,7 +34,7 @@ pub(crate) fn parse_slot_area<'a>(handle: &Handle, bytes: &'a [u8]) -> Result<Op
 }
 
 /// Reads the attribute block of an inode, if it has one.
-pub(crate) fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
+pub(crate) fn block(fs: &Ext4Core, handle: &Handle) -> Result<Option<BufferRef>> {
     let block = Block(handle.inode.file_acl());
     if block.0 == 0 {
         return Ok(None);
@@ -50,7 +50,7 @@ pub(crate) fn block(fs: &Ext4, handle: &Handle) -> Result<Option<BufferRef>> {
 }
 
 /// Reports the names of all attributes that Linux shows.
-pub(crate) fn list(fs: &Ext4, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+pub(crate) fn list(fs: &Ext4Core, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> Result<()> {
     let mut report = |area: Area<'_>| {
         let mut name = Vec::new();
         for entry in area.entries() {
@@ -75,7 +75,7 @@ pub(crate) fn list(fs: &Ext4, handle: &Handle, each: &mut dyn FnMut(&[u8])) -> R
 }
 
 /// Returns the value of an attribute, with names and encoding as on Linux. Returns `NoAttribute` if there is none.
-pub(crate) fn get(fs: &Ext4, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn get(fs: &Ext4Core, handle: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let name = AttributeName::from_linux(name).ok_or(Error::NoAttribute)?;
     let value = get_stored(fs, handle, name)?.ok_or(Error::NoAttribute)?;
     if !xattr::is_acl_index(name.index) {
@@ -102,7 +102,7 @@ impl Found {
 
 /// Returns the value of an attribute in on-disk form.
 pub(crate) fn get_stored(
-    fs: &Ext4,
+    fs: &Ext4Core,
     handle: &Handle,
     name: AttributeName<'_>,
 ) -> Result<Option<Vec<u8>>> {
@@ -124,7 +124,7 @@ pub(crate) fn get_stored(
 }
 
 /// Reads the inode that stores a value of `size` bytes.
-pub(crate) fn load_value_inode(fs: &Ext4, ino: u32, size: u32) -> Result<Handle> {
+pub(crate) fn load_value_inode(fs: &Ext4Core, ino: u32, size: u32) -> Result<Handle> {
     let bad = |problem| Corruption::new("extended attribute inode", problem).of_inode(ino.into());
     if ino < fs.volume.sb.first_ino {
         return Err(bad("an attribute refers to it, but it is reserved").into());
@@ -152,7 +152,7 @@ pub(crate) fn refers_back(holder: &Handle, referrer: &Handle) -> bool {
 
 /// Reads a large value from its inode and verifies it with the hashes.
 fn read_value_inode(
-    fs: &Ext4,
+    fs: &Ext4Core,
     handle: &Handle,
     name: AttributeName<'_>,
     ino: u32,

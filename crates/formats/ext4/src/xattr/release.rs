@@ -16,8 +16,8 @@ impl Op<'_> {
     /// loses a reference if other inodes share it. Value inodes lose a reference and are freed with the last one.
     ///
     /// For the operation that frees the inode: the entries in its slot stay, and are cleared with the slot. `values` is
-    /// the result of [`Ext4::attributes_guard`](crate::Ext4), called for all inodes to release, with their locks held
-    /// and before the operation began.
+    /// the result of [`Ext4Core::attributes_guard`](crate::Ext4Core), called for all inodes to release, with their
+    /// locks held and before the operation began.
     pub(crate) fn release_attributes(
         &mut self,
         handle: &mut Handle,

@@ -10,7 +10,7 @@ use operations::Outcome;
 use vfs::{Error, FileType, Ino, Result};
 
 use super::plan::{ValueRef, value_refs};
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::features::Incompat;
 use crate::format::inode::{Time, flags};
@@ -27,7 +27,7 @@ pub(crate) struct ValueInodes<'a>(
     #[expect(dead_code, reason = "held until dropped")] MutexGuard<'a, ()>,
 );
 
-impl Ext4 {
+impl Ext4Core {
     /// Locks the reference counts of value inodes if attributes of one of `handles` refer to any. The caller holds the
     /// locks of these inodes and has not started the operation. One call must name all inodes whose attributes the
     /// operation may change or release. Returns `None` if no guard is needed.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allocation_counter::measure;
 use disk::FileDevice;
-use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::{Mke2fs, require};
 use vfs::{Cookie, FileSystem, Ino};
 
@@ -88,21 +88,21 @@ fn names_come_and_go_without_the_heap() {
     image.close(fs);
 }
 
-/// The memory for waiting files is reused. New allocations are made for many files at a time.
+/// The memory for deferred files is reused. New allocations are made for many files at a time.
 #[test]
 fn files_wait_without_the_heap() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     // Operations on many files need a larger journal.
     let mke2fs = Mke2fs::new("ext4").block_size(4096).inode_count(50_000);
     let image = Image::new(&mke2fs.arguments(["-J", "size=64"]), 256);
-    let waiting = WaitingPolicy {
+    let policy = DeferPolicy {
         blocks_min: 2,
         streak_per_block: 0,
         files_max: 4_000,
         parts: 8,
         blocks_per_part: 1,
     };
-    let options = OpenOptions { waiting: Some(waiting), ..OpenOptions::default() };
+    let options = OpenOptions { defer_creates: Some(policy), ..OpenOptions::default() };
     let file = File::options().read(true).write(true).open(&image.path).unwrap();
     let fs = Ext4::open_writable(Arc::new(FileDevice::new(file).unwrap()), &options).unwrap();
     let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
@@ -110,7 +110,7 @@ fn files_wait_without_the_heap() {
     let unlink = |n| fs.unlink(dir, &name(n), later(1)).unwrap();
     for _ in 0..2 {
         (0..NAMES).for_each(create);
-        assert!(fs.files_waiting() > 0);
+        assert!(fs.files_deferred() > 0);
         (0..NAMES).for_each(unlink);
     }
     // Each group of files that is applied together allocates a list of inodes, and lists of some parts grow.
@@ -120,14 +120,14 @@ fn files_wait_without_the_heap() {
     let lookups = measure(|| (0..NAMES).for_each(|n| assert!(fs.lookup(dir, &name(n)).is_ok())));
     assert_eq!(lookups.count_total, 0);
     (NAMES..NAMES + 3_000).for_each(create);
-    assert_eq!(fs.files_waiting(), 3_000);
+    assert_eq!(fs.files_deferred(), 3_000);
     let seen = measure(|| {
         for n in NAMES..NAMES + 3_000 {
             let ino = fs.lookup(dir, &name(n)).unwrap();
             assert_eq!(fs.attributes(ino).unwrap().links, 1);
         }
     });
-    assert_eq!((seen.count_total, fs.files_waiting()), (0, 3_000));
+    assert_eq!((seen.count_total, fs.files_deferred()), (0, 3_000));
     image.close(fs);
 }
 

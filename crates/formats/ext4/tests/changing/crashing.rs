@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use ext4::{Ext4, WaitingPolicy};
+use ext4::{DeferPolicy, Ext4};
 use testkit::crash::{CarelessDevice, Mounted, Target};
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
@@ -18,8 +18,8 @@ pub struct Ext4Target {
     made: MemoryDevice,
     /// True to drop all flushes, as a deliberate fault.
     pub swallows_flushes: bool,
-    /// Policy for waiting files.
-    pub waiting: Option<WaitingPolicy>,
+    /// Policy for deferred files.
+    pub defer_creates: Option<DeferPolicy>,
 }
 
 impl Ext4Target {
@@ -29,7 +29,7 @@ impl Ext4Target {
 
     /// Returns a target for an image created by another program with this layout.
     pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
-        Self { layout, made, swallows_flushes: false, waiting: None }
+        Self { layout, made, swallows_flushes: false, defer_creates: None }
     }
 
     /// Returns the parameters of trials.
@@ -61,13 +61,13 @@ impl Target for Ext4Target {
     }
 
     fn files_may_wait(&self) -> bool {
-        self.waiting.is_some()
+        self.defer_creates.is_some()
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
-        Ok(Box::new(Open(open_with(device, SMALL_CACHE_BYTES, self.waiting)?)))
+        Ok(Box::new(Open(open_with(device, SMALL_CACHE_BYTES, self.defer_creates)?)))
     }
 }
 

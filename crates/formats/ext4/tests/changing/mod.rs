@@ -12,7 +12,7 @@ use disk::{BlockDevice, MemoryDevice};
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use ext4::log::JournalMap;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
-use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::Mke2fs;
 use testkit::crash::read_image;
 use testkit::operation::Mix;
@@ -141,13 +141,16 @@ pub fn open(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> vfs::Result<Ext
     open_with(device, cache_bytes, None)
 }
 
-/// Like [`open`], with a policy for waiting files.
+/// Like [`open`], with a policy for deferred files.
 pub fn open_with(
     device: Arc<dyn BlockDevice>,
     cache_bytes: usize,
-    waiting: Option<WaitingPolicy>,
+    defer_creates: Option<DeferPolicy>,
 ) -> vfs::Result<Ext4> {
-    Ext4::open_writable(device, &OpenOptions { cache_bytes, waiting, ..OpenOptions::default() })
+    Ext4::open_writable(
+        device,
+        &OpenOptions { cache_bytes, defer_creates, ..OpenOptions::default() },
+    )
 }
 
 /// Asserts that e2fsck finds nothing in an image.

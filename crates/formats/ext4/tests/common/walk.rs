@@ -18,7 +18,7 @@ pub const OPTIONS: OpenOptions = OpenOptions {
     norecovery: true,
     orphans: ext4::OrphanPolicy::WhenNeeded,
     time: None,
-    waiting: None,
+    defer_creates: None,
 };
 
 /// Opens an image and reads everything: from the root down, and inode by inode.

@@ -166,9 +166,9 @@ pub(crate) struct Ag {
     reserve: AtomicU32,
     /// Part of `freeblks` that allocations must leave free, without the share of the reserve.
     held_back: AtomicU32,
-    /// Free blocks promised to waiting files. Grows only under the group's lock.
+    /// Free blocks promised to deferred files. Grows only under the group's lock.
     promised: AtomicU32,
-    /// Free inodes reserved for waiting files.
+    /// Free inodes reserved for deferred files.
     pub(crate) reserved: ReservedInodes,
 }
 
@@ -260,14 +260,14 @@ impl Ag {
     fn withheld(&self, held_back: u32, claim: Claim) -> u32 {
         let withheld = self.holding.withheld(held_back, claim);
         match claim {
-            // Promised blocks are available to the batch that applies waiting files. Operations that free take few
+            // Promised blocks are available to the batch that applies deferred files. Operations that free take few
             // blocks.
             Claim::Freeing | Claim::Unbounded => withheld,
             Claim::Ordinary | Claim::Promised => withheld + self.promised.load(Ordering::Relaxed),
         }
     }
 
-    /// Promises blocks to waiting files. The group must be held and have as many usable blocks.
+    /// Promises blocks to deferred files. The group must be held and have as many usable blocks.
     pub(crate) fn promise(&self, blocks: u32) {
         self.promised.fetch_add(blocks, Ordering::Relaxed);
     }

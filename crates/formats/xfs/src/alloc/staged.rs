@@ -10,7 +10,7 @@ use vfs::Result;
 use super::Owner;
 use super::ags::AgTree;
 use super::held::HeldAg;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::btree::Seek;
 use crate::btree::records::{RefcountRecord, RefcountTree};
 use crate::format::address::{AgBlock, AgNumber};
@@ -19,7 +19,7 @@ use crate::op::Op;
 /// Number of runs that one operation frees.
 const FREED_PER_OP_MAX: usize = 64;
 
-impl Xfs {
+impl XfsCore {
     /// Frees all blocks staged for copy on write. No copy on write may be in progress.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use super::held::HeldAg;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::btree::Seek;
 use crate::btree::records::{BnoTree, FreeRun};
 use crate::format::address::{AgBlock, AgNumber, Block};
@@ -25,7 +25,7 @@ struct TrimRange {
 /// Parts of free runs of a group: first block and length.
 type Parts = SmallVec<[(AgBlock, u32); RUNS_AT_ONCE]>;
 
-impl Xfs {
+impl XfsCore {
     /// Implements [`vfs::FileSystem::trim`]. Syncs first, so that blocks freed before are not busy.
     pub(crate) fn trim_free(&self, bytes: Range<u64>, len_min: u64) -> Result<u64> {
         self.check_writable()?;

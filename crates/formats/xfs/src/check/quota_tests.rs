@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use vfs::check::{Finding, Observer, Options};
 use vfs::{FileSystem, FileType, Ino, NewInode, SetAttributes};
 
-use crate::Xfs;
 use crate::format::bytes::put64;
 use crate::format::checksum;
 use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC, DQUOT_BLOCK_SIZE};
@@ -16,6 +15,7 @@ use crate::format::log::intent::{AttributeChange, AttributeWork, Intent};
 use crate::fs::OpenOptions;
 use crate::quota_files;
 use crate::stub::make;
+use crate::{Xfs, XfsCore};
 
 /// Owner of the file whose attributes change.
 const USER: u32 = 7;
@@ -74,7 +74,7 @@ fn with_quotas() -> (MemoryDevice, u64, Ino) {
 fn quotas_do_not_count_what_a_log_only_announces() {
     let (image, place, file) = with_quotas();
     let device = Arc::new(image.fork());
-    let fs = Xfs::open_recovered(device.clone(), &OpenOptions::default()).unwrap();
+    let fs = XfsCore::open_recovered(device.clone(), &OpenOptions::default()).unwrap();
     let handle = fs.load(file).unwrap();
     let value = vec![b'v'; VALUE_BYTES];
     let work = AttributeWork::Set { namespace: 0, name: b"large".to_vec(), value };
@@ -96,7 +96,8 @@ fn quotas_do_not_count_what_a_log_only_announces() {
     fs.engine.checkpoint().unwrap();
     let crashed = device.fork();
     drop(fs);
-    let finished = Xfs::open_recovered(Arc::new(crashed.fork()), &OpenOptions::default()).unwrap();
+    let finished =
+        XfsCore::open_recovered(Arc::new(crashed.fork()), &OpenOptions::default()).unwrap();
     assert_eq!(finished.recovered().intents, 1);
     assert!(finished.load(file).unwrap().inode.nblocks() >= handle.inode.nblocks() + 5);
     drop(finished);

@@ -14,7 +14,7 @@ use super::codes;
 use super::context::Context;
 use super::quota::Uncounted;
 use super::superblock_fields::check_alone;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::AgNumber;
 use crate::format::checksum;
 use crate::format::features::{Features, Incompat, Version};
@@ -92,7 +92,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     let announced = Announced::of(&device, sb)?;
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
     let options = OpenOptions { cache_bytes: REPLAY_CACHE_BYTES, ..OpenOptions::default() };
-    let fs = Xfs::open_recovered(overlay.clone(), &options)?;
+    let fs = XfsCore::open_recovered(overlay.clone(), &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
     fs.engine.empty_log()?;

@@ -39,7 +39,7 @@ pub(crate) use operations::names::Entry;
 use operations::profile::ListingClock;
 use vfs::{Cookie, DirEntry, FileType, Ino, NAME_LEN_MAX, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::dir::data::NewEntry;
 use crate::inode::Handle;
 use crate::op::Op;
@@ -82,7 +82,11 @@ pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Res
 
 /// Looks up a name that is to be changed. In node form, also returns the location of its entry, which saves a second
 /// search. The directory must stay locked until it is changed.
-pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
+pub(crate) fn locate(
+    fs: &XfsCore,
+    dir: &Handle,
+    name: &[u8],
+) -> Result<Option<(Found, Option<Spot>)>> {
     if matches!(name, b"." | b".." | b"") || name.len() > NAME_LEN_MAX {
         return Ok(lookup(&mut &*fs, dir, name)?.map(|found| (found, None)));
     }
@@ -94,7 +98,7 @@ pub(crate) fn locate(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Option<(Foun
 ///
 /// # Errors
 /// `Corrupt` if there is no such entry; errors of reading.
-pub(crate) fn stored_name(fs: &Xfs, dir: &Handle, name: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn stored_name(fs: &XfsCore, dir: &Handle, name: &[u8]) -> Result<Vec<u8>> {
     let stored = View::new(&mut &*fs, dir).stored_name(name)?;
     stored.ok_or_else(|| dir.corrupt("directory entry", "the locked entry is missing"))
 }
@@ -124,7 +128,7 @@ pub(crate) fn for_each_entry(
 
 /// Lists a directory, as [`vfs::FileSystem::readdir`] does.
 pub(crate) fn readdir(
-    fs: &Xfs,
+    fs: &XfsCore,
     dir: &Handle,
     from: Cookie,
     clock: &mut ListingClock<'_>,
@@ -133,7 +137,7 @@ pub(crate) fn readdir(
     View::new(&mut &*fs, dir).list(from, clock, each)
 }
 
-impl Xfs {
+impl XfsCore {
     /// Drops the state of a directory whose inode number gets a new inode.
     fn forget_dir(&self, ino: Ino) {
         self.dirs.forget(ino);

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use engine::Txn;
 use engine::locks::Mutex;
 use engine::locks::atomic::{AtomicU32, AtomicUsize};
-use operations::Side;
+use operations::InMemoryUndo;
 use smallvec::SmallVec;
 use vfs::Ino;
 
@@ -303,7 +303,7 @@ impl TakenStates<'_> {
     }
 }
 
-impl Side for TakenStates<'_> {
+impl InMemoryUndo for TakenStates<'_> {
     fn keep(&mut self) {
         self.put_back(DirState::keep);
     }

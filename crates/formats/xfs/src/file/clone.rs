@@ -4,7 +4,7 @@ use operations::data::{self, ChangeFiles};
 use operations::{Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::FileBlock;
 use crate::format::features::RoCompat;
 use crate::format::inode::{Fork, flags2};
@@ -20,7 +20,7 @@ struct Step {
     len: u64,
 }
 
-impl Xfs {
+impl XfsCore {
     /// Returns whether files can share blocks.
     pub fn can_share(&self) -> bool {
         self.volume.geometry.features.ro_compat(RoCompat::REFLINK)
@@ -45,8 +45,8 @@ impl Xfs {
         if !from.1.is_multiple_of(block_size) || !to.1.is_multiple_of(block_size) {
             return Err(Error::Invalid("shared ranges must start at a block boundary"));
         }
-        operations::waiting::settle(self, from.0)?;
-        operations::waiting::settle(self, to.0)?;
+        operations::deferred_create::flush_file(self, from.0)?;
+        operations::deferred_create::flush_file(self, to.0)?;
         if self.load_file(to.0)?.inode.size() < to.1 {
             // Zeroes the bytes after the old end in the last block, which have undefined contents.
             data::resize(self, to.0, to.1, None)?;

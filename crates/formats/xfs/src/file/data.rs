@@ -9,7 +9,7 @@ use operations::{Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
 use super::SIZE_MAX;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, flags, flags2};
@@ -27,7 +27,7 @@ impl FileHandle for Handle {
     }
 }
 
-impl ReadFiles for Xfs {
+impl ReadFiles for XfsCore {
     type Block = FsBlock;
 
     fn block_size_log(&self) -> u32 {
@@ -49,7 +49,7 @@ fn file_block(at: LogicalBlock) -> FileBlock {
     FileBlock(at.0)
 }
 
-impl MapFiles for Xfs {
+impl MapFiles for XfsCore {
     fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<Run> {
         Ok(map::run_at(op, file, Fork::Data, file_block(at))?)
     }
@@ -85,7 +85,7 @@ impl MapFiles for Xfs {
     }
 }
 
-impl ChangeFiles for Xfs {
+impl ChangeFiles for XfsCore {
     type Apart = ();
 
     fn changes_per_op(&self) -> u32 {

@@ -9,7 +9,7 @@ mod symlink;
 #[cfg(test)]
 mod tests;
 
-use crate::Xfs;
+use crate::XfsCore;
 
 pub(crate) use hints::Hints;
 pub(crate) use symlink::readlink;
@@ -28,7 +28,7 @@ const CHANGE_SHARES: usize = 256;
 /// Maximum size of a file in bytes.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-impl Xfs {
+impl XfsCore {
     /// Returns the maximum number of runs that one operation maps or frees. Several such operations fit into the part
     /// of the log for operations that are open when a checkpoint is full.
     pub(crate) fn changes_per_op(&self) -> u32 {

@@ -6,10 +6,10 @@ use operations::RunOperations;
 use operations::data::{ChangeFiles, MapFiles, Place};
 use vfs::Result;
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::inode::Handle;
 
-impl Xfs {
+impl XfsCore {
     /// Returns whether all of some bytes of a file are in written blocks that no other file shares. The result stays
     /// valid while the file is locked.
     pub(super) fn has_own(&self, file: &Handle, bytes: Range<u64>) -> Result<bool> {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use vfs::{Error, FileType, Result};
 use zerocopy::IntoBytes;
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{Block, FileBlock};
 use crate::format::checksum;
 use crate::format::features::Incompat;
@@ -22,7 +22,7 @@ use crate::op::Op;
 use crate::xattr::forkoff::default_forkoff;
 
 /// Returns the target of a symbolic link.
-pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
+pub(crate) fn readlink(fs: &XfsCore, link: &Handle) -> Result<Vec<u8>> {
     if link.file_type()? != FileType::Symlink {
         return Err(Error::Invalid("not a symbolic link"));
     }
@@ -41,7 +41,7 @@ pub(crate) fn readlink(fs: &Xfs, link: &Handle) -> Result<Vec<u8>> {
 }
 
 /// Reads a target from its blocks. Each run of blocks has one header.
-fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
+fn read_remote(fs: &XfsCore, link: &Handle, len: usize) -> Result<Vec<u8>> {
     let geometry = &fs.volume.geometry;
     let blocks = u64::from(blocks_for(geometry, len));
     let mut target = Vec::with_capacity(len);
@@ -66,7 +66,7 @@ fn read_remote(fs: &Xfs, link: &Handle, len: usize) -> Result<Vec<u8>> {
 
 /// Appends the part of a target in one run of blocks.
 fn read_run(
-    fs: &Xfs,
+    fs: &XfsCore,
     link: &Handle,
     block: Block,
     blocks: usize,

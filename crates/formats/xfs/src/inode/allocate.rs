@@ -5,7 +5,7 @@ use operations::Outcome;
 use vfs::{Error, FileType, Ino, Result};
 
 use super::chunk::{self, ChunkShape, TakenInode};
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::HeldAg;
 use crate::alloc::ags::AgTree;
 use crate::btree::Seek;
@@ -87,9 +87,9 @@ impl Op<'_> {
     }
 }
 
-impl Xfs {
-    /// Returns the handle of a free inode reserved for a waiting file, as it will be when allocated. Must not be called
-    /// by a thread with a running operation.
+impl XfsCore {
+    /// Returns the handle of a free inode reserved for a deferred file, as it will be when allocated. Must not be
+    /// called by a thread with a running operation.
     pub(crate) fn handle_to_be(&self, ino: Ino) -> Result<Handle> {
         let geometry = &self.volume.geometry;
         let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;

@@ -4,7 +4,7 @@ use operations::inode::{InodeHandle, Inodes};
 use operations::locks::InodeLocks;
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::inode::Time;
 use crate::inode::{self, Handle};
 use crate::op::Op;
@@ -75,7 +75,7 @@ impl InodeHandle for Handle {
     }
 }
 
-impl Inodes for Xfs {
+impl Inodes for XfsCore {
     type Inode = Handle;
 
     fn locks(&self) -> &InodeLocks {

@@ -5,11 +5,11 @@ use operations::RunOperations;
 use operations::reserve::Claim;
 use vfs::{Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::inode::Handle;
 use crate::op::Op;
 
-impl Xfs {
+impl XfsCore {
     pub(crate) fn set_attribute(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<()> {
         self.change_inode(ino, Claim::Ordinary, |op, handle| {
             handle.protection().check_change()?;

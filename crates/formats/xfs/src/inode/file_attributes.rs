@@ -4,7 +4,7 @@ use operations::reserve::Claim;
 use vfs::{Error, FileAttributes, FileAttributesChange, FileType, Ino, InodeFlags, Result};
 
 use super::Handle;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::features::{Features2, RoCompat};
 use crate::format::inode::{Fork, Inode, Time, flags, flags2};
 
@@ -77,7 +77,7 @@ fn set_flags(inode: &mut Inode, new: InodeFlags) {
     }
 }
 
-impl Xfs {
+impl XfsCore {
     pub(crate) fn read_file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
         let _lock = self.locks.shared(ino);
         let inode = self.load(ino)?.inode;

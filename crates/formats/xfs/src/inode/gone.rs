@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use engine::locks::Mutex;
 use engine::locks::atomic::AtomicUsize;
-use operations::Side;
+use operations::InMemoryUndo;
 use smallvec::SmallVec;
 
 use crate::format::address::Block;
@@ -83,7 +83,7 @@ impl<'a> ChunkChanges<'a> {
     }
 }
 
-impl Side for ChunkChanges<'_> {
+impl InMemoryUndo for ChunkChanges<'_> {
     fn keep(&mut self) {
         self.gone.note(&self.blocks);
         self.blocks.clear();

@@ -1,4 +1,4 @@
-//! Reserving inodes for waiting files, allocating them when the files are applied, and allocating others in the
+//! Reserving inodes for deferred files, allocating them when the files are applied, and allocating others in the
 //! meantime.
 
 use operations::Outcome;

@@ -24,7 +24,7 @@ pub(crate) use reserved::ReservedInodes;
 
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, Time, flags};
@@ -73,7 +73,7 @@ impl Handle {
 
 /// Reads an inode in use and checks it. Fails with `NotFound` if it is free or does not exist. Must not be called by a
 /// thread with a running operation.
-pub(crate) fn load(fs: &Xfs, ino: Ino) -> Result<Handle> {
+pub(crate) fn load(fs: &XfsCore, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
     let (block, offset) = geometry.inode_place(ag_ino);
@@ -106,7 +106,7 @@ pub(crate) fn sealed_mark(geometry: &Geometry, offset: usize) -> u64 {
 }
 
 /// Returns the attributes of an inode.
-pub(crate) fn attributes(fs: &Xfs, handle: &Handle) -> Result<Attributes> {
+pub(crate) fn attributes(fs: &XfsCore, handle: &Handle) -> Result<Attributes> {
     let inode = &handle.inode;
     let file_type = handle.file_type()?;
     let is_device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);

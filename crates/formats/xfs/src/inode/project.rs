@@ -6,11 +6,11 @@
 
 use vfs::{Error, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::inode::{Inode, flags};
 use crate::inode::Handle;
 
-impl Xfs {
+impl XfsCore {
     /// Sets the project that a new inode, whose type is set, inherits from `parent`.
     pub(crate) fn inherit_project(&self, parent: &Handle, child: &mut Inode) {
         if parent.inode.flags() & flags::PROJINHERIT == 0 {

@@ -7,7 +7,7 @@ use vfs::{Ino, Result};
 
 use super::InodeBlock;
 use super::chunk::damage;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::ags::AgTree;
 use crate::alloc::{HeldAg, Owner};
 use crate::btree::Seek;
@@ -17,7 +17,7 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::inode::Handle;
 use crate::op::Op;
 
-impl Xfs {
+impl XfsCore {
     /// Returns whether an inode number is in use. The number may come from anywhere. Only the inode tree is
     /// authoritative: a free inode's slot may contain anything.
     ///

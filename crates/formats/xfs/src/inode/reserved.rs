@@ -1,5 +1,5 @@
-//! Inodes reserved in memory for waiting files. They are free on disk, and no other operation may allocate them. Chunks
-//! with such inodes are not freed.
+//! Inodes reserved in memory for deferred files. They are free on disk, and no other operation may allocate them.
+//! Chunks with such inodes are not freed.
 //!
 //! An operation that holds the group may allocate inodes that are free in its trees and not reserved. A reservation is
 //! released only after a committed operation allocated the inode, or if it is not needed.

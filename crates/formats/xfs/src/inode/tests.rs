@@ -261,7 +261,7 @@ fn data_that_resembles_an_inode_has_no_parents() {
         let fs = &image.fs;
         let geometry = &fs.volume.geometry;
         let file = fs.load(fs.lookup(fs.root_ino(), b"file").unwrap()).unwrap();
-        let run = run_at(&mut &*fs, &file, Fork::Data, FileBlock(0)).unwrap();
+        let run = run_at(&mut &**fs, &file, Fork::Data, FileBlock(0)).unwrap();
         let Place::Written(data) = run.place else { panic!("{run:?}") };
         let (ag, block) = geometry.split(data);
         let ino = geometry.ino(ag, geometry.first_ino(block));

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use vfs::Result;
 
 use super::attribute::check_generation;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::FileBlock;
 use crate::format::inode::{Fork, flags2};
 use crate::format::log::intent::{Exchange, Intent};
@@ -25,7 +25,7 @@ const EXCHANGED_PER_OP_MAX: usize = 256;
 /// The inodes of an exchange: two, or one that exchanges its own ranges.
 pub(super) type Handles = SmallVec<[Handle; 2]>;
 
-impl Xfs {
+impl XfsCore {
     /// Does the rest of an exchange.
     pub(super) fn finish_exchange(&self, intent: &Intent, exchange: &Exchange) -> Result<()> {
         let mut left = Some(*exchange);

@@ -18,7 +18,7 @@ use operations::RunOperations;
 use operations::reserve::Claim;
 use vfs::{Corruption, Error, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::log::intent::{Intent, Work};
 use crate::format::log::item::ItemType;
 use crate::inode::Handle;
@@ -38,7 +38,7 @@ fn in_order(mut intents: Vec<Intent>) -> Vec<Intent> {
     intents
 }
 
-impl Xfs {
+impl XfsCore {
     /// Finishes intents, given in the order of the log. Each operation includes the done item of its intent. The file
     /// system must not be used by others yet.
     ///

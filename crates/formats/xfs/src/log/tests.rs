@@ -9,9 +9,9 @@ use testkit::{KernelMount, MountOptions, require};
 use vfs::{FileSystem, NewInode};
 
 use super::{Position, XfsLog, recover};
-use crate::Xfs;
 use crate::mkfs::{self, Contents, Options};
 use crate::volume::read_superblock;
+use crate::{Xfs, XfsCore};
 use operations::Mode;
 
 #[test]
@@ -25,7 +25,8 @@ fn blocks_longer_than_records_are_logged_in_parts() {
     let position = Position { record_size: Some(32 << 10), ..position };
     let log = XfsLog::open(device.clone(), &sb, position).unwrap();
     let hook: Box<dyn Log> = Box::new(log.clone());
-    let mut fs = Xfs::with_device(device.clone(), Some(hook), 64 << 20, Mode::Writable).unwrap();
+    let core = XfsCore::with_device(device.clone(), Some(hook), 64 << 20, Mode::Writable);
+    let mut fs = Xfs::new(core.unwrap());
     fs.log = Some(log);
     for number in 0..3000 {
         let name = format!("a file with a name of some length {number}");

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use operations::names::{Directories, Entry};
-use operations::{Outcome, waiting};
+use operations::{Outcome, deferred_create};
 use vfs::{FileType, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
+use crate::deferred_create::NameKeys;
 use crate::dir::{self, Spot};
 use crate::inode::Handle;
 use crate::op::Op;
-use crate::waiting::NameKeys;
 
 /// The inode that a name leads to, in a locked directory.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Located {
     spot: Option<Spot>,
 }
 
-impl Directories for Xfs {
+impl Directories for XfsCore {
     type Found = Located;
 
     fn root_directory(&self) -> Ino {
@@ -53,12 +53,12 @@ impl Directories for Xfs {
     }
 
     fn is_empty(&self, dir: &Handle) -> Result<bool> {
-        Ok(!self.waiting.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
+        Ok(!self.deferred.has_names(dir.ino()) && dir::is_empty(&mut &*self, dir)?)
     }
 
     fn add_entry(op: &mut Op<'_>, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         op.add_entry(dir, entry)?;
-        waiting::note_name(op.fs, dir, entry.name, || Ok(Some(NameKeys)))
+        deferred_create::note_name(op.fs, dir, entry.name, || Ok(Some(NameKeys)))
     }
 
     fn replace_entry(

@@ -4,7 +4,7 @@ use operations::Outcome;
 use operations::names::Links;
 use vfs::{Result, Timestamp};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::orphan::Inactivation;
@@ -17,7 +17,7 @@ impl<'n> From<(&Handle, &'n [u8])> for Link<'n> {
     }
 }
 
-impl Links for Xfs {
+impl Links for XfsCore {
     /// `XFS_MAXLINK`.
     const LINKS_MAX: u32 = i32::MAX as u32;
 

@@ -4,13 +4,13 @@ use operations::Outcome;
 use operations::names::MakeInodes;
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::inode::{Inode, Time, flags};
 use crate::inode::Handle;
 use crate::inode::inherit::inherit_flags;
 use crate::op::Op;
 
-impl MakeInodes for Xfs {
+impl MakeInodes for XfsCore {
     /// The format's `XFS_SYMLINK_MAXLEN` includes a NUL.
     fn symlink_len_max(&self) -> usize {
         1023
@@ -69,7 +69,7 @@ impl MakeInodes for Xfs {
     }
 }
 
-impl Xfs {
+impl XfsCore {
     /// Sets the attributes requested for a new inode.
     pub(crate) fn set_new(&self, inode: &mut Inode, file_type: FileType, new: &NewInode) {
         inode.set_mode(file_type, new.permissions);

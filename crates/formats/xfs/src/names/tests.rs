@@ -6,8 +6,8 @@ use std::sync::Arc;
 use disk::MemoryDevice;
 use vfs::{Error, FileSystem, Ino, NewInode};
 
-use crate::Xfs;
 use crate::mkfs::{self, Contents, Options};
+use crate::{Xfs, XfsCore};
 use operations::names::Links;
 
 const SIZE: u64 = 64 << 20;
@@ -36,8 +36,8 @@ fn a_taken_name_comes_before_the_limit_of_links() {
     let (fs, new) = (make(), NewInode::default());
     let dir = fs.mkdir(fs.root(), b"dir", &new).unwrap();
     let file = fs.create(dir, b"file", &new).unwrap();
-    set_links(&fs, dir, Xfs::LINKS_MAX - 1);
-    set_links(&fs, file, Xfs::LINKS_MAX - 1);
+    set_links(&fs, dir, XfsCore::LINKS_MAX - 1);
+    set_links(&fs, file, XfsCore::LINKS_MAX - 1);
     fs.mkdir(dir, b"last", &new).unwrap();
     fs.link(file, dir, b"second", None).unwrap();
     let free = fs.statfs().unwrap();

@@ -11,7 +11,7 @@
 pub(crate) mod held;
 pub(crate) mod source;
 
-use operations::{Mode, Operation, Outcome, RunOperations, Side};
+use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -21,7 +21,7 @@ use operations::reserve::Claim;
 use smallvec::SmallVec;
 use vfs::{Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::Freed;
 use crate::alloc::ags::HeldGroups;
 use crate::dir::{TakenStates, Wholes};
@@ -31,10 +31,10 @@ use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::Kind;
 use crate::orphan::Pending;
 
-/// An operation. It leaves no trace if dropped before [`Xfs::atomically`] commits it.
+/// An operation. It leaves no trace if dropped before [`XfsCore::atomically`] commits it.
 pub struct Op<'a> {
-    pub(crate) fs: &'a Xfs,
-    // Declared before the transaction, so that they are dropped first: see [`Side`].
+    pub(crate) fs: &'a XfsCore,
+    // Declared before the transaction, so that they are dropped first: see [`InMemoryUndo`].
     pub(crate) group_guards: HeldGroups<'a>,
     pub(crate) unlinked: Pending<'a>,
     /// In-memory states of directories being changed.
@@ -112,7 +112,7 @@ fn differing_run(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-impl RunOperations for Xfs {
+impl RunOperations for XfsCore {
     type Op<'a> = Op<'a>;
 
     fn begin(&self, claim: Claim) -> Result<Op<'_>> {
@@ -147,7 +147,7 @@ impl Operation for Op<'_> {
         self.finish_put_off()
     }
 
-    fn sides(&mut self) -> impl Side {
+    fn undos(&mut self) -> impl InMemoryUndo {
         (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
     }
 
@@ -161,7 +161,7 @@ impl Operation for Op<'_> {
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Xfs, claim: Claim) -> Result<Self> {
+    pub(crate) fn begin(fs: &'a XfsCore, claim: Claim) -> Result<Self> {
         let txn = fs.engine.begin()?;
         Ok(Self {
             fs,

@@ -7,7 +7,7 @@
 use engine::Tag;
 use vfs::{Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::dir::BufferedAddresses;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dir::Layout;
@@ -18,7 +18,7 @@ use crate::op::Op;
 /// A source of blocks for maps, directories and attributes.
 pub(crate) trait Source {
     /// Returns the file system.
-    fn fs(&self) -> &Xfs;
+    fn fs(&self) -> &XfsCore;
 
     /// Calls `look` with the contents of a metadata block, verified according to `tag`.
     fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
@@ -49,8 +49,8 @@ pub(crate) trait Source {
 }
 
 /// Reads blocks from the cache and holds none of them.
-impl Source for &Xfs {
-    fn fs(&self) -> &Xfs {
+impl Source for &XfsCore {
+    fn fs(&self) -> &XfsCore {
         self
     }
 
@@ -73,7 +73,7 @@ impl Source for &Xfs {
 
 /// Holds every block it reads until the operation ends.
 impl Source for Op<'_> {
-    fn fs(&self) -> &Xfs {
+    fn fs(&self) -> &XfsCore {
         self.fs
     }
 

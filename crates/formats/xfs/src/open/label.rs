@@ -4,7 +4,7 @@ use operations::label;
 use vfs::Result;
 use zerocopy::FromBytes;
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
 use crate::kind::Kind;
@@ -12,7 +12,7 @@ use crate::kind::Kind;
 /// Maximum length of a label in bytes (`XFSLABEL_MAX`).
 const LABEL_LEN_MAX: usize = 12;
 
-impl Xfs {
+impl XfsCore {
     /// Returns the current label.
     pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
         let first = AgNumber(0);

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, OverlayDevice};
 use engine::{Engine, Log};
+use operations::deferred_create::DeferredCreates;
 use operations::locks::InodeLocks;
 use operations::profile::ListingProfile;
-use operations::waiting::Waiting;
 use vfs::{Error, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
+use crate::deferred_create;
 use crate::dir::DirStates;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
@@ -26,8 +27,8 @@ use crate::inode::GoneChunks;
 use crate::log::{self, Recovered, XfsLog, log_is_clean};
 use crate::orphan::Unlinked;
 use crate::volume::{Backing, Volume, read_superblock};
-use crate::waiting;
-use operations::Mode;
+use operations::mounted::OpenImages;
+use operations::{Mode, Mounted};
 use superblock_copy::Copy;
 
 /// Refuses an image that cannot be changed correctly. Returns whether its log has nothing to replay.
@@ -39,13 +40,10 @@ fn check_writable(device: &dyn BlockDevice) -> Result<bool> {
     }
 }
 
-impl Xfs {
-    /// Opens an image for reading. A dirty log is replayed in memory only, unless the options request norecovery.
-    ///
-    /// # Errors
-    /// `Unsupported` for features that this build cannot read, and for a log that cannot be replayed or is on another
-    /// device; `Corrupt` for an invalid superblock, invalid group headers or a damaged log.
-    pub fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+impl OpenImages for XfsCore {
+    type Options = OpenOptions;
+
+    fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let damage = match read_superblock(&*device) {
             Ok(sb) => return Self::open_found(device, sb, options),
             Err(Error::Corrupt(damage)) => damage,
@@ -59,6 +57,62 @@ impl Xfs {
         Ok(fs)
     }
 
+    fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        if !check_writable(&*device)? {
+            // In memory first: intents in the log may contradict the image. This must be detected before anything is
+            // written.
+            let fs = Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
+            Mounted::check_root(fs)?;
+        }
+        let fs = Mounted::check_root(Self::open_recovered(device, options)?)?;
+        let mut fs = fs.without_leftovers()?;
+        let policy =
+            options.defer_creates.filter(|_| deferred_create::is_possible(&fs.volume, fs.mode));
+        fs.deferred = DeferredCreates::new(policy, options.cache_bytes);
+        Ok(fs)
+    }
+
+    /// Until [`OpenImages::finish`], the superblock is marked as in progress, so that the image is not mistaken for a
+    /// complete file system.
+    fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        if let Some(reason) = sb.read_only_because() {
+            return Err(Error::unsupported(reason, "leave these features out"));
+        }
+        let fs = Self::with_device(device, None, cache_bytes, Mode::InProgress)?;
+        fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
+        fs.engine.checkpoint()?;
+        fs.load_unlinked_lists()?;
+        Ok(fs)
+    }
+
+    fn close(self) -> Result<()> {
+        if self.mode == Mode::ReadOnly {
+            return Ok(());
+        }
+        operations::orphans::inactivate_all(&self)?;
+        self.engine.checkpoint()?;
+        self.flush_superblock()?;
+        self.engine.empty_log()?;
+        self.log.as_ref().map_or(Ok(()), XfsLog::close)
+    }
+
+    fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
+        self.check_writable()?;
+        operations::orphans::inactivate_all(self)?;
+        if let Some(uuid) = uuid {
+            self.change_uuid_of_copies(uuid)?;
+        }
+        self.engine.checkpoint()?;
+        self.edit_superblock(AgNumber(0), |raw| {
+            raw.inprogress = 0;
+            uuid.into_iter().for_each(|uuid| superblocks::set_uuid(raw, uuid));
+        })?;
+        Ok(self.engine.checkpoint()?)
+    }
+}
+
+impl XfsCore {
     /// Opens an image with superblock `sb` for reading.
     fn open_found(
         device: Arc<dyn BlockDevice>,
@@ -89,27 +143,6 @@ impl Xfs {
             return Ok(fs);
         }
         Self::with_device(device, None, options.cache_bytes, Mode::ReadOnly)
-    }
-
-    /// Opens an image for changes in place: first replays its log, and completes what a crash left unfinished.
-    /// [`Xfs::close`] must follow, otherwise the image is left as after a crash.
-    ///
-    /// # Errors
-    /// As [`Xfs::open`], and `Unsupported` for features that this build cannot write correctly. In that case nothing is
-    /// written.
-    pub fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
-        if !check_writable(&*device)? {
-            // In memory first: intents in the log may contradict the image. This must be detected before anything is
-            // written.
-            let fs = Self::open_recovered(Arc::new(OverlayDevice::new(device.clone())), options)?;
-            vfs::path::check_root(&fs)?;
-        }
-        let fs = Self::open_recovered(device, options)?;
-        vfs::path::check_root(&fs)?;
-        let mut fs = fs.without_leftovers()?;
-        let waiting = options.waiting.filter(|_| waiting::is_possible(&fs.volume, fs.mode));
-        fs.waiting = Waiting::new(waiting, options.cache_bytes);
-        Ok(fs)
     }
 
     /// Opens an image for changes, replays its log and finishes its intents.
@@ -165,22 +198,6 @@ impl Xfs {
         self.freed_at_open
     }
 
-    /// Frees unlinked inodes that are open, writes everything and marks the log clean.
-    ///
-    /// # Errors
-    /// If the device fails, or an inode to be freed is damaged. The image is then in the same state as after a crash.
-    pub fn close(self) -> Result<()> {
-        if self.mode == Mode::ReadOnly {
-            return Ok(());
-        }
-        operations::waiting::settle_all(&self)?;
-        operations::orphans::inactivate_all(&self)?;
-        self.engine.checkpoint()?;
-        self.flush_superblock()?;
-        self.engine.empty_log()?;
-        self.log.as_ref().map_or(Ok(()), XfsLog::close)
-    }
-
     /// Writes the superblock's totals and flags of a cleanly closed file system.
     pub(crate) fn flush_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
@@ -198,23 +215,6 @@ impl Xfs {
             raw.fdblocks = totals.fdblocks.into();
             raw.features_log_incompat = 0.into();
         })
-    }
-
-    /// Opens an image that mkfs has just made, to fill it. Until [`Xfs::finish`], its superblock is marked as in
-    /// progress, so that it is not mistaken for a complete file system.
-    ///
-    /// # Errors
-    /// As [`Xfs::open`], and `Unsupported` for features that this build cannot write.
-    pub fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
-        let sb = read_superblock(&*device)?;
-        if let Some(reason) = sb.read_only_because() {
-            return Err(Error::unsupported(reason, "leave these features out"));
-        }
-        let fs = Self::with_device(device, None, cache_bytes, Mode::InProgress)?;
-        fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
-        fs.engine.checkpoint()?;
-        fs.load_unlinked_lists()?;
-        Ok(fs)
     }
 
     pub(crate) fn with_device(
@@ -253,7 +253,7 @@ impl Xfs {
             locks,
             unlinked,
             gone,
-            waiting: Waiting::new(None, cache_bytes),
+            deferred: DeferredCreates::new(None, cache_bytes),
             dirs,
             free_index,
             mode,
@@ -265,24 +265,5 @@ impl Xfs {
             freed_at_open: 0,
             log: None,
         }
-    }
-
-    /// Finishes an image in progress: frees all unlinked inodes, even open ones, and writes all metadata, then the
-    /// superblock, with a new UUID if one is given.
-    ///
-    /// # Errors
-    /// If the device fails. The image is then incomplete.
-    pub fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
-        self.check_writable()?;
-        operations::orphans::inactivate_all(self)?;
-        if let Some(uuid) = uuid {
-            self.change_uuid_of_copies(uuid)?;
-        }
-        self.engine.checkpoint()?;
-        self.edit_superblock(AgNumber(0), |raw| {
-            raw.inprogress = 0;
-            uuid.into_iter().for_each(|uuid| superblocks::set_uuid(raw, uuid));
-        })?;
-        Ok(self.engine.checkpoint()?)
     }
 }

@@ -4,14 +4,14 @@ use engine::Txn;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::features::Incompat;
 use crate::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE};
 use crate::format::{checksum, log};
 use crate::kind::Kind;
 
-impl Xfs {
+impl XfsCore {
     /// Changes the superblock of a group. It is written at the next checkpoint.
     pub(crate) fn edit_superblock(
         &self,

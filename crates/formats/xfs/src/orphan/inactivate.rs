@@ -6,7 +6,7 @@ use operations::{Outcome, RunOperations};
 use vfs::{FileType, Ino, Result, Timestamp};
 
 use super::Listed;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::inode::{Fork, Format, Time};
 use crate::inode::Handle;
 use crate::map::may_share;
@@ -77,7 +77,7 @@ impl Op<'_> {
     }
 }
 
-impl InactivateInodes for Xfs {
+impl InactivateInodes for XfsCore {
     type Place = Listed;
 
     fn opens(&self) -> &OpenInodes<Listed> {

@@ -5,7 +5,7 @@ use operations::orphans::Chains;
 use vfs::{Error, Ino, Result};
 
 use super::{Listed, bucket_of};
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::{self, UNLINKED_BUCKETS};
 use crate::format::bytes::be32;
@@ -14,7 +14,7 @@ use crate::kind::Kind;
 /// Byte offset of `agi_unlinked` in an AGI.
 const BUCKETS_OFFSET: usize = std::mem::offset_of!(ag::RawAgi, unlinked);
 
-impl Xfs {
+impl XfsCore {
     /// Reads the unlinked lists of all groups.
     ///
     /// # Errors

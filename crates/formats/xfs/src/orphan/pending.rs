@@ -4,7 +4,7 @@
 //! lists, in ascending order. Notes are recorded unchanged: no operation makes an inode an orphan and ends that state
 //! again.
 
-use operations::Side;
+use operations::InMemoryUndo;
 use operations::orphans::{HeldChains, OrphanChanges};
 use smallvec::SmallVec;
 
@@ -40,7 +40,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-impl Side for Pending<'_> {
+impl InMemoryUndo for Pending<'_> {
     fn keep(&mut self) {
         self.changes.keep();
         self.held.drain(..).for_each(|(_, mut lists)| lists.keep());

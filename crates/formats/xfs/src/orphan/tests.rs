@@ -56,7 +56,7 @@ fn check_unlink(fill: impl Fn(&Xfs, Ino)) {
         if step.is_power_of_two() {
             let crashed = image.crash();
             left.push(free(&crashed));
-            operations::orphans::inactivate_all(&crashed.fs).unwrap();
+            operations::orphans::inactivate_all(&*crashed.fs).unwrap();
             assert!(crashed.fs.load(ino).is_err());
             crashed.judge();
         }
@@ -150,7 +150,7 @@ fn a_large_truncation_is_several_operations_that_crashes_may_part() {
     while !is_done {
         let before = image.fs.load(ino).unwrap();
         is_done =
-            image.fs.atomically(|op| cut_to(&image.fs, op, (&before, &()), 100, None)).unwrap();
+            image.fs.atomically(|op| cut_to(&*image.fs, op, (&before, &()), 100, None)).unwrap();
         image.fs.sync().unwrap();
         steps += 1;
         if !usize::is_power_of_two(steps) {

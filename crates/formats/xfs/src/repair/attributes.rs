@@ -9,7 +9,7 @@ use vfs::{Ino, Result};
 use super::Job;
 use super::engine::{self, Session};
 use super::map;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::check::codes;
 use crate::check::view::{View, view};
 use crate::format::address::{Block, FileBlock};
@@ -223,7 +223,7 @@ pub(super) fn by_inode<'f>(findings: &[&'f Finding]) -> BTreeMap<u64, Vec<&'f Fi
 }
 
 /// Replaces all attributes of an inode.
-pub(super) fn make(fs: &Xfs, ino: Ino, attributes: &[Attribute]) -> Result<()> {
+pub(super) fn make(fs: &XfsCore, ino: Ino, attributes: &[Attribute]) -> Result<()> {
     engine::change(fs, ino, |op, handle| op.empty_attrs(handle))?;
     for some in attributes.chunks(AT_ONCE) {
         engine::change(fs, ino, |op, handle| {

@@ -9,7 +9,7 @@ use vfs::{Error, Result};
 
 use super::damaged_log;
 use super::restart::restart;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::check::codes;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;
@@ -70,7 +70,7 @@ fn without_torn(staging: &Arc<Staging>, sb: &Superblock) -> Result<()> {
 /// Replays the log as when the image is opened, and leaves it clean.
 pub(super) fn whole(device: Arc<dyn BlockDevice>) -> Result<u64> {
     let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
-    let fs = Xfs::open_recovered(device, &options)?;
+    let fs = XfsCore::open_recovered(device, &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
     fs.engine.empty_log()?;

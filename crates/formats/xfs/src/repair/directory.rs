@@ -9,7 +9,7 @@ use vfs::{FileType, Ino, NAME_LEN_MAX, Result};
 use super::Job;
 use super::engine::{self, Session};
 use super::map;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::check::codes;
 use crate::check::view::{View, view};
 use crate::dir::Entry;
@@ -487,7 +487,7 @@ pub(super) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
 }
 
 /// Rebuilds a directory.
-fn make(fs: &Xfs, plan: &Plan) -> Result<()> {
+fn make(fs: &XfsCore, plan: &Plan) -> Result<()> {
     engine::change(fs, plan.dir, |op, handle| {
         let mut budget = u32::MAX;
         op.drop_data(handle, &mut budget)?;

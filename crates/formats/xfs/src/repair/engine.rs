@@ -7,7 +7,7 @@ use operations::{Mode, Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
 use super::Job;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::volume::read_superblock;
@@ -33,7 +33,7 @@ impl Job {
 /// The staging, opened for changes.
 pub(super) struct Session<'j> {
     job: &'j Job,
-    pub(super) fs: Xfs,
+    pub(super) fs: XfsCore,
 }
 
 impl<'j> Session<'j> {
@@ -43,7 +43,7 @@ impl<'j> Session<'j> {
         Self::try_open(job).ok().map(|fs| Self { job, fs })
     }
 
-    fn try_open(job: &Job) -> Result<Xfs> {
+    fn try_open(job: &Job) -> Result<XfsCore> {
         let device: std::sync::Arc<dyn BlockDevice> = job.staging.clone();
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.read_only_because() {
@@ -52,7 +52,7 @@ impl<'j> Session<'j> {
                 "diskwright repair handles such images without the engine",
             ));
         }
-        let fs = Xfs::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
+        let fs = XfsCore::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
         fs.load_unlinked_lists()?;
         Ok(fs)
     }
@@ -61,7 +61,7 @@ impl<'j> Session<'j> {
     pub(super) fn step(
         &mut self,
         actions: Vec<Action>,
-        change: impl FnOnce(&Xfs) -> Result<()>,
+        change: impl FnOnce(&XfsCore) -> Result<()>,
     ) -> bool {
         let done = change(&self.fs).and_then(|()| {
             self.fs.engine.checkpoint()?;
@@ -89,7 +89,7 @@ impl Session<'_> {
         &mut self,
         all: &'t [T],
         actions: impl Fn(&T) -> Vec<Action>,
-        change: impl Fn(&Xfs, &T) -> Result<()>,
+        change: impl Fn(&XfsCore, &T) -> Result<()>,
     ) -> Vec<&'t T> {
         let mut failed = Vec::new();
         for some in all.chunks(AT_ONCE) {
@@ -105,7 +105,7 @@ impl Session<'_> {
 
 /// Changes an inode in an operation of its own.
 pub(super) fn change(
-    fs: &Xfs,
+    fs: &XfsCore,
     ino: Ino,
     change: impl Fn(&mut Op<'_>, &mut Handle) -> Outcome<()>,
 ) -> Result<()> {
@@ -121,7 +121,7 @@ pub(super) fn change(
 
 /// Changes two inodes in one operation.
 pub(super) fn change_two(
-    fs: &Xfs,
+    fs: &XfsCore,
     (first, second): (Ino, Ino),
     change: impl Fn(&mut Op<'_>, &mut Handle, &mut Handle) -> Outcome<()>,
 ) -> Result<()> {

@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use operations::names::mkdir;
 use operations::repair::Action;
 use vfs::check::{Code, Finding};
-use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result};
+use vfs::{Error, FileType, Ino, NewInode, Result};
 
 use super::Job;
 use super::attributes::{self, Attribute, by_inode};
 use super::directory::{self, numbered, possible_name};
 use super::engine::{Session, change, change_two};
 use super::map;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::check::codes;
 use crate::check::view::{Link, View, view};
 use crate::dir::{self, Entry};
@@ -293,7 +294,7 @@ fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<P
     plans
 }
 
-fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
+fn carry_out(fs: &XfsCore, plan: &Plan) -> Result<()> {
     for (dir, _, name) in &plan.from {
         change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
     }
@@ -328,7 +329,7 @@ fn carry_out(fs: &Xfs, plan: &Plan) -> Result<()> {
     }
 }
 
-fn set_parent(fs: &Xfs, ino: Ino, parent: Ino) -> Result<()> {
+fn set_parent(fs: &XfsCore, ino: Ino, parent: Ino) -> Result<()> {
     change(fs, ino, |op, handle| {
         let entry = Entry { name: b"..", ino: parent, file_type: FileType::Directory };
         op.replace_entry(handle, entry).map(drop)
@@ -336,7 +337,7 @@ fn set_parent(fs: &Xfs, ino: Ino, parent: Ino) -> Result<()> {
 }
 
 /// Adds a name for an inode. Its parent pointers and its link count are repaired later.
-fn add_name(fs: &Xfs, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
+fn add_name(fs: &XfsCore, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
     change_two(fs, (dir, plan.ino), |op, dir, child| {
         op.add_entry(dir, Entry { name, ino: child.ino(), file_type: plan.file_type })?;
         if plan.file_type == FileType::Directory {
@@ -354,7 +355,7 @@ fn add_name(fs: &Xfs, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
 }
 
 /// Returns the directory with this name, and creates it if needed.
-fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
+fn make_dir(fs: &XfsCore, parent: Ino, name: &[u8]) -> Result<Ino> {
     let handle = fs.load(parent)?;
     if let Some(found) = dir::lookup(&mut &*fs, &handle, name)?
         && fs.load(found.ino)?.inode.is_dir()
@@ -376,7 +377,7 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
     if is_fixed {
         set_flags(flags & !FIXED)?;
     }
-    let made = fs.mkdir(parent, &name, &new)?;
+    let made = mkdir(fs, parent, &name, &new)?;
     if is_fixed {
         set_flags(flags)?;
     }
@@ -384,7 +385,7 @@ fn make_dir(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Ino> {
 }
 
 /// Returns the name, or a similar one that is not in use in the directory.
-fn free_name_in(fs: &Xfs, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
+fn free_name_in(fs: &XfsCore, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
     let handle = fs.load(parent)?;
     let name = possible_name(name);
     let mut other = name.clone();

@@ -13,7 +13,7 @@ use super::attributes::by_inode;
 use super::engine::{Session, change};
 use super::links::gather;
 use super::{Job, map};
-use crate::Xfs;
+use crate::XfsCore;
 use crate::check::view::{Link, View, view};
 use crate::format::address::Block;
 use crate::format::inode::{Fork, Format, Inode};
@@ -60,7 +60,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-fn rewrite(fs: &Xfs, damaged: &Damaged) -> Result<()> {
+fn rewrite(fs: &XfsCore, damaged: &Damaged) -> Result<()> {
     change(fs, damaged.ino, |op, handle| {
         let mut budget = u32::MAX;
         op.drop_data(handle, &mut budget)?;
@@ -68,7 +68,7 @@ fn rewrite(fs: &Xfs, damaged: &Damaged) -> Result<()> {
     })
 }
 
-fn remove(fs: &Xfs, damaged: &Damaged) -> Result<()> {
+fn remove(fs: &XfsCore, damaged: &Damaged) -> Result<()> {
     for (dir, _, name) in &damaged.names {
         change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use engine::Log;
+use operations::mounted::OpenImages as _;
 use operations::{Mode, Outcome, RunOperations};
 use vfs::Result;
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::ags::Ags;
 use crate::alloc::headers;
 use crate::format::address::AgNumber;
@@ -51,7 +52,7 @@ pub(super) fn commit(
 }
 
 /// Opens the file system with its new superblock. Writes nothing.
-fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) -> Result<Xfs> {
+fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) -> Result<XfsCore> {
     let (old, new) = (Geometry::new(before), Geometry::new(after));
     let mut states = headers::read(&**device, &old, 0..old.ag_count)?;
     states.extend(headers::read(&**device, &new, old.ag_count..new.ag_count)?);
@@ -61,7 +62,8 @@ fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) 
     let ags = Ags::new(&new, states);
     let volume = Arc::new(Volume { sb: after.clone(), geometry: new, ags });
     let device = device.clone();
-    let mut fs = Xfs::of_volume(device, Some(hook), volume, CACHE_BYTES_DEFAULT, Mode::Writable);
+    let mut fs =
+        XfsCore::of_volume(device, Some(hook), volume, CACHE_BYTES_DEFAULT, Mode::Writable);
     fs.log = Some(log);
     Ok(fs)
 }
@@ -74,7 +76,7 @@ fn extend_last(op: &mut Op<'_>, before: &Superblock) -> Outcome<()> {
 }
 
 /// Returns the number of copies that change in one transaction.
-fn copies_at_once(fs: &Xfs) -> u32 {
+fn copies_at_once(fs: &XfsCore) -> u32 {
     let in_log = fs.engine.log_blocks_max() / COPIES_SHARE;
     let in_cache = CACHE_BYTES_DEFAULT / CACHE_SHARE / fs.volume.block_size();
     in_log.min(in_cache).max(1) as u32

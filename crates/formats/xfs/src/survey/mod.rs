@@ -15,13 +15,14 @@ mod tree;
 use std::ops::ControlFlow;
 
 use vfs::Result;
-use vfs::survey::{Extent, Kind, LogState, Shape, Sink, TellsLayout};
+use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::address::{AgNumber, FsBlock};
 
-impl TellsLayout for Xfs {
-    fn shape(&self) -> Result<Shape> {
+impl XfsCore {
+    /// Returns the size and structure of the image.
+    pub(crate) fn shape(&self) -> Result<Shape> {
         let geometry = self.geometry();
         let has_realtime = self.superblock().raw.rblocks.get() != 0;
         Ok(Shape {
@@ -34,16 +35,15 @@ impl TellsLayout for Xfs {
         })
     }
 
-    fn tell_layout(&self, sink: &mut dyn Sink) {
+    /// Reports all blocks.
+    pub(crate) fn tell_layout(&self, sink: &mut dyn Sink) {
         let mut teller = Teller { fs: self, sink, budget: self.geometry().blocks };
         if teller.groups().is_continue() {
             // The sink itself has stopped the survey, so the result is not needed.
             let _ = teller.inodes();
         }
     }
-}
 
-impl Xfs {
     fn log_state(&self) -> Result<LogState> {
         let sb = self.superblock_found();
         if sb.raw.logstart.get() == 0 {
@@ -67,7 +67,7 @@ impl Xfs {
 
 /// A running survey.
 struct Teller<'t> {
-    fs: &'t Xfs,
+    fs: &'t XfsCore,
     sink: &'t mut dyn Sink,
     /// Number of inodes' blocks that may still be reported: as many as are in use, without shared ones. It limits the
     /// work on a damaged image in which many inodes claim the same blocks.

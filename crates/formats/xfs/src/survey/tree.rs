@@ -5,7 +5,7 @@
 
 use vfs::{Corruption, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::trees::GroupTree;
 use crate::format::address::{AgBlock, AgNumber, Block};
 
@@ -39,7 +39,7 @@ struct Subtree<K> {
 /// # Errors
 /// At the first block that cannot be read or is damaged.
 pub(super) fn walk<T: GroupTree>(
-    fs: &Xfs,
+    fs: &XfsCore,
     ag: AgNumber,
     scope: Scope<T::Key>,
     each: &mut dyn FnMut(Met<T::Record>) -> Result<()>,
@@ -51,7 +51,7 @@ pub(super) fn walk<T: GroupTree>(
 }
 
 fn visit<T: GroupTree>(
-    fs: &Xfs,
+    fs: &XfsCore,
     ag: AgNumber,
     scope: &Scope<T::Key>,
     place: Subtree<T::Key>,

@@ -6,7 +6,7 @@
 
 use vfs::{Error, FileType, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::format::attr::shortform;
 use crate::format::btree::Shape;
 use crate::format::features::Incompat;
@@ -38,7 +38,7 @@ pub(crate) fn default_forkoff(inode: &Inode, file_type: FileType) -> usize {
     }
 }
 
-impl Xfs {
+impl XfsCore {
     /// Adds an attribute fork to a new inode with empty forks if it will have parent pointers. This must happen before
     /// its data fork is filled, which could then be in the way.
     pub(crate) fn reserve_attr_fork(&self, inode: &mut Inode, file_type: FileType) {

@@ -13,8 +13,8 @@ use vfs::Ino;
 
 use super::parent::{self, Link};
 use super::read::{AttrForm, form};
-use crate::Xfs;
 use crate::op::Op;
+use crate::{Xfs, XfsCore};
 
 type Links = BTreeSet<(u64, Vec<u8>)>;
 
@@ -24,7 +24,7 @@ fn link_of((dir, name): &(u64, Vec<u8>)) -> Link<'_> {
     Link { dir: Ino(*dir), generation: GENERATION, name }
 }
 
-fn links(fs: &Xfs, ino: Ino, own: &Links) -> Links {
+fn links(fs: &XfsCore, ino: Ino, own: &Links) -> Links {
     let mut all = Links::new();
     let handle = fs.load(ino).unwrap();
     let mut count = 0;
@@ -37,7 +37,7 @@ fn links(fs: &Xfs, ino: Ino, own: &Links) -> Links {
     all.difference(own).cloned().collect()
 }
 
-fn change(fs: &Xfs, ino: Ino, what: impl Fn(&mut Op<'_>, &mut crate::inode::Handle)) {
+fn change(fs: &XfsCore, ino: Ino, what: impl Fn(&mut Op<'_>, &mut crate::inode::Handle)) {
     fs.atomically(|op| {
         let mut handle = op.fs.load(ino)?;
         what(op, &mut handle);

@@ -24,7 +24,7 @@ use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Options};
-use xfs::{InsertBuffering, OpenOptions, WaitingPolicy, Xfs};
+use xfs::{DeferPolicy, InsertBuffering, OpenOptions, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use target::XfsTarget;
@@ -115,9 +115,9 @@ impl Layout {
         &self,
         device: Arc<dyn BlockDevice>,
         cache_bytes: usize,
-        waiting: Option<WaitingPolicy>,
+        defer_creates: Option<DeferPolicy>,
     ) -> vfs::Result<Xfs> {
-        let options = OpenOptions { cache_bytes, waiting, ..OpenOptions::default() };
+        let options = OpenOptions { cache_bytes, defer_creates, ..OpenOptions::default() };
         let fs = Xfs::open_writable(device, &options)?;
         self.tune(&fs);
         Ok(fs)

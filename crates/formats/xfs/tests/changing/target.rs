@@ -6,7 +6,7 @@ use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::{CarelessDevice, Mounted, Target};
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
-use xfs::{WaitingPolicy, Xfs};
+use xfs::{DeferPolicy, Xfs};
 
 use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
 
@@ -30,7 +30,7 @@ pub struct XfsTarget {
     /// True to suppress flushes to the device, as a deliberate bug.
     pub swallows_flushes: bool,
     /// When new files wait, for images changed in place.
-    waiting: Option<WaitingPolicy>,
+    defer_creates: Option<DeferPolicy>,
 }
 
 impl XfsTarget {
@@ -54,15 +54,15 @@ impl XfsTarget {
         Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
     }
 
-    /// The same images, with waiting files.
-    pub fn with_waiting(self, policy: WaitingPolicy) -> Self {
-        Self { waiting: Some(policy), ..self }
+    /// The same images, with deferred files.
+    pub fn deferring(self, policy: DeferPolicy) -> Self {
+        Self { defer_creates: Some(policy), ..self }
     }
 
     /// Given images of a layout.
     pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
-        let (cache_bytes, swallows_flushes, waiting) = (SMALL_CACHE_BYTES, false, None);
-        Self { layout, way, made, cache_bytes, swallows_flushes, waiting }
+        let (cache_bytes, swallows_flushes, defer_creates) = (SMALL_CACHE_BYTES, false, None);
+        Self { layout, way, made, cache_bytes, swallows_flushes, defer_creates }
     }
 
     /// Returns the parameters for trials.
@@ -84,7 +84,7 @@ impl XfsTarget {
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
         match self.way {
             Way::Unlogged => self.layout.open(device, self.cache_bytes),
-            Way::InPlace => self.layout.open_in_place(device, self.cache_bytes, self.waiting),
+            Way::InPlace => self.layout.open_in_place(device, self.cache_bytes, self.defer_creates),
         }
     }
 }
@@ -98,7 +98,7 @@ impl Target for XfsTarget {
     }
 
     fn files_may_wait(&self) -> bool {
-        self.waiting.is_some()
+        self.defer_creates.is_some()
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {

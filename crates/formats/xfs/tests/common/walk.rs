@@ -11,7 +11,7 @@ pub use testkit::walk::Outcome;
 
 /// Options for opening an image: with a cache smaller than the images.
 pub const OPTIONS: OpenOptions =
-    OpenOptions { cache_bytes: 256 << 10, norecovery: true, waiting: None };
+    OpenOptions { cache_bytes: 256 << 10, norecovery: true, defer_creates: None };
 
 /// Maximum number of inodes read individually.
 const INODES_MAX: usize = 200;

@@ -45,6 +45,7 @@ fn help_has_every_option() {
         "strictatime",
         "sync, async",
         "dirsync",
+        "defer_creates, no_defer_creates",
         "suid, nosuid",
         "dev, nodev",
         "exec, noexec",

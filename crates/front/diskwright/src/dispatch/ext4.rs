@@ -32,7 +32,7 @@ impl OpenFs for Ext4 {
     }
 
     fn remarks(&self) -> &[String] {
-        self.remarks()
+        (**self).remarks()
     }
 
     fn info(&self, _: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {

@@ -65,7 +65,7 @@ impl OpenFs for Xfs {
     }
 
     fn remarks(&self) -> &[String] {
-        self.remarks()
+        (**self).remarks()
     }
 
     fn info(&self, device: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {

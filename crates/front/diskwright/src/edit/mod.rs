@@ -1,9 +1,8 @@
 //! Changes of an image in place: `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `setfattr` and `truncate`.
 //!
 //! [`OpenToEdit`] is an image that is open for writing and locked. [`Editor`] implements the changes on any file
-//! system. Each change is atomic. If the program is killed, the image contains the changes up to some moment, with one
-//! exception: regular files created in a large directory (1024 blocks or more) since the last sync may be missing in
-//! any order.
+//! system. Each change is atomic. If the program is killed, the image contains the changes up to some moment.
+//! [`OpenImage::defer_creates`](crate::OpenImage::defer_creates) weakens this order.
 //!
 //! ```no_run
 //! use diskwright::edit::Policy;

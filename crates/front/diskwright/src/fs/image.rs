@@ -18,11 +18,13 @@ use crate::{Error, Result};
 /// All earlier changes are durable when [`Image::sync`], [`File::sync_all`](super::File::sync_all) or [`Image::close`]
 /// returns. Dropping an image closes it too, but discards errors.
 ///
-/// If the program ends otherwise (killed, or by a panic), the image is in the state after a crash. It contains all
-/// changes up to some moment, which is not before the last of these calls. There is one exception. Regular files
-/// created in a large directory (1024 blocks or more) since the last of these calls may be missing in any order, each
-/// as a whole. The next program that opens the image for changes, this library or a kernel, recovers it first.
-/// Afterwards e2fsck and xfs_repair find no errors.
+/// Changes become durable in their order. If the program ends otherwise (killed, or by a panic), the image is in the
+/// state after a crash. It contains all changes up to some moment, which is not before the last of these calls. The
+/// next program that opens the image for changes, this library or a kernel, recovers it first. Afterwards e2fsck and
+/// xfs_repair find no errors.
+///
+/// [`OpenImage::defer_creates`](crate::OpenImage::defer_creates) weakens the order: regular files created in a large
+/// directory since the last of these calls may then be missing in any order, each as a whole.
 pub struct Image {
     pub(super) shared: Arc<Shared>,
 }

@@ -87,6 +87,9 @@ pub struct MountOptions {
     pub sync: bool,
     /// Make every directory change durable before it returns.
     pub dirsync: bool,
+    /// Defer creates in large directories. The order of changes is then weaker, see
+    /// [`OpenImage::defer_creates`](crate::OpenImage::defer_creates); the caller opens the image with that option.
+    pub defer_creates: bool,
     /// Honour set-user-ID bits and capabilities. Requires root.
     pub suid: bool,
     /// Honour device nodes. Requires root.
@@ -124,6 +127,7 @@ setters!(MountOptions {
     keep_directory_times: bool,
     sync: bool,
     dirsync: bool,
+    defer_creates: bool,
     suid: bool,
     dev: bool,
     exec: bool,
@@ -150,6 +154,7 @@ impl Default for MountOptions {
             keep_directory_times: false,
             sync: false,
             dirsync: false,
+            defer_creates: false,
             suid: false,
             dev: false,
             exec: true,
@@ -210,6 +215,8 @@ impl MountOptions {
             "sync" => self.sync = true,
             "async" => self.sync = false,
             "dirsync" => self.dirsync = true,
+            "defer_creates" => self.defer_creates = true,
+            "no_defer_creates" => self.defer_creates = false,
             "suid" => self.suid = true,
             "nosuid" => self.suid = false,
             "dev" => self.dev = true,

@@ -111,7 +111,7 @@ impl Session {
     pub(super) fn fs(&mut self) -> Result<&Ext4, Failure> {
         if self.fs.is_none() {
             let time = self.now.map(|sec| Timestamp { sec, nsec: 0 });
-            let options = OpenOptions { time, waiting: None, ..OpenOptions::default() };
+            let options = OpenOptions { time, defer_creates: None, ..OpenOptions::default() };
             let device = self.opened_device()?.clone();
             let opened = match self.is_writable {
                 true => Ext4::open_writable(device, &options),

@@ -156,7 +156,7 @@ pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
 }
 
 /// Files wait in each directory with an index, few at a time.
-const SOON: ext4::WaitingPolicy = ext4::WaitingPolicy {
+const SOON: ext4::DeferPolicy = ext4::DeferPolicy {
     blocks_min: 2,
     streak_per_block: 0,
     files_max: 60,
@@ -166,7 +166,8 @@ const SOON: ext4::WaitingPolicy = ext4::WaitingPolicy {
 
 fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
     let cache_bytes = CACHE_BYTES;
-    let options = ext4::OpenOptions { cache_bytes, waiting: Some(SOON), ..Default::default() };
+    let options =
+        ext4::OpenOptions { cache_bytes, defer_creates: Some(SOON), ..Default::default() };
     Ext4::open_writable(device.clone(), &options).unwrap()
 }
 

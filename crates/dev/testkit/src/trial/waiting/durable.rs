@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{Event, RecordingDevice};
-use operations::waiting::WaitingPolicy;
+use operations::deferred_create::DeferPolicy;
 use vfs::{Attributes, SetAttributes, Timestamp};
 
 use super::{NEW, SOON, WaitingTrial, name};
@@ -81,7 +81,7 @@ pub fn times_of_datasyncs(trial: &WaitingTrial<'_>) {
 /// # Panics
 /// If that is violated, or if files appear in the order of creation, which means that none waited.
 pub fn crashes(trial: &WaitingTrial<'_>) {
-    let policy = WaitingPolicy { files_max: 400, parts: 8, ..SOON };
+    let policy = DeferPolicy { files_max: 400, parts: 8, ..SOON };
     let base = (trial.make)();
     let recording = Arc::new(RecordingDevice::new(Arc::new(base.fork())));
     let mounted = (trial.open)(recording.clone(), SMALL_CACHE_BYTES, Some(policy)).unwrap();
@@ -94,7 +94,7 @@ pub fn crashes(trial: &WaitingTrial<'_>) {
     let mut most = 0;
     for number in 300..3_300 {
         create(number);
-        most = most.max(mounted.files_waiting());
+        most = most.max(mounted.files_deferred());
     }
     let events = recording.take();
     let flushes = (synced..events.len()).filter(|&at| events[at] == Event::Flush);

@@ -75,7 +75,7 @@ pub fn failing_checkpoints(trial: &WaitingTrial<'_>) {
         (0..200).for_each(|number| assert!(fs.create(dir, &name(number), &NEW).is_ok()));
         fs.sync().unwrap();
         (200..300).for_each(|number| assert!(fs.create(dir, &name(number), &NEW).is_ok()));
-        assert_eq!(mounted.files_waiting(), 100);
+        assert_eq!(mounted.files_deferred(), 100);
         faulty.set(access, Fault::From(number));
         let (made, told) = make_until_told(fs, dir);
         assert!(matches!(told, Error::Device(_)), "{told}");

@@ -9,7 +9,7 @@ mod threads;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use operations::waiting::WaitingPolicy;
+use operations::deferred_create::DeferPolicy;
 use vfs::{FileSystem, Ino};
 
 pub use durable::{crashes, datasyncs, syncs, times_of_datasyncs};
@@ -24,16 +24,11 @@ use super::{NEW, Watchdog, entries, later};
 use crate::crash::Mounted;
 
 /// Files wait in each directory of several blocks, few at a time.
-pub const SOON: WaitingPolicy = WaitingPolicy {
-    blocks_min: 2,
-    streak_per_block: 0,
-    files_max: 60,
-    parts: 4,
-    blocks_per_part: 1,
-};
+pub const SOON: DeferPolicy =
+    DeferPolicy { blocks_min: 2, streak_per_block: 0, files_max: 60, parts: 4, blocks_per_part: 1 };
 
 /// Without a limit.
-const ALL: WaitingPolicy = WaitingPolicy { files_max: usize::MAX, ..SOON };
+const ALL: DeferPolicy = DeferPolicy { files_max: usize::MAX, ..SOON };
 
 /// Size of the cache in bytes.
 const CACHE_BYTES: usize = 8 << 20;
@@ -41,11 +36,11 @@ const CACHE_BYTES: usize = 8 << 20;
 /// A file system with waiting files.
 pub trait MayWait: Mounted {
     /// Returns the number of waiting files.
-    fn files_waiting(&self) -> usize;
+    fn files_deferred(&self) -> usize;
 }
 
 /// Opens a file system on a device, with a given cache size in bytes.
-pub type OpenWaiting<'t> = dyn Fn(Arc<dyn BlockDevice>, usize, Option<WaitingPolicy>) -> vfs::Result<Box<dyn MayWait>>
+pub type OpenWaiting<'t> = dyn Fn(Arc<dyn BlockDevice>, usize, Option<DeferPolicy>) -> vfs::Result<Box<dyn MayWait>>
     + Sync
     + 't;
 
@@ -70,7 +65,7 @@ struct Opened {
 
 impl WaitingTrial<'_> {
     /// Returns a new file system with an empty, durable directory.
-    fn empty(&self, policy: WaitingPolicy) -> Opened {
+    fn empty(&self, policy: DeferPolicy) -> Opened {
         let device = Arc::new((self.make)());
         let opened = self.open(device, CACHE_BYTES, Some(policy), |fs| {
             let dir = fs.mkdir(fs.root(), b"d", &NEW)?;
@@ -83,7 +78,7 @@ impl WaitingTrial<'_> {
         &self,
         device: Arc<MemoryDevice>,
         cache_bytes: usize,
-        policy: Option<WaitingPolicy>,
+        policy: Option<DeferPolicy>,
         dir: impl FnOnce(&dyn FileSystem) -> vfs::Result<Ino>,
     ) -> vfs::Result<Opened> {
         let mounted = (self.open)(device.clone(), cache_bytes, policy)?;
@@ -96,7 +91,7 @@ impl WaitingTrial<'_> {
         self.filled_with(ALL)
     }
 
-    fn filled_with(&self, policy: WaitingPolicy) -> Opened {
+    fn filled_with(&self, policy: DeferPolicy) -> Opened {
         let opened = self.empty(policy);
         (0..200).for_each(|number| opened.create(number));
         opened.fs().sync().unwrap();
@@ -125,7 +120,7 @@ impl Opened {
     }
 
     fn waiting(&self) -> usize {
-        self.mounted.files_waiting()
+        self.mounted.files_deferred()
     }
 
     #[track_caller]

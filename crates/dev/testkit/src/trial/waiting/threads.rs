@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use operations::waiting::WaitingPolicy;
+use operations::deferred_create::DeferPolicy;
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, RenameMode};
 
 use super::{NEW, Opened, SOON, WaitingTrial, Watchdog, entries, later};
@@ -150,13 +150,13 @@ impl Stress<'_> {
 /// # Panics
 /// If something is lost, or unexpected.
 pub fn threads(trial: &WaitingTrial<'_>, files: u32) {
-    let policy = WaitingPolicy { files_max: 300, parts: 8, ..SOON };
+    let policy = DeferPolicy { files_max: 300, parts: 8, ..SOON };
     run(trial, policy, files);
     // Files repeatedly start and stop waiting.
-    run(trial, WaitingPolicy { streak_per_block: 1, ..policy }, files);
+    run(trial, DeferPolicy { streak_per_block: 1, ..policy }, files);
 }
 
-fn run(trial: &WaitingTrial<'_>, policy: WaitingPolicy, files: u32) {
+fn run(trial: &WaitingTrial<'_>, policy: DeferPolicy, files: u32) {
     let _watchdog = Watchdog::new(LIMIT, format!("{}: threads that make files", trial.name));
     let opened = trial.empty(policy);
     let (fs, dir) = (opened.fs(), opened.dir);

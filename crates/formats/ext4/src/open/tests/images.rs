@@ -151,7 +151,7 @@ fn an_index_of_three_levels_reads() {
     });
     let fs = assert_reads_like_the_kernel(&image, &Ignore::default());
     let wide = super::lookup(&fs, &fs.load(vfs::Ino(2)).unwrap(), b"wide").unwrap();
-    let (info, _) = crate::dir::index::root(&mut &fs, &fs.load(wide).unwrap()).unwrap();
+    let (info, _) = crate::dir::index::root(&mut &*fs, &fs.load(wide).unwrap()).unwrap();
     assert_eq!(info.indirect_levels, 2);
 }
 

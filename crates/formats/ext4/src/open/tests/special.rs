@@ -130,7 +130,7 @@ fn a_directory_of_an_unknown_hash_reads() {
     let fs = open(&image);
     let root = fs.load(Ino(2)).unwrap();
     let wide = fs.load(lookup(&fs, &root, b"wide").unwrap()).unwrap();
-    let (info, _) = crate::dir::index::root(&mut &fs, &wide).unwrap();
+    let (info, _) = crate::dir::index::root(&mut &*fs, &wide).unwrap();
     assert_eq!((info.hash_version, info.indirect_levels), (99, 1));
     let all = list_from(&fs, &wide, 0, usize::MAX).unwrap();
     assert_eq!(all.len(), 5002);

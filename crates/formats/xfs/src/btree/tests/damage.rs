@@ -6,7 +6,7 @@ use operations::RunOperations;
 use vfs::{Error, Result};
 
 use super::harness::{Supplied, group, plant, supply, volume};
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::HeldAg;
 use crate::btree::records::{BnoTree, FreeRun};
 use crate::btree::{Cursor, Node, Seek};
@@ -18,7 +18,7 @@ const RECORDS: u32 = 400;
 type TestCursor<'c, 'o, 'a> = Cursor<'c, 'a, BnoTree, Supplied<HeldAg<'o, 'a>>>;
 
 /// Makes a tree with several leaves below one node.
-fn tree() -> Xfs {
+fn tree() -> XfsCore {
     let fs = volume(10);
     plant::<BnoTree>(&fs);
     on(&fs, |cursor| {
@@ -28,7 +28,10 @@ fn tree() -> Xfs {
     fs
 }
 
-fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut TestCursor<'_, '_, '_>) -> Outcome<R>) -> Result<R> {
+fn on<R>(
+    fs: &XfsCore,
+    mut body: impl FnMut(&mut TestCursor<'_, '_, '_>) -> Outcome<R>,
+) -> Result<R> {
     fs.atomically(|op| {
         let mut group = group(op)?;
         body(&mut Cursor::new(&mut group))
@@ -36,7 +39,7 @@ fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut TestCursor<'_, '_, '_>) -> Outcome<
 }
 
 /// Walks through the whole tree. Returns the number of records.
-fn walk(fs: &Xfs) -> Result<u32> {
+fn walk(fs: &XfsCore) -> Result<u32> {
     on(fs, |cursor| {
         let mut seen = 0;
         let mut at = cursor.seek(AgBlock(0), Seek::AtLeast)?;

@@ -9,7 +9,7 @@ use engine::{Tag, Txn};
 use vfs::{Error, FileType, Ino, Result};
 use zerocopy::FromZeros;
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::HeldAg;
 use crate::alloc::ags::{AgState, Ags, Root};
 use crate::alloc::trees::GroupTree;
@@ -134,18 +134,18 @@ fn superblock(block_log: u8) -> Superblock {
 }
 
 /// Makes a file system whose trees do not exist yet.
-pub(super) fn volume(block_log: u8) -> Xfs {
+pub(super) fn volume(block_log: u8) -> XfsCore {
     supply::set(BTreeSet::new());
     let sb = superblock(block_log);
     let state = AgState { length: AG_BLOCKS, ..AgState::default() };
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
     let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(&geometry, vec![state]) });
-    Xfs::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
+    XfsCore::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
 }
 
 /// Gives a tree of the group a root that is an empty leaf.
-pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
+pub(super) fn plant<T: GroupTree>(fs: &XfsCore) {
     fs.atomically(|op| {
         let block = AgBlock(supply::take().unwrap());
         make_leaf::<T>(op, block, T::KIND.of_group(AgNumber(0)));
@@ -161,7 +161,7 @@ pub(super) fn plant<T: GroupTree>(fs: &Xfs) {
 }
 
 /// Fills the group's AGFL, for trees that take their blocks from it.
-pub(super) fn fill_agfl(fs: &Xfs) {
+pub(super) fn fill_agfl(fs: &XfsCore) {
     let geometry = fs.volume.geometry;
     let (block, _) = ag::sector_place(&geometry, ag::AGFL_SECTOR);
     fs.atomically(|op| {
@@ -185,7 +185,7 @@ fn make_leaf<T: Tree>(op: &mut Op<'_>, block: AgBlock, tag: Tag) {
 }
 
 /// Makes an inode whose map is a tree with one leaf, which has the given record.
-pub(super) fn plant_in_fork<T: Tree>(fs: &Xfs, fork_bytes: usize, first: &T::Record) -> Handle {
+pub(super) fn plant_in_fork<T: Tree>(fs: &XfsCore, fork_bytes: usize, first: &T::Record) -> Handle {
     let ino = Ino(128);
     let mut slot = [0; 512];
     slot[4] = 3;

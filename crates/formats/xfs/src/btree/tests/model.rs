@@ -10,7 +10,7 @@ use vfs::Error;
 
 use super::harness::{Supplied, group, plant, plant_in_fork, supply, volume};
 use super::structure::{check, check_counts};
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::trees::GroupTree;
 use crate::btree::records::{
     BmapTree, BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountRecord,
@@ -164,7 +164,7 @@ fn exercise_group<T: GroupTree>(block_log: u8, seed: u64, make: Make<T>) {
 }
 
 fn failed_operation_leaves_no_trace<T: GroupTree>(
-    fs: &Xfs,
+    fs: &XfsCore,
     model: &Model<T>,
     make: Make<T>,
     rng: &mut Rng,
@@ -189,7 +189,7 @@ fn failed_operation_leaves_no_trace<T: GroupTree>(
     .unwrap();
 }
 
-fn empty<T: GroupTree>(fs: &Xfs, mut model: Model<T>) {
+fn empty<T: GroupTree>(fs: &XfsCore, mut model: Model<T>) {
     fs.atomically(|op| {
         let mut group = group(op)?;
         let mut cursor = Cursor::<T, _>::new(&mut group);
@@ -287,7 +287,7 @@ fn exercise_fork(block_log: u8, fork_bytes: usize, seed: u64) {
     }
 }
 
-fn compare_fork(fs: &Xfs, handle: &mut Handle, model: &Model<BmapTree>, pattern: Pattern) {
+fn compare_fork(fs: &XfsCore, handle: &mut Handle, model: &Model<BmapTree>, pattern: Pattern) {
     fs.atomically(|op| {
         let mut map = Supplied(op.map(handle, Fork::Data));
         let mut cursor = Cursor::new(&mut map);

@@ -8,7 +8,7 @@ use vfs::{Error, Ino};
 
 use super::harness::{fill_agfl, plant, volume};
 use super::structure::check;
-use crate::Xfs;
+use crate::XfsCore;
 use crate::alloc::{HeldAg, Owner};
 use crate::btree::records::{RefcountRecord, RefcountTree, RmapRecord, RmapTree, rmap_offset};
 use crate::format::address::{AgBlock, AgNumber};
@@ -76,11 +76,11 @@ fn random_owner(rng: &mut Rng, start: u32) -> Owner {
     }
 }
 
-fn on<R>(fs: &Xfs, mut body: impl FnMut(&mut HeldAg<'_, '_>) -> operations::Outcome<R>) -> R {
+fn on<R>(fs: &XfsCore, mut body: impl FnMut(&mut HeldAg<'_, '_>) -> operations::Outcome<R>) -> R {
     fs.atomically(|op| body(&mut op.ag(AgNumber(0))?)).unwrap()
 }
 
-fn compare(fs: &Xfs, set: &BTreeSet<Mapping>) {
+fn compare(fs: &XfsCore, set: &BTreeSet<Mapping>) {
     on(fs, |ag| {
         let (records, _) = check(&mut ag.cursor::<RmapTree>());
         assert_eq!(records, runs(set));
@@ -110,7 +110,7 @@ fn random_mapped(rng: &mut Rng, set: &BTreeSet<Mapping>) -> Option<(u32, u32, Ow
     Some((record.start.0 + skip, len, owner))
 }
 
-fn exercise(fs: &Xfs, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapping]) -> bool) {
+fn exercise(fs: &XfsCore, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[Mapping]) -> bool) {
     let mut set = BTreeSet::new();
     for round in 0..3000 {
         // Mostly adds at first, then mostly removes.

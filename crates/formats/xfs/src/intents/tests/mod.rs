@@ -99,7 +99,7 @@ impl Crash {
     /// Returns the extent of a file from a logical block on.
     fn extent(&self, name: &str, at: u64, len: u64) -> Extent {
         let handle = self.handle(name);
-        let run = map::run_at(&mut &self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
+        let run = map::run_at(&mut &*self.fs, &handle, Fork::Data, FileBlock(at)).unwrap();
         assert!(run.len >= len, "{run:?}");
         let (start, unwritten) = match run.place {
             Place::Written(start) => (start, false),

@@ -22,6 +22,9 @@ Options of -o (* marks the default):
   nodiratime, diratime*  do not update access times of directories, or update them as above
   sync, async*           make each write durable before it returns, or not
   dirsync                make each directory change durable before it returns
+  defer_creates, no_defer_creates*
+                         after a crash, new files of large directories may be missing in any order,
+                         and creating them is faster; or changes become durable in their order
   suid, nosuid*          honour set-user-id bits and capabilities (root), or ignore them
   dev, nodev*            honour device nodes (root), or ignore them
   exec*, noexec          allow programs to run, or not

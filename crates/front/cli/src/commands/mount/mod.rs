@@ -83,7 +83,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 }
 
 fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
-    let (path, how) = (&args.image.image, args.image.options());
+    let how = args.image.options().defer_creates(options.defer_creates);
+    let path = &args.image.image;
     #[cfg(feature = "anywhere")]
     if let Some(overlay) = &args.overlay {
         return OpenToMount::open_over(path, &how, overlay);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use ext4::Ext4;
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Layout};
+use ext4::{Ext4, Ext4Core};
 use vfs::{FileSystem, Ino};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
@@ -130,14 +130,14 @@ impl Fresh for Ext4 {
     }
 
     fn uuid_is_fixed(&self) -> bool {
-        Ext4::uuid_is_fixed(self)
+        Ext4Core::uuid_is_fixed(self)
     }
 
     fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>> {
         if is_trial {
             return self.try_protect(ino).map(|()| None);
         }
-        Ext4::protect(self, ino, threads).map(Some)
+        Ext4Core::protect(self, ino, threads).map(Some)
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {

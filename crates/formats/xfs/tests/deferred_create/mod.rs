@@ -1,4 +1,4 @@
-//! Files that wait in memory before they are entered into their directory.
+//! Deferred creates: files that wait in memory before they are entered into their directory.
 
 mod random;
 
@@ -25,8 +25,8 @@ const LARGE_DIRECTORY: Layout =
     Layout { size: 128 * MIB, features: SHAPES[3].features, ..Layout::TINY_LOG };
 
 impl MayWait for Open {
-    fn files_waiting(&self) -> usize {
-        self.0.files_waiting()
+    fn files_deferred(&self) -> usize {
+        self.0.files_deferred()
     }
 }
 
@@ -121,26 +121,22 @@ fn files_come_in_any_order_after_a_crash_and_each_wholly() {
 }
 
 #[test]
-fn changes_become_durable_in_their_order_where_no_files_wait() {
+fn changes_become_durable_in_their_order_by_default() {
+    let policy = OpenOptions::default().defer_creates;
     run_checked(LARGE_DIRECTORY, &|_| (), |trial| {
-        assert_eq!(waiting::order(trial, None), Order::Kept);
+        assert_eq!(waiting::order(trial, policy), Order::Kept);
     });
 }
 
-/// A known gap, to be closed: files wait by default. The documents name this exception.
+/// The option's documentation promises this weaker order.
 #[test]
-fn by_default_only_files_of_large_directories_come_out_of_order() {
-    let policy = OpenOptions::default().waiting;
-    assert!(policy.is_some(), "no files wait by default: {FIXED}");
+fn with_deferred_creates_only_files_of_large_directories_come_out_of_order() {
+    let policy = Some(OpenOptions::DEFER_LARGE);
     run_checked(LARGE_DIRECTORY, &|_| (), |trial| {
         let order = waiting::order(trial, policy);
-        assert!(matches!(order, Order::Broken(_)), "the order is kept by default: {FIXED}");
+        assert!(matches!(order, Order::Broken(_)), "no file was deferred over a crash");
     });
 }
-
-/// Next step once the gap is closed.
-const FIXED: &str = "assert Order::Kept here and in the other format, and remove the exception ('may be missing in any order') \
-     from library.md, python.md, c.md, cli.md, mount.md, fs/image.rs, edit/mod.rs, diskwright.h, index.d.ts";
 
 #[test]
 fn a_full_image_refuses_files_and_loses_none() {

@@ -1,6 +1,6 @@
 //! Random trials and crashes with files that wait as early as possible.
 
-use ext4::WaitingPolicy;
+use ext4::DeferPolicy;
 use testkit::crash::{Judge, Options};
 use testkit::operation::Mix;
 use testkit::trial::{
@@ -18,7 +18,7 @@ const LARGE_DIRECTORIES: Mix =
 
 fn waiting(layout: Layout) -> Ext4Target {
     let mut target = Ext4Target::new(layout);
-    target.waiting = Some(SOON);
+    target.defer_creates = Some(SOON);
     target
 }
 
@@ -91,7 +91,7 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
         };
         let mut target = waiting(Layout { inodes: 2_048, ..layout });
         // So few that a directory is applied in parts.
-        target.waiting = Some(WaitingPolicy { files_max: 3, ..SOON });
+        target.defer_creates = Some(DeferPolicy { files_max: 3, ..SOON });
         testkit::assert_survives(&target, &judges, options, 400);
     }
 }

@@ -1,6 +1,6 @@
-//! Keys by which names of directories are distinguished while they wait.
+//! Keys that distinguish deferred names of a directory.
 
-use operations::waiting::HashNames;
+use operations::deferred_create::HashNames;
 
 use crate::format::hash::name_hash;
 

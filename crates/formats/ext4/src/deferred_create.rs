@@ -1,15 +1,17 @@
-//! Files that wait ([`operations::waiting`]) in ext4. They wait only in indexed directories, and inodes are reserved in
-//! runs that share a block of the inode table.
+//! Deferred creates ([`operations::deferred_create`]) in ext4. Only creates in indexed directories are deferred, and
+//! inodes are reserved in runs that share a block of the inode table.
 
 use std::ops::ControlFlow;
 
+use operations::deferred_create::{
+    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames, InodeRun, Record,
+};
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
-use operations::waiting::{Batch, BatchOrder, HashNames, InodeRun, LetFilesWait, Record, Waiting};
 use operations::{Mode, Outcome, RunOperations};
 use vfs::{Attributes, Error, Ino, Result};
 
-use crate::Ext4;
+use crate::Ext4Core;
 use crate::alloc::guard::Bitmaps as _;
 use crate::alloc::reserved::RUN;
 use crate::dir::{for_each_leaf, index};
@@ -22,13 +24,13 @@ use crate::inode::{self, Handle};
 use crate::op::Op;
 use crate::op::source::Source as _;
 
-/// Flags that a directory may have if files are to wait in it.
+/// Flags that a directory may have if creates in it are to be deferred.
 const PLAIN: u32 = flags::INDEX | flags::EXTENTS;
 
 /// Clusters for blocks whose number does not depend on the number of names.
 const SPACE_LEAST: u64 = 16;
 
-/// Returns whether files may wait in this file system at all.
+/// Returns whether creates can be deferred in this file system at all.
 pub(crate) fn is_possible(volume: &crate::volume::Volume, mode: Mode, has_log: bool) -> bool {
     let features = &volume.sb.features;
     mode == Mode::Writable
@@ -47,13 +49,13 @@ impl HashNames for NameHasher {
     }
 }
 
-impl LetFilesWait for Ext4 {
+impl DeferCreates for Ext4Core {
     const ORDER: BatchOrder = BatchOrder::Hashes;
 
     type Hasher = NameHasher;
 
-    fn waiting(&self) -> &Waiting<NameHasher> {
-        &self.waiting
+    fn deferred(&self) -> &DeferredCreates<NameHasher> {
+        &self.deferred
     }
 
     fn run_id(ino: Ino) -> u64 {
@@ -163,17 +165,9 @@ impl LetFilesWait for Ext4 {
     }
 }
 
-impl Ext4 {
-    /// Returns the number of files that wait in memory to be entered into their directories. See
-    /// [`OpenOptions::waiting`](crate::OpenOptions).
-    pub fn files_waiting(&self) -> usize {
-        self.waiting.files()
-    }
-}
-
 impl Op<'_> {
-    /// Returns the name hasher of a directory, or `None` if files must not wait there.
-    pub(crate) fn hasher_to_wait(&mut self, dir: &Handle) -> Outcome<Option<NameHasher>> {
+    /// Returns the name hasher of a directory, or `None` if creates must not be deferred there.
+    pub(crate) fn hasher_to_defer(&mut self, dir: &Handle) -> Outcome<Option<NameHasher>> {
         if dir.inode.flags() & !PLAIN != 0 || !index::is_indexed(self.fs, dir) {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use testkit::trial::{
     fail_writes, freeing_when_full, many_threads, one_thread, random_when_full, several_threads,
 };
 use testkit::{effort, require};
-use xfs::WaitingPolicy;
+use xfs::DeferPolicy;
 
 use super::SHAPES;
 use crate::changing::judges::{check_recovered, kernel_recovers};
@@ -16,12 +16,12 @@ use crate::changing::{Layout, MIB, XfsTarget};
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-/// So few names that a directory repeatedly becomes large enough for waiting files, and too small.
+/// So few names that a directory repeatedly becomes large enough for deferred files, and too small.
 const CHANGING_SIZE: Mix =
     Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
 
 fn in_place(layout: Layout) -> XfsTarget {
-    XfsTarget::in_place(layout).with_waiting(SOON)
+    XfsTarget::in_place(layout).deferring(SOON)
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
             ..Options::default()
         };
         // So few that parts of a directory are applied before others.
-        let policy = WaitingPolicy { files_max: 3, ..SOON };
-        let target = XfsTarget::worn(layout).with_waiting(policy);
+        let policy = DeferPolicy { files_max: 3, ..SOON };
+        let target = XfsTarget::worn(layout).deferring(policy);
         testkit::assert_survives(&target, &judges, options, 400);
     }
 }

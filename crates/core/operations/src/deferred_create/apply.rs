@@ -1,11 +1,11 @@
-//! Applying waiting files: writing their names into directories and their inodes into place.
+//! Applying deferred files: writing their names into directories and their inodes into place.
 
 use std::sync::atomic::Ordering;
 
 use vfs::{Ino, Result};
 
 use super::batch::Batch;
-use super::{LetFilesWait, Shared};
+use super::{DeferCreates, Shared};
 
 /// Maximum number of files that one operation applies.
 const BATCH: usize = 64;
@@ -16,8 +16,8 @@ const BATCH_SMALL: usize = 4;
 /// Minimum size of checkpoints, in blocks, of a log that is not small.
 const LOG_BLOCKS_LARGE: usize = 4096;
 
-/// Applies all waiting files of a directory, which must be locked exclusively, and releases its reservations.
-pub(super) fn apply_directory<F: LetFilesWait>(
+/// Applies all deferred files of a directory, which must be locked exclusively, and releases its reservations.
+pub(super) fn apply_directory<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     directory: &Shared<F::Hasher>,
@@ -27,7 +27,7 @@ pub(super) fn apply_directory<F: LetFilesWait>(
 }
 
 /// Applies a part of a directory, which must be locked exclusively.
-pub(super) fn apply_part<F: LetFilesWait>(
+pub(super) fn apply_part<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     directory: &Shared<F::Hasher>,
@@ -37,34 +37,34 @@ pub(super) fn apply_part<F: LetFilesWait>(
     apply(fs, dir, (directory, part), &places)
 }
 
-/// Releases the reserved inodes of a part if none of its files waits, and the promised space of the directory if
-/// nothing waits in it.
-pub(super) fn tidy<F: LetFilesWait>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
+/// Releases the reserved inodes of a part if none of its files is deferred, and the promised space of the directory if
+/// nothing is deferred in it.
+pub(super) fn tidy<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
     let mut directory = directory.lock();
-    if directory.parts[part].waiting() > 0 {
+    if directory.parts[part].deferred() > 0 {
         return;
     }
     let inodes = directory.parts[part].inodes();
-    fs.waiting().forget_runs(dir, part, inodes.map(F::run_id));
+    fs.deferred().forget_runs(dir, part, inodes.map(F::run_id));
     if let Some(left) = directory.clear(part) {
         // Possibly no inode of the run was assigned, so no record leads to it.
-        fs.waiting().forget_runs(dir, part, std::iter::once(F::run_id(left.base())));
+        fs.deferred().forget_runs(dir, part, std::iter::once(F::run_id(left.base())));
         left.left().for_each(|ino| fs.let_go_of_inode(ino));
     }
-    if directory.waiting == 0 {
+    if directory.deferred == 0 {
         let promises = directory.take_promises();
         promises.iter().for_each(|&(group, count)| fs.release(group, count));
     }
 }
 
 /// Applies files of a part of a directory, which must be locked exclusively.
-pub(super) fn apply<F: LetFilesWait>(
+pub(super) fn apply<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     (directory, part): (&Shared<F::Hasher>, usize),
     places: &[u32],
 ) -> Result<()> {
-    let waiting = fs.waiting();
+    let deferred = fs.deferred();
     let is_small = fs.engine().log_blocks_max() < LOG_BLOCKS_LARGE;
     let mut batch = Batch::default();
     for places in places.chunks(if is_small { BATCH_SMALL } else { BATCH }) {
@@ -77,11 +77,11 @@ pub(super) fn apply<F: LetFilesWait>(
         for &at in places {
             directory.note_applied((part, at as usize), |len| fs.bytes_of_name(len));
         }
-        if directory.waiting == 0 {
-            waiting.dirs_waiting.fetch_sub(1, Ordering::Relaxed);
+        if directory.deferred == 0 {
+            deferred.dirs_deferred.fetch_sub(1, Ordering::Relaxed);
         }
         drop(directory);
-        waiting.gates.leave(dir, batch.records().len());
+        deferred.gates.leave(dir, batch.records().len());
         batch.records().iter().for_each(|record| fs.let_go_of_inode(record.ino));
     }
     tidy(fs, dir, directory, part);

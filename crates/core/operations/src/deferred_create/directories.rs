@@ -16,7 +16,7 @@ use super::table::{Directory, Map};
 
 const SHARDS: usize = 64;
 
-/// Maximum number of directories in the table without waiting files.
+/// Maximum number of directories in the table without deferred files.
 const DIRECTORIES_MAX: usize = 64;
 
 type Shard<H> = CachePadded<RwLock<Map<u64, Shared<H>>>>;
@@ -58,7 +58,7 @@ impl<H> Directories<H> {
         }
     }
 
-    /// Adds a directory. May drop another one in which nothing waits.
+    /// Adds a directory. May drop another one in which nothing is deferred.
     pub(super) fn remember(&self, dir: Ino, directory: Directory<H>) -> Shared<H> {
         if self.count.load(Ordering::Relaxed) >= DIRECTORIES_MAX {
             self.forget_one();
@@ -73,7 +73,7 @@ impl<H> Directories<H> {
     fn forget_one(&self) {
         let is_idle = |shared: &Shared<H>| {
             Arc::strong_count(shared) == 1
-                && shared.try_lock().is_some_and(|directory| directory.waiting == 0)
+                && shared.try_lock().is_some_and(|directory| directory.deferred == 0)
         };
         for shard in &self.shards {
             let mut shard = shard.write();

@@ -1,4 +1,4 @@
-//! Creation of waiting files.
+//! Creation of deferred files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,9 +8,9 @@ use vfs::{Error, Ino, NAME_LEN_MAX, NewInode, Result};
 
 use super::apply::{apply_part, tidy};
 use super::filter::Filter;
-use super::format::{HashNames as _, LetFilesWait};
+use super::format::{DeferCreates, HashNames as _};
 use super::table::Directory;
-use super::{Shared, WaitingPolicy};
+use super::{DeferPolicy, Shared};
 use crate::Outcome;
 use crate::inode::{InodeHandle as _, load_dir};
 
@@ -21,49 +21,49 @@ const ENTRY_BYTES: u64 = 64;
 const PROMISE_LEAST: u64 = 256;
 
 /// Returns twice the usual number of names in a directory of this size.
-fn names_max<F: LetFilesWait>(fs: &F, blocks: u64) -> u64 {
+fn names_max<F: DeferCreates>(fs: &F, blocks: u64) -> u64 {
     blocks * (fs.engine().block_size() as u64 / ENTRY_BYTES) * 2
 }
 
-/// Returns the space that a directory may need for its waiting names and one more.
-fn space_needed<F: LetFilesWait>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
+/// Returns the space that a directory may need for its deferred names and one more.
+fn space_needed<F: DeferCreates>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
     let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
-    fs.space_for(blocks, directory.waiting + 1, bytes)
+    fs.space_for(blocks, directory.deferred + 1, bytes)
 }
 
-/// Creates a regular file that waits. Returns `None` if it must be created immediately.
+/// Creates a deferred regular file. Returns `None` if it must be created immediately.
 ///
 /// # Errors
 /// Returns the errors of [`vfs::FileSystem::create`]. Nothing has changed then.
-pub fn create<F: LetFilesWait>(
+pub(super) fn create<F: DeferCreates>(
     fs: &F,
     dir: Ino,
     name: &[u8],
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.waiting();
-    let Some(policy) = waiting.policy else { return Ok(None) };
-    if !waiting.dirs.has(dir) || check_name(name).is_err() {
+    let deferred = fs.deferred();
+    let Some(policy) = deferred.policy else { return Ok(None) };
+    if !deferred.dirs.has(dir) || check_name(name).is_err() {
         return Ok(None);
     }
     // After a write error the file could never become durable.
     fs.engine().check_alive()?;
-    if waiting.is_full.load(Ordering::Relaxed) {
-        if waiting.files() >= policy.files_max {
+    if deferred.is_full.load(Ordering::Relaxed) {
+        if deferred.files() >= policy.files_max {
             apply_some(fs)?;
         }
-        waiting.note_full(policy);
+        deferred.note_full(policy);
     }
-    let_wait(fs, policy, (dir, name), new)
+    defer(fs, policy, (dir, name), new)
 }
 
-/// Applies the largest part of the directory with the most waiting files.
-fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
+/// Applies the largest part of the directory with the most deferred files.
+fn apply_some<F: DeferCreates>(fs: &F) -> Result<()> {
     let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
-    fs.waiting().dirs.for_each(|dir, directory| {
-        let waiting = directory.lock().waiting;
-        if most.as_ref().is_none_or(|(others, ..)| waiting > *others) {
-            most = Some((waiting, dir, Arc::clone(directory)));
+    fs.deferred().dirs.for_each(|dir, directory| {
+        let deferred = directory.lock().deferred;
+        if most.as_ref().is_none_or(|(others, ..)| deferred > *others) {
+            most = Some((deferred, dir, Arc::clone(directory)));
         }
     });
     let Some((_, dir, directory)) = most else { return Ok(()) };
@@ -72,16 +72,16 @@ fn apply_some<F: LetFilesWait>(fs: &F) -> Result<()> {
     apply_part(fs, dir, &directory, part)
 }
 
-fn let_wait<F: LetFilesWait>(
+fn defer<F: DeferCreates>(
     fs: &F,
-    policy: WaitingPolicy,
+    policy: DeferPolicy,
     (dir, name): (Ino, &[u8]),
     new: &NewInode,
 ) -> Result<Option<Ino>> {
-    let waiting = fs.waiting();
-    let entering = waiting.gates.enter(dir);
+    let deferred = fs.deferred();
+    let entering = deferred.gates.enter(dir);
     let _lock = fs.locks().exclusive(&[dir]);
-    let Some(shared) = waiting.dirs.get(dir).filter(|_| entering.is_allowed()) else {
+    let Some(shared) = deferred.dirs.get(dir).filter(|_| entering.is_allowed()) else {
         return Ok(None);
     };
     let parent = load_dir(fs, dir)?;
@@ -117,17 +117,17 @@ fn let_wait<F: LetFilesWait>(
     let made = directory.add(name, *new, |ino| fs.generation_to_be(ino));
     if made.is_some() {
         entering.keep();
-        if directory.waiting == 1 {
-            waiting.dirs_waiting.fetch_add(1, Ordering::Relaxed);
+        if directory.deferred == 1 {
+            deferred.dirs_deferred.fetch_add(1, Ordering::Relaxed);
         }
-        waiting.count(policy, directory.waiting);
+        deferred.count(policy, directory.deferred);
     }
     Ok(made)
 }
 
-/// Checks whether a name exists, and reserves the inode and space that it needs to wait. Returns false if there is too
-/// little of either.
-fn prepare<F: LetFilesWait>(
+/// Checks whether a name exists, and reserves the inode and space that it needs to be deferred. Returns false if there
+/// is too little of either.
+fn prepare<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -148,15 +148,15 @@ fn prepare<F: LetFilesWait>(
     provided
 }
 
-/// Returns whether files of a directory may wait in its present state.
-fn is_suited<F: LetFilesWait>(
+/// Returns whether files of a directory may be deferred in its present state.
+fn is_suited<F: DeferCreates>(
     fs: &F,
-    policy: WaitingPolicy,
+    policy: DeferPolicy,
     (parent, blocks): (&F::Inode, u64),
     directory: &Directory<F::Hasher>,
 ) -> bool {
     let streak = policy.streak_per_block as u64 * blocks;
-    let filter_bytes_max = fs.waiting().filter_bytes_max;
+    let filter_bytes_max = fs.deferred().filter_bytes_max;
     parent.generation() == directory.generation
         && blocks >= policy.blocks_min
         && directory.streak as u64 >= streak
@@ -166,7 +166,7 @@ fn is_suited<F: LetFilesWait>(
 }
 
 /// Returns whether a name exists in a directory on disk.
-fn has_name<F: LetFilesWait>(
+fn has_name<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -185,21 +185,21 @@ fn has_name<F: LetFilesWait>(
     Ok(may_have && fs.find_entry(parent, name)?.is_some())
 }
 
-/// Builds the filter by reading all names of a directory, in which nothing waits yet.
-fn filter_of<F: LetFilesWait>(
+/// Builds the filter by reading all names of a directory, in which nothing is deferred yet.
+fn filter_of<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
 ) -> Result<Filter> {
     let hasher = shared.lock().hasher;
-    fs.waiting().forget_filters();
+    fs.deferred().forget_filters();
     let mut filter = Filter::new(names_max(fs, blocks));
     fs.for_each_key(parent, hasher, &mut |key| filter.add(key))?;
     Ok(filter)
 }
 
 /// Reserves inodes for the part of a name, if it has none. Returns false if none are free.
-fn provide_inode<F: LetFilesWait>(
+fn provide_inode<F: DeferCreates>(
     fs: &F,
     parent: &F::Inode,
     shared: &Shared<F::Hasher>,
@@ -211,12 +211,12 @@ fn provide_inode<F: LetFilesWait>(
     }
     let Some(run) = fs.reserve_inodes(parent)? else { return Ok(false) };
     let owner = shared.lock().give(parent.ino(), part, run);
-    fs.waiting().runs.lock().entry(F::run_id(run.base())).or_default().push(owner);
+    fs.deferred().runs.lock().entry(F::run_id(run.base())).or_default().push(owner);
     Ok(true)
 }
 
 /// Promises the space that one more name may need. Returns false if there is too little.
-fn provide_space<F: LetFilesWait>(
+fn provide_space<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
     shared: &Shared<F::Hasher>,
@@ -236,29 +236,29 @@ fn provide_space<F: LetFilesWait>(
     Ok(directory.promised() >= needed)
 }
 
-/// Records that a name was added to a directory, which is locked: files may wait there now or later. `hasher` returns
-/// the hash function of its names, or `None` if files never wait there.
+/// Records that a name was added to a directory, which is locked: files may be deferred there now or later. `hasher`
+/// returns the hash function of its names, or `None` if files are never deferred there.
 ///
 /// # Errors
 /// Returns the errors of `hasher`.
-pub fn note_name<F: LetFilesWait>(
+pub fn note_name<F: DeferCreates>(
     fs: &F,
     dir: &F::Inode,
     name: &[u8],
     hasher: impl FnOnce() -> Outcome<Option<F::Hasher>>,
 ) -> Outcome<()> {
-    let waiting = fs.waiting();
-    let Some(policy) = waiting.policy else { return Ok(()) };
-    let known = waiting.dirs.get(dir.ino());
+    let deferred = fs.deferred();
+    let Some(policy) = deferred.policy else { return Ok(()) };
+    let known = deferred.dirs.get(dir.ino());
     let known = known.filter(|shared| shared.lock().generation == dir.generation());
     let shared = match known {
-        // The current size does not matter: it may have been large before and become so again, and its filter must contain all names
-        // then.
+        // The current size does not matter: it may have been large before and become so again, and its filter must
+        // contain all names then.
         Some(shared) => shared,
         None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),
         None => {
             let Some(hasher) = hasher()? else { return Ok(()) };
-            waiting.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
+            deferred.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
         }
     };
     let mut directory = shared.lock();

@@ -1,4 +1,4 @@
-//! Inodes reserved in memory for waiting files: free on disk, and not available to others.
+//! Inodes reserved in memory for deferred files: free on disk, and not available to others.
 
 use vfs::Ino;
 

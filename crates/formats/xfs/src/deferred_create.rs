@@ -1,18 +1,18 @@
-//! Waiting files ([`operations::waiting`]) in XFS. A run of reserved inodes is the free part of a chunk that is already
-//! on disk, so that all inodes of a chunk are allocated together.
+//! Deferred creates ([`operations::deferred_create`]) in XFS. A run of reserved inodes is the free part of a chunk that
+//! is already on disk, so that all inodes of a chunk are allocated together.
 
 mod keys;
 
+use operations::deferred_create::{
+    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames as _, InodeRun, Record,
+};
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
-use operations::waiting::{
-    Batch, BatchOrder, HashNames as _, InodeRun, LetFilesWait, Record, Waiting,
-};
 use operations::{Mode, Outcome, RunOperations};
 use std::ops::ControlFlow;
 use vfs::{Attributes, Error, FileType, Ino, Result};
 
-use crate::Xfs;
+use crate::XfsCore;
 use crate::dir;
 use crate::format::address::AgNumber;
 use crate::format::dir::Layout;
@@ -27,7 +27,7 @@ pub(crate) use keys::NameKeys;
 /// Flags of a directory that do not affect its new files.
 const PLAIN: u64 = flags2::BIGTIME | flags2::NREXT64;
 
-/// Constant part of [`LetFilesWait::space_for`], in blocks.
+/// Constant part of [`DeferCreates::space_for`], in blocks.
 const SPACE_LEAST: u64 = 16;
 
 /// Maximum length of a name that always fits into its inode as a parent pointer, in bytes.
@@ -39,7 +39,7 @@ const LEAF_ENTRY: u64 = 8;
 /// Maximum size of the data blocks of a directory, log2 of bytes.
 const DATA_SPACE_LOG: u8 = 35;
 
-/// Returns whether files can wait at all in a file system.
+/// Returns whether creates can be deferred at all in a file system.
 pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
     let geometry = &volume.geometry;
     mode == Mode::Writable
@@ -50,13 +50,13 @@ pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
         && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
 }
 
-impl LetFilesWait for Xfs {
+impl DeferCreates for XfsCore {
     const ORDER: BatchOrder = BatchOrder::Made;
 
     type Hasher = NameKeys;
 
-    fn waiting(&self) -> &Waiting<NameKeys> {
-        &self.waiting
+    fn deferred(&self) -> &DeferredCreates<NameKeys> {
+        &self.deferred
     }
 
     /// The number of the chunk.
@@ -178,14 +178,6 @@ impl LetFilesWait for Xfs {
         let mut handle = self.handle_to_be(file.ino)?;
         self.set_new(&mut handle.inode, FileType::Regular, &file.new);
         inode::attributes(self, &handle)
-    }
-}
-
-impl Xfs {
-    /// Returns the number of files that wait in memory to be entered into their directories (see
-    /// [`OpenOptions::waiting`](crate::OpenOptions)).
-    pub fn files_waiting(&self) -> usize {
-        self.waiting.files()
     }
 }
 

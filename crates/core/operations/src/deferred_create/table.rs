@@ -1,4 +1,4 @@
-//! Waiting names of one directory.
+//! Deferred names of one directory.
 //!
 //! They are divided into parts by ranges of their hashes. Parts are applied one at a time, so each leaf is touched once
 //! for many names. Each part assigns inodes from runs of its own, so blocks of the inode table are touched together,
@@ -42,7 +42,7 @@ impl Hasher for KeyHasher {
 
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// A waiting file: everything needed to create it, except its name.
+/// A deferred file: everything needed to create it, except its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     /// Hash of the name.
@@ -75,7 +75,7 @@ pub(super) struct Part {
     places: Places,
     names: Vec<u8>,
     /// Number of records not applied yet.
-    waiting: usize,
+    deferred: usize,
     /// Reserved inodes of the part that were not assigned.
     run: Option<InodeRun>,
 }
@@ -96,7 +96,7 @@ impl RunOwner {
     }
 }
 
-/// The waiting names of a directory, and information about its other names.
+/// The deferred names of a directory, and information about its other names.
 pub(super) struct Directory<H> {
     pub(super) generation: u32,
     pub(super) hasher: H,
@@ -105,17 +105,17 @@ pub(super) struct Directory<H> {
     ranges: Ranges,
     /// Sample of recently created names.
     sample: Sample,
-    /// Filter of all names of the directory, including waiting ones. If it is `None`, nothing waits.
+    /// Filter of all names of the directory, including deferred ones. If it is `None`, nothing is deferred.
     pub(super) filter: Option<Filter>,
-    /// Number of waiting names.
-    pub(super) waiting: usize,
-    /// Total bytes of the waiting names.
+    /// Number of deferred names.
+    pub(super) deferred: usize,
+    /// Total bytes of the deferred names.
     pub(super) name_bytes: usize,
-    /// Directory time set by the last waiting name; `None` if nothing waits.
+    /// Directory time set by the last deferred name; `None` if nothing is deferred.
     pub(super) time: Option<Timestamp>,
     /// Number of names created since the last other change.
     pub(super) streak: usize,
-    /// Space promised to the waiting names, by group.
+    /// Space promised to the deferred names, by group.
     promises: Vec<(u32, u32)>,
     /// Sum of the promised space.
     promised: u64,
@@ -130,7 +130,7 @@ impl<H> Directory<H> {
             ranges: Ranges::default(),
             sample: Sample::default(),
             filter: None,
-            waiting: 0,
+            deferred: 0,
             name_bytes: 0,
             time: None,
             streak: 0,
@@ -139,9 +139,9 @@ impl<H> Directory<H> {
         }
     }
 
-    /// Splits the directory into `parts` parts, if these are more than before and nothing waits.
+    /// Splits the directory into `parts` parts, if these are more than before and nothing is deferred.
     pub(super) fn part(&mut self, parts: usize) {
-        if parts > self.parts.len() && self.waiting == 0 {
+        if parts > self.parts.len() && self.deferred == 0 {
             self.part_again(parts);
         }
     }
@@ -165,12 +165,12 @@ impl<H> Directory<H> {
         }
     }
 
-    /// Returns the space promised to the waiting names.
+    /// Returns the space promised to the deferred names.
     pub(super) fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Adds space of a group that is promised to the waiting names.
+    /// Adds space of a group that is promised to the deferred names.
     pub(super) fn add_promise(&mut self, group: u32, count: u32) {
         self.promised += u64::from(count);
         self.promises.push((group, count));
@@ -182,7 +182,7 @@ impl<H> Directory<H> {
         std::mem::take(&mut self.promises)
     }
 
-    /// Returns whether a name certainly does not exist in the directory, waiting or not.
+    /// Returns whether a name certainly does not exist in the directory, deferred or not.
     pub(super) fn is_new(&self, key: u64) -> bool {
         self.filter.as_ref().is_some_and(|filter| !filter.may_have(key))
     }
@@ -192,17 +192,17 @@ impl<H> Directory<H> {
         self.ranges.find(key)
     }
 
-    /// Returns a waiting file with this hash, and whether it has this name.
+    /// Returns a deferred file with this hash, and whether it has this name.
     pub(super) fn find(&self, key: u64, name: &[u8]) -> Option<(Record, bool)> {
         let part = &self.parts[self.part_of(key)];
-        let waits = |at: usize| part.records[at].key == key && !part.records[at].is_applied;
-        let record = part.records[part.places.find(key, waits)?];
+        let is_deferred = |at: usize| part.records[at].key == key && !part.records[at].is_applied;
+        let record = part.records[part.places.find(key, is_deferred)?];
         Some((record, part.name(&record) == name))
     }
 
-    /// Returns the part with the most waiting names.
+    /// Returns the part with the most deferred names.
     pub(super) fn largest(&self) -> usize {
-        (0..self.parts.len()).max_by_key(|&part| self.parts[part].waiting).unwrap_or(0)
+        (0..self.parts.len()).max_by_key(|&part| self.parts[part].deferred).unwrap_or(0)
     }
 
     /// Returns whether a part has an unassigned inode.
@@ -217,7 +217,7 @@ impl<H> Directory<H> {
         RunOwner { dir, part: part as u32, first, run }
     }
 
-    /// Adds a waiting file whose name takes `bytes` bytes. Returns `None` if its part has no inode for it.
+    /// Adds a deferred file whose name takes `bytes` bytes. Returns `None` if its part has no inode for it.
     pub(super) fn add(
         &mut self,
         (key, name, bytes): (u64, &[u8], usize),
@@ -240,8 +240,8 @@ impl<H> Directory<H> {
             is_applied: false,
             new,
         });
-        part.waiting += 1;
-        self.waiting += 1;
+        part.deferred += 1;
+        self.deferred += 1;
         self.name_bytes += bytes;
         if new.parent_time.is_some() {
             self.time = new.parent_time;
@@ -250,16 +250,16 @@ impl<H> Directory<H> {
         Some(ino)
     }
 
-    /// Returns a record if it waits.
+    /// Returns a record if its file is deferred.
     pub(super) fn record(&self, part: usize, at: usize) -> Option<&Record> {
         self.parts[part].records.get(at).filter(|record| !record.is_applied)
     }
 
-    /// Returns the indexes of the waiting records of a part.
+    /// Returns the indexes of the deferred records of a part.
     pub(super) fn places(&self, part: usize, order: BatchOrder) -> Vec<u32> {
         let records = &self.parts[part].records;
-        let waits = |&at: &u32| !records[at as usize].is_applied;
-        let mut places: Vec<u32> = (0..records.len() as u32).filter(waits).collect();
+        let is_deferred = |&at: &u32| !records[at as usize].is_applied;
+        let mut places: Vec<u32> = (0..records.len() as u32).filter(is_deferred).collect();
         if order == BatchOrder::Hashes {
             places.sort_unstable_by_key(|&at| records[at as usize].key);
         }
@@ -277,19 +277,19 @@ impl<H> Directory<H> {
             return;
         };
         record.is_applied = true;
-        of.waiting -= 1;
-        self.waiting -= 1;
+        of.deferred -= 1;
+        self.deferred -= 1;
         self.name_bytes -= bytes_of(record.name_len.into());
-        if self.waiting == 0 {
+        if self.deferred == 0 {
             // The directory has this time now, and a later change of the directory may set a newer one.
             self.time = None;
         }
     }
 
-    /// Removes the records of a part without waiting files. Returns the remaining inodes of its last run.
+    /// Removes the records of a part without deferred files. Returns the remaining inodes of its last run.
     pub(super) fn clear(&mut self, part: usize) -> Option<InodeRun> {
         let part = &mut self.parts[part];
-        debug_assert_eq!(part.waiting, 0);
+        debug_assert_eq!(part.deferred, 0);
         part.records.clear();
         part.places.clear();
         part.names.clear();
@@ -303,9 +303,9 @@ impl<H> Directory<H> {
 }
 
 impl Part {
-    /// Returns the number of waiting records.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting
+    /// Returns the number of deferred records.
+    pub(super) fn deferred(&self) -> usize {
+        self.deferred
     }
 
     /// Returns the name of a record.

@@ -1,11 +1,11 @@
-//! Files that wait in memory before they are entered into their directory.
+//! Deferred creates: files that wait in memory before they are entered into their directory.
 
 mod random;
 
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use ext4::{Ext4, OpenOptions, WaitingPolicy};
+use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::trial::waiting::{self, MayWait, Order, SOON, WaitingTrial};
 use testkit::{effort, require};
 use vfs::FileSystem as _;
@@ -30,15 +30,15 @@ const LARGE_DIRECTORY: Layout = Layout {
 };
 
 impl MayWait for Open {
-    fn files_waiting(&self) -> usize {
-        self.0.files_waiting()
+    fn files_deferred(&self) -> usize {
+        self.0.files_deferred()
     }
 }
 
 fn open(
     device: Arc<dyn BlockDevice>,
     cache_bytes: usize,
-    policy: Option<WaitingPolicy>,
+    policy: Option<DeferPolicy>,
 ) -> vfs::Result<Box<dyn MayWait>> {
     Ok(Box::new(Open(open_with(device, cache_bytes, policy)?)))
 }
@@ -114,26 +114,22 @@ fn files_come_in_any_order_after_a_crash_and_each_wholly() {
 }
 
 #[test]
-fn changes_become_durable_in_their_order_where_no_files_wait() {
+fn changes_become_durable_in_their_order_by_default() {
     require!(Tool("e2fsck"));
-    run(LARGE_DIRECTORY, |trial| assert_eq!(waiting::order(trial, None), Order::Kept));
+    let policy = OpenOptions::default().defer_creates;
+    run(LARGE_DIRECTORY, |trial| assert_eq!(waiting::order(trial, policy), Order::Kept));
 }
 
-/// A known gap, to be closed: files wait by default. The documents name this exception.
+/// The option's documentation promises this weaker order.
 #[test]
-fn by_default_only_files_of_large_directories_come_out_of_order() {
+fn with_deferred_creates_only_files_of_large_directories_come_out_of_order() {
     require!(Tool("e2fsck"));
-    let policy = OpenOptions::default().waiting;
-    assert!(policy.is_some(), "no files wait by default: {FIXED}");
+    let policy = Some(OpenOptions::DEFER_LARGE);
     run(LARGE_DIRECTORY, |trial| {
         let order = waiting::order(trial, policy);
-        assert!(matches!(order, Order::Broken(_)), "the order is kept by default: {FIXED}");
+        assert!(matches!(order, Order::Broken(_)), "no file was deferred over a crash");
     });
 }
-
-/// The next step once the gap is closed.
-const FIXED: &str = "assert Order::Kept here and in the other format, and remove the exception ('may be missing in any order') \
-     from library.md, python.md, c.md, cli.md, mount.md, fs/image.rs, edit/mod.rs, diskwright.h, index.d.ts";
 
 #[test]
 fn a_full_image_refuses_files_and_loses_none() {
@@ -179,7 +175,7 @@ fn nothing_waits_where_the_inode_table_is_not_zero() {
     for number in 0..300 {
         let name = format!("a file of some length, number {number}");
         fs.create(dir, name.as_bytes(), &NEW).unwrap();
-        assert_eq!(Ext4::files_waiting(&fs), 0);
+        assert_eq!(Ext4::files_deferred(&fs), 0);
     }
     assert_eq!(entries(&fs, dir).len(), 300);
     fs.close().unwrap();

@@ -1,8 +1,8 @@
-//! Interface of a format whose directories may have waiting files.
+//! Interface of a format whose directories may have deferred files.
 
 use vfs::{Attributes, Ino, Result};
 
-use super::{Batch, BatchOrder, InodeRun, Record, Waiting};
+use super::{Batch, BatchOrder, DeferredCreates, InodeRun, Record};
 use crate::names::Directories;
 use crate::orphans::InactivateInodes;
 
@@ -12,18 +12,18 @@ pub trait HashNames: Copy {
     fn key(&self, name: &[u8]) -> u64;
 }
 
-/// A format with waiting files.
+/// A format with deferred creates.
 ///
 /// Space is counted in the allocation units of the groups; groups are identified by their numbers.
-pub trait LetFilesWait: Directories + InactivateInodes {
+pub trait DeferCreates: Directories + InactivateInodes {
     /// Order in which files are applied.
     const ORDER: BatchOrder;
 
     /// The hash function of a directory's names.
     type Hasher: HashNames;
 
-    /// Returns the waiting files.
-    fn waiting(&self) -> &Waiting<Self::Hasher>;
+    /// Returns the deferred creates.
+    fn deferred(&self) -> &DeferredCreates<Self::Hasher>;
 
     /// Returns the run ID of an inode. All inodes of a run have the same ID; several runs may share it.
     fn run_id(ino: Ino) -> u64;
@@ -64,7 +64,7 @@ pub trait LetFilesWait: Directories + InactivateInodes {
     /// Releases a reserved inode.
     fn let_go_of_inode(&self, ino: Ino);
 
-    /// Promises space near a directory to its waiting files: up to `wanted`, as far as it is readily available. Calls
+    /// Promises space near a directory to its deferred files: up to `wanted`, as far as it is readily available. Calls
     /// `each` with the number of every group and the space promised there.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ pub trait LetFilesWait: Directories + InactivateInodes {
     /// Returns the errors of operations.
     fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()>;
 
-    /// Returns the future attributes of a waiting file.
+    /// Returns the future attributes of a deferred file.
     ///
     /// # Errors
     /// Read errors.
