@@ -67,6 +67,17 @@ impl From<Error> for Failure {
     }
 }
 
+/// The name of the image is omitted, because JavaScript knows its device.
+impl From<diskwright::Error> for Failure {
+    fn from(error: diskwright::Error) -> Self {
+        match error {
+            diskwright::Error::Image { source, .. } => source.into(),
+            diskwright::Error::Host { source, .. } => source.into(),
+            other => Self::invalid(other.to_string()),
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Error::Device(error).into()

@@ -130,7 +130,7 @@ fn archives_have_whole_blocks_and_omissions_are_reported() {
 fn a_map_is_a_picture_with_its_title() {
     for device in images() {
         let volume = open(&device, "{}");
-        let svg = volume.with_fs(|fs| crate::info::map(fs, "a <title>", 256)).unwrap();
+        let svg = volume.with_image(|image| crate::info::map(image, "a <title>", 256)).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("a &lt;title&gt;"), "{svg:.300}");
     }
 }

@@ -1,23 +1,25 @@
-//! Open file system of either format. This is the only module that uses both formats.
+//! Open image, and the creation and check of file systems.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use disk::partition::Signature;
 use diskwright::check::{self, Observer, Summary};
-use ext4::Ext4;
+use diskwright::{Image, ImageInfo, OpenImage, OpenToEdit, UnknownFormat};
 use serde::Deserialize;
 use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
-use xfs::Xfs;
 
 use crate::failure::{Failure, Result};
 use crate::place::{Place, no_file_system};
 
 /// Default metadata cache size in bytes. A module has at most 4 GiB of memory.
 const CACHE_BYTES_DEFAULT: usize = 64 << 20;
+
+/// Name of the image in errors. [`Failure`] does not show it.
+const UNNAMED: &str = "the image";
 
 /// Options for opening a file system.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -52,40 +54,65 @@ pub(crate) struct Format {
     small: bool,
 }
 
-/// File system of either format.
-pub(crate) enum Fs {
-    Ext(Box<Ext4>),
-    Xfs(Box<Xfs>),
+/// Image that is open for reading or for writing.
+pub(crate) enum Opened {
+    Read(Image),
+    Write(OpenToEdit),
 }
 
-impl Fs {
+impl Opened {
     /// Returns its operations.
     pub(crate) fn files(&self) -> &dyn FileSystem {
         match self {
-            Self::Ext(fs) => &**fs,
-            Self::Xfs(fs) => &**fs,
+            Self::Read(image) => image.file_system(),
+            Self::Write(image) => image.file_system(),
         }
     }
 
     /// Returns its layout.
     pub(crate) fn layout(&self) -> &dyn TellsLayout {
         match self {
-            Self::Ext(fs) => &**fs,
-            Self::Xfs(fs) => &**fs,
+            Self::Read(image) => image.layout(),
+            Self::Write(image) => image.layout(),
         }
     }
 
-    fn close(self) -> vfs::Result<()> {
+    /// Returns its properties.
+    pub(crate) fn info(&self) -> Result<ImageInfo> {
         match self {
-            Self::Ext(fs) => fs.close(),
-            Self::Xfs(fs) => fs.close(),
+            Self::Read(image) => Ok(image.info().clone()),
+            Self::Write(image) => Ok(image.info()?),
+        }
+    }
+
+    /// Returns damage that does not prevent reading.
+    pub(crate) fn remarks(&self) -> &[String] {
+        match self {
+            Self::Read(image) => image.remarks(),
+            Self::Write(image) => image.remarks(),
+        }
+    }
+
+    /// Returns the number of replayed transactions.
+    pub(crate) fn replayed(&self) -> u64 {
+        let report = match self {
+            Self::Read(image) => image.recovery(),
+            Self::Write(image) => image.recovery(),
+        };
+        report.transactions
+    }
+
+    fn close(self) -> Result<()> {
+        match self {
+            Self::Read(_) => Ok(()),
+            Self::Write(image) => Ok(image.close()?),
         }
     }
 }
 
 /// Open file system that can be closed while shared. Later calls then fail.
 pub(crate) struct Volume {
-    fs: RefCell<Option<Fs>>,
+    image: RefCell<Option<Opened>>,
     /// True if a call is running. A device that makes another call during a read would deadlock.
     is_busy: Cell<bool>,
     pub(crate) is_writable: bool,
@@ -106,20 +133,29 @@ impl Volume {
     /// If it is not a usable image.
     pub(crate) fn open(disk: &Arc<dyn BlockDevice>, options: &Open) -> Result<Self> {
         let (device, signature) = options.place.window(disk)?;
-        let fs = open_format(&device, signature, options)?;
-        vfs::path::check_root(fs.files())?;
-        let fs = RefCell::new(Some(fs));
-        Ok(Self { fs, is_busy: Cell::new(false), is_writable: options.writable })
+        if diskwright::Format::of(&signature).is_none() {
+            return Err(no_file_system(&device, signature));
+        }
+        let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
+        let how = OpenImage::default().norecovery(options.norecovery).cache_bytes(cache_bytes);
+        let name = Path::new(UNNAMED);
+        let image = match options.writable {
+            true => Opened::Write(OpenToEdit::on_device(name, device, &how)?),
+            false => Opened::Read(Image::open_device(name, device, &how)?),
+        };
+        vfs::path::check_root(image.files())?;
+        let image = RefCell::new(Some(image));
+        Ok(Self { image, is_busy: Cell::new(false), is_writable: options.writable })
     }
 
-    /// Calls `work` with the open file system.
+    /// Calls `work` with the open image.
     ///
     /// # Errors
     /// `EBADF` after closing, `EBUSY` during another call.
-    pub(crate) fn with_fs<T>(&self, work: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
         let _busy = self.begin()?;
-        match &*self.fs.borrow() {
-            Some(fs) => work(fs),
+        match &*self.image.borrow() {
+            Some(image) => work(image),
             None => Err(closed()),
         }
     }
@@ -127,9 +163,9 @@ impl Volume {
     /// Calls `work` with its files.
     ///
     /// # Errors
-    /// Same as [`Self::with_fs`].
+    /// Same as [`Self::with_image`].
     pub(crate) fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Result<T>) -> Result<T> {
-        self.with_fs(|fs| work(Paths::new(fs.files())))
+        self.with_image(|image| work(Paths::new(image.files())))
     }
 
     /// Makes all changes durable and marks the image clean. It is closed even on errors.
@@ -138,8 +174,8 @@ impl Volume {
     /// If the device fails. The image is then in the state after a crash.
     pub(crate) fn close(&self) -> Result<()> {
         let _busy = self.begin()?;
-        let fs = self.fs.borrow_mut().take();
-        fs.ok_or_else(closed)?.close().map_err(Failure::from)
+        let image = self.image.borrow_mut().take();
+        image.ok_or_else(closed)?.close()
     }
 
     fn begin(&self) -> Result<Busy<'_>> {
@@ -155,30 +191,6 @@ fn closed() -> Failure {
     Failure::new("EBADF", "the image is closed; open it again")
 }
 
-fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Open) -> Result<Fs> {
-    let Open { writable, norecovery, .. } = *options;
-    let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
-    if writable && norecovery {
-        let message = "changing an image requires recovery; leave norecovery out";
-        return Err(Failure::invalid(message));
-    }
-    let shared = Arc::clone(device);
-    let opened = match signature {
-        Signature::Ext => {
-            let options = ext4::OpenOptions { cache_bytes, norecovery, ..Default::default() };
-            let open = if writable { Ext4::open_writable } else { Ext4::open };
-            open(shared, &options).map(|fs| Fs::Ext(Box::new(fs)))
-        }
-        Signature::Xfs => {
-            let options = xfs::OpenOptions { cache_bytes, norecovery, ..Default::default() };
-            let open = if writable { Xfs::open_writable } else { Xfs::open };
-            open(shared, &options).map(|fs| Fs::Xfs(Box::new(fs)))
-        }
-        other => return Err(no_file_system(device, other)),
-    };
-    opened.map_err(Failure::from)
-}
-
 /// Creates an empty file system that fills a device, and leaves it clean.
 ///
 /// # Errors
@@ -186,13 +198,11 @@ fn open_format(device: &Arc<dyn BlockDevice>, signature: Signature, options: &Op
 pub(crate) fn format(device: &Arc<dyn BlockDevice>, options: &Format) -> Result<()> {
     let uuid = parse_uuid(&options.uuid)?;
     let time = vfs::clock::now().unwrap_or_default();
-    match options.fs.as_str() {
-        "ext4" => format_ext4(device, options, uuid, time)?,
-        "xfs" => format_xfs(device, options, uuid, time)?,
-        other => {
-            let message = format!("fs is {other:?}: it must be \"ext4\" or \"xfs\"");
-            return Err(Failure::invalid(message));
-        }
+    let format: diskwright::Format =
+        options.fs.parse().map_err(|error: UnknownFormat| Failure::invalid(error.to_string()))?;
+    match format {
+        diskwright::Format::Ext4 => format_ext4(device, options, uuid, time)?,
+        diskwright::Format::Xfs => format_xfs(device, options, uuid, time)?,
     }
     Ok(device.flush()?)
 }
@@ -260,12 +270,9 @@ pub(crate) fn check(
     let (device, signature) = place.window(disk)?;
     // A module has one thread.
     let options = check::Options::default().with_threads(NonZero::<usize>::MIN);
-    let (format, summary) = match signature {
-        Signature::Ext => {
-            (diskwright::Format::Ext4, ext4::check::check(device, &options, observer))
-        }
-        Signature::Xfs => (diskwright::Format::Xfs, xfs::check::check(device, &options, observer)),
-        other => return Err(no_file_system(&device, other)),
+    let Some(format) = diskwright::Format::of(&signature) else {
+        return Err(no_file_system(&device, signature));
     };
+    let summary = check::check_device(format, device, &options, observer);
     Ok((format, summary?))
 }

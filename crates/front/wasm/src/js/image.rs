@@ -37,7 +37,7 @@ impl Image {
     /// # Errors
     /// If they cannot be read.
     pub fn info(&self) -> Result<String, JsValue> {
-        json(&self.volume.with_fs(info::info).map_err(thrown)?)
+        json(&self.volume.with_image(info::info).map_err(thrown)?)
     }
 
     /// Returns a map of the disk layout with at most `cells` cells, as SVG.
@@ -45,7 +45,7 @@ impl Image {
     /// # Errors
     /// If the device fails. Other damage is shown in the map.
     pub fn map(&self, title: &str, cells: u32) -> Result<String, JsValue> {
-        self.volume.with_fs(|fs| info::map(fs, title, cells)).map_err(thrown)
+        self.volume.with_image(|image| info::map(image, title, cells)).map_err(thrown)
     }
 
     /// Returns whether the image was opened for writing.
