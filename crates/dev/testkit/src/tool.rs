@@ -111,7 +111,7 @@ pub(crate) fn check_version(path: &Path, name: &str, oldest: Oldest) -> Result<(
         Some((major, minor)) => {
             Err(format!("{name} is {major}.{minor} ({}), {needed}", path.display()))
         }
-        None => Err(format!("{name} does not tell its version ({}), {needed}", path.display())),
+        None => Err(format!("{name} does not report its version ({}), {needed}", path.display())),
     }
 }
 

@@ -1414,8 +1414,7 @@ int dw_image_is_writable(const struct dw_image *image);
 
  After a crash, an image has the changes up to some moment, at least to the last dw_sync or dw_file_sync.
  */
-int dw_sync(const struct dw_image *image,
-            struct dw_error **error);
+int dw_sync(const struct dw_image *image, struct dw_error **error);
 
 /*
  Returns the totals of space and inodes.

@@ -19,12 +19,20 @@ const OUTPUT_BYTES: usize = 256 << 10;
 /// Drop-in program that started this one.
 static CALLED_AS: OnceLock<String> = OnceLock::new();
 
-/// Name of the running program, and its arguments.
-static PROGRAM: OnceLock<(&str, fn() -> clap::Command)> = OnceLock::new();
+/// Program that prints messages.
+#[derive(Clone, Copy)]
+struct Program {
+    name: &'static str,
+    /// Returns its arguments.
+    command: fn() -> clap::Command,
+}
+
+/// The running program, unless it is `diskwright`.
+static PROGRAM: OnceLock<Program> = OnceLock::new();
 
 /// Makes messages those of a program with these arguments.
 pub(crate) fn speak_for(program: &'static str, command: fn() -> clap::Command) {
-    let _ = PROGRAM.set((program, command));
+    let _ = PROGRAM.set(Program { name: program, command });
 }
 
 /// Makes messages those of a drop-in program that started this one.
@@ -38,16 +46,17 @@ pub(crate) fn speak_as(program: &str) {
 pub fn message(text: &dyn Display) {
     let mut text = text.to_string();
     let caller = CALLED_AS.get();
-    let (program, command) = *PROGRAM.get().unwrap_or(&("diskwright", crate::command));
+    let ours = Program { name: "diskwright", command: crate::command };
+    let program = PROGRAM.get().copied().unwrap_or(ours);
     if text.contains("--") {
         text = match caller {
             Some(program) => dropin::hints::of_program(program, &text),
-            None => dropin::hints::qualify(&text, has_option(&command())),
+            None => dropin::hints::qualify(&text, has_option(&(program.command)())),
         };
     }
     // Without a standard error there is no way to report anything.
     let text = text::safe(&text).replace('\n', "\n  ");
-    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or(program, |name| name));
+    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or(program.name, |name| name));
 }
 
 /// Returns a function that finds the options of the running command of a program.

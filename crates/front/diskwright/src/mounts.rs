@@ -1,4 +1,10 @@
 //! Table of mounts.
+//!
+//! ```
+//! let mounts = diskwright::mounts::Mount::all()?;
+//! assert!(mounts.iter().any(|mount| mount.point.as_os_str() == "/proc"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::ffi::OsString;
 use std::fs;

@@ -134,7 +134,7 @@ impl<'e> LogStates<'e> {
         let device = self.durable.fork();
         let present = rest.iter().enumerate().filter(|(at, _)| !lost.contains(at));
         present.for_each(|(_, event)| {
-            event.replay(&device).expect("the same operation succeeded before")
+            event.replay(&device).expect("the same operation succeeded before");
         });
         Some(device)
     }

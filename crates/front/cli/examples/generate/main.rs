@@ -33,8 +33,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The programs: their names and the definitions of their arguments.
-const PROGRAMS: [(&str, fn() -> Command); 2] =
+/// Function that returns the arguments of a program.
+type Arguments = fn() -> Command;
+
+/// The programs: their names and arguments.
+const PROGRAMS: [(&str, Arguments); 2] =
     [("diskwright", diskwright_cli::command), ("diskwright-bench", bench::command)];
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];

@@ -27,7 +27,7 @@ struct Mounted {
 
 impl Mounted {
     fn new(dir: &Path, image: &str) -> Self {
-        let device = LoopDevice::new(&dir.join(image));
+        let device = LoopDevice::new(dir.join(image));
         let point = dir.join("point");
         fs::create_dir_all(&point).unwrap();
         succeed("mount", &[device.name(), point.to_str().unwrap()]);
@@ -250,7 +250,7 @@ fn a_loop_device_that_is_being_detached_is_waited_for() {
     let dir = home.path();
     file(dir, "image", 16 << 20);
     done(dir, "mkfs.ext4 -q image");
-    let device = LoopDevice::new(&dir.join("image"));
+    let device = LoopDevice::new(dir.join("image"));
     // A device that stays attached is rejected at once.
     let begun = Instant::now();
     let ended = run(dir, "e2fsck -fy image");
