@@ -62,5 +62,5 @@ fn the_session_ends_when_a_child_unmounts_it() {
     ends.recv_timeout(PATIENCE).expect("the session ends");
     drop(server.join().unwrap());
     // The kernel has released the device.
-    File::options().write(true).open(&device.path()).unwrap();
+    File::options().write(true).open(device.path()).unwrap();
 }

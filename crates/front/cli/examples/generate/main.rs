@@ -33,11 +33,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Function that returns the arguments of a program.
-type Arguments = fn() -> Command;
+/// Returns the arguments of a program.
+type CommandOf = fn() -> Command;
 
 /// The programs: their names and arguments.
-const PROGRAMS: [(&str, Arguments); 2] =
+const PROGRAMS: [(&str, CommandOf); 2] =
     [("diskwright", diskwright_cli::command), ("diskwright-bench", bench::command)];
 
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
