@@ -1,8 +1,8 @@
 //! The one implementation of `vfs::FileSystem`, for all formats.
 //!
-//! [`Mounted`] is the type that programs open. It contains a format below the layer of deferred creates
-//! ([`Layer`](crate::deferred_create::Layer)). Its methods reach inodes only through that layer, so none can miss a
-//! deferred file. A format implements small traits for what differs ([`Format`]).
+//! [`Mounted`] is the type that programs open. It contains a format below the layer of deferred creates ([`Layer`]).
+//! Its methods reach inodes only through that layer, so none can miss a deferred file. A format implements small traits
+//! for what differs ([`Format`]).
 //!
 //! The wrapper is a type of this crate because Rust's orphan rule forbids an implementation of a `vfs` trait for every
 //! type. It dereferences to the format, for methods that only one format has.
