@@ -87,7 +87,7 @@ else
     echo "test-anywhere: SKIPPED a clock that is wrong: faketime is not installed"
 fi
 
-# A bucket that disappears and returns: requests fail with EIO meanwhile, and the mount remains.
+# A bucket that disappears and returns: requests fail with EIO until it returns, and the mount remains.
 second=$(free_port)
 python3 scripts/delay_proxy.py "$second" "$server" 0.001 &
 second_proxy=$!

@@ -109,7 +109,7 @@ impl Memory {
         Ok(attributes)
     }
 
-    /// Removes a name and its inode. There are no hard links.
+    /// Removes a name and its inode. An inode has one name.
     pub fn remove(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let mut tree = self.tree.lock().unwrap();
         let inode = tree.get_mut(parent)?.entries.remove(name).ok_or(Errno::NOENT)?;

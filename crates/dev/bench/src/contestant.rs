@@ -13,7 +13,7 @@ pub struct Need {
     pub inodes: u64,
     /// Maximum number of bytes of file contents at a time.
     pub bytes: u64,
-    /// Number of threads, each of which works in a separate directory.
+    /// Number of threads. Each works in a separate directory.
     pub threads: u32,
     /// True if the workload reads existing files, in the whole file system instead of a separate directory.
     pub existing: bool,
@@ -87,7 +87,7 @@ pub trait Session {
     }
 
     /// Returns a monotonic position in the log in bytes: the difference of two is the number of bytes written in
-    /// between. `None` if there is no log, or no such position.
+    /// between. `None` without a log or such a position.
     ///
     /// # Errors
     /// If it cannot be read.

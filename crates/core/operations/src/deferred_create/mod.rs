@@ -109,7 +109,7 @@ pub struct DeferredCreates<H> {
     runs: CachePadded<Mutex<Map<u64, SmallVec<[RunOwner; 1]>>>>,
 }
 
-/// Minimum number of cache bytes for each deferred file, a third of which is used.
+/// Minimum number of cache bytes for each deferred file. A third of them is used.
 const CACHE_BYTES_PER_FILE: usize = 512;
 
 /// Maximum memory of a filter in bytes: enough for about twenty million names.

@@ -13,7 +13,7 @@ use crate::format::edit::Edit;
 
 const BLOCK: FileBlock = FileBlock(0);
 
-/// Method by which a directory block makes room for one more hash in its index.
+/// Way to make room for one more hash in the index of a directory block.
 enum BlockRoom {
     None,
     /// Replace a stale entry of the index.

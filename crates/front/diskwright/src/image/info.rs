@@ -23,9 +23,9 @@ pub struct ImageInfo {
     pub inodes_free: u64,
     /// Inode size in bytes.
     pub inode_size: u32,
-    /// Whether the image was cleanly closed.
+    /// State in which the image was left, as recorded in it.
     pub state: ImageState,
-    /// Whether the journal or log needs recovery. An unreadable log counts as one that does.
+    /// True if the journal or log needs recovery. An unreadable log counts as one that does.
     pub needs_recovery: bool,
     /// Properties specific to the format.
     pub details: Details,
@@ -128,7 +128,7 @@ pub struct XfsDetails {
 /// Properties of an XFS log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XfsLog {
-    /// Whether the log is on another device.
+    /// True if the log is on another device.
     pub is_external: bool,
     /// Size in blocks.
     pub blocks: u32,

@@ -149,8 +149,8 @@ fn start(work: &impl Fn() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
         unsafe { libc::_exit(status) }
     }
     drop(held_by_child);
-    // Nothing is written: the end of the file comes when the child has closed the other end. Otherwise the child
-    // is unaffected, so an error is not a reason to abandon it.
+    // The child writes nothing: the read ends when the child has closed the other end. An error of the read does
+    // not affect the child, so it is ignored.
     let _ = retry_on_intr(|| rustix::io::read(&closed_by_child, &mut [0]));
     Ok(child)
 }

@@ -1,7 +1,7 @@
 //! Strategies to find a data block with room, and their names in the user interface.
 
-/// Method by which directories with a free-space index find a data block with room for an entry. Only measurements use
-/// another than the default, with the feature `free-index-strategies`.
+/// Search of a directory's free-space index for a data block with room for an entry. Only measurements use another than
+/// the default, with the feature `free-index-strategies`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "free-index-strategies"), expect(unreachable_pub))]
 pub enum FreeIndexStrategy {
