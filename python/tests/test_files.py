@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -129,6 +131,24 @@ def test_a_file_does_what_one_of_the_host_does(
             assert results[0] == results[1], name
             assert one.tell() == other.tell()
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_threads_share_the_position_of_a_file_without_a_buffer(image: Image) -> None:
+    records = [[f"{thread}{number:06}\n".encode() for number in range(300)] for thread in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with (image / "shared").open("w+b", buffering=0) as raw:
+            threads = [threading.Thread(target=lambda own=own: [raw.write(it) for it in own]) for own in records]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert raw.tell() == 4 * 300 * 8
+            raw.seek(0)
+            assert sorted(raw.read().splitlines(keepends=True)) == sorted(sum(records, []))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_copies_from_and_to_the_host(image: Image, tmp_path: Path) -> None:

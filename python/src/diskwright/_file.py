@@ -25,7 +25,7 @@ SEEK_HOLE: int = getattr(os, "SEEK_HOLE", 4)
 
 
 class RawFile(io.RawIOBase):
-    """An open file of an image, without a buffer."""
+    """An open file of an image, without a buffer. Threads that share it move one position, each call as a whole."""
 
     name: str
     mode: str
@@ -35,6 +35,8 @@ class RawFile(io.RawIOBase):
         self._image = image
         self._file = file
         self._position = 0
+        # Held by calls that use the position. A signal handler may call again.
+        self._moving = threading.RLock()
         self._appends = "a" in mode
         self._reads = "r" in mode or "+" in mode
         self._writes = mode.strip("bt") != "r"
@@ -67,37 +69,46 @@ class RawFile(io.RawIOBase):
         self._check()
         if size is None or size < 0:
             return self.readall()
-        data = self._file.pread(size, self._position)
-        self._position += len(data)
+        with self._moving:
+            data = self._file.pread(size, self._position)
+            self._position += len(data)
         return data
 
     def readall(self) -> bytes:
         """Reads up to the end of the file."""
         self._check()
-        data = self._file.pread(max(self._file.size() - self._position, 0), self._position)
-        self._position += len(data)
+        with self._moving:
+            data = self._file.pread(max(self._file.size() - self._position, 0), self._position)
+            self._position += len(data)
         return data
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Reads into a buffer, and returns the number of bytes."""
         self._check()
-        count = self._file.preadinto(buffer, self._position)
-        self._position += count
+        with self._moving:
+            count = self._file.preadinto(buffer, self._position)
+            self._position += count
         return count
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Writes all of the data, and returns the number of bytes."""
         self._check()
-        count = self._file.pwrite(data, self._position)
-        if self._appends and count:
-            self._position = self._file.size()
-        else:
-            self._position += count
+        with self._moving:
+            count = self._file.pwrite(data, self._position)
+            if self._appends and count:
+                self._position = self._file.size()
+            else:
+                self._position += count
         return count
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Moves to a position: also to the next data or hole (``os.SEEK_DATA``, ``os.SEEK_HOLE``)."""
         self._check()
+        with self._moving:
+            self._position = position = self._place(offset, whence)
+        return position
+
+    def _place(self, offset: int, whence: int) -> int:
         if whence == os.SEEK_SET:
             position = offset
         elif whence == os.SEEK_CUR:
@@ -110,7 +121,6 @@ class RawFile(io.RawIOBase):
             raise ValueError(f"invalid whence ({whence}, should be 0, 1, 2, SEEK_DATA or SEEK_HOLE)")
         if not 0 <= position < 1 << 63:
             raise ValueError(f"position {position} is negative or too large")
-        self._position = position
         return position
 
     def _seek_run(self, offset: int, is_data: bool) -> int:
@@ -132,10 +142,11 @@ class RawFile(io.RawIOBase):
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
-        size = self._position if size is None else size
-        if size < 0:
+        if size is not None and size < 0:
             raise ValueError("a file size cannot be negative")
-        self._file.truncate(size)
+        with self._moving:
+            size = self._position if size is None else size
+            self._file.truncate(size)
         return size
 
     def sync(self) -> None:

@@ -20,7 +20,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -143,32 +143,44 @@ fn start(work: &impl Fn() -> Result<(), Errno>) -> io::Result<libc::pid_t> {
     if child == 0 {
         // SAFETY: in the child, this invalidates descriptors of the parent's objects. The child
         // never drops these objects, because it ends without returning.
-        unsafe { close_all() };
+        unsafe { close_all_but(held_by_child.as_raw_fd()) };
+        // Tells the parent, and the end of the pipe does so if this fails.
+        let _ = rustix::io::write(&held_by_child, &[0]);
+        // SAFETY: as above.
+        unsafe { libc::close(held_by_child.as_raw_fd()) };
         let status = work().err().map_or(0, Errno::raw_os_error);
         // SAFETY: _exit(2) does not return and runs no code of the parent.
         unsafe { libc::_exit(status) }
     }
     drop(held_by_child);
-    // The child writes nothing: the read ends when the child has closed the other end. An error of the read does
-    // not affect the child, so it is ignored.
+    // Another thread may have forked a process with a copy of the other end, so the child writes a byte. An error of
+    // the read does not affect the child, so it is ignored.
     let _ = retry_on_intr(|| rustix::io::read(&closed_by_child, &mut [0]));
     Ok(child)
 }
 
-/// Closes all descriptors. Makes only system calls.
+/// Closes all descriptors except `kept`. Makes only system calls.
 ///
 /// # Safety
-/// No object of this process that owns a descriptor is used or dropped afterwards.
-unsafe fn close_all() {
+/// No object of this process that owns another descriptor is used or dropped afterwards.
+unsafe fn close_all_but(kept: RawFd) {
+    let kept_number = kept as u32;
     // SAFETY: the caller's promise.
-    if unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, 0_u32) } == 0 {
+    let close_range = |first: u32, last: u32| unsafe {
+        first > last || libc::syscall(libc::SYS_close_range, first, last, 0_u32) == 0
+    };
+    if close_range(kept_number + 1, u32::MAX)
+        && (kept_number == 0 || close_range(0, kept_number - 1))
+    {
         return;
     }
     // Before Linux 5.9, and in sandboxes that do not know the call.
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(0).max(DESCRIPTORS_MIN);
     for descriptor in 0..i32::try_from(limit).unwrap_or(i32::MAX) {
-        // SAFETY: the caller's promise.
-        unsafe { libc::close(descriptor) };
+        if descriptor != kept {
+            // SAFETY: the caller's promise.
+            unsafe { libc::close(descriptor) };
+        }
     }
 }
 
@@ -247,8 +259,42 @@ mod tests {
             let pid = Pid::from_raw(child).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             wait(child).unwrap();
-            assert_eq!(held, 0);
+            // The child may not have closed its end of the pipe yet.
+            assert!(held <= 1, "{held}");
         }
+    }
+
+    #[test]
+    fn a_process_forked_at_the_same_time_delays_no_child() {
+        // Has copies of all descriptors, with those of a pipe that is open when it is forked, until it is killed.
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let forks = scope.spawn(|| {
+                let mut forked = Vec::new();
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) && forked.len() < 500 {
+                    // SAFETY: the child makes only system calls.
+                    let child = unsafe { libc::fork() };
+                    if child == 0 {
+                        // SAFETY: both are system calls.
+                        unsafe {
+                            libc::pause();
+                            libc::_exit(0);
+                        }
+                    }
+                    forked.push(child);
+                }
+                forked
+            });
+            for _ in 0..100 {
+                assert_eq!(wait(start(&|| Ok(())).unwrap()).unwrap(), 0);
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            for child in forks.join().unwrap() {
+                let pid = Pid::from_raw(child).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                wait(child).unwrap();
+            }
+        });
     }
 
     #[test]
