@@ -1,4 +1,6 @@
-//! Changing the UUID of a file system that is not open.
+//! Changing the UUID and the features of a file system that is not open.
+
+mod features;
 
 use disk::BlockDevice;
 use vfs::{Error, Result};
@@ -10,6 +12,7 @@ use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Supe
 use crate::log::{log_end, log_is_clean, write_clean};
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
+pub use features::{NewFeature, add_features};
 
 /// The new UUID of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +88,11 @@ pub fn needs_recovery(device: &dyn BlockDevice) -> Result<bool> {
     Ok(!log_is_clean(device, &read_superblock(device)?)?)
 }
 
-/// Returns the sector of a group's superblock, and its byte offset.
-fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<(u64, Vec<u8>)> {
+/// Byte offset and contents of a sector.
+type Sector = (u64, Vec<u8>);
+
+/// Returns the sector of a group's superblock.
+fn sector(device: &dyn BlockDevice, sb: &Superblock, ag: u32) -> Result<Sector> {
     let raw = &sb.raw;
     let offset = (u64::from(ag) * u64::from(raw.agblocks.get())) << raw.blocklog;
     let mut bytes = vec![0; usize::from(raw.sectsize.get())];

@@ -143,7 +143,7 @@ pub(crate) fn is_explained(complaint: &str) -> bool {
 #[test]
 fn all_findings_of_the_checker_are_found() {
     testkit::require!(Tool("xfs_repair"));
-    let cases = testkit::effort(60, 500, 50_000);
+    let cases = testkit::effort(60, 200, 50_000);
     let missed = Mutex::new(Vec::new());
     let tried = AtomicU64::new(0);
     // The first code of findings that only the check has.

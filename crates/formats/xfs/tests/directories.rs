@@ -129,7 +129,7 @@ impl Trial {
     fn check_stage(&mut self) {
         self.check();
         self.stages += 1;
-        if self.stages.is_multiple_of(testkit::effort(4, 1, 1)) {
+        if self.stages.is_multiple_of(testkit::effort(4, 2, 1)) {
             self.judge();
         }
     }
@@ -354,7 +354,7 @@ fn entries_without_space_leave_no_trace() {
     require!(Tool("xfs_repair"));
     let strategies = [FreeIndexStrategy::Tree, FreeIndexStrategy::BlockSkip];
     for strategy in strategies.into_iter().take(testkit::effort(1, 2, 2)) {
-        let size_mib = testkit::effort(32, 64, 64);
+        let size_mib = testkit::effort(32, 32, 64);
         let layout = Layout { size: size_mib << 20, ..NO_PARENTS };
         let mut trial = Trial::new(layout, strategy, 5, 250);
         let (mut refused, mut taken) = (0, 0);

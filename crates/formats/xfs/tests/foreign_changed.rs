@@ -37,7 +37,7 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
         // The model's block size is 4096; with smaller blocks, only holes would differ.
         let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
         let mix = MIXES[seed as usize % MIXES.len()];
-        let device = on_image(&target.trial(), mix, seed, testkit::effort(100, 250, 250));
+        let device = on_image(&target.trial(), mix, seed, testkit::effort(100, 150, 250));
         if filled == Filled::ByKernel {
             assert_kernel_agrees(&device);
         }

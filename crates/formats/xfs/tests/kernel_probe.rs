@@ -166,7 +166,7 @@ fn change(root: &Path) -> Result<(), String> {
 #[test]
 fn the_kernel_mounts_images_that_the_check_calls_clean() {
     testkit::require!(Root, Tool("mount"));
-    let step = testkit::effort(601, 199, 1);
+    let step = testkit::effort(601, 401, 1);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for name in IMAGES {

@@ -44,4 +44,5 @@ mod sharing;
 mod space;
 mod support;
 mod trials;
+mod tune;
 mod unlinked;

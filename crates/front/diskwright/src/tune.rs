@@ -19,7 +19,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice};
 use ext4::format::superblock::RawSuperblock;
 pub use ext4::tune::Request;
-pub use xfs::tune::NewUuid;
+pub use xfs::tune::{NewFeature, NewUuid};
 
 use crate::image::{self, probe};
 use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock};
@@ -64,6 +64,16 @@ pub fn tune(
 pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
     let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
+}
+
+/// Adds features to an XFS image after replaying its log. Features that it has already are ignored.
+///
+/// # Errors
+/// If the image is in use, damaged, or of another format, or if a feature cannot be added. Only the log replay was
+/// written then.
+pub fn add_xfs_features(path: &Path, options: &OpenImage, features: &[NewFeature]) -> Result<()> {
+    let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
+    xfs::tune::add_features(&device, features).map_err(|e| at(path, e))
 }
 
 /// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use diskwright::tune::{NewUuid, change_xfs_uuid};
+use diskwright::tune::{NewFeature, NewUuid, add_xfs_features, change_xfs_uuid};
 use diskwright::{Format, Image, ImageInfo, OpenImage};
 
 use crate::failure::{Ended, Failure, STATUSES};
@@ -22,6 +22,7 @@ const LABEL_BYTES_MAX: usize = 12;
 struct Wish {
     label: Option<Vec<u8>>,
     uuid: Option<NewUuid>,
+    features: Vec<NewFeature>,
     shows_label: bool,
     shows_uuid: bool,
 }
@@ -38,9 +39,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let image = words.named(image)?;
-    let changes = wish.label.is_some() || wish.uuid.is_some();
+    let changes = wish.label.is_some() || wish.uuid.is_some() || !wish.features.is_empty();
     if !(changes || wish.shows_label || wish.shows_uuid) {
-        return Err(STATUSES.usage("no action given: use -l, -u, -L or -U"));
+        return Err(STATUSES.usage("no action given: use -l, -u, -L, -U or -O"));
     }
     wish.follow(&image)?;
     Ok(0)
@@ -62,11 +63,8 @@ impl Wish {
             'f' => {}
             'U' => self.uuid = Some(words.by(uuid)?),
             'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
-            'c' | 'O' => {
-                return Err(words.refused(
-                    "create a file system with other features with diskwright convert --features",
-                ));
-            }
+            'O' => self.features.extend(words.by(features)?),
+            'c' => return Err(words.refused("version 5 has lazy counters")),
             'r' => {
                 return Err(words.refused("a file system with a realtime device cannot be changed"));
             }
@@ -100,6 +98,10 @@ impl Wish {
             change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
             uuid = looked_at(path)?.uuid_text();
         }
+        if !self.features.is_empty() {
+            let added = add_xfs_features(path, &OpenImage::default(), &self.features);
+            added.map_err(|e| STATUSES.of(&e))?;
+        }
         self.show(&label, &uuid);
         Ok(())
     }
@@ -108,8 +110,8 @@ impl Wish {
     #[cfg(target_os = "linux")]
     fn follow_mounted(&self, mount: &linux::mounted::Mount) -> Result<(), Failure> {
         let point = mount.point.display();
-        if self.uuid.is_some() {
-            let message = format!("{point} is mounted; unmount it to change the UUID");
+        if self.uuid.is_some() || !self.features.is_empty() {
+            let message = format!("{point} is mounted; unmount it to change the UUID or features");
             return Err(STATUSES.failed(message));
         }
         if let Some(new) = &self.label {
@@ -157,6 +159,23 @@ fn uuid(text: &str) -> Result<NewUuid, String> {
             let given = parsed.map(|uuid| NewUuid::Given(uuid.into_bytes()));
             given.map_err(|_| "write a UUID, generate, restore or nil".into())
         }
+    }
+}
+
+/// Parses a list of features to add, such as `bigtime=1,nrext64=1`.
+fn features(text: &str) -> Result<Vec<NewFeature>, String> {
+    text.split(',').map(feature).collect()
+}
+
+fn feature(word: &str) -> Result<NewFeature, String> {
+    let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+    let feature = NewFeature::ALL.into_iter().find(|feature| feature.name() == name);
+    match (feature, value) {
+        (Some(feature), "1") => Ok(feature),
+        (Some(_), _) => Err(format!("{name} can only be added, with {name}=1")),
+        (None, _) => Err(format!(
+            "{name} cannot be added in place; diskwright convert --features makes a copy with other features"
+        )),
     }
 }
 

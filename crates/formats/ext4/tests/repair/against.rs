@@ -105,7 +105,7 @@ pub(super) fn fault_of_mount(image: &[u8], file: &Path) -> Option<String> {
     };
     // tar does not read files if its output is /dev/null.
     let mut read = Command::new("sh");
-    read.args(["-c", "tar -cf - -C \"$0\" . | cat >/dev/null"]);
+    read.args(["-c", "tar -cSf - -C \"$0\" . | cat >/dev/null"]);
     let read = read.arg(mount.path()).output().expect("sh");
     (!read.stderr.is_empty())
         .then(|| format!("the kernel does not read all: {}", String::from_utf8_lossy(&read.stderr)))

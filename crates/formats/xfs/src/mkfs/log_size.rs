@@ -70,7 +70,7 @@ pub(super) const fn blocks_of_stripes(unit: u32) -> u64 {
 }
 
 /// Returns the minimum number of log blocks.
-pub(super) fn blocks_min(geometry: &Geometry) -> u64 {
+pub(crate) fn blocks_min(geometry: &Geometry) -> u64 {
     let size = usize::from(geometry.block_log - 10);
     let features = &geometry.features;
     let has_parents = features.incompat(Incompat::PARENT);

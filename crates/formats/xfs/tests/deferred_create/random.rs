@@ -27,7 +27,7 @@ fn in_place(layout: Layout) -> XfsTarget {
 #[test]
 fn large_directories_do_as_the_model_does() {
     require!(Tool("xfs_repair"));
-    for seed in 0..effort(1, 4, 50) {
+    for seed in 0..effort(1, 2, 50) {
         for layout in SHAPES {
             one_thread(&in_place(layout).trial(), LARGE_DIRECTORIES, 500 + seed, 2_000);
             one_thread(&in_place(layout).trial(), CHANGING_SIZE, 600 + seed, 2_000);

@@ -50,7 +50,7 @@ fn nothing_is_repaired_after_a_failed_read() {
     let pages = image.len() / PAGE_BYTES;
     let mut failed = 0;
     // The first pages are the headers of a group and the roots of its trees.
-    for page in (0..16).chain((16..pages.min(4096)).step_by(effort(16, 3, 1))) {
+    for page in (0..16).chain((16..pages.min(4096)).step_by(effort(16, 7, 1))) {
         let start = page * PAGE_BYTES;
         let failing = Failing { image: image.fork(), bad: start..start + PAGE_BYTES };
         let staging = Arc::new(Staging::new(Arc::new(failing)));

@@ -254,7 +254,9 @@ const NOT_MAKE_EXT4FS: [&str; 8] =
 const E2FSDROID: [&str; 4] = ["-B blocks", "-e", "-T 1600000000", "-C fs_config"];
 const NOT_E2FSDROID: [&str; 8] =
     ["-a /system", "-d base", "-D base", "-g 0:0:1", "-p product", "-s", "-S contexts", "-u 0:0:1"];
-const XFS_ADMIN: [&str; 9] = [
+const XFS_ADMIN: [&str; 11] = [
+    "-O bigtime=1,inobtcount=1",
+    "-O nrext64=1 -O exchange=1",
     "-f -l",
     "-l",
     "-L label",
@@ -265,7 +267,7 @@ const XFS_ADMIN: [&str; 9] = [
     "-U restore",
     "-U 0a28e812-3747-40bc-8194-e08e509097d0",
 ];
-const NOT_XFS_ADMIN: [&str; 6] = ["-c 0", "-e", "-j", "-O bigtime=1", "-p", "-r device"];
+const NOT_XFS_ADMIN: [&str; 5] = ["-c 0", "-e", "-j", "-p", "-r device"];
 const TUNE2FS: [&str; 32] = [
     "-c 20",
     "-c random",

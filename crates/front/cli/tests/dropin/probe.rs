@@ -95,7 +95,7 @@ fn xfs_admin_shows_and_sets_what_it_can() {
     }
     done(dir, "mkfs.ext4 -q ext4 8M");
     for (line, expected) in [
-        ("xfs_admin image", "-l, -u, -L or -U"),
+        ("xfs_admin image", "-l, -u, -L, -U or -O"),
         ("xfs_admin -U something image", "-U"),
         ("xfs_admin -l ext4", "not XFS"),
         ("xfs_admin -L muchtoolongforit image", "12"),
@@ -104,6 +104,26 @@ fn xfs_admin_shows_and_sets_what_it_can() {
         assert!(ended.status == 1 && ended.messages.contains(expected), "{line}: {ended:?}");
     }
     testkit::require!(Tool("xfs_repair"));
+    testkit::xfs_repair(dir.join("image"));
+}
+
+#[test]
+fn xfs_admin_adds_features() {
+    testkit::require!(Tool("xfs_repair"));
+    let home = home();
+    let dir = home.path();
+    let old = "-m bigtime=0,inobtcount=0 -i nrext64=0,exchange=0";
+    done(dir, &format!("mkfs.xfs -q {old} -d size=320m -p tree image"));
+    for word in ["bigtime=0", "parent=1", "finobt=1", "bigtime=1,other=1"] {
+        let ended = run(dir, &format!("xfs_admin -O {word} image"));
+        assert!(ended.status != 0 && ended.messages.contains(word.split('=').next().unwrap()));
+    }
+    done(dir, "xfs_admin -O bigtime=1,inobtcount=1 -O nrext64=1,exchange=1 image");
+    let info = done(dir, "xfs_info image");
+    for feature in ["bigtime=1", "inobtcount=1", "nrext64=1", "exchange=1"] {
+        assert!(info.contains(feature), "{feature}: {info}");
+    }
+    assert_eq!(super::contents(dir, "image", "/etc/file-17"), "17");
     testkit::xfs_repair(dir.join("image"));
 }
 
