@@ -2,7 +2,6 @@
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use diskwright::check::{Collector, Finding, Limits, Observer, Options, Phase, Subject};
 use diskwright::repair::{Done, Plan, Repair, Standing};
@@ -36,16 +35,6 @@ impl Observer for Watch<'_> {
 
     fn is_cancelled(&self) -> bool {
         self.hook.stops()
-    }
-}
-
-/// Observer that counts findings.
-#[derive(Default)]
-struct Found(AtomicU64);
-
-impl Observer for Found {
-    fn found(&self, _finding: Finding) {
-        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -175,10 +164,7 @@ fn carry_out(
         hook.tell(("writing", written, of));
         hook.goes_on()
     })?;
-    let found = Found::default();
-    let summary = repair.check(options, &found)?;
-    let is_clean = summary.is_complete && found.0.into_inner() == 0;
-    Ok((if is_clean { Standing::Repaired } else { Standing::Damaged }, Some(done)))
+    Ok((repair.standing_after(plan, options)?, Some(done)))
 }
 
 /// Restores an image to its state before a repair with an undo file. Returns the number of pages written.

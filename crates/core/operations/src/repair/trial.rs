@@ -61,6 +61,8 @@ pub struct Plan {
     pub left: Vec<Finding>,
     /// Summary of the last check.
     pub summary: Summary,
+    /// True if that check saw the result of all steps.
+    pub is_result_checked: bool,
     /// Number of failed reads within the image while the plan was made.
     pub reads_failed: u64,
 }
@@ -114,6 +116,7 @@ impl Plan {
             steps: Vec::new(),
             left: Vec::new(),
             summary: Summary::default(),
+            is_result_checked: false,
             reads_failed,
         }
     }
@@ -159,6 +162,7 @@ pub fn try_out(
         if is_changed {
             continue;
         }
+        let checked = staging.step_count();
         if findings.is_empty() && summary.is_complete {
             repairer.finish(staging)?;
             staging.abandon();
@@ -171,6 +175,7 @@ pub fn try_out(
             steps,
             left: findings,
             summary,
+            is_result_checked: staging.step_count() == checked,
             reads_failed,
         });
     }

@@ -13,6 +13,6 @@ mod work;
 
 pub use finding::{Code, Finding, Place, Severity};
 pub use observer::{Observer, Options, Phase, Summary};
-pub use paths::{Parent, Waiting};
+pub use paths::{Naming, Parent, Waiting};
 pub use set::BitSet;
 pub use work::each;

@@ -181,8 +181,13 @@ impl Subject {
     /// Returns the block of its passive translator in a file system of the Hurd, if there is one.
     pub(super) fn translator(&self, context: &Context<'_>) -> Option<Block> {
         let block = Block(self.inode.translator().into());
-        let has_one = context.params.sb.is_of_hurd() && self.has_map();
+        let has_one = self.has_translator(context);
         Some(block).filter(|block| has_one && context.geometry().contains(*block, 1))
+    }
+
+    /// Returns whether it has a passive translator, whose block may be outside the file system.
+    pub(super) fn has_translator(&self, context: &Context<'_>) -> bool {
+        context.params.sb.is_of_hurd() && self.has_map() && self.inode.translator() != 0
     }
 
     /// Returns whether it has a block map.

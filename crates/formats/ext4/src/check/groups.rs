@@ -1,7 +1,7 @@
 //! Group descriptors, their backups, and the positions of the structures that they name.
 
+use vfs::Ino;
 use vfs::check::Finding;
-use vfs::{Corruption, Ino};
 
 use super::codes::{
     GROUP_BACKUP, GROUP_CHECKSUM, GROUP_FLAGS, GROUP_OVERLAP, GROUP_PLACES, GROUP_UNUSED,
@@ -9,7 +9,6 @@ use super::codes::{
 use super::context::Context;
 use crate::alloc::system::SystemZone;
 use crate::format::address::{Block, Group};
-use crate::format::features::Incompat;
 use crate::format::group::{GroupDescriptor, GroupFlags};
 use crate::format::inode;
 
@@ -80,7 +79,7 @@ impl Context<'_> {
             self.tell(Finding::of_damage(GROUP_CHECKSUM, damage));
         }
         let Some(desc) = GroupDescriptor::read(bytes) else { return GroupFacts::default() };
-        let places = self.check_places(&desc, group);
+        let places = desc.check_places_in(sb, self.geometry(), group);
         if let Err(damage) = &places {
             self.tell(Finding::of_damage(GROUP_PLACES, damage).in_group(group.0));
         }
@@ -102,24 +101,6 @@ impl Context<'_> {
             self.tell(finding.mismatch(format!("at most {}", sb.inodes_per_group), unused));
         }
         GroupFacts { desc, is_sealed: seal.is_ok(), is_usable: places.is_ok() }
-    }
-
-    /// Checks that bitmaps and table are in the file system, and in their own group if required.
-    fn check_places(&self, desc: &GroupDescriptor, group: Group) -> Result<(), Corruption> {
-        desc.check_places(&self.params.sb)?;
-        if self.params.sb.features.incompat(Incompat::FLEX_BG) {
-            return Ok(());
-        }
-        let geometry = self.geometry();
-        let table = (desc.inode_table, u64::from(geometry.itable_blocks()));
-        for (start, len) in [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), table] {
-            let last = start.plus(len - 1);
-            if geometry.group_of(start) != group || geometry.group_of(last) != group {
-                let damage = Corruption::new("group descriptor", "not in its own group");
-                return Err(damage.mismatch(format_args!("blocks of group {group}"), start));
-            }
-        }
-        Ok(())
     }
 
     /// For damaged primary descriptors, uses the positions in backups.
@@ -151,7 +132,7 @@ impl Context<'_> {
             let bytes = bytes.get(offset * size..(offset + 1) * size)?;
             GroupDescriptor::check_sum(bytes, &self.params.sb, group).ok()?;
             let desc = GroupDescriptor::read(bytes)?;
-            self.check_places(&desc, group).ok().map(|()| desc)
+            desc.check_places_in(&self.params.sb, geometry, group).ok().map(|()| desc)
         })
     }
 

@@ -85,6 +85,9 @@ impl Scanner<'_, '_> {
         if faddr != 0 {
             tell("faddr", "0", faddr);
         }
+        if subject.has_translator(self.context) && subject.translator(self.context).is_none() {
+            tell("translator", "a block of the file system", subject.inode.translator());
+        }
         if let Some(at) = inode::early_times(slot).first() {
             tell("times", "an epoch that matches the seconds", slot[*at].into());
         }

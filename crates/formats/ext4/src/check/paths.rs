@@ -18,12 +18,16 @@ impl Context<'_> {
     /// Reports all findings that wait for a path.
     pub(super) fn release(&self, directories: &Directories) {
         let mut buffer = Vec::new();
-        if !self.waiting().is_empty() && !self.observer.is_cancelled() {
+        if !self.observer.is_cancelled() {
+            let naming = self.waiting().naming();
             for directory in &directories.all {
+                if naming.is_done() {
+                    break;
+                }
                 directories.for_each_entry(self, directory, &mut buffer, &mut |entry| {
                     if !matches!(entry.name, b"." | b"..") {
                         let (ino, parent) = (entry.inode.into(), directory.ino.into());
-                        self.waiting().name(ino, parent, entry.name);
+                        naming.name(ino, parent, entry.name);
                     }
                     ControlFlow::Continue(())
                 });

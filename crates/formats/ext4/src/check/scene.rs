@@ -152,6 +152,11 @@ impl Scene {
         self.context.claims.block_of(cluster)
     }
 
+    /// Returns the block of an inode's passive translator in a file system of the Hurd, if there is one.
+    pub(crate) fn translator(&self, ino: u32, slot: &[u8]) -> Option<Block> {
+        self.context.subject(ino, slot).translator(&self.context)
+    }
+
     pub(crate) fn is_orphan(&self, ino: u32) -> bool {
         self.context.orphans.contains(ino.into())
     }

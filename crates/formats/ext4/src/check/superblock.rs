@@ -173,7 +173,8 @@ impl Context<'_> {
         if raw.reserved_gdt_blocks != 0 && !sb.features.compat(Compat::RESIZE_INODE) {
             self.field("reserved_gdt_blocks", 0, raw.reserved_gdt_blocks);
         }
-        if sb.features.incompat(Incompat::FLEX_BG) && raw.log_groups_per_flex >= 32 {
+        // e2fsck refuses it without flex_bg, too.
+        if raw.log_groups_per_flex >= 32 {
             self.field("log_groups_per_flex", "below 32", raw.log_groups_per_flex);
         }
         self.check_inode_fields();

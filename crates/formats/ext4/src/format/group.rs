@@ -10,6 +10,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::address::{Block, Group};
 use super::checksum;
+use super::features::Incompat;
+use super::geometry::Geometry;
 use super::superblock::Superblock;
 
 bitflags! {
@@ -255,6 +257,28 @@ impl GroupDescriptor {
             if start.0 <= first || start.plus(len).0 > sb.blocks_count {
                 let range = format!("{len} blocks in {}..{}", first + 1, sb.blocks_count);
                 return Err(Corruption::new("group descriptor", problem).mismatch(range, start));
+            }
+        }
+        Ok(())
+    }
+
+    /// Like [`Self::check_places`]. Without `flex_bg`, they must also be in their own group.
+    pub(crate) fn check_places_in(
+        &self,
+        sb: &Superblock,
+        geometry: &Geometry,
+        group: Group,
+    ) -> Result<(), Corruption> {
+        self.check_places(sb)?;
+        if sb.features.incompat(Incompat::FLEX_BG) {
+            return Ok(());
+        }
+        let table = (self.inode_table, u64::from(geometry.itable_blocks()));
+        for (start, len) in [(self.block_bitmap, 1), (self.inode_bitmap, 1), table] {
+            let last = start.plus(len - 1);
+            if geometry.group_of(start) != group || geometry.group_of(last) != group {
+                let damage = Corruption::new("group descriptor", "not in its own group");
+                return Err(damage.mismatch(format_args!("blocks of group {group}"), start));
             }
         }
         Ok(())

@@ -338,6 +338,11 @@ impl Inode {
         self.raw.version.get()
     }
 
+    /// Sets [`Inode::translator`].
+    pub fn set_translator(&mut self, block: u32) {
+        self.raw.version = block.into();
+    }
+
     /// Returns the reference count of an inode with an attribute value. The high half is in `i_ctime`, the low half in
     /// `i_version`.
     pub fn value_refcount(&self) -> u64 {

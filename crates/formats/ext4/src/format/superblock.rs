@@ -27,6 +27,8 @@ pub const FLAG_SIGNED_HASH: u32 = 1;
 pub const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_flags`: drivers under development may use the file system.
 pub const FLAG_TEST: u32 = 4;
+/// `s_creator_os` of Linux.
+pub const CREATOR_OS_LINUX: u32 = 0;
 /// `s_creator_os` of the Hurd.
 pub const CREATOR_OS_HURD: u32 = 1;
 /// Inode size of revision 0, in bytes.

@@ -142,7 +142,9 @@ fn set_usual(
         "reserved_gdt_blocks" if !facts.has_resize_inode => raw.reserved_gdt_blocks = 0.into(),
         "log_groups_per_flex" => {
             let from_copy = copy.map(|copy| copy.log_groups_per_flex).filter(|log| *log < 32);
-            raw.log_groups_per_flex = from_copy.unwrap_or(LOG_GROUPS_PER_FLEX);
+            let is_used = raw.features().incompat(Incompat::FLEX_BG);
+            let usual = if is_used { LOG_GROUPS_PER_FLEX } else { 0 };
+            raw.log_groups_per_flex = from_copy.unwrap_or(usual);
         }
         "backup_bgs" => {
             for group in &mut raw.backup_bgs {

@@ -11,12 +11,14 @@ use crate::alloc::groups::{Groups, Trust};
 use crate::check::codes::SUPERBLOCK;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::crc32c;
+use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::format::inode::{self, Inode, ROOT_INO};
 use crate::format::superblock::{
-    MAGIC, RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    CREATOR_OS_LINUX, MAGIC, RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
+    Superblock,
 };
 use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
@@ -26,6 +28,18 @@ use crate::params::read_superblock;
 /// # Errors
 /// `Unsupported` for unknown features; `Corrupt` if there is nothing to restore it from.
 pub(super) fn ensure(staging: &Staging) -> Result<()> {
+    restore(staging)?;
+    for correct in [with_extents, with_creator] {
+        let sb = read_superblock(staging)?;
+        if let Some((raw, what)) = correct(staging, &sb) {
+            write(staging, &raw, Action::new(what))?;
+        }
+    }
+    Ok(())
+}
+
+/// Restores a superblock that is damaged or does not match the image.
+fn restore(staging: &Staging) -> Result<()> {
     let damage = match read_superblock(staging) {
         Ok(sb) => return settle(staging, &sb),
         Err(Error::Corrupt(damage)) => damage,
@@ -379,7 +393,7 @@ pub(super) fn score(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
             continue;
         }
         let Some(desc) = GroupDescriptor::read(&bytes) else { continue };
-        if desc.check_places(sb).is_err() {
+        if desc.check_places_in(sb, &geometry, group).is_err() {
             continue;
         }
         let is_sealed = GroupDescriptor::check_sum(&bytes, sb, group).is_ok();
@@ -434,6 +448,60 @@ fn root_points(device: &dyn BlockDevice, sb: &Superblock) -> u64 {
     desc.map_or(0, |desc| score_of_root(device, sb, &geometry, &desc))
 }
 
+/// Reads the root directory's inode. Also returns whether its checksum is right.
+fn root(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    geometry: &Geometry,
+    desc: &GroupDescriptor,
+) -> Option<(Inode, bool)> {
+    let (_, index) = geometry.place_of(ROOT_INO)?;
+    let (block, offset) = geometry.inode_position(desc.inode_table, index);
+    let mut slot = vec![0; usize::from(geometry.inode_size)];
+    device.read_at(geometry.byte_of(block) + offset as u64, &mut slot).ok()?;
+    let inode = Inode::from_slot(&slot);
+    let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
+    let (computed, stored) = inode::slot_checksums(seed, &slot);
+    Some((inode, computed == stored))
+}
+
+/// Returns a superblock with the feature `extents`, if it lacks the feature but the root directory has an extent tree.
+fn with_extents(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSuperblock, String)> {
+    if sb.features.incompat(Incompat::EXTENTS) || sb.raw.rev_level == 0 {
+        return None;
+    }
+    let geometry = Geometry::new(sb);
+    let desc = descriptor(device, &geometry, sb, Group(0))?;
+    let (inode, is_sealed) = root(device, sb, &geometry, &desc)?;
+    let has_tree = inode.is_dir()
+        && inode.has_flag(inode::flags::EXTENTS)
+        && Node::parse(inode.i_block(), None).is_ok_and(|node| node.len() > 0);
+    if !has_tree || sb.features.metadata_csum() && !is_sealed {
+        return None;
+    }
+    let mut raw = sb.raw.clone();
+    let mut features = raw.features();
+    features.incompat.insert(Incompat::EXTENTS);
+    raw.set_features(&features);
+    raw.seal();
+    let what = "The feature extents is turned on, because the root directory has an extent tree.";
+    Some((raw, what.into()))
+}
+
+/// Returns a superblock that names Linux as creator, if it names the Hurd but has features that the Hurd does not
+/// support. Otherwise counts of changes would be positions of translators.
+fn with_creator(_: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSuperblock, String)> {
+    let is_possible = !sb.features.metadata_csum() && !sb.features.incompat(Incompat::EA_INODE);
+    if !sb.is_of_hurd() || is_possible {
+        return None;
+    }
+    let mut raw = sb.raw.clone();
+    raw.creator_os = CREATOR_OS_LINUX.into();
+    raw.seal();
+    let what = "The creator of the superblock is set to Linux, because the Hurd does not support the features.";
+    Some((raw, what.into()))
+}
+
 /// Returns a score for how much the root directory's inode looks like one.
 pub(super) fn score_of_root(
     device: &dyn BlockDevice,
@@ -441,19 +509,11 @@ pub(super) fn score_of_root(
     geometry: &Geometry,
     desc: &GroupDescriptor,
 ) -> u64 {
-    let Some((_, index)) = geometry.place_of(ROOT_INO) else { return 0 };
-    let (block, offset) = geometry.inode_position(desc.inode_table, index);
-    let mut slot = vec![0; usize::from(geometry.inode_size)];
-    if device.read_at(geometry.byte_of(block) + offset as u64, &mut slot).is_err() {
-        return 0;
-    }
-    let inode = Inode::from_slot(&slot);
-    let seed = crate::format::checksum::inode_seed(sb.checksum_seed, ROOT_INO, inode.generation());
-    let (computed, stored) = inode::slot_checksums(seed, &slot);
+    let Some((inode, is_sealed)) = root(device, sb, geometry, desc) else { return 0 };
     if !inode.is_dir() || inode.links_count() < 2 || inode.dtime() != 0 {
         return 0;
     }
-    1 + worth(sb.features.metadata_csum(), computed == stored)
+    1 + worth(sb.features.metadata_csum(), is_sealed)
 }
 
 /// Returns the points for a checksum: most for a match, fewer if there is none, zero for a mismatch.

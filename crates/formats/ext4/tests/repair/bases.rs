@@ -27,7 +27,7 @@ pub(super) struct Base {
 }
 
 impl Base {
-    fn new(name: &'static str, image: Vec<u8>) -> Self {
+    pub(super) fn new(name: &'static str, image: Vec<u8>) -> Self {
         let Victim { image, layout, targets } = Victim::of(image);
         let to_target = |target: crate::check::victim::Target| {
             let (name, range) = (target.name, target.range);

@@ -13,7 +13,7 @@ use crate::common::image::golden;
 use crate::common::layout::{Kind, Layout, Structure};
 
 /// Returns the inode of a path.
-fn ino_of(base: &Base, path: &str) -> u32 {
+pub(super) fn ino_of(base: &Base, path: &str) -> u32 {
     let text = testkit::show_bytes(&base.image, |file| debugfs(file, &format!("stat {path}")));
     let number = text.split_whitespace().skip_while(|word| *word != "Inode:").nth(1);
     number.and_then(|number| number.parse().ok()).expect("a number of an inode")
@@ -21,7 +21,7 @@ fn ino_of(base: &Base, path: &str) -> u32 {
 
 /// Repairs an image, asserts that it is sound, and returns it.
 #[track_caller]
-fn repaired(image: &[u8]) -> Vec<u8> {
+pub(super) fn repaired(image: &[u8]) -> Vec<u8> {
     let made = plan(image).expect("a plan");
     let after = carried_out(image, &made).expect("it is carried out");
     if let Some(fault) = fault_of_repaired(&made, &after) {

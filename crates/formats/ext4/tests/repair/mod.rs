@@ -6,6 +6,7 @@ mod bases;
 mod conditions;
 mod connections;
 mod damage;
+mod entries;
 mod features;
 mod fields;
 mod files;

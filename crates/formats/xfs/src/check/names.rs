@@ -100,6 +100,7 @@ pub(super) fn gather(
     in_doubt: &[u32],
 ) -> HashMap<u32, Vec<Link>> {
     let links: Mutex<(HashMap<u32, Vec<Link>>, usize)> = Mutex::default();
+    let naming = inodes.ctx.waiting.naming();
     let count = inodes.chunks.count();
     vfs::check::each(
         inodes.ctx.threads,
@@ -109,12 +110,15 @@ pub(super) fn gather(
         || (),
         |(), chunk| {
             for number in chunk as u32 * 64..(chunk as u32 + 1) * 64 {
+                if in_doubt.is_empty() && naming.is_done() {
+                    return;
+                }
                 if inodes.links.kind(number) != Some(DIRECTORY) {
                     continue;
                 }
                 let dir = inodes.chunks.ino(number);
                 for_each(quiet, dir, |inode, name, child| {
-                    inodes.ctx.waiting.name(child.0, dir.0, name);
+                    naming.name(child.0, dir.0, name);
                     if let Known::Used(number) = inodes.chunks.find(child)
                         && in_doubt.binary_search(&number).is_ok()
                     {

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -154,19 +154,8 @@ impl Job<'_> {
             terminal::message(&"interrupted: the repair is incomplete; run it again");
             return Ok(Outcome::Interrupted);
         };
-        let standing = self.standing_now()?;
+        let standing = self.repair.standing_after(&self.plan, &self.options)?;
         self.end(standing, Some(&done))
-    }
-
-    /// Checks the image after the repair.
-    fn standing_now(&self) -> Result<Standing> {
-        let (found, failed) = (Count::default(), self.repair.reads_failed());
-        let summary = self.repair.check(&self.options, &found)?;
-        Ok(match (self.repair.reads_failed() > failed, found.0.into_inner()) {
-            (true, _) => Standing::Incomplete,
-            (false, 0) if summary.is_complete => Standing::Repaired,
-            (false, _) => Standing::Damaged,
-        })
     }
 
     /// Returns `standing`, or incomplete if the device has failed.
@@ -244,16 +233,6 @@ impl Job<'_> {
             Standing::Planned | Standing::Damaged => Outcome::No,
             Standing::Incomplete => Outcome::Io,
         })
-    }
-}
-
-/// Counts findings.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl Observer for Count {
-    fn found(&self, _: Finding) {
-        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

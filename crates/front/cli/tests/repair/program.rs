@@ -3,12 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use diskwright::OpenImage;
+use diskwright::check::{Collector, Limits, Options, Subject};
+use diskwright::repair::{Repair, Standing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{KernelMount, MountOptions, judge, require};
 
 use crate::check::common::{
-    FORMATS, Said, count, ends, image, list, object, run, sound_and_damaged,
+    FORMATS, Said, build, count, ends, image, inode_offset, list, object, run, sound_and_damaged,
+    write,
 };
 
 fn bytes(home: &TempDir, name: &str) -> Vec<u8> {
@@ -39,6 +43,63 @@ fn a_valid_image_is_not_changed() {
         assert!(said.out.starts_with("a.img: clean: "), "{}", said.out);
         assert_eq!(object(home.path(), "repair --json a.img", 0)["verdict"], "clean");
         assert!(bytes(&home, "a.img") == before, "it was changed");
+    }
+}
+
+/// Number of files of an image whose check reads much more than a repair writes.
+const FILES: usize = 2000;
+
+#[test]
+fn a_repair_reads_at_most_twice_as_much_as_a_check() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
+    for options in FORMATS {
+        let home = image(options);
+        for number in 0..FILES {
+            let dir = home.path().join(format!("source/{}", number % 40));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(format!("file with a long name {number}")), "").unwrap();
+        }
+        build(home.path(), "bad.img", options);
+        let path = home.path().join("bad.img");
+        let links = inode_offset(home.path(), "bad.img", "/dir/file")
+            + if options.contains("xfs") { 16 } else { 26 };
+        write(&path, links, &[3]);
+        let (open, options) = (OpenImage::default(), Options::default());
+        let subject = Subject::open(&path, &open).unwrap();
+        subject.check(&options, &Collector::new(Limits::default())).unwrap();
+        let of_check = subject.bytes_read();
+        drop(subject);
+        let repair = Repair::open(&path, &open).unwrap();
+        let before = repair.bytes_read();
+        let plan = repair.plan(&options, &Collector::new(Limits::default())).unwrap();
+        assert!(!plan.steps.is_empty() && plan.is_result_checked);
+        let of_plan = repair.bytes_read() - before;
+        repair.prepare(&plan, None).unwrap().carry_out(&mut |_, _| true).unwrap();
+        assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Repaired);
+        let of_rest = repair.bytes_read() - before - of_plan;
+        println!("a check reads {of_check} bytes, a plan {of_plan}, the rest {of_rest}");
+        assert!(of_plan <= 2 * of_check, "{of_plan}, a check {of_check}");
+        assert!(of_rest <= of_check / 4, "{of_rest}, a check {of_check}");
+        drop(repair);
+        judge(&path);
+    }
+}
+
+#[test]
+fn a_repair_that_was_not_written_is_not_reported_as_done() {
+    for options in FORMATS {
+        let home = sound_and_damaged(options);
+        let path = home.path().join("bad.img");
+        let damaged = bytes(&home, "bad.img");
+        let options = Options::default();
+        let repair = Repair::open(&path, &OpenImage::default()).unwrap();
+        let plan = repair.plan(&options, &Collector::new(Limits::default())).unwrap();
+        assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Damaged);
+        repair.prepare(&plan, None).unwrap().carry_out(&mut |_, _| true).unwrap();
+        assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Repaired);
+        // The device lost the writes.
+        fs::write(&path, &damaged).unwrap();
+        assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Damaged);
     }
 }
 

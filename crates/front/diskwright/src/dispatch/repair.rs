@@ -25,3 +25,11 @@ pub(crate) fn open_log(
         Format::Xfs => xfs::repair::open_log(device),
     }
 }
+
+/// Returns whether the image's log contains changes.
+pub(crate) fn needs_recovery(format: Format, device: &dyn BlockDevice) -> vfs::Result<bool> {
+    match format {
+        Format::Ext4 => ext4::tune::needs_recovery(device),
+        Format::Xfs => xfs::tune::needs_recovery(device),
+    }
+}

@@ -3,7 +3,7 @@
 use operations::repair::{Action, PAGE_BYTES, Plan, Step, pages_of};
 use serde::Serialize;
 
-use super::{Done, Repair};
+use super::{Done, Repair, Standing};
 use crate::check::json::{ImageName, KindRecord};
 use crate::text::{lossy, not_utf8};
 
@@ -78,48 +78,6 @@ struct PlanRecord<'p> {
     through_log: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
-}
-
-/// State of a repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// No findings and nothing to do.
-    Clean,
-    /// Nothing has been written.
-    Planned,
-    /// The plan was written, and a check finds nothing.
-    Repaired,
-    /// The plan was written, but some findings remain.
-    Damaged,
-    /// The device failed to read. If this happened during planning, nothing is written.
-    Incomplete,
-}
-
-impl Standing {
-    /// Returns the name in reports.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Clean => "clean",
-            Self::Planned => "planned",
-            Self::Repaired => "repaired",
-            Self::Damaged => "damaged",
-            Self::Incomplete => "incomplete",
-        }
-    }
-
-    /// Returns the description for users.
-    pub const fn sentence(self) -> &'static str {
-        match self {
-            Self::Clean => "clean: nothing to repair",
-            Self::Planned => "nothing was changed",
-            Self::Repaired => "repaired: the check finds no damage",
-            Self::Damaged => "repaired as far as possible: damage remains",
-            Self::Incomplete => {
-                "incomplete: the device failed to read; retry, or copy the image to a healthy \
-                 device first"
-            }
-        }
-    }
 }
 
 impl Repair {

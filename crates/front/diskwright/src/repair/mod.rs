@@ -22,6 +22,7 @@
 //! ```
 
 mod json;
+mod standing;
 mod text;
 mod undo_file;
 
@@ -36,7 +37,7 @@ use operations::repair::{
     Repairer, Staging, UndoDevice, make_plan, pages_of, try_out, write_in_place, write_through_log,
 };
 
-pub use json::Standing;
+pub use standing::Standing;
 pub use text::{paths_of, write_plan};
 
 use crate::check::meter::Meter;
@@ -119,6 +120,11 @@ impl Repair {
     /// Returns the number of failed reads so far.
     pub fn reads_failed(&self) -> u64 {
         self.meter.reads_failed()
+    }
+
+    /// Returns the number of bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.meter.bytes_read()
     }
 
     /// Plans the repair. `observer` receives findings and progress. Nothing is written; all changes are kept in memory.

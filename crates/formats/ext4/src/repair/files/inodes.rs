@@ -140,8 +140,12 @@ impl Case<'_, '_, '_> {
         if ino == ROOT {
             self.mend_root();
         } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
-            self.cleared = Some("The inode is freed, because it is not a valid inode.");
-            return self.patient.clear();
+            if !self.is_named_without_contents() {
+                self.cleared = Some("The inode is freed, because it is not a valid inode.");
+                return self.patient.clear();
+            }
+            inode_reset(&mut self.patient);
+            self.patient.inode.i_block_mut().fill(0);
         }
         if self.has(&[ENCRYPTION_CONTEXT]) && ino != ROOT && !self.is_own() {
             self.cleared = Some("The inode is freed, because no key can decrypt it.");
@@ -167,11 +171,27 @@ impl Case<'_, '_, '_> {
         let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
         let is_unsealed = self.patient.is_sealed() == Some(false);
         let most = if is_unsealed { FAULTS_MAX } else { 2 * FAULTS_MAX };
+        faults > most || self.is_stubborn()
+    }
+
+    /// Returns whether earlier repairs did not help.
+    fn is_stubborn(&self) -> bool {
         let is_stubborn = |finding: &&Finding| {
             !OF_ATTRIBUTES.contains(&finding.code)
                 && self.ward.is_stubborn(self.patient.ino, finding.code)
         };
-        faults > most || self.findings.iter().any(is_stubborn)
+        self.findings.iter().any(is_stubborn)
+    }
+
+    /// Returns whether it is a fifo or socket with a right checksum, and an entry states the same type. Nothing else of
+    /// such an inode matters.
+    fn is_named_without_contents(&mut self) -> bool {
+        let file_type = self.patient.file_type();
+        let Some(file_type @ (FileType::Fifo | FileType::Socket)) = file_type else { return false };
+        self.patient.is_sealed() != Some(false)
+            && !self.is_stubborn()
+            && self.ward.entry_types().get(&self.patient.ino)
+                == Some(&dirent::file_type_code(file_type))
     }
 
     /// Handles an inode without names that was never freed. If it has contents, it gets a link again, so that it goes
@@ -215,6 +235,10 @@ impl Case<'_, '_, '_> {
             return;
         }
         self.patient.patch(FADDR, &[0; 4]);
+        let is_of_hurd = self.ward.scene.params().sb.is_of_hurd();
+        if is_of_hurd && self.patient.translator(&self.ward.scene).is_none() {
+            self.patient.inode.set_translator(0);
+        }
         for at in inode::early_times(self.patient.bytes()) {
             let extra = self.patient.bytes()[at] & !3;
             self.patient.patch(at, &[extra]);
@@ -279,25 +303,34 @@ impl Case<'_, '_, '_> {
         self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
     }
 
-    /// Handles a device, fifo or socket whose size and block count match the contents that it would have as a file or
-    /// directory: it becomes one.
+    /// Handles an inode of a wrong type that has the contents of another: a symbolic link with the first block of a
+    /// directory, or a device, fifo or socket whose size and block count match a file or directory.
     fn mend_special_type(&mut self) {
-        let has_contents = [FileType::Regular, FileType::Directory, FileType::Symlink];
-        let is_special = self.patient.file_type().is_some_and(|own| !has_contents.contains(&own));
-        if !is_special || !self.has(&[INODE_SIZE]) || !self.has(&[INODE_BLOCKS]) {
+        let is_wrong = match self.patient.file_type() {
+            None | Some(FileType::Regular | FileType::Directory) => false,
+            Some(FileType::Symlink) => self.has(&[SYMLINK]),
+            Some(_) => self.has(&[INODE_SIZE]) && self.has(&[INODE_BLOCKS]),
+        };
+        if !is_wrong {
             return;
         }
-        let mode = self.patient.inode.mode();
-        let is_found = self.guess_type() && {
-            let map = Map::read(&self.ward.scene, &self.patient);
-            let geometry = self.ward.scene.geometry();
-            let clusters = map.clusters(&self.ward.scene);
-            let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
-            clusters > 0 && units == self.patient.inode.blocks_512(geometry.block_size())
-        };
+        let before = self.patient.inode.mode();
+        let is_link = self.patient.file_type() == Some(FileType::Symlink);
+        let is_found = self.guess_type()
+            && (self.patient.inode.is_dir() || !is_link && self.has_counted_blocks());
         if !is_found {
-            self.patient.inode.set_mode(mode);
+            self.patient.inode.set_mode(before);
         }
+    }
+
+    /// Returns whether it has blocks, and as many as it says.
+    fn has_counted_blocks(&self) -> bool {
+        let map = Map::read(&self.ward.scene, &self.patient);
+        let geometry = self.ward.scene.geometry();
+        let clusters = map.clusters(&self.ward.scene);
+        let all = clusters + u64::from(self.patient.inode.file_acl() != 0);
+        let units = all << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
+        clusters > 0 && units == self.patient.inode.blocks_512(geometry.block_size())
     }
 
     /// Determines the type of an inode from its contents. Returns `false` if they do not show it.
@@ -421,11 +454,12 @@ pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Opt
     Some(bytes)
 }
 
-/// Converts a value inode without an attribute to a regular file, which is later found without a name. Returns whether
-/// it has contents.
-fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
+/// Converts a value inode without an attribute to a regular file, if it has contents or an entry. A file without an
+/// entry is later found. Returns whether it did so.
+fn becomes_file(ward: &mut Ward<'_>, patient: &mut Patient) -> bool {
     let map = Map::read(&ward.scene, patient);
-    if map.runs.is_empty() || map.is_unreadable || patient.inode.size() == 0 {
+    let has_contents = !map.runs.is_empty() && patient.inode.size() > 0;
+    if map.is_unreadable || !has_contents && !ward.entry_types().contains_key(&patient.ino) {
         return false;
     }
     patient.inode.set_flag(flags::EA_INODE, false);
@@ -441,13 +475,13 @@ fn becomes_file(ward: &Ward<'_>, patient: &mut Patient) -> bool {
 
 /// Sets the reference counts of value inodes. A value inode without references becomes a file.
 pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+    let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
     for (ino, findings) in by_inode(findings) {
         let Some(mut patient) = ward.patient(ino) else { continue };
         let count = findings[0].expected.as_ref().and_then(|text| text.parse::<u64>().ok());
         let what = match count {
             None => continue,
-            Some(0) if becomes_file(&ward, &mut patient) => {
+            Some(0) if becomes_file(&mut ward, &mut patient) => {
                 "The inode becomes a regular file, because no attribute refers to it.".to_owned()
             }
             Some(0) => {

@@ -1,6 +1,7 @@
 //! Reads the entries of a directory, and makes their names valid.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use vfs::FileType;
 
@@ -147,25 +148,70 @@ impl Reader<'_> {
         self.chain(bytes, 0);
     }
 
-    /// Takes entries from a chain.
+    /// Takes entries from a chain. Where it is broken, continues inside a record whose length is too large, or behind
+    /// the name of the broken record. Otherwise continues at the next bytes that look like an entry.
     fn chain(&mut self, bytes: &[u8], start: usize) {
         let mut at = start;
+        // End of the name of the last record.
+        let mut behind_name = start;
         let mut is_sure = true;
         while at + HEADER_SIZE <= bytes.len() {
             let record = dirent::record_at(bytes, at);
             let record = record.filter(|record| is_sure || self.is_plausible(record));
-            match record {
-                Some(record) => {
-                    self.take(bytes, &record);
-                    at += record.rec_len;
-                    is_sure = true;
-                }
-                None => {
-                    at += 4;
-                    is_sure = false;
-                }
+            let inodes_count = self.scene.params().sb.inodes_count;
+            let is_doubtful = record.is_none_or(|record| record.inode > inodes_count);
+            let covered = || self.covered(bytes, behind_name..at);
+            if let Some(covered) = is_doubtful.then(covered).flatten() {
+                at = covered;
+                is_sure = true;
+            } else if let Some(record) = record {
+                self.take(bytes, &record);
+                behind_name = at + record_size(record.name.len());
+                at += record.rec_len;
+                is_sure = true;
+            } else if let Some(record) = self.record_of_name(bytes, at).filter(|_| is_sure) {
+                self.take(bytes, &record);
+                at += record.rec_len;
+                behind_name = at;
+                is_sure = false;
+            } else {
+                at += 4;
+                behind_name = at;
+                is_sure = false;
             }
         }
+    }
+
+    /// Returns the position of the first record in `range` from which a chain leads beyond the range. Removed entries
+    /// before a broken record lead to the end of the range instead.
+    fn covered(&self, bytes: &[u8], range: Range<usize>) -> Option<usize> {
+        let mut met = HashSet::new();
+        range.clone().step_by(4).find(|&start| {
+            let first = dirent::record_at(bytes, start);
+            if !first.is_some_and(|first| self.is_plausible(&first)) {
+                return false;
+            }
+            let mut at = start;
+            while at < range.end && met.insert(at) {
+                match dirent::record_at(bytes, at) {
+                    Some(record) => at += record.rec_len,
+                    None => return false,
+                }
+            }
+            let goes_on = at == bytes.len() || dirent::record_at(bytes, at).is_some();
+            at > range.end && goes_on
+        })
+    }
+
+    /// Returns the record at a position if all of it is plausible except its length. It then ends with its name.
+    fn record_of_name<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<Record<'b>> {
+        let header = bytes.get(offset..)?.first_chunk::<HEADER_SIZE>()?;
+        let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let (name_len, file_type) = (usize::from(header[6]), header[7]);
+        let name = bytes.get(offset + HEADER_SIZE..)?.get(..name_len)?;
+        let rec_len = record_size(name_len);
+        let record = Record { offset, rec_len, inode, file_type, name };
+        self.is_plausible(&record).then_some(record)
     }
 
     /// Returns whether bytes inside a broken chain look like an entry.

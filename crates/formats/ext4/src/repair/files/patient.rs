@@ -4,6 +4,7 @@ use vfs::{FileType, Ino};
 
 use super::draft::Draft;
 use crate::check::scene::Scene;
+use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, flags};
 
@@ -48,6 +49,14 @@ impl Patient {
             _ => false,
         };
         is_mapped && !self.has(flags::INLINE_DATA)
+    }
+
+    /// Returns the block of its passive translator in a file system of the Hurd, if there is one.
+    pub(super) fn translator(&self, scene: &Scene) -> Option<Block> {
+        let mut slot = self.slot.clone();
+        let fields = self.inode.as_bytes();
+        slot[..fields.len()].copy_from_slice(fields);
+        scene.translator(self.ino, &slot)
     }
 
     /// Returns the checksum seed of its blocks, if there are checksums.

@@ -40,6 +40,8 @@ enum Use {
     Data(u32),
     Node(Block),
     Attributes,
+    /// Passive translator of the Hurd.
+    Translator,
 }
 
 /// Owner of a cluster, and the score of its claim.
@@ -160,6 +162,12 @@ fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, i64)> {
             claims.push((cluster, Use::Attributes, base + if is_sound { 60 } else { 0 }));
         }
     }
+    // In an image that is not of the Hurd, the field counts changes, so this claim is the weakest.
+    if let Some(cluster) = patient.translator(scene).map(|block| scene.clusters(block, 1).start)
+        && shared.contains(cluster)
+    {
+        claims.push((cluster, Use::Translator, base));
+    }
     for node in &map.nodes {
         let cluster = scene.clusters(*node, 1).start;
         if shared.contains(cluster) {
@@ -227,6 +235,9 @@ fn part(
     let mut lost: HashSet<Block> = HashSet::new();
     let mut moved: HashSet<Block> = HashSet::new();
     let mut data = Vec::new();
+    if patient.translator(&ward.scene).is_some_and(|block| ward.scene.is_system(block, 1)) {
+        patient.inode.set_translator(0);
+    }
     let claims = claims(ward, &patient);
     let is_owner = |cluster: &u64, what: Use| {
         owners.get(cluster).is_none_or(|owner| owner.ino == ino && owner.what == what)
@@ -238,6 +249,7 @@ fn part(
         match what {
             _ if is_owner(&cluster, what) => {}
             Use::Attributes => copy_attributes(ward, &mut patient, &mut draft),
+            Use::Translator => copy_translator(ward, &mut patient, &mut draft),
             Use::Node(node) => {
                 let is_foreign =
                     patient.block_seed().is_some() && node_score(ward, &patient, node) == 0;
@@ -320,6 +332,20 @@ fn copy_attributes(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft
     }
     draft.write(ward.byte_of(place), bytes);
     patient.inode.set_file_acl(place.0);
+}
+
+/// Gives an inode its own copy of a translator, if the block contains one: a length in two bytes, and a path.
+fn copy_translator(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft) {
+    let is_one = |bytes: &Vec<u8>| {
+        let len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        (1..=bytes.len() - 2).contains(&len) && bytes[2] == b'/'
+    };
+    let bytes = patient.translator(&ward.scene).and_then(|place| ward.scene.block(place));
+    let copy = bytes.filter(is_one).and_then(|bytes| Some((bytes, ward.take_cluster()?)));
+    let copy = copy.and_then(|(bytes, place)| Some((bytes, place, u32::try_from(place.0).ok()?)));
+    let Some((bytes, place, number)) = copy else { return patient.inode.set_translator(0) };
+    draft.write(ward.byte_of(place), bytes);
+    patient.inode.set_translator(number);
 }
 
 /// Copies the blocks of a file in a cluster to a new one. A directory block that belongs to another directory is

@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use operations::repair::{Action, Staging};
-use vfs::Result;
 use vfs::check::{Code, Finding};
+use vfs::{FileType, Result};
 
 use super::draft::Draft;
 use super::map::Map;
 use super::patient::Patient;
 use crate::check::scene::Scene;
 use crate::format::address::Block;
+use crate::format::dirent;
 use crate::format::inode::Inode;
 use crate::repair::Job;
 
@@ -29,6 +30,8 @@ pub(super) struct Ward<'j> {
     next: u64,
     /// Number of earlier repairs by inode and code.
     before: HashMap<(u64, &'static str), u32>,
+    /// See [`Self::entry_types`].
+    entry_types: Option<HashMap<u32, u8>>,
 }
 
 impl<'j> Ward<'j> {
@@ -43,7 +46,7 @@ impl<'j> Ward<'j> {
                 *before.entry((inode, code.name)).or_default() += 1;
             }
         });
-        Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before }))
+        Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before, entry_types: None }))
     }
 
     /// Like [`Self::new`], but also surveys the blocks and inodes in use.
@@ -70,6 +73,24 @@ impl<'j> Ward<'j> {
             self.scene.survey();
             self.is_surveyed = true;
         }
+    }
+
+    /// Returns the types that directory entries state, by inode: those of fifos, sockets and attribute values only,
+    /// because few repairs need it. All directories are read once.
+    pub(super) fn entry_types(&mut self) -> &HashMap<u32, u8> {
+        let (job, is_surveyed) = (self.job, self.is_surveyed);
+        let scene = &self.scene;
+        self.entry_types.get_or_insert_with(|| {
+            if is_surveyed {
+                return entry_types(scene);
+            }
+            // The clusters in use must not be known before `claim_all`.
+            let other = Scene::open(Arc::clone(&job.staging) as _, &job.options);
+            other.ok().flatten().map_or_else(HashMap::new, |mut other| {
+                other.survey();
+                entry_types(&other)
+            })
+        })
     }
 
     pub(super) fn block_size(&self) -> usize {
@@ -181,6 +202,19 @@ impl<'j> Ward<'j> {
     pub(super) fn byte_of(&self, block: Block) -> u64 {
         self.scene.geometry().byte_of(block)
     }
+}
+
+/// See [`Ward::entry_types`].
+fn entry_types(scene: &Scene) -> HashMap<u32, u8> {
+    let codes = [FileType::Fifo, FileType::Socket].map(dirent::file_type_code);
+    let mut types = HashMap::new();
+    scene.for_each_entry(&mut |_, entry| {
+        let known = scene.known(entry.inode);
+        if known.is_some_and(|known| known.is_nameless || codes.contains(&known.type_code)) {
+            types.entry(entry.inode).or_insert(entry.file_type);
+        }
+    });
+    types
 }
 
 /// Groups findings by inode. Skips findings without one.
