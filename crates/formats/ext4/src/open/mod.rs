@@ -302,13 +302,6 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
         return Err(Error::unsupported(reason, "open it read-only"));
     }
     check_clusters(sb)?;
-    let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
-    if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
-        return Err(Error::unsupported(
-            "changing an image with both quota and ea_inode",
-            "turn quotas off with tune2fs -O ^quota",
-        ));
-    }
     let state = sb.raw.state.get();
     if state & STATE_ERROR != 0 {
         return Err(Error::unsupported(
