@@ -8,6 +8,9 @@ use crate::{BlockDevice, FileAt, check_range};
 /// Maximum length of a write of zeros, if holes are not supported, in bytes.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
 
+/// Unit of the host's cache in bytes. It is a multiple of all page sizes.
+const CACHE_UNIT_BYTES: u64 = 64 << 10;
+
 /// An image in a file or block device. Its length is determined when it is opened.
 pub struct FileDevice {
     file: File,
@@ -71,7 +74,23 @@ impl BlockDevice for FileDevice {
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+
+    fn drop_cache(&self, offset: u64, len: u64) {
+        let start = offset / CACHE_UNIT_BYTES * CACHE_UNIT_BYTES;
+        let end = offset.saturating_add(len).next_multiple_of(CACHE_UNIT_BYTES);
+        forget(&self.file, start, end - start);
+    }
 }
+
+#[cfg(target_os = "linux")]
+fn forget(file: &File, offset: u64, len: u64) {
+    use rustix::fs::{Advice, fadvise};
+    // The next read sees older contents if this fails, as without the call.
+    let _ = fadvise(file, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forget(_: &File, _: u64, _: u64) {}
 
 #[cfg(target_os = "linux")]
 fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {

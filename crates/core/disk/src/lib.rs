@@ -77,6 +77,10 @@ pub trait BlockDevice: Send + Sync {
     /// Returns when everything written before the call is durable.
     fn flush(&self) -> io::Result<()>;
 
+    /// Drops cached contents of a range that were written, so that the next read sees the writes of other hosts. May do
+    /// nothing.
+    fn drop_cache(&self, _offset: u64, _len: u64) {}
+
     /// Returns whether flushes are slow, whatever was written, so that concurrent callers should share one.
     fn has_long_flushes(&self) -> bool {
         false

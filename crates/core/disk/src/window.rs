@@ -70,6 +70,12 @@ impl BlockDevice for WindowDevice {
         self.inner.has_long_flushes()
     }
 
+    fn drop_cache(&self, offset: u64, len: u64) {
+        if check_range(self.len, offset, len).is_ok() {
+            self.inner.drop_cache(self.start + offset, len);
+        }
+    }
+
     fn barrier(&self) -> io::Result<()> {
         self.inner.barrier()
     }

@@ -3,7 +3,7 @@
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
 use crate::locks::InodeLocks;
-use crate::{Operation, RunOperations};
+use crate::{Operation, Outcome, RunOperations};
 
 /// An inode as read: its number, its location and a copy of its fields. Operations change the copy and stage it.
 pub trait InodeHandle: Clone {
@@ -84,6 +84,15 @@ pub trait Inodes: RunOperations {
 
     /// Stages an inode, to be written when the operation commits.
     fn stage(op: &mut Self::Op<'_>, inode: Self::Inode);
+
+    /// Stages an inode with changed attributes. Formats whose quotas count more than the inode itself note that here.
+    ///
+    /// # Errors
+    /// Read errors.
+    fn stage_attributes(op: &mut Self::Op<'_>, inode: Self::Inode) -> Outcome<()> {
+        Self::stage(op, inode);
+        Ok(())
+    }
 }
 
 /// Reads a directory in use. A removed directory that is still open counts as not in use: it has no names and gets
@@ -138,7 +147,6 @@ pub fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Re
         if change.is_of_times() {
             op.set_minor();
         }
-        F::stage(op, inode.clone());
-        Ok(())
+        F::stage_attributes(op, inode.clone())
     })
 }

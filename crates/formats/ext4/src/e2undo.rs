@@ -286,4 +286,8 @@ impl BlockDevice for UndoneDevice {
     fn barrier(&self) -> io::Result<()> {
         self.inner.barrier()
     }
+
+    fn drop_cache(&self, offset: u64, len: u64) {
+        self.inner.drop_cache(offset, len);
+    }
 }

@@ -16,6 +16,7 @@ use crate::format::features::Incompat;
 use crate::format::hash::NameHasher;
 use crate::format::inode::ROOT_INO;
 use crate::format::superblock::Superblock;
+use crate::mmp::{MmpDevice, MmpOptions};
 use crate::orphan::{OrphanPolicy, Orphans};
 use crate::params::clock::Clock;
 use crate::volume::Volume;
@@ -45,6 +46,8 @@ pub struct OpenOptions {
     /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
     /// only.
     pub time: Option<Timestamp>,
+    /// How the image is claimed if it has multiple mount protection.
+    pub mmp: MmpOptions,
 }
 
 impl OpenOptions {
@@ -61,6 +64,7 @@ impl Default for OpenOptions {
             orphans,
             defer_creates: None,
             time: None,
+            mmp: MmpOptions::default(),
         }
     }
 }
@@ -83,6 +87,8 @@ pub struct Ext4Core {
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
     pub(crate) deferred: DeferredCreates<NameHasher>,
+    /// Claim of the image, with multiple mount protection.
+    pub(crate) claim: Option<Arc<MmpDevice>>,
 }
 
 /// State of an image before opening changed anything.

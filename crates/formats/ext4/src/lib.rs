@@ -22,6 +22,7 @@ mod kind;
 pub mod log;
 mod map;
 pub mod mkfs;
+pub mod mmp;
 mod names;
 mod op;
 mod open;

@@ -505,15 +505,13 @@ fn unknown_features_are_refused_by_name() {
 
 #[test]
 fn images_with_features_that_cannot_be_maintained_are_only_read() {
-    for (incompat, ro_compat, reason) in [
-        (Incompat::EA_INODE, RoCompat::QUOTA, "both quota and ea_inode"),
-        (Incompat::empty(), RoCompat::READONLY, "read-only"),
-        (Incompat::empty(), RoCompat::SHARED_BLOCKS, "shared_blocks"),
-        (Incompat::empty(), RoCompat::from_bits_retain(1 << 29), "FEATURE_R29"),
+    for (ro_compat, reason) in [
+        (RoCompat::READONLY, "read-only"),
+        (RoCompat::SHARED_BLOCKS, "shared_blocks"),
+        (RoCompat::from_bits_retain(1 << 29), "FEATURE_R29"),
     ] {
         let mut victim = Victim::new("ext4");
         edit_superblock(&mut victim.image, |raw| {
-            raw.feature_incompat = (raw.feature_incompat.get() | incompat.bits()).into();
             raw.feature_ro_compat = (raw.feature_ro_compat.get() | ro_compat.bits()).into();
         });
         list(&victim.fs(), victim.ino("/")).unwrap();

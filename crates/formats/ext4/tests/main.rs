@@ -21,6 +21,7 @@ mod fsx;
 mod hostile;
 mod journal;
 mod mkfs;
+mod mmp;
 mod names;
 mod no_space;
 mod orphans;

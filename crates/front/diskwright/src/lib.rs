@@ -70,6 +70,7 @@ mod lock_of_caller;
 pub mod lsattr;
 #[cfg(feature = "build")]
 mod made_names;
+mod mmp;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub mod mount;
 #[cfg(target_os = "linux")]

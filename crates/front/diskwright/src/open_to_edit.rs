@@ -105,7 +105,7 @@ impl OpenToEdit {
     ) -> Result<Self> {
         let device = window(name, device, options)?;
         let format = probe(name, &device, options)?;
-        match dispatch::open_writable(format, device, options) {
+        match dispatch::open_writable(format, device, options, name) {
             Ok(fs) => Ok(Self { fs, image: name.to_owned() }),
             Err(source) => Err(Error::Image { image: name.to_owned(), source }),
         }

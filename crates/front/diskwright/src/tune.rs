@@ -22,7 +22,7 @@ pub use ext4::tune::Request;
 pub use xfs::tune::{NewFeature, NewUuid};
 
 use crate::image::{self, probe};
-use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock};
+use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock, mmp};
 
 /// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
 /// fields that do not affect the layout, or returns an error.
@@ -37,7 +37,10 @@ pub fn change_superblock(
 ) -> Result<()> {
     let device = settled(path, options, Format::Ext4, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
-    ext4::tune::change_superblock(&*device, &mut change).map_err(|e| at(path, e))
+    let changed = mmp::during(path, Format::Ext4, device, |device| {
+        ext4::tune::change_superblock(&*device, &mut change)
+    });
+    changed.map_err(|e| at(path, e))
 }
 
 /// Changes features of an ext2, ext3 or ext4 image with all dependent structures (journal, quota files, checksums), and
@@ -54,7 +57,13 @@ pub fn tune(
 ) -> Result<()> {
     let device = settled(path, options, Format::Ext4, "not an ext2, ext3 or ext4 superblock")?;
     let mut change = |raw: &mut RawSuperblock| change(raw).map_err(vfs::Error::Invalid);
-    ext4::tune::tune(&device, request, &mut change).map_err(|e| at(path, e))
+    let mut tune = |device| ext4::tune::tune(&device, request, &mut change);
+    // The MMP block may be that of a host that has crashed.
+    let tuned = match request.clears_mmp {
+        true => tune(device),
+        false => mmp::during(path, Format::Ext4, device, tune),
+    };
+    tuned.map_err(|e| at(path, e))
 }
 
 /// Changes the UUID of an XFS image after replaying its log.
@@ -76,7 +85,8 @@ pub fn add_xfs_features(path: &Path, options: &OpenImage, features: &[NewFeature
     xfs::tune::add_features(&device, features).map_err(|e| at(path, e))
 }
 
-/// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed.
+/// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed. For
+/// writing, an image with multiple mount protection is claimed until the device is dropped.
 ///
 /// # Errors
 /// If the image is in use, cannot be opened, or is of another format.
@@ -90,13 +100,17 @@ pub fn open_ext_device(
         false => image::open_device(path, options)?,
         true => match anywhere::open_to_write(path)? {
             Some(device) => image::window(path, device, options)?,
-            None => return device_of_format(path, options, Format::Ext4, OTHERWISE),
+            None => device_of_format(path, options, Format::Ext4, OTHERWISE)?,
         },
     };
     if probe(path, &device, options)? != Format::Ext4 {
         return Err(at(path, vfs::Error::Invalid(OTHERWISE)));
     }
-    Ok(device)
+    if !is_writable {
+        return Ok(device);
+    }
+    let claim = mmp::claim(path, Format::Ext4, &device).map_err(|e| at(path, e))?;
+    Ok(claim.map_or(device, |claim| claim as _))
 }
 
 /// Opens the device of an image of this format after recovery.

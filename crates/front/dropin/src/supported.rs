@@ -79,6 +79,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "hash_seed",
             "lazy_itable_init",
             "lazy_journal_init",
+            "mmp_update_interval",
             "no_copy_xattrs",
             "nodiscard",
             "num_backup_sb",
@@ -96,7 +97,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "stripe_width",
             "test_fs",
         ],
-        refused: &["desc_size", "mmp_update_interval"],
+        refused: &["desc_size"],
     },
     List { letter: 'J', works: &["fast_commit_size", "location", "size"], refused: &["device"] },
     List {
@@ -123,6 +124,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "meta_bg",
             "metadata_csum",
             "metadata_csum_seed",
+            "mmp",
             "orphan_file",
             "project",
             "quota",
@@ -133,7 +135,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "uninit_bg",
             "verity",
         ],
-        refused: &["journal_dev", "mmp", "shared_blocks"],
+        refused: &["journal_dev", "shared_blocks"],
     },
 ];
 const MKFS_XFS_LISTS: [List; 9] = [

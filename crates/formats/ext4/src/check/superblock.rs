@@ -13,9 +13,9 @@ use super::codes::{
 use super::context::Context;
 use crate::Ext4;
 use crate::format::address::{Block, Group};
-use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Inode};
+use crate::format::mmp::RawMmp;
 use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
@@ -247,10 +247,8 @@ impl Context<'_> {
         }
     }
 
-    /// Checks the MMP block: magic number at 0, checksum in the last word of 1 KiB.
+    /// Checks the MMP block. Its sequence number may be that of a host that uses the file system.
     fn check_mmp(&self) {
-        const MAGIC: u32 = 0x004d_4d50;
-        const SIZE: usize = 1024;
         let (sb, geometry) = (&self.params.sb, self.geometry());
         if !sb.features.incompat(Incompat::MMP) {
             return;
@@ -264,13 +262,9 @@ impl Context<'_> {
         }
         self.claims.take_system(place, 1);
         let Some(bytes) = self.block(place) else { return };
-        let word =
-            |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-        if word(0) != MAGIC {
+        if RawMmp::parse(&bytes, None).is_err() {
             tell("its magic number is wrong");
-        } else if sb.features.metadata_csum()
-            && word(SIZE - 4) != crc32c(sb.checksum_seed, &bytes[..SIZE - 4])
-        {
+        } else if self.params.checksums && RawMmp::parse(&bytes, Some(sb.checksum_seed)).is_err() {
             tell("its checksum does not match");
         }
     }

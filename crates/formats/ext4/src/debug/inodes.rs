@@ -82,12 +82,15 @@ impl Ext4Core {
         let _lock = Inodes::locks(self).exclusive(&[ino]);
         let inode = Inode::from_slot(new);
         self.provide_quota(Some(inode.uid()), Some(inode.gid()), Some(inode.projid()))?;
+        // Damaged attributes refer to no values.
+        let values = self.count_values(&self.any_inode(ino)?).unwrap_or(0);
         self.atomically(|op| {
             let id = op.txn.buffer(block.0, Kind::InodeTable.plain())?;
             let slot = op.txn.edit(id, offset..offset + size);
             if let Some(quota) = op.usage.quota() {
                 let account = |inode: &Inode| Account::of(quota, &self.volume, ino, inode);
-                op.usage.note(account(&Inode::from_slot(slot)), account(&inode));
+                op.usage.count_values(ino, values);
+                op.usage.note(ino, account(&Inode::from_slot(slot)), account(&inode));
             }
             slot.copy_from_slice(new);
             if self.volume.checksums {

@@ -1,5 +1,6 @@
 //! Implements the operation core's view of inodes.
 
+use operations::Outcome;
 use operations::inode::{InodeHandle, Inodes};
 use operations::locks::InodeLocks;
 use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
@@ -94,5 +95,11 @@ impl Inodes for Ext4Core {
 
     fn stage(op: &mut Op<'_>, inode: Handle) {
         op.stage(inode);
+    }
+
+    fn stage_attributes(op: &mut Op<'_>, inode: Handle) -> Outcome<()> {
+        op.note_values(&inode)?;
+        op.stage(inode);
+        Ok(())
     }
 }

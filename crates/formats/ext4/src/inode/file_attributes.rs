@@ -109,6 +109,7 @@ impl Ext4Core {
             handle.inode.set_time(Time::Change, time);
         }
         self.atomically(|op| {
+            op.note_values(&handle)?;
             op.stage(handle);
             Ok(())
         })

@@ -278,6 +278,7 @@ fn refuse_unmakable(features: &Features) -> Result<()> {
         incompat: DEFAULT_FEATURES
             .incompat
             .union(Incompat::META_BG)
+            .union(Incompat::MMP)
             .union(Incompat::EA_INODE)
             .union(Incompat::LARGEDIR)
             .union(Incompat::INLINE_DATA)
@@ -331,8 +332,8 @@ mod tests {
 
     #[test]
     fn unsupported_options_are_named() {
-        let message = resolve("+mmp,+quota").unwrap_err().to_string();
-        assert!(message.contains("mmp, quota"), "{message}");
+        let message = resolve("+journal_dev,+quota").unwrap_err().to_string();
+        assert!(message.contains("journal_dev, quota"), "{message}");
         assert!(resolve("+sparkles").unwrap_err().to_string().contains("\"sparkles\""));
     }
 }

@@ -12,6 +12,7 @@ use crate::format::features::{Compat, Incompat};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, ROOT_INO, Time, flags};
 use crate::format::jbd2::RawJournalSuperblock;
+use crate::format::mmp::{self, RawMmp};
 use crate::format::superblock::{FIRST_INO_REV0, Superblock};
 use crate::format::{checksum, dirent, orphan};
 
@@ -102,6 +103,9 @@ pub(super) fn make(
     }
     if features.compat(Compat::HAS_JOURNAL) {
         maker.journal()?;
+    }
+    if features.incompat(Incompat::MMP) {
+        maker.mmp()?;
     }
     if features.compat(Compat::ORPHAN_FILE) {
         maker.orphan_file()?;
@@ -300,6 +304,19 @@ impl Maker<'_> {
 
         let inode = self.new_inode(FileType::Regular, 0o600, 1);
         self.add(JOURNAL_INO, inode, mapped, u64::from(len));
+        Ok(())
+    }
+
+    /// Creates the block of multiple mount protection. It says that no host uses the file system.
+    fn mmp(&mut self) -> Result<()> {
+        let place = Block(self.space.take_run(0, 1).ok_or(Error::NoSpace)?);
+        let interval = mmp::update_interval(self.options.tuning.mmp_interval.unwrap_or(0));
+        let time = u64::try_from(self.options.time.sec).unwrap_or(0);
+        let mut block = RawMmp::clean(interval, time);
+        block.seal(checksum_seed(self.sb));
+        self.sb.raw.mmp_interval = interval.into();
+        self.sb.raw.mmp_block = place.0.into();
+        self.files.blocks.push((place, Held::Start(block.as_bytes().to_vec())));
         Ok(())
     }
 

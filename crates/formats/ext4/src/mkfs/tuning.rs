@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use vfs::{Error, Result};
 
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
+use crate::format::mmp::INTERVAL_MAX;
 
 /// Range of cluster sizes in bytes, as in mke2fs.
 const CLUSTER_BYTES: RangeInclusive<u64> = 2048..=256 << 20;
@@ -84,6 +85,8 @@ pub struct Tuning {
     pub fast_commit_bytes: Option<u64>,
     /// Size of the orphan file in bytes; by default it depends on the size of the file system.
     pub orphan_file_bytes: Option<u64>,
+    /// Update interval of the MMP block in seconds, with `mmp`; by default 5.
+    pub mmp_interval: Option<u16>,
     /// True if an empty inode is reserved for the project quota file and recorded in the superblock.
     pub has_project_quota: bool,
 }
@@ -109,6 +112,7 @@ impl Default for Tuning {
             journal_at: None,
             fast_commit_bytes: None,
             orphan_file_bytes: None,
+            mmp_interval: None,
             has_project_quota: false,
         }
     }
@@ -129,6 +133,8 @@ impl Tuning {
             "a flex group size requires the feature flex_bg"
         } else if self.backups > 2 {
             "the number of backup superblocks with sparse_super2 must be 0, 1 or 2"
+        } else if self.mmp_interval.is_some_and(|seconds| seconds > INTERVAL_MAX) {
+            "the update interval of the MMP block must be at most 300 seconds"
         } else if self.cluster_bytes.is_some() && !features.ro_compat(RoCompat::BIGALLOC) {
             "a cluster size needs the feature bigalloc"
         } else if self.resize_blocks.is_some() && !features.compat(Compat::RESIZE_INODE) {

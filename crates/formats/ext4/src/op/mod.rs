@@ -262,7 +262,7 @@ impl<'a> Op<'a> {
             let old = (is_gone || !staged.fresh).then(|| Inode::from_slot(slot));
             let account = |inode: &Inode| Account::of(quota, volume, owner.ino, inode);
             let new = if is_gone { None } else { account(inode) };
-            self.usage.note(old.as_ref().and_then(account), new);
+            self.usage.note(owner.ino, old.as_ref().and_then(account), new);
         }
         if staged.fresh {
             slot.fill(0);

@@ -25,6 +25,7 @@ use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superbl
 use crate::fs::{Found, OpenOptions};
 use crate::kind::Kind;
 use crate::log::{self, Journal, JournalMap};
+use crate::mmp::{self, MmpOptions, Purpose};
 use crate::orphan::Orphans;
 use crate::params::clock::Clock;
 use crate::params::read_superblock;
@@ -64,9 +65,21 @@ impl OpenImages for Ext4Core {
         let sb =
             read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
         check_changeable(&sb)?;
-        check_fast_commits(&device, &sb)?;
-        let report = log::recover(&*device)?;
-        Self::open_recovered(device, options, report)
+        let claim = MmpOptions { time: options.mmp.time.or(options.time), ..options.mmp };
+        let Some(claim) = mmp::claim(&device, &sb, &claim, Purpose::Change)? else {
+            return Self::open_claimed(device, &sb, options);
+        };
+        match Self::open_claimed(Arc::clone(&claim) as _, &sb, options) {
+            Ok(mut fs) => {
+                fs.claim = Some(claim);
+                Ok(fs)
+            }
+            Err(error) => {
+                // The first error matters more than one of the release.
+                let _ = claim.release();
+                Err(error)
+            }
+        }
     }
 
     fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
@@ -99,7 +112,8 @@ impl OpenImages for Ext4Core {
         raw.set_wtime(self.clock.now().saturating_sub(CLOCK_STEP).as_secs() as i64);
         let device = self.engine.device();
         self.volume.write_superblock(&raw, &**device)?;
-        device.flush().map_err(Error::Device)
+        device.flush().map_err(Error::Device)?;
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.release().map_err(Error::Device))
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> Result<()> {
@@ -140,6 +154,17 @@ impl Ext4Core {
         let mut fs = Self::with_device(replayed, None, options, Mode::ReadOnly)?;
         fs.recovered = report;
         Ok(fs)
+    }
+
+    /// Opens an image that no other host uses for changes.
+    fn open_claimed(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        check_fast_commits(&device, sb)?;
+        let report = log::recover(&*device)?;
+        Self::open_recovered(device, options, report)
     }
 
     /// Opens an image whose journal was replayed.
@@ -222,6 +247,7 @@ impl Ext4Core {
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
             deferred: operations::deferred_create::DeferredCreates::new(defer_creates, cache_bytes),
+            claim: None,
         })
     }
 
@@ -275,20 +301,7 @@ fn check_changeable(sb: &Superblock) -> Result<()> {
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(reason, "open it read-only"));
     }
-    if sb.features.incompat(Incompat::MMP) {
-        return Err(Error::unsupported(
-            "changing an image with multi-mount protection",
-            "turn the feature off with tune2fs -O ^mmp",
-        ));
-    }
     check_clusters(sb)?;
-    let counts_usage = sb.features.ro_compat(RoCompat::QUOTA);
-    if counts_usage && sb.features.incompat(Incompat::EA_INODE) {
-        return Err(Error::unsupported(
-            "changing an image with both quota and ea_inode",
-            "turn quotas off with tune2fs -O ^quota",
-        ));
-    }
     let state = sb.raw.state.get();
     if state & STATE_ERROR != 0 {
         return Err(Error::unsupported(

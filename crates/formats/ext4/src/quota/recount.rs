@@ -53,9 +53,10 @@ impl Ext4Core {
                 other => other?,
             };
             let Some(account) = Account::of(quota, volume, ino, &handle.inode) else { continue };
+            let account = account.with_values(self.count_values(&handle)? as i64);
             for (counted, id) in counted.iter_mut().zip(account.ids) {
                 let usage = counted.entry(id).or_default();
-                usage.0 += 1;
+                usage.0 = usage.0.saturating_add(account.inodes.unsigned_abs());
                 usage.1 = usage.1.saturating_add(account.space.unsigned_abs());
             }
         }

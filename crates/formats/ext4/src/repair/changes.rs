@@ -12,7 +12,7 @@ use disk::BlockDevice;
 use operations::repair::Staging;
 use vfs::check::{Finding, Options};
 use vfs::{Error, Result};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::files::reseal;
 use super::image::Image;
@@ -21,10 +21,10 @@ use super::system_files::make_file;
 use super::{Job, fields, quota, resize};
 use crate::check::{InUse, find_in_use};
 use crate::format::address::{Block, Group};
-use crate::format::checksum::crc32c;
 use crate::format::features::Incompat;
 use crate::format::group::{GroupFlags, block_bitmap_checksum, inode_bitmap_checksum};
 use crate::format::jbd2::{JournalIncompat, RawJournalSuperblock};
+use crate::format::mmp::{self, RawMmp};
 use crate::format::superblock::{RawSuperblock, STATE_VALID, SUPERBLOCK_SIZE, backup_number};
 use crate::format::{jbd2, orphan};
 use crate::log::{JOURNAL_INO, JournalMap};
@@ -33,8 +33,6 @@ use crate::params::Params;
 
 /// Inodes of the quota files of users and groups.
 const QUOTA_INOS: [u32; 2] = [3, 4];
-/// Size of the MMP structure in bytes.
-const MMP_SIZE: usize = 1024;
 
 /// A staging with changes.
 pub(crate) struct Changes {
@@ -354,9 +352,8 @@ impl Changes {
         }
         let place = Block(sb.raw.mmp_block.get());
         let mut bytes = image.block(place).map_err(device)?;
-        let end = MMP_SIZE - 4;
-        let sum = if image.params.checksums { crc32c(sb.checksum_seed, &bytes[..end]) } else { 0 };
-        bytes[end..MMP_SIZE].copy_from_slice(&sum.to_le_bytes());
+        let Ok((raw, _)) = RawMmp::mut_from_prefix(&mut bytes) else { return Ok(()) };
+        raw.seal(image.params.checksums.then_some(sb.checksum_seed));
         image.write(place, &bytes).map_err(device)
     }
 
@@ -367,8 +364,8 @@ impl Changes {
     pub(crate) fn is_mmp_clean(&self) -> Result<bool> {
         let image = self.image()?;
         let bytes = image.block(Block(image.params.sb.raw.mmp_block.get())).map_err(device)?;
-        Ok(bytes.starts_with(&fields::MMP_MAGIC.to_le_bytes())
-            && bytes[4..8] == fields::MMP_CLEAN.to_le_bytes())
+        let raw = RawMmp::parse(&bytes, None);
+        Ok(raw.is_ok_and(|raw| raw.seq == mmp::SEQUENCE_CLEAN))
     }
 
     /// Writes the MMP block of a file system that is not mounted.

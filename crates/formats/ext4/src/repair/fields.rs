@@ -10,9 +10,9 @@ use super::image::{Image, by_group, now, step};
 use super::system_files::free_block;
 use crate::check::{ENCODING_UTF8, find_in_use};
 use crate::format::address::{Block, Group};
-use crate::format::checksum::crc32c;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::inode::EXTRA_ISIZE;
+use crate::format::mmp::{self, RawMmp};
 use crate::format::superblock::{
     FIRST_INO_REV0, INODE_SIZE_REV0, RawSuperblock, STATE_VALID, backup_number, split,
 };
@@ -281,12 +281,6 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-/// Size of the MMP structure in bytes. The checksum is its last word.
-const MMP_SIZE: usize = 1024;
-pub(super) const MMP_MAGIC: u32 = 0x004d_4d50;
-/// Sequence number of a file system that is not mounted.
-pub(super) const MMP_CLEAN: u32 = 0xff4d_4d50;
-
 /// Rewrites the MMP block as for a file system that is not mounted.
 pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -312,17 +306,9 @@ pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
     let sb = &image.params.sb;
-    let mut bytes = vec![0; MMP_SIZE];
-    bytes[..4].copy_from_slice(&MMP_MAGIC.to_le_bytes());
-    bytes[4..8].copy_from_slice(&MMP_CLEAN.to_le_bytes());
-    bytes[8..16].copy_from_slice(&u64::from(now()).to_le_bytes());
-    let interval = sb.raw.mmp_interval.get().max(5);
-    bytes[112..114].copy_from_slice(&interval.to_le_bytes());
-    if image.params.checksums {
-        let checksum = crc32c(sb.checksum_seed, &bytes[..MMP_SIZE - 4]);
-        bytes[MMP_SIZE - 4..].copy_from_slice(&checksum.to_le_bytes());
-    }
-    bytes
+    let mut raw = RawMmp::clean(sb.raw.mmp_interval.get(), now().into());
+    raw.seal(image.params.checksums.then_some(sb.checksum_seed));
+    raw.as_bytes().to_vec()
 }
 
 /// Returns the position of the MMP block: where one is found, or where superblock or copy refer to, if that is not in
@@ -335,7 +321,7 @@ fn mmp_place(job: &Job, image: &Image<'_>) -> Result<Option<Block>> {
     let places: Vec<Block> = copied.into_iter().chain([told]).filter(is_possible).collect();
     let is_one = |place: &Block| {
         let bytes = image.block(*place);
-        bytes.is_ok_and(|bytes| bytes.starts_with(&MMP_MAGIC.to_le_bytes()))
+        bytes.is_ok_and(|bytes| bytes.starts_with(&mmp::MAGIC.to_le_bytes()))
     };
     if let Some(place) = places.iter().find(|place| is_one(place)) {
         return Ok(Some(*place));

@@ -10,6 +10,7 @@ use super::draft::Draft;
 use super::groups::Groups;
 use super::target::target;
 use crate::format::address::Block;
+use crate::format::features::Incompat;
 use crate::params::Params;
 
 /// Minimum number of blocks to leave free: maps of files may need more blocks after a move.
@@ -36,10 +37,24 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>, old: &Params, wish: Wish) ->
     match wish {
         Wish::Blocks(blocks) => {
             let new = target(old, blocks, device.len())?;
+            if new.geometry.blocks_count < blocks_for_mmp(old) {
+                let block = old.sb.raw.mmp_block.get();
+                return Err(Error::unsupported(
+                    format!("shrinking to {blocks} blocks, because block {block} is the MMP block"),
+                    "run tune2fs -O ^mmp first, or choose a larger size",
+                ));
+            }
             usage.check(old, &new).map(|()| new)
         }
         Wish::Least => usage.least(old, device.len()),
     }
+}
+
+/// Returns the minimum number of blocks for the MMP block; 0 if there is none. The block does not move, because other
+/// hosts read it.
+fn blocks_for_mmp(params: &Params) -> u64 {
+    let sb = &params.sb;
+    if sb.features.incompat(Incompat::MMP) { sb.raw.mmp_block.get().saturating_add(1) } else { 0 }
 }
 
 /// Blocks and inodes in use.
@@ -96,6 +111,7 @@ impl Usage {
         let going = self.metadata.iter().skip(geometry.groups_count as usize).flatten();
         let going: u64 = going.map(|run| run.end.min(end).saturating_sub(run.start)).sum();
         let needed = u64::from(geometry.first_data_block) + base + tables + files + going + slack;
+        let needed = needed.max(blocks_for_mmp(old));
         if needed > geometry.blocks_count { Err(Error::NoSpace) } else { Ok(()) }
     }
 

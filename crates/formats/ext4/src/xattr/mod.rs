@@ -145,6 +145,8 @@ impl Op<'_> {
         is_shared: bool,
         change: Change<'_>,
     ) -> Outcome<()> {
+        let added = i64::from(plan.value_place.is_some());
+        self.usage.change_values(handle.ino(), added - plan.removed.len() as i64);
         for value in &plan.removed {
             self.subtract_clusters(handle, self.value_clusters(value.size))?;
         }

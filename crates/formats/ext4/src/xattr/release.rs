@@ -28,22 +28,25 @@ impl Op<'_> {
         let slot = xattr::parse_slot_area(handle, &tail)?;
         let mut gone: ValueRefs = slot.into_iter().flat_map(value_refs).collect();
         let mut needs_guard = !gone.is_empty();
+        let mut count = gone.len();
         let block = Block(handle.inode.file_acl());
         if block != Block(0) {
-            let (count, in_block) = self.look_at_block(handle, block)?;
+            let (references, in_block) = self.look_at_block(handle, block)?;
             let noted = self.released_attributes.iter().filter(|&&noted| noted == block).count();
-            let others = count.checked_sub(1 + noted as u32).ok_or_else(|| {
+            let others = references.checked_sub(1 + noted as u32).ok_or_else(|| {
                 let damage = "it has more references than counted";
                 Corruption::new("extended attribute block", damage).at_block(block.0)
             })?;
             // Without the guard, another operation may drop a reference at the same time, so the last reference cannot
             // be determined.
             needs_guard |= !in_block.is_empty();
+            count += in_block.len();
             if others == 0 {
                 gone.extend(in_block);
             }
             self.drop_block(handle, others > 0 || noted > 0)?;
         }
+        self.usage.change_values(handle.ino(), -(count as i64));
         match values {
             Some(values) => self.subtract_references(values, handle, &gone),
             None if !needs_guard => Ok(()),

@@ -43,6 +43,21 @@ impl Ext4Core {
         Ok(None)
     }
 
+    /// Returns the number of attribute values of an inode that are in separate inodes.
+    ///
+    /// # Errors
+    /// `Corrupt` for damaged attributes; read errors.
+    pub(crate) fn count_values(&self, handle: &Handle) -> Result<usize> {
+        if !self.volume.sb.features.incompat(Incompat::EA_INODE) {
+            return Ok(0);
+        }
+        let tail = xattr::slot_tail(self, handle)?;
+        let slot = xattr::parse_slot_area(handle, &tail)?;
+        let block = xattr::block(self, handle)?;
+        let in_slot = slot.map_or(0, |area| value_refs(area).count());
+        Ok(in_slot + block.map_or(0, |block| value_refs(Area::in_block(&block)).count()))
+    }
+
     pub(crate) fn refers_to_values(&self, handle: &Handle) -> Result<bool> {
         let tail = xattr::slot_tail(self, handle)?;
         let slot = xattr::parse_slot_area(handle, &tail)?;
@@ -73,6 +88,15 @@ impl Ext4Core {
 }
 
 impl Op<'_> {
+    /// Notes for the quotas how many attribute values in separate inodes move to new owners, together with `handle`.
+    pub(crate) fn note_values(&mut self, handle: &Handle) -> Outcome<()> {
+        let counts = self.usage.quota().is_some();
+        if counts && self.fs.volume.sb.features.incompat(Incompat::EA_INODE) {
+            self.usage.count_values(handle.ino(), self.fs.count_values(handle)?);
+        }
+        Ok(())
+    }
+
     /// Returns the number of clusters that a value of `size` bytes adds to each inode that has it.
     pub(super) fn value_clusters(&self, size: u32) -> u32 {
         self.value_blocks(size).div_ceil(self.fs.volume.geometry.cluster_blocks())

@@ -19,6 +19,7 @@ pub const OPTIONS: OpenOptions = OpenOptions {
     orphans: ext4::OrphanPolicy::WhenNeeded,
     time: None,
     defer_creates: None,
+    mmp: ext4::mmp::MmpOptions::DEFAULT,
 };
 
 /// Opens an image and reads everything: from the root down, and inode by inode.

@@ -194,3 +194,121 @@ fn damaged_quota_files_are_refused_as_they_are() {
         Ext4::open(device, &OpenOptions::default()).unwrap();
     }
 }
+
+/// Kinds of images in which attribute values are in separate inodes.
+const WITH_VALUES: [&[&str]; 3] = [
+    &["-b", "4096", "-O", "quota,ea_inode,^has_journal"],
+    &["-b", "1024", "-O", "quota,ea_inode,project", "-E", "quotatype=usrquota:grpquota:prjquota"],
+    &["-b", "1024", "-O", "quota,ea_inode,bigalloc", "-C", "8192"],
+];
+
+#[test]
+fn values_in_separate_inodes_count_for_the_owner_of_the_file() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
+    let image = Image::new(WITH_VALUES[0]);
+    let fs = image.open();
+    let usage = |id| {
+        fs.sync().unwrap();
+        listed(&image, "user").get(&id).copied().unwrap_or_default()
+    };
+    let file = fs.create(fs.root(), b"file", &owned(1000, 50)).unwrap();
+    assert_eq!(usage(1000), (0, 1));
+    fs.set_xattr(file, b"user.large", &[2; 9000]).unwrap();
+    assert_eq!(usage(1000), (12 << 10, 2));
+    fs.set_xattr(file, b"user.larger", &[3; 20_000]).unwrap();
+    assert_eq!(usage(1000), (32 << 10, 3));
+    chown(&fs, file, Some(7), None);
+    assert_eq!((usage(1000), usage(7)), ((0, 0), (32 << 10, 3)));
+    fs.set_xattr(file, b"user.large", b"small").unwrap();
+    assert_eq!(usage(7), (20 << 10, 2));
+    fs.remove_xattr(file, b"user.larger").unwrap();
+    assert_eq!(usage(7), (0, 1));
+    fs.set_xattr(file, b"user.large", &[4; 5000]).unwrap();
+    fs.unlink(fs.root(), b"file", None).unwrap();
+    assert_eq!(usage(7), (0, 0));
+    fs.close().unwrap();
+    e2fsck(&image.path);
+}
+
+/// Changes attributes, owners and names at random.
+fn work_with_values(fs: &Ext4, dir: Ino, seed: u64, steps: usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut names = Vec::new();
+    for step in 0..steps {
+        let (id, other) = (random.u32(..9), random.u32(..9));
+        if names.len() < 4 {
+            names.push(format!("{seed}-{step}").into_bytes());
+            fs.create(dir, &names[names.len() - 1], &owned(id, other)).unwrap();
+        }
+        let at = random.usize(..names.len());
+        let ino = fs.lookup(dir, &names[at]).unwrap();
+        let name = format!("user.{}", random.u8(..3)).into_bytes();
+        let outcome = match random.u8(..8) {
+            0..4 => fs.set_xattr(ino, &name, &vec![step as u8; random.usize(..9000)]),
+            4 => fs.remove_xattr(ino, &name),
+            5 | 6 => {
+                chown(fs, ino, random.bool().then_some(id), random.bool().then_some(other));
+                Ok(())
+            }
+            _ => fs.unlink(dir, &names.swap_remove(at), None),
+        };
+        let may_fail = |error: &Error| {
+            matches!(error, Error::NoSpace | Error::NoAttribute | Error::AttributeTooLarge(_))
+        };
+        assert!(outcome.as_ref().err().is_none_or(may_fail), "{outcome:?}");
+    }
+}
+
+#[test]
+fn usage_with_values_in_inodes_is_right_after_random_changes() {
+    require!(Tool("mke2fs"), Tool("e2fsck"));
+    for arguments in WITH_VALUES {
+        let image = Image::new(arguments);
+        for round in 0..2 {
+            let fs = image.open();
+            let dirs = [0, 1].map(|part| {
+                fs.mkdir(fs.root(), format!("{round}-{part}").as_bytes(), &owned(1, 2)).unwrap()
+            });
+            thread::scope(|scope| {
+                for (part, dir) in (0..).zip(dirs) {
+                    let fs = &fs;
+                    scope.spawn(move || work_with_values(fs, dir, round * 2 + part, 300));
+                }
+            });
+            fs.close().unwrap();
+            super::check(&image.path);
+        }
+    }
+}
+
+/// The kernel shares values and attribute blocks between inodes, which this crate only keeps. e2fsprogs count the usage
+/// before, because kernels without quotas mount no image with them.
+#[test]
+fn usage_of_values_that_the_kernel_shared_is_kept() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("tune2fs"), Mount("ext4"));
+    let image = Image::new(&["-b", "1024", "-O", "ea_inode"]);
+    let mount = testkit::KernelMount::new(&image.path, &testkit::MountOptions::read_write("ext4"));
+    for number in 0..6_u32 {
+        let path = mount.path().join(number.to_string());
+        std::fs::write(&path, "contents").unwrap();
+        std::os::unix::fs::chown(&path, Some(number % 3), Some(number % 2)).unwrap();
+        for name in ["user.a", "user.b", "user.c"] {
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&path, name, &[b'v'; 6000], flags).unwrap();
+        }
+    }
+    mount.unmount();
+    let tuned = testkit::command("tune2fs").args(["-O", "quota"]).arg(&image.path).output();
+    assert!(tuned.unwrap().status.success());
+    let _ = testkit::command("e2fsck").arg("-fy").arg(&image.path).output().unwrap();
+    e2fsck(&image.path);
+    let fs = image.open();
+    let find = |name: &[u8]| fs.lookup(fs.root(), name).unwrap();
+    chown(&fs, find(b"0"), Some(8), Some(8));
+    fs.set_xattr(find(b"1"), b"user.a", b"small").unwrap();
+    fs.remove_xattr(find(b"2"), b"user.b").unwrap();
+    fs.set_xattr(find(b"3"), b"user.d", &[b'v'; 6000]).unwrap();
+    fs.unlink(fs.root(), b"4", None).unwrap();
+    fs.close().unwrap();
+    super::check(&image.path);
+}

@@ -278,9 +278,11 @@ fn mmp_goes_unless_another_host_uses_the_image() {
     let block = theirs(dir, "tune2fs -l ours").1;
     let block = block.lines().find_map(|line| line.strip_prefix("MMP block number:")).unwrap();
     let offset = block.trim().parse::<u64>().unwrap() * 1024;
-    // Sequence number of a host that is using the image.
+    // Sequence number of a host that is checking the image. The number of another use could be that of a host that has
+    // crashed, for which programs wait.
     let image = fs::File::options().write(true).open(dir.join("ours")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&image, &[7, 0, 0, 0], offset + 4).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&image, &[0x50, 0x4d, 0x4d, 0xe2], offset + 4)
+        .unwrap();
     for refused in ["-O ^mmp", "-L label", "-E clear_mmp"] {
         let ended = run(dir, &format!("tune2fs {refused} ours"));
         assert_eq!(ended.status, 1, "{refused}: {ended:?}");

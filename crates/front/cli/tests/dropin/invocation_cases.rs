@@ -47,6 +47,7 @@ m_too_full |  | mke2fs -q -F -t ext4 -d tree {} 200
 m_bad_flex |  | mke2fs -q -F -t ext4 -G 3 {} 32M
 m_journal_large |  | mke2fs -q -F -t ext4 -J size=64 {} 16M
 m_mmp |  | mke2fs -q -F -t ext4 -O mmp {} 16M
+m_mmp_interval |  | mke2fs -q -F -t ext4 -O mmp -E mmp_update_interval=60 {} 16M
 m_desc_size |  | mke2fs -q -F -t ext4 -O 64bit -E desc_size=128 {} 16M
 m_hurd |  | mke2fs -q -F -t ext2 -o hurd {} 16M
 m_device |  | mke2fs -q -F -O journal_dev {} 16M
@@ -183,8 +184,7 @@ pub(super) const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
 /// Cases that are rejected, the option named in the message, and the words of docs/dropin.md with
 /// the reason.
 pub(super) const REFUSED: &[(&str, &str, &str)] = &[
-    ("m_mmp", "mmp", "the features `journal_dev`, `mmp`"),
-    ("m_device", "journal_dev", "the features `journal_dev`, `mmp`"),
+    ("m_device", "journal_dev", "the features `journal_dev`"),
     ("m_desc_size", "-E desc_size", "`-E desc_size`"),
     ("m_hurd", "-o", "`-o hurd`"),
     ("m_rev0", "-r", "`-r 0`"),

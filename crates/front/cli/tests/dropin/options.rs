@@ -6,13 +6,14 @@ use std::process::Command;
 use super::{Ended, done, file, home, run};
 
 /// Options that work, with values.
-const MKE2FS: [&str; 61] = [
+const MKE2FS: [&str; 62] = [
     "-c",
     "-c -c",
     "-C 65536 -O bigalloc",
     "-e panic",
     "-E encoding=utf8",
     "-E encoding_flags=strict",
+    "-E mmp_update_interval=5",
     "-E no_copy_xattrs",
     "-E num_backup_sb=1",
     "-E offset=1024",
@@ -70,17 +71,8 @@ const MKE2FS: [&str; 61] = [
     "-V",
 ];
 /// Options that are rejected.
-const NOT_MKE2FS: [&str; 9] = [
-    "-b 65536",
-    "-E desc_size=64",
-    "-E mmp_update_interval=5",
-    "-J device=x",
-    "-l list",
-    "-o hurd",
-    "-r 0",
-    "-S",
-    "-z undo",
-];
+const NOT_MKE2FS: [&str; 8] =
+    ["-b 65536", "-E desc_size=64", "-J device=x", "-l list", "-o hurd", "-r 0", "-S", "-z undo"];
 /// Options of mke2fs(8), and the words listed under `-E` and `-J`.
 const MANUAL_MKE2FS: [&str; 58] = [
     "-b",
@@ -143,7 +135,7 @@ const MANUAL_MKE2FS: [&str; 58] = [
     "-J size",
 ];
 /// Features of ext4(5) that are supported, alone or with others, and those that are not.
-const FEATURES: [&str; 26] = [
+const FEATURES: [&str; 27] = [
     "64bit",
     "bigalloc",
     "casefold",
@@ -164,6 +156,7 @@ const FEATURES: [&str; 26] = [
     "large_file",
     "metadata_csum",
     "metadata_csum_seed",
+    "mmp",
     "orphan_file",
     "project",
     "quota",
@@ -171,7 +164,7 @@ const FEATURES: [&str; 26] = [
     "sparse_super",
     "stable_inodes",
 ];
-const NOT_FEATURES: [&str; 3] = ["journal_dev", "mmp", "shared_blocks"];
+const NOT_FEATURES: [&str; 2] = ["journal_dev", "shared_blocks"];
 const E2FSCK: [&str; 27] = [
     "-a",
     "-b 8193",

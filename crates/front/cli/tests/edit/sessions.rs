@@ -86,16 +86,12 @@ fn a_partition_is_changed(format: Format) {
 
 #[test]
 fn unsupported_changes_report_the_reason() {
-    require!(Tool("mke2fs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
+    require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"));
     let dir = testkit::scratch();
     let dir = dir.path();
     fs::write(dir.join("text"), "hello").unwrap();
     assert!(fails(dir, "mkdir text /a", 3).contains("neither an ext2/3/4"));
     assert!(fails(dir, "mkdir missing /a", 4).contains("cannot open missing"));
-    Mke2fs::new("ext4").features("mmp").create(&dir.join("mmp"), 16 << 20);
-    let before = fs::read(dir.join("mmp")).unwrap();
-    assert!(fails(dir, "mkdir mmp /a", 3).contains("mmp"));
-    assert!(fs::read(dir.join("mmp")).unwrap() == before, "nothing is written");
     let (xfs, version_4) = (dir.join("v4"), MkfsXfs::of("xfsprogs-6.1/bin/mkfs.xfs"));
     version_4.options("-m crc=0").create(&xfs, 64 << 20);
     let before = fs::read(&xfs).unwrap();
@@ -104,6 +100,49 @@ fn unsupported_changes_report_the_reason() {
     ok(dir, "ls v4");
     assert!(fs::read(&xfs).unwrap() == before, "nothing is written");
     assert!(fails(dir, "cp text text2", 2).contains("IMAGE:PATH"));
+}
+
+/// The MMP block says "unused" after each command, and an image that another host checks is refused.
+#[test]
+fn images_with_mmp_are_changed_unless_another_host_uses_them() {
+    require!(Tool("mke2fs"), Tool("e2fsck"), Tool("dumpe2fs"), Tool("debugfs"));
+    let dir = testkit::scratch();
+    let dir = dir.path();
+    let image = dir.join("mmp");
+    Mke2fs::new("ext4").features("mmp,^metadata_csum").create(&image, 32 << 20);
+    let is_unused = || {
+        let shown = testkit::command("dumpe2fs").arg("-m").arg(&image).output().unwrap();
+        assert!(shown.status.success(), "{shown:?}");
+        testkit::e2fsck(&image);
+    };
+    let before = fs::read(&image).unwrap();
+    ok(dir, "repair mmp");
+    assert!(fs::read(&image).unwrap() == before, "a sound image is not written");
+    for line in ["mkdir mmp /a", "recover mmp", "grow mmp --size 40M", "shrink mmp --size 36M"] {
+        ok(dir, line);
+        is_unused();
+    }
+    testkit::debugfs_write(&image, "set_inode_field /a links_count 7");
+    fails(dir, "repair mmp --yes", 0);
+    is_unused();
+    let text = testkit::command("dumpe2fs").arg("-h").arg(&image).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let number = |key: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let place = number("MMP block number:") * number("Block size:");
+    let file = File::options().write(true).open(&image).unwrap();
+    // The sequence number of e2fsck.
+    file.write_all_at(&0xe24d_4d50_u32.to_le_bytes(), place + 4).unwrap();
+    let before = fs::read(&image).unwrap();
+    for line in ["mkdir mmp /b", "repair mmp", "grow mmp --size 40M", "recover mmp"] {
+        let said = fails(dir, line, 3);
+        assert!(said.contains("another host is checking") && said.contains("clear_mmp"), "{said}");
+    }
+    ok(dir, "ls mmp");
+    ok(dir, "check mmp");
+    assert!(fs::read(&image).unwrap() == before, "nothing is written");
 }
 
 #[test]

@@ -111,6 +111,10 @@ impl BlockDevice for Meter {
         self.inner.has_long_flushes()
     }
 
+    fn drop_cache(&self, offset: u64, len: u64) {
+        self.inner.drop_cache(offset, len);
+    }
+
     fn barrier(&self) -> io::Result<()> {
         if self.is_writable { self.inner.barrier() } else { Ok(()) }
     }

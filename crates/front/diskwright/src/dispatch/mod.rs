@@ -10,6 +10,7 @@ pub(crate) mod repair;
 pub(crate) mod resize;
 mod xfs;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ::ext4::Ext4;
@@ -20,7 +21,7 @@ use vfs::survey::TellsLayout;
 
 use crate::image::ImageInfo;
 use crate::recovery::RecoverReport;
-use crate::{Format, OpenImage};
+use crate::{Format, OpenImage, mmp};
 
 /// Open file system of either format.
 pub(crate) trait OpenFs: Send + Sync {
@@ -49,14 +50,18 @@ pub(crate) fn open(
     })
 }
 
-/// Opens a file system for writing. Its journal or log is replayed first.
+/// Opens a file system for writing. Its journal or log is replayed first. `name` is the name of its image.
 pub(crate) fn open_writable(
     format: Format,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,
+    name: &Path,
 ) -> vfs::Result<Box<dyn OpenFs>> {
     Ok(match format {
-        Format::Ext4 => Box::new(Ext4::open_writable(device, &options.ext4())?),
+        Format::Ext4 => {
+            let options = ::ext4::OpenOptions { mmp: mmp::options(name), ..options.ext4() };
+            Box::new(Ext4::open_writable(device, &options)?)
+        }
         Format::Xfs => Box::new(Xfs::open_writable(device, &options.xfs())?),
     })
 }

@@ -28,6 +28,12 @@ pub(crate) fn path(bytes: &[u8]) -> io::Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(bytes)))
 }
 
+/// Returns the name of this host.
+pub(crate) fn node_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim_end().to_owned()).filter(|name| !name.is_empty())
+}
+
 /// Converts a symbolic link target of the host for an image.
 pub(crate) fn target_bytes(target: PathBuf) -> Vec<u8> {
     target.into_os_string().into_vec()

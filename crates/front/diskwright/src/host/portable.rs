@@ -130,6 +130,12 @@ pub(crate) fn next_data(_: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     (at < size).then_some((at, size))
 }
 
+/// Returns the name of this host, if the environment contains it.
+pub(crate) fn node_name() -> Option<String> {
+    let variable = if cfg!(windows) { "COMPUTERNAME" } else { "HOSTNAME" };
+    std::env::var(variable).ok()
+}
+
 /// Opens an image.
 pub(crate) fn open_image(
     path: &Path,

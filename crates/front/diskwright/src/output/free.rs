@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice, OverlayDevice, WindowDevice};
@@ -57,7 +58,7 @@ pub(crate) fn free_ranges(image: &File, len: u64) -> vfs::Result<Vec<Range<u64>>
     let image = OverlayDevice::new(device);
     let given = Arc::new(Given { image, ranges: Mutex::default() });
     let shared: Arc<dyn BlockDevice> = Arc::clone(&given) as _;
-    let open = dispatch::open_writable(format, shared, &OpenImage::default())?;
+    let open = dispatch::open_writable(format, shared, &OpenImage::default(), Path::new(""))?;
     open.file_system().trim(0..u64::MAX, 0)?;
     // Recovery and closing do not change the free space.
     open.close()?;

@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice, OverlayDevice};
+use ext4::mmp::MmpDevice;
 pub use operations::repair::{Action, Plan, Restored, Step};
 use operations::repair::{
     Repairer, Staging, UndoDevice, make_plan, pages_of, try_out, write_in_place, write_through_log,
@@ -44,13 +45,15 @@ use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::dispatch::repair as dispatch;
 use crate::format::Format;
-use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock};
+use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock, mmp};
 
 /// Image opened for repair. Other programs cannot use it meanwhile.
 pub struct Repair {
     path: PathBuf,
     format: Format,
     device: Arc<dyn BlockDevice>,
+    /// Same device as `device`, if it is claimed with multiple mount protection.
+    claim: Option<Arc<MmpDevice>>,
     /// Same device as `device`, for its counters.
     meter: Arc<Meter>,
     is_writable: bool,
@@ -97,8 +100,11 @@ impl Repair {
         let device = Arc::clone(&meter) as Arc<dyn BlockDevice>;
         let format = format_of_device(path, &device, options);
         let format = format.map_err(|error| meter.blame(path, error))?;
+        let at = |source| Error::Image { image: path.to_owned(), source };
+        let claim = if is_writable { mmp::claim(path, format, &device).map_err(at)? } else { None };
+        let device = claim.clone().map_or(device, |claim| claim as _);
         let superblock = options.superblock;
-        Ok(Self { path: path.to_owned(), format, device, meter, is_writable, superblock })
+        Ok(Self { path: path.to_owned(), format, device, claim, meter, is_writable, superblock })
     }
 
     /// Returns the path of the image.
@@ -283,7 +289,13 @@ impl Prepared<'_> {
     pub fn carry_out(self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Done> {
         let device =
             self.kept.clone().map_or_else(|| Arc::clone(&self.repair.device), |kept| kept as _);
-        self.write(device, progress).map_err(|source| self.repair.failed(source))?;
+        self.write(device, progress).map_err(|source| {
+            if let Some(claim) = &self.repair.claim {
+                // Other hosts must not mount an image that is partly repaired.
+                claim.release_when_dropped(false);
+            }
+            self.repair.failed(source)
+        })?;
         if let (Some(kept), Some(path)) = (&self.kept, &self.done.undo) {
             let repairer = dispatch::repairer(self.repair.format, &Options::default());
             let witnesses = repairer.witnesses(&*self.repair.device);
@@ -321,6 +333,10 @@ pub fn restore(undo: &Path, image: &Path, options: &OpenImage) -> Result<Restore
     let device = FileDevice::new(lock::open_to_write(image)?);
     let device = device.map_err(|e| Error::host("read", image, e))?;
     let device = image::window(image, Arc::new(device), options)?;
+    // An image of another format, or a damaged one, has no block to claim.
+    let claim = ext4::mmp::claim_for_repair(&device, &mmp::options(image))
+        .map_err(|source| Error::Image { image: image.to_owned(), source })?;
+    let device = claim.map_or(device, |claim| claim as _);
     let file = File::open(undo).map_err(|e| Error::host("open the undo file", undo, e))?;
     operations::repair::restore(&*device, BufReader::new(file)).map_err(|source| Error::Restore {
         image: image.to_owned(),

@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::dispatch::resize as dispatch;
 pub use crate::dispatch::resize::{Least, Size};
 use crate::image::probe;
-use crate::{Error, OpenImage, Result};
+use crate::{Error, OpenImage, Result, mmp};
 use disk::Disk;
 
 /// Length before and after.
@@ -85,7 +85,9 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
     let device = disk.window(path, options)?;
     // The extended part of the file reads as zeros. The image may start anywhere in the file.
     let zeros_from = disk.zeros_from(lengths.0, options_start(path, options, &disk)?);
-    let grown = dispatch::grow(format, device, bytes, zeros_from);
+    let grown = mmp::during(path, format, device, |device| {
+        dispatch::grow(format, device, bytes, zeros_from)
+    });
     let grown = match grown {
         Ok(grown) => grown,
         // After a device error the journal or log may already contain the change, which needs the new length.
@@ -137,7 +139,9 @@ pub fn shrink(
     let device = disk.window(path, options)?;
     let format = probe(path, &device, options)?;
     let lengths = (disk.len(), device.len());
-    let shrunk = dispatch::shrink(format, device, wish, progress);
+    let shrunk = mmp::during(path, format, device, |device| {
+        dispatch::shrink(format, device, wish, progress)
+    });
     let shrunk = shrunk.map_err(|source| too_small(path, wish, source))?;
     let is_smaller = shrunk.after != shrunk.before;
     let disk = if is_smaller { disk.cut(path, options, shrunk.after.bytes)? } else { disk };

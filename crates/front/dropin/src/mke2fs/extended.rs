@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use diskwright::build::{Encoding, Owner, Place};
+use ext4::format::mmp::INTERVAL_MAX;
 use ext4::format::quota::QuotaKind;
 
 use crate::failure::{Failure, STATUSES};
@@ -38,6 +39,8 @@ pub(super) struct Extended {
     pub(super) orphan_file: Option<Size>,
     pub(super) encoding: Option<Encoding>,
     pub(super) is_encoding_strict: Option<bool>,
+    /// Update interval of the MMP block in seconds, with the feature `mmp`.
+    pub(super) mmp_interval: Option<u16>,
     /// Quota types to enable with the feature `quota`.
     pub(super) quotas: Vec<QuotaKind>,
 }
@@ -73,7 +76,7 @@ impl Extended {
             "desc_size" => {
                 return Err(item.refused("descriptors have 64 bytes with 64bit, and 32 without"));
             }
-            "mmp_update_interval" => return Err(item.refused("the feature mmp cannot be created")),
+            "mmp_update_interval" => self.mmp_interval = Some(item.by(mmp_interval)?),
             "revision" => {
                 if item.text()? != "1" {
                     return Err(item.refused("revision 0 cannot be created"));
@@ -124,6 +127,11 @@ fn quotas(text: &str) -> Result<Vec<QuotaKind>, String> {
         _ => Err("write usrquota, grpquota or prjquota, with colons between them".to_owned()),
     };
     text.split(':').map(kind).collect()
+}
+
+fn mmp_interval(text: &str) -> Result<u16, String> {
+    let parsed = text.parse().ok().filter(|seconds| *seconds <= INTERVAL_MAX);
+    parsed.ok_or_else(|| format!("write a number of seconds, at most {INTERVAL_MAX}"))
 }
 
 fn seed(text: &str) -> Result<[u8; 16], String> {

@@ -47,6 +47,7 @@ pub(super) fn of(
             .map_or_else(|| values.by("journal_location", extended::place), |at| Ok(Some(at)))?,
         fast_commit_bytes: wish.fast_commit_bytes,
         orphan_file_bytes: extended.orphan_file.map(orphans).transpose()?,
+        mmp_interval: extended.mmp_interval,
         // Set together with the quota files.
         has_project_quota: false,
     };
@@ -61,6 +62,7 @@ fn without_effect(wish: &Wish, features: &[FeatureChange]) -> Vec<String> {
         ("-E packed_meta_blocks", extended.is_packed == Some(true), "flex_bg"),
         ("-E orphan_file_size", extended.orphan_file.is_some(), "orphan_file"),
         ("-E encoding_flags", extended.is_encoding_strict.is_some(), "casefold"),
+        ("-E mmp_update_interval", extended.mmp_interval.is_some(), "mmp"),
         ("-E quotatype", !extended.quotas.is_empty(), "quota"),
         ("-J location", wish.journal_at.is_some(), "has_journal"),
         ("-J fast_commit_size", wish.fast_commit_bytes.is_some(), "fast_commit"),
