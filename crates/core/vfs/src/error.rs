@@ -53,6 +53,9 @@ pub enum Error {
     /// No free inodes (`ENOSPC`).
     #[error("no free inodes left in the file system")]
     NoInodes,
+    /// The owner or the group of the inode would exceed a quota (`EDQUOT`).
+    #[error("quota exceeded by the owner or the group of the file")]
+    QuotaExceeded,
     /// An extended attribute exceeds a limit of the format, however much space is free (`ENOSPC`, as in the kernel).
     /// Contains the limit.
     #[error("no space for the extended attribute: {0}")]

@@ -21,6 +21,7 @@ impl Error {
             Self::TooManyLinks => K::TooManyLinks,
             Self::FileTooLarge => K::FileTooLarge,
             Self::NoSpace | Self::NoInodes | Self::AttributeTooLarge(_) => K::StorageFull,
+            Self::QuotaExceeded => K::QuotaExceeded,
             Self::ReadOnly(_) => K::ReadOnlyFilesystem,
             Self::Invalid(_) => K::InvalidInput,
             Self::NotPermitted(_) | Self::Encrypted => K::PermissionDenied,
@@ -45,6 +46,7 @@ impl Error {
             Self::TooManyLinks => E::MLINK,
             Self::FileTooLarge => E::FBIG,
             Self::NoSpace => E::NOSPC,
+            Self::QuotaExceeded => E::DQUOT,
             Self::OtherProject => E::XDEV,
             #[cfg(any(target_os = "linux", target_os = "android"))]
             Self::NoAttribute => E::NODATA,

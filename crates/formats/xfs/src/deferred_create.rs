@@ -21,6 +21,7 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::flags2;
 use crate::inode::{self, Handle};
 use crate::op::Op;
+use crate::quota::Quotas;
 use crate::volume::Volume;
 pub(crate) use keys::NameKeys;
 
@@ -48,6 +49,8 @@ pub(crate) fn is_possible(volume: &Volume, mode: Mode) -> bool {
         && !geometry.features.ascii_ci()
         && geometry.dir_block_blocks() == 1
         && 1 << geometry.inodes_per_block_log() <= INODES_PER_CHUNK
+        // Files over a limit must be refused when they are created.
+        && !volume.quotas.get().is_some_and(Quotas::is_enforced)
 }
 
 impl DeferCreates for XfsCore {
@@ -160,6 +163,13 @@ impl DeferCreates for XfsCore {
 
     fn apply_batch(&self, dir: Ino, batch: &Batch) -> Result<()> {
         let before = load_dir(self, dir)?;
+        for (record, _) in batch.by_inode() {
+            match self.provide_quota(Some(record.new.uid), Some(record.new.gid), Some(0)) {
+                // The files exist already. Without a record, the kernel counts at the next mount.
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
+        }
         let inodes: Vec<Ino> = batch.by_inode().map(|(record, _)| record.ino).collect();
         self.atomically_freeing(|op| {
             let mut parent = before.clone();

@@ -12,7 +12,7 @@ use crate::XfsCore;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
-use crate::format::{ag, attr, checksum, dir, inode, symlink};
+use crate::format::{ag, attr, checksum, dir, inode, quota, symlink};
 
 /// A kind of metadata block. Its discriminant is the [`Tag`]'s `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +51,14 @@ pub(crate) enum Kind {
     Symlink,
     /// One file-system block of a larger directory block. The directory block is verified and sealed as a whole.
     Part,
+    /// Records of quotas. The seed is the logical block.
+    Dquots,
     /// Any contents: a block written by a repair, already verified and sealed by another engine.
     Raw,
 }
 
 impl Kind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::AgHeader,
         Self::Inodes,
         Self::BnoBtree,
@@ -73,6 +75,7 @@ impl Kind {
         Self::AttrRemote,
         Self::Symlink,
         Self::Part,
+        Self::Dquots,
         Self::Raw,
     ];
 
@@ -139,6 +142,9 @@ pub(crate) fn verify(
         }
         Kind::AttrLeaf => attr::verify(geometry, tag.owner, block, data),
         Kind::AttrRemote => attr::remote::verify(geometry, tag.owner, block, data),
+        Kind::Dquots => {
+            quota::verify(first_record(geometry, tag), data).map_err(|c| c.of_inode(tag.owner))
+        }
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
         }
@@ -165,8 +171,9 @@ pub(crate) fn seal(
             ag::seal(geometry, ag, at.0, data);
         }
         Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
-        // Each slot is sealed when it is changed, because it is verified at every load.
-        Kind::Inodes => {}
+        // Each slot is sealed when it is changed, because it is verified at every load. Each record of quotas has a
+        // separate checksum, which is set when the record is changed.
+        Kind::Inodes | Kind::Dquots => {}
         Kind::AttrLeaf => attr::seal(geometry, data),
         Kind::AttrRemote => attr::remote::seal(geometry, data),
         kind => {
@@ -205,12 +212,19 @@ fn verify_structure(
         Kind::Inodes => verify_inodes(geometry, block, changed, data),
         Kind::AttrLeaf => attr::verify_structure(geometry, tag.owner, block, data),
         Kind::AttrRemote => attr::remote::verify_structure(geometry, tag.owner, block, data),
+        Kind::Dquots => quota::verify_structure(first_record(geometry, tag), data)
+            .map_err(|c| c.of_inode(tag.owner)),
         Kind::Symlink if geometry.features.crc() => {
             symlink::verify_structure(geometry, Ino(tag.owner), block, data).map(drop)
         }
         // Parts were verified when the whole directory block was sealed.
         _ => Ok(()),
     }
+}
+
+/// Returns the identifier of the first record in a block of quotas.
+fn first_record(geometry: &Geometry, tag: Tag) -> u32 {
+    tag.seed.wrapping_mul(quota::per_block(geometry.block_size()))
 }
 
 /// Checks the inodes that changed.

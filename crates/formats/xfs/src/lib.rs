@@ -28,6 +28,7 @@ mod names;
 mod op;
 mod open;
 mod orphan;
+mod quota;
 #[cfg(test)]
 #[path = "../tests/repair/quota_files.rs"]
 mod quota_files;

@@ -1,6 +1,6 @@
 //! Facts shared by every part of an open file system: its superblock, geometry and groups.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use disk::BlockDevice;
 use engine::{Changed, Corruption, Format, Tag, Txn};
@@ -13,12 +13,15 @@ use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
 use crate::kind;
+use crate::quota::Quotas;
 
 /// Fixed facts of an open file system, and its groups.
 pub(crate) struct Volume {
     pub(crate) sb: Superblock,
     pub(crate) geometry: Geometry,
     pub(crate) ags: Ags,
+    /// Quotas that are counted; not set if none are.
+    pub(crate) quotas: OnceLock<Quotas>,
 }
 
 /// Maximum length of a name in bytes (`MAXNAMELEN` without the terminating zero).
@@ -32,7 +35,8 @@ impl Volume {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
         let states = headers::read(device, &geometry, 0..geometry.ag_count)?;
-        Ok(Self { geometry, ags: Ags::new(&geometry, states), sb })
+        let (ags, quotas) = (Ags::new(&geometry, states), OnceLock::new());
+        Ok(Self { sb, geometry, ags, quotas })
     }
 
     /// Returns the superblock's counts, summed over all groups. Groups are read one after another, so the sum is not a
@@ -130,11 +134,15 @@ impl Format for Backing {
         kind::seal(geometry, tag, Block(block), changed, data).map_err(|c| c.at_block(block))
     }
 
-    /// Merges buffered names into the hash indexes of their directories, then writes counts into the group headers.
+    /// Merges buffered names into the hash indexes of their directories, writes the usage of quotas, then counts into
+    /// the group headers.
     fn flush_deferred(&self, txn: &mut Txn<'_>) -> engine::Result<()> {
         let geometry = &self.volume.geometry;
         self.volume.ags.close_busy();
         self.dirs.flush_deferred(geometry, txn)?;
+        if let Some(quotas) = self.volume.quotas.get() {
+            quotas.flush_deferred(geometry, txn)?;
+        }
         let write = |ag, _: &Ag, state: &mut AgState| headers::write(geometry, txn, ag, state);
         if !self.volume.ags.flush_dirty(write)? || !self.keeps_totals {
             return Ok(());
@@ -147,6 +155,6 @@ impl Format for Backing {
     }
 
     fn deferred_blocks(&self) -> usize {
-        self.dirs.deferred_blocks()
+        self.dirs.deferred_blocks() + self.volume.quotas.get().map_or(0, Quotas::deferred_blocks)
     }
 }

@@ -38,6 +38,7 @@ mod mkfs;
 mod numbers;
 mod opening;
 mod parents;
+mod quotas;
 mod repair;
 mod resize;
 mod sharing;

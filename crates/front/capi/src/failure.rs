@@ -179,7 +179,10 @@ fn code_of(error: &FsError) -> dw_code {
         FsError::SymlinkLoop => C::DW_SYMLINK_LOOP,
         FsError::TooManyLinks => C::DW_TOO_MANY_LINKS,
         FsError::FileTooLarge => C::DW_FILE_TOO_LARGE,
-        FsError::NoSpace | FsError::NoInodes | FsError::AttributeTooLarge(_) => C::DW_NO_SPACE,
+        FsError::NoSpace
+        | FsError::NoInodes
+        | FsError::QuotaExceeded
+        | FsError::AttributeTooLarge(_) => C::DW_NO_SPACE,
         FsError::NoAttribute => C::DW_NO_ATTRIBUTE,
         FsError::ReadOnly(_) => C::DW_READ_ONLY,
         FsError::Invalid(_) => C::DW_INVALID,

@@ -20,6 +20,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::TooManyLinks => Errno::MLINK,
         Error::FileTooLarge => Errno::FBIG,
         Error::NoSpace | Error::NoInodes | Error::AttributeTooLarge(_) => Errno::NOSPC,
+        Error::QuotaExceeded => Errno::DQUOT,
         Error::NoAttribute => Errno::NODATA,
         Error::ReadOnly(_) => Errno::ROFS,
         Error::NotPermitted(_) => Errno::PERM,

@@ -127,6 +127,7 @@ fn code(error: &Error) -> &'static str {
         Error::TooManyLinks => "EMLINK",
         Error::FileTooLarge => "EFBIG",
         Error::NoSpace | Error::NoInodes | Error::AttributeTooLarge(_) => "ENOSPC",
+        Error::QuotaExceeded => "EDQUOT",
         Error::NoAttribute => "ENODATA",
         Error::ReadOnly(_) => "EROFS",
         Error::NotPermitted(_) => "EPERM",

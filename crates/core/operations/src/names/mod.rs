@@ -216,6 +216,7 @@ fn taken_first<F: Directories, R>(
     let Err(
         Error::NoSpace
         | Error::NoInodes
+        | Error::QuotaExceeded
         | Error::TooManyLinks
         | Error::IsADirectory
         | Error::Invalid(_),

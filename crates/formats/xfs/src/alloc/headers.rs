@@ -188,6 +188,17 @@ pub(crate) fn write_totals(
     })
 }
 
+/// Clears flags of quotas in the superblock (`sb_qflags`).
+pub(crate) fn clear_quota_flags(
+    geometry: &Geometry,
+    txn: &mut Txn<'_>,
+    flags: u16,
+) -> engine::Result<()> {
+    edit::<RawSuperblock>(geometry, txn, AgNumber(0), 0, |raw| {
+        raw.qflags = (raw.qflags.get() & !flags).into();
+    })
+}
+
 /// Changes a header of a group. The checksum is computed when the block is written.
 fn edit<T: FromBytes + IntoBytes + KnownLayout + Immutable>(
     geometry: &Geometry,

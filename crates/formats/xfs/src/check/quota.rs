@@ -11,31 +11,13 @@ use super::codes;
 use super::context::Context;
 use super::forks;
 use super::inodes::Inodes;
-use crate::format::bytes::{be16, be32, be64};
 use crate::format::checksum;
 use crate::format::features::Version;
 use crate::format::inode::{Fork, Inode};
-use crate::format::log::dquot::{
-    CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC,
-};
+use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE};
+use crate::format::quota::{self, QuotaKind, Resource, is_record};
 use crate::format::superblock::Superblock;
 
-/// A kind of quota.
-struct Kind {
-    name: &'static str,
-    /// `d_type`.
-    number: u8,
-    /// `sb_qflags`: accounted and counted.
-    flags: u16,
-}
-
-const KINDS: [Kind; 3] = [
-    Kind { name: "user", number: 1, flags: 0x1 | 0x4 },
-    Kind { name: "group", number: 4, flags: 0x40 | 0x100 },
-    Kind { name: "project", number: 2, flags: 0x8 | 0x400 },
-];
-/// Bits of `d_type` with the kind.
-const TYPE_MASK: u8 = 7;
 /// Maximum number of identifiers counted per kind.
 const IDS_MAX: usize = 1 << 20;
 
@@ -53,14 +35,15 @@ pub(super) struct Usage {
 }
 
 /// Returns whether an image says that a kind of quota was counted.
-fn is_kind_counted(sb: &Superblock, kind: &Kind) -> bool {
+fn is_kind_counted(sb: &Superblock, kind: QuotaKind) -> bool {
     let has_quota = sb.features.crc() && sb.features.version_bits.contains(Version::QUOTA);
-    has_quota && sb.raw.qflags.get() & kind.flags == kind.flags
+    let flags = kind.accounted() | kind.counted();
+    has_quota && sb.raw.qflags.get() & flags == flags
 }
 
 /// Returns whether an image says that any quotas were counted.
 pub(super) fn is_counted(sb: &Superblock) -> bool {
-    KINDS.iter().any(|kind| is_kind_counted(sb, kind))
+    QuotaKind::ALL.into_iter().any(|kind| is_kind_counted(sb, kind))
 }
 
 impl Usage {
@@ -71,8 +54,7 @@ impl Usage {
             return None;
         }
         let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
-        let is_on = |at: usize| is_kind_counted(&ctx.sb, &KINDS[at]);
-        let kinds = [0, 1, 2].map(|at| is_on(at).then(Mutex::default));
+        let kinds = QuotaKind::ALL.map(|kind| is_kind_counted(&ctx.sb, kind).then(Mutex::default));
         Some(Self { kinds, files, uncounted })
     }
 
@@ -96,7 +78,7 @@ impl Usage {
 
     /// Compares the usage with the quota files.
     pub(super) fn check(&self, inodes: &Inodes<'_>) {
-        for (at, kind) in KINDS.iter().enumerate() {
+        for (at, kind) in QuotaKind::ALL.into_iter().enumerate() {
             if let Some(counted) = &self.kinds[at] {
                 let mut counted = std::mem::take(&mut *counted.lock());
                 let is_partial = counted.len() >= IDS_MAX;
@@ -110,20 +92,25 @@ impl Usage {
     }
 }
 
-fn differs(ctx: &Context<'_>, kind: &Kind, id: u32, counted: Counts, found: Counts) {
+fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: Counts) {
     if counted != found {
         let shown = |(blocks, inodes)| format!("{blocks} blocks, {inodes} inodes");
-        let finding = Finding::new(codes::QUOTA_COUNTS).detail(format!("{} {id}", kind.name));
+        let finding = Finding::new(codes::QUOTA_COUNTS).detail(format!("{} {id}", kind.name()));
         ctx.found(finding.mismatch(shown(counted), shown(found)));
     }
 }
 
 /// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
-fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, Counts>) -> bool {
+fn read(
+    inodes: &Inodes<'_>,
+    kind: QuotaKind,
+    ino: Ino,
+    counted: &mut HashMap<u32, Counts>,
+) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), Known::Used(_)) {
-        ctx.found(Finding::new(codes::QUOTA).detail(format!("no {} quota file", kind.name)));
+        ctx.found(Finding::new(codes::QUOTA).detail(format!("no {} quota file", kind.name())));
         return false;
     }
     let Some(inode) = super::names::read_inode(ctx, ino) else { return false };
@@ -142,19 +129,18 @@ fn read(inodes: &Inodes<'_>, kind: &Kind, ino: Ino, counted: &mut HashMap<u32, C
                 return false;
             }
             let first = (extent.offset.0 + nth) * per_block as u64;
-            for (nth, quota) in block.chunks_exact(DQUOT_BLOCK_SIZE).take(per_block).enumerate() {
-                let id = first as u32 + nth as u32;
-                let is_right = be16(quota, 0) == DQUOT_MAGIC
-                    && quota[3] & TYPE_MASK == kind.number
-                    && be32(quota, 4) == id;
-                if !is_right {
+            for (nth, record) in block.chunks_exact(DQUOT_BLOCK_SIZE).take(per_block).enumerate() {
+                // Identifiers of the last block wrap around.
+                let id = (first as u32).wrapping_add(nth as u32);
+                if !is_record(kind, id, record) {
                     ctx.found(fault("an invalid quota record").at_block(place.0));
                     return false;
                 }
-                if let Err(damage) = checksum::check("quota", quota, DQUOT_CRC_OFFSET) {
+                if let Err(damage) = checksum::check("quota", record, DQUOT_CRC_OFFSET) {
                     ctx.damage(codes::QUOTA, &damage.of_inode(ino.0), Some(place));
                 }
-                let found = (be64(quota, 40), be64(quota, 48));
+                let count = |resource| quota::read(record, resource).count;
+                let found = (count(Resource::Blocks), count(Resource::Inodes));
                 let expected = counted.remove(&id).unwrap_or_default();
                 differs(ctx, kind, id, expected, found);
             }

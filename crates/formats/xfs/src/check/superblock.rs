@@ -92,7 +92,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     let announced = Announced::of(&device, sb)?;
     let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(device));
     let options = OpenOptions { cache_bytes: REPLAY_CACHE_BYTES, ..OpenOptions::default() };
-    let fs = XfsCore::open_recovered(overlay.clone(), &options)?;
+    let fs = XfsCore::open_uncounted(overlay.clone(), &options)?;
     fs.engine.checkpoint()?;
     fs.flush_superblock()?;
     fs.engine.empty_log()?;

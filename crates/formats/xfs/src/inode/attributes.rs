@@ -86,6 +86,10 @@ impl Inodes for XfsCore {
         inode::load(self, ino)
     }
 
+    fn provide_owners(&self, change: &SetAttributes) -> Result<()> {
+        self.provide_quota(change.uid, change.gid, None)
+    }
+
     fn stage(op: &mut Op<'_>, inode: Handle) {
         op.stage(inode);
     }

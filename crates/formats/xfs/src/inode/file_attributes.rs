@@ -100,6 +100,7 @@ impl XfsCore {
         ino: Ino,
         change: &FileAttributesChange,
     ) -> Result<()> {
+        self.provide_quota(None, None, change.project_id)?;
         self.change_inode(ino, Claim::Ordinary, |_, handle| {
             self.change_flags(handle, change)?;
             if let Some(bytes) = change.extent_size_bytes {

@@ -22,6 +22,11 @@ impl XfsCore {
         }
     }
 
+    /// Returns the project of new inodes in a directory.
+    pub(crate) fn project_below(&self, dir: &Handle) -> u32 {
+        if dir.inode.flags() & flags::PROJINHERIT == 0 { 0 } else { dir.inode.projid() }
+    }
+
     /// Checks that an inode may be linked into `dir`: fails if its project differs.
     pub(crate) fn check_project(&self, dir: &Handle, inode: &Handle) -> Result<()> {
         let is_bound = dir.inode.flags() & flags::PROJINHERIT != 0;

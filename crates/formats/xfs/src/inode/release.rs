@@ -15,7 +15,9 @@ use crate::btree::records::{FinoTree, InoTree, InodeChunk};
 use crate::format::address::{AgBlock, AgIno};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::inode::Handle;
+use crate::kind::Kind;
 use crate::op::Op;
+use crate::quota::Account;
 
 impl XfsCore {
     /// Returns whether an inode number is in use. The number may come from anywhere. Only the inode tree is
@@ -40,6 +42,7 @@ impl Op<'_> {
             return Err(handle.corrupt("inode", "an invalid inode number").into());
         };
         self.unstage(handle.ino());
+        let account = if self.usage.quotas().is_some() { self.account(&handle)? } else { None };
         let known = self.inode_blocks.len();
         if self.ag(ag)?.free_inode(&handle, ag_ino)? {
             for at in known..self.inode_blocks.len() {
@@ -47,11 +50,24 @@ impl Op<'_> {
                     self.unstage_block(place);
                 }
             }
+            self.usage.note(handle.ino(), account, None, 0);
             return Ok(());
         }
         handle.inode.clear();
         self.stage(handle);
         Ok(())
+    }
+
+    /// Returns the account of an inode as in its block.
+    fn account(&mut self, handle: &Handle) -> Outcome<Option<Account>> {
+        let slot = handle.offset..handle.offset + self.fs.volume.geometry.inode_size();
+        let tag = Kind::Inodes.plain();
+        // Not held, as in `new_handle`.
+        if self.txn.holds(handle.block.0) {
+            let id = self.buffer(handle.block, tag)?;
+            return Ok(Account::of_slot(&self.txn.data(id)[slot]));
+        }
+        Ok(Account::of_slot(&self.fs.block(handle.block, tag)?[slot]))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::format::log::buffer::{
     BufferFormat, BufferPlace, BufferType, CHUNK, FORMAT_SIZE, runs_of,
 };
 use crate::format::log::{BLOCK_SIZE, RawOpHeader, icreate};
+use crate::format::quota::QuotaKind;
 use crate::format::{ag, symlink};
 use crate::kind::Kind;
 use crate::log::cluster::{Cluster, Sink};
@@ -136,6 +137,12 @@ impl Items {
                 Ok(())
             }
             Kind::AgHeader => add_headers(geometry, image, region),
+            Kind::Dquots => {
+                self.end_whole(image.block);
+                // Kernels verify each run of chunks as if it started with a record, so the block is logged whole.
+                let kind = type_of_quotas(image.data);
+                add_bytes(place_of(geometry, image.block, 1), kind, image.data, region)
+            }
             _ => {
                 self.end_whole(image.block);
                 add_block(geometry, image, type_of(kind, image.data), region)
@@ -314,7 +321,19 @@ fn type_of(kind: Kind, data: &[u8]) -> BufferType {
         Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
         Kind::AttrRemote => BufferType::AttrRemote,
         Kind::Symlink => BufferType::Symlink,
-        Kind::AgHeader | Kind::Part | Kind::Raw => BufferType::Unknown,
+        Kind::AgHeader | Kind::Part | Kind::Dquots | Kind::Raw => BufferType::Unknown,
+    }
+}
+
+/// Returns the type of a block of quotas.
+fn type_of_quotas(data: &[u8]) -> BufferType {
+    const TYPE: usize = 3;
+    let number = data.get(TYPE).map_or(0, |of| of & 7);
+    match QuotaKind::ALL.into_iter().find(|kind| kind.number() == number) {
+        Some(QuotaKind::User) => BufferType::UserDquot,
+        Some(QuotaKind::Group) => BufferType::GroupDquot,
+        Some(QuotaKind::Project) => BufferType::ProjectDquot,
+        None => BufferType::Unknown,
     }
 }
 

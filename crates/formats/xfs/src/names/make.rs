@@ -16,13 +16,13 @@ impl MakeInodes for XfsCore {
         1023
     }
 
-    fn admit_new(&self, dir: &Handle, file_type: FileType, _new: &NewInode) -> Result<()> {
+    fn admit_new(&self, dir: &Handle, file_type: FileType, new: &NewInode) -> Result<()> {
         if file_type == FileType::Symlink && dir.inode.flags() & flags::NOSYMLINKS != 0 {
             return Err(Error::NotPermitted(
                 "the directory does not allow symbolic links (nosymlinks)",
             ));
         }
-        Ok(())
+        self.provide_quota(Some(new.uid), Some(new.gid), Some(self.project_below(dir)))
     }
 
     fn new_inode(

@@ -26,10 +26,11 @@ use crate::alloc::Freed;
 use crate::alloc::ags::HeldGroups;
 use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
-use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET};
+use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
 use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::Kind;
 use crate::orphan::Pending;
+use crate::quota::{Account, UsageChanges};
 
 /// An operation. It leaves no trace if dropped before [`XfsCore::atomically`] commits it.
 pub struct Op<'a> {
@@ -41,6 +42,8 @@ pub struct Op<'a> {
     pub(crate) dirs: TakenStates<'a>,
     /// Blocks of inode chunks that were allocated or freed.
     pub(crate) inode_blocks: ChunkChanges<'a>,
+    /// Changes of the usage of owners, if usage is counted.
+    pub(crate) usage: UsageChanges<'a>,
     pub(crate) txn: Txn<'a>,
     /// The part of the reserve that it may take.
     pub(crate) claim: Claim,
@@ -148,7 +151,8 @@ impl Operation for Op<'_> {
     }
 
     fn undos(&mut self) -> impl InMemoryUndo {
-        (&mut self.dirs, &mut self.group_guards, &mut self.unlinked, &mut self.inode_blocks)
+        let of_inodes = (&mut self.unlinked, &mut self.inode_blocks, &mut self.usage);
+        (&mut self.dirs, &mut self.group_guards, of_inodes)
     }
 
     fn set_minor(&mut self) {
@@ -169,6 +173,7 @@ impl<'a> Op<'a> {
             unlinked: Pending::new(&fs.unlinked),
             dirs: TakenStates::new(&fs.dirs),
             inode_blocks: ChunkChanges::new(&fs.gone),
+            usage: UsageChanges::new(fs.volume.quotas.get()),
             txn,
             claim,
             wholes: Wholes::default(),
@@ -221,6 +226,7 @@ impl<'a> Op<'a> {
             self.write_inode(handle)?;
         }
         self.write_links(None)?;
+        self.enter_usage()?;
         Ok(self.zeroed_runs.write(&self.fs.engine)?)
     }
 
@@ -236,6 +242,11 @@ impl<'a> Op<'a> {
         handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
         if handle.inode.as_bytes() == old {
             return Ok(());
+        }
+        if self.usage.quotas().is_some() {
+            let accounts = (Account::of_slot(old), Account::of_slot(handle.inode.as_bytes()));
+            let now = handle.inode.time(Time::Change).map_or(0, |time| time.sec);
+            self.usage.note(handle.ino(), accounts.0, accounts.1, now);
         }
         handle.inode.bump_changecount();
         // Slots are verified each time they are loaded, not only when their block is read.

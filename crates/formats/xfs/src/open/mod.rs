@@ -21,6 +21,7 @@ use crate::dir::DirStates;
 use crate::dir::free::FreeIndexStrategy;
 use crate::file::Hints;
 use crate::format::address::AgNumber;
+use crate::format::log::intent::Intent;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;
 use crate::inode::GoneChunks;
@@ -150,6 +151,22 @@ impl XfsCore {
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
     ) -> Result<Self> {
+        Self::open_replayed(device, options, true)
+    }
+
+    /// Like [`Self::open_recovered`], for the check of an image: quotas stay as in the log.
+    pub(crate) fn open_uncounted(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        Self::open_replayed(device, options, false)
+    }
+
+    fn open_replayed(
+        device: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        counts_quotas: bool,
+    ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
         // The log may have contained a newer superblock.
@@ -160,15 +177,17 @@ impl XfsCore {
         fs.log = Some(log);
         fs.load_unlinked_lists()?;
         fs.recovered = log::Report { intents: intents.len() as u64, ..report };
+        if counts_quotas {
+            fs.start_quotas(intents.iter().all(Intent::is_counted))?;
+        }
         fs.finish_intents(intents)?;
         fs.free_staged()?;
         Ok(fs)
     }
 
-    /// Frees unlinked inodes left by a crash, and clears the flags of quota counts that are not kept up to date.
+    /// Frees unlinked inodes left by a crash.
     fn without_leftovers(mut self) -> Result<Self> {
         self.freed_at_open = operations::orphans::inactivate_all(&self)?;
-        self.drop_quota_counts()?;
         Ok(self)
     }
 

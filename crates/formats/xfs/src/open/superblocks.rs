@@ -46,16 +46,6 @@ impl XfsCore {
         Ok(())
     }
 
-    /// Clears the flags of quotas that are kept up to date (`sb_qflags`), if any are set, because changes made here are
-    /// not counted. Kernels also do this when they mount without quotas, and recount when they mount with them. The
-    /// quota files stay.
-    pub(crate) fn drop_quota_counts(&self) -> Result<()> {
-        if self.volume.sb.raw.qflags.get() == 0 {
-            return Ok(());
-        }
-        self.edit_superblock(AgNumber(0), |raw| raw.qflags = 0.into())
-    }
-
     /// Changes the UUID of the superblock copies and of the log. Metadata keeps its UUID.
     pub(crate) fn change_uuid_of_copies(&self, uuid: [u8; 16]) -> Result<()> {
         for ag in self.volume.geometry.ags().skip(1) {

@@ -7,18 +7,13 @@ use vfs::{Error, Ino, Result};
 
 use super::{Job, map, superblock};
 use crate::check::view;
-use crate::format::bytes::{be16, be32, put16, put32};
+use crate::format::bytes::{put16, put32};
 use crate::format::checksum;
 use crate::format::extent::Extent;
 use crate::format::inode::Fork;
 use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
+use crate::format::quota::{ALL_COUNTED, QuotaKind, is_record};
 
-/// `d_type` of user, group and project quotas, in the order of the superblock's fields.
-const TYPES: [u8; 3] = [1, 4, 2];
-/// Bits of `d_type` with the kind.
-const TYPE_MASK: u8 = 7;
-/// `sb_qflags`: users, groups and projects were counted.
-const COUNTED: u16 = 0x4 | 0x100 | 0x400;
 /// Byte offset of `dd_uuid`.
 const UUID_OFFSET: usize = 120;
 
@@ -27,7 +22,7 @@ pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let raw = &survey.sb.raw;
     let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
-    for (kind, &file) in files.iter().enumerate() {
+    for (kind, &file) in QuotaKind::ALL.into_iter().zip(&files) {
         let concerned: Vec<&Finding> =
             findings.iter().filter(|f| f.place.inode == Some(file.0)).copied().collect();
         if concerned.is_empty() {
@@ -43,7 +38,7 @@ pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
                 }
                 let per_block = (bytes.len() / DQUOT_BLOCK_SIZE) as u64;
                 let first = ((extent.offset.0 + nth) * per_block) as u32;
-                if make_anew(&mut bytes, first, TYPES[kind], &survey.geometry.meta_uuid) {
+                if make_anew(&mut bytes, first, kind, &survey.geometry.meta_uuid) {
                     job.staging.write_at(byte, &bytes).map_err(Error::Device)?;
                 }
             }
@@ -63,17 +58,19 @@ fn extents(job: &Job, ino: Ino) -> Result<Vec<Extent>> {
 }
 
 /// Rebuilds the invalid records in a quota block whose identifiers start with `first`. Returns whether there were any.
-fn make_anew(bytes: &mut [u8], first: u32, kind: u8, uuid: &[u8; 16]) -> bool {
+fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: &[u8; 16]) -> bool {
     let mut is_changed = false;
-    for (id, quota) in (first..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
-        let is_it = be16(quota, 0) == MAGIC && quota[3] & TYPE_MASK == kind && be32(quota, 4) == id;
+    for (nth, quota) in (0..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
+        // Identifiers of the last block wrap around.
+        let id = first.wrapping_add(nth);
+        let is_it = is_record(kind, id, quota);
         if is_it && checksum::check("quota", quota, CRC_OFFSET).is_ok() {
             continue;
         }
         if !is_it {
             quota.fill(0);
             put16(quota, 0, MAGIC);
-            (quota[2], quota[3]) = (1, kind);
+            (quota[2], quota[3]) = (1, kind.number());
             put32(quota, 4, id);
         }
         quota[UUID_OFFSET..UUID_OFFSET + 16].copy_from_slice(uuid);
@@ -87,6 +84,6 @@ fn make_anew(bytes: &mut [u8], first: u32, kind: u8, uuid: &[u8; 16]) -> bool {
 pub(super) fn uncount(job: &Job, findings: &[&Finding]) -> Result<()> {
     let what = "Quotas are marked for a quota check at the next mount.";
     superblock::change(job, findings, what, |raw| {
-        raw.qflags = (raw.qflags.get() & !COUNTED).into();
+        raw.qflags = (raw.qflags.get() & !ALL_COUNTED).into();
     })
 }

@@ -1,7 +1,7 @@
 //! Committing a growth: one transaction in the log.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use disk::BlockDevice;
 use engine::Log;
@@ -60,7 +60,8 @@ fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) 
     let log = XfsLog::open(device.clone(), after, position)?;
     let hook: Box<dyn Log> = Box::new(log.clone());
     let ags = Ags::new(&new, states);
-    let volume = Arc::new(Volume { sb: after.clone(), geometry: new, ags });
+    let volume =
+        Arc::new(Volume { sb: after.clone(), geometry: new, ags, quotas: OnceLock::new() });
     let device = device.clone();
     let mut fs =
         XfsCore::of_volume(device, Some(hook), volume, CACHE_BYTES_DEFAULT, Mode::Writable);

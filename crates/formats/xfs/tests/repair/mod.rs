@@ -11,7 +11,7 @@ mod logs;
 mod nameless;
 mod old_version;
 mod padding;
-mod quota_files;
+pub(crate) mod quota_files;
 mod quotas;
 mod rich;
 mod rule;

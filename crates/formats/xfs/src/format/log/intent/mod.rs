@@ -65,6 +65,14 @@ pub struct Intent {
     pub regions: Vec<Vec<u8>>,
 }
 
+impl Intent {
+    /// Returns whether its change leaves the usage of quotas as it is, or changes it together with the inodes. Kernels
+    /// count map changes and exchanges in the transaction before them.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.item, ItemType::Efi | ItemType::Rui | ItemType::Cui | ItemType::Attri)
+    }
+}
+
 /// The change of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {

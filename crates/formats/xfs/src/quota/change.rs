@@ -1,0 +1,41 @@
+//! Changes of usage.
+
+use crate::format::quota::Resource;
+
+/// Inodes and blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delta {
+    pub(super) blocks: i64,
+    pub(super) inodes: i64,
+}
+
+/// The change of the usage of one identifier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) kind: usize,
+    pub(super) id: u32,
+    pub(super) delta: Delta,
+    /// True if it must not exceed a limit. A change of the owner may.
+    pub(super) is_limited: bool,
+}
+
+impl Delta {
+    pub(super) const fn is_zero(self) -> bool {
+        self.blocks == 0 && self.inodes == 0
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.blocks = self.blocks.saturating_add(other.blocks);
+        self.inodes = self.inodes.saturating_add(other.inodes);
+    }
+
+    /// Returns the parts of it.
+    pub(super) const fn by_resource(self) -> [(Resource, i64); 2] {
+        [(Resource::Blocks, self.blocks), (Resource::Inodes, self.inodes)]
+    }
+
+    /// Returns the opposite change.
+    pub(super) const fn negated(self) -> Self {
+        Self { blocks: self.blocks.wrapping_neg(), inodes: self.inodes.wrapping_neg() }
+    }
+}

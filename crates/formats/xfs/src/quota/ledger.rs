@@ -1,0 +1,239 @@
+//! The quotas of an open file system, and the ledger of changes that are not in the quota files yet.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use engine::locks::Mutex;
+use vfs::Ino;
+
+use super::change::{Change, Delta};
+use crate::format::address::FsBlock;
+use crate::format::quota::{Quota, QuotaKind, Resource, per_block};
+
+/// Maximum number of identifiers whose limits are remembered.
+const LIMITS_MAX: usize = 1 << 16;
+/// Default grace time in seconds: seven days.
+const GRACE_DEFAULT: u64 = 7 * 24 * 60 * 60;
+
+/// Limits, current usage and running grace times of an identifier, by resource.
+pub(super) type Limits = [Quota; 2];
+
+/// An identifier of a kind of quota.
+pub(super) type Id = (usize, u32);
+
+/// Contiguous blocks of a quota file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordRun {
+    pub(super) start: FsBlock,
+    pub(super) len: u64,
+}
+
+/// A quota file whose usage is kept up to date.
+#[derive(Debug)]
+pub(super) struct QuotaFile {
+    pub(super) ino: Ino,
+    /// Its blocks, by the first logical block.
+    pub(super) runs: Mutex<BTreeMap<u64, RecordRun>>,
+    /// Limits in the record of identifier 0: those of identifiers without own limits. The timers are grace times.
+    pub(super) defaults: Limits,
+    /// True if limits are enforced.
+    pub(super) is_enforced: bool,
+}
+
+/// Changes of usage since the last checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) changes: HashMap<Id, Delta>,
+    /// Kind and logical block of the records to change.
+    pub(super) blocks: HashSet<(usize, u32)>,
+    /// Known limits; `None` for identifiers without limits.
+    pub(super) limits: HashMap<Id, Option<Limits>>,
+    /// Largest change time of the changed inodes, in seconds since the epoch.
+    pub(super) now: u64,
+    /// Kinds that are not kept up to date any more.
+    pub(super) given_up: [bool; 3],
+    /// Given-up kinds whose flag in the superblock was cleared.
+    pub(super) is_flag_cleared: [bool; 3],
+}
+
+/// The quotas of an open file system.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    pub(super) files: [Option<QuotaFile>; 3],
+    pub(super) ledger: Mutex<Ledger>,
+    /// Held while a block is added to a quota file.
+    pub(super) growth: Mutex<()>,
+    pub(super) records_per_block: u32,
+    /// Number of blocks of records that the ledger changes.
+    pending: AtomicUsize,
+    /// True once a kind must be given up because of an inode on the realtime device.
+    has_realtime: AtomicBool,
+}
+
+impl QuotaFile {
+    /// Returns the block with number `at` in the file.
+    pub(super) fn block(&self, at: u32) -> Option<FsBlock> {
+        let at = u64::from(at);
+        let runs = self.runs.lock();
+        let (first, run) = runs.range(..=at).next_back()?;
+        (at - first < run.len).then(|| run.start.plus(at - first))
+    }
+
+    /// Returns the grace time of a resource in seconds.
+    pub(super) const fn grace(&self, resource: Resource) -> u64 {
+        match self.defaults[resource as usize].timer {
+            0 => GRACE_DEFAULT,
+            time => time,
+        }
+    }
+
+    /// Gives a record the default limits where it has none, and starts or stops its grace time.
+    pub(super) fn adjust(&self, id: u32, resource: Resource, quota: &mut Quota, now: u64) {
+        if id == 0 {
+            return;
+        }
+        let defaults = &self.defaults[resource as usize];
+        quota.soft = if quota.soft == 0 { defaults.soft } else { quota.soft };
+        quota.hard = if quota.hard == 0 { defaults.hard } else { quota.hard };
+        if !quota.is_over() {
+            quota.timer = 0;
+        } else if quota.timer == 0 {
+            quota.timer = now.saturating_add(self.grace(resource)).max(1);
+        }
+    }
+}
+
+impl Quotas {
+    pub(super) fn new(files: [Option<QuotaFile>; 3], block_size: usize) -> Self {
+        Self {
+            files,
+            ledger: Mutex::default(),
+            growth: Mutex::default(),
+            records_per_block: per_block(block_size),
+            pending: AtomicUsize::new(0),
+            has_realtime: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether an inode is a quota file.
+    pub(super) fn is_own(&self, ino: Ino) -> bool {
+        self.files.iter().flatten().any(|file| file.ino == ino)
+    }
+
+    /// Iterates over the kinds that are counted.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = usize> {
+        (0..self.files.len()).filter(|&kind| self.files[kind].is_some())
+    }
+
+    /// Returns whether limits of any kind are enforced.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.files.iter().flatten().any(|file| file.is_enforced)
+    }
+
+    /// Returns the number of blocks that [`Quotas::flush_deferred`] will change.
+    pub(crate) fn deferred_blocks(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+            + usize::from(self.has_realtime.load(Ordering::Relaxed))
+    }
+
+    /// Stops counting: the next checkpoint says so.
+    pub(super) fn give_up(&self) {
+        self.has_realtime.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether counting of all kinds stopped.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.has_realtime.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of blocks of records that the ledger changes.
+    pub(super) fn set_pending(&self, blocks: usize) {
+        self.pending.store(blocks, Ordering::Relaxed);
+    }
+
+    /// Enters the changes of an operation. If `is_limited`, fails instead with the kind whose limit one exceeds.
+    pub(super) fn enter(
+        &self,
+        changes: &[Change],
+        now: i64,
+        is_limited: bool,
+    ) -> Result<(), QuotaKind> {
+        let mut ledger = self.ledger.lock();
+        let now = u64::try_from(now).unwrap_or(0);
+        if is_limited {
+            for change in changes.iter().filter(|change| change.is_limited) {
+                if let Some(Some(limits)) = ledger.limits.get(&(change.kind, change.id))
+                    && exceeds(limits, change.delta, now)
+                {
+                    return Err(QuotaKind::ALL[change.kind]);
+                }
+            }
+        }
+        ledger.now = ledger.now.max(now);
+        self.add(&mut ledger, changes);
+        Ok(())
+    }
+
+    /// Removes changes that were entered; they are given with the opposite sign.
+    pub(super) fn undo(&self, negated: &[Change]) {
+        self.add(&mut self.ledger.lock(), negated);
+    }
+
+    fn add(&self, ledger: &mut Ledger, changes: &[Change]) {
+        for change in changes {
+            let (kind, id) = (change.kind, change.id);
+            if ledger.given_up[kind] {
+                continue;
+            }
+            ledger.changes.entry((kind, id)).or_default().add(change.delta);
+            if ledger.blocks.insert((kind, id / self.records_per_block)) {
+                self.set_pending(ledger.blocks.len());
+            }
+            let Some(Some(limits)) = ledger.limits.get_mut(&(kind, id)) else { continue };
+            let now = ledger.now;
+            for (resource, delta) in change.delta.by_resource() {
+                let quota = &mut limits[resource as usize];
+                quota.count = quota.count.saturating_add_signed(delta);
+                if let Some(file) = &self.files[kind] {
+                    file.adjust(id, resource, quota, now);
+                }
+            }
+        }
+    }
+
+    /// Returns whether the limits of an identifier are known.
+    pub(super) fn knows_limits(&self, id: Id) -> bool {
+        self.ledger.lock().limits.contains_key(&id)
+    }
+
+    /// Remembers the limits of an identifier, with the usage in its record. No checkpoint may be closed since that was
+    /// read.
+    pub(super) fn remember(&self, id: Id, limits: Limits) {
+        let mut ledger = self.ledger.lock();
+        if ledger.limits.len() >= LIMITS_MAX {
+            ledger.limits.clear();
+        }
+        let has_limits = limits.iter().any(|of| of.hard != 0 || of.soft != 0);
+        let pending = ledger.changes.get(&id).copied().unwrap_or_default();
+        ledger.limits.entry(id).or_insert_with(|| {
+            has_limits.then(|| {
+                let mut limits = limits;
+                for (resource, delta) in pending.by_resource() {
+                    let quota = &mut limits[resource as usize];
+                    quota.count = quota.count.saturating_add_signed(delta);
+                }
+                limits
+            })
+        });
+    }
+}
+
+/// Returns whether a change exceeds a limit at a time in seconds since the epoch.
+fn exceeds(limits: &Limits, delta: Delta, now: u64) -> bool {
+    delta.by_resource().into_iter().filter(|(_, delta)| *delta > 0).any(|(resource, delta)| {
+        let quota = &limits[resource as usize];
+        let new = quota.count.saturating_add_signed(delta);
+        let is_expired = quota.timer != 0 && now > quota.timer;
+        quota.hard != 0 && new > quota.hard || quota.soft != 0 && new > quota.soft && is_expired
+    })
+}
