@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import hostFs, { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import hostFs, { closeSync, ftruncateSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -375,4 +375,18 @@ for (const [fs, size] of FORMATS) {
 
 test('CommonJS has the same', () => {
   assert.equal(createRequire(import.meta.url)('diskwright').open, diskwright.open);
+});
+
+test('the first example of docs/browser.md runs', () => {
+  const page = readFileSync(new URL('../../docs/browser.md', import.meta.url), 'utf8');
+  const [, example] = /^```js\n(.*?)^```/ms.exec(page);
+  const tree = path.join(scratch, 'rootfs');
+  mkdirSync(path.join(tree, 'etc'), { recursive: true });
+  writeFileSync(path.join(tree, 'etc/hostname'), 'box\n');
+  run(PROGRAM, 'build', tree, path.join(scratch, 'root.img'), '--size', '16M');
+  // Imports are resolved in the working directory of the process, files after the change of directory.
+  const program = `process.chdir(${JSON.stringify(scratch)});\n${example}`;
+  const cwd = path.dirname(new URL(import.meta.resolve('diskwright')).pathname);
+  const printed = execFileSync(process.execPath, ['--input-type=module', '-e', program], { cwd, encoding: 'utf8' });
+  assert.equal(printed, '/etc/hostname\nbox\n\n');
 });

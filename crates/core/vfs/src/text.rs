@@ -7,7 +7,7 @@ use crate::{Attributes, FileType};
 /// Formats bytes as text. Escapes invalid UTF-8, control characters and characters that reorder or hide text (`\n`,
 /// `\xff`, `\u{202e}`), and `\` itself.
 pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
-    fmt::from_fn(move |f| {
+    FromFn(move |f: &mut fmt::Formatter<'_>| {
         for chunk in bytes.utf8_chunks() {
             for c in chunk.valid().chars() {
                 match c {
@@ -26,6 +26,15 @@ pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
         }
         Ok(())
     })
+}
+
+/// Formats a value by a function, as `std::fmt::from_fn` does from Rust 1.93 on.
+struct FromFn<F>(F);
+
+impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for FromFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)(f)
+    }
 }
 
 /// Returns whether a character changes the appearance of the text around it.

@@ -181,3 +181,24 @@ fn published_crates_have_metadata_and_a_page_with_an_example() {
     }
     assert!(wrong.is_empty(), "incomplete metadata:\n{}", wrong.join("\n"));
 }
+
+#[test]
+fn documents_name_the_oldest_supported_rust() {
+    let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
+    let oldest = |path: &str| {
+        let text = read(path);
+        let line = text.lines().find_map(|line| line.strip_prefix("rust-version = "));
+        format!("Rust {}", line.unwrap().trim_matches('"'))
+    };
+    let (programs, library) = (oldest("Cargo.toml"), oldest("crates/front/diskwright/Cargo.toml"));
+    for (page, versions) in [
+        ("README.md", vec![&programs]),
+        ("CONTRIBUTING.md", vec![&programs]),
+        ("docs/development.md", vec![&programs, &library]),
+        ("docs/library.md", vec![&programs, &library]),
+    ] {
+        for version in versions {
+            assert!(read(page).contains(version), "{page} does not name {version}");
+        }
+    }
+}

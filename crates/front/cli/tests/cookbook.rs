@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use testkit::Need::{self, Fuse, Tool};
 
@@ -34,22 +34,22 @@ fn recipes() -> Vec<Recipe> {
     numbered.map(recipe).collect()
 }
 
-/// Returns the requirements of a recipe that not every machine meets.
-fn needs(recipe: &Recipe) -> Vec<Need> {
+/// Returns the requirements of commands that not every machine meets.
+pub(super) fn needs(commands: &str) -> Vec<Need> {
     let mut needs = vec![Tool("sh")];
-    for name in ["sfdisk", "tar", "genimage", "fakeroot"] {
-        if recipe.commands.split_whitespace().any(|word| word.trim_matches('\'') == name) {
+    for name in ["e2fsck", "fakeroot", "genimage", "sfdisk", "tar"] {
+        if commands.split_whitespace().any(|word| word.trim_matches('\'') == name) {
             needs.push(Tool(name));
         }
     }
-    if recipe.commands.contains("diskwright mount") {
+    if commands.contains("diskwright mount") {
         needs.push(Fuse);
     }
     needs
 }
 
 /// Creates the initial files for recipes in a directory.
-fn kitchen(dir: &Path) {
+pub(super) fn kitchen(dir: &Path) {
     for (path, text) in
         [("etc/hostname", "box\n"), ("etc/motd", "Welcome.\n"), ("usr/bin/app", "app\n")]
     {
@@ -59,24 +59,25 @@ fn kitchen(dir: &Path) {
     }
 }
 
-fn cook(number: usize) {
-    let recipe = &recipes()[number - 1];
-    assert!(recipe.title.starts_with(&format!("{number}. ")), "{}", recipe.title);
-    if !testkit::satisfied(&format!("cookbook::recipe {}", recipe.title), &needs(recipe)) {
-        return;
-    }
-    let home = testkit::scratch();
-    kitchen(home.path());
+/// Runs commands in a directory, with the program first in `PATH`. Ends at the first command that fails.
+pub(super) fn shell(dir: &Path, commands: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_diskwright")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}:/usr/sbin:/sbin", program.display());
     let mut command = Command::new("sh");
-    command
-        .current_dir(home.path())
-        .env("PATH", path)
-        .env("LC_ALL", "C")
-        .env_remove("SOURCE_DATE_EPOCH");
-    let output = command.args(["-ec", recipe.commands]).stdin(Stdio::null()).output().unwrap();
+    command.current_dir(dir).env("PATH", path).env("LC_ALL", "C").env_remove("SOURCE_DATE_EPOCH");
+    command.args(["-ec", commands]).stdin(Stdio::null()).output().unwrap()
+}
+
+fn cook(number: usize) {
+    let recipe = &recipes()[number - 1];
+    assert!(recipe.title.starts_with(&format!("{number}. ")), "{}", recipe.title);
+    if !testkit::satisfied(&format!("cookbook::recipe {}", recipe.title), &needs(recipe.commands)) {
+        return;
+    }
+    let home = testkit::scratch();
+    kitchen(home.path());
+    let output = shell(home.path(), recipe.commands);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, messages) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{}: {} {out}{messages}", recipe.title, output.status);

@@ -26,6 +26,7 @@ mod mount_crash;
 mod mount_edges;
 mod mount_posix;
 mod mount_programs;
+mod pages;
 mod place;
 mod repair;
 mod resize;

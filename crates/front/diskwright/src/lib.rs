@@ -135,4 +135,5 @@ pub use stop::stop_on_signals;
 /// Compiles the examples of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/library.md")]
+#[doc = include_str!("../../../../docs/design/library.md")]
 struct Guide;

@@ -80,7 +80,8 @@ impl<'a> Short<'a> {
         // In block form there must be room for the hashes of all entries, `.` and `..`.
         let whole = offset + (count + 2) * leaf::ENTRY_SIZE + leaf::TAIL_SIZE;
         if whole > layout.size() {
-            let most = format_args!("at most {} bytes as a block", layout.size());
+            let size = layout.size();
+            let most = format_args!("at most {size} bytes as a block");
             return Err(fault("offset of the last entry").mismatch(most, whole));
         }
         wide += usize::from(short.parent().0 > SHORT_INO_MAX);

@@ -185,7 +185,8 @@ impl Intent {
             Some(extents) => Ok(extents),
             None => {
                 let expected = format_args!("{count} extents of {} bytes", size_of::<T>());
-                let found = format_args!("{} bytes", bytes.len());
+                let len = bytes.len();
+                let found = format_args!("{len} bytes");
                 Err(self.damage("length of its extents").mismatch(expected, found))
             }
         }
@@ -205,14 +206,16 @@ impl Intent {
         all: &[K],
         number: impl Fn(K) -> u8,
     ) -> Result<K, Corruption> {
-        if flags & !OPERATION & !known != 0 {
-            let found = format_args!("{:#x}", flags & !OPERATION);
+        let rest = flags & !OPERATION;
+        if rest & !known != 0 {
+            let found = format_args!("{rest:#x}");
             return Err(self.damage("unknown flags").mismatch(format_args!("{known:#x}"), found));
         }
         let operation = flags & OPERATION;
         let kind = all.iter().copied().find(|kind| u32::from(number(*kind)) == operation);
         kind.ok_or_else(|| {
-            let expected = format_args!("1 to {}", all.len());
+            let kinds = all.len();
+            let expected = format_args!("1 to {kinds}");
             self.damage("unknown operation").mismatch(expected, operation)
         })
     }
