@@ -17,6 +17,7 @@ mod contents;
 mod crash;
 mod deferred_create;
 mod directories;
+mod external_log;
 mod foreign;
 mod foreign_changed;
 mod group_headers;

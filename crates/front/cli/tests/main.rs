@@ -19,6 +19,7 @@ mod extract;
 mod images;
 mod layers;
 mod list;
+mod log_device;
 mod map;
 mod mount;
 mod mount_cli;

@@ -20,6 +20,7 @@ mod roots;
 mod write;
 
 pub use layout::Layout;
+pub use numbers::LOG_BYTES_MAX;
 pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN};
 pub use write::{Contents, format};
 
