@@ -39,6 +39,7 @@ mod mkfs;
 mod numbers;
 mod opening;
 mod parents;
+mod realtime;
 mod repair;
 mod resize;
 mod sharing;

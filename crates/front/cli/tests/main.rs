@@ -28,6 +28,7 @@ mod mount_edges;
 mod mount_posix;
 mod mount_programs;
 mod place;
+mod realtime_device;
 mod repair;
 mod resize;
 mod serve;

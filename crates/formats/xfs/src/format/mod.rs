@@ -17,6 +17,7 @@ pub mod geometry;
 pub mod hash;
 pub mod inode;
 pub mod log;
+pub mod realtime;
 pub mod superblock;
 pub(crate) mod superblock_structure;
 pub mod symlink;

@@ -11,6 +11,10 @@ pub(crate) struct DeviceArgs {
     /// Use FILE as the log of an XFS image that does not contain its log
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     log_device: Option<PathBuf>,
+
+    /// Read realtime files of an XFS image from FILE
+    #[arg(long, value_name = "FILE", help_heading = "Image")]
+    rt_device: Option<PathBuf>,
 }
 
 impl DeviceArgs {
@@ -18,6 +22,7 @@ impl DeviceArgs {
     pub(crate) fn devices(&self) -> OtherDevices {
         let mut devices = OtherDevices::default();
         devices.log.clone_from(&self.log_device);
+        devices.realtime.clone_from(&self.rt_device);
         devices
     }
 }

@@ -1,4 +1,4 @@
-//! Other devices of an image.
+//! Other devices of an image: its log, and its realtime files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +14,14 @@ use crate::{Error, Result, anywhere, image, lock};
 pub struct OtherDevices {
     /// Device of the log, from its start on, if the image does not contain its log.
     pub log: Option<PathBuf>,
+    /// Device with the contents of realtime files. Images with one are only read.
+    pub realtime: Option<PathBuf>,
 }
 
-setters!(OtherDevices { log: impl Into<PathBuf> = Some(log.into()) });
+setters!(OtherDevices {
+    log: impl Into<PathBuf> = Some(log.into()),
+    realtime: impl Into<PathBuf> = Some(realtime.into()),
+});
 
 impl OtherDevices {
     /// Returns whether no device is given.
@@ -28,11 +33,13 @@ impl OtherDevices {
     /// Takes devices that are given in `more`.
     pub fn extend(&mut self, more: &Self) {
         self.log = more.log.clone().or_else(|| self.log.take());
+        self.realtime = more.realtime.clone().or_else(|| self.realtime.take());
     }
 
     /// Returns the option of the command line for the first device.
     fn option(&self) -> Option<&'static str> {
-        self.log.as_ref().map(|_| "--log-device")
+        let realtime = self.realtime.as_ref().map(|_| "--rt-device");
+        self.log.as_ref().map_or(realtime, |_| Some("--log-device"))
     }
 
     /// Rejects devices for work that uses the image file alone.
@@ -65,12 +72,16 @@ pub(crate) fn join(
     unlocked: bool,
     access: Access,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let (Some(option), Some(log)) = (devices.option(), &devices.log) else { return Ok(device) };
+    let OtherDevices { log, realtime } = devices;
+    let Some(option) = devices.option() else { return Ok(device) };
     if image::format_of(path, &*device)? == Some(Format::Ext4) {
         return Err(Error::Usage(format!("{option} is for XFS images, not ext2, ext3 or ext4")));
     }
-    let log = open(log, unlocked, access)?;
-    let joined = JoinedDevice::new(device, Some(log), None);
+    let open = |path: &Option<PathBuf>, access| {
+        path.as_deref().map(|path| open(path, unlocked, access)).transpose()
+    };
+    let (log, realtime) = (open(log, access)?, open(realtime, Access::Read)?);
+    let joined = JoinedDevice::new(device, log, realtime);
     Ok(Arc::new(joined.map_err(|e| Error::host("read", path, e))?))
 }
 

@@ -234,7 +234,8 @@ impl MountOptions {
             "loud" => self.silent = false,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
-            "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" | "logdev" => {
+            "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" | "logdev"
+            | "rtdev" => {
                 return Err(format!("{word} needs a value: {word}=..."));
             }
             _ if is_private(word) => {}
@@ -253,6 +254,7 @@ impl MountOptions {
                 self.owner = Some(owner.ok_or_else(|| wrong("write two numbers: 1000:1000"))?);
             }
             "logdev" => self.devices.log = Some(value.into()),
+            "rtdev" => self.devices.realtime = Some(value.into()),
             "commit" => {
                 let seconds: u32 =
                     value.parse().map_err(|_| wrong("write seconds, 0 for never"))?;
