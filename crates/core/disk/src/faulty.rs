@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::BlockDevice;
+use crate::{BlockDevice, Part};
 
 /// A kind of access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,10 @@ impl FaultyDevice {
 impl BlockDevice for FaultyDevice {
     fn len(&self) -> u64 {
         self.inner.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.inner.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

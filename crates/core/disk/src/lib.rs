@@ -6,6 +6,7 @@ pub mod address;
 mod at;
 mod faulty;
 mod file;
+mod joined;
 mod memory;
 #[cfg(feature = "merkle")]
 pub mod merkle;
@@ -23,6 +24,7 @@ use std::io;
 pub use at::FileAt;
 pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
+pub use joined::{JoinedDevice, Part, end_at};
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 pub use overlay_file::OverlayFile;
@@ -39,6 +41,12 @@ pub trait BlockDevice: Send + Sync {
     /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the length in bytes of another device that this one includes, at the addresses from [`Part::start`] on;
+    /// `None` if there is none.
+    fn part_len(&self, _part: Part) -> Option<u64> {
+        None
     }
 
     /// Fills `buf` from `offset`. Fails if the range exceeds the device.

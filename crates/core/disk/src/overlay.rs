@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, Part, check_range, end_at};
 
 /// Unit of changes in bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -50,7 +50,7 @@ impl OverlayDevice {
             Entry::Vacant(vacant) => {
                 let mut bytes = Box::new([0; PAGE_BYTES as usize]);
                 let start = page * PAGE_BYTES;
-                let count = PAGE_BYTES.min(self.below.len() - start) as usize;
+                let count = PAGE_BYTES.min(end_at(&*self.below, start) - start) as usize;
                 self.below.read_at(start, &mut bytes[..count])?;
                 vacant.insert(bytes)
             }
@@ -66,6 +66,10 @@ impl OverlayDevice {
 impl BlockDevice for OverlayDevice {
     fn len(&self) -> u64 {
         self.below.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.below.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -91,7 +95,7 @@ impl BlockDevice for OverlayDevice {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_range(self.len(), offset, data.len() as u64)?;
+        check_range(end_at(self, offset), offset, data.len() as u64)?;
         let mut pages = self.write_pages();
         Self::for_each_page(offset, data.len() as u64, |page, of_page, of_range| {
             self.page(&mut pages, page)?[of_page].copy_from_slice(&data[of_range]);
@@ -100,7 +104,7 @@ impl BlockDevice for OverlayDevice {
     }
 
     fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self.len(), offset, len)?;
+        check_range(end_at(self, offset), offset, len)?;
         let mut pages = self.write_pages();
         Self::for_each_page(offset, len, |page, of_page, _| {
             self.page(&mut pages, page)?[of_page].fill(0);
@@ -110,7 +114,7 @@ impl BlockDevice for OverlayDevice {
 
     /// Discards changes of the range. The device below does not change.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        check_range(self.len(), offset, len)?;
+        check_range(end_at(self, offset), offset, len)?;
         let (first, end) = (offset.div_ceil(PAGE_BYTES), (offset + len) / PAGE_BYTES);
         self.write_pages().retain(|&page, _| page < first || page >= end);
         Ok(())

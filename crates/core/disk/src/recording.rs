@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, Part, check_range, end_at};
 
 /// A change of a device, or a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,10 @@ impl BlockDevice for RecordingDevice {
         self.inner.len()
     }
 
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.inner.part_len(part)
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.inner.read_at(offset, buf)
     }
@@ -94,7 +98,7 @@ impl BlockDevice for RecordingDevice {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_range(self.len(), offset, data.len() as u64)?;
+        check_range(end_at(self, offset), offset, data.len() as u64)?;
         self.record(Event::Write { offset, data: data.into() })
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 
 use crate::{Corruption, Result};
 
@@ -94,6 +94,10 @@ fn ended() -> io::Error {
 impl BlockDevice for Guard {
     fn len(&self) -> u64 {
         self.inner.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.inner.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

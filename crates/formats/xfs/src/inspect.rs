@@ -1,6 +1,6 @@
 //! Access to on-disk structures, for programs that show the internals of an image.
 
-use vfs::{Ino, Result};
+use vfs::{Error, Ino, Result};
 
 use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber, Block, FileBlock};
@@ -59,7 +59,12 @@ impl XfsCore {
     /// `NotFound` if the inode is free; `Corrupt` if its map is damaged on the path to `first`.
     pub fn block_run(&self, ino: Ino, fork: Fork, first: FileBlock) -> Result<BlockRun> {
         let _lock = self.locks.shared(ino);
-        let run = map::run_at(&mut &*self, &self.load(ino)?, fork, first)?;
+        let handle = self.load(ino)?;
+        if map::is_realtime(&handle, fork) {
+            let what = format!("the map of inode {ino}, whose data is on the realtime device");
+            return Err(Error::unsupported(what, "read the file with --rt-device FILE"));
+        }
+        let run = map::run_at(&mut &*self, &handle, fork, first)?;
         let (start, unwritten) = match run.place {
             Place::Written(start) => (Some(start), false),
             Place::Unwritten(start) => (Some(start), true),

@@ -77,6 +77,7 @@ pub unsafe extern "C" fn dw_convert(
                 path: host_path(from)?.to_owned(),
                 offset: how.offset,
                 partition: (how.partition > 0).then_some(how.partition),
+                devices: Default::default(),
             };
             let mut wanted = ConvertOptions::new(from, host_path(to)?);
             wanted.format = if how.format > 0 { Some(format(how.format)?) } else { None };

@@ -1,9 +1,11 @@
 //! Opening images of any format.
 
+pub(crate) mod devices;
 mod info;
 mod options;
 mod text;
 
+pub use devices::OtherDevices;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
@@ -14,6 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use devices::Access;
 use disk::{BlockDevice, FileDevice, WindowDevice};
 use operations::profile::ListingProfile;
 use vfs::{Error as FsError, FileSystem, Paths};
@@ -176,8 +179,36 @@ pub(crate) fn probe(
     })
 }
 
-/// Returns the part of the device selected by the options.
+/// Returns the part of the device selected by the options, for reading, together with the other devices of the image.
 pub(crate) fn window(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    join(path, device, options, Access::Read)
+}
+
+/// Like [`window`], for writing.
+pub(crate) fn window_to_write(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+) -> Result<Arc<dyn BlockDevice>> {
+    join(path, device, options, Access::Write)
+}
+
+fn join(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &OpenImage,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>> {
+    let device = window_alone(path, device, options)?;
+    devices::join(path, device, &options.devices, options.norecovery, access)
+}
+
+/// Returns the part of the device selected by the options, without other devices.
+fn window_alone(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &OpenImage,

@@ -10,7 +10,7 @@ use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
 
 use crate::dispatch::{self, OpenFs};
-use crate::image::{open_device, probe, window};
+use crate::image::{open_device, probe, window_to_write};
 use crate::recovery::RecoverReport;
 use crate::{Error, Image, ImageInfo, OpenImage, Result, anywhere, lock};
 
@@ -103,7 +103,7 @@ impl OpenToEdit {
         device: Arc<dyn BlockDevice>,
         options: &OpenImage,
     ) -> Result<Self> {
-        let device = window(name, device, options)?;
+        let device = window_to_write(name, device, options)?;
         let format = probe(name, &device, options)?;
         match dispatch::open_writable(format, device, options, name) {
             Ok(fs) => Ok(Self { fs, image: name.to_owned() }),

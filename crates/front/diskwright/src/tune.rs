@@ -140,7 +140,7 @@ fn device_of_format(
 ) -> Result<Arc<dyn BlockDevice>> {
     let file = lock::open_to_write(path)?;
     let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-    let device = image::window(path, Arc::new(device), options)?;
+    let device = image::window_to_write(path, Arc::new(device), options)?;
     if probe(path, &device, options)? != format {
         return Err(at(path, vfs::Error::Invalid(otherwise)));
     }

@@ -41,7 +41,7 @@ pub(crate) const MKFS_XFS: Options = Options {
 pub(crate) const E2FSCK: Options =
     Options { works: "paynfzEVbBCDvdtFrs", refused: "cklLj", long: &[], lists: &E2FSCK_LISTS };
 pub(crate) const XFS_REPAIR: Options =
-    Options { works: "neVmtfLMPvo", refused: "cdlr", long: &[], lists: &XFS_REPAIR_LISTS };
+    Options { works: "neVmtfLMPvol", refused: "cdr", long: &[], lists: &XFS_REPAIR_LISTS };
 pub(crate) const RESIZE2FS: Options =
     Options { works: "VMPfFpd", refused: "bsSz", long: &[], lists: &[] };
 pub(crate) const XFS_GROWFS: Options =
@@ -185,13 +185,15 @@ const MKFS_XFS_LISTS: [List; 9] = [
             "file",
             "internal",
             "lazy-count",
+            "logdev",
+            "name",
             "sectsize",
             "size",
             "su",
             "sunit",
             "version",
         ],
-        refused: &["agnum", "logdev", "name"],
+        refused: &["agnum"],
     },
     List {
         letter: 'm',

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use diskwright::fs::ImageOptions;
 use diskwright::tune::{NewFeature, NewUuid, add_xfs_features, change_xfs_uuid};
-use diskwright::{Format, Image, ImageInfo, OpenImage};
+use diskwright::{Format, Image, ImageInfo, OpenImage, OtherDevices};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -25,14 +26,16 @@ struct Wish {
     features: Vec<NewFeature>,
     shows_label: bool,
     shows_uuid: bool,
+    devices: OtherDevices,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut words = Words::new(arguments, STATUSES, &supported::XFS_ADMIN);
     let mut wish = Wish::default();
-    let mut image = None;
+    let (mut image, mut log) = (None, None);
     while let Some(word) = words.next()? {
         match word {
+            Word::Operand(path) if image.is_some() => words.only(&mut log, path)?,
             Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('V') => return Ok(invoked.version()),
             Word::Option(letter) => wish.option(letter, &mut words)?,
@@ -43,6 +46,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if !(changes || wish.shows_label || wish.shows_uuid) {
         return Err(STATUSES.usage("no action given: use -l, -u, -L, -U or -O"));
     }
+    let devices = &mut wish.devices;
+    devices.log = log;
     wish.follow(&image)?;
     Ok(0)
 }
@@ -90,16 +95,18 @@ impl Wish {
         let mut label = info.label_text();
         if let Some(new) = &self.label {
             let new = if new == NO_LABEL { b"" } else { &**new };
-            set_label(path, new)?;
+            self.set_label(path, new)?;
             label = String::from_utf8_lossy(new).into_owned();
         }
         let mut uuid = info.uuid_text();
         if let Some(new) = self.uuid {
-            change_xfs_uuid(path, &OpenImage::default(), new).map_err(|e| STATUSES.of(&e))?;
+            let open = OpenImage::default().devices(self.devices.clone());
+            change_xfs_uuid(path, &open, new).map_err(|e| STATUSES.of(&e))?;
             uuid = looked_at(path)?.uuid_text();
         }
         if !self.features.is_empty() {
-            let added = add_xfs_features(path, &OpenImage::default(), &self.features);
+            let open = OpenImage::default().devices(self.devices.clone());
+            let added = add_xfs_features(path, &open, &self.features);
             added.map_err(|e| STATUSES.of(&e))?;
         }
         self.show(&label, &uuid);
@@ -127,6 +134,14 @@ impl Wish {
         let uuid = uuid::Uuid::from_bytes(geometry.uuid).to_string();
         self.show(&String::from_utf8_lossy(&label), &uuid);
         Ok(())
+    }
+
+    fn set_label(&self, path: &Path, label: &[u8]) -> Result<(), Failure> {
+        let failed = |e: diskwright::Error| STATUSES.of(&e);
+        let options = ImageOptions::new().write(true).devices(self.devices.clone());
+        let image = options.open(path).map_err(failed)?;
+        image.set_label(label).map_err(failed)?;
+        image.close().map_err(failed)
     }
 
     fn show(&self, label: &str, uuid: &str) {
@@ -177,11 +192,4 @@ fn feature(word: &str) -> Result<NewFeature, String> {
             "{name} cannot be added in place; diskwright convert --features makes a copy with other features"
         )),
     }
-}
-
-fn set_label(path: &Path, label: &[u8]) -> Result<(), Failure> {
-    let failed = |e: diskwright::Error| STATUSES.of(&e);
-    let image = diskwright::fs::Image::open_writable(path).map_err(failed)?;
-    image.set_label(label).map_err(failed)?;
-    image.close().map_err(failed)
 }

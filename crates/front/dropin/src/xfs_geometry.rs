@@ -49,7 +49,7 @@ pub(crate) struct Geometry {
     /// Stripe unit and width in blocks.
     stripe: (u32, u32),
     dir_block_size: u32,
-    log_place: &'static str,
+    log_place: String,
     log_blocks: u32,
     log_version: u32,
     log_sector_size: u32,
@@ -81,6 +81,11 @@ impl Geometry {
         Ok(Self::of_superblock(&superblock))
     }
 
+    /// Shows the name of the log device, as mkfs.xfs does.
+    pub(crate) fn name_log(&mut self, device: &Path) {
+        self.log_place = device.display().to_string();
+    }
+
     fn of_superblock(superblock: &Superblock) -> Self {
         let (raw, features) = (&superblock.raw, &superblock.features);
         let version = |bit| features.version_bits.contains(bit);
@@ -101,7 +106,7 @@ impl Geometry {
             attr_version: 2,
             stripe: (raw.unit.get(), raw.width.get()),
             dir_block_size: raw.blocksize.get() << raw.dirblklog,
-            log_place: if raw.logstart.get() == 0 { EXTERNAL } else { INTERNAL_LOG },
+            log_place: if raw.logstart.get() == 0 { EXTERNAL } else { INTERNAL_LOG }.into(),
             log_blocks: raw.logblocks.get(),
             log_version: if is_v2_log { 2 } else { 1 },
             log_sector_size: if log_sector_size == 0 { 512 } else { log_sector_size },
@@ -257,7 +262,7 @@ impl Geometry {
             },
             stripe: (found.sunit, found.swidth),
             dir_block_size: found.dirblocksize,
-            log_place: if found.logstart == 0 { EXTERNAL } else { INTERNAL_LOG },
+            log_place: if found.logstart == 0 { EXTERNAL } else { INTERNAL_LOG }.into(),
             log_blocks: found.logblocks,
             log_version: if has(Flag::LOGV2) { 2 } else { 1 },
             log_sector_size: found.logsectsize,

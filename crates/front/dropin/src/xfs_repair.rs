@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::{Format, Image, OpenImage, Outcome};
+use diskwright::{Format, Image, OpenImage, OtherDevices, Outcome};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -22,6 +22,7 @@ const NOT_MODIFIED: &str = "No modify flag set, skipping filesystem flush and ex
 #[derive(Debug, Default)]
 struct Wish {
     image: PathBuf,
+    devices: OtherDevices,
     only_look: bool,
     tells_mending: bool,
     only_version: bool,
@@ -33,8 +34,8 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Ok(invoked.version());
     }
     let name = wish.image.display();
-    let open = OpenImage::default();
-    if let Ok(image) = Image::open_rootless(&wish.image, &OpenImage::default().norecovery(true)) {
+    let open = OpenImage::default().devices(wish.devices.clone());
+    if let Ok(image) = Image::open_rootless(&wish.image, &open.clone().norecovery(true)) {
         if image.info().format() != Format::Xfs {
             let found = image.info().format_name();
             return Err(STATUSES.failed(format_args!("{name} contains {found}; use e2fsck")));
@@ -48,8 +49,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let may = if wish.only_look { May::Look } else { May::Mend };
-    let mended =
-        mend(&wish.image, &OpenImage::default(), may, None).map_err(|e| STATUSES.of(&e))?;
+    let mended = mend(&wish.image, &open, may, None).map_err(|e| STATUSES.of(&e))?;
     if mended.is_interrupted {
         return Ok(Outcome::Interrupted as u8);
     }
@@ -93,9 +93,8 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('d') => {
                 return Err(words.refused("a mounted file system cannot be repaired"));
             }
-            Word::Option('l' | 'r') => {
-                return Err(words.refused("external logs and realtime devices cannot be repaired"));
-            }
+            Word::Option('l') => wish.devices.log = Some(words.path()?),
+            Word::Option('r') => return Err(words.refused("realtime devices cannot be repaired")),
             Word::Option(_) => return Err(words.unknown()),
         }
     }

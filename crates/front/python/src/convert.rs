@@ -40,8 +40,12 @@ impl ConvertArgs {
                 PyValueError::new_err("size must be a number of bytes, \"min\" or None")
             })?),
         };
-        let from =
-            ImageFile { path: self.source.0, offset: self.offset, partition: self.partition };
+        let from = ImageFile {
+            path: self.source.0,
+            offset: self.offset,
+            partition: self.partition,
+            devices: Default::default(),
+        };
         let mut options = ConvertOptions::new(from, self.image.0);
         options.format = self.fs.as_deref().map(format).transpose()?;
         options.size = size;

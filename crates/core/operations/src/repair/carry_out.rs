@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, end_at};
 use vfs::{Error, Result};
 
 use crate::repair::{PAGE_BYTES, Page, Staging, Step, StepWriter};
@@ -46,7 +46,7 @@ pub fn write_in_place(
     let mut run: Option<(u64, Vec<u8>)> = None;
     for (done, (number, page)) in last.into_iter().enumerate() {
         let start = number * PAGE_BYTES;
-        let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
+        let count = PAGE_BYTES.min(end_at(device, start).saturating_sub(start)) as usize;
         let fits_on = |(at, bytes): &(u64, Vec<u8>)| {
             at + bytes.len() as u64 == start && bytes.len() < WRITE_BYTES_MAX
         };
@@ -128,7 +128,7 @@ fn changed_blocks(
         .flat_map(|page| {
             let start = page * PAGE_BYTES;
             // A partial block at the end of the image does not belong to the file system.
-            let end = (start + PAGE_BYTES).min(ahead.len() / size * size);
+            let end = (start + PAGE_BYTES).min(end_at(ahead, start) / size * size);
             start / size..end.div_ceil(size)
         })
         .collect();
@@ -140,7 +140,7 @@ fn changed_blocks(
     let before = numbers.iter().map(|&number| read(number)).collect::<io::Result<Vec<_>>>()?;
     for (number, page) in &step.pages {
         let start = number * PAGE_BYTES;
-        let count = PAGE_BYTES.min(ahead.len() - start) as usize;
+        let count = PAGE_BYTES.min(end_at(ahead, start) - start) as usize;
         ahead.write_at(start, &page[..count])?;
     }
     let mut blocks = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part, end_at};
 use parking_lot::RwLock;
 use vfs::check::{Code, Finding, Place};
 
@@ -193,7 +193,7 @@ impl Staging {
     fn read_bytes_below(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.below.read_at(offset, buf).inspect_err(|error| {
             let end = offset.checked_add(buf.len() as u64);
-            if end.is_some_and(|end| end <= self.below.len()) {
+            if end.is_some_and(|end| end <= end_at(&*self.below, offset)) {
                 self.reads_failed.fetch_add(1, Ordering::Release);
                 self.first_failed.get_or_init(|| {
                     let what = format!("read of {} bytes at byte {offset}: {error}", buf.len());
@@ -206,7 +206,7 @@ impl Staging {
     fn read_below(&self, number: u64) -> io::Result<Page> {
         let mut bytes = [0; PAGE_BYTES as usize];
         let start = number * PAGE_BYTES;
-        let count = PAGE_BYTES.min(self.below.len().saturating_sub(start)) as usize;
+        let count = PAGE_BYTES.min(end_at(&*self.below, start).saturating_sub(start)) as usize;
         self.read_bytes_below(start, &mut bytes[..count])?;
         Ok(Arc::new(bytes))
     }
@@ -218,7 +218,7 @@ impl Staging {
         len: u64,
         mut change: impl FnMut(&mut [u8], usize),
     ) -> io::Result<()> {
-        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+        if offset.checked_add(len).is_none_or(|end| end > end_at(self, offset)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut state = self.state.write();
@@ -242,6 +242,10 @@ impl Staging {
 impl BlockDevice for Staging {
     fn len(&self) -> u64 {
         self.below.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.below.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part, end_at};
 use parking_lot::Mutex;
 
 use crate::repair::PAGE_BYTES;
@@ -161,7 +161,7 @@ impl UndoDevice {
     pub fn finish(&self, witnesses: &[Range<u64>]) -> io::Result<()> {
         let mut undo = self.undo.lock();
         let pages = |range: &Range<u64>| {
-            range.start / PAGE_BYTES..range.end.min(self.len()).div_ceil(PAGE_BYTES)
+            range.start / PAGE_BYTES..range.end.min(end_at(self, range.start)).div_ceil(PAGE_BYTES)
         };
         let witnesses = witnesses.iter().flat_map(pages);
         let pages: BTreeSet<u64> = undo.saved.iter().copied().chain(witnesses).collect();
@@ -183,7 +183,7 @@ impl UndoDevice {
     }
 
     fn save_range(&self, offset: u64, len: u64) -> io::Result<()> {
-        let end = offset.saturating_add(len).min(self.len());
+        let end = offset.saturating_add(len).min(end_at(self, offset));
         self.save(offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES))
     }
 }
@@ -191,6 +191,10 @@ impl UndoDevice {
 impl BlockDevice for UndoDevice {
     fn len(&self) -> u64 {
         self.inner.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.inner.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -215,7 +219,7 @@ impl BlockDevice for UndoDevice {
 /// Reads a page of a device; bytes past the end are zero.
 fn read_page(device: &dyn BlockDevice, page: u64) -> io::Result<Vec<u8>> {
     let start = page * PAGE_BYTES;
-    let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
+    let count = PAGE_BYTES.min(end_at(device, start).saturating_sub(start)) as usize;
     let mut bytes = vec![0; PAGE_BYTES as usize];
     device.read_at(start, &mut bytes[..count])?;
     Ok(bytes)
@@ -273,7 +277,7 @@ pub fn restore(
     device: &dyn BlockDevice,
     mut undo: impl Read,
 ) -> std::result::Result<Restored, RestoreError> {
-    let records = read_records(device.len(), &mut undo)?;
+    let records = read_records(device, &mut undo)?;
     let mut changed = Vec::new();
     for (&page, before) in &records.before {
         let found = read_page(device, page).map_err(RestoreError::Image)?;
@@ -297,14 +301,17 @@ pub fn restore(
     }
     for (page, before) in &changed {
         let start = page * PAGE_BYTES;
-        let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
+        let count = PAGE_BYTES.min(end_at(device, start).saturating_sub(start)) as usize;
         device.write_at(start, &before[..count]).map_err(RestoreError::Image)?;
     }
     device.flush().map_err(RestoreError::Image)?;
     Ok(Restored { pages: changed.len() as u64, was_finished: records.has_end })
 }
 
-fn read_records(len: u64, undo: &mut impl Read) -> std::result::Result<Records, RestoreError> {
+fn read_records(
+    device: &dyn BlockDevice,
+    undo: &mut impl Read,
+) -> std::result::Result<Records, RestoreError> {
     let header = read_exactly(undo, HEADER_BYTES).map_err(RestoreError::Undo)?;
     let Some(header) = header.filter(|header| {
         header.starts_with(MAGIC)
@@ -314,12 +321,13 @@ fn read_records(len: u64, undo: &mut impl Read) -> std::result::Result<Records, 
         return Err(RestoreError::NotAnUndoFile);
     };
     let expected = u64_at(&header, 8);
-    if expected != len {
-        return Err(RestoreError::OtherImage { expected, found: len });
+    if expected != device.len() {
+        return Err(RestoreError::OtherImage { expected, found: device.len() });
     }
     let mut records = Records { before: BTreeMap::new(), after: BTreeMap::new(), has_end: false };
     while let Some((kind, page, data)) = read_record(undo).map_err(RestoreError::Undo)? {
-        let is_inside = page.checked_mul(PAGE_BYTES).is_some_and(|start| start < len);
+        let is_inside =
+            page.checked_mul(PAGE_BYTES).is_some_and(|start| start < end_at(device, start));
         match (kind, data.len()) {
             (BEFORE, n) if n as u64 == PAGE_BYTES && is_inside => {
                 records.before.entry(page).or_insert(data);

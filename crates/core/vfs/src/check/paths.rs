@@ -178,7 +178,7 @@ mod tests {
             });
             let naming = waiting.naming();
             assert_eq!(naming.is_done(), count == 0);
-            for name in [b"first", b"other"] {
+            for name in [&b"first"[..], b"other"] {
                 (0..count * 37 + 5).for_each(|inode| naming.name(inode, 2, name));
                 assert!(naming.is_done());
             }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use disk::Part;
 use operations::data::{
     ChangeFiles, FileHandle, LogicalBlock, MapFiles, ReadFiles, Want, cut_to, require_regular,
 };
 use operations::{Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
-use super::SIZE_MAX;
+use super::{SIZE_MAX, realtime};
 use crate::XfsCore;
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::geometry::Geometry;
@@ -36,11 +37,19 @@ impl ReadFiles for XfsCore {
 
     fn byte_of(&self, block: FsBlock) -> u64 {
         let geometry = &self.volume.geometry;
-        geometry.byte_of(geometry.device_block(block))
+        match block.realtime() {
+            None => geometry.byte_of(geometry.device_block(block)),
+            Some(block) => Part::Realtime.start() + (block << geometry.block_log),
+        }
     }
 
     fn find_run(&self, file: &Handle, at: LogicalBlock) -> Result<Run> {
-        map::run_at(&mut &*self, file, Fork::Data, file_block(at))
+        let run = map::run_at(&mut &*self, file, Fork::Data, file_block(at))?;
+        if map::is_realtime(file, Fork::Data) {
+            realtime::on_device(self, file, run)
+        } else {
+            Ok(run)
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod clone;
 mod data;
 mod hints;
+mod realtime;
 mod share;
 mod symlink;
 #[cfg(test)]

@@ -42,6 +42,21 @@ impl AgIno {
 }
 
 impl FsBlock {
+    /// Marks a block of the realtime device. Addresses in extent maps have 52 bits.
+    const REALTIME: u64 = 1 << 63;
+
+    /// Returns the address of a block of the realtime device, by its number there. It exists in memory only.
+    #[must_use]
+    pub const fn on_realtime(block: u64) -> Self {
+        Self(block | Self::REALTIME)
+    }
+
+    /// Returns the number of the block on the realtime device; `None` for a block of the data device.
+    #[must_use]
+    pub const fn realtime(self) -> Option<u64> {
+        if self.0 & Self::REALTIME == 0 { None } else { Some(self.0 & !Self::REALTIME) }
+    }
+
     /// Returns the block `count` blocks further in the same group.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {

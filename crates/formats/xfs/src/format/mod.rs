@@ -18,6 +18,7 @@ pub mod hash;
 pub mod inode;
 pub mod log;
 pub mod quota;
+pub mod realtime;
 pub mod superblock;
 pub(crate) mod superblock_structure;
 pub mod symlink;

@@ -34,7 +34,8 @@ impl<'a> Op<'a> {
     fn ag_of_run(&mut self, run: &ExtentRun) -> Outcome<(HeldAg<'_, 'a>, AgBlock)> {
         let sb = &self.fs.volume.sb.raw;
         let (log, len) = (sb.logstart.get(), u64::from(sb.logblocks.get()));
-        if run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
+        let has_log = log != 0;
+        if has_log && run.start.0 < log + len && run.start.0 + u64::from(run.len) > log {
             let found = format_args!("{} blocks from {}", run.len, run.start);
             let damage = Corruption::new("intent", "blocks of the log");
             return Err(damage.mismatch("blocks of files", found).into());

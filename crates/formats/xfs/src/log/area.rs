@@ -1,7 +1,7 @@
 //! The location of the log, for writing.
 
-use disk::BlockDevice;
-use vfs::{Corruption, Result};
+use disk::{BlockDevice, Part};
+use vfs::{Corruption, Error, Result};
 
 use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
@@ -22,23 +22,49 @@ impl Area {
     /// Returns the area of the log according to a superblock.
     ///
     /// # Errors
-    /// `Corrupt` if its fields are invalid.
-    pub(super) fn of(sb: &Superblock) -> Result<Self> {
+    /// `Corrupt` if its fields are invalid. `Unsupported` if the log is on another device, which is missing or too
+    /// short, or if such a device is given for a log in the image.
+    pub(super) fn of(device: &dyn BlockDevice, sb: &Superblock) -> Result<Self> {
         let damage = || Corruption::new("superblock", "the log is not inside an allocation group");
-        Ok(Self::find(sb).ok_or_else(damage)?)
+        Ok(Self::find(device, sb)?.ok_or_else(damage)?)
     }
 
     /// Like [`Area::of`], but returns `None` if the superblock's log fields are invalid.
-    pub(super) fn find(sb: &Superblock) -> Option<Self> {
+    ///
+    /// # Errors
+    /// `Unsupported` as [`Area::of`].
+    pub(super) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Self>> {
         let raw = &sb.raw;
-        let geometry = Geometry::new(sb);
         let (first, len) = (FsBlock(raw.logstart.get()), u64::from(raw.logblocks.get()));
-        if first.0 == 0 || !geometry.contains(first, len) {
-            return None;
-        }
         let blocks = u32::try_from((len << raw.blocklog) / BLOCK_SIZE as u64).ok();
+        let Some(blocks) = blocks.filter(|blocks| *blocks >= 2) else { return Ok(None) };
+        if first.0 == 0 {
+            return Self::on_log_device(device, blocks).map(Some);
+        }
+        if device.part_len(Part::Log).is_some() {
+            return Err(Error::unsupported(
+                "a log device for an image that contains its log",
+                "leave --log-device out",
+            ));
+        }
+        let geometry = Geometry::new(sb);
         let start = geometry.byte_of(geometry.device_block(first));
-        blocks.filter(|blocks| *blocks >= 2).map(|blocks| Self { start, blocks })
+        Ok(geometry.contains(first, len).then_some(Self { start, blocks }))
+    }
+
+    /// Returns the area of a log at the start of another device.
+    fn on_log_device(device: &dyn BlockDevice, blocks: u32) -> Result<Self> {
+        let Some(len) = device.part_len(Part::Log) else {
+            let advice = "name its device with --log-device FILE, or read the image without its \
+                          log: --norecovery";
+            return Err(Error::unsupported("an external log", advice));
+        };
+        let needed = u64::from(blocks) * BLOCK_SIZE as u64;
+        if len < needed {
+            let what = format!("a log device of {len} bytes for a log of {needed} bytes");
+            return Err(Error::unsupported(what, "name the device that contains the log"));
+        }
+        Ok(Self { start: Part::Log.start(), blocks })
     }
 
     /// Returns the number of blocks from one position to a later one, at most one round away.

@@ -9,12 +9,25 @@ use super::stale;
 use crate::format::log::{BLOCK_SIZE, Lsn, Unmount, unmount_record};
 use crate::format::superblock::Superblock;
 
+/// Writes the unmount record of an unused log, as mkfs does, with a UUID. The kernel requires the UUID of the superblock
+/// in it, not that of the metadata.
+///
+/// # Errors
+/// As [`write_clean`].
+pub(crate) fn write_first(device: &dyn BlockDevice, sb: &Superblock, uuid: [u8; 16]) -> Result<()> {
+    let area = Area::of(device, sb)?;
+    let lsn = Lsn { cycle: 1, block: 0 };
+    let record =
+        unmount_record(&Unmount { lsn, previous: None, uuid, unit: sb.raw.logsunit.get() });
+    area.write(device, 0, &record).map_err(Error::Device)
+}
+
 /// Writes the whole log: an unmount record in cycle `cycle` (at least 1), followed by blocks of the previous cycle.
 ///
 /// # Errors
-/// If the device fails; `Corrupt` if the superblock's log fields are invalid.
+/// If the device fails; `Corrupt` if the superblock's log fields are invalid; `Unsupported` if its device is missing.
 pub(crate) fn write_clean(device: &dyn BlockDevice, sb: &Superblock, cycle: u32) -> Result<()> {
-    let area = Area::of(sb)?;
+    let area = Area::of(device, sb)?;
     let start = Lsn { cycle, block: 0 };
     let unit = sb.raw.logsunit.get();
     let unmount = Unmount { lsn: start, previous: None, uuid: sb.raw.uuid, unit };

@@ -5,11 +5,11 @@
 //! in any order. So blocks of the previous cycle may be left between newer ones just before the end, and the last
 //! record may be incomplete. Everything after the first such block was never completely written, and is discarded.
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use vfs::{Error, Result};
 
 use super::area::Area;
-use super::bounds;
+use super::{bounds, owner};
 use crate::format::log::{BLOCK_SIZE, Lsn, Record, cycle_of};
 use crate::format::superblock::Superblock;
 
@@ -35,7 +35,8 @@ pub struct LogEnd {
 /// Returns whether the log of an image has nothing to replay. False if its end cannot be found.
 ///
 /// # Errors
-/// If the device fails; `Unsupported` if the log is on another device.
+/// If the device fails; `Unsupported` if the log is on another device, which is missing or has the log of another file
+/// system; `Corrupt` if that device is empty.
 pub fn log_is_clean(device: &dyn BlockDevice, superblock: &Superblock) -> Result<bool> {
     Ok(log_end(device, superblock)?.is_some_and(|end| end.is_clean))
 }
@@ -46,7 +47,13 @@ pub fn log_is_clean(device: &dyn BlockDevice, superblock: &Superblock) -> Result
 /// As [`log_is_clean`].
 pub fn log_end(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Option<LogEnd>> {
     let Some(ring) = Ring::of(device, superblock)? else { return Ok(None) };
-    match ring.end()? {
+    let end = ring.end()?;
+    if ring.is_on_log_device() {
+        let last = end.and_then(|end| end.last).map(|last| last.lsn);
+        let area = Area { start: ring.start, blocks: ring.blocks };
+        owner::check(device, area, ring.uuid, last)?;
+    }
+    match end {
         Some(end) if !end.is_clean => bounds::without_torn(&ring, end),
         end => Ok(end),
     }
@@ -55,8 +62,19 @@ pub fn log_end(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Opti
 /// Returns the byte offset on the device at which the next record will be written, if the end of the log can be found.
 pub(crate) fn head_byte(device: &dyn BlockDevice, superblock: &Superblock) -> Option<u64> {
     let end = log_end(device, superblock).ok().flatten()?;
-    let area = Area::find(superblock)?;
+    let area = Area::find(device, superblock).ok().flatten()?;
     Some(area.start + u64::from(end.head) * BLOCK_SIZE as u64)
+}
+
+/// Returns the byte range of the log on the device; `None` if the superblock's log fields are invalid.
+///
+/// # Errors
+/// `Unsupported` if the log is on another device, which is missing or too short.
+pub(crate) fn log_range(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+) -> Result<Option<std::ops::Range<u64>>> {
+    Ok(Ring::of(device, superblock)?.map(|ring| ring.place()))
 }
 
 /// The blocks of a log.
@@ -72,19 +90,19 @@ pub(super) struct Ring<'a> {
 impl<'a> Ring<'a> {
     /// Returns `None` if the superblock's log fields are invalid.
     pub(super) fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
-        let raw = &superblock.raw;
-        if raw.logstart.get() == 0 {
-            let advice = "copy the files with a kernel that has that device, or read the image \
-                          without its log: --norecovery";
-            return Err(Error::unsupported("an external log", advice));
-        }
-        let area = Area::find(superblock);
-        Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid: raw.uuid }))
+        let area = Area::find(device, superblock)?;
+        let uuid = superblock.raw.uuid;
+        Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid }))
     }
 
     /// Returns its byte range on the device.
     pub(super) const fn place(&self) -> std::ops::Range<u64> {
         self.start..self.start + self.blocks as u64 * BLOCK_SIZE as u64
+    }
+
+    /// Returns whether it is on another device than the file system.
+    const fn is_on_log_device(&self) -> bool {
+        self.start >= Part::Log.start()
     }
 
     /// Reads whole blocks, wrapping around the end.

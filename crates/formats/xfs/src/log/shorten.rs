@@ -43,7 +43,7 @@ pub(super) fn write(
     sb: &Superblock,
     end: &End,
 ) -> io::Result<Option<Lsn>> {
-    let Some(area) = Area::find(sb) else { return Ok(None) };
+    let Ok(Some(area)) = Area::find(device, sb) else { return Ok(None) };
     // Only records of this size can be so long, and all records from the tail on have the same size.
     let mut record = RecordBuilder::new(RECORD_SIZE_MAX, sb.raw.logsunit.get(), 0, BLOCK_SIZE / 2);
     record.push(TID, OP_START, &[]);

@@ -80,7 +80,7 @@ const fn room(blocks: u32, bounds: &Bounds) -> u32 {
 /// # Errors
 /// If the device fails.
 pub(super) fn clear(device: &dyn BlockDevice, sb: &Superblock, bounds: &Bounds) -> Result<()> {
-    let area = Area::of(sb)?;
+    let area = Area::of(device, sb)?;
     fill(device, sb, bounds, room(area.blocks, bounds).min(IN_FLIGHT_BLOCKS))
 }
 
@@ -94,7 +94,7 @@ pub(super) fn fill(
     bounds: &Bounds,
     count: u32,
 ) -> Result<()> {
-    let area = Area::of(sb)?;
+    let area = Area::of(device, sb)?;
     let (head, tail) = (bounds.head, bounds.tail);
     let mut done = 0;
     while done < count {

@@ -5,7 +5,8 @@
 //!   (`engine::Image::pieces`). So a replay never combines blocks on disk with parts of another age, and repairs a
 //!   torn write-back.
 //! - The last record of a checkpoint, which commits it, is written only after all its others, and everything that the
-//!   checkpoint refers to, are durable. The number of records in flight never exceeds the number whose checksums
+//!   checkpoint refers to, are durable. A log on another device needs both devices flushed for this: barriers and
+//!   flushes of [`disk::JoinedDevice`] reach all its devices. The number of records in flight never exceeds the number whose checksums
 //!   kernels check.
 //! - Blocks between the tail and the head according to the records on the device are not overwritten: a new tail takes
 //!   effect only when a record with it is durable. So the log always keeps room for one more record. The first record
@@ -128,7 +129,7 @@ impl XfsLog {
         sb: &Superblock,
         position: Position,
     ) -> Result<Self> {
-        let area = Area::of(sb)?;
+        let area = Area::of(&*device, sb)?;
         let geometry = Geometry::new(sb);
         let limit = area.blocks as usize * BLOCK_SIZE / RECORD_SHARE;
         // Kernels take `h_size` from the first record after the tail, so all records from there on must have the same.

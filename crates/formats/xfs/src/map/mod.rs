@@ -13,10 +13,11 @@ mod remove;
 mod tree;
 
 use operations::data;
-use vfs::{Error, FileType, Result};
+use vfs::{Corruption, FileType, Result};
 
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::inode::{Fork, Format, flags};
+use crate::format::realtime::Realtime;
 use crate::inode::Handle;
 use crate::op::source::Source;
 
@@ -91,16 +92,36 @@ fn in_list(handle: &Handle, fork: Fork, at: FileBlock) -> Result<(Option<Extent>
 
 /// Checks an extent that was found, before its address is used.
 fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> Result<()> {
+    if is_realtime(handle, fork) {
+        return check_realtime(source, handle, extent);
+    }
     extent.check(&source.fs().volume.geometry).map_err(|c| c.of_inode(handle.ino().0))?;
     let is_data = fork == Fork::Data && handle.inode.file_type() == Some(FileType::Regular);
     if extent.unwritten && !is_data {
         return Err(handle.corrupt("extent", "metadata in unwritten extents"));
     }
-    if is_data && handle.inode.flags() & flags::REALTIME != 0 {
-        return Err(Error::unsupported(
-            format!("inode {}, whose data is on the realtime device", handle.ino()),
-            "copy the file with a kernel",
-        ));
-    }
     Ok(())
+}
+
+/// Returns whether the addresses of a fork are those of the realtime device.
+pub(crate) fn is_realtime(handle: &Handle, fork: Fork) -> bool {
+    handle.inode.flags() & flags::REALTIME != 0
+        && fork == Fork::Data
+        && handle.inode.file_type() == Some(FileType::Regular)
+}
+
+/// Checks an extent of a realtime file.
+fn check_realtime(source: &impl Source, handle: &Handle, extent: &Extent) -> Result<()> {
+    let Some(realtime) = Realtime::of(&source.fs().volume.sb)? else {
+        return Err(handle.corrupt("extent", "on a realtime device, which the image does not have"));
+    };
+    let is_within = extent.len > 0
+        && extent.end() <= FileBlock::END
+        && realtime.device_block(extent.start, extent.len).is_some();
+    if is_within {
+        return Ok(());
+    }
+    let found = format_args!("{} blocks at {}, from {}", extent.len, extent.offset, extent.start);
+    let damage = Corruption::new("extent", "invalid extent").of_inode(handle.ino().0);
+    Err(damage.mismatch("blocks of the realtime device", found).into())
 }

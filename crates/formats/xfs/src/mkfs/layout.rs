@@ -23,7 +23,7 @@ const REALTIME_UNIT_BYTES: u32 = 4096;
 /// A planned file system.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// The superblock of the first group, except for `inprogress`.
+    /// The superblock of the first group, except for `inprogress`. `logstart` is 0 if the log is on another device.
     pub(super) superblock: RawSuperblock,
     pub(super) geometry: Geometry,
     /// Root blocks by tree, the same in every group. `None` for trees that the file system does not have.
@@ -33,6 +33,7 @@ pub struct Layout {
     /// Initial number of blocks of the AGFL.
     pub(super) agfl_len: u32,
     pub(super) log_ag: AgNumber,
+    /// Number of blocks of the log in that group; 0 if it is on another device.
     pub(super) log_len: u32,
     /// Alignment unit of the log, in blocks.
     pub(super) log_unit: u32,
@@ -78,6 +79,13 @@ impl Layout {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.geometry.blocks << self.geometry.block_log
+    }
+
+    /// Returns the size of the log on another device, in bytes; `None` if the log is in the image.
+    #[must_use]
+    pub fn external_log_bytes(&self) -> Option<u64> {
+        let blocks = u64::from(self.superblock.logblocks.get());
+        (self.superblock.logstart.get() == 0).then_some(blocks << self.geometry.block_log)
     }
 
     /// Returns the block size in bytes.
@@ -278,7 +286,7 @@ pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
     4 * u32::from(space_grows) + 2 * u32::from(rmap_grows)
 }
 
-/// Places the log, in the middle group.
+/// Places the log: in the middle group, or on another device.
 fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let unit = layout.log_unit;
@@ -288,15 +296,22 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
     let used = others.end() + slack + (layout.log_start().0 - layout.body);
-    let fit = geometry.ag_len(layout.log_ag).saturating_sub(used);
+    let fit = match options.external_log {
+        true => u32::MAX,
+        false => geometry.ag_len(layout.log_ag).saturating_sub(used),
+    };
     let log_len = numbers::log_blocks(options, geometry.blocks, min, fit.into())?;
     if options.log_bytes.is_some() && !log_len.is_multiple_of(unit) {
         return Err(Error::Invalid("the log size must be a multiple of the log stripe unit"));
     }
-    layout.log_len = log_len - log_len % unit;
+    let log_len = log_len - log_len % unit;
+    layout.superblock.logblocks = log_len.into();
+    if options.external_log {
+        return Ok(());
+    }
+    layout.log_len = log_len;
     let start = geometry.fs_block(layout.log_ag, layout.log_start());
     layout.superblock.logstart = start.0.into();
-    layout.superblock.logblocks = layout.log_len.into();
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod write;
 
 pub use layout::Layout;
 pub(crate) use log_size::blocks_min as log_blocks_min;
+pub use numbers::LOG_BYTES_MAX;
 pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN};
 pub use write::{Contents, format};
 

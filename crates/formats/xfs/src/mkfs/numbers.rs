@@ -19,7 +19,7 @@ const LOG_BYTES_USUAL_MIN: u64 = 64 << 20;
 /// Smaller images have the minimum log, in bytes.
 const ORDINARY_FROM: u64 = 300 << 20;
 /// Maximum size of the log in bytes and in blocks (`XFS_MAX_LOG_BYTES`, `XFS_MAX_LOG_BLOCKS`).
-const LOG_BYTES_MAX: u64 = (2 << 30) - (10 << 20);
+pub const LOG_BYTES_MAX: u64 = (2 << 30) - (10 << 20);
 const LOG_BLOCKS_MAX: u64 = 1 << 20;
 
 /// Size and number of allocation groups, and the resulting number of blocks.
@@ -93,7 +93,9 @@ pub(super) fn log_blocks(options: &Options, blocks: u64, min: u64, fit: u64) -> 
             if !(min..=max).contains(&wanted) {
                 let what = "the log must be large enough for any transaction, and fit into an \
                             allocation group";
-                return Err(Error::Invalid(what));
+                let external = "the log must be large enough for any transaction, and have less than \
+                                2 GiB";
+                return Err(Error::Invalid(if options.external_log { external } else { what }));
             }
             wanted
         }

@@ -1,6 +1,6 @@
 //! Writing a planned file system: only non-zero blocks, the superblock of the first group last.
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use vfs::{Error, Result};
 
 use super::layout::Layout;
@@ -24,12 +24,14 @@ const TREES: [AgTree; 6] =
 /// Writes a planned file system. The caller must flush the device.
 ///
 /// # Errors
-/// `Invalid` if the device is shorter than planned for, `Device` if it fails.
+/// `Invalid` if the device is shorter than planned for, or the device of an external log is missing. `Device` if it
+/// fails.
 pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
     if device.len() < layout.size_bytes() {
         return Err(Error::Invalid("the device is shorter than the planned file system"));
     }
     let writer = Writer { device, layout };
+    writer.clear_log_device()?;
     if before == Contents::Unknown {
         writer.clear()?;
     }
@@ -55,6 +57,15 @@ impl Writer<'_> {
             self.zero(ag, plan.log.start, plan.log.len)?;
         }
         Ok(())
+    }
+
+    /// Clears the log on another device, whose contents are unknown.
+    fn clear_log_device(&self) -> Result<()> {
+        let Some(needed) = self.layout.external_log_bytes() else { return Ok(()) };
+        if self.device.part_len(Part::Log).is_none_or(|len| len < needed) {
+            return Err(Error::Invalid("the log device is missing, or shorter than the log"));
+        }
+        self.device.zero_range(Part::Log.start(), needed).map_err(Error::Device)
     }
 
     fn zero(&self, ag: AgNumber, start: u32, len: u32) -> Result<()> {
@@ -101,6 +112,9 @@ impl Writer<'_> {
             uuid: layout.superblock.uuid,
             unit: layout.superblock.logsunit.get(),
         });
+        if layout.external_log_bytes().is_some() {
+            return self.device.write_at(Part::Log.start(), &record).map_err(Error::Device);
+        }
         let (ag, block) = layout.geometry.split(start);
         self.put(ag, block, &record)
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod cut;
 pub(crate) mod label;
+mod realtime;
 pub(crate) mod root;
 pub(crate) mod superblock_copy;
 pub(crate) mod superblocks;
@@ -243,6 +244,7 @@ impl XfsCore {
         mode: Mode,
     ) -> Result<Self> {
         let volume = Arc::new(Volume::read(&*device)?);
+        realtime::check_device(&*device, &volume.sb)?;
         Ok(Self::of_volume(device, log, volume, cache_bytes, mode))
     }
 

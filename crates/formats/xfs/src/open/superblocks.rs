@@ -1,15 +1,16 @@
 //! Changing the superblock and its copies in the other groups.
 
 use engine::Txn;
-use vfs::{Error, Result};
+use vfs::Result;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::XfsCore;
-use crate::format::address::{AgBlock, AgNumber, FsBlock};
+use crate::format::address::{AgBlock, AgNumber};
+use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE};
-use crate::format::{checksum, log};
 use crate::kind::Kind;
+use crate::log;
 
 impl XfsCore {
     /// Changes the superblock of a group. It is written at the next checkpoint.
@@ -51,30 +52,8 @@ impl XfsCore {
         for ag in self.volume.geometry.ags().skip(1) {
             self.edit_superblock(ag, |raw| set_uuid(raw, uuid))?;
         }
-        self.start_log(uuid)
-    }
-
-    /// Writes the unmount record of an empty log, at the location used by mkfs. The kernel requires the UUID of the
-    /// superblock in it, not that of the metadata.
-    fn start_log(&self, uuid: [u8; 16]) -> Result<()> {
-        let raw = &self.volume.sb.raw;
-        let record = log::unmount_record(&log::Unmount {
-            lsn: log::Lsn { cycle: 1, block: 0 },
-            previous: None,
-            uuid,
-            unit: raw.logsunit.get(),
-        });
-        let geometry = &self.volume.geometry;
-        let start = FsBlock(raw.logstart.get());
-        if !geometry.contains(start, raw.logblocks.get().into()) {
-            return Err(vfs::Corruption::new(
-                "superblock",
-                "the log is not inside an allocation group",
-            )
-            .into());
-        }
-        let offset = geometry.byte_of(geometry.device_block(start));
-        self.engine.device().write_at(offset, &record).map_err(Error::Device)
+        // At the location used by mkfs, and on the log device if there is one.
+        log::write_first(&**self.engine.device(), &self.volume.sb, uuid)
     }
 }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, end_at};
 use operations::repair::{PAGE_BYTES, Staging};
 use parking_lot::Mutex;
 use vfs::check::{Finding, Observer, Options};
@@ -43,7 +43,7 @@ pub(super) fn replay(staging: &Arc<Staging>, sb: &Superblock) -> Result<Option<u
     }
     for (number, page) in tried.steps().iter().flat_map(|step| &step.pages) {
         let start = number * PAGE_BYTES;
-        let len = PAGE_BYTES.min(staging.len() - start) as usize;
+        let len = PAGE_BYTES.min(end_at(&**staging, start) - start) as usize;
         staging.write_at(start, &page[..len]).map_err(Error::Device)?;
     }
     Ok(Some(report.transactions))
@@ -55,7 +55,8 @@ fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -
     let geometry = Geometry::new(sb);
     let mut changed = BTreeSet::new();
     for number in after.steps().iter().flat_map(|step| step.pages.keys()) {
-        let (start, end) = (number * PAGE_BYTES, ((number + 1) * PAGE_BYTES).min(after.len()));
+        let start = number * PAGE_BYTES;
+        let end = (start + PAGE_BYTES).min(end_at(&**after, start));
         changed.extend(start >> geometry.block_log..end.div_ceil(1 << geometry.block_log));
     }
     let changed: Vec<u64> = changed.into_iter().filter(|block| *block < geometry.blocks).collect();

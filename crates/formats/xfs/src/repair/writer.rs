@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, end_at};
 use engine::{AsTheyAre, Engine, Log};
 use operations::repair::{PAGE_BYTES, Staging, Step, StepWriter, pages_of};
 use vfs::{Error, Result};
@@ -15,7 +15,6 @@ use vfs::{Error, Result};
 use super::{begin, superblock};
 use crate::check::codes;
 use crate::check::superblock::log_head;
-use crate::format::address::FsBlock;
 use crate::format::geometry::Geometry;
 use crate::kind::Kind;
 use crate::log::{self, XfsLog, log_is_clean, stated_lsn};
@@ -67,8 +66,8 @@ pub fn open_log(device: Arc<dyn BlockDevice>) -> Result<Option<Box<dyn StepWrite
     };
     let Ok(log) = XfsLog::open(Arc::clone(&device), &sb, position) else { return Ok(None) };
     let geometry = Geometry::new(&sb);
-    let start = geometry.device_block(FsBlock(sb.raw.logstart.get())).0;
-    let of_log = start..start + u64::from(sb.raw.logblocks.get());
+    let of_log = log::log_range(&*device, &sb)?.unwrap_or_default();
+    let of_log = of_log.start >> geometry.block_log..of_log.end >> geometry.block_log;
     let options = engine::Options { block_size: geometry.block_size(), cache_bytes: CACHE_BYTES };
     let hook: Box<dyn Log> = Box::new(log.clone());
     let engine = Engine::new(Arc::clone(&device), Arc::new(AsTheyAre), Some(hook), options);
@@ -82,7 +81,7 @@ impl Writer {
         let (size, mut block) = (self.block_size() as u64, vec![0; self.block_size()]);
         let start = page * PAGE_BYTES;
         // A partial block at the end of the image is not written.
-        let end = (start + PAGE_BYTES).min(self.device.len() / size * size);
+        let end = (start + PAGE_BYTES).min(end_at(&*self.device, start) / size * size);
         (start / size..end.div_ceil(size)).all(|number| {
             self.device.read_at(number * size, &mut block).is_ok()
                 && stated_lsn(&self.geometry, &block).is_none_or(|lsn| lsn.to_raw() <= head)

@@ -14,6 +14,7 @@ mod tree;
 
 use std::ops::ControlFlow;
 
+use disk::Part;
 use vfs::Result;
 use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
 
@@ -46,7 +47,7 @@ impl XfsCore {
 
     fn log_state(&self) -> Result<LogState> {
         let sb = self.superblock_found();
-        if sb.raw.logstart.get() == 0 {
+        if sb.raw.logstart.get() == 0 && self.device().part_len(Part::Log).is_none() {
             return Ok(LogState::Elsewhere);
         }
         if self.log.is_some() {

@@ -40,7 +40,7 @@ pub(crate) fn dirty(
     image
 }
 
-fn shut_down(root: &Path, stop: Stop) {
+pub(crate) fn shut_down(root: &Path, stop: Stop) {
     let command = if stop == Stop::Flushed { "shutdown -f" } else { "shutdown" };
     let mut xfs_io = testkit::command("xfs_io");
     assert!(xfs_io.args(["-x", "-c", command]).arg(root).status().unwrap().success());

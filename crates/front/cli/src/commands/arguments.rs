@@ -6,6 +6,8 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use diskwright::{Format, OpenImage, SuperblockPlace};
 
+use super::devices::DeviceArgs;
+
 /// Image of a command that reads one.
 #[derive(Debug, Args)]
 pub(crate) struct ImageArgs {
@@ -22,7 +24,7 @@ pub(crate) struct ImageArgs {
 }
 
 /// Location of an image in its file.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// Use the image at this offset in its file, in bytes or with K, M, G or T [default: 0]
     #[arg(
@@ -39,13 +41,17 @@ pub(crate) struct PlaceArgs {
     /// Use partition N of an MBR or GPT disk, numbered as in Linux
     #[arg(long, value_name = "N", help_heading = "Image")]
     partition: Option<u32>,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
 }
 
 impl PlaceArgs {
     /// Returns the options for opening an image at this location.
-    pub(crate) fn options(self, norecovery: bool) -> OpenImage {
+    pub(crate) fn options(&self, norecovery: bool) -> OpenImage {
         let mut options = OpenImage::default().offset(self.offset).norecovery(norecovery);
         options.partition = self.partition;
+        options.devices = self.devices.devices();
         options
     }
 }

@@ -139,6 +139,10 @@ pub(crate) struct BuildArgs {
     /// Set the size of the log [default: as mkfs.xfs]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
     log_size: Option<u64>,
+
+    /// Place the log on another file or block device, which is overwritten [default: in the image]
+    #[arg(long, value_name = "FILE", help_heading = XFS)]
+    log_device: Option<PathBuf>,
 }
 
 /// Help heading of options for container images.
@@ -249,6 +253,7 @@ fn options(args: &BuildArgs) -> Result<BuildOptions> {
     options.dir_block_size = args.dir_block_size;
     (options.ag_count, options.ag_bytes) = (args.ag_count, args.ag_size);
     options.log_bytes = args.log_size;
+    options.log_device.clone_from(&args.log_device);
     options.dedupe = making.dedupe();
     options.owner = args.owner;
     options.threads = making.threads()?;

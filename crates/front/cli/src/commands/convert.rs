@@ -65,8 +65,12 @@ fn size(text: &str) -> Result<ConvertSize, String> {
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<Outcome> {
     let (place, making) = (args.place.options(false), &args.making);
-    let from =
-        ImageFile { path: args.from.clone(), offset: place.offset, partition: place.partition };
+    let from = ImageFile {
+        path: args.from.clone(),
+        offset: place.offset,
+        partition: place.partition,
+        devices: place.devices.clone(),
+    };
     let mut options = ConvertOptions::new(from, &args.image)
         .size(args.size)
         .keep_uuid(args.keep_uuid)

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
     let outcome = match to {
         Side::Host(to) => out(args, from, to, options, &mut report),
         Side::Image { image, path } => {
-            let target = ImageToEdit { image: image.clone(), place: args.place };
+            let target = ImageToEdit { image: image.clone(), place: args.place.clone() };
             session::edit(&target, args.owner, |editor| {
                 let inside = |from: &Path| diskwright::is_same_file(from, image);
                 into(args, from, editor, path, options, &inside, &mut report)

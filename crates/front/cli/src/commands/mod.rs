@@ -16,6 +16,7 @@ pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
 mod dedupe;
+mod devices;
 pub(crate) mod diff;
 mod diff_sides;
 pub(crate) mod dump;

@@ -46,6 +46,8 @@ const SAME: &[&str] = &[
     "-l internal",
     "-l internal=1",
     "-l lazy-count=1",
+    "-l logdev=other",
+    "-l name=other,size=64m",
     "-l sectsize=512",
     "-l size=64m",
     "-l su=256k",
@@ -129,6 +131,7 @@ const WRONG: &[&str] = &[
     "-i attr=1",
     "-i projid32bit=0",
     "-i size=100",
+    "-l internal=0,logdev=other",
     "-l internal=0",
     "-l lazy-count=0",
     "-l sectsize=4096",
@@ -164,8 +167,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("-d sunit=128,swidth=256", "-d sunit"),
     ("-i max_atomic_write=4k", "-i max_atomic_write"),
     ("-l agnum=1", "-l agnum"),
-    ("-l logdev=other", "-l logdev"),
-    ("-l name=other", "-l name"),
     ("-l file", "-l file"),
     ("-m autofsck=1", "-m autofsck"),
     ("-m crc=0", "-m crc"),
@@ -196,6 +197,7 @@ fn prepare() -> tempfile::TempDir {
     ] {
         fs::write(dir.join(name), text).unwrap();
     }
+    file(dir, "other", 100 << 20);
     home
 }
 

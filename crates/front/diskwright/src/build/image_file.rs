@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::host;
+use crate::{OtherDevices, host};
 
 /// Prefix of an image on the command line.
 const PREFIX: &[u8] = b"image:";
@@ -17,6 +17,8 @@ pub struct ImageFile {
     pub offset: u64,
     /// Number of the partition that contains the image, instead of `offset`.
     pub partition: Option<u32>,
+    /// Other devices of the image.
+    pub devices: OtherDevices,
 }
 
 impl ImageFile {
@@ -28,12 +30,13 @@ impl ImageFile {
         let is_there = std::fs::symlink_metadata(whole).is_ok();
         let colon = bytes.iter().rposition(|&byte| byte == b':').filter(|_| !is_there);
         let number = colon.and_then(|at| std::str::from_utf8(&bytes[at + 1..]).ok()?.parse().ok());
+        let devices = OtherDevices::default();
         Some(match (colon, number) {
             (Some(at), Some(number)) => {
                 let path = host::path(&bytes[..at]).ok()?.to_owned();
-                Self { path, offset: 0, partition: Some(number) }
+                Self { path, offset: 0, partition: Some(number), devices }
             }
-            _ => Self { path: whole.to_owned(), offset: 0, partition: None },
+            _ => Self { path: whole.to_owned(), offset: 0, partition: None, devices },
         })
     }
 }

@@ -151,6 +151,10 @@ fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
                        are shared";
         return Err(BuildError::usage(problem));
     }
+    if options.log_device.is_some() && output.is_apart() {
+        let problem = "an image with its log on another device can only be written raw";
+        return Err(BuildError::usage(problem));
+    }
     if options.offset > 0 && (output.is_apart() || output.verity.is_some()) {
         let problem = "an image at an offset can only be written raw and without a hash tree";
         return Err(BuildError::usage(problem));

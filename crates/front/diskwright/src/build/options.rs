@@ -285,6 +285,9 @@ pub struct BuildOptions {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes (XFS).
     pub log_bytes: Option<u64>,
+    /// File or block device for the log, which is overwritten (XFS). It takes the whole device unless `log_bytes` is set.
+    /// By default the image contains its log.
+    pub log_device: Option<PathBuf>,
     /// Stripe unit of the log in bytes (XFS).
     pub log_stripe_bytes: Option<u32>,
     /// Size of a sector in bytes (XFS).
@@ -349,6 +352,7 @@ setters!(BuildOptions {
     ag_count: u32 = Some(ag_count),
     ag_bytes: u64 = Some(ag_bytes),
     log_bytes: u64 = Some(log_bytes),
+    log_device: impl Into<PathBuf> = Some(log_device.into()),
     log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
@@ -396,6 +400,7 @@ impl BuildOptions {
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            log_device: None,
             log_stripe_bytes: None,
             sector_size: None,
             inodes_percent: None,

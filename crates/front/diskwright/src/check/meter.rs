@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part, end_at};
 
 use crate::{Error, Outcome};
 
@@ -62,7 +62,7 @@ impl Meter {
 
     fn note(&self, offset: u64, len: usize, error: &io::Error) {
         // Reads past the end mean that the image is truncated, not that the device failed.
-        if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
+        if offset.checked_add(len as u64).is_none_or(|end| end > end_at(self, offset)) {
             return;
         }
         self.first_error.get_or_init(|| format!("reading {len} bytes at {offset}: {error}"));
@@ -78,6 +78,10 @@ impl Meter {
 impl BlockDevice for Meter {
     fn len(&self) -> u64 {
         self.inner.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.inner.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

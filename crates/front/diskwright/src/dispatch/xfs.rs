@@ -1,6 +1,6 @@
 //! Open XFS images.
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
 use vfs::survey::TellsLayout;
@@ -19,13 +19,13 @@ enum LogState {
     Dirty,
     /// The end of the log cannot be determined.
     Unreadable,
-    /// The log is on another device and is not examined.
+    /// The log is on another device, which is not given.
     Elsewhere,
 }
 
 impl LogState {
     fn of(device: &dyn BlockDevice, superblock: &Superblock) -> vfs::Result<Self> {
-        if superblock.raw.logstart.get() == 0 {
+        if superblock.raw.logstart.get() == 0 && device.part_len(Part::Log).is_none() {
             return Ok(Self::Elsewhere);
         }
         Ok(match xfs::log_end(device, superblock)? {

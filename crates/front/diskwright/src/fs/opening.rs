@@ -8,7 +8,7 @@ use disk::BlockDevice;
 use super::Image;
 use super::shared::{Backing, Owner, Shared};
 use crate::open_to_edit::OpenToEdit;
-use crate::{Image as ReadOnly, OpenImage, Result};
+use crate::{Image as ReadOnly, OpenImage, OtherDevices, Result};
 
 /// Name in errors for an image on a device without a name.
 const UNNAMED: &str = "the image";
@@ -55,6 +55,13 @@ impl ImageOptions {
     #[must_use]
     pub fn offset(mut self, bytes: u64) -> Self {
         self.image.offset = bytes;
+        self
+    }
+
+    /// Sets the other devices of the image, such as the one with its log.
+    #[must_use]
+    pub fn devices(mut self, devices: OtherDevices) -> Self {
+        self.image.devices = devices;
         self
     }
 

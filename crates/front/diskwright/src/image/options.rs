@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::OtherDevices;
 use crate::SuperblockPlace;
 
 /// Location of an image in a file, and options for reading it.
@@ -19,6 +20,8 @@ pub struct OpenImage {
     pub offset: u64,
     /// Number of the partition that contains the image, instead of `offset`.
     pub partition: Option<u32>,
+    /// Other devices of the image.
+    pub devices: OtherDevices,
     /// Read the image without recovery, even if its journal or log needs it or another program changes the image.
     pub norecovery: bool,
     /// Metadata cache size in bytes. `None` selects the default of the format.
@@ -36,6 +39,7 @@ pub struct OpenImage {
 setters!(OpenImage {
     offset: u64,
     partition: u32 = Some(partition),
+    devices: OtherDevices,
     norecovery: bool,
     cache_bytes: usize = Some(cache_bytes),
     defer_creates: bool,

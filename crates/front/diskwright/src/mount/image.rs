@@ -91,6 +91,7 @@ impl OpenToMount {
     /// Same as [`Image::edit`], and if the overlay belongs to another image.
     #[cfg(feature = "anywhere")]
     pub fn open_over(path: &Path, options: &OpenImage, overlay: &Path) -> Result<Self> {
+        options.devices.require_none("an overlay contains the changes of one device only")?;
         let device = crate::anywhere::open_overlay(path, overlay)?;
         let access = Access::Write(OpenToEdit::on_device(path, device, options)?);
         let (name, is_place) = (name_of(overlay), is_place(path));

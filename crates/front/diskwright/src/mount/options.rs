@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fuse::{AccessTimes, OnDamage};
 
+use crate::OtherDevices;
 use crate::build::Owner;
 
 /// Default time between two syncs (`commit=`), as for ext4 in the kernel.
@@ -113,6 +114,8 @@ pub struct MountOptions {
     /// Source name in `/proc/mounts`, instead of the path of the image. [`unmount`](super::unmount()) and messages
     /// about images in use then cannot identify the image.
     pub fs_name: Option<OsString>,
+    /// Other devices of the image. The caller opens the image with them.
+    pub devices: OtherDevices,
 }
 
 setters!(MountOptions {
@@ -138,6 +141,7 @@ setters!(MountOptions {
     threads: usize = Some(threads),
     io_uring: bool,
     fs_name: impl Into<OsString> = Some(fs_name.into()),
+    devices: OtherDevices,
 });
 
 impl Default for MountOptions {
@@ -165,6 +169,7 @@ impl Default for MountOptions {
             threads: None,
             io_uring: false,
             fs_name: None,
+            devices: OtherDevices::default(),
         }
     }
 }
@@ -229,7 +234,8 @@ impl MountOptions {
             "loud" => self.silent = false,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
-            "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" => {
+            "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" | "logdev"
+            | "rtdev" => {
                 return Err(format!("{word} needs a value: {word}=..."));
             }
             _ if is_private(word) => {}
@@ -247,6 +253,8 @@ impl MountOptions {
                 let owner = parse_owner(value);
                 self.owner = Some(owner.ok_or_else(|| wrong("write two numbers: 1000:1000"))?);
             }
+            "logdev" => self.devices.log = Some(value.into()),
+            "rtdev" => self.devices.realtime = Some(value.into()),
             "commit" => {
                 let seconds: u32 =
                     value.parse().map_err(|_| wrong("write seconds, 0 for never"))?;

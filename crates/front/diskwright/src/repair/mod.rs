@@ -77,7 +77,7 @@ impl Repair {
     pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
         let file = lock::open_to_write(path)?;
         let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-        let device = image::window(path, Arc::new(device), options)?;
+        let device = image::window_to_write(path, Arc::new(device), options)?;
         Self::with_device(path, device, options, true)
     }
 
@@ -332,7 +332,7 @@ impl Prepared<'_> {
 pub fn restore(undo: &Path, image: &Path, options: &OpenImage) -> Result<Restored> {
     let device = FileDevice::new(lock::open_to_write(image)?);
     let device = device.map_err(|e| Error::host("read", image, e))?;
-    let device = image::window(image, Arc::new(device), options)?;
+    let device = image::window_to_write(image, Arc::new(device), options)?;
     // An image of another format, or a damaged one, has no block to claim.
     let claim = ext4::mmp::claim_for_repair(&device, &mmp::options(image))
         .map_err(|source| Error::Image { image: image.to_owned(), source })?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
 
-use crate::image::window;
+use crate::image::window_to_write;
 use crate::partition::{self, Partition};
 use crate::{Error, OpenImage, Result, lock};
 
@@ -33,9 +33,10 @@ impl Disk {
         self.device.len()
     }
 
-    /// Returns the part selected by the options.
+    /// Returns the part selected by the options, together with the other devices of the image. It locks those, so only
+    /// one may exist at a time.
     pub(super) fn window(&self, path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
-        window(path, self.device.clone(), options)
+        window_to_write(path, self.device.clone(), options)
     }
 
     /// Returns the partition with a number.

@@ -65,6 +65,9 @@ impl Service {
 
 /// Opens the device to serve.
 fn device(image: &Path, options: &OpenImage, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+    options
+        .devices
+        .require_none("clients get the bytes of one device; serve each with a command")?;
     #[cfg(feature = "anywhere")]
     if let Some(device) = crate::volume::device(image, read_only)? {
         return window(image, device, options);

@@ -4,6 +4,7 @@ mod settings;
 mod wish;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use diskwright::build::{BuildOptions, BuildSource, Format};
 
@@ -29,13 +30,15 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         STATUSES.failed(format_args!("{image} is empty: add -d size="))
     })?;
     check_size(&wish, &file, bytes)?;
+    check_log(&wish)?;
     if wish.is_unsupported && !wish.is_quiet {
         say(format_args!("Filesystems formatted with --unsupported are not supported!!"));
     }
     let mut options = options(&wish, &file, bytes)?;
-    let geometry = if wish.is_trial {
+    let mut geometry = if wish.is_trial {
         let directory = tempfile::tempdir().map_err(|e| STATUSES.failed(e))?;
         options.image = directory.path().join("image");
+        options.log_device = trial_log(&options, directory.path())?;
         options.source = BuildSource::Several(Vec::new());
         making::make_shipped(&options, STATUSES)?;
         Geometry::of_image(&options.image)?
@@ -47,6 +50,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
         Geometry::of_image(&wish.image)?
     };
+    if let Some(device) = &wish.log_device {
+        geometry.name_log(device);
+    }
     if !wish.is_quiet {
         geometry.show(&wish.image);
     }
@@ -73,6 +79,35 @@ fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Rejects a log device that has contents, or is too short for the log.
+fn check_log(wish: &Wish) -> Result<(), Failure> {
+    let Some(device) = &wish.log_device else { return Ok(()) };
+    let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let name = device.display();
+    if let Some(bytes) = wish.log_bytes()?.filter(|bytes| *bytes > room) {
+        let blocks = room / u64::from(wish.block_bytes());
+        return Err(STATUSES.failed(format_args!(
+            "size {bytes} specified for log subvolume is too large, maximum is {blocks} blocks of {name}"
+        )));
+    }
+    match foreign::find(device) {
+        Some(old) if !wish.is_forced && !wish.is_trial => {
+            Err(STATUSES.failed(old.refused_by_xfs(device)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns an empty file as long as the log device, for a trial.
+fn trial_log(options: &BuildOptions, directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    let Some(device) = &options.log_device else { return Ok(None) };
+    let path = directory.join("log");
+    let bytes = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
+    made.map_err(|e| STATUSES.failed(e))?;
+    Ok(Some(path))
 }
 
 /// Returns whether the option or the environment of xfstests requests unsupported sizes.
@@ -122,6 +157,7 @@ fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.ag_count = wish.ag_count;
     options.ag_bytes = wish.ag_bytes()?;
     options.log_bytes = wish.log_bytes()?;
+    options.log_device.clone_from(&wish.log_device);
     making::set_times(&mut options, STATUSES)?;
     let is_random = !making::is_reproducible(&options);
     let random = || is_random.then(making::random_uuid);

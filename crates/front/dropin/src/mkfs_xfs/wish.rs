@@ -33,6 +33,8 @@ pub(super) struct Wish {
     pub(super) label: Option<Vec<u8>>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) features: Vec<FeatureChange>,
+    /// Device of an external log.
+    pub(super) log_device: Option<PathBuf>,
     /// Log stripe unit in bytes.
     pub(super) log_stripe: Option<u32>,
     /// `-d file`: the file is set to the requested size.
@@ -52,6 +54,8 @@ pub(super) struct Wish {
     log_size: Option<Size>,
     data_size: Option<Size>,
     realtime_extent: Option<Size>,
+    /// `-l internal`.
+    is_log_internal: Option<bool>,
     /// `-l sectsize`.
     log_sector_size: Option<u32>,
 }
@@ -142,8 +146,15 @@ impl Wish {
         {
             return Err(STATUSES.refused("-r extsize", NO_REALTIME));
         }
+        match (self.is_log_internal, &self.log_device) {
+            (Some(_), Some(_)) => {
+                return Err(STATUSES.usage("-l internal and -l logdev exclude each other"));
+            }
+            (Some(false), None) => return Err(STATUSES.usage("-l internal=0 needs -l logdev")),
+            _ => {}
+        }
         if self.log_sector_size.is_some_and(|bytes| bytes != self.sector_size.unwrap_or(512)) {
-            let why = "the log is in the image and has its sector size";
+            let why = "the log has the sector size of the image";
             return Err(STATUSES.refused("-l sectsize", why));
         }
         self.source = self.prototype.take().map(|file| match file.is_dir() {
@@ -234,7 +245,7 @@ impl Wish {
     fn log(&mut self, item: &Item<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.log_size = Some(item.by(size::parse_xfs)?),
-            "internal" => always(item, true)?,
+            "internal" => self.is_log_internal = Some(item.switch()?),
             "lazy-count" => always(item, true)?,
             "version" if item.text()? == "2" => {}
             "version" => return Err(item.refused("version 5 always has a version 2 log")),
@@ -247,11 +258,11 @@ impl Wish {
             }
             "sectsize" => self.log_sector_size = Some(item.by(small)?),
             "file" => always(item, false)?,
-            "agnum" | "logdev" | "name" => {
-                return Err(
-                    item.refused("the log is in the image, and its location cannot be chosen")
-                );
+            "logdev" | "name" if self.log_device.is_some() => {
+                return Err(item.wrong("option respecified"));
             }
+            "logdev" | "name" => self.log_device = Some(item.text()?.into()),
+            "agnum" => return Err(item.refused("the group of the log cannot be chosen")),
             _ => return Err(item.unknown()),
         }
         Ok(())

@@ -8,6 +8,9 @@ use vfs::{ExtentPlace, Ino};
 
 use crate::Adapter;
 
+/// First address of other devices than the image, such as a realtime device of XFS (`disk::Part`).
+const OTHER_DEVICES: u64 = 1 << 61;
+
 impl Adapter<'_> {
     /// BMAP after the kernel has written back what it caches of the block.
     pub(crate) fn bmap_late(
@@ -23,7 +26,7 @@ impl Adapter<'_> {
     }
 
     /// BMAP: the block of the device that holds a block of a file. 0 if there is none, as kernels have it: for holes,
-    /// blocks that were allocated and never written, and contents in the inode.
+    /// contents on a realtime device, blocks that were allocated and never written, and contents in the inode.
     pub(crate) fn bmap(&self, ino: Ino, args: &BmapIn, reply: &mut Reply<'_>) -> Result<(), Errno> {
         let mut place = ExtentPlace::Hole;
         let found = self.fs.extent_map(ino, block_start(args)?, 1, &mut |extent| {
@@ -32,7 +35,7 @@ impl Adapter<'_> {
         });
         self.result(found)?;
         let block = match place {
-            ExtentPlace::Device(at) => at / u64::from(args.blocksize),
+            ExtentPlace::Device(at) if at < OTHER_DEVICES => at / u64::from(args.blocksize),
             _ => 0,
         };
         reply.put(&BmapOut { block })

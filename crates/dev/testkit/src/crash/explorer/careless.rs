@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 
 /// A device whose flushes do nothing.
 pub struct CarelessDevice(pub Arc<dyn BlockDevice>);
@@ -11,6 +11,10 @@ pub struct CarelessDevice(pub Arc<dyn BlockDevice>);
 impl BlockDevice for CarelessDevice {
     fn len(&self) -> u64 {
         self.0.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.0.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use diskwright::mount::{Mount, MountOptions, OpenToMount, unmount_on_signals};
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::{Error, Image, OpenImage, Outcome, Result};
 
 use super::session;
 use crate::commands::arguments::ImageArgs;
@@ -82,8 +82,15 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Returns the options for opening the image, with those of `-o`.
+fn how(args: &MountArgs, options: &MountOptions) -> OpenImage {
+    let mut how = args.image.options().defer_creates(options.defer_creates);
+    how.devices.extend(&options.devices);
+    how
+}
+
 fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
-    let how = args.image.options().defer_creates(options.defer_creates);
+    let how = how(args, options);
     let path = &args.image.image;
     #[cfg(feature = "anywhere")]
     if let Some(overlay) = &args.overlay {
@@ -120,7 +127,7 @@ fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
     let is_taken = matches!(error, Error::InUse { .. });
     if !options.read_only
         && !is_taken
-        && Image::open(&args.image.image, &args.image.options()).is_ok()
+        && Image::open(&args.image.image, &how(args, options)).is_ok()
     {
         terminal::message(&"mount it read-only with -o ro");
     }

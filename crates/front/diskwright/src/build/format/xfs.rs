@@ -1,17 +1,20 @@
 //! Building XFS.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, JoinedDevice};
 use vfs::{FileSystem, Ino};
 use xfs::Xfs;
 use xfs::format::features::RoCompat;
+use xfs::format::superblock::RawSuperblock;
 use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::dedupe::ShareBlocks;
 use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
+use crate::image::devices::{self, Access};
 use crate::verity;
 
 /// Number of inodes per allocation.
@@ -21,6 +24,13 @@ pub(super) struct XfsMaker<'a> {
     options: &'a BuildOptions,
     features: Vec<FeatureChange>,
     inode_size: Option<u16>,
+    log_device: Option<Arc<dyn BlockDevice>>,
+}
+
+/// Layout of an image, and the device of its log if the image does not contain it.
+struct XfsPlan {
+    layout: Layout,
+    log_device: Option<Arc<dyn BlockDevice>>,
 }
 
 impl<'a> XfsMaker<'a> {
@@ -29,7 +39,19 @@ impl<'a> XfsMaker<'a> {
         let inode_size = options.inode_size.map(u16::try_from).transpose();
         let inode_size =
             inode_size.map_err(|_| vfs::Error::Invalid("the inode size is too large"))?;
-        Ok(Self { options, features, inode_size })
+        let open = |path: &PathBuf| devices::open(path, false, Access::Write);
+        let log_device = options.log_device.as_ref().map(open).transpose();
+        let log_device = log_device.map_err(|e| BuildError::Image(Box::new(e)))?;
+        Ok(Self { options, features, inode_size, log_device })
+    }
+
+    /// Returns the size of a log that takes its whole device, at most the maximum.
+    fn log_device_bytes(&self) -> Option<u64> {
+        self.log_device.as_ref().map(|device| device.len().min(mkfs::LOG_BYTES_MAX))
+    }
+
+    fn planned(&self, layout: Layout) -> Box<dyn Plan> {
+        Box::new(XfsPlan { layout, log_device: self.log_device.clone() })
     }
 
     /// `percent_max` is the maximum space for inodes in percent, or the default.
@@ -45,7 +67,8 @@ impl<'a> XfsMaker<'a> {
             dir_block_size: options.dir_block_size,
             ag_count: options.ag_count,
             ag_bytes: options.ag_bytes,
-            log_bytes: options.log_bytes,
+            log_bytes: options.log_bytes.or(self.log_device_bytes()),
+            external_log: self.log_device.is_some(),
             log_stripe_bytes: options.log_stripe_bytes,
             label: options.label.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
@@ -74,10 +97,10 @@ impl Maker for XfsMaker<'_> {
             let why = "sharing blocks needs the feature reflink; leave ^reflink out";
             return Err(BuildError::ForeignOption { option: "--dedupe", why });
         }
-        let Inodes::Count(count) = inodes else { return Ok(Box::new(plan)) };
+        let Inodes::Count(count) = inodes else { return Ok(self.planned(plan)) };
         match percent_for(&plan, count.into(), self.options.free) {
-            Some(percent) => Ok(Box::new(mkfs::plan(&self.mkfs_options(size, Some(percent)))?)),
-            None => Ok(Box::new(plan)),
+            Some(percent) => Ok(self.planned(mkfs::plan(&self.mkfs_options(size, Some(percent)))?)),
+            None => Ok(self.planned(plan)),
         }
     }
 
@@ -100,14 +123,20 @@ fn percent_for(plan: &Layout, count: u64, free: u64) -> Option<u8> {
     let chunk = INODES_PER_CHUNK.max(per_block);
     let blocks = (count + (groups + 1) * chunk).div_ceil(per_block);
     let usual = u64::from(superblock.imax_pct);
-    let free = free / Plan::block_size(plan) * usual / 100;
+    let free = free / u64::from(plan.block_size()) * usual / 100;
     let percent = (blocks + free).saturating_mul(100).div_ceil(superblock.dblocks.get().max(1));
     u8::try_from(percent.min(100)).ok().filter(|percent| u64::from(*percent) > usual)
 }
 
-impl Plan for Layout {
+impl XfsPlan {
+    fn superblock(&self) -> &RawSuperblock {
+        self.layout.superblock()
+    }
+}
+
+impl Plan for XfsPlan {
     fn block_size(&self) -> u64 {
-        Layout::block_size(self).into()
+        self.layout.block_size().into()
     }
 
     fn free_blocks(&self) -> u64 {
@@ -133,8 +162,13 @@ impl Plan for Layout {
     }
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
-        mkfs::format(&**device, self, Contents::Zeros)?;
-        Ok(Box::new(Xfs::open_in_progress(Arc::clone(device), xfs::CACHE_BYTES_DEFAULT)?))
+        let mut device = Arc::clone(device);
+        if let Some(log) = &self.log_device {
+            let joined = JoinedDevice::new(device, Some(Arc::clone(log)), None);
+            device = Arc::new(joined.map_err(vfs::Error::Device)?);
+        }
+        mkfs::format(&*device, &self.layout, Contents::Zeros)?;
+        Ok(Box::new(Xfs::open_in_progress(device, xfs::CACHE_BYTES_DEFAULT)?))
     }
 }
 

@@ -17,7 +17,8 @@ const INODES_OF_FORMAT: u64 = 8;
 
 /// Returns the options for opening an image.
 pub(super) fn how(file: &ImageFile) -> OpenImage {
-    OpenImage { offset: file.offset, partition: file.partition, ..OpenImage::default() }
+    let ImageFile { offset, partition, ref devices, .. } = *file;
+    OpenImage { offset, partition, devices: devices.clone(), ..OpenImage::default() }
 }
 
 /// Open source image.

@@ -1,0 +1,161 @@
+//! The realtime section: addresses of the contents of realtime files, and the superblock of its groups.
+//!
+//! Without groups, an address is the number of a block of the realtime device. With groups (`metadir`), it has the
+//! group in the bits from `sb_rgblklog` up, and the block within the group below. Groups follow one another on the
+//! device.
+
+use engine::Corruption;
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::address::FsBlock;
+use super::checksum;
+use super::features::Incompat;
+use super::superblock::Superblock;
+
+/// `rsb_magicnum`: "Frog".
+const MAGIC: u32 = 0x4672_6f67;
+/// Byte offset of the checksum, which covers the first block of the device.
+const CRC_OFFSET: usize = 4;
+/// Name of the structure in errors.
+const NAME: &str = "realtime superblock";
+/// Maximum size of a realtime device as a power of two, in bytes.
+const BYTES_LOG_MAX: u32 = 60;
+
+/// The superblock of the realtime groups, in the first block of the device (`struct xfs_rtsb`).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs, reason = "names as in the format documentation, without rsb_")]
+pub struct RawRealtimeSuperblock {
+    pub magicnum: U32,
+    pub crc: [u8; 4],
+    pub pad: U32,
+    pub fname: [u8; 12],
+    pub uuid: [u8; 16],
+    pub meta_uuid: [u8; 16],
+}
+
+const _: () = assert!(size_of::<RawRealtimeSuperblock>() == 56);
+const _: () = assert!(std::mem::offset_of!(RawRealtimeSuperblock, crc) == CRC_OFFSET);
+
+impl RawRealtimeSuperblock {
+    /// Parses the first block of a realtime device; `None` if it has another magic number.
+    ///
+    /// # Errors
+    /// `Corrupt` for a wrong checksum.
+    pub fn parse(block: &[u8]) -> Result<Option<Self>, Corruption> {
+        let Ok((raw, _)) = Self::read_from_prefix(block) else { return Ok(None) };
+        if raw.magicnum.get() != MAGIC {
+            return Ok(None);
+        }
+        checksum::check(NAME, block, CRC_OFFSET)?;
+        Ok(Some(raw))
+    }
+}
+
+/// Realtime groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Groups {
+    /// Number of blocks of a group; the last one may have fewer.
+    blocks: u64,
+    /// Number of groups.
+    count: u32,
+    /// Number of bits of the block number in an address.
+    block_log: u8,
+}
+
+/// Geometry of the realtime section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Realtime {
+    /// Total number of blocks.
+    blocks: u64,
+    /// Block size as a power of two.
+    block_log: u8,
+    groups: Option<Groups>,
+}
+
+impl Realtime {
+    /// Returns the geometry according to a superblock; `None` without a realtime section.
+    ///
+    /// # Errors
+    /// `Corrupt` if the fields contradict each other.
+    pub fn of(sb: &Superblock) -> Result<Option<Self>, Corruption> {
+        let raw = &sb.raw;
+        let (blocks, block_log) = (raw.rblocks.get(), raw.blocklog);
+        if blocks == 0 {
+            return Ok(None);
+        }
+        let damage = |field: &str| Corruption::new("superblock", field);
+        if blocks > 1 << (BYTES_LOG_MAX - u32::from(block_log)) {
+            return Err(damage("rblocks").mismatch("at most 1 EiB", blocks));
+        }
+        if !sb.features.incompat(Incompat::METADIR) {
+            return Ok(Some(Self { blocks, block_log, groups: None }));
+        }
+        let (count, log) = (raw.rgcount.get(), raw.rgblklog);
+        let of_group = u64::from(raw.rgextents.get()) * u64::from(raw.rextsize.get());
+        if of_group == 0 || u64::from(count) != blocks.div_ceil(of_group) {
+            let found = format_args!("{count} groups of {of_group} blocks");
+            return Err(
+                damage("rgcount").mismatch(format_args!("groups of {blocks} blocks"), found)
+            );
+        }
+        if u32::from(log) > BYTES_LOG_MAX || of_group > 1 << log {
+            let expected = of_group.next_power_of_two().trailing_zeros();
+            return Err(damage("rgblklog").mismatch(expected, log));
+        }
+        let groups = Some(Groups { blocks: of_group, count, block_log: log });
+        Ok(Some(Self { blocks, block_log, groups }))
+    }
+
+    /// Returns its size in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.blocks << self.block_log
+    }
+
+    /// Returns whether the device starts with a superblock.
+    #[must_use]
+    pub const fn has_superblock(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// Returns the number on the device of the first of `len` blocks at an address; `None` if they are not all within
+    /// the section, or within one group.
+    #[must_use]
+    pub fn device_block(&self, start: FsBlock, len: u64) -> Option<u64> {
+        let first = match self.groups {
+            None => start.0,
+            Some(groups) => {
+                let group = start.0 >> groups.block_log;
+                let block = start.0 & ((1 << groups.block_log) - 1);
+                let is_within = group < u64::from(groups.count)
+                    && block.checked_add(len).is_some_and(|end| end <= groups.blocks);
+                is_within.then(|| group * groups.blocks + block)?
+            }
+        };
+        first.checked_add(len).filter(|end| *end <= self.blocks).map(|_| first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_numbered_by_groups() {
+        let plain = Realtime { blocks: 100, block_log: 12, groups: None };
+        assert_eq!(plain.device_block(FsBlock(90), 10), Some(90));
+        assert_eq!(plain.device_block(FsBlock(90), 11), None);
+        assert_eq!(plain.device_block(FsBlock(u64::MAX), 2), None);
+        let groups = Groups { blocks: 40, count: 3, block_log: 6 };
+        let grouped = Realtime { groups: Some(groups), ..plain };
+        assert_eq!(grouped.device_block(FsBlock(64 + 7), 33), Some(47));
+        assert_eq!(grouped.device_block(FsBlock(64 + 7), 34), None);
+        // The last group is shorter.
+        assert_eq!(grouped.device_block(FsBlock(2 * 64 + 10), 10), Some(90));
+        assert_eq!(grouped.device_block(FsBlock(2 * 64 + 10), 11), None);
+        assert_eq!(grouped.device_block(FsBlock(3 * 64), 1), None);
+        assert_eq!(grouped.device_block(FsBlock(63), u64::MAX), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Arguments for the other devices of an image.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use diskwright::OtherDevices;
+
+/// Other devices of an image.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Use FILE as the log of an XFS image that does not contain its log
+    #[arg(long, value_name = "FILE", help_heading = "Image")]
+    log_device: Option<PathBuf>,
+
+    /// Read realtime files of an XFS image from FILE
+    #[arg(long, value_name = "FILE", help_heading = "Image")]
+    rt_device: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    /// Returns the devices.
+    pub(crate) fn devices(&self) -> OtherDevices {
+        let mut devices = OtherDevices::default();
+        devices.log.clone_from(&self.log_device);
+        devices.realtime.clone_from(&self.rt_device);
+        devices
+    }
+}

@@ -1,0 +1,87 @@
+//! Commands on XFS images with realtime files.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use testkit::{require, scratch};
+
+use crate::mount::{Point, diskwright, unmount_when_free};
+
+/// Images that Linux 7.2 filled, with the realtime devices.
+const FILES: [(&str, &[u8]); 4] = [
+    ("classic.img", include_bytes!("../../../formats/xfs/tests/golden/realtime-classic.img.gz.gz")),
+    ("classic.rt", include_bytes!("../../../formats/xfs/tests/golden/realtime-classic.rt.gz.gz")),
+    ("metadir.img", include_bytes!("../../../formats/xfs/tests/golden/realtime-metadir.img.gz.gz")),
+    ("metadir.rt", include_bytes!("../../../formats/xfs/tests/golden/realtime-metadir.rt.gz.gz")),
+];
+
+/// Decompresses gzip into a file.
+fn unpack(bytes: &[u8], to: &Path) {
+    let mut gzip = testkit::command("gzip");
+    gzip.arg("-dc").stdin(Stdio::piped()).stdout(File::create(to).unwrap());
+    let mut child = gzip.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+fn unpack_all(dir: &Path) {
+    for (name, bytes) in FILES {
+        let once = dir.join("once");
+        unpack(bytes, &once);
+        unpack(&fs::read(once).unwrap(), &dir.join(name));
+    }
+}
+
+fn run(dir: &Path, line: &str) -> Output {
+    diskwright().current_dir(dir).args(line.split_whitespace()).output().unwrap()
+}
+
+#[track_caller]
+fn ok(dir: &Path, line: &str) -> Vec<u8> {
+    let output = run(dir, line);
+    assert_eq!(output.status.code(), Some(0), "{line}: {:?}", String::from_utf8(output.stderr));
+    output.stdout
+}
+
+#[test]
+fn realtime_files_are_read_with_their_device() {
+    require!(Tool("gzip"), Fuse);
+    let dir = scratch();
+    let dir = dir.path();
+    unpack_all(dir);
+    let long: Vec<u8> = (0..20).flat_map(|nth| std::iter::repeat_n(nth + 1, 1 << 20)).collect();
+    for name in ["classic", "metadir"] {
+        let device = format!("--rt-device {name}.rt");
+        assert!(ok(dir, &format!("cat {name}.img /dir/long {device}")) == long, "{name}");
+        ok(dir, &format!("extract {name}.img {name} {device}"));
+        assert!(fs::read(dir.join(name).join("dir/long")).unwrap() == long, "{name}");
+        let output = run(dir, &format!("cat {name}.img /dir/long"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{name}: {said}");
+        assert!(said.contains("--rt-device FILE"), "{name}: {said}");
+        ok(dir, &format!("ls -l {name}.img /dir"));
+        let output = run(dir, &format!("mkdir {name}.img /new {device}"));
+        assert_eq!(output.status.code(), Some(3), "{name}: {output:?}");
+
+        let point = Point::new();
+        let place = point.path().to_str().unwrap();
+        ok(dir, &format!("mount {name}.img {place} -o ro,rtdev={name}.rt"));
+        let found = fs::read(point.path().join("dir/long")).unwrap();
+        assert!(unmount_when_free(point.path()).status.success());
+        assert!(found == long, "{name}");
+    }
+}
+
+#[test]
+fn converted_images_contain_the_realtime_files() {
+    require!(Tool("gzip"), Tool("xfs_repair"));
+    let dir = scratch();
+    let dir = dir.path();
+    unpack_all(dir);
+    let expected = ok(dir, "cat metadir.img /dir/many --rt-device metadir.rt");
+    ok(dir, "convert metadir.img copy.img --rt-device metadir.rt --size 300M");
+    assert!(ok(dir, "cat copy.img /dir/many") == expected);
+    testkit::xfs_repair(dir.join("copy.img"));
+}

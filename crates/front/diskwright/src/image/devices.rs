@@ -1,0 +1,102 @@
+//! Other devices of an image: its log, and its realtime files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::{BlockDevice, FileDevice, JoinedDevice};
+
+use crate::format::Format;
+use crate::{Error, Result, anywhere, image, lock};
+
+/// Other files or block devices that contain parts of an XFS image. They are locked like the image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OtherDevices {
+    /// Device of the log, from its start on, if the image does not contain its log.
+    pub log: Option<PathBuf>,
+    /// Device with the contents of realtime files. Images with one are only read.
+    pub realtime: Option<PathBuf>,
+}
+
+setters!(OtherDevices {
+    log: impl Into<PathBuf> = Some(log.into()),
+    realtime: impl Into<PathBuf> = Some(realtime.into()),
+});
+
+impl OtherDevices {
+    /// Returns whether no device is given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.option().is_none()
+    }
+
+    /// Takes devices that are given in `more`.
+    pub fn extend(&mut self, more: &Self) {
+        self.log = more.log.clone().or_else(|| self.log.take());
+        self.realtime = more.realtime.clone().or_else(|| self.realtime.take());
+    }
+
+    /// Returns the option of the command line for the first device.
+    fn option(&self) -> Option<&'static str> {
+        let realtime = self.realtime.as_ref().map(|_| "--rt-device");
+        self.log.as_ref().map_or(realtime, |_| Some("--log-device"))
+    }
+
+    /// Rejects devices for work that uses the image file alone.
+    ///
+    /// # Errors
+    /// `Usage` if there are any; `why` is the reason.
+    pub(crate) fn require_none(&self, why: &str) -> Result<()> {
+        match self.option() {
+            None => Ok(()),
+            Some(option) => Err(Error::Usage(format!("{option}: {why}"))),
+        }
+    }
+}
+
+/// Purpose for which a device is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Returns the image together with its other devices. With `unlocked`, devices to read are not locked.
+///
+/// # Errors
+/// If one cannot be opened or is in use, or if the image is not XFS.
+pub(crate) fn join(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    devices: &OtherDevices,
+    unlocked: bool,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>> {
+    let OtherDevices { log, realtime } = devices;
+    let Some(option) = devices.option() else { return Ok(device) };
+    if image::format_of(path, &*device)? == Some(Format::Ext4) {
+        return Err(Error::Usage(format!("{option} is for XFS images, not ext2, ext3 or ext4")));
+    }
+    let open = |path: &Option<PathBuf>, access| {
+        path.as_deref().map(|path| open(path, unlocked, access)).transpose()
+    };
+    let (log, realtime) = (open(log, access)?, open(realtime, Access::Read)?);
+    let joined = JoinedDevice::new(device, log, realtime);
+    Ok(Arc::new(joined.map_err(|e| Error::host("read", path, e))?))
+}
+
+/// Opens and locks a device, which may be at any location of an image.
+pub(crate) fn open(path: &Path, unlocked: bool, access: Access) -> Result<Arc<dyn BlockDevice>> {
+    let place = match access {
+        Access::Read => anywhere::open(path, unlocked)?,
+        Access::Write => anywhere::open_to_write(path)?,
+    };
+    if let Some(device) = place {
+        return Ok(device);
+    }
+    let file = match access {
+        Access::Read => lock::open_to_read(path, unlocked)?,
+        Access::Write => lock::open_to_write(path)?,
+    };
+    Ok(Arc::new(FileDevice::new(file).map_err(|e| Error::host("read", path, e))?))
+}
