@@ -96,7 +96,8 @@ fn a_missing_log_device_is_named_with_the_next_step() {
     ok(dir, "ls --norecovery a.img /");
     ok(dir, "check --norecovery a.img");
     assert!(ok(dir, "info --norecovery a.img").contains("another device"));
-    ok(dir, "build motd e.img --fs ext4");
+    fs::create_dir(dir.join("empty")).unwrap();
+    ok(dir, "build empty e.img --fs ext4");
     let said = fails(dir, "ls e.img / --log-device log", 2);
     assert!(said.contains("--log-device is for XFS"), "{said}");
     let said = fails(dir, "mount a.img . --overlay changes --log-device log", 2);

@@ -22,7 +22,7 @@ const ATTACH: [(&str, &str); 3] = [
 ];
 
 /// Hints in the options of mount(8).
-const MOUNT: [(&str, &str); 7] = [
+const MOUNT: [(&str, &str); 9] = [
     ("with --partition N", "with -o partition=N"),
     ("use --partition or --offset", "use -o partition=N or -o offset=BYTES"),
     ("leave --partition out", "leave partition= out"),
@@ -30,6 +30,8 @@ const MOUNT: [(&str, &str); 7] = [
     ("use --offset with", "use -o offset=BYTES with"),
     ("--offset ", "-o offset="),
     ("--norecovery", "-o norecovery"),
+    ("--log-device FILE", "-o logdev=FILE"),
+    ("--rt-device FILE", "-o rtdev=FILE"),
 ];
 
 /// Replaces the hints of a message by those of a drop-in program.

@@ -100,7 +100,7 @@ pub(crate) fn make(
     if options.output.format != OutputFormat::Raw {
         return Ok(None);
     }
-    let info = describe(&options.image, options.offset, statuses)?;
+    let info = describe(options, statuses)?;
     file.keep_length(statuses)?;
     Ok(Some(info))
 }
@@ -138,11 +138,13 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
     options.source = BuildSource::Several(Vec::new());
     options.offset = 0;
     build(&options, &Silent).map_err(|e| statuses.failed(e))?;
-    describe(&options.image, 0, statuses)
+    describe(&options, statuses)
 }
 
-fn describe(image: &Path, offset: u64, statuses: Statuses) -> Result<ImageInfo, Failure> {
-    let image = Image::open_rootless(image, &OpenImage::default().offset(offset));
+fn describe(options: &BuildOptions, statuses: Statuses) -> Result<ImageInfo, Failure> {
+    let mut open = OpenImage::default().offset(options.offset);
+    open.devices.log.clone_from(&options.log_device);
+    let image = Image::open_rootless(&options.image, &open);
     Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
 }
 

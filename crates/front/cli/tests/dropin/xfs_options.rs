@@ -47,7 +47,7 @@ const SAME: &[&str] = &[
     "-l internal=1",
     "-l lazy-count=1",
     "-l logdev=other",
-    "-l name=other,size=64m",
+    "-f -l name=other,size=64m",
     "-l sectsize=512",
     "-l size=64m",
     "-l su=256k",
