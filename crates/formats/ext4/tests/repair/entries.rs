@@ -124,7 +124,7 @@ fn a_fifo_with_random_fields_stays_a_fifo() {
         let base = Base::new("golden", golden(name));
         let before = survivors(&base.image);
         let slot = base.layout.slot_range(Ino(ino_of(&base, "fifo").into()));
-        for seed in 0..effort(2, 6, 30) as u64 {
+        for seed in 0..effort(2, 6, 30) {
             assert_costs_nothing(&base, &before, &format!("seed {seed}"), &|image| {
                 let mut random = fastrand::Rng::with_seed(seed);
                 image[slot.clone()].fill_with(|| random.u8(..));
