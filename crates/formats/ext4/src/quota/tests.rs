@@ -46,7 +46,7 @@ fn wrong_usage_is_recounted() {
 
 #[test]
 fn changes_that_cancel_out_are_not_recorded() {
-    let account = |uid, space| Some(Account { ids: [uid, 2, 3], space });
+    let account = |uid, space| Some(Account { ids: [uid, 2, 3], inodes: 1, space });
     let mut changes = Changes::default();
     changes.note(account(1, 512), account(1, 512));
     assert_eq!(changes.iter().count(), 0);

@@ -140,7 +140,12 @@ pub(super) fn volume(block_log: u8) -> XfsCore {
     let state = AgState { length: AG_BLOCKS, ..AgState::default() };
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
-    let volume = Arc::new(Volume { sb, geometry, ags: Ags::new(&geometry, vec![state]) });
+    let volume = Arc::new(Volume {
+        sb,
+        geometry,
+        ags: Ags::new(&geometry, vec![state]),
+        quotas: Default::default(),
+    });
     XfsCore::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
 }
 
