@@ -113,7 +113,7 @@ impl MmpDevice {
         self.shared.updated.store(0, Ordering::Relaxed);
     }
 
-    /// Marks the file system as unused. If nothing was written, the block gets its earlier contents.
+    /// Marks the file system as unused. After a check, or if nothing was written, the block gets its earlier contents.
     ///
     /// # Errors
     /// If the device fails, or if another host has taken the file system; nothing is written then.
@@ -125,7 +125,9 @@ impl MmpDevice {
         }
         let mut state = shared.state.lock();
         shared.compare(&state)?;
-        if !state.is_replaced && (state.was_stale || shared.is_written.load(Ordering::Relaxed)) {
+        let is_changed =
+            shared.is_written.load(Ordering::Relaxed) && state.live.seq != SEQUENCE_CHECK;
+        if !state.is_replaced && (state.was_stale || is_changed) {
             let mut raw = state.live.clone();
             raw.seq = SEQUENCE_CLEAN.into();
             raw.time = shared.options.now().into();
