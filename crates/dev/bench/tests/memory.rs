@@ -180,7 +180,7 @@ fn targets_that_cannot_be_are_refused_with_what_can() {
         ("memory:xfs,", "write feature names"),
         ("memory:xfs,+sparkles", "finobt"),
         ("memory:xfs,-crc", "version 4"),
-        ("memory:ext4,+mmp", "mke2fs"),
+        ("memory:ext4,+journal_dev", "mke2fs"),
         ("memory:ext4,^has_journal,+orphan_file", "orphan_file needs has_journal"),
         ("memory:xfs,free-index=fast", "block-skip"),
         ("memory:ext4,free-index=tree", "memory:xfs only"),

@@ -475,7 +475,7 @@ fn with_extents(device: &dyn BlockDevice, sb: &Superblock) -> Option<(RawSuperbl
     let (inode, is_sealed) = root(device, sb, &geometry, &desc)?;
     let has_tree = inode.is_dir()
         && inode.has_flag(inode::flags::EXTENTS)
-        && Node::parse(inode.i_block(), None).is_ok_and(|node| node.len() > 0);
+        && Node::parse(inode.i_block(), None).is_ok_and(|node| !node.is_empty());
     if !has_tree || sb.features.metadata_csum() && !is_sealed {
         return None;
     }

