@@ -1,12 +1,18 @@
 //! Multiple mount protection of ext4: claims of images that are changed.
 
 use std::path::Path;
+#[cfg(feature = "build")]
 use std::sync::Arc;
 
+#[cfg(feature = "build")]
 use disk::BlockDevice;
-use ext4::mmp::{MmpDevice, MmpOptions};
+#[cfg(feature = "build")]
+use ext4::mmp::MmpDevice;
+use ext4::mmp::MmpOptions;
 
-use crate::{Format, host};
+#[cfg(feature = "build")]
+use crate::Format;
+use crate::host;
 
 /// Returns how this host claims the image at a path.
 pub(crate) fn options(path: &Path) -> MmpOptions {

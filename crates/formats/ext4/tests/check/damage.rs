@@ -59,7 +59,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 fn all_findings_of_e2fsck_in_golden_images_are_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_found(victims, effort(40, 200, 20_000));
+    assert_found(victims, effort(40, 100, 20_000));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn all_findings_of_e2fsck_in_images_of_mke2fs_are_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_found(victims, effort(25, 200, 20_000));
+    assert_found(victims, effort(25, 100, 20_000));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn volumes_are_repaired_and_nothing_is_lost() {
     let mut outcome = Outcome::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_none());
-        let count = effort(20, 100, 5_000);
+        let count = effort(20, 50, 5_000);
         repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);
@@ -138,7 +138,7 @@ fn files_are_repaired_and_others_keep_what_they_hold() {
     let mut outcome = Outcome::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_some());
-        let count = effort(20, 100, 5_000);
+        let count = effort(20, 50, 5_000);
         repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);

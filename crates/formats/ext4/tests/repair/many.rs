@@ -177,7 +177,7 @@ fn very_many_cases_of_damage_are_repaired() {
     require!(Tool("e2fsck"));
     let chosen = chosen();
     let last = chosen.iter().max();
-    run(last.map_or(effort(300, 2_500, 1_000_000), |last| last + 1), &chosen);
+    run(last.map_or(effort(300, 1_500, 1_000_000), |last| last + 1), &chosen);
 }
 
 #[test]

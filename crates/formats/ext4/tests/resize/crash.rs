@@ -72,7 +72,7 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         let flushes = flushes(&events);
         let mut ends: Vec<usize> = flushes.clone();
         let mut random = fastrand::Rng::with_seed(5);
-        ends.extend((0..effort(4, 10, 300)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(4, 6, 300)).map(|_| random.usize(..=events.len())));
         let has_journal = kind.fs_type != "ext2";
         let mut states: Vec<_> =
             ends.into_iter().map(|end| (end, crashed(&start, &events, end, &mut random))).collect();
@@ -141,7 +141,7 @@ fn kernels_recover_the_old_size_or_the_new_one() {
 fn ends_while_shrinking(events: &[Event], random: &mut fastrand::Rng) -> Vec<usize> {
     let flushes = flushes(events);
     let last = flushes.len().saturating_sub(LAST_FLUSHES);
-    let chosen = (1..effort(5, 20, 400)).map(|nth| match nth % 3 {
+    let chosen = (1..effort(5, 10, 400)).map(|nth| match nth % 3 {
         0 => random.usize(..=events.len()),
         1 => flushes[random.usize(last..flushes.len())],
         _ => flushes[random.usize(..flushes.len())],
@@ -220,8 +220,8 @@ fn a_crash_with_a_temporary_journal_keeps_all_files() {
         let mut random = fastrand::Rng::with_seed(8);
         let flushes = flushes(&events);
         let mut ends: Vec<usize> = vec![events.len()];
-        ends.extend((0..effort(12, 40, 300)).map(|_| flushes[random.usize(..flushes.len())]));
-        ends.extend((0..effort(4, 20, 300)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(12, 20, 300)).map(|_| flushes[random.usize(..flushes.len())]));
+        ends.extend((0..effort(4, 10, 300)).map(|_| random.usize(..=events.len())));
         for end in ends {
             let what = format!("{features} before event {end} of {}", events.len());
             let state = crashed(&start, &events, end, &mut random);

@@ -15,7 +15,7 @@ use crate::format::bytes::{put16, put32, put64};
 use crate::format::dir::{self, Layout, data, free, leaf, magic};
 use crate::format::extent::Extent;
 use crate::format::geometry::Geometry;
-use crate::format::symlink;
+use crate::format::{quota, symlink};
 use crate::mkfs::Options;
 use crate::stub::make;
 use crate::{OpenOptions, Xfs};
@@ -113,6 +113,10 @@ fn sound(fs: &Xfs, kind: Kind) -> Sound {
             block[..symlink::HEADER_SIZE].copy_from_slice(header.as_bytes());
             block[symlink::HEADER_SIZE..][..6].copy_from_slice(b"target");
         }),
+        Kind::Dquots => made(geometry, kind.of_inode(INO, 2), |block| {
+            let first = 2 * quota::per_block(BLOCK_SIZE);
+            quota::init_block(quota::QuotaKind::Group, first, true, &geometry.meta_uuid, block);
+        }),
         _ => unreachable!("{kind:?} is no buffer of its own"),
     }
 }
@@ -171,6 +175,12 @@ fn harms(kind: Kind) -> Vec<Harm> {
         Kind::AgHeader => header_harms(),
         Kind::Inodes => inode_harms(),
         Kind::AttrLeaf | Kind::AttrRemote | Kind::Symlink => harms_of_values(kind),
+        Kind::Dquots => vec![
+            (0, be16(7), "an invalid quota record"),
+            (3, vec![0], "an invalid quota record"),
+            (136 + 3, vec![1], "an invalid quota record"),
+            (136 + 4, be32(60), "an invalid quota record (expected 0x4451 1 4 61"),
+        ],
         _ => harms_of_directories(kind),
     }
 }

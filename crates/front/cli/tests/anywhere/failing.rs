@@ -52,7 +52,7 @@ fn try_command(dir: &Path, server: &WebServer, line: &str, right: usize, fault: 
 fn a_failing_server_is_not_reported_as_damage() {
     let dir = scratch();
     let (server, images) = served(dir.path());
-    let step = effort(3, 1, 1);
+    let step = effort(3, 2, 1);
     let mut failed = 0;
     for format in images {
         for line in COMMANDS {
