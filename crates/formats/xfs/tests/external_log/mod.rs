@@ -118,7 +118,11 @@ fn images_without_their_log_device_are_only_read() {
     assert!(make_plan(&Repair::default(), &staging, &Silent).is_err());
     assert_eq!(staging.step_count(), 0);
     let mut is_changed = false;
-    data.for_each_part_unlike(&before, |_, _| Ok(is_changed = true)).unwrap();
+    data.for_each_part_unlike(&before, |_, _| {
+        is_changed = true;
+        Ok(())
+    })
+    .unwrap();
     assert!(!is_changed);
     let norecovery = OpenOptions { norecovery: true, ..OpenOptions::default() };
     Xfs::open(alone(), &norecovery).unwrap();
@@ -155,7 +159,12 @@ fn wrong_log_devices_are_refused_and_not_written() {
         let staging = Arc::new(Staging::new(both()));
         assert!(make_plan(&Repair::default(), &staging, &Silent).is_err(), "{expected}");
         let mut is_changed = false;
-        device.for_each_part_unlike(&before, |_, _| Ok(is_changed = true)).unwrap();
+        device
+            .for_each_part_unlike(&before, |_, _| {
+                is_changed = true;
+                Ok(())
+            })
+            .unwrap();
         assert!(!is_changed, "{expected}");
     }
     // An image with its log inside has no other one.
