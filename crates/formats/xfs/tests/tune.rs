@@ -22,7 +22,7 @@ const OLD: Layout = Layout {
     ..Layout::DEFAULT
 };
 
-/// Returns an image with so many inodes that inode trees have two levels.
+/// Returns an image whose inode trees have two levels.
 fn filled(layout: &Layout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
@@ -72,7 +72,7 @@ fn features_are_added_in_place_and_kernels_use_them() {
     assert_eq!(features(&together), found);
     let differences = expected.differences(&tree(&all), Rules::default());
     assert!(differences.is_empty(), "{differences:#?}");
-    // Nothing is left to do.
+    // A second call has no effect.
     let recording = Arc::new(RecordingDevice::new(Arc::new(all.fork())));
     let device: Arc<dyn BlockDevice> = recording.clone();
     add_features(&device, &NewFeature::ALL).unwrap();

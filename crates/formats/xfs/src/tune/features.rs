@@ -72,9 +72,12 @@ impl NewFeature {
 /// file system has either all of them or none.
 ///
 /// # Errors
-/// `Unsupported` or `Invalid` if the log contains changes or is too small, if the check finds damage, or if a feature
-/// needs another one; `Corrupt` for a damaged superblock or AGI; `Device` if the device fails. Except for a failed write,
-/// nothing was written then.
+/// - `Unsupported` or `Invalid` if the log contains changes or is too small, if the check finds damage, or if a feature
+///   needs another one.
+/// - `Corrupt` for a damaged superblock or AGI.
+/// - `Device` if the device fails.
+///
+/// Nothing was written then, unless a write failed.
 pub fn add_features(device: &Arc<dyn BlockDevice>, wanted: &[NewFeature]) -> Result<()> {
     let sb = read_superblock(&**device)?;
     if let Some(reason) = sb.read_only_because() {
