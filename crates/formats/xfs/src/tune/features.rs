@@ -77,7 +77,7 @@ impl NewFeature {
 /// - `Corrupt` for a damaged superblock or AGI.
 /// - `Device` if the device fails.
 ///
-/// Nothing was written then, unless a write failed.
+/// The image is then unchanged, unless a write failed.
 pub fn add_features(device: &Arc<dyn BlockDevice>, wanted: &[NewFeature]) -> Result<()> {
     let sb = read_superblock(&**device)?;
     if let Some(reason) = sb.read_only_because() {
