@@ -12,14 +12,12 @@ use super::leaf::Reader;
 use super::mapping::Run;
 use crate::dir::compare::Style;
 use crate::format::address::Block;
-use crate::format::dirent;
+use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::format::xattr::{Area, AttributeName, Value};
 
 /// Size of one read of a directory in bytes.
 const READ_BYTES: usize = 256 << 10;
-/// Size of the parent's inode number before the entries of an inline directory, in bytes.
-const INLINE_PARENT_SIZE: usize = 4;
 
 /// Callback for the number, the position and the bytes of a directory's blocks, until it breaks.
 pub(super) type EachBlock<'a> = dyn FnMut(u32, Block, &[u8]) -> ControlFlow<()> + 'a;

@@ -9,7 +9,7 @@ use crate::Ext4Core;
 use crate::dir::compare::{Style, Wanted};
 use crate::dir::index;
 use crate::format::address::{Block, FileBlock};
-use crate::format::dirent;
+use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::inode::inline;
@@ -176,9 +176,6 @@ pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<In
 /// the four bytes of the parent's number.
 pub(crate) const INLINE_SHIFT: usize =
     dirent::record_size(1) + dirent::record_size(2) - INLINE_PARENT_SIZE;
-
-/// Size of the parent's inode number in bytes.
-const INLINE_PARENT_SIZE: usize = 4;
 
 /// Returns the parent of an inline directory, which is stored instead of `.` and `..`.
 pub(crate) fn inline_parent(dir: &Handle) -> u32 {

@@ -23,6 +23,9 @@ pub const HEADER_SIZE: usize = 8;
 /// Size of the checksum record in bytes.
 pub const TAIL_SIZE: usize = 12;
 
+/// Size of the parent's inode number at the start of an inline directory, in bytes.
+pub const INLINE_PARENT_SIZE: usize = 4;
+
 /// File-type byte of the checksum record.
 const TAIL_FILE_TYPE: u8 = 0xde;
 

@@ -4,12 +4,9 @@
 use vfs::Result;
 
 use super::mover::Mover;
-use crate::format::dirent;
+use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode};
 use crate::format::xattr::{self, Area, AttributeName, Value};
-
-/// Size of the parent's number before the entries, in bytes.
-const PARENT_SIZE: usize = 4;
 
 /// Returns the parent of an inline directory.
 pub(super) fn parent(inode: &Inode) -> u32 {
@@ -20,7 +17,7 @@ pub(super) fn parent(inode: &Inode) -> u32 {
 /// Returns the inodes of all entries of an inline directory, with duplicates. `slot` is that of the directory.
 pub(super) fn names(slot: &[u8]) -> Vec<u32> {
     let inode = Inode::from_slot(slot);
-    let mut found = inodes(&inode.i_block()[PARENT_SIZE..]);
+    let mut found = inodes(&inode.i_block()[INLINE_PARENT_SIZE..]);
     let tail = tail_start(&inode).and_then(|start| slot.get(start..));
     let area = tail.and_then(|tail| Area::in_inode(tail).ok().flatten());
     let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));
@@ -53,7 +50,7 @@ impl Mover {
     pub(super) fn rename_inline(&mut self, dir: u32, old: u32, new: u32) -> Result<()> {
         let mut slot = self.slot(dir)?;
         let mut inode = Inode::from_slot(&slot);
-        rename(&mut inode.i_block_mut()[PARENT_SIZE..I_BLOCK_SIZE], old, new);
+        rename(&mut inode.i_block_mut()[INLINE_PARENT_SIZE..I_BLOCK_SIZE], old, new);
         put_fields(&inode, &mut slot);
         if let Some(tail) = tail_start(&inode).and_then(|start| slot.get_mut(start..)) {
             xattr::edit_in_inode(tail, AttributeName::INLINE_DATA, |rest| rename(rest, old, new));
@@ -65,7 +62,7 @@ impl Mover {
     pub(super) fn set_inline_parent(&mut self, dir: u32, parent: u32) -> Result<()> {
         let mut slot = self.slot(dir)?;
         let mut inode = Inode::from_slot(&slot);
-        inode.i_block_mut()[..PARENT_SIZE].copy_from_slice(&parent.to_le_bytes());
+        inode.i_block_mut()[..INLINE_PARENT_SIZE].copy_from_slice(&parent.to_le_bytes());
         put_fields(&inode, &mut slot);
         self.put_slot(dir, slot)
     }

@@ -24,6 +24,8 @@ const FLAGS_HIGH: usize = 0x22;
 const TRANSLATOR: usize = 0x24;
 /// Offset of the length in a directory record.
 const REC_LEN: usize = 4;
+/// Offset of the length of the name in a directory record.
+const NAME_LEN: usize = 6;
 
 /// Returns the byte ranges of the directory blocks of an inode.
 fn leaves(base: &Base, ino: u32) -> Vec<Range<usize>> {
@@ -83,6 +85,25 @@ fn a_wrong_record_length_loses_no_entry() {
 }
 
 #[test]
+fn a_name_that_is_too_long_loses_no_entry() {
+    require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
+    let base = bases::one("bigalloc");
+    let before = survivors(&base.image);
+    for block in leaves(&base, 2) {
+        let bytes = base.image[block.clone()].to_vec();
+        let names = dirent::entries(&bytes).filter(|record| !matches!(record.name, b"." | b".."));
+        for record in names.filter(|record| record.rec_len < 40) {
+            for len in [record.rec_len as u8 - 7, 0xff] {
+                let what = format!("a name of {len} bytes at {}", record.offset);
+                assert_costs_nothing(&base, &before, &what, &|image| {
+                    put(image, block.start + record.offset + NAME_LEN, &[len]);
+                });
+            }
+        }
+    }
+}
+
+#[test]
 fn a_wrong_record_length_in_an_inode_loses_no_entry() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
     let base = bases::one("inline");
@@ -101,13 +122,16 @@ fn a_wrong_record_length_in_an_inode_loses_no_entry() {
 #[test]
 fn a_directory_of_another_type_stays_a_directory() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
-    for name in ["large-blocks", "ext2-map"] {
+    for name in ["large-blocks", "ext2-map", "inline"] {
         let base = bases::one(name);
         let before = survivors(&base.image);
-        // The first one has an attribute block.
-        for path in ["large", "deep"] {
+        // "large" of the first one has an attribute block. The second one of the last is in its inode.
+        let second = if name == "inline" { "deep/level0" } else { "deep" };
+        // e2fsck also takes a symbolic link with the inline data of a directory for a sound one.
+        let link = (name != "inline").then_some(0xa1ed);
+        for path in ["large", second] {
             let slot = base.layout.slot_range(Ino(ino_of(&base, path).into()));
-            for mode in [0x1af3_u16, 0x21ed, 0x61ed, 0xa1ed, 0xc1ed] {
+            for mode in [0_u16, 0x1af3, 0x21ed, 0x61ed, 0xc1ed].into_iter().chain(link) {
                 let what = format!("{path} of mode {mode:#x}");
                 assert_costs_nothing(&base, &before, &what, &|image| {
                     put(image, slot.start + MODE, &mode.to_le_bytes());

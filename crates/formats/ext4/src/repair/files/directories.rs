@@ -17,7 +17,7 @@ use super::ward::{Ward, by_inode};
 use crate::check::codes::*;
 use crate::dir::compare::Style;
 use crate::format::address::Block;
-use crate::format::dirent;
+use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::htree;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::repair::Job;
@@ -287,10 +287,9 @@ impl Directory {
 
     /// Writes the entries to the inode, if they fit.
     fn write_inline(&mut self) -> bool {
-        const PARENT_SIZE: usize = 4;
         let mut rest = attributes::inline_rest(&self.patient).unwrap_or_default();
         let mut parts = [Vec::new(), Vec::new()];
-        let rooms = [I_BLOCK_SIZE - PARENT_SIZE, rest.len()];
+        let rooms = [I_BLOCK_SIZE - INLINE_PARENT_SIZE, rest.len()];
         let mut left = rooms;
         for entry in &self.names.entries {
             let Some(part) = left.iter().position(|left| *left >= entry.size()) else {
@@ -301,9 +300,10 @@ impl Directory {
         }
         let root = self.patient.inode.i_block_mut();
         root.fill(0);
-        root[..PARENT_SIZE].copy_from_slice(&self.names.dot_dot.to_le_bytes());
+        root[..INLINE_PARENT_SIZE].copy_from_slice(&self.names.dot_dot.to_le_bytes());
         rest.fill(0);
-        for (bytes, entries) in [(&mut root[PARENT_SIZE..], &parts[0]), (&mut rest[..], &parts[1])]
+        for (bytes, entries) in
+            [(&mut root[INLINE_PARENT_SIZE..], &parts[0]), (&mut rest[..], &parts[1])]
         {
             if entries.is_empty() && bytes.len() >= dirent::HEADER_SIZE {
                 let len = bytes.len();

@@ -11,7 +11,7 @@ use super::patient::{BAD_BLOCKS_INO, Patient};
 use super::ward::{Ward, by_inode};
 use super::words;
 use crate::check::codes::*;
-use crate::format::dirent;
+use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
@@ -304,12 +304,15 @@ impl Case<'_, '_, '_> {
     }
 
     /// Handles an inode of a wrong type that has the contents of another: a symbolic link with the first block of a
-    /// directory, or a device, fifo or socket whose size and block count match a file or directory.
+    /// directory, or a device, fifo or socket whose size and block count match a file or directory, or whose inline
+    /// data are those of a directory.
     fn mend_special_type(&mut self) {
         let is_wrong = match self.patient.file_type() {
             None | Some(FileType::Regular | FileType::Directory) => false,
             Some(FileType::Symlink) => self.has(&[SYMLINK]),
-            Some(_) => self.has(&[INODE_SIZE]) && self.has(&[INODE_BLOCKS]),
+            Some(_) => {
+                self.has(&[INODE_SIZE]) && self.has(&[INODE_BLOCKS]) || self.is_inline_directory()
+            }
         };
         if !is_wrong {
             return;
@@ -346,7 +349,7 @@ impl Case<'_, '_, '_> {
             dot.is_some_and(|dot| dot.name == b"." && dot.inode == self.patient.ino)
                 && records.next().is_some_and(|record| record.name == b"..")
         };
-        if first.as_deref().is_some_and(is_own_dot) {
+        if first.as_deref().is_some_and(is_own_dot) || self.is_inline_directory() {
             self.patient.inode.set_mode(0o04_0000 | permissions);
             return true;
         }
@@ -364,6 +367,23 @@ impl Case<'_, '_, '_> {
         let mode = if is_target { 0o12_0000 } else { 0 };
         self.patient.inode.set_mode(mode | permissions);
         is_target
+    }
+
+    /// Returns whether an entry states that it is a directory, and its inline data is two chains of entries.
+    fn is_inline_directory(&mut self) -> bool {
+        let rest = attributes::inline_rest(&self.patient);
+        let Some(rest) = rest.filter(|_| self.patient.has(flags::INLINE_DATA)) else {
+            return false;
+        };
+        let inodes_count = self.ward.scene.params().sb.inodes_count;
+        let is_chain = |bytes: &[u8]| {
+            let records = dirent::records(bytes).filter(|record| record.inode <= inodes_count);
+            records.map(|record| record.rec_len).sum::<usize>() == bytes.len()
+        };
+        is_chain(&self.patient.inode.i_block()[INLINE_PARENT_SIZE..])
+            && is_chain(&rest)
+            && self.ward.entry_types().get(&self.patient.ino)
+                == Some(&dirent::file_type_code(FileType::Directory))
     }
 
     fn mend_flags(&mut self) {

@@ -148,8 +148,8 @@ impl Reader<'_> {
         self.chain(bytes, 0);
     }
 
-    /// Takes entries from a chain. Where it is broken, continues inside a record whose length is too large, or behind
-    /// the name of the broken record. Otherwise continues at the next bytes that look like an entry.
+    /// Takes entries from a chain. Where it is broken, continues inside a record whose length is too large, behind a
+    /// record whose name is too long, or behind the name of the broken record. Otherwise continues at the next bytes that look like an entry.
     fn chain(&mut self, bytes: &[u8], start: usize) {
         let mut at = start;
         // End of the name of the last record.
@@ -169,6 +169,10 @@ impl Reader<'_> {
                 behind_name = at + record_size(record.name.len());
                 at += record.rec_len;
                 is_sure = true;
+            } else if let Some(record) = self.record_of_length(bytes, at).filter(|_| is_sure) {
+                self.take(bytes, &record);
+                at += record.rec_len;
+                behind_name = at;
             } else if let Some(record) = self.record_of_name(bytes, at).filter(|_| is_sure) {
                 self.take(bytes, &record);
                 at += record.rec_len;
@@ -201,6 +205,22 @@ impl Reader<'_> {
             let goes_on = at == bytes.len() || dirent::record_at(bytes, at).is_some();
             at > range.end && goes_on
         })
+    }
+
+    /// Returns the record at a position if all of it is plausible except the length of its name. The name then ends at
+    /// the first NUL or with the record, and another plausible or unused record follows.
+    fn record_of_length<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<Record<'b>> {
+        let header = bytes.get(offset..)?.first_chunk::<HEADER_SIZE>()?;
+        let rec_len = usize::from(u16::from_le_bytes([header[4], header[5]]));
+        let end = offset + rec_len;
+        let name = bytes.get(offset + HEADER_SIZE..end).filter(|_| rec_len.is_multiple_of(4))?;
+        let name = name.split(|&byte| byte == 0).next()?;
+        let is_next = |next: Record<'_>| next.inode == 0 || self.is_plausible(&next);
+        let goes_on = end == bytes.len() || dirent::record_at(bytes, end).is_some_and(is_next);
+        let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let record = Record { offset, rec_len, inode, file_type: header[7], name };
+        (usize::from(header[6]) > name.len() && goes_on && self.is_plausible(&record))
+            .then_some(record)
     }
 
     /// Returns the record at a position if all of it is plausible except its length. It then ends with its name.

@@ -75,8 +75,8 @@ impl<'j> Ward<'j> {
         }
     }
 
-    /// Returns the types that directory entries state, by inode: those of fifos, sockets and attribute values only,
-    /// because few repairs need it. All directories are read once.
+    /// Returns the types that directory entries state, by inode. Regular files and directories are left out, because
+    /// few repairs need it; attribute values are included. All directories are read once.
     pub(super) fn entry_types(&mut self) -> &HashMap<u32, u8> {
         let (job, is_surveyed) = (self.job, self.is_surveyed);
         let scene = &self.scene;
@@ -206,11 +206,12 @@ impl<'j> Ward<'j> {
 
 /// See [`Ward::entry_types`].
 fn entry_types(scene: &Scene) -> HashMap<u32, u8> {
-    let codes = [FileType::Fifo, FileType::Socket].map(dirent::file_type_code);
+    let usual = [FileType::Regular, FileType::Directory].map(dirent::file_type_code);
+    let is_listed = |code: u8| !usual.contains(&code);
     let mut types = HashMap::new();
     scene.for_each_entry(&mut |_, entry| {
         let known = scene.known(entry.inode);
-        if known.is_some_and(|known| known.is_nameless || codes.contains(&known.type_code)) {
+        if known.is_some_and(|known| known.is_nameless || is_listed(known.type_code)) {
             types.entry(entry.inode).or_insert(entry.file_type);
         }
     });
