@@ -39,7 +39,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (&ag, findings) in &concerned {
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
         let old = Old::read(&survey, &device);
-        let mut records = chunks::find(&survey, &device, &old);
+        let mut records = chunks::find(job, &survey, &device, &old);
         mark_free(&device, &mut records, findings);
         let chunks = records.iter().map(Chunk::new).collect();
         all[ag as usize] = AgChunks { chunks, is_whole: true };
@@ -51,7 +51,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     owned.claims.sort_unstable();
     for (ag, old, records) in groups {
         if !survey.geometry.features.crc() && are_too_few(&old, &records) {
-            // Inodes of version 4 do not contain their number, so chunks cannot be searched for.
+            // Inodes of version 4 do not contain their number, so some may be impossible to find.
             continue;
         }
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
@@ -105,7 +105,7 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
             let numbers = chunk.start.0..chunk.start.0.saturating_add(INODES_PER_CHUNK);
             inodes.iter().any(|ino| numbers.contains(ino))
         };
-        chunks::have_moved(&survey, &device, &old, has)
+        chunks::have_moved(job, &survey, &device, &old, has)
     });
     // One finding per group.
     let is_first = |finding: &&&Finding| {
@@ -115,11 +115,13 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
     if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
-/// Returns whether there are fewer chunks than the AGI counts, or none at all.
+/// Returns whether there are clearly fewer inodes in use than the AGI counts, or no chunks at all. Some may be damaged.
 fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
-    let count: u32 = records.iter().map(InodeChunk::inodes).sum();
+    let used = |record: &InodeChunk| record.inodes().saturating_sub(record.freecount.into());
+    let found: u32 = records.iter().map(used).sum();
     let agi = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC);
-    !old.ino.is_sound && agi.map_or(records.is_empty(), |agi| agi.count.get() > count)
+    let counted = |agi: &RawAgi| agi.count.get().saturating_sub(agi.freecount.get());
+    !old.ino.is_sound && agi.map_or(records.is_empty(), |agi| counted(agi) > found + found / 8 + 1)
 }
 
 /// Rebuilds the inode trees of groups with a wrong AGI checksum.

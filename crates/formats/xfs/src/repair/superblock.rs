@@ -58,15 +58,8 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let parsed = Superblock::parse(&sector, staging.len());
     // A truncated image has a usable superblock nevertheless.
     let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
-    let mut copies: Vec<RawSuperblock> =
+    let copies: Vec<RawSuperblock> =
         Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
-    // Copies without checksums count only if the first superblock is unusable, or has lost its version 5.
-    if is_usable && !found.features().crc() {
-        copies.retain(|copy| copy.features().crc());
-        if copies.is_empty() && parsed.is_ok() {
-            return Ok(());
-        }
-    }
     let raw = chosen(staging, &sector, (&found, is_usable), &copies);
     let Some(fitted) = cut::fitted(&raw, staging.len()) else { return Ok(()) };
     let is_same = raw.as_bytes() == found.as_bytes();
@@ -212,7 +205,9 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
         incompat,
         raw.spino_align.get(),
     ];
-    all.extend(more.map(u64::from));
+    // Version 4 ends before them, except for the second, which kernels change in the first superblock only.
+    let is_shared = raw.features().crc();
+    all.extend(more.map(|number| if is_shared { u64::from(number) } else { 0 }));
     let has_meta_uuid = raw.features().incompat(Incompat::META_UUID);
     (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
 }
@@ -328,6 +323,8 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
         pquotino: first.pquotino,
         qflags: first.qflags,
         flags: first.flags,
+        features2: if copy.features().crc() { copy.features2 } else { first.features2 },
+        bad_features2: if copy.features().crc() { copy.bad_features2 } else { first.bad_features2 },
         unit: first.unit,
         width: first.width,
         features_log_incompat: first.features_log_incompat,
@@ -543,7 +540,8 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         bits.remove(Version::QUOTA);
         raw.qflags = 0.into();
     }
-    for ino in [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino] {
+    let projects = if features.crc() { Some(&mut raw.pquotino) } else { None };
+    for ino in [&mut raw.uquotino, &mut raw.gquotino].into_iter().chain(projects) {
         if ![0, NO_INODE].contains(&ino.get()) && !is_ino(ino.get()) {
             *ino = NO_INODE.into();
         }
