@@ -132,9 +132,7 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     }
     if !inode.has_attr_fork() {
         let format = slot[83];
-        // Old kernels left 0 there.
-        let is_right = format == 2 || format == 0 && slot[4] < 3;
-        fields.require(is_right, "di_aformat", "2", format.into());
+        fields.require(format == 2, "di_aformat", "2", format.into());
     } else if is_special(file_type) {
         let at = inode.forkoff_bytes();
         fields.require(at == DEVICE_FORK, "di_forkoff", "1", (at / 8) as u64);

@@ -20,7 +20,7 @@ use crate::format::checksum;
 use crate::format::features::{Features, Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
-use crate::log::{LogEnd, log_end, log_is_clean};
+use crate::log::{LogEnd, log_end, log_is_clean, uuid_of_log};
 use crate::open::cut;
 use crate::open::superblock_copy::Copy;
 use crate::volume::read_superblock;
@@ -68,7 +68,11 @@ pub(super) fn open(
         return Ok(Some(Image { head, ..image }));
     }
     match replayed(device, &image.sb) {
-        Ok(Replayed::Clean(head)) => Ok(Some(Image { is_log_clean: true, head, ..image })),
+        Ok(Replayed::Clean(end)) => {
+            check_uuid_of_log(&image, &end, observer);
+            let head = head_of(&end);
+            Ok(Some(Image { is_log_clean: true, head, ..image }))
+        }
         Ok(Replayed::Dirty(replayed)) => Ok(Some(*replayed)),
         Err(Error::Corrupt(damage)) => {
             observer.found(Finding::of_damage(codes::LOG, &damage));
@@ -84,16 +88,27 @@ pub(super) fn open(
 
 /// The state of a log.
 enum Replayed {
-    /// Nothing to replay. Contains the head.
-    Clean(Option<u64>),
+    /// Nothing to replay.
+    Clean(LogEnd),
     /// The image with the log replayed in memory.
     Dirty(Box<Image>),
+}
+
+/// Checks that a log belongs to the image: kernels refuse one with another UUID. In version 5, other structures contain
+/// the UUID, too, and are compared with it.
+fn check_uuid_of_log(image: &Image, end: &LogEnd, observer: &dyn Observer) {
+    let uuid = uuid_of_log(&*image.device, &image.sb, end);
+    let is_right = |uuid: &[u8; 16]| *uuid == image.sb.raw.uuid || *uuid == [0; 16];
+    if !image.sb.features.crc() && uuid.is_some_and(|uuid| !is_right(&uuid)) {
+        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_uuid");
+        observer.found(finding.detail("the log contains another UUID"));
+    }
 }
 
 /// Replays a log in memory, if that is necessary.
 fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Replayed> {
     if let Some(end) = log_end(&*device, sb)?.filter(|end| end.is_clean) {
-        return Ok(Replayed::Clean(head_of(&end)));
+        return Ok(Replayed::Clean(end));
     }
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(

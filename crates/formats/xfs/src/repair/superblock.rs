@@ -30,6 +30,7 @@ use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, Ra
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::log::{log_end, uuid_of_log};
 use crate::open::superblock_copy::Copy;
 use crate::open::{cut, root};
 
@@ -139,7 +140,7 @@ fn finished(
     if (raw.rextents.get(), raw.rbmblocks.get()) == (0, 0) {
         raw.rblocks = 0.into();
     }
-    set_uuid(staging, &mut raw);
+    set_uuid(staging, &mut raw, first, copies);
     set_root(staging, &mut raw, copies);
     set_log(staging, &mut raw, first, copies);
     raw
@@ -334,8 +335,16 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
 }
 
 /// Sets the UUID to that of the group headers, if they all agree and none has that of the superblock.
-fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
-    let Some(geometry) = geometry(raw).filter(|geometry| geometry.features.crc()) else { return };
+fn set_uuid(
+    staging: &Staging,
+    raw: &mut RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) {
+    if !raw.features().crc() {
+        return set_uuid_of_log(staging, raw, first, copies);
+    }
+    let Some(geometry) = geometry(raw) else { return };
     let mut votes: HashMap<[u8; 16], u32> = HashMap::new();
     for ag in geometry.ags().take(GROUPS_ASKED) {
         let device = GroupDevice::new(staging, &geometry, ag);
@@ -356,6 +365,25 @@ fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
     match raw.features().incompat(Incompat::META_UUID) {
         true => raw.meta_uuid = *uuid,
         false => raw.uuid = *uuid,
+    }
+}
+
+/// Sets the UUID of version 4 to the one of several superblocks that the log contains.
+fn set_uuid_of_log(
+    staging: &Staging,
+    raw: &mut RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) {
+    let size = usize::from(raw.sectsize.get()).max(SUPERBLOCK_SIZE);
+    let sector = sealed(raw, &vec![0; size]);
+    let sb = sector.and_then(|sector| Superblock::parse(&sector, u64::MAX).ok());
+    let Some(sb) = sb else { return };
+    let Ok(Some(end)) = log_end(staging, &sb) else { return };
+    let uuid = uuid_of_log(staging, &sb, &end);
+    let mut all = std::iter::once(first).chain(copies).map(|raw| raw.uuid);
+    if let Some(uuid) = uuid.filter(|uuid| all.any(|known| known == *uuid)) {
+        raw.uuid = uuid;
     }
 }
 
