@@ -124,25 +124,27 @@ pub(super) fn blocks(
 }
 
 /// Returns whether blocks from `start` on are full of inodes, of which few are damaged, and at least half of those in
-/// use are named.
+/// use are named. The first block and the last one contain an inode, so that no chunk starts before its first inode.
 fn is_named_chunk(device: &GroupDevice<'_>, start: u32, named: &HashSet<u64>) -> bool {
     let geometry = device.geometry;
     let (mut used, mut known, mut damaged) = (0_u32, 0_u32, 0);
     for block in start..start + geometry.chunk_blocks() {
         let Some(bytes) = device.read_block(AgBlock(block)) else { return false };
         let first = geometry.first_ino(AgBlock(block)).0;
-        let slots = bytes.chunks_exact(geometry.inode_size());
-        for (nth, slot) in (0..INODES_PER_CHUNK).zip(slots) {
+        let (mut count, before) = (0, damaged);
+        for (nth, slot) in (0..).zip(bytes.chunks_exact(geometry.inode_size())) {
+            count += 1;
             if be16(slot, 0) != inode::MAGIC || !(1..=2).contains(&slot[4]) {
                 damaged += 1;
-                if damaged > DAMAGED_MAX {
-                    return false;
-                }
             } else if be16(slot, 2) != 0 {
                 used += 1;
                 let ino = geometry.ino(device.ag, AgIno(first.saturating_add(nth)));
                 known += u32::from(named.contains(&ino.0));
             }
+        }
+        let is_at_end = block == start || block == start + geometry.chunk_blocks() - 1;
+        if damaged > DAMAGED_MAX || is_at_end && damaged - before == count {
+            return false;
         }
     }
     used > 0 && known >= used.div_ceil(2)
