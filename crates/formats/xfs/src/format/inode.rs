@@ -665,6 +665,26 @@ mod tests {
     }
 
     #[test]
+    fn link_counts_of_version_1_have_16_bits() {
+        let mut inode = Inode::from_slot(&[0; 256]);
+        inode.bytes[4] = 1;
+        inode.set_nlink(5);
+        assert_eq!((inode.bytes[4], inode.nlink(), be16(&inode.bytes, 6)), (1, 5, 5));
+        inode.set_nlink(70_000);
+        assert_eq!((inode.bytes[4], inode.nlink(), be16(&inode.bytes, 6)), (2, 70_000, 0));
+    }
+
+    #[test]
+    fn new_inodes_of_version_2_keep_nothing() {
+        let mut inode = Inode::from_slot(&[0xee; 256]);
+        inode.bytes[4] = 2;
+        inode.reset(FileType::Directory, 0o755, 7);
+        inode.set_flags2(flags2::BIGTIME);
+        assert_eq!((inode.bytes[4], inode.mode(), inode.generation()), (2, 0o40_755, 7));
+        assert!(inode.bytes[CORE_SIZE_V2..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
     fn counts_of_extents_know_their_limits() {
         let mut inode = v3();
         assert!(!inode.set_extents(Fork::Attr, 1 << 15));

@@ -50,7 +50,7 @@ fn bases() -> &'static [Base] {
     })
 }
 
-fn tree(device: &MemoryDevice) -> Result<Tree, String> {
+pub(super) fn tree(device: &MemoryDevice) -> Result<Tree, String> {
     let fs = Xfs::open(Arc::new(device.fork()), &OpenOptions::default());
     Tree::of(&fs.map_err(|error| error.to_string())?)
 }

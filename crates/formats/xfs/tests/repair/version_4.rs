@@ -9,17 +9,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::MemoryDevice;
+use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
-use testkit::MkfsXfs;
+use testkit::crash::write_image;
+use testkit::{MkfsXfs, guest};
 
+use super::kept::Kept;
 use super::rule::{self, Base};
 use super::subject::{Repaired, repaired};
-use super::{complaint, much, shown};
+use super::{Image, complaint, has_superblock, much, shown};
 use crate::check_damage::compare;
 use crate::checking::findings;
 use crate::common::image::{device, golden};
+use crate::common::layout::Structure;
 
 const SIZE: u64 = 40 << 20;
 
@@ -113,6 +116,9 @@ fn case(seed: u64) -> Result<(), String> {
     let damaged = image.base.fork();
     let mut random = fastrand::Rng::with_seed(seed);
     let Some((_, place)) = much(image, &damaged, &mut random) else { return Ok(()) };
+    if !has_superblock(image, &damaged) {
+        return Ok(());
+    }
     judged(damaged).map_err(|fault| format!("{}, seed {seed}: {place}\n  {fault}", image.name))
 }
 
@@ -146,4 +152,59 @@ fn repaired_images_are_valid() {
 fn as_many_files_of_version_4_survive_as_with_xfs_repair() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     rule::judge(bases(), "DISKWRIGHT_V4", testkit::effort(24, 48, 2000));
+}
+
+/// Inodes in an image that a file contains are not taken for inodes of the image around it.
+#[test]
+fn an_image_in_a_file_stays_a_file() {
+    testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let home = testkit::scratch();
+    let (tree, path) = (home.path().join("tree"), home.path().join("image"));
+    fill(&tree);
+    fs::write(tree.join("image in a file"), golden("v4-ftype")).unwrap();
+    MkfsXfs::default().options("-m crc=0 -d agcount=2").prototype(&tree).create(&path, 2 * SIZE);
+    let bytes = fs::read(&path).unwrap();
+    let image = Image::new("nested", bytes.clone());
+    let kept = Kept::of(&image.base);
+    let is_tree = |structure: &&Structure| bytes[structure.start..].starts_with(b"IABT");
+    let is_own = |structure: &&Structure| structure.start as u64 % SIZE < 1 << 20;
+    let roots: Vec<&Structure> =
+        image.layout.structures.iter().filter(is_tree).filter(is_own).collect();
+    assert_eq!(roots.len(), 2);
+    for root in roots {
+        let damaged = image.base.fork();
+        damaged.write_at(root.start as u64, &[0; 512]).unwrap();
+        let Repaired { device, left, is_complete, .. } = repaired(damaged).unwrap();
+        assert!(left.is_empty() && is_complete, "{}", shown(&left));
+        testkit::show_image(&device, testkit::xfs_repair_alone).unwrap();
+        kept.check(&image, device, &[]).unwrap();
+    }
+}
+
+/// The kernel mounts repaired images, and shows what we read in them.
+#[test]
+fn kernels_show_repaired_images() {
+    testkit::require!(StableGuest("XFS_SUPPORT_V4"), GuestTree, Tool("mkfs.xfs"));
+    let home = testkit::scratch();
+    let path = home.path().join("image");
+    for seed in 0..testkit::effort(2, 7, 70) {
+        let Base { image, .. } = &bases()[seed as usize % bases().len()];
+        let damaged = image.base.fork();
+        let Some((_, place)) = much(image, &damaged, &mut fastrand::Rng::with_seed(seed)) else {
+            continue;
+        };
+        let device = repaired(damaged).unwrap().device;
+        let ours = rule::tree(&device).unwrap();
+        write_image(&device, &path).unwrap();
+        let theirs = guest::shown(&path, guest::Kernel::Stable, guest::Access::ReadWrite, "");
+        let theirs = theirs.unwrap_or_else(|error| panic!("{}: {place}: {error}", image.name));
+        let ours = ours.paths.iter().map(|(path, at)| {
+            let inode = &ours.inodes[*at];
+            (path, u64::from(inode.attributes.links), &inode.target, &inode.xattrs)
+        });
+        let theirs = theirs.nodes.iter();
+        let theirs = theirs.map(|(path, node)| (path, node.nlink, &node.target, &node.xattrs));
+        let ours: Vec<_> = ours.collect();
+        assert_eq!(ours, theirs.collect::<Vec<_>>(), "{}: {place}", image.name);
+    }
 }
