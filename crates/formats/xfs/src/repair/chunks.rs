@@ -61,7 +61,7 @@ pub(super) fn have_moved(
         !inodes.any(|ino| is_inode(device, AgIno(ino)))
     };
     let is_strange = |record: &InodeChunk| may_be(record) && is_empty(record) && !is_mapped(record);
-    if !geometry.features.crc() || !old.ino.is_sound || !records.iter().any(is_strange) {
+    if !old.ino.is_sound || !records.iter().any(is_strange) {
         return false;
     }
     let known: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
@@ -81,7 +81,8 @@ fn search(
         let free = free_blocks(device, old);
         let is_taken = |block: u32| blocks.contains(block.into()) || free.contains(block.into());
         let unit = alignment(survey);
-        for block in named::blocks(device, unit, job.named_inodes(survey), is_taken) {
+        let root = survey.sb.raw.rootino.get();
+        for block in named::blocks(device, unit, (job.named_inodes(survey), root), is_taken) {
             blocks.insert(block.into());
         }
     }

@@ -1,8 +1,8 @@
 //! Chunks of inodes in version 4 that no tree contains.
 //!
 //! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. So a run of blocks
-//! full of inodes is only taken for a chunk if directory entries, wherever they are, name most of its inodes in use: the
-//! names in another image refer to other numbers.
+//! full of inodes is only taken for a chunk if directory entries, wherever they are, name most of its inodes in use, or
+//! the superblock names its root: the names in another image refer to other numbers.
 
 use std::collections::HashSet;
 
@@ -103,7 +103,7 @@ fn add_names(
 pub(super) fn blocks(
     device: &GroupDevice<'_>,
     alignment: u32,
-    named: &HashSet<u64>,
+    (named, root): (&HashSet<u64>, u64),
     is_taken: impl Fn(u32) -> bool,
 ) -> Vec<u32> {
     let geometry = device.geometry;
@@ -113,7 +113,7 @@ pub(super) fn blocks(
     let mut start = (headers_end + 1).next_multiple_of(alignment);
     while start.saturating_add(chunk) <= length {
         let run = start..start + chunk;
-        if run.clone().any(&is_taken) || !is_named_chunk(device, start, named) {
+        if run.clone().any(&is_taken) || !is_named_chunk(device, start, (named, root)) {
             start = start.saturating_add(alignment);
             continue;
         }
@@ -124,21 +124,27 @@ pub(super) fn blocks(
 }
 
 /// Returns whether blocks from `start` on are full of inodes, of which few are damaged, and at least half of those in
-/// use are named. The first block and the last one contain an inode, so that no chunk starts before its first inode.
-fn is_named_chunk(device: &GroupDevice<'_>, start: u32, named: &HashSet<u64>) -> bool {
+/// use are named, or one is the root. The first block and the last one contain an inode, so that no chunk starts before
+/// its first inode.
+fn is_named_chunk(
+    device: &GroupDevice<'_>,
+    start: u32,
+    (named, root): (&HashSet<u64>, u64),
+) -> bool {
     let geometry = device.geometry;
-    let (mut used, mut known, mut damaged) = (0_u32, 0_u32, 0);
+    let (mut used, mut known, mut damaged, mut has_root) = (0_u32, 0_u32, 0, false);
     for block in start..start + geometry.chunk_blocks() {
         let Some(bytes) = device.read_block(AgBlock(block)) else { return false };
         let first = geometry.first_ino(AgBlock(block)).0;
         let (mut count, before) = (0, damaged);
         for (nth, slot) in (0..).zip(bytes.chunks_exact(geometry.inode_size())) {
             count += 1;
+            let ino = geometry.ino(device.ag, AgIno(first.saturating_add(nth)));
+            has_root |= ino.0 == root;
             if be16(slot, 0) != inode::MAGIC || !(1..=2).contains(&slot[4]) {
                 damaged += 1;
             } else if be16(slot, 2) != 0 {
                 used += 1;
-                let ino = geometry.ino(device.ag, AgIno(first.saturating_add(nth)));
                 known += u32::from(named.contains(&ino.0));
             }
         }
@@ -147,5 +153,5 @@ fn is_named_chunk(device: &GroupDevice<'_>, start: u32, named: &HashSet<u64>) ->
             return false;
         }
     }
-    used > 0 && known >= used.div_ceil(2)
+    has_root || used > 0 && known >= used.div_ceil(2)
 }

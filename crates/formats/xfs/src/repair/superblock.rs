@@ -410,7 +410,8 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
     let most = votes.values().max().copied();
     let of_most = votes.iter().filter(|(_, count)| Some(**count) == most).map(|(ino, _)| *ino);
     let voted = of_most.max_by_key(|ino| is_dir(*ino));
-    if voted.is_some_and(is_dir) {
+    // Another directory may be followed by two files, too, so a damaged root stays the root if several fields name it.
+    if voted.is_some_and(is_dir) || most > Some(1) {
         return voted.into_iter().for_each(|ino| root::set(raw, Ino(ino)));
     }
     let found = parsed(raw).and_then(|sb| root::find(staging, &sb)).map(|ino| ino.0);

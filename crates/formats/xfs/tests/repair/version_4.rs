@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat, setxattr};
 use testkit::crash::write_image;
 use testkit::{MkfsXfs, guest};
+use xfs::format::ag::RawAgi;
+use zerocopy::FromBytes;
 
 use super::kept::Kept;
 use super::rule::{self, Base};
@@ -22,7 +24,6 @@ use super::{Image, complaint, has_superblock, much, shown};
 use crate::check_damage::compare;
 use crate::checking::findings;
 use crate::common::image::{device, golden};
-use crate::common::layout::Structure;
 
 const SIZE: u64 = 40 << 20;
 
@@ -101,9 +102,14 @@ fn all_findings_of_xfs_repair_are_found() {
     compare(images(), testkit::effort(40, 120, 10_000));
 }
 
-/// Repairs a damaged image. `xfs_repair` must find nothing afterwards.
+/// Repairs a damaged image. `xfs_repair` must find nothing afterwards. An image whose only superblock states a wrong
+/// location of the log is refused, because a kernel may have to replay it.
 fn judged(damaged: MemoryDevice) -> Result<(), String> {
-    let Repaired { device, codes, left, is_complete } = repaired(damaged)?;
+    let outcome = match repaired(damaged) {
+        Err(refusal) if refusal.contains("replaying the log") => return Ok(()),
+        outcome => outcome?,
+    };
+    let Repaired { device, codes, left, is_complete } = outcome;
     if !left.is_empty() || !is_complete {
         return Err(format!("found {codes:?}, complete: {is_complete}, left {}", shown(&left)));
     }
@@ -166,14 +172,12 @@ fn an_image_in_a_file_stays_a_file() {
     let bytes = fs::read(&path).unwrap();
     let image = Image::new("nested", bytes.clone());
     let kept = Kept::of(&image.base);
-    let is_tree = |structure: &&Structure| bytes[structure.start..].starts_with(b"IABT");
-    let is_own = |structure: &&Structure| structure.start as u64 % SIZE < 1 << 20;
-    let roots: Vec<&Structure> =
-        image.layout.structures.iter().filter(is_tree).filter(is_own).collect();
-    assert_eq!(roots.len(), 2);
-    for root in roots {
+    for start in [0, SIZE] {
+        let (agi, _) = RawAgi::read_from_prefix(&bytes[start as usize + 1024..]).unwrap();
+        let root = start + u64::from(agi.root.get()) * 4096;
+        assert!(bytes[root as usize..].starts_with(b"IABT"));
         let damaged = image.base.fork();
-        damaged.write_at(root.start as u64, &[0; 512]).unwrap();
+        damaged.write_at(root, &[0; 512]).unwrap();
         let Repaired { device, left, is_complete, .. } = repaired(damaged).unwrap();
         assert!(left.is_empty() && is_complete, "{}", shown(&left));
         testkit::show_image(&device, testkit::xfs_repair_alone).unwrap();
