@@ -7,6 +7,7 @@ mod at;
 mod faulty;
 mod file;
 mod joined;
+mod kept;
 mod memory;
 #[cfg(feature = "merkle")]
 pub mod merkle;
@@ -25,6 +26,7 @@ pub use at::FileAt;
 pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use joined::{JoinedDevice, Part, end_at};
+pub use kept::KeptDevice;
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 pub use overlay_file::OverlayFile;

@@ -48,7 +48,8 @@ impl Probe {
                 values.sort_unstable();
                 values.dedup();
                 values.retain(|value| *value != old);
-                let is_checksum = at < structure.crc_at + 4 && structure.crc_at < at + width;
+                let is_checksum =
+                    structure.crc_at.is_some_and(|crc| at < crc + 4 && crc < at + width);
                 if !is_checksum {
                     let probe = |value| Self { structure, at, width, value };
                     probes.extend(values.into_iter().map(probe));

@@ -5,9 +5,11 @@ use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
+use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
 use crate::format::features::{Features, Incompat, RoCompat};
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, flags, flags2};
 
 /// `XFS_DIFLAG_NEWRTBM`: marks the realtime bitmap.
@@ -57,7 +59,7 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
     if slot[4] == 3 && pad != 0 {
         ctx.found(finding("di_v3_pad").mismatch(0, pad));
     }
-    if slot[4] == 3 && inode.next_unlinked() != u32::MAX {
+    if !is_next_unlinked_right(&ctx.geometry, ino, &inode) {
         ctx.found(finding("di_next_unlinked").mismatch("none", inode.next_unlinked()));
     }
     // mkfs leaves them zero.
@@ -72,6 +74,22 @@ pub(super) fn check_free(ctx: &Context<'_>, ino: Ino, slot: &[u8]) {
         let found = format!("{:#x}, {:#x}", inode.flags(), inode.flags2());
         ctx.found(finding("di_flags").mismatch("known flags", found));
     }
+}
+
+/// Returns whether the link of the unlinked list may be there. Only inodes without links have one, but in version 4
+/// others may keep an old one. Lists are checked elsewhere.
+pub(crate) fn is_next_unlinked_right(geometry: &Geometry, ino: Ino, inode: &Inode) -> bool {
+    let next = inode.next_unlinked();
+    if next == u32::MAX {
+        return true;
+    }
+    if geometry.features.crc() {
+        return inode.mode() != 0 && inode.nlink() == 0;
+    }
+    geometry.split_ino(ino).is_some_and(|(ag, _)| {
+        let ino = geometry.ino(ag, AgIno(next));
+        geometry.split_ino(ino) == Some((ag, AgIno(next)))
+    })
 }
 
 struct Fields<'f> {
@@ -114,9 +132,7 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     }
     if !inode.has_attr_fork() {
         let format = slot[83];
-        // Old kernels left 0 there.
-        let is_right = format == 2 || format == 0 && slot[4] < 3;
-        fields.require(is_right, "di_aformat", "2", format.into());
+        fields.require(format == 2, "di_aformat", "2", format.into());
     } else if is_special(file_type) {
         let at = inode.forkoff_bytes();
         fields.require(at == DEVICE_FORK, "di_forkoff", "1", (at / 8) as u64);

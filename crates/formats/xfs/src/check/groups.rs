@@ -21,7 +21,7 @@ use crate::format::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
 use crate::format::ag::{self, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgfl, RawAgi};
 use crate::format::bytes::{be32, be64};
 use crate::format::checksum;
-use crate::format::features::RoCompat;
+use crate::format::features::{Features2, RoCompat};
 use crate::format::geometry::INODES_PER_CHUNK;
 
 /// The superblock's counts, summed over the groups.
@@ -286,7 +286,8 @@ impl<'g> Group<'g> {
         }
         if is_broken {
             self.totals.is_partial = true;
-        } else {
+        } else if features.crc() || features.features2.contains(Features2::LAZYSBCOUNT) {
+            // Without lazy counters, nothing reads the field.
             self.count(codes::AGF_COUNTS, "agf_btreeblks", tree_blocks, agf.btreeblks.get());
         }
         self.totals.fdblocks = free.blocks + u64::from(agf.flcount.get()) + tree_blocks;

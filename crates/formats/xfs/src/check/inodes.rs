@@ -15,11 +15,11 @@ use super::owners::Owners;
 use super::quota::Usage;
 use super::symlink;
 use crate::format::address::AgIno;
-use crate::format::bytes::{be16, be32, be64};
+use crate::format::bytes::{be16, be64};
 use crate::format::checksum;
 use crate::format::dir::{Layout, file_type_code};
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::format::inode::{self, CRC_OFFSET, Fork, Format, Inode, NEXT_UNLINKED_OFFSET};
+use crate::format::inode::{self, CRC_OFFSET, Fork, Format, Inode};
 
 /// Number of chunks that a thread processes at a time.
 const CHUNKS_AT_ONCE: u32 = 64;
@@ -200,11 +200,8 @@ impl Inodes<'_> {
         let file_type = inode.file_type()?;
         fields::check_used(self.ctx, ino, &inode, file_type);
         self.links.inode(number, file_type_code(file_type), inode.nlink());
-        if inode.nlink() > 0
-            && inode.next_unlinked() != u32::MAX
-            && self.ctx.geometry.features.crc()
-        {
-            let found = be32(slot, NEXT_UNLINKED_OFFSET);
+        if !fields::is_next_unlinked_right(&self.ctx.geometry, ino, &inode) {
+            let found = inode.next_unlinked();
             let finding = self.found(codes::INODE_FIELD, ino).field("di_next_unlinked");
             self.ctx.found(finding.mismatch("none", found));
         }

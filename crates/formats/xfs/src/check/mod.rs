@@ -18,7 +18,7 @@ pub(crate) mod codes;
 mod context;
 mod diagnose;
 mod directory;
-mod fields;
+pub(crate) mod fields;
 mod finish;
 mod forks;
 mod groups;
@@ -68,8 +68,7 @@ pub fn check(
     let Some(image) = superblock::open(device, options, observer)? else {
         return Ok(Summary::default());
     };
-    let head = superblock::log_head(&*image.device, &image.sb);
-    let mut ctx = Context::new(image.device, image.sb, observer, options.threads, head);
+    let mut ctx = Context::new(image.device, image.sb, observer, options.threads, image.head);
     ctx.is_log_clean = image.is_log_clean;
     superblock::check(&ctx);
     observer.progress(Phase::Superblock, 1, 1);

@@ -20,7 +20,7 @@ use crate::format::checksum;
 use crate::format::features::{Features, Incompat, Version};
 use crate::format::superblock::{CRC_OFFSET, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
-use crate::log::{log_end, log_is_clean};
+use crate::log::{LogEnd, log_end, log_is_clean, uuid_of_log};
 use crate::open::cut;
 use crate::open::superblock_copy::Copy;
 use crate::volume::read_superblock;
@@ -37,6 +37,8 @@ pub(super) struct Image {
     pub(super) transactions: u64,
     /// True if the log had nothing to replay.
     pub(super) is_log_clean: bool,
+    /// The head of the log.
+    pub(super) head: Option<u64>,
     /// Blocks that quotas need not count, because they were changed in memory.
     pub(super) uncounted: Uncounted,
 }
@@ -59,13 +61,19 @@ pub(super) fn open(
     }
     let uncounted = Uncounted::new();
     let (transactions, is_log_clean) = (0, false);
-    let image = Image { device: device.clone(), sb, transactions, is_log_clean, uncounted };
+    let image =
+        Image { device: device.clone(), sb, transactions, is_log_clean, head: None, uncounted };
     if options.norecovery {
-        return Ok(Some(image));
+        let head = log_head(&*image.device, &image.sb);
+        return Ok(Some(Image { head, ..image }));
     }
     match replayed(device, &image.sb) {
-        Ok(None) => Ok(Some(Image { is_log_clean: true, ..image })),
-        Ok(Some(replayed)) => Ok(Some(replayed)),
+        Ok(Replayed::Clean(end)) => {
+            check_uuid_of_log(&image, &end, observer);
+            let head = head_of(&end);
+            Ok(Some(Image { is_log_clean: true, head, ..image }))
+        }
+        Ok(Replayed::Dirty(replayed)) => Ok(Some(*replayed)),
         Err(Error::Corrupt(damage)) => {
             observer.found(Finding::of_damage(codes::LOG, &damage));
             Ok(Some(image))
@@ -78,10 +86,29 @@ pub(super) fn open(
     }
 }
 
-/// Returns the image with its log replayed in memory. `None` if the log is clean.
-fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Image>> {
-    if log_is_clean(&*device, sb)? {
-        return Ok(None);
+/// The state of a log.
+enum Replayed {
+    /// Nothing to replay.
+    Clean(LogEnd),
+    /// The image with the log replayed in memory.
+    Dirty(Box<Image>),
+}
+
+/// Checks that a log belongs to the image: kernels refuse one with another UUID. In version 5, other structures contain
+/// the UUID, too, and are compared with it.
+fn check_uuid_of_log(image: &Image, end: &LogEnd, observer: &dyn Observer) {
+    let uuid = uuid_of_log(&*image.device, &image.sb, end);
+    let is_right = |uuid: &[u8; 16]| *uuid == image.sb.raw.uuid || *uuid == [0; 16];
+    if !image.sb.features.crc() && uuid.is_some_and(|uuid| !is_right(&uuid)) {
+        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_uuid");
+        observer.found(finding.detail("the log contains another UUID"));
+    }
+}
+
+/// Replays a log in memory, if that is necessary.
+fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Replayed> {
+    if let Some(end) = log_end(&*device, sb)?.filter(|end| end.is_clean) {
+        return Ok(Replayed::Clean(end));
     }
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(
@@ -100,15 +127,18 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Option<Imag
     drop(fs);
     let sb = read_superblock(&*overlay)?;
     let uncounted = announced.uncounted(&*overlay, &sb);
-    let is_log_clean = false;
-    Ok(Some(Image { device: overlay, sb, transactions, is_log_clean, uncounted }))
+    let (is_log_clean, head) = (false, log_head(&*overlay, &sb));
+    let image = Image { device: overlay, sb, transactions, is_log_clean, head, uncounted };
+    Ok(Replayed::Dirty(Box::new(image)))
 }
 
 /// Returns the head of the log, if it is clean: later writes get higher LSNs.
 pub(crate) fn log_head(device: &dyn BlockDevice, sb: &Superblock) -> Option<u64> {
-    let end =
-        log_end(device, sb).ok().flatten().filter(|end| end.is_clean && end.last.is_some())?;
-    Some(end.head_lsn().to_raw())
+    head_of(&log_end(device, sb).ok().flatten()?)
+}
+
+fn head_of(end: &LogEnd) -> Option<u64> {
+    (end.is_clean && end.last.is_some()).then(|| end.head_lsn().to_raw())
 }
 
 /// Returns the device with a usable superblock in place of a damaged one.
@@ -256,8 +286,11 @@ pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
 }
 
 /// Returns the number of used bytes of a superblock. Fields of metadata directories and realtime groups are not used,
-/// and without META_UUID neither is the second UUID.
+/// and without META_UUID neither is the second UUID. Version 4 ends before the fields of version 5.
 pub(crate) const fn in_use(features: &Features) -> usize {
+    if !features.crc() {
+        return offset_of!(RawSuperblock, features_compat);
+    }
     match features.incompat(Incompat::META_UUID) {
         true => offset_of!(RawSuperblock, metadirino),
         false => offset_of!(RawSuperblock, meta_uuid),
@@ -268,7 +301,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     let finding = |code| Finding::new(code).in_group(ag.0);
     let Ok((copy, _)) = RawSuperblock::read_from_prefix(sector) else { return };
     let rest = &sector[in_use(&ctx.geometry.features)..];
-    if ctx.geometry.features.crc() && rest.iter().any(|byte| *byte != 0) {
+    if rest.iter().any(|byte| *byte != 0) {
         ctx.found(finding(codes::SUPERBLOCK_REST));
     }
     if ag.0 == 0 {

@@ -22,6 +22,10 @@ pub const CORE_SIZE_V3: usize = 176;
 pub const CORE_SIZE_V2: usize = 100;
 /// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 100;
+/// Byte offset of `di_onlink`, the link count of version 1.
+const ONLINK_OFFSET: usize = 6;
+/// Number and UUID, which follow each other in version 3.
+const IDENTITY: std::ops::Range<usize> = 152..CORE_SIZE_V3;
 /// Byte offset of `di_gen`.
 pub const GENERATION_OFFSET: usize = 92;
 /// Byte offset of `di_next_unlinked`.
@@ -159,7 +163,7 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
     structure::verify_identity(geometry, ino, slot).map_err(at)
 }
 
-/// Initializes a zeroed slot of a version 5 file system as a free inode.
+/// Initializes a zeroed slot as a free inode.
 pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     // The generation may be any number that differs from that of other file systems' inodes. It is computed, so that
     // images are reproducible.
@@ -167,6 +171,9 @@ pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     identity[..8].copy_from_slice(&ino.0.to_be_bytes());
     identity[8..].copy_from_slice(&geometry.meta_uuid);
     init_identity(geometry, ino, crc32c::crc32c(&identity), slot);
+    if !geometry.features.crc() {
+        return;
+    }
     let crc = checksum_of_empty(slot);
     slot[CRC_OFFSET..CRC_OFFSET + 4].copy_from_slice(&crc.to_le_bytes());
 }
@@ -174,9 +181,13 @@ pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
 /// Writes the non-zero fields of a free inode except its checksum.
 fn init_identity(geometry: &Geometry, ino: Ino, generation: u32, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
-    slot[4] = 3;
     put32(slot, GENERATION_OFFSET, generation);
     put32(slot, NEXT_UNLINKED_OFFSET, u32::MAX);
+    if !geometry.features.crc() {
+        slot[4] = 2;
+        return;
+    }
+    slot[4] = 3;
     put64(slot, 152, ino.0);
     slot[160..176].copy_from_slice(&geometry.meta_uuid);
 }
@@ -224,15 +235,17 @@ const SIZE_MIN: usize = 512;
 const SIZES: usize = 3;
 
 /// Checks that a slot contains the free inode `ino`. Skips the checksum, because hardly any of its fields are used.
-pub fn check_free_slot(ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
+pub fn check_free_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
     let magic = be16(slot, 0);
-    if magic != MAGIC || slot[4] != 3 {
+    let versions = if geometry.features.crc() { 3..=3 } else { 1..=2 };
+    if magic != MAGIC || !versions.contains(&slot[4]) {
         let found = format_args!("{magic:#06x}, version {}", slot[4]);
         let damage = Corruption::new("inode", "a free inode that was never initialised");
-        return Err(at(damage.mismatch(format_args!("{MAGIC:#06x}, version 3"), found)));
+        let version = versions.end();
+        return Err(at(damage.mismatch(format_args!("{MAGIC:#06x}, version {version}"), found)));
     }
-    if be64(slot, 152) != ino.0 {
+    if geometry.features.crc() && be64(slot, 152) != ino.0 {
         let damage = Corruption::new("inode", "it contains another inode number");
         return Err(at(damage.mismatch(ino, be64(slot, 152))));
     }
@@ -293,17 +306,16 @@ impl Inode {
         self.bytes[4] == 3
     }
 
-    /// Makes the slot a new inode: everything except number, UUID and the unlinked list is zeroed, and both forks are
-    /// empty extent lists.
+    /// Makes the slot a new inode: everything except number and UUID, which version 3 has, is zeroed, and both forks are
+    /// empty extent lists. Version 1 becomes version 2, as in kernels.
     pub fn reset(&mut self, file_type: FileType, permissions: u16, generation: u32) {
-        let size = self.core_size();
-        let (ino, uuid) = (be64(&self.bytes, 152), <[u8; 16]>::try_from(&self.bytes[160..176]));
+        let is_v3 = self.is_v3();
+        let identity = <[u8; 24]>::try_from(&self.bytes[IDENTITY]).ok().filter(|_| is_v3);
         self.bytes[2..].fill(0);
-        if let Ok(uuid) = uuid {
-            self.bytes[160..176].copy_from_slice(&uuid);
+        if let Some(identity) = identity {
+            self.bytes[IDENTITY].copy_from_slice(&identity);
         }
-        put64(&mut self.bytes, 152, ino);
-        self.bytes[4] = if size == CORE_SIZE_V3 { 3 } else { 2 };
+        self.bytes[4] = if is_v3 { 3 } else { 2 };
         put16(&mut self.bytes, 2, file_type.mode_bits() | permissions & 0o7777);
         put32(&mut self.bytes, 92, generation);
         put32(&mut self.bytes, NEXT_UNLINKED_OFFSET, u32::MAX);
@@ -339,8 +351,11 @@ impl Inode {
         if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
     }
 
-    /// Sets [`Inode::cow_extent_size_hint`] of an inode of version 3.
+    /// Sets [`Inode::cow_extent_size_hint`], which only version 3 has.
     pub fn set_cow_extent_size_hint(&mut self, blocks: u32) {
+        if !self.is_v3() {
+            return;
+        }
         put32(&mut self.bytes, 128, blocks);
     }
 
@@ -398,11 +413,19 @@ impl Inode {
 
     /// Returns the link count.
     pub fn nlink(&self) -> u32 {
-        if self.bytes[4] == 1 { be16(&self.bytes, 6).into() } else { be32(&self.bytes, 16) }
+        if self.bytes[4] == 1 { be16(&self.bytes, ONLINK_OFFSET).into() } else { be32(&self.bytes, 16) }
     }
 
-    /// Sets the link count.
+    /// Sets the link count. Version 1 has another field (`di_onlink`), with 16 bits; the inode becomes one of version 2
+    /// if the count does not fit.
     pub fn set_nlink(&mut self, nlink: u32) {
+        if self.bytes[4] == 1 {
+            if let Ok(nlink) = u16::try_from(nlink) {
+                return put16(&mut self.bytes, ONLINK_OFFSET, nlink);
+            }
+            self.bytes[4] = 2;
+            put16(&mut self.bytes, ONLINK_OFFSET, 0);
+        }
         put32(&mut self.bytes, 16, nlink);
     }
 
@@ -539,8 +562,11 @@ impl Inode {
         if self.is_v3() { be64(&self.bytes, 120) } else { 0 }
     }
 
-    /// Sets `di_flags2` (version 3).
+    /// Sets `di_flags2`, which only version 3 has.
     pub fn set_flags2(&mut self, flags2: u64) {
+        if !self.is_v3() {
+            return;
+        }
         put64(&mut self.bytes, 120, flags2);
     }
 
@@ -636,6 +662,26 @@ mod tests {
         }
         inode.set_time(Time::Create, Timestamp { sec: i64::MAX, nsec: 0 });
         assert_eq!(inode.time(Time::Create).map(|t| t.sec), Some(BIGTIME_SEC_MAX));
+    }
+
+    #[test]
+    fn link_counts_of_version_1_have_16_bits() {
+        let mut inode = Inode::from_slot(&[0; 256]);
+        inode.bytes[4] = 1;
+        inode.set_nlink(5);
+        assert_eq!((inode.bytes[4], inode.nlink(), be16(&inode.bytes, 6)), (1, 5, 5));
+        inode.set_nlink(70_000);
+        assert_eq!((inode.bytes[4], inode.nlink(), be16(&inode.bytes, 6)), (2, 70_000, 0));
+    }
+
+    #[test]
+    fn new_inodes_of_version_2_keep_nothing() {
+        let mut inode = Inode::from_slot(&[0xee; 256]);
+        inode.bytes[4] = 2;
+        inode.reset(FileType::Directory, 0o755, 7);
+        inode.set_flags2(flags2::BIGTIME);
+        assert_eq!((inode.bytes[4], inode.mode(), inode.generation()), (2, 0o40_755, 7));
+        assert!(inode.bytes[CORE_SIZE_V2..].iter().all(|byte| *byte == 0));
     }
 
     #[test]

@@ -159,17 +159,24 @@ impl Superblock {
 
     /// Returns why the image can only be read, if so.
     pub fn read_only_because(&self) -> Option<String> {
-        if !self.features.crc() {
-            return Some("version 4, without checksums".to_owned());
+        match self.features.crc() {
+            true => self.unmaintained(),
+            false => Some("version 4, without checksums".to_owned()),
         }
-        if self.features.incompat.contains(Incompat::METADIR) {
+    }
+
+    /// Returns the reason why even a repair cannot write structures that it changes, if so. Version 4 is no reason: its
+    /// log cannot be written, but a repair writes in place.
+    pub fn unmaintained(&self) -> Option<String> {
+        if self.features.incompat(Incompat::METADIR) {
             return Some("a metadata directory tree".to_owned());
         }
         if self.raw.rblocks.get() != 0 {
             return Some("a realtime device".to_owned());
         }
         let unknown = self.features.ro_compat.difference(RoCompat::all());
-        (!unknown.is_empty()).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
+        let is_known = unknown.is_empty() || !self.features.crc();
+        (!is_known).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
     }
 }
 

@@ -64,7 +64,7 @@ impl Op<'_> {
         let block = geometry.block_of(ag, block);
         let slot = offset..offset + geometry.inode_size();
         let copy = |bytes: &[u8]| {
-            check_free_slot(ino, &bytes[slot.clone()])?;
+            check_free_slot(&geometry, ino, &bytes[slot.clone()])?;
             Ok::<_, Corruption>(Inode::from_slot(&bytes[slot.clone()]))
         };
         // The operation does not hold the block: other operations may write inodes of it at the same time, and do not
@@ -97,7 +97,7 @@ impl XfsCore {
         let block = geometry.block_of(ag, block);
         let bytes = self.block(block, Kind::Inodes.plain())?;
         let slot = &bytes[offset..offset + geometry.inode_size()];
-        check_free_slot(ino, slot).map_err(|c| c.at_block(block.0))?;
+        check_free_slot(geometry, ino, slot).map_err(|c| c.at_block(block.0))?;
         let mut inode = Inode::from_slot(slot);
         self.reset_free(&mut inode);
         Ok(Handle::new(ino, inode, block, offset))

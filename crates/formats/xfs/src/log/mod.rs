@@ -21,6 +21,7 @@ pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub(crate) use empty::{write_clean, write_first};
 pub use end::{LogEnd, log_end, log_is_clean};
 pub(crate) use end::{head_byte, log_range};
+pub(crate) use owner::uuid_of_log;
 pub use recover::{Position, Recovered, Report, recover};
 pub(crate) use recover::{has_torn_records, recover_before_damage};
 pub(crate) use replay::stated_lsn;

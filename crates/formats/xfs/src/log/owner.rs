@@ -8,7 +8,9 @@ use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
 
 use super::area::Area;
+use super::end::LogEnd;
 use crate::format::log::{BLOCK_SIZE, Lsn, RECORD_MAGIC, RawRecordHeader};
+use crate::format::superblock::Superblock;
 
 /// Number of blocks read at a time.
 const BATCH: u32 = 2048;
@@ -45,6 +47,19 @@ pub(super) fn check(
                           run diskwright repair";
             Err(Error::unsupported("a log device without a record of a log", advice))
         }
+    }
+}
+
+/// Returns the UUID in the last record of a log; `None` if there is no record.
+pub(crate) fn uuid_of_log(
+    device: &dyn BlockDevice,
+    sb: &Superblock,
+    end: &LogEnd,
+) -> Option<[u8; 16]> {
+    let (area, last) = (Area::of(device, sb).ok()?, end.last?);
+    match uuid_at(device, area, last.lsn).ok()? {
+        Found::Uuid(uuid) => Some(uuid),
+        Found::Zeros | Found::Others => None,
     }
 }
 

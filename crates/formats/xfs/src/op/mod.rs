@@ -238,7 +238,8 @@ impl<'a> Op<'a> {
         // The link of the unlinked list is not taken from the handle, because operations on other inodes of the list
         // change it, unless the inode becomes free. The checksum is recomputed below.
         let own_end = if handle.inode.mode() == 0 { CRC_OFFSET } else { NEXT_UNLINKED_OFFSET };
-        let others = own_end..CRC_OFFSET + 4;
+        let has_checksum = self.fs.volume.geometry.features.crc();
+        let others = own_end..if has_checksum { CRC_OFFSET + 4 } else { CRC_OFFSET };
         handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
         if handle.inode.as_bytes() == old {
             return Ok(());

@@ -41,8 +41,10 @@ impl XfsCore {
         let mut raw = RawSuperblock::read_from_bytes(start).map_err(damage)?;
         change(&mut raw);
         start.copy_from_slice(raw.as_bytes());
-        // The engine does not seal copies when it writes them.
-        checksum::seal(&mut sector, superblock::CRC_OFFSET);
+        if geometry.features.crc() {
+            // The engine does not seal copies when it writes them.
+            checksum::seal(&mut sector, superblock::CRC_OFFSET);
+        }
         txn.edit(id, 0..sector.len()).copy_from_slice(&sector);
         Ok(())
     }

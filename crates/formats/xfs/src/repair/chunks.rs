@@ -1,13 +1,16 @@
 //! Finds inode chunks if their tree is damaged.
 //!
 //! A sound reverse map gives the blocks with inodes. Otherwise two kinds of blocks are taken: those in old records, and
-//! those full of inodes in use with their own number and the file system's UUID.
+//! those full of inodes in use with their own number and the file system's UUID. In version 4, which has neither, the
+//! second kind is that of [`super::named`].
 
 use std::collections::{HashMap, HashSet};
 
 use vfs::check::BitSet;
 
+use super::Job;
 use super::group::GroupDevice;
+use super::named;
 use super::old::Old;
 use crate::btree::Tree;
 use crate::btree::records::{InoTree, InodeChunk, rmap_owner};
@@ -23,17 +26,23 @@ use crate::format::inode;
 const INODES_PER_HOLE: u32 = 4;
 
 /// Returns the chunks of a group, in order.
-pub(super) fn find(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
+pub(super) fn find(
+    job: &Job,
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    old: &Old<'_>,
+) -> Vec<InodeChunk> {
     let is_right = old.ino.is_sound
         && old.ino.records.iter().all(|record| can_be(survey, device, record))
         && has_all(&survey.geometry, device.ag, old)
-        && !have_moved(survey, device, old, |_| true);
-    if is_right { old.ino.records.clone() } else { search(survey, device, old) }
+        && !have_moved(job, survey, device, old, |_| true);
+    if is_right { old.ino.records.clone() } else { search(job, survey, device, old) }
 }
 
 /// Returns whether chunks are elsewhere than a sound tree says: some chunks accepted by `may_be` contain no inodes, and
 /// there are others that the tree does not have.
 pub(super) fn have_moved(
+    job: &Job,
     survey: &Survey,
     device: &GroupDevice<'_>,
     old: &Old<'_>,
@@ -52,17 +61,31 @@ pub(super) fn have_moved(
         !inodes.any(|ino| is_inode(device, AgIno(ino)))
     };
     let is_strange = |record: &InodeChunk| may_be(record) && is_empty(record) && !is_mapped(record);
-    if !geometry.features.crc() || !old.ino.is_sound || !records.iter().any(is_strange) {
+    if !old.ino.is_sound || !records.iter().any(is_strange) {
         return false;
     }
     let known: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
-    search(survey, device, old).iter().any(|chunk| !known.contains(&chunk.start))
+    search(job, survey, device, old).iter().any(|chunk| !known.contains(&chunk.start))
 }
 
 /// Searches for chunks.
-fn search(survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
+fn search(
+    job: &Job,
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    old: &Old<'_>,
+) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
+    if !survey.geometry.features.crc() {
+        let free = free_blocks(device, old);
+        let is_taken = |block: u32| blocks.contains(block.into()) || free.contains(block.into());
+        let unit = alignment(survey);
+        let root = survey.sb.raw.rootino.get();
+        for block in named::blocks(device, unit, (job.named_inodes(survey), root), is_taken) {
+            blocks.insert(block.into());
+        }
+    }
     let mut starts: Vec<u32> = hints.keys().copied().collect();
     starts.extend(other_starts(survey, device, &hints, &blocks));
     starts.sort_unstable();
@@ -222,7 +245,16 @@ fn is_likely(device: &GroupDevice<'_>, ino: AgIno, slot: &[u8]) -> bool {
     }
 }
 
-/// Returns the blocks of a group that contain inodes.
+/// Returns the blocks of a group that a valid tree of free space contains.
+fn free_blocks(device: &GroupDevice<'_>, old: &Old<'_>) -> BitSet {
+    let free = BitSet::new(device.geometry.ag_len(device.ag).into());
+    for run in old.free_runs() {
+        free.insert_range(run.start.0.into()..u64::from(run.start.0) + u64::from(run.len), |_| {});
+    }
+    free
+}
+
+/// Returns the blocks of a group that contain inodes. In version 4, only those in old records.
 fn blocks_with_inodes(
     survey: &Survey,
     device: &GroupDevice<'_>,
@@ -246,10 +278,7 @@ fn blocks_with_inodes(
     if !geometry.features.crc() {
         return blocks;
     }
-    let free = BitSet::new(length.into());
-    for run in old.free_runs() {
-        free.insert_range(run.start.0.into()..u64::from(run.start.0) + u64::from(run.len), |_| {});
-    }
+    let free = free_blocks(device, old);
     let (headers_end, _) = sector_place(geometry, AGFL_SECTOR);
     for block in headers_end + 1..length {
         if free.contains(block.into()) {

@@ -17,6 +17,7 @@ use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::dir::{Layout, data, file_type_code, file_type_of, magic};
 use crate::format::extent::Extent;
+use crate::format::geometry::Geometry;
 use crate::format::hash::fold;
 use crate::format::inode::{Fork, Format, Inode};
 
@@ -126,7 +127,7 @@ fn data_block(
     block: &[u8],
     contents: &mut Contents,
 ) {
-    let pieces = entries(others.view, number, block);
+    let pieces = entries(others.view.layout(), others.view.geometry(), number, block);
     let owner = owner(others.view.layout(), block).filter(|owner| *owner != ino);
     if owner.is_some_and(|owner| others.own(owner, &pieces)) {
         return;
@@ -145,9 +146,18 @@ struct Pieces {
     parent: Option<Ino>,
 }
 
+/// Returns the inodes that the readable entries of a data block name.
+pub(super) fn named_in(
+    layout: &Layout,
+    geometry: &Geometry,
+    block: &[u8],
+) -> impl Iterator<Item = Ino> {
+    // `.` and `..` are entries like the others, except in the first block.
+    entries(layout, geometry, 1, block).entries.into_iter().map(|found| found.ino)
+}
+
 /// Returns all readable entries of data block `number`.
-fn entries(view: &View<'_>, number: u64, block: &[u8]) -> Pieces {
-    let (layout, geometry) = (view.layout(), view.geometry());
+fn entries(layout: &Layout, geometry: &Geometry, number: u64, block: &[u8]) -> Pieces {
     let mut pieces = Pieces::default();
     // The hashes at the end of block form are not entries: their tags would be wrong.
     let end = layout.size();
@@ -230,7 +240,7 @@ fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> Entries {
     let mut names = HashSet::new();
     for_each_block(view, &map::read(view, ino, inode, Fork::Data).extents, |number, block| {
         if owner(layout, block) == Some(ino) {
-            names.extend(of(entries(view, number, block).entries));
+            names.extend(of(entries(layout, view.geometry(), number, block).entries));
         }
     });
     names

@@ -46,7 +46,7 @@ impl<'j> Session<'j> {
     fn try_open(job: &Job) -> Result<XfsCore> {
         let device: std::sync::Arc<dyn BlockDevice> = job.staging.clone();
         let sb = read_superblock(&*device)?;
-        if let Some(reason) = sb.read_only_because() {
+        if let Some(reason) = sb.unmaintained() {
             return Err(Error::unsupported(
                 reason,
                 "diskwright repair handles such images without the engine",

@@ -3,6 +3,7 @@
 use vfs::{FileType, Ino};
 
 use super::inode::Mender;
+use crate::check::fields::is_next_unlinked_right;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::extent::LEN_MAX;
 use crate::format::features::{Incompat, RoCompat};
@@ -85,7 +86,7 @@ impl Mender<'_, '_> {
         if is_dir && inode.nlink() == 1 {
             inode.set_nlink(2);
         }
-        if inode.nlink() > 0 && geometry.features.crc() {
+        if !is_next_unlinked_right(&geometry, ino, inode) {
             put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
         }
         let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0);

@@ -69,8 +69,9 @@ impl Mender<'_, '_> {
             return Some(self.clear(ino, slot));
         }
         let mapped = self.mapped(ino);
-        let is_own =
-            signs_of_identity(&self.geometry(), ino, slot) >= 2 && !self.is_copy(ino, slot);
+        let signs = signs_of_identity(&self.geometry(), ino, slot);
+        let is_own = (signs >= 2 || signs == 1 && self.is_plausible(ino, slot))
+            && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
         // The root of a map may be wrong although all blocks below it are readable.
         let again = Hints { is_map_wrong: true, ..hints };
@@ -160,6 +161,16 @@ impl Mender<'_, '_> {
         }
         self.fields(&mut inode, ino, file_type);
         self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
+    }
+
+    /// Returns whether a slot of version 4, which has only two identifying fields, is a valid inode with corrected ones.
+    fn is_plausible(&self, ino: Ino, slot: &[u8]) -> bool {
+        let geometry = self.geometry();
+        let mut slot = slot.to_vec();
+        identify(&geometry, ino, &mut slot);
+        !geometry.features.crc()
+            && Inode::parse(&geometry, ino, &slot)
+                .is_ok_and(|inode| inode.nlink() > 0 && self.view.are_fields_right(ino, &inode))
     }
 
     /// Seals a repaired inode. `None` if it is not valid.
@@ -317,7 +328,8 @@ impl Mender<'_, '_> {
 
 /// Returns how many of the identifying fields of a slot are right: 0 to 4.
 fn signs_of_identity(geometry: &Geometry, ino: Ino, slot: &[u8]) -> u32 {
-    let start = [be16(slot, 0) == MAGIC, slot[4] == if geometry.features.crc() { 3 } else { 2 }];
+    let versions = if geometry.features.crc() { 3..=3 } else { 1..=2 };
+    let start = [be16(slot, 0) == MAGIC, versions.contains(&slot[4])];
     let mut signs: u32 = start.into_iter().map(u32::from).sum();
     if geometry.features.crc() {
         signs += u32::from(be64(slot, 152) == ino.0);
@@ -330,7 +342,9 @@ fn signs_of_identity(geometry: &Geometry, ino: Ino, slot: &[u8]) -> u32 {
 fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     put16(slot, 0, MAGIC);
     if !geometry.features.crc() {
-        slot[4] = slot[4].clamp(1, 2);
+        if !(1..=2).contains(&slot[4]) {
+            slot[4] = 2;
+        }
         return;
     }
     slot[4] = 3;

@@ -20,6 +20,7 @@ use crate::check::codes;
 use crate::check::survey::{AgChunks, Chunk, Claim};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::{AG_VERSION, AGI_MAGIC, AGI_SECTOR, NAMES, RawAgi, UNLINKED_BUCKETS};
+use crate::format::btree::Shape;
 use crate::format::bytes::be16;
 use crate::format::checksum;
 use crate::format::features::RoCompat;
@@ -39,7 +40,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     for (&ag, findings) in &concerned {
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
         let old = Old::read(&survey, &device);
-        let mut records = chunks::find(&survey, &device, &old);
+        let mut records = chunks::find(job, &survey, &device, &old);
         mark_free(&device, &mut records, findings);
         let chunks = records.iter().map(Chunk::new).collect();
         all[ag as usize] = AgChunks { chunks, is_whole: true };
@@ -51,7 +52,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     owned.claims.sort_unstable();
     for (ag, old, records) in groups {
         if !survey.geometry.features.crc() && are_too_few(&old, &records) {
-            // Inodes of version 4 do not contain their number, so chunks cannot be searched for.
+            // Inodes of version 4 do not contain their number, so some may be impossible to find.
             continue;
         }
         let device = GroupDevice::new(&job.staging, &survey.geometry, AgNumber(ag));
@@ -62,7 +63,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
         let mut claims: Vec<Claim> = of_group.copied().collect();
         claims.extend(chunks::claims(&survey.geometry, AgNumber(ag), &records));
         claims.sort_unstable();
-        let free = room(&device, &old, &claims, owned.has_gaps);
+        let free = room(&device, &old, &records, &claims, owned.has_gaps);
         group(job, &device, &old, &records, &free, &concerned[&ag])?;
     }
     Ok(())
@@ -105,7 +106,7 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
             let numbers = chunk.start.0..chunk.start.0.saturating_add(INODES_PER_CHUNK);
             inodes.iter().any(|ino| numbers.contains(ino))
         };
-        chunks::have_moved(&survey, &device, &old, has)
+        chunks::have_moved(job, &survey, &device, &old, has)
     });
     // One finding per group.
     let is_first = |finding: &&&Finding| {
@@ -115,11 +116,18 @@ pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
     if concerned.is_empty() { Ok(()) } else { rebuild(job, &concerned) }
 }
 
-/// Returns whether there are fewer chunks than the AGI counts, or none at all.
+/// Returns whether there are fewer inodes than the AGI counts, and clearly fewer in use, or no chunks at all. Some may be
+/// damaged.
 fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
-    let count: u32 = records.iter().map(InodeChunk::inodes).sum();
+    let used = |record: &InodeChunk| record.inodes().saturating_sub(record.freecount.into());
+    let found: u32 = records.iter().map(used).sum();
     let agi = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC);
-    !old.ino.is_sound && agi.map_or(records.is_empty(), |agi| agi.count.get() > count)
+    let all: u32 = records.iter().map(InodeChunk::inodes).sum();
+    let is_short = |agi: &RawAgi| {
+        let counted = agi.count.get().saturating_sub(agi.freecount.get());
+        agi.count.get() > all && counted > found + found / 8 + 1
+    };
+    !old.ino.is_sound && agi.map_or(records.is_empty(), is_short)
 }
 
 /// Rebuilds the inode trees of groups with a wrong AGI checksum.
@@ -163,7 +171,13 @@ fn mark_free(device: &GroupDevice<'_>, records: &mut [InodeChunk], findings: &[&
 }
 
 /// Returns blocks for the new trees, preferring those of the old trees.
-fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -> Vec<AgBlock> {
+fn room(
+    device: &GroupDevice<'_>,
+    old: &Old,
+    records: &[InodeChunk],
+    claims: &[Claim],
+    has_gaps: bool,
+) -> Vec<AgBlock> {
     let gaps = shared::gaps(claims, device.geometry.ag_len(device.ag));
     let is_unclaimed = |block: u32| {
         let at = gaps.partition_point(|run| run.start.0 <= block);
@@ -186,24 +200,38 @@ fn room(device: &GroupDevice<'_>, old: &Old, claims: &[Claim], has_gaps: bool) -
         own.iter().copied().chain(listed).chain(others.take(1 << 16)).map(AgBlock).collect();
     if is_unknown {
         // The contents of the old blocks are the only evidence.
-        room.extend(signed(device, |block| is_unclaimed(block) && !met.contains(&block)));
+        room.extend(signed(device, records, |block| is_unclaimed(block) && !met.contains(&block)));
     }
     room
 }
 
-/// Returns blocks with a header of the inode trees, if there is no other evidence.
-fn signed(device: &GroupDevice<'_>, is_unclaimed: impl Fn(u32) -> bool) -> Vec<AgBlock> {
+/// Returns blocks with a header of the inode trees, if there is no other evidence. In version 4, where headers do not
+/// contain a location, these are leaves with records of the chunks that were found.
+fn signed(
+    device: &GroupDevice<'_>,
+    records: &[InodeChunk],
+    is_unclaimed: impl Fn(u32) -> bool,
+) -> Vec<AgBlock> {
     let (geometry, ag) = (device.geometry, device.ag);
+    let starts: HashSet<AgIno> = records.iter().map(|record| record.start).collect();
+    let is_own_leaf = |bytes: &[u8]| {
+        let area = InoTree::SHAPE.leaf_area(geometry);
+        let (count, level) = (area.count(bytes), area.level(bytes));
+        let mut entries = (0..count.min(area.max)).map(|at| area.entry(bytes, at));
+        level == 0 && count > 0 && entries.all(|entry| starts.contains(&InoTree::record(entry).start))
+    };
     let is_signed = |block: &AgBlock| {
         let place = geometry.block_of(ag, *block);
         device.read_block(*block).is_some_and(|bytes| {
             let shapes = [InoTree::SHAPE, FinoTree::SHAPE];
-            shapes.iter().any(|shape| shape.verify(geometry, place, ag.0.into(), &bytes).is_ok())
+            let is_right =
+                |shape: &Shape| shape.verify(geometry, place, ag.0.into(), &bytes).is_ok();
+            match geometry.features.crc() {
+                true => shapes.iter().any(is_right),
+                false => is_right(&shapes[0]) && is_own_leaf(&bytes),
+            }
         })
     };
-    if !geometry.features.crc() {
-        return Vec::new();
-    }
     let blocks = (0..geometry.ag_len(ag)).filter(|block| is_unclaimed(*block)).map(AgBlock);
     blocks.filter(is_signed).collect()
 }

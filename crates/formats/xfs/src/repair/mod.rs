@@ -21,6 +21,7 @@ mod links;
 mod log_place;
 mod lsn;
 mod map;
+mod named;
 mod new_log;
 mod old;
 mod quota;
@@ -45,7 +46,7 @@ use operations::repair::{Fix, Repairer, Staging, mend_lowest};
 use vfs::Result;
 use vfs::check::{Finding, Observer, Options, Summary};
 
-pub use writer::open_log;
+pub use writer::{keep_log, open_log};
 
 use crate::check::survey::Survey;
 use crate::check::view::View;
@@ -71,6 +72,8 @@ pub(crate) struct Job {
     concerned: HashSet<u64>,
     /// Their names. A round ends with the first level that changes anything, so they stay valid.
     names: OnceCell<Names>,
+    /// Inodes that directory entries name, if chunks of version 4 are searched for.
+    named_inodes: OnceCell<HashSet<u64>>,
 }
 
 impl Job {
@@ -81,7 +84,8 @@ impl Job {
         };
         let concerned = findings.iter().filter(is_of_name);
         let concerned = concerned.filter_map(|finding| finding.place.inode).collect();
-        Self { staging: Arc::clone(staging), options, concerned, names: OnceCell::new() }
+        let (names, named_inodes) = (OnceCell::new(), OnceCell::new());
+        Self { staging: Arc::clone(staging), options, concerned, names, named_inodes }
     }
 
     /// Returns the names of all inodes with findings about names.

@@ -15,7 +15,7 @@ use crate::check::codes;
 use crate::check::survey::{Contents, Survey};
 use crate::format::address::AgNumber;
 use crate::format::ag::{
-    AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi, sector_place,
+    self, AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi, sector_place,
 };
 use crate::format::features::RoCompat;
 
@@ -32,6 +32,7 @@ pub(super) struct Old<'o> {
     pub(super) fino: Contents<InodeChunk>,
     rmap: OnceCell<Contents<RmapRecord>>,
     bno: OnceCell<Contents<FreeRun>>,
+    cnt: OnceCell<Contents<FreeRun>>,
 }
 
 impl<'o> Old<'o> {
@@ -48,6 +49,7 @@ impl<'o> Old<'o> {
             fino: Contents::default(),
             rmap: OnceCell::new(),
             bno: OnceCell::new(),
+            cnt: OnceCell::new(),
         };
         if let Some(agi) = old.agi.clone() {
             old.ino = old.tree::<InoTree>(codes::INOBT, (agi.root.get(), agi.level.get()));
@@ -96,15 +98,25 @@ impl<'o> Old<'o> {
         })
     }
 
+    fn cnt(&self) -> &Contents<FreeRun> {
+        self.cnt.get_or_init(|| {
+            self.of_agf::<CntTree>(codes::CNTBT, |agf| (agf.roots[1].get(), agf.levels[1].get()))
+        })
+    }
+
     /// Returns whether the free-space tree is valid.
     pub(super) fn is_free_known(&self) -> bool {
         self.bno().is_sound
     }
 
-    /// Returns the contents of the free-space tree, if it is valid.
+    /// Returns the contents of the free-space tree, if it is valid. In version 4, where free blocks have no other
+    /// evidence, those of the tree by length replace it.
     pub(super) fn free_runs(&self) -> Vec<FreeRun> {
-        let bno = self.bno();
-        if bno.is_sound { bno.records.clone() } else { Vec::new() }
+        if self.bno().is_sound {
+            return self.bno().records.clone();
+        }
+        let has_crc = self.survey.geometry.features.crc();
+        if has_crc || !self.cnt().is_sound { Vec::new() } else { self.cnt().records.clone() }
     }
 
     /// Returns the current or former blocks of the inode trees.
@@ -118,19 +130,27 @@ impl<'o> Old<'o> {
         }
         let of_space = self.blocks_of_space();
         let mut own: Vec<u32> = self.ino.blocks.iter().chain(&self.fino.blocks).copied().collect();
+        if !self.survey.geometry.features.crc() {
+            own.extend(self.root_of_inodes());
+        }
         own.sort_unstable();
         own.dedup();
         own.retain(|block| !of_space.contains(block));
         own
     }
 
+    /// Returns the root of the tree of chunks according to a valid AGI, whatever that block contains.
+    fn root_of_inodes(&self) -> Option<u32> {
+        let agi = self.agi.as_ref()?;
+        let length = self.survey.geometry.ag_len(self.ag);
+        ag::check_agi(&self.survey.geometry, length, agi).ok().map(|()| agi.root.get())
+    }
+
     /// Returns the blocks of the trees of space and the AGFL, as far as they are readable.
     pub(super) fn blocks_of_space(&self) -> HashSet<u32> {
         let mut blocks: HashSet<u32> = self.bno().blocks.iter().copied().collect();
         blocks.extend(&self.rmap().blocks);
-        let cnt =
-            self.of_agf::<CntTree>(codes::CNTBT, |agf| (agf.roots[1].get(), agf.levels[1].get()));
-        blocks.extend(&cnt.blocks);
+        blocks.extend(&self.cnt().blocks);
         if self.survey.geometry.features.ro_compat(RoCompat::REFLINK) {
             let refcount = self.of_agf::<RefcountTree>(codes::REFCOUNTBT, |agf| {
                 (agf.refcount_root.get(), agf.refcount_level.get())

@@ -2,6 +2,7 @@
 
 use zerocopy::IntoBytes;
 
+use crate::check::superblock::in_use;
 use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE};
@@ -9,8 +10,8 @@ use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE};
 /// Maximum size of a sector in bytes.
 pub(super) const SECTOR_SIZE_MAX: u64 = 32 << 10;
 
-/// Returns the sealed sector of a superblock; the rest of the sector is zero in version 5. `None` if the sector size is
-/// invalid.
+/// Returns the sealed sector of a superblock, with zeros after it. `None` if the sector size is invalid or `found`, the
+/// old sector, is too short.
 pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
     let size = usize::from(raw.sectsize.get());
     if !(SUPERBLOCK_SIZE..=SECTOR_SIZE_MAX as usize).contains(&size) || size > found.len().max(size)
@@ -29,9 +30,8 @@ pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
         sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
         checksum::seal(&mut sector, CRC_OFFSET);
     } else {
-        let same = size.min(found.len());
-        sector[..same].copy_from_slice(&found[..same]);
-        sector[..SUPERBLOCK_SIZE].copy_from_slice(raw.as_bytes());
+        let end = in_use(&raw.features());
+        sector[..end].copy_from_slice(&raw.as_bytes()[..end]);
     }
     Some(sector)
 }

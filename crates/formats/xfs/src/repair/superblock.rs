@@ -30,6 +30,7 @@ use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, Ra
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::log::{log_end, uuid_of_log};
 use crate::open::superblock_copy::Copy;
 use crate::open::{cut, root};
 
@@ -58,15 +59,8 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let parsed = Superblock::parse(&sector, staging.len());
     // A truncated image has a usable superblock nevertheless.
     let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
-    let mut copies: Vec<RawSuperblock> =
+    let copies: Vec<RawSuperblock> =
         Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
-    // Copies without checksums count only if the first superblock is unusable, or has lost its version 5.
-    if is_usable && !found.features().crc() {
-        copies.retain(|copy| copy.features().crc());
-        if copies.is_empty() && parsed.is_ok() {
-            return Ok(());
-        }
-    }
     let raw = chosen(staging, &sector, (&found, is_usable), &copies);
     let Some(fitted) = cut::fitted(&raw, staging.len()) else { return Ok(()) };
     let is_same = raw.as_bytes() == found.as_bytes();
@@ -146,7 +140,7 @@ fn finished(
     if (raw.rextents.get(), raw.rbmblocks.get()) == (0, 0) {
         raw.rblocks = 0.into();
     }
-    set_uuid(staging, &mut raw);
+    set_uuid(staging, &mut raw, first, copies);
     set_root(staging, &mut raw, copies);
     set_log(staging, &mut raw, first, copies);
     raw
@@ -212,7 +206,9 @@ fn key(raw: &RawSuperblock) -> (Vec<u64>, [u8; 16], [u8; 16]) {
         incompat,
         raw.spino_align.get(),
     ];
-    all.extend(more.map(u64::from));
+    // Version 4 ends before them, except for the second, which kernels change in the first superblock only.
+    let is_shared = raw.features().crc();
+    all.extend(more.map(|number| if is_shared { u64::from(number) } else { 0 }));
     let has_meta_uuid = raw.features().incompat(Incompat::META_UUID);
     (all, raw.uuid, if has_meta_uuid { raw.meta_uuid } else { [0; 16] })
 }
@@ -328,6 +324,8 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
         pquotino: first.pquotino,
         qflags: first.qflags,
         flags: first.flags,
+        features2: if copy.features().crc() { copy.features2 } else { first.features2 },
+        bad_features2: if copy.features().crc() { copy.bad_features2 } else { first.bad_features2 },
         unit: first.unit,
         width: first.width,
         features_log_incompat: first.features_log_incompat,
@@ -337,8 +335,16 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
 }
 
 /// Sets the UUID to that of the group headers, if they all agree and none has that of the superblock.
-fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
-    let Some(geometry) = geometry(raw).filter(|geometry| geometry.features.crc()) else { return };
+fn set_uuid(
+    staging: &Staging,
+    raw: &mut RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) {
+    if !raw.features().crc() {
+        return set_uuid_of_log(staging, raw, first, copies);
+    }
+    let Some(geometry) = geometry(raw) else { return };
     let mut votes: HashMap<[u8; 16], u32> = HashMap::new();
     for ag in geometry.ags().take(GROUPS_ASKED) {
         let device = GroupDevice::new(staging, &geometry, ag);
@@ -359,6 +365,25 @@ fn set_uuid(staging: &Staging, raw: &mut RawSuperblock) {
     match raw.features().incompat(Incompat::META_UUID) {
         true => raw.meta_uuid = *uuid,
         false => raw.uuid = *uuid,
+    }
+}
+
+/// Sets the UUID of version 4 to the one of several superblocks that the log contains.
+fn set_uuid_of_log(
+    staging: &Staging,
+    raw: &mut RawSuperblock,
+    first: &RawSuperblock,
+    copies: &[RawSuperblock],
+) {
+    let size = usize::from(raw.sectsize.get()).max(SUPERBLOCK_SIZE);
+    let sector = sealed(raw, &vec![0; size]);
+    let sb = sector.and_then(|sector| Superblock::parse(&sector, u64::MAX).ok());
+    let Some(sb) = sb else { return };
+    let Ok(Some(end)) = log_end(staging, &sb) else { return };
+    let uuid = uuid_of_log(staging, &sb, &end);
+    let mut all = std::iter::once(first).chain(copies).map(|raw| raw.uuid);
+    if let Some(uuid) = uuid.filter(|uuid| all.any(|known| known == *uuid)) {
+        raw.uuid = uuid;
     }
 }
 
@@ -385,7 +410,8 @@ fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]
     let most = votes.values().max().copied();
     let of_most = votes.iter().filter(|(_, count)| Some(**count) == most).map(|(ino, _)| *ino);
     let voted = of_most.max_by_key(|ino| is_dir(*ino));
-    if voted.is_some_and(is_dir) {
+    // Another directory may be followed by two files, too, so a damaged root stays the root if several fields name it.
+    if voted.is_some_and(is_dir) || most > Some(1) {
         return voted.into_iter().for_each(|ino| root::set(raw, Ino(ino)));
     }
     let found = parsed(raw).and_then(|sb| root::find(staging, &sb)).map(|ino| ino.0);
@@ -543,7 +569,8 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         bits.remove(Version::QUOTA);
         raw.qflags = 0.into();
     }
-    for ino in [&mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino] {
+    let projects = if features.crc() { Some(&mut raw.pquotino) } else { None };
+    for ino in [&mut raw.uquotino, &mut raw.gquotino].into_iter().chain(projects) {
         if ![0, NO_INODE].contains(&ino.get()) && !is_ino(ino.get()) {
             *ino = NO_INODE.into();
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::{BlockDevice, end_at};
+use disk::{BlockDevice, KeptDevice, end_at};
 use engine::{AsTheyAre, Engine, Log};
 use operations::repair::{PAGE_BYTES, Staging, Step, StepWriter, pages_of};
 use vfs::{Error, Result};
@@ -32,6 +32,19 @@ struct Writer {
     log: XfsLog,
     /// Block range of the log.
     of_log: Range<u64>,
+}
+
+/// Maximum number of bytes of a log that a repair keeps in memory.
+const LOG_KEPT_BYTES: u64 = 32 << 20;
+
+/// Returns a view of an image that reads its log only once. A repair needs the end of the log for each check, before it
+/// writes, and afterwards.
+pub fn keep_log(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    let Ok(sb) = read_superblock(&*device) else { return device };
+    match log::log_range(&*device, &sb) {
+        Ok(Some(log)) => Arc::new(KeptDevice::new(device, log, LOG_KEPT_BYTES)),
+        _ => device,
+    }
 }
 
 /// Opens the log of an image to write a repair through it, after replaying it. `None` if the superblock or the log

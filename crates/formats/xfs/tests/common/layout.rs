@@ -1,4 +1,4 @@
-//! Locations of the structures of a golden image, so that damaged ones can be sealed: with valid checksums, damage
+//! Locations of the structures of a valid image, so that damaged ones can be sealed: with valid checksums, damage
 //! reaches the code behind them.
 
 use disk::BlockDevice;
@@ -10,21 +10,21 @@ use xfs::format::geometry::Geometry;
 use xfs::format::inode::{self, Inode};
 use xfs::format::superblock::Superblock;
 
-/// A structure with a checksum.
+/// A structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Structure {
     /// Its byte offset in the image.
     pub start: usize,
     /// Its length in bytes.
     pub len: usize,
-    /// Byte offset of its checksum.
-    pub crc_at: usize,
+    /// Byte offset of its checksum. Version 4 has none.
+    pub crc_at: Option<usize>,
 }
 
 /// The structures of a valid image.
 pub struct Layout {
     pub geometry: Geometry,
-    /// Structures with checksums, in order. Version 4 has none.
+    /// Structures that can be identified, in order. In version 4, these are the ones with a magic number.
     pub structures: Vec<Structure>,
     /// Inodes in use.
     pub inodes: Vec<Ino>,
@@ -44,6 +44,7 @@ impl Layout {
                 let (block, offset) = sector_place(&geometry, sector as u32);
                 let start = geometry.byte_of(geometry.block_of(ag, AgBlock(block))) as usize;
                 let len = geometry.sector_size();
+                let crc_at = Some(crc_at);
                 layout.structures.push(Structure { start: start + offset, len, crc_at });
             }
         }
@@ -51,7 +52,7 @@ impl Layout {
             layout.add_block(image, block);
         }
         if !geometry.features.crc() {
-            layout.structures.clear();
+            layout.structures.iter_mut().for_each(|structure| structure.crc_at = None);
         }
         layout.structures.sort_by_key(|structure| structure.start);
         layout
@@ -65,7 +66,16 @@ impl Layout {
             return self.add_inodes(bytes, block);
         }
         let (block_len, dir_len) = (geometry.block_size(), geometry.dir_block_size());
+        let is_old = !geometry.features.crc();
         let found = match &bytes[..4] {
+            b"ABTB" | b"ABTC" | b"IABT" | b"BMAP" if is_old => Some((0, block_len)),
+            b"XD2B" | b"XD2D" | b"XD2F" if is_old => Some((0, dir_len)),
+            _ if is_old => match &bytes[8..10] {
+                [0xd2, 0xf1 | 0xff] => Some((0, dir_len)),
+                // Nodes of directories and of attributes have the same magic number.
+                [0xfb, 0xee] | [0xfe, 0xbe] => Some((0, block_len)),
+                _ => None,
+            },
             b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" => Some((52, block_len)),
             b"BMA3" => Some((64, block_len)),
             b"XDB3" | b"XDD3" | b"XDF3" => Some((4, dir_len)),
@@ -78,7 +88,7 @@ impl Layout {
                 _ => None,
             },
         };
-        let structure = found.map(|(crc_at, len)| Structure { start, len, crc_at });
+        let structure = found.map(|(crc_at, len)| Structure { start, len, crc_at: Some(crc_at) });
         self.structures.extend(structure);
     }
 
@@ -88,7 +98,7 @@ impl Layout {
         let size = geometry.inode_size();
         for (nth, slot) in block_bytes.chunks_exact(size).enumerate() {
             let start = geometry.byte_of(block) as usize + nth * size;
-            let crc_at = inode::CRC_OFFSET;
+            let crc_at = Some(inode::CRC_OFFSET);
             self.structures.push(Structure { start, len: size, crc_at });
             if Inode::from_slot(slot).mode() != 0 {
                 let Ino(first) = geometry.ino(ag, geometry.first_ino(ag_block));
@@ -113,9 +123,10 @@ impl Layout {
         let first = self.structures.partition_point(|s| s.start + s.len <= changed.start);
         let touched = self.structures[first..].iter().take_while(|s| s.start < changed.end);
         for structure in touched {
+            let Some(crc_at) = structure.crc_at else { continue };
             let mut bytes = vec![0; structure.len];
             device.read_at(structure.start as u64, &mut bytes).expect("memory reads");
-            checksum::seal(&mut bytes, structure.crc_at);
+            checksum::seal(&mut bytes, crc_at);
             device.write_at(structure.start as u64, &bytes).expect("memory writes");
         }
     }

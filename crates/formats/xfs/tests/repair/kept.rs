@@ -67,8 +67,9 @@ impl Kept {
 
 /// Returns the trees in an image: from the root, and in `lost+found`.
 fn tree(device: MemoryDevice) -> Result<(Tree, Option<Tree>), String> {
-    // Opened writable it has a cache, so blocks are verified only once.
-    let fs = Xfs::open_writable(Arc::new(device), &OpenOptions::default());
+    // Opened writable it has a cache, so blocks are verified only once. Version 4 is read-only.
+    let (device, options) = (Arc::new(device), OpenOptions::default());
+    let fs = Xfs::open_writable(device.clone(), &options).or_else(|_| Xfs::open(device, &options));
     let fs = fs.map_err(|error| error.to_string())?;
     let lost = match fs.lookup(fs.root(), b"lost+found") {
         Ok(ino) => Some(Tree::below(&fs, ino)?),

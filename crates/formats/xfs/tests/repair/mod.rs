@@ -18,6 +18,7 @@ mod rule;
 mod run;
 mod subject;
 mod symlinks;
+mod version_4;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

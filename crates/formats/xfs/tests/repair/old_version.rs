@@ -3,6 +3,8 @@
 use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::write_image;
 
+use super::Image;
+use super::kept::Kept;
 use super::subject::{Repaired, repaired};
 use crate::common::image::{device, golden};
 
@@ -10,8 +12,6 @@ const IMAGES: [&str; 2] = ["v4", "v4-ftype"];
 
 /// Magic numbers of damaged structures: headers of groups, and trees of space.
 const MAGICS: [&[u8]; 4] = [b"XAGF", b"XAGI", b"ABTB", b"ABTC"];
-/// Size of a group of these images in bytes.
-const AG_BYTES: u64 = 0x110_0000;
 
 /// Returns the byte offsets of the structures with a magic number.
 fn places(bytes: &[u8], magic: &[u8]) -> Vec<usize> {
@@ -51,21 +51,41 @@ fn groups_are_repaired() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without the only leaf of the tree of chunks, the locations of inodes are unknown: the group is not changed.
+/// Without the only leaf of the tree of chunks, the chunks are found by the names of their inodes.
+#[test]
+fn chunks_are_found_by_names() {
+    testkit::require!(Tool("xfs_repair"));
+    for name in IMAGES {
+        let bytes = golden(name);
+        let base = device(&bytes);
+        let kept = Kept::of(&base);
+        let image = Image::new(name, bytes.clone());
+        for at in places(&bytes, b"IABT") {
+            let damaged = base.fork();
+            damaged.write_at(at as u64, &[0; 512]).unwrap();
+            let Repaired { device, left, is_complete, .. } = repaired(damaged).unwrap();
+            assert!(left.is_empty() && is_complete, "{name}: {}", super::shown(&left));
+            testkit::show_image(&device, testkit::xfs_repair_verdict).unwrap();
+            kept.check(&image, device, &[]).unwrap();
+        }
+    }
+}
+
+/// Without the tree of chunks and without names, nothing shows which blocks contain inodes: the group is not changed.
 #[test]
 fn undecidable_damage_is_left_unchanged() {
     for name in IMAGES {
         let bytes = golden(name);
-        let base = device(&bytes);
-        for at in places(&bytes, b"IABT") {
-            let damaged = base.fork();
-            damaged.write_at(at as u64, &[0; 512]).unwrap();
-            let Repaired { device, left, .. } = repaired(damaged).unwrap();
-            assert!(left.iter().any(|finding| finding.code.name.starts_with("xfs-inobt")));
-            let mut agi = vec![0; 512];
-            let header = at as u64 / AG_BYTES * AG_BYTES + 1024;
-            device.read_at(header, &mut agi).unwrap();
-            assert_eq!(agi, bytes[header as usize..][..512], "{name}: the AGI was changed");
+        let damaged = device(&bytes);
+        let magics: [&[u8]; 3] = [b"IABT", b"XD2B", b"XD2D"];
+        for at in magics.into_iter().flat_map(|magic| places(&bytes, magic)) {
+            damaged.write_at(at as u64, &[0; 4096]).unwrap();
         }
+        let header = 1024;
+        let Repaired { device, left, .. } = repaired(damaged).unwrap();
+        assert!(left.iter().any(|finding| finding.code.name.starts_with("xfs-inobt")));
+        let mut agi = vec![0; 512];
+        device.read_at(header, &mut agi).unwrap();
+        assert_eq!(agi, bytes[header as usize..][..512], "{name}: the AGI was changed");
     }
 }

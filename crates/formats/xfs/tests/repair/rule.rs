@@ -28,9 +28,16 @@ const BATCH: u64 = 1000;
 const THREADS: usize = 2;
 
 /// An image to be damaged, with its tree.
-struct Base {
-    image: Image,
+pub(super) struct Base {
+    pub(super) image: Image,
     tree: Tree,
+}
+
+impl Base {
+    pub(super) fn new(name: &'static str, bytes: Vec<u8>) -> Self {
+        let tree = tree(&device(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self { image: Image::new(name, bytes), tree }
+    }
 }
 
 /// Returns all images to be damaged, made once.
@@ -39,15 +46,11 @@ fn bases() -> &'static [Base] {
     BASES.get_or_init(|| {
         let golden = crate::check_damage::IMAGES.map(|name| (name, golden(name)));
         let all = golden.into_iter().chain(rich::all());
-        let base = |(name, bytes): (&'static str, Vec<u8>)| {
-            let tree = tree(&device(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
-            Base { image: Image::new(name, bytes), tree }
-        };
-        all.map(base).collect()
+        all.map(|(name, bytes)| Base::new(name, bytes)).collect()
     })
 }
 
-fn tree(device: &MemoryDevice) -> Result<Tree, String> {
+pub(super) fn tree(device: &MemoryDevice) -> Result<Tree, String> {
     let fs = Xfs::open(Arc::new(device.fork()), &OpenOptions::default());
     Tree::of(&fs.map_err(|error| error.to_string())?)
 }
@@ -113,8 +116,7 @@ fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
 ///
 /// # Errors
 /// The damage, and the loss.
-fn case(seed: u64) -> Result<(), String> {
-    let bases = bases();
+fn case(bases: &[Base], seed: u64) -> Result<(), String> {
     let base = &bases[seed as usize % bases.len()];
     let mut random = fastrand::Rng::with_seed(seed);
     let damaged = base.image.base.fork();
@@ -124,7 +126,7 @@ fn case(seed: u64) -> Result<(), String> {
 }
 
 /// Runs cases. Returns the seeds with worse results, and the reasons.
-fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
+fn run(bases: &[Base], seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
     let (next, worse) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -134,7 +136,7 @@ fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
                     if seed >= seeds.end {
                         return;
                     }
-                    if let Err(fault) = case(seed) {
+                    if let Err(fault) = case(bases, seed) {
                         eprintln!("WORSE {fault}");
                         worse.lock().push((seed, fault));
                     }
@@ -146,11 +148,11 @@ fn run(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
 }
 
 /// Runs batches that are not in the file yet.
-fn batches(file: &Path, count: u64) -> Vec<(u64, String)> {
+fn batches(bases: &[Base], file: &Path, count: u64) -> Vec<(u64, String)> {
     let done = std::fs::read_to_string(file).map_or(0, |text| text.lines().count() as u64);
     let mut all = Vec::new();
     for batch in done..done + count {
-        let worse = run(batch * BATCH..(batch + 1) * BATCH);
+        let worse = run(bases, batch * BATCH..(batch + 1) * BATCH);
         let seeds: Vec<String> = worse.iter().map(|(seed, _)| seed.to_string()).collect();
         let mut file = File::options().create(true).append(true).open(file).unwrap();
         writeln!(file, "batch {batch}: {BATCH} cases, {} worse: {}", worse.len(), seeds.join(" "))
@@ -167,22 +169,31 @@ const WORSE_ONCE: [u64; 6] = [254, 434, 1391, 1505, 1654, 6032];
 #[test]
 fn former_failures_of_the_rule_pass() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let worse: Vec<String> = WORSE_ONCE.iter().filter_map(|seed| case(*seed).err()).collect();
+    let worse: Vec<String> = WORSE_ONCE.iter().filter_map(|seed| case(bases(), *seed).err()).collect();
     assert!(worse.is_empty(), "{}", worse.join("\n"));
 }
 
 #[test]
 fn as_many_files_survive_as_with_xfs_repair() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let asked = |name: &str| std::env::var(name).ok();
-    let worse = if let Some(seed) = asked("DISKWRIGHT_DAMAGE_SEED") {
+    judge(bases(), "DISKWRIGHT_DAMAGE", testkit::effort(24, 48, 2 * BATCH));
+}
+
+/// Runs `count` cases, or those that the variables with this prefix request.
+///
+/// # Panics
+/// If fewer files survive our repair of a case.
+#[track_caller]
+pub(super) fn judge(bases: &[Base], prefix: &str, count: u64) {
+    let asked = |name: &str| std::env::var(format!("{prefix}_{name}")).ok();
+    let worse = if let Some(seed) = asked("SEED") {
         let seed = seed.parse().expect("a seed");
-        run(seed..seed + 1)
-    } else if let Some(asked) = asked("DISKWRIGHT_DAMAGE_BATCHES") {
+        run(bases, seed..seed + 1)
+    } else if let Some(asked) = asked("BATCHES") {
         let (file, count) = asked.split_once(',').unwrap_or((&asked, "1"));
-        batches(Path::new(file), count.parse().expect("a number of batches"))
+        batches(bases, Path::new(file), count.parse().expect("a number of batches"))
     } else {
-        run(0..testkit::effort(24, 48, 2 * BATCH))
+        run(bases, 0..count)
     };
     let shown: Vec<&str> = worse.iter().map(|(_, fault)| &fault[..]).collect();
     assert!(worse.is_empty(), "{} are worse:\n{}", worse.len(), shown.join("\n"));

@@ -63,6 +63,11 @@ fn xfs_of_version_4_becomes_version_5() {
         details.features.version
     };
     assert_eq!((version(&old), version(&new)), (4, 5));
+    let advertises = |image: &Path| {
+        let text = succeed(diskwright().arg("info").arg(image));
+        String::from_utf8_lossy(&text.stdout).contains("diskwright convert")
+    };
+    assert!(advertises(&old) && !advertises(&new));
 }
 
 #[test]

@@ -15,6 +15,14 @@ pub(crate) fn repairer(format: Format, options: &Options) -> Box<dyn Repairer> {
     }
 }
 
+/// Returns a view of an image for a repair, which reads parts that it needs repeatedly only once.
+pub(crate) fn kept(format: Format, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    match format {
+        Format::Ext4 => device,
+        Format::Xfs => xfs::repair::keep_log(device),
+    }
+}
+
 /// Opens the image's own log for writing, if it is usable. Replays its contents first.
 pub(crate) fn open_log(
     format: Format,

@@ -126,6 +126,11 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
     ];
     let mut sections =
         vec![Section { title: "layout", values: layout }, Section { title: "log", values: log }];
+    if !details.features.crc() {
+        let advice = "diskwright convert OLD NEW makes a writable copy of version 5";
+        let values = vec![("in place", "refused".to_owned()), ("instead", advice.to_owned())];
+        sections.push(Section { title: "changes", values });
+    }
     if let Some(realtime) = details.realtime {
         let values = vec![
             value("blocks", realtime.blocks),

@@ -103,6 +103,7 @@ impl Repair {
         let at = |source| Error::Image { image: path.to_owned(), source };
         let claim = if is_writable { mmp::claim(path, format, &device).map_err(at)? } else { None };
         let device = claim.clone().map_or(device, |claim| claim as _);
+        let device = dispatch::kept(format, device);
         let superblock = options.superblock;
         Ok(Self { path: path.to_owned(), format, device, claim, meter, is_writable, superblock })
     }

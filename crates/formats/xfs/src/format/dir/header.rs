@@ -111,6 +111,11 @@ const _: () = {
     assert!(offset_of!(DaHeader, pad) == DA_MAGIC + 2);
 };
 
+/// Returns the index in pairs of magic numbers.
+fn version(geometry: &Geometry) -> usize {
+    usize::from(!geometry.features.crc())
+}
+
 /// Checks the header of a data or free-space block.
 pub(super) fn verify_dir(
     place: &Place<'_>,
@@ -118,7 +123,7 @@ pub(super) fn verify_dir(
     data: &[u8],
     magics: &[[u32; 2]],
 ) -> Result<(), Corruption> {
-    let version = usize::from(!place.geometry.features.crc());
+    let version = version(place.geometry);
     let found = be32(data, offset_of!(DirHeader, magic));
     if !magics.iter().any(|pair| pair[version] == found) {
         let expected = magics.first().map_or(0, |pair| pair[version]);
@@ -130,7 +135,7 @@ pub(super) fn verify_dir(
 
 /// Checks the header of a leaf or node.
 pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption> {
-    let version = usize::from(!place.geometry.features.crc());
+    let version = version(place.geometry);
     let found = be16(data, DA_MAGIC);
     let known = [magic::LEAF1, magic::LEAFN, magic::NODE];
     if !known.iter().any(|pair| pair[version] == found) {
@@ -156,20 +161,24 @@ pub fn is_block_form(layout: &Layout, data: &[u8]) -> bool {
     be32(data, 0) == magic::BLOCK[layout.version()]
 }
 
+/// Writes the self-describing fields, which only version 5 has.
 fn init_self(geometry: &Geometry, ino: Ino, block: Block, data: &mut [u8], crc: usize) {
+    if !geometry.features.crc() {
+        return;
+    }
     put64(data, crc + 4, geometry.daddr(block));
     data[crc + 20..crc + 36].copy_from_slice(&geometry.meta_uuid);
     put64(data, crc + 36, ino.0);
 }
 
-/// Writes the header of a new version 5 data or free-space block.
+/// Writes the header of a new data or free-space block.
 pub fn init_dir(geometry: &Geometry, ino: Ino, block: Block, magic: [u32; 2], data: &mut [u8]) {
-    put32(data, offset_of!(DirHeader, magic), magic[0]);
+    put32(data, offset_of!(DirHeader, magic), magic[version(geometry)]);
     init_self(geometry, ino, block, data, DIR_CRC);
 }
 
-/// Writes the header of a new version 5 leaf or node, without siblings.
+/// Writes the header of a new leaf or node, without siblings.
 pub fn init_da(geometry: &Geometry, ino: Ino, block: Block, magic: [u16; 2], data: &mut [u8]) {
-    put16(data, DA_MAGIC, magic[0]);
+    put16(data, DA_MAGIC, magic[version(geometry)]);
     init_self(geometry, ino, block, data, DA_CRC);
 }

@@ -1,0 +1,157 @@
+//! Chunks of inodes in version 4 that no tree contains.
+//!
+//! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. So a run of blocks
+//! full of inodes is only taken for a chunk if directory entries, wherever they are, name most of its inodes in use, or
+//! the superblock names its root: the names in another image refer to other numbers.
+
+use std::collections::HashSet;
+
+use disk::BlockDevice;
+use vfs::Ino;
+
+use super::Job;
+use super::directory;
+use super::group::GroupDevice;
+use crate::check::survey::Survey;
+use crate::format::address::{AgBlock, AgIno, Block};
+use crate::format::ag::{AGFL_SECTOR, sector_place};
+use crate::format::bytes::{be16, be32};
+use crate::format::dir::short::Short;
+use crate::format::dir::{Layout, magic};
+use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
+use crate::format::inode::{self, Fork, Format, Inode};
+
+/// Number of bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+/// Maximum number of damaged slots in a chunk.
+const DAMAGED_MAX: u32 = INODES_PER_CHUNK / 8;
+
+impl Job {
+    /// Returns the inodes that the superblock or any directory entry in the image names.
+    pub(super) fn named_inodes(&self, survey: &Survey) -> &HashSet<u64> {
+        self.named_inodes.get_or_init(|| {
+            let raw = &survey.sb.raw;
+            let mut named = HashSet::from([
+                raw.rootino.get(),
+                raw.rbmino.get(),
+                raw.rsumino.get(),
+                raw.uquotino.get(),
+                raw.gquotino.get(),
+            ]);
+            let geometry = &survey.geometry;
+            for_each_block(self, geometry, |block, bytes| {
+                add_names(self, geometry, block, bytes, &mut named);
+            });
+            named
+        })
+    }
+}
+
+/// Calls `visit` with each readable block of the file system.
+fn for_each_block(job: &Job, geometry: &Geometry, mut visit: impl FnMut(Block, &[u8])) {
+    let size = geometry.block_size();
+    let per = (PIECE_BYTES / size) as u64;
+    let mut piece = vec![0; per as usize * size];
+    for first in (0..geometry.blocks).step_by(per as usize) {
+        let count = per.min(geometry.blocks - first);
+        let bytes = &mut piece[..count as usize * size];
+        let is_read = job.staging.read_at(geometry.byte_of(Block(first)), bytes).is_ok();
+        for (block, bytes) in (first..).map(Block).zip(bytes.chunks_exact_mut(size)) {
+            // One unreadable block does not hide its neighbours.
+            if is_read || job.staging.read_at(geometry.byte_of(block), bytes).is_ok() {
+                visit(block, bytes);
+            }
+        }
+    }
+}
+
+/// Adds the inodes that the entries in a block name.
+fn add_names(
+    job: &Job,
+    geometry: &Geometry,
+    block: Block,
+    bytes: &[u8],
+    named: &mut HashSet<u64>,
+) {
+    let layout = Layout::new(geometry);
+    let kind = be32(bytes, 0);
+    if [magic::BLOCK[1], magic::DATA[1]].contains(&kind) {
+        let mut whole = vec![0; layout.size()];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        if whole.len() > bytes.len()
+            && job.staging.read_at(geometry.byte_of(block), &mut whole).is_err()
+        {
+            return;
+        }
+        named.extend(directory::named_in(&layout, geometry, &whole).map(|ino| ino.0));
+    } else if be16(bytes, 0) == inode::MAGIC {
+        for slot in bytes.chunks_exact(geometry.inode_size()) {
+            let is_inode = inode::verify_structure(geometry, Ino(0), slot).is_ok();
+            let inode = Inode::from_slot(slot);
+            if !is_inode || !inode.is_dir() || inode.format() != Format::Local {
+                continue;
+            }
+            let contents = inode.fork(Fork::Data).get(..inode.size() as usize).unwrap_or_default();
+            if let Ok(short) = Short::parse(&layout, geometry, contents) {
+                named.extend(short.entries().map(|entry| entry.ino.0));
+            }
+        }
+    }
+}
+
+/// Returns the blocks of a group with chunks that are named.
+pub(super) fn blocks(
+    device: &GroupDevice<'_>,
+    alignment: u32,
+    (named, root): (&HashSet<u64>, u64),
+    is_taken: impl Fn(u32) -> bool,
+) -> Vec<u32> {
+    let geometry = device.geometry;
+    let (headers_end, _) = sector_place(geometry, AGFL_SECTOR);
+    let (length, chunk) = (geometry.ag_len(device.ag), geometry.chunk_blocks());
+    let mut found = Vec::new();
+    let mut start = (headers_end + 1).next_multiple_of(alignment);
+    while start.saturating_add(chunk) <= length {
+        let run = start..start + chunk;
+        if run.clone().any(&is_taken) || !is_named_chunk(device, start, (named, root)) {
+            start = start.saturating_add(alignment);
+            continue;
+        }
+        found.extend(run);
+        start = (start + chunk).next_multiple_of(alignment);
+    }
+    found
+}
+
+/// Returns whether blocks from `start` on are full of inodes, of which few are damaged, and at least half of those in
+/// use are named, or one is the root. The first block and the last one contain an inode, so that no chunk starts before
+/// its first inode.
+fn is_named_chunk(
+    device: &GroupDevice<'_>,
+    start: u32,
+    (named, root): (&HashSet<u64>, u64),
+) -> bool {
+    let geometry = device.geometry;
+    let (mut used, mut known, mut damaged, mut has_root) = (0_u32, 0_u32, 0, false);
+    for block in start..start + geometry.chunk_blocks() {
+        let Some(bytes) = device.read_block(AgBlock(block)) else { return false };
+        let first = geometry.first_ino(AgBlock(block)).0;
+        let (mut count, before) = (0, damaged);
+        for (nth, slot) in (0..).zip(bytes.chunks_exact(geometry.inode_size())) {
+            count += 1;
+            let ino = geometry.ino(device.ag, AgIno(first.saturating_add(nth)));
+            has_root |= ino.0 == root;
+            if be16(slot, 0) != inode::MAGIC || !(1..=2).contains(&slot[4]) {
+                damaged += 1;
+            } else if be16(slot, 2) != 0 {
+                used += 1;
+                known += u32::from(named.contains(&ino.0));
+            }
+        }
+        let is_at_end = block == start || block == start + geometry.chunk_blocks() - 1;
+        if damaged > DAMAGED_MAX || is_at_end && damaged - before == count {
+            return false;
+        }
+    }
+    has_root || used > 0 && known >= used.div_ceil(2)
+}
