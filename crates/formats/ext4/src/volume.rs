@@ -48,7 +48,8 @@ impl Volume {
         Ok(Self { params, keeps_counts: false, groups, system_zone, quota, oddities })
     }
 
-    /// Changes the uuid of the file system in `raw` and in the backup superblocks. The uuid of the journal is separate.
+    /// Changes the uuid of the file system in `raw` and in the backup superblocks. They also get the uuid of the journal
+    /// on another device from `raw`; that of an internal journal is separate.
     pub(crate) fn write_uuid(
         &self,
         uuid: [u8; 16],
@@ -62,6 +63,7 @@ impl Volume {
             let offset = self.geometry.byte_of(block);
             device.read_at(offset, backup.as_mut_bytes()).map_err(vfs::Error::Device)?;
             backup.uuid = uuid;
+            backup.journal_uuid = raw.journal_uuid;
             backup.seal();
             device.write_at(offset, backup.as_bytes()).map_err(vfs::Error::Device)?;
         }

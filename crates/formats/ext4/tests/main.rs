@@ -15,6 +15,7 @@ mod contents;
 mod crash;
 mod damage;
 mod deferred_create;
+mod external_journal;
 mod files;
 mod format;
 mod fsx;

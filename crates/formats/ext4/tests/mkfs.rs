@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice, MemoryDevice};
 use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use ext4::{Ext4, OpenOptions};
+use testkit::guest::{self, Access, Kernel};
 use testkit::{KernelMount, MountOptions, require, scratch};
-use vfs::{Error, Timestamp};
+use vfs::{Error, FileSystem, NewInode, Timestamp};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -146,12 +149,25 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// Blocks that are larger than the pages of most machines.
+const LARGE_BLOCKS: &[Case] = &[
+    case(256 * MIB, 8192),
+    case(256 * MIB, 16384),
+    case(3 * GIB, 16384),
+    case(GIB, 32768),
+    case(40 * MIB, 65536),
+    case(9 * GIB, 65536),
+    Case { inode_size: 1024, features: "-resize_inode", ..case(2 * GIB, 65536) },
+    Case { features: "-metadata_csum,-metadata_csum_seed", ..case(GIB, 65536) },
+    Case { features: "-extent,-64bit,-orphan_file", ..case(GIB, 65536) },
+];
+
 #[test]
 fn e2fsck_finds_nothing_to_say() {
     require!(Tool("e2fsck"));
     let dir = scratch();
     let image = dir.path().join("image");
-    for case in CASES {
+    for case in CASES.iter().chain(LARGE_BLOCKS) {
         case.make(&image);
         if let Err(output) = testkit::e2fsck_verdict(&image) {
             panic!("{case}:\n{output}");
@@ -210,8 +226,11 @@ fn images_equal_those_of_mke2fs() {
     let dir = scratch();
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let mut differences = String::new();
-    // In the smallest image with large blocks, mke2fs puts the resize inode's block elsewhere.
-    for case in CASES.iter().filter(|case| (case.size, case.block_size) != (3 * MIB, 4096)) {
+    // In the smallest images with large blocks, mke2fs puts the resize inode's block elsewhere.
+    let is_smallest =
+        |case: &&Case| [(3 * MIB, 4096), (40 * MIB, 65536)].contains(&(case.size, case.block_size));
+    let all = CASES.iter().chain(LARGE_BLOCKS);
+    for case in all.filter(|case| !is_smallest(case)) {
         case.make(&ours);
         case.make_with_mke2fs(&theirs);
         let requests = [1, 2, 7, 8, 11, 12].map(|ino| ["-R".to_owned(), format!("stat <{ino}>")]);
@@ -231,6 +250,58 @@ fn images_equal_those_of_mke2fs() {
         }
     }
     assert!(differences.is_empty(), "{differences}");
+}
+
+/// Fills an image through this crate. Returns the number of files.
+fn fill(image: &Path) -> u32 {
+    let file = File::options().read(true).write(true).open(image).unwrap();
+    let device = Arc::new(FileDevice::new(file).unwrap());
+    let fs = Ext4::open_writable(device, &OpenOptions::default()).unwrap();
+    let files = (fs.statfs().unwrap().inodes_free as u32 / 2).min(5000);
+    for number in 0..files {
+        let name = format!("a file with a long name that fills directories {number}");
+        let ino = fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+        if number % 50 == 0 {
+            fs.write(ino, u64::from(number) * 1000, &[7; 70_000], None).unwrap();
+            fs.set_xattr(ino, b"user.large", &[3; 900]).unwrap();
+        }
+        if number % 7 == 0 {
+            fs.unlink(fs.root(), name.as_bytes(), None).unwrap();
+        }
+    }
+    fs.close().unwrap();
+    files - files.div_ceil(7)
+}
+
+#[test]
+fn images_with_large_blocks_are_made_and_changed() {
+    require!(Tool("e2fsck"));
+    let dir = scratch();
+    let image = dir.path().join("image");
+    for case in LARGE_BLOCKS {
+        case.make(&image);
+        fill(&image);
+        if let Err(output) = testkit::e2fsck_verdict(&image) {
+            panic!("{case}:\n{output}");
+        }
+    }
+}
+
+#[test]
+fn kernels_since_6_19_mount_and_change_large_blocks() {
+    require!(Guest("EXT4_FS"), GuestTree, Tool("e2fsck"));
+    let dir = scratch();
+    let image = dir.path().join("image");
+    for case in LARGE_BLOCKS {
+        case.make(&image);
+        let files = fill(&image);
+        let shown = guest::shown(&image, Kernel::Newest, Access::ReadWrite, "");
+        let tree = shown.unwrap_or_else(|what| panic!("{case}: {what}"));
+        assert!(tree.nodes.len() as u32 >= files, "{case}: {}", tree.nodes.len());
+        if let Err(output) = testkit::e2fsck_verdict(&image) {
+            panic!("{case}:\n{output}");
+        }
+    }
 }
 
 #[test]
@@ -262,7 +333,9 @@ fn invalid_options_are_refused() {
     };
     assert!(matches!(refusal(&|o| o.size_bytes = 0), Error::NoSpace));
     assert!(matches!(refusal(&|o| o.size_bytes = 8 << 10), Error::NoSpace));
-    assert!(matches!(refusal(&|o| o.block_size = Some(8192)), Error::Invalid(_)));
+    for size in [512, 3000, 131_072] {
+        assert!(matches!(refusal(&|o| o.block_size = Some(size)), Error::Invalid(_)));
+    }
     assert!(matches!(refusal(&|o| o.inode_size = 200), Error::Invalid(_)));
     assert!(matches!(refusal(&|o| o.inode_size = 8192), Error::Invalid(_)));
     assert!(matches!(refusal(&|o| o.inodes = InodeCount::PerBytes(0)), Error::Invalid(_)));

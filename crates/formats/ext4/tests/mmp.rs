@@ -264,6 +264,23 @@ fn the_device_shows_an_unused_block() {
     assert!(found == page);
 }
 
+/// A resize opens the image again, without the name of the host.
+#[test]
+fn a_resize_keeps_the_name_of_the_host() {
+    require!(Tool("mke2fs"));
+    let image = Image::new(&["-b", "1024"]);
+    let options = MmpOptions { second: SECOND, ..MmpOptions::named(b"one", b"disk") };
+    let claim = claim_for_repair(&image.device(), &options).unwrap().unwrap();
+    shrink(claim.clone(), Wish::Least, &mut |_, _| true).unwrap();
+    claim.release().unwrap();
+    drop(claim);
+    let found = block(&image.device());
+    assert!(found.nodename.starts_with(b"one\0"), "{:?}", &found.nodename[..12]);
+    assert!(found.bdevname.starts_with(b"disk\0"));
+    assert_eq!(found.seq, SEQUENCE_CLEAN);
+    image.judge();
+}
+
 /// The block stays where it is, so it limits the minimum size.
 #[test]
 fn a_shrink_keeps_the_block() {

@@ -17,6 +17,7 @@ mod dropin;
 mod edit;
 mod extract;
 mod images;
+mod journal_device;
 mod layers;
 mod list;
 mod log_device;

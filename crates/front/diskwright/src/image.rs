@@ -5,7 +5,7 @@ mod info;
 mod options;
 mod text;
 
-pub use devices::OtherDevices;
+pub use devices::{OtherDevices, device_number, open_other_device};
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };

@@ -119,7 +119,7 @@ pub use host::file_id;
 pub use host::is_same_file;
 pub use image::{
     Details, ExtDetails, ExtVersion, FeatureGroup, Image, ImageInfo, ImageState, OpenImage,
-    OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime,
+    OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number, open_other_device,
 };
 pub use open_to_edit::OpenToEdit;
 #[cfg(feature = "build")]

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use disk::BlockDevice;
 #[cfg(feature = "build")]
 use ext4::mmp::MmpDevice;
-use ext4::mmp::MmpOptions;
+use ext4::mmp::{MmpOptions, OnWait};
 
 #[cfg(feature = "build")]
 use crate::Format;
 use crate::host;
 
-/// Returns how this host claims the image at a path.
+/// Returns how this host claims the image at a path. A wait is a message of this library (`tracing`).
 pub(crate) fn options(path: &Path) -> MmpOptions {
     let node = host::node_name().unwrap_or_else(|| "diskwright".into());
     let device = path.file_name().unwrap_or_default();
-    MmpOptions::named(node.as_bytes(), device.as_encoded_bytes())
+    let on_wait: Option<OnWait> = Some(|what| tracing::warn!("{what}"));
+    MmpOptions { on_wait, ..MmpOptions::named(node.as_bytes(), device.as_encoded_bytes()) }
 }
 
 /// Claims an image that is changed on its device. The claim ends when the device is dropped. Returns `None` for images

@@ -9,6 +9,7 @@ use crate::completion::Completion;
 use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, Statuses};
 use crate::invoked::{Invoked, say};
+use crate::journal_device;
 use crate::lists;
 use crate::mending::{May, Mended, mend};
 use crate::supported;
@@ -170,7 +171,7 @@ impl Wish {
 /// Parses the arguments. Returns `None` if only the version was requested.
 fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
-    let mut image = None;
+    let (mut image, mut journal) = (None, None);
     let mut wish = Wish {
         image: Target::default(),
         answer: Answer::Ask,
@@ -203,12 +204,15 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             // Repaired directories always have indexes, and the messages are always printed.
             'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
             'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
-            'j' => return Err(words.refused("an external journal is not replayed")),
+            'j' => journal = Some(journal_device::path(&words.text()?)),
             _ => return Err(words.unknown()),
         }
     }
     wish.image = words.target(image)?;
     exists(&wish.image.path)?;
+    // As in the original, the option has no effect on an image that contains its journal.
+    journal = journal.filter(|_| journal_device::is_external(&wish.image));
+    wish.image.journal = journal.or_else(|| journal_device::find(&wish.image));
     Ok(Some(wish))
 }
 

@@ -7,6 +7,12 @@ use std::sync::Arc;
 use disk::partition::signature::{self, Found, Usage};
 use disk::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::{Image, OpenImage};
+use ext4::format::journal_device::is_journal_device;
+
+use crate::journal_device::raw_superblock;
+
+/// Name of journal devices of ext4, as libblkid prints it.
+pub(crate) const JOURNAL: &str = "jbd";
 
 /// Contents known to libblkid.
 #[derive(Clone, Debug)]
@@ -35,6 +41,12 @@ pub(crate) fn find(path: &Path) -> Option<Old> {
         let info = image.info();
         let label = (!info.label.is_empty()).then(|| info.label_text().into_bytes());
         return Some(Old::Contents(info.format_name().to_owned(), label));
+    }
+    let superblock = raw_superblock(&*open(path, 0).ok()?).filter(is_journal_device);
+    if let Some(journal) = superblock {
+        let label = journal.volume_name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let label = (!label.is_empty()).then(|| label.to_vec());
+        return Some(Old::Contents(JOURNAL.into(), label));
     }
     if let Some(found) = first {
         return Some(Old::Contents(found.name.to_owned(), found.details.label.clone()));

@@ -3,8 +3,9 @@
 //! Libraries name options of most commands of `diskwright`. Other programs have other options, or none.
 
 /// Options in library messages, with a command of `diskwright` that has each.
-const OPTIONS: [(&str, &str); 5] = [
+const OPTIONS: [(&str, &str); 6] = [
     ("--allow-data-files", "ls"),
+    ("--log-device", "ls"),
     ("--norecovery", "ls"),
     ("--offset", "ls"),
     ("--overlay", "mount"),
@@ -34,6 +35,18 @@ const MOUNT: [(&str, &str); 9] = [
     ("--rt-device FILE", "-o rtdev=FILE"),
 ];
 
+/// Returns the option of a program for the device of the log or journal, with its value.
+fn log_device(program: &str) -> Option<&'static str> {
+    Some(match program {
+        "e2fsck" | "fsck.ext2" | "fsck.ext3" | "fsck.ext4" => "-j FILE",
+        "mke2fs" | "mkfs.ext2" | "mkfs.ext3" | "mkfs.ext4" | "tune2fs" => "-J device=FILE",
+        "xfs_repair" | "fsck.xfs" => "-l FILE",
+        "mkfs.xfs" => "-l logdev=FILE",
+        "xfs_admin" => "its name after that of the image",
+        _ => return None,
+    })
+}
+
 /// Replaces the hints of a message by those of a drop-in program.
 pub fn of_program(program: &str, message: &str) -> String {
     if !message.contains("--") {
@@ -45,6 +58,12 @@ pub fn of_program(program: &str, message: &str) -> String {
     let mount = if is_helper || program == "fuse2fs" { &MOUNT[..] } else { &[] };
     for (hint, own) in attach.iter().chain(mount) {
         text = text.replace(hint, own);
+    }
+    if let Some(own) = log_device(program) {
+        text = text.replace("--log-device FILE", own);
+        if let Some(option) = own.split_whitespace().next().filter(|word| word.starts_with('-')) {
+            text = text.replace("--log-device", option);
+        }
     }
     qualify(&text, |_| false)
 }
@@ -79,6 +98,7 @@ mod tests {
 
     const DISK: &str = "a disk with partitions; choose one with --partition N";
     const WHOLE: &str = "if it is inside a disk image, use --partition or --offset";
+    const LOG: &str = "an external log; name its device with --log-device FILE";
     const LOCKED: &str = "wait for it, or read the current state with --norecovery";
 
     #[test]
@@ -93,6 +113,12 @@ mod tests {
             ("fuse2fs", LOCKED, "state with -o norecovery"),
             ("e2fsck", DISK, "attach the partition first (losetup -P)"),
             ("e2fsck", LOCKED, "state with diskwright ls --norecovery"),
+            ("e2fsck", LOG, "name its device with -j FILE"),
+            ("xfs_repair", LOG, "name its device with -l FILE"),
+            ("tune2fs", LOG, "name its device with -J device=FILE"),
+            ("mount.diskwright", LOG, "name its device with -o logdev=FILE"),
+            ("e2fsck", "leave --log-device out", "leave -j out"),
+            ("dumpe2fs", LOG, "name its device with diskwright ls --log-device FILE"),
         ] {
             let text = of_program(program, message);
             assert!(text.ends_with(own), "{program}: {text}");

@@ -17,6 +17,7 @@ mod foreign;
 mod handover;
 pub mod hints;
 mod invoked;
+mod journal_device;
 mod lists;
 mod making;
 mod mending;

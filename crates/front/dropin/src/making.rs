@@ -137,6 +137,14 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
     options.image = directory.path().join("image");
     options.source = BuildSource::Several(Vec::new());
     options.offset = 0;
+    if let Some(device) = options.log_device.take() {
+        // A trial does not write the device, but its length counts.
+        let bytes = File::look(&device, statuses)?.bytes.unwrap_or(0);
+        let path = directory.path().join("log");
+        std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).map_err(at)?;
+        options.log_device = Some(path);
+        options.keeps_journal = false;
+    }
     build(&options, &Silent).map_err(|e| statuses.failed(e))?;
     describe(&options, statuses)
 }

@@ -39,7 +39,7 @@ pub(crate) const MKFS_XFS: Options = Options {
     lists: &MKFS_XFS_LISTS,
 };
 pub(crate) const E2FSCK: Options =
-    Options { works: "paynfzEVbBCDvdtFrs", refused: "cklLj", long: &[], lists: &E2FSCK_LISTS };
+    Options { works: "paynfzEVbBCDvdtFrsj", refused: "cklL", long: &[], lists: &E2FSCK_LISTS };
 pub(crate) const XFS_REPAIR: Options =
     Options { works: "neVmtfLMPvol", refused: "cdr", long: &[], lists: &XFS_REPAIR_LISTS };
 pub(crate) const RESIZE2FS: Options =
@@ -99,7 +99,7 @@ const MKE2FS_LISTS: [List; 3] = [
         ],
         refused: &["desc_size"],
     },
-    List { letter: 'J', works: &["fast_commit_size", "location", "size"], refused: &["device"] },
+    List { letter: 'J', works: &["fast_commit_size", "location", "size", "device"], refused: &[] },
     List {
         letter: 'O',
         works: &[
@@ -119,6 +119,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "has_journal",
             "huge_file",
             "inline_data",
+            "journal_dev",
             "large_dir",
             "large_file",
             "meta_bg",
@@ -135,7 +136,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "uninit_bg",
             "verity",
         ],
-        refused: &["journal_dev", "shared_blocks"],
+        refused: &["shared_blocks"],
     },
 ];
 const MKFS_XFS_LISTS: [List; 9] = [
@@ -181,6 +182,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
     List {
         letter: 'l',
         works: &[
+            "agnum",
             "concurrency",
             "file",
             "internal",
@@ -193,7 +195,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
             "sunit",
             "version",
         ],
-        refused: &["agnum"],
+        refused: &[],
     },
     List {
         letter: 'm',
@@ -269,7 +271,7 @@ const TUNE2FS_LISTS: [List; 3] = [
         ],
         refused: &["revision"],
     },
-    List { letter: 'J', works: &["size"], refused: &["device", "fast_commit_size", "location"] },
+    List { letter: 'J', works: &["device", "size"], refused: &["fast_commit_size", "location"] },
     List {
         letter: 'Q',
         works: &["^grpquota", "^prjquota", "^usrquota", "grpquota", "prjquota", "usrquota"],

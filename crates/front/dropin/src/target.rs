@@ -24,6 +24,8 @@ pub(crate) struct Target {
     pub(crate) path: PathBuf,
     /// Byte offset of the file system.
     pub(crate) offset: u64,
+    /// Device of the journal, if the image does not contain it.
+    pub(crate) journal: Option<PathBuf>,
     /// Undo file of `-z`.
     undo: Option<Arc<UndoFile>>,
 }
@@ -38,7 +40,7 @@ impl Target {
             let name = name.to_string_lossy();
             statuses.usage(format_args!("{name}: the offset is not a number of bytes: {offset:?}"))
         })?;
-        Ok(Self { path: path.into(), offset, undo: None })
+        Ok(Self { path: path.into(), offset, ..Self::default() })
     }
 
     /// Selects the image that fills this file or device.
@@ -50,6 +52,7 @@ impl Target {
     pub(crate) fn open(&self) -> OpenImage {
         let mut open = OpenImage::default().offset(self.offset);
         open.undo.clone_from(&self.undo);
+        open.devices.log.clone_from(&self.journal);
         open
     }
 

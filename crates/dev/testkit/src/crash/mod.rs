@@ -5,6 +5,7 @@
 mod cut_off;
 mod explorer;
 mod log_states;
+mod parts;
 
 use std::fs::File;
 use std::io;
@@ -28,6 +29,7 @@ pub use explorer::{
     CarelessDevice, Case, Explorer, Failure, Judge, Mounted, Options, Report, Target,
 };
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
+pub use parts::{CachedPart, copy_in_memory, part_of};
 
 /// Granularity of holes in written images, in bytes.
 const PAGE_BYTES: usize = 4096;

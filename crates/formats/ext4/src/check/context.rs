@@ -46,6 +46,8 @@ pub(super) struct Context<'c> {
     pub(super) policies: Mutex<HashMap<u32, Policy>>,
     waiting: Waiting,
     is_incomplete: AtomicBool,
+    /// True if the journal is not examined (`norecovery`).
+    pub(super) ignores_journal: bool,
     /// True if a file needs the feature `large_file`.
     pub(super) has_large_file: AtomicBool,
     /// True if an inode has an attribute block.
@@ -86,6 +88,7 @@ impl<'c> Context<'c> {
             policies: Mutex::default(),
             waiting: Waiting::default(),
             is_incomplete: AtomicBool::new(false),
+            ignores_journal: false,
             has_large_file: AtomicBool::new(false),
             has_attribute_block: AtomicBool::new(false),
             inodes_used: AtomicU64::new(0),

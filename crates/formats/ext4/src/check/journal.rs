@@ -1,5 +1,6 @@
 //! Checks of the journal's inode and superblock.
 
+use disk::Part;
 use vfs::check::Finding;
 use vfs::{Error, Result};
 
@@ -7,7 +8,8 @@ use super::codes::{JOURNAL_INODE, JOURNAL_PENDING, JOURNAL_SUPERBLOCK, SUPERBLOC
 use super::context::Context;
 use crate::format::features::{Compat, Incompat};
 use crate::format::jbd2::{BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock};
-use crate::log::JournalMap;
+use crate::format::superblock::uuid_text;
+use crate::log::{self, JournalMap};
 
 impl Context<'_> {
     /// Checks the journal's inode and superblock.
@@ -16,15 +18,19 @@ impl Context<'_> {
     /// `Unsupported` for a journal on another device, or with unknown features.
     pub(super) fn check_journal(&self) -> Result<()> {
         let sb = &self.params.sb;
-        // This field is set only for a journal on another device.
-        if sb.raw.journal_uuid != [0; 16] {
+        let is_external = sb.has_external_journal();
+        if sb.raw.journal_uuid != [0; 16] && !is_external {
             self.tell(Finding::new(SUPERBLOCK_FIELD).field("journal_uuid").detail("it is not 0"));
         }
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             self.check_no_journal();
             return Ok(());
         }
-        if sb.raw.journal_inum == 0 && sb.raw.journal_dev == 0 && sb.raw.journal_uuid == [0; 16] {
+        log::refuse_unused(&*self.device, sb)?;
+        if is_external && self.ignores_journal && self.device.part_len(Part::Log).is_none() {
+            return Ok(());
+        }
+        if sb.raw.journal_inum == 0 && !is_external {
             self.tell(Finding::new(JOURNAL_INODE).detail("the superblock has no journal"));
             return Ok(());
         }
@@ -42,34 +48,45 @@ impl Context<'_> {
             }
         };
         let mut block = vec![0; self.block_size()];
-        let place = map.place_of(0).map(|(offset, _)| offset);
+        let place = map.place_of(map.superblock()).map(|(offset, _)| offset);
         let is_read = place.is_some_and(|offset| self.device.read_at(offset, &mut block).is_ok());
         if !is_read {
             self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail("it cannot be read"));
             return Ok(());
         }
-        let block_number = place.unwrap_or(0) >> self.geometry().block_size_log;
+        let block_number = match is_external {
+            // A block of the journal device has no number in the image.
+            true => None,
+            false => Some(place.unwrap_or(0) >> self.geometry().block_size_log),
+        };
+        let at = |finding: Finding| match block_number {
+            Some(block) => finding.at_block(block),
+            None => finding,
+        };
         match JournalSuperblock::parse(&block, map.blocks()) {
             Ok(journal) => {
                 if journal.start.is_some() && !sb.features.incompat(Incompat::RECOVER) {
-                    self.tell(Finding::new(JOURNAL_PENDING).at_block(block_number));
+                    self.tell(at(Finding::new(JOURNAL_PENDING)));
                 }
                 let errno = journal.raw.errno.get();
                 if errno != 0 {
-                    let finding = Finding::new(JOURNAL_PENDING).at_block(block_number);
+                    let finding = at(Finding::new(JOURNAL_PENDING));
                     self.tell(finding.field("errno").mismatch(0, errno as i32));
                 }
                 self.check_fast_commits(&journal);
                 let users = journal.raw.users_count();
-                if users > 1 {
-                    let finding = Finding::new(JOURNAL_SUPERBLOCK).at_block(block_number);
+                if users > 1 && !is_external {
+                    let finding = at(Finding::new(JOURNAL_SUPERBLOCK));
                     self.tell(finding.field("nr_users").mismatch(1, users));
+                }
+                if is_external {
+                    self.check_external(&map, &journal)?;
                 }
                 Ok(())
             }
             Err(error @ Error::Unsupported(_)) => Err(error),
             Err(Error::Corrupt(damage)) => {
-                self.tell(Finding::of_damage(JOURNAL_SUPERBLOCK, &damage).at_block(block_number));
+                self.tell(at(Finding::of_damage(JOURNAL_SUPERBLOCK, &damage)));
                 Ok(())
             }
             Err(error) => {
@@ -77,6 +94,27 @@ impl Context<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Checks the position of the log, and the users of a journal on another device. Kernels refuse any other number
+    /// than one.
+    fn check_external(&self, map: &JournalMap, journal: &JournalSuperblock) -> Result<()> {
+        match log::check_external(map, journal) {
+            Ok(()) => {}
+            Err(Error::Corrupt(damage)) => {
+                self.tell(Finding::of_damage(JOURNAL_SUPERBLOCK, &damage));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let finding = || Finding::new(JOURNAL_SUPERBLOCK);
+        let (own, user) = (&self.params.sb.raw.uuid, journal.raw.user());
+        if journal.raw.users_count() == 0 {
+            self.tell(finding().field("nr_users").mismatch(1, 0));
+        } else if user != *own {
+            self.tell(finding().field("users").mismatch(uuid_text(own), uuid_text(&user)));
+        }
+        Ok(())
     }
 
     /// If the fast-commit area is still to be reserved at the next mount, checks that the journal has room for it.

@@ -74,6 +74,7 @@ pub fn check(
     };
     let params = Params::of(start.sb);
     let mut context = Context::new(start.device, observer, options.threads, params);
+    context.ignores_journal = options.norecovery;
     context.check_groups();
     context.check_superblock();
     context.check_journal()?;

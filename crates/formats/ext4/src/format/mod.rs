@@ -18,6 +18,7 @@ pub mod htree;
 pub mod indirect;
 pub mod inode;
 pub mod jbd2;
+pub mod journal_device;
 pub mod mmp;
 pub mod orphan;
 pub mod quota;

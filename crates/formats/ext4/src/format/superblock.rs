@@ -221,7 +221,7 @@ impl RawSuperblock {
         }
     }
 
-    fn computed_checksum(&self) -> u32 {
+    pub(crate) fn computed_checksum(&self) -> u32 {
         let bytes = self.as_bytes();
         checksum::crc32c(u32::MAX, &bytes[..SUPERBLOCK_SIZE - size_of::<U32>()])
     }
@@ -379,6 +379,14 @@ impl Superblock {
         (!names.is_empty()).then(|| format!("writing is not supported with {}", names.join(", ")))
     }
 
+    /// Returns whether the journal is on another device. A damaged superblock may name no journal at all.
+    #[must_use]
+    pub fn has_external_journal(&self) -> bool {
+        self.features.compat(Compat::HAS_JOURNAL)
+            && self.raw.journal_inum == 0
+            && (self.raw.journal_dev != 0 || self.raw.journal_uuid != [0; 16])
+    }
+
     /// Returns the label up to the first NUL.
     #[must_use]
     pub fn label(&self) -> &[u8] {
@@ -431,6 +439,12 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
             "only revisions 0 and 1 are supported",
         ));
     }
+    if features.incompat(Incompat::JOURNAL_DEV) {
+        return Err(Error::unsupported(
+            format!("the device of an ext4 journal with the UUID {}", uuid_text(&raw.uuid)),
+            "it contains no files; name the image, and this device with --log-device FILE",
+        ));
+    }
     let names = features.unreadable();
     if names.is_empty() {
         return Ok(());
@@ -439,6 +453,18 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
         format!("the image has features {}", names.join(", ")),
         "turn them off with tune2fs if possible, or use the kernel's ext4",
     ))
+}
+
+/// Returns a UUID in the usual notation.
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in uuid.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
 }
 
 fn check_block_size(raw: &RawSuperblock) -> Result<u32> {

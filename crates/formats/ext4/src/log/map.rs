@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use vfs::{Corruption, Error, Ino, Result};
 
 use super::JOURNAL_INO;
@@ -18,6 +18,7 @@ use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::format::indirect;
 use crate::format::inode::{self, I_BLOCK_SIZE, Inode, flags};
+use crate::format::journal_device::JournalDevice;
 use crate::format::superblock::Superblock;
 
 /// Maximum number of blocks of a journal, as in mke2fs.
@@ -39,27 +40,35 @@ struct Run {
 pub struct JournalMap {
     /// Runs in journal order, without gaps.
     runs: Vec<Run>,
-    /// The same runs in device order: first block and length.
+    /// The same runs in device order: first block and length. Empty for a journal on another device.
     on_device: Vec<(Block, u32)>,
     blocks: u32,
     block_size_log: u32,
+    /// Address of the first byte of the device that contains the journal.
+    base: u64,
+    /// Journal block that contains the journal superblock.
+    superblock: u32,
 }
 
 impl JournalMap {
     /// Finds the journal of a file system. Returns `None` if there is none.
     ///
     /// # Errors
-    /// `Unsupported` for a journal on another device; `Corrupt` if its inode or block map is invalid or does not map
-    /// all of it.
+    /// `Unsupported` if the journal is on another device, which is missing or that of another journal, or if such a
+    /// device is given for an internal journal; `Corrupt` if the journal's inode or block map is invalid or does not
+    /// map all of it.
     pub fn read(device: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Self>> {
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             return Ok(None);
         }
+        if sb.has_external_journal() {
+            return super::device::map(device, sb).map(Some);
+        }
         let ino = sb.raw.journal_inum.get();
         if ino == 0 {
             return Err(Error::unsupported(
-                "an external journal",
-                "mount it with the kernel's ext4, or run e2fsck with the journal device",
+                "a superblock that names no journal, although the image has one",
+                "run diskwright repair",
             ));
         }
         let walk = Walk::new(device, sb);
@@ -108,6 +117,31 @@ impl JournalMap {
         (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
     }
 
+    /// Returns the map of a journal that takes its whole device.
+    pub(super) fn of_device(device: &JournalDevice) -> Self {
+        let run = Run { first: 0, start: Block(0), len: device.blocks };
+        Self {
+            runs: vec![run],
+            on_device: Vec::new(),
+            blocks: device.blocks,
+            block_size_log: device.block_size_log,
+            base: Part::Log.start(),
+            superblock: device.journal_block(),
+        }
+    }
+
+    /// Returns whether the journal is on another device.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        self.base != 0
+    }
+
+    /// Returns the journal block that contains the journal superblock.
+    #[must_use]
+    pub fn superblock(&self) -> u32 {
+        self.superblock
+    }
+
     /// Returns the number of journal blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
@@ -128,12 +162,15 @@ impl JournalMap {
         let run = self.runs[at];
         let within = block - run.first;
         let left = run.len.checked_sub(within).filter(|&left| left > 0)?;
-        Some((run.start.plus(within.into()).0 << self.block_size_log, left))
+        Some((self.base + (run.start.plus(within.into()).0 << self.block_size_log), left))
     }
 
-    /// Returns whether a block of the file system belongs to the journal.
+    /// Returns whether a block belongs to the journal, or is on its device.
     #[must_use]
     pub fn contains(&self, block: Block) -> bool {
+        if self.is_external() {
+            return block.0 >= self.base >> self.block_size_log;
+        }
         let at = self.on_device.partition_point(|&(start, _)| start <= block);
         at.checked_sub(1).is_some_and(|at| {
             let (start, len) = self.on_device[at];
@@ -149,7 +186,7 @@ impl JournalMap {
         if let Some(pair) = shared {
             return Err(repeated(pair[1].0));
         }
-        Ok(Self { runs, on_device, blocks, block_size_log })
+        Ok(Self { runs, on_device, blocks, block_size_log, base: 0, superblock: 0 })
     }
 }
 

@@ -7,6 +7,7 @@
 //!   system and outside the journal.
 //! - Work and memory of recovery are bounded by the size of the journal, whatever it contains.
 
+mod device;
 mod fast_commit;
 mod journal;
 mod map;
@@ -16,6 +17,8 @@ mod replay;
 mod scan;
 mod writer;
 
+pub(crate) use device::{check as check_external, refuse_unused, set_user};
+pub use device::{free_device, make_device, read_device};
 pub use journal::Journal;
 pub use map::JournalMap;
 pub use recover::{Report, Resume, recover};

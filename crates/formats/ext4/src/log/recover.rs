@@ -56,7 +56,7 @@ pub struct Resume {
 /// are not applied but returned in the report.
 ///
 /// # Errors
-/// `Unsupported` for journals on another device and for unknown features; `Corrupt` for damage in the superblock, the
+/// `Unsupported` for a journal on another device that is missing, and for unknown features; `Corrupt` for damage in the superblock, the
 /// journal's inode or the log. In both cases nothing was written. `Device` if the device fails; recovery can be
 /// retried.
 pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
@@ -100,7 +100,7 @@ pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
 pub(crate) fn highest_sequence(device: &dyn BlockDevice, map: &JournalMap) -> u32 {
     let mut reader = Reader::new(device, map);
     let number = |block| reader.block(block).ok().and_then(header).map_or(0, |(_, tid)| tid.0);
-    (1..map.blocks()).map(number).max().unwrap_or(0)
+    (map.superblock() + 1..map.blocks()).map(number).max().unwrap_or(0)
 }
 
 /// Reads and checks the journal's superblock.
@@ -108,7 +108,12 @@ pub(super) fn read_journal_superblock(
     device: &dyn BlockDevice,
     map: &JournalMap,
 ) -> Result<JournalSuperblock> {
-    JournalSuperblock::parse(&read_block(device, map, 0)?, map.blocks())
+    let block = read_block(device, map, map.superblock())?;
+    let journal = JournalSuperblock::parse(&block, map.blocks())?;
+    if map.is_external() {
+        super::device::check(map, &journal)?;
+    }
+    Ok(journal)
 }
 
 /// Returns the number of file systems that use the journal according to its superblock, or 0 if it does not contain
@@ -127,7 +132,8 @@ pub(super) fn write_journal_superblock(
     journal: &mut JournalSuperblock,
 ) -> std::io::Result<()> {
     journal.raw.seal();
-    let (offset, _) = map.place_of(0).ok_or_else(|| std::io::Error::other("an empty journal"))?;
+    let place = map.place_of(map.superblock());
+    let (offset, _) = place.ok_or_else(|| std::io::Error::other("an empty journal"))?;
     device.write_at(offset, journal.raw.as_bytes())
 }
 

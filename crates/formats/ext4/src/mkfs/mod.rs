@@ -19,7 +19,7 @@ mod write;
 
 pub use layout::Layout;
 pub(crate) use layout::{place_groups, usual_places};
-pub use options::{FeatureChange, InodeCount, Options, default_feature_names};
+pub use options::{ExternalJournal, FeatureChange, InodeCount, Options, default_feature_names};
 pub use tuning::{Encoding, Place, Tuning};
 pub use write::{Contents, format};
 

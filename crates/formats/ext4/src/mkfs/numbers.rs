@@ -4,7 +4,7 @@
 use vfs::{Error, Result};
 
 use super::options::{InodeCount, Options};
-use super::tuning::Tuning;
+use super::tuning::{Tuning, bits_of_group};
 use crate::format::checksum;
 use crate::format::features::{Compat, Features, Incompat, RoCompat};
 use crate::format::geometry::is_sparse_backup;
@@ -105,7 +105,8 @@ fn check(options: &Options) -> Result<()> {
 
 /// Adjusts features that depend on the number of blocks.
 fn settle_by_size(options: &Options, features: &mut Features, blocks: u64) -> Result<()> {
-    if blocks < JOURNAL_FROM_BLOCKS && options.journal_bytes.is_none() {
+    let is_default = options.journal_bytes.is_none() && options.external_journal.is_none();
+    if blocks < JOURNAL_FROM_BLOCKS && is_default {
         // mke2fs also omits the journal and reports it. Orphans need a journal.
         features.compat.remove(Compat::HAS_JOURNAL | Compat::ORPHAN_FILE);
     }
@@ -165,7 +166,7 @@ impl Shape<'_> {
     /// Returns the number of inodes per group: at least as many as requested, filling whole blocks of the table, a
     /// multiple of 8.
     fn inodes_per_group(&self, groups: u64) -> Result<u64> {
-        let max_per_group = 8 * self.block_size;
+        let max_per_group = bits_of_group(self.block_size);
         let total = match self.options.inodes {
             InodeCount::PerBytes(ratio) => {
                 let bytes = self.options.size_bytes / self.block_size * self.block_size;
@@ -181,7 +182,10 @@ impl Shape<'_> {
         };
         let wanted = total.div_ceil(groups).max(INODES_PER_GROUP_MIN);
         // A block contains 1 to 32 inodes, a power of two, so rounding to both keeps a multiple of 8.
-        let per_group = wanted.next_multiple_of(per_block);
+        let rounded = wanted.next_multiple_of(per_block);
+        // The maximum of large blocks need not fill whole blocks.
+        let most = max_per_group / per_block * per_block;
+        let per_group = if wanted <= max_per_group { rounded.min(most) } else { rounded };
         let per_group = if per_group % 8 == 0 { per_group } else { per_group / 8 * 8 };
         let per_group = per_group.max(INODES_PER_GROUP_MIN);
         if per_group > max_per_group || per_group * groups > u64::from(u32::MAX) {
@@ -236,7 +240,12 @@ impl Shape<'_> {
         };
         raw.inodes_count = inodes.into();
         (raw.blocks_count_lo, raw.blocks_count_hi) = superblock::split(numbers.blocks);
-        let reserved = (numbers.blocks as f64 * options.reserved_percent / 100.0) as u64;
+        // If the last group is omitted, mke2fs reduces the count, which is rounded already.
+        let asked = options.size_bytes / self.block_size / self.cluster_blocks;
+        let asked = (asked * self.cluster_blocks).max(1);
+        let reserved = (asked as f64 * options.reserved_percent / 100.0) as u64;
+        let reserved =
+            (u128::from(reserved) * u128::from(numbers.blocks) / u128::from(asked)) as u64;
         (raw.r_blocks_count_lo, raw.r_blocks_count_hi) = superblock::split(reserved);
         raw.first_data_block = (self.first_data_block as u32).into();
         raw.log_block_size = (self.block_size.ilog2() - 10).into();

@@ -20,6 +20,15 @@ pub enum InodeCount {
     Count(u32),
 }
 
+/// A journal on another device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalJournal {
+    /// UUID of the journal.
+    pub uuid: [u8; 16],
+    /// Device number, as kernels use it to find the device; 0 if unknown.
+    pub device_number: u32,
+}
+
 /// A feature to enable or disable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureChange {
@@ -68,7 +77,8 @@ impl FeatureChange {
 pub struct Options {
     /// Size of the image in bytes. A rest that does not fill a block stays unused.
     pub size_bytes: u64,
-    /// Block size in bytes: 1024, 2048 or 4096. By default 4096, or 1024 below 8 MiB.
+    /// Block size in bytes: a power of two from 1024 to 65,536. By default 4096, or 1024 below 8 MiB. Kernels before 6.19
+    /// mount only blocks up to their page size.
     pub block_size: Option<u32>,
     /// Size of an inode in bytes: a power of two from 128 to the block size.
     pub inode_size: u16,
@@ -88,6 +98,8 @@ pub struct Options {
     pub reserved_percent: f64,
     /// Size of the journal in bytes; by default it depends on the size of the image.
     pub journal_bytes: Option<u64>,
+    /// Journal on another device, instead of one in the image.
+    pub external_journal: Option<ExternalJournal>,
     /// Value of all timestamps in the new file system.
     pub time: Timestamp,
     /// Owner of the root directory.
@@ -116,6 +128,7 @@ impl Options {
             features: Vec::new(),
             reserved_percent: 5.0,
             journal_bytes: None,
+            external_journal: None,
             time: Timestamp::default(),
             root_uid: 0,
             root_gid: 0,
@@ -127,12 +140,12 @@ impl Options {
     /// Returns the block size in bytes, as requested or by default.
     ///
     /// # Errors
-    /// `Invalid` if it is not 1, 2 or 4 KiB.
-    pub(super) fn checked_block_size(&self) -> Result<u32> {
+    /// `Invalid` if it is not a power of two from 1 to 64 KiB.
+    pub fn checked_block_size(&self) -> Result<u32> {
         let default = if self.size_bytes < LARGE_BLOCKS_FROM { 1024 } else { 4096 };
         match self.block_size.unwrap_or(default) {
-            size @ (1024 | 2048 | 4096) => Ok(size),
-            _ => Err(Error::Invalid("the block size must be 1024, 2048 or 4096 bytes")),
+            size if size.is_power_of_two() && (1 << 10..=1 << 16).contains(&size) => Ok(size),
+            _ => Err(Error::Invalid("the block size must be a power of two from 1 to 64 KiB")),
         }
     }
 
@@ -218,9 +231,9 @@ static RULES: [Rule; 11] = [
     Rule {
         loses: Feature::Compat(Compat::RESIZE_INODE),
         broken: |o, f| {
-            !f.ro_compat(RoCompat::LARGE_FILE) && o.checked_block_size().is_ok_and(|b| b == 4096)
+            !f.ro_compat(RoCompat::LARGE_FILE) && o.checked_block_size().is_ok_and(|b| b >= 4096)
         },
-        message: "resize_inode needs large_file where blocks are 4 KiB",
+        message: "resize_inode needs large_file where blocks have 4 KiB or more",
     },
     Rule {
         loses: Feature::Incompat(Incompat::BIT64),

@@ -5,7 +5,7 @@ use zerocopy::IntoBytes;
 
 use super::journal;
 use super::mapping::{self, DIRECT_BLOCKS, Mapped};
-use super::options::Options;
+use super::options::{ExternalJournal, Options};
 use super::space::Space;
 use crate::format::address::{Block, Group};
 use crate::format::features::{Compat, Incompat};
@@ -27,7 +27,7 @@ const LOST_FOUND_INO: Ino = Ino(FIRST_INO_REV0 as u64);
 const LOST_FOUND_NAME: &[u8] = b"lost+found";
 /// Inode of the orphan file, if there is one.
 const ORPHAN_INO: Ino = Ino(FIRST_INO_REV0 as u64 + 1);
-/// Size of `lost+found` in bytes. It has room for names in case no block can be allocated.
+/// Size of `lost+found` in bytes, at least two blocks. It has room for names in case no block can be allocated.
 const LOST_FOUND_SIZE: u64 = 16 << 10;
 /// `s_jnl_backup_type`: `s_jnl_blocks` contains the journal's block map and size.
 const JOURNAL_BACKUP_BLOCKS: u8 = 1;
@@ -187,7 +187,8 @@ impl Maker<'_> {
     fn lost_found(&mut self) -> Result<()> {
         let inode = self.new_inode(FileType::Directory, 0o700, 2);
         // With 1 KiB blocks the full size would need an indirect block, so only the direct blocks are used.
-        let mut len = (LOST_FOUND_SIZE >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
+        let size = LOST_FOUND_SIZE.max(2 * u64::from(self.geometry.block_size()));
+        let mut len = (size >> self.geometry.block_size_log).min(DIRECT_BLOCKS);
         if self.sb.features.incompat(Incompat::INLINE_DATA) {
             // mke2fs starts it inline and then counts one block too many.
             len -= 1;
@@ -245,7 +246,10 @@ impl Maker<'_> {
             set_pointer(&mut double_bytes, (number % per_block) as usize, block);
             let mut bytes = vec![0; 4 * backups.len()];
             for (at, backup) in backups.iter().enumerate() {
-                let counterpart = geometry.first_block(*backup).plus(1 + number);
+                // As in mke2fs: with bigalloc and blocks of 1 KiB, group 0 starts with an empty block, and this is the
+                // block after the counterpart. e2fsck expects it.
+                let group_blocks = u64::from(geometry.blocks_per_group);
+                let counterpart = block.plus(u64::from(backup.0) * group_blocks);
                 set_pointer(&mut bytes, at, counterpart);
             }
             self.files.blocks.push((block, Held::Start(bytes)));
@@ -263,7 +267,21 @@ impl Maker<'_> {
         Ok(())
     }
 
+    /// Records the journal on another device. [`crate::log::make_device`] makes one, and `finish` registers the file
+    /// system there.
+    fn external_journal(&mut self, journal: ExternalJournal) -> Result<()> {
+        if self.sb.features.compat(Compat::FAST_COMMIT) {
+            return Err(Error::Invalid("fast_commit needs a journal in the image"));
+        }
+        self.sb.raw.journal_uuid = journal.uuid;
+        self.sb.raw.journal_dev = journal.device_number.into();
+        Ok(())
+    }
+
     fn journal(&mut self) -> Result<()> {
+        if let Some(journal) = self.options.external_journal {
+            return self.external_journal(journal);
+        }
         let geometry = self.geometry;
         let all = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let free = all.end - all.start - self.space.taken_in(all);

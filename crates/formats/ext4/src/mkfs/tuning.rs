@@ -20,6 +20,13 @@ const ORPHAN_BLOCKS_MAX: u64 = 512;
 /// Default size of the fast-commit area as a fraction of the journal, to which it is added.
 const FAST_COMMIT_SHARE: u32 = 64;
 
+/// Returns the maximum number of blocks, clusters or inodes of a group: a bit for each in one block. Counts of
+/// descriptors without 64bit have 16 bits.
+pub(super) fn bits_of_group(block_size: u64) -> u64 {
+    const MAX: u64 = (1 << 16) - 8;
+    (8 * block_size).min(MAX)
+}
+
 /// A position in the new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -158,7 +165,7 @@ impl Tuning {
 
     /// Returns the number of blocks of a group, or of clusters with `bigalloc`.
     pub(super) fn blocks_per_group(&self, block_size: u64) -> Result<u64> {
-        let most = 8 * block_size;
+        let most = bits_of_group(block_size);
         let blocks = self.group_blocks.unwrap_or(most);
         if !(GROUP_BLOCKS_MIN..=most).contains(&blocks) || !blocks.is_multiple_of(8) {
             let problem = "the blocks per group must be a multiple of 8, at least 256 and at most \

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use parking_lot::{Condvar, Mutex};
 use zerocopy::IntoBytes;
 
@@ -136,6 +136,16 @@ impl MmpDevice {
             raw.check_interval = interval.max(CHECK_INTERVAL_MIN).into();
             return shared.block.write(&mut raw);
         }
+        let is_nameless = |raw: &RawMmp| raw.nodename == MmpOptions::DEFAULT.node;
+        if state.is_replaced
+            && !is_nameless(&state.live)
+            && let Some(mut raw) = RawMmp::parse(&state.shown, None).ok().filter(is_nameless)
+        {
+            // A nested claim does not know the names of host and device.
+            (raw.nodename, raw.bdevname) = (state.live.nodename, state.live.bdevname);
+            state.is_replaced = false;
+            return shared.block.write(&mut raw);
+        }
         state.is_replaced = false;
         shared.block.put(&state.shown)
     }
@@ -257,6 +267,10 @@ impl Shared {
 impl BlockDevice for MmpDevice {
     fn len(&self) -> u64 {
         self.shared.block.device.len()
+    }
+
+    fn part_len(&self, part: Part) -> Option<u64> {
+        self.shared.block.device.part_len(part)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

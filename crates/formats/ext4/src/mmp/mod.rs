@@ -24,7 +24,7 @@ use crate::format::superblock::Superblock;
 use crate::params::read_superblock;
 use block::MmpBlock;
 pub use device::MmpDevice;
-pub use options::{MmpOptions, Purpose};
+pub use options::{MmpOptions, OnWait, Purpose};
 
 /// Claims a file system with the feature `mmp`. Returns `None` for file systems without it.
 ///
@@ -55,6 +55,12 @@ pub fn claim(
         Some(options.second * found.wait_seconds(sb.raw.mmp_interval.get()) as u32)
     };
     if let Some(wait) = wait {
+        if let Some(report) = options.on_wait {
+            let (host, seconds) = (options::owner(&found), 2 * wait.as_secs());
+            report(&format!(
+                "waiting {seconds} seconds, because another host may use the image ({host})"
+            ));
+        }
         options.sleep(wait).map_err(|()| is_used(&found))?;
         let again = block.read()?;
         if again.seq != found.seq {

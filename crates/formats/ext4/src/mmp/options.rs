@@ -17,8 +17,11 @@ pub enum Purpose {
     Check,
 }
 
+/// Function that reports a long wait. Its argument is the reason and the time.
+pub type OnWait = fn(&str);
+
 /// Settings of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct MmpOptions {
     /// Name of this host, padded with zeros.
     pub node: [u8; 64],
@@ -28,6 +31,8 @@ pub struct MmpOptions {
     pub second: Duration,
     /// Fixed time for the block instead of the clock.
     pub time: Option<Timestamp>,
+    /// Called before a wait for a host that may use the file system.
+    pub on_wait: Option<OnWait>,
 }
 
 impl Default for MmpOptions {
@@ -44,7 +49,7 @@ impl MmpOptions {
     #[must_use]
     pub const fn named(node: &[u8], device: &[u8]) -> Self {
         let second = Duration::from_secs(1);
-        Self { node: field(node), device: field(device), second, time: None }
+        Self { node: field(node), device: field(device), second, time: None, on_wait: None }
     }
 
     /// Waits. Fails on a host that cannot.

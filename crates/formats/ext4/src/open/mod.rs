@@ -42,6 +42,7 @@ impl OpenImages for Ext4Core {
     fn open(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let damage = match read_superblock(&*device) {
             Ok(sb) => {
+                log::refuse_unused(&*device, &sb)?;
                 let mut fs = Self::open_found(device, &sb, options)?;
                 fs.found.superblock = sb;
                 return Ok(fs);
@@ -65,6 +66,7 @@ impl OpenImages for Ext4Core {
         let sb =
             read_superblock(&*device).map_err(|error| superblock_copy::advise(&*device, error))?;
         check_changeable(&sb)?;
+        log::refuse_unused(&*device, &sb)?;
         let claim = MmpOptions { time: options.mmp.time.or(options.time), ..options.mmp };
         let Some(claim) = mmp::claim(&device, &sb, &claim, Purpose::Change)? else {
             return Self::open_claimed(device, &sb, options);
@@ -123,11 +125,20 @@ impl OpenImages for Ext4Core {
         let mut raw = self.volume.sb.raw.clone();
         let (clusters, inodes) = self.volume.groups.totals();
         self.volume.set_counts(&mut raw, clusters, inodes);
+        let sb = &self.volume.sb;
+        if sb.has_external_journal() {
+            // The device was made for the last UUID.
+            raw.journal_uuid = log::read_device(&**self.engine.device())?.raw.uuid;
+        }
         if let Some(uuid) = uuid {
             if self.volume.uuid_is_seed() {
                 return Err(Error::Invalid("checksums depend on the UUID"));
             }
             self.volume.write_uuid(uuid, &mut raw, &**self.engine.device())?;
+        }
+        if sb.has_external_journal() {
+            let sb = Superblock { raw: raw.clone(), ..sb.clone() };
+            log::set_user(&**self.engine.device(), &sb, Some(raw.uuid))?;
         }
         self.volume.write_superblock(&raw, &**self.engine.device())
     }

@@ -8,10 +8,10 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use operations::repair::Staging;
 use vfs::check::{Finding, Options};
-use vfs::{Error, Result};
+use vfs::{Error, Result, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::files::reseal;
@@ -23,11 +23,14 @@ use crate::check::{InUse, find_in_use};
 use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
 use crate::format::group::{GroupFlags, block_bitmap_checksum, inode_bitmap_checksum};
+use crate::format::inode::{Inode, Time};
 use crate::format::jbd2::{JournalIncompat, RawJournalSuperblock};
 use crate::format::mmp::{self, RawMmp};
-use crate::format::superblock::{RawSuperblock, STATE_VALID, SUPERBLOCK_SIZE, backup_number};
+use crate::format::superblock::{
+    RawSuperblock, STATE_VALID, SUPERBLOCK_SIZE, Superblock, backup_number,
+};
 use crate::format::{jbd2, orphan};
-use crate::log::{JOURNAL_INO, JournalMap};
+use crate::log::{self, JOURNAL_INO, JournalMap};
 use crate::mkfs::journal as journal_size;
 use crate::params::Params;
 
@@ -43,6 +46,19 @@ pub(crate) struct Changes {
 
 fn device(error: io::Error) -> Error {
     Error::Device(error)
+}
+
+/// Sets all times of an inode.
+fn set_times(image: &Image<'_>, ino: u32, time: Timestamp) -> io::Result<()> {
+    let Some(mut slot) = image.slot(ino)? else { return Ok(()) };
+    let mut inode = Inode::from_slot(&slot);
+    for which in [Time::Access, Time::Change, Time::Modify] {
+        inode.set_time(which, time);
+    }
+    inode.set_crtime(time);
+    let len = inode.as_bytes().len().min(slot.len());
+    slot[..len].copy_from_slice(&inode.as_bytes()[..len]);
+    image.write_slot(ino, slot)
 }
 
 fn not_there() -> Error {
@@ -129,8 +145,12 @@ impl Changes {
     /// If the device fails.
     pub(crate) fn remove_journal(&self) -> Result<()> {
         let image = self.image()?;
-        let ino = image.params.sb.raw.journal_inum.get();
-        let blocks = JournalMap::read(&*self.staging, &image.params.sb)?.map_or(0, |m| m.blocks());
+        let sb = &image.params.sb;
+        if sb.has_external_journal() {
+            return self.detach_journal(sb);
+        }
+        let ino = sb.raw.journal_inum.get();
+        let blocks = JournalMap::read(&*self.staging, sb)?.map_or(0, |m| m.blocks());
         if ino != 0 {
             self.clear_inode(ino)?;
         }
@@ -140,6 +160,46 @@ impl Changes {
             raw.journal_uuid = [0; 16];
             raw.overhead_clusters = raw.overhead_clusters.get().saturating_sub(blocks).into();
         })
+    }
+
+    /// Ends the use of a journal on another device, which may be missing.
+    fn detach_journal(&self, sb: &Superblock) -> Result<()> {
+        if self.staging.part_len(Part::Log).is_some() {
+            log::set_user(&*self.staging, sb, None)?;
+        }
+        self.edit_superblock(|raw| {
+            raw.journal_dev = 0.into();
+            raw.journal_uuid = [0; 16];
+        })
+    }
+
+    /// Uses the journal on another device, which no other file system uses. `number` is its device number, or 0.
+    ///
+    /// # Errors
+    /// Like [`log::free_device`].
+    pub(crate) fn attach_journal(&self, number: u32) -> Result<()> {
+        let image = self.image()?;
+        let sb = &image.params.sb;
+        let journal = log::free_device(&*self.staging, sb.block_size(), Some(sb.raw.uuid))?;
+        let uuid = journal.raw.uuid;
+        self.edit_superblock(|raw| {
+            raw.journal_inum = 0.into();
+            raw.jnl_backup_type = 0;
+            raw.jnl_blocks = [0.into(); 17];
+            raw.journal_dev = number.into();
+            raw.journal_uuid = uuid;
+        })?;
+        self.name_journal_user()
+    }
+
+    /// Records the UUID of the image in the journal on another device.
+    ///
+    /// # Errors
+    /// If the device is missing or damaged.
+    pub(crate) fn name_journal_user(&self) -> Result<()> {
+        let image = self.image()?;
+        let sb = &image.params.sb;
+        log::set_user(&*self.staging, sb, Some(sb.raw.uuid))
     }
 
     /// Changes the superblock of the journal.
@@ -152,7 +212,8 @@ impl Changes {
     ) -> Result<()> {
         let image = self.image()?;
         let map = JournalMap::read(&*self.staging, &image.params.sb)?;
-        let Some((place, _)) = map.and_then(|map| map.place_of(0)) else { return Ok(()) };
+        let place = map.and_then(|map| map.place_of(map.superblock()));
+        let Some((place, _)) = place else { return Ok(()) };
         let mut block = vec![0; image.block_size()];
         self.staging.read_at(place, &mut block).map_err(device)?;
         let mut raw = RawJournalSuperblock::parse(&block)?;
@@ -211,7 +272,7 @@ impl Changes {
     ///
     /// # Errors
     /// `NoSpace` or `NoInodes` if nothing is free.
-    pub(crate) fn make_quota_file(&mut self, kind: usize) -> Result<()> {
+    pub(crate) fn make_quota_file(&mut self, kind: usize, time: Option<Timestamp>) -> Result<()> {
         let ino = match QUOTA_INOS.get(kind) {
             Some(ino) => *ino,
             None => self.take_inode()?,
@@ -220,7 +281,10 @@ impl Changes {
         quota::make(&self.job(), &self.image()?, ino, &[])?;
         let image = self.image()?;
         let is_made = quota_field(&mut image.params.sb.raw.clone(), kind).get() == ino;
-        if is_made { Ok(()) } else { Err(Error::NoSpace) }
+        if !is_made {
+            return Err(Error::NoSpace);
+        }
+        time.map_or(Ok(()), |time| set_times(&image, ino, time).map_err(device))
     }
 
     /// Removes a quota file, if there is one.

@@ -21,10 +21,16 @@ type Root = ([u8; I_BLOCK_SIZE], u64, bool);
 /// Rewrites the journal's inode if it is damaged and its contents can be determined.
 pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
-    if !image.params.sb.features.compat(Compat::HAS_JOURNAL) {
+    if !has_internal(&image) {
         return Ok(());
     }
     mend_inode_of(&image, &[])
+}
+
+/// Returns whether the journal is in the image.
+fn has_internal(image: &Image<'_>) -> bool {
+    let sb = &image.params.sb;
+    sb.features.compat(Compat::HAS_JOURNAL) && !sb.has_external_journal()
 }
 
 /// Sets the journal's inode number again if it is lost. For a journal on another device, the uuid is set.
@@ -74,7 +80,7 @@ fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
 /// Rewrites the journal's inode from the superblock's copy or from its readable parts.
 pub(super) fn mend_inode(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    if !image.params.sb.features.compat(Compat::HAS_JOURNAL) {
+    if !has_internal(&image) {
         return Ok(());
     }
     mend_inode_of(&image, findings)
@@ -174,15 +180,17 @@ pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Resul
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let sb = &image.params.sb;
     let Ok(Some(map)) = JournalMap::read(staging, sb) else { return Ok(()) };
-    let Some((place, _)) = map.place_of(0) else { return Ok(()) };
+    let Some((place, _)) = map.place_of(map.superblock()) else { return Ok(()) };
     step(staging, || {
         let mut block = vec![0; image.block_size()];
         staging.read_at(place, &mut block)?;
-        let mut raw = RawJournalSuperblock::empty(
-            image.params.geometry.block_size(),
-            map.blocks(),
-            sb.raw.uuid,
-        );
+        let block_size = image.params.geometry.block_size();
+        let mut raw = RawJournalSuperblock::empty(block_size, map.blocks(), sb.raw.uuid);
+        if map.is_external() {
+            raw.uuid = sb.raw.journal_uuid;
+            raw.first = (map.superblock() + 1).into();
+            raw.set_user(Some(sb.raw.uuid));
+        }
         let told = RawJournalSuperblock::parse(&block).map_or(0, |old| old.sequence.get());
         raw.sequence = told.max(highest_sequence(staging, &map)).wrapping_add(1).into();
         raw.seal();

@@ -73,7 +73,9 @@ fn open_journal(
     alone.raw.jnl_backup_type = 0;
     let Some(Some(map)) = trusted(JournalMap::read(&**device, &alone))? else { return Ok(None) };
     // Journal blocks cannot be written through the journal, so its superblock must not need repairs.
-    if trusted(log::users_count(&**device, &map))?.is_none_or(|users| users > 1) {
+    let users = trusted(log::users_count(&**device, &map))?;
+    let has_users = if map.is_external() { users == Some(1) } else { users.is_some_and(|n| n < 2) };
+    if !has_users {
         return Ok(None);
     }
     let Some(report) = trusted(log::recover(&**device))? else { return Ok(None) };

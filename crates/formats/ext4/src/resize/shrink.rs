@@ -186,8 +186,11 @@ fn new_mover(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<Mover> {
     Mover::new(device.clone(), old, new)
 }
 
-/// Returns the length of the journal in blocks; 0 if there is none.
+/// Returns the length of the journal in the image in blocks; 0 if there is none.
 fn journal_blocks(device: &dyn BlockDevice, params: &Params) -> Result<u32> {
+    if params.sb.has_external_journal() {
+        return Ok(0);
+    }
     Ok(JournalMap::read(device, &params.sb)?.map_or(0, |map| map.blocks()))
 }
 

@@ -13,6 +13,7 @@ mod system;
 
 use std::ops::ControlFlow;
 
+use disk::Part;
 use vfs::Result;
 use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
 
@@ -45,7 +46,8 @@ impl Ext4Core {
 
     fn log_state(&self) -> LogState {
         let sb = self.superblock_found();
-        if sb.features.incompat(Incompat::JOURNAL_DEV) || sb.raw.journal_dev.get() != 0 {
+        let is_missing = self.engine.device().part_len(Part::Log).is_none();
+        if sb.has_external_journal() && is_missing {
             LogState::Elsewhere
         } else if !sb.features.compat(Compat::HAS_JOURNAL) {
             LogState::None

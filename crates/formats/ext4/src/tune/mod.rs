@@ -6,7 +6,7 @@ mod structure;
 
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -87,6 +87,7 @@ pub fn tune(
     if sb.features.incompat(Incompat::RECOVER) {
         return Err(Error::Invalid("its journal must be replayed; run diskwright recover first"));
     }
+    check_forgotten(&**device, &sb, request)?;
     check_not_in_use(device, &sb, request)?;
     structure::check_seed(&sb, request, &target)?;
     if structure::is_needed(&sb, request, &target) {
@@ -108,6 +109,15 @@ fn check_writable(old: &Superblock, new: Features) -> Result<()> {
         Some(why) => Err(Error::unsupported(why, "mount it with a kernel that supports it")),
         None => Ok(()),
     }
+}
+
+/// Rejects a request to forget a journal that is not on a missing device.
+fn check_forgotten(device: &dyn BlockDevice, sb: &Superblock, request: &Request) -> Result<()> {
+    let is_missing = sb.has_external_journal() && device.part_len(Part::Log).is_none();
+    if !request.forgets_journal || is_missing {
+        return Ok(());
+    }
+    Err(Error::Invalid("the journal is not on a missing device"))
 }
 
 /// Rejects a file system that another host may be using.

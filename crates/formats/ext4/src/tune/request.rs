@@ -1,6 +1,6 @@
 //! Requested feature changes, and which of them need more than the superblock.
 
-use vfs::{Error, Result};
+use vfs::{Error, Result, Timestamp};
 
 use crate::format::checksum::file_system_seed;
 use crate::format::features::{Compat, Feature, Features, Incompat, RoCompat};
@@ -22,14 +22,20 @@ pub struct Request {
     pub features: Vec<(Feature, bool)>,
     /// Size of a new journal in bytes.
     pub journal_bytes: Option<u64>,
+    /// Uses the journal on another device, which has this device number, or 0. The device is joined to the image.
+    pub journal_device: Option<u32>,
     /// Number of blocks of the orphan file.
     pub orphan_blocks: Option<u64>,
     /// Quotas of users, groups and projects: on, off, or unchanged.
     pub quotas: [Option<bool>; 3],
+    /// Times of new quota files; by default the current time.
+    pub time: Option<Timestamp>,
     /// UUID of the file system.
     pub uuid: Option<[u8; 16]>,
     /// Flags of the encoding. Names are UTF-8.
     pub encoding_flags: Option<u16>,
+    /// True to remove a journal on another device that is missing.
+    pub forgets_journal: bool,
     /// True to remove the mark that another host uses the file system.
     pub clears_mmp: bool,
 }

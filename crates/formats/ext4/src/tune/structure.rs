@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, end_at};
 use operations::repair::{PAGE_BYTES, Page, Staging, Step};
 use parking_lot::Mutex;
 use vfs::check::{Code, Finding, Observer, Options};
@@ -69,6 +69,7 @@ pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &Target) -> 
         || target.quotas.iter().any(|(had, has)| had != has)
         || is_given_up
         || request.clears_mmp
+        || request.uuid.is_some() && sb.has_external_journal()
         || request.orphan_blocks.is_some() && new.compat(Compat::ORPHAN_FILE)
         || changes_checksums(sb, request, target)
 }
@@ -136,11 +137,11 @@ fn prepare(
     fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
 ) -> Result<Changes> {
     check_sound(staging, request)?;
-    check_possible(sb, target)?;
+    check_possible(sb, request, target)?;
     let mut changes = Changes::new(Arc::clone(staging));
     take_away(&mut changes, request, target)?;
     set_features(&mut changes, sb, request, target)?;
-    add(&mut changes, request, target)?;
+    add(&mut changes, sb, request, target)?;
     changes.settle(&expected(target))?;
     let mut result = Ok(());
     changes.edit_superblock(|raw| result = fields(raw))?;
@@ -153,7 +154,8 @@ fn prepare(
 /// Rejects a damaged image.
 fn check_sound(staging: &Arc<Staging>, request: &Request) -> Result<()> {
     let count = Count { found: Mutex::new(0), leaves_mmp: request.clears_mmp };
-    let summary = crate::check::check(Arc::clone(staging) as _, &Options::default(), &count)?;
+    let options = Options::default().with_norecovery(request.forgets_journal);
+    let summary = crate::check::check(Arc::clone(staging) as _, &options, &count)?;
     match count.found.into_inner() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
@@ -180,19 +182,17 @@ impl Observer for Count {
     }
 }
 
-fn check_possible(sb: &Superblock, target: &Target) -> Result<()> {
+fn check_possible(sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
     let has_orphans =
         sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) || sb.raw.last_orphan.get() != 0;
     if has_orphans {
         return Err(Error::Invalid("the image has orphans; run e2fsck first"));
     }
-    let journal_is_elsewhere =
-        target.old.compat(Compat::HAS_JOURNAL) && sb.raw.journal_inum.get() == 0;
-    if journal_is_elsewhere {
-        return Err(Error::unsupported(
-            "changing features with an external journal",
-            "remove the journal with e2fsprogs' tune2fs",
-        ));
+    let is_new = target.turns(Compat::FAST_COMMIT, true) || request.journal_device.is_some();
+    let uses_fast_commits = target.new.compat(Compat::FAST_COMMIT) && is_new;
+    let is_external = request.journal_device.is_some() || sb.has_external_journal();
+    if uses_fast_commits && is_external && target.new.compat(Compat::HAS_JOURNAL) {
+        return Err(Error::Invalid("fast_commit needs a journal in the image"));
     }
     Ok(())
 }
@@ -239,10 +239,15 @@ fn set_features(
 }
 
 /// Creates the files of enabled features.
-fn add(changes: &mut Changes, request: &Request, target: &Target) -> Result<()> {
+fn add(changes: &mut Changes, sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
     let has_journal = target.new.compat(Compat::HAS_JOURNAL);
     if target.turns(Compat::HAS_JOURNAL, true) {
-        changes.make_journal(request.journal_bytes)?;
+        match request.journal_device {
+            Some(number) => changes.attach_journal(number)?,
+            None => changes.make_journal(request.journal_bytes)?,
+        }
+    } else if request.uuid.is_some() && sb.has_external_journal() && has_journal {
+        changes.name_journal_user()?;
     }
     let fast = Compat::FAST_COMMIT;
     if has_journal && (target.turns(fast, true) || target.turns(fast, false)) {
@@ -255,7 +260,7 @@ fn add(changes: &mut Changes, request: &Request, target: &Target) -> Result<()> 
     }
     for (kind, (had, has)) in target.quotas.into_iter().enumerate() {
         if has && !had {
-            changes.make_quota_file(kind)?;
+            changes.make_quota_file(kind, request.time)?;
         }
     }
     Ok(())
@@ -300,7 +305,7 @@ fn write_out(
     let mut run: Option<(u64, Vec<u8>)> = None;
     for (number, page) in pages {
         let start = number * PAGE_BYTES;
-        let count = PAGE_BYTES.min(device.len().saturating_sub(start)) as usize;
+        let count = PAGE_BYTES.min(end_at(device, start).saturating_sub(start)) as usize;
         let mut bytes = page[..count].to_vec();
         if number == SUPERBLOCK_OFFSET / PAGE_BYTES {
             let mut sealed = marked.clone();

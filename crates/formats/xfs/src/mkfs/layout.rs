@@ -164,6 +164,9 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     options.check_sizes()?;
     let features = options.resolved_features()?;
     let groups = numbers::groups(options)?;
+    if options.log_group.is_some_and(|group| group >= groups.ag_count) {
+        return Err(Error::Invalid("the log must be in one of the allocation groups"));
+    }
     let superblock = fixed_superblock(options, &features, groups);
     let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
     let (roots, body) = place_roots(&geometry);
@@ -173,7 +176,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         roots,
         body,
         agfl_len: agfl_len(&geometry),
-        log_ag: AgNumber(groups.ag_count / 2),
+        log_ag: AgNumber(options.log_group.unwrap_or(groups.ag_count / 2)),
         log_len: 0,
         log_unit: options.log_stripe_bytes.map_or(1, |bytes| bytes / options.block_size),
         root: RootDirectory {

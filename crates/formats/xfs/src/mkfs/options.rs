@@ -133,6 +133,8 @@ pub struct Options {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes. By default computed from the size of the image.
     pub log_bytes: Option<u64>,
+    /// Group that contains the log; by default the middle one.
+    pub log_group: Option<u32>,
     /// True to place the log on another device, from its start on.
     pub external_log: bool,
     /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned
@@ -171,6 +173,7 @@ impl Options {
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            log_group: None,
             external_log: false,
             log_stripe_bytes: None,
             label: Vec::new(),

@@ -1,12 +1,11 @@
 //! Crashes of images whose log is on another device. Each device has a separate cache, which only a flush of this
 //! device writes out: a write that needs a flush of the other device before it is found out.
 
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use disk::{BlockDevice, Event, MemoryDevice, OverlayDevice, WindowDevice};
-use testkit::crash::{Case, Judge, Mounted, Options, Target};
+use disk::{BlockDevice, MemoryDevice};
+use testkit::crash::{CachedPart, Case, Judge, Mounted, Options, Target, copy_in_memory, part_of};
 use testkit::operation::Mix;
 use testkit::{Ignore, differences, require};
 use vfs::{FileSystem, NewInode};
@@ -17,68 +16,6 @@ use super::{LOG_BYTES, SIZE};
 use crate::changing::target::{Open, Way};
 use crate::changing::{SMALL_CACHE_BYTES, SYNCING};
 
-/// A part of a device with a volatile cache.
-struct CachedPart {
-    inner: Arc<dyn BlockDevice>,
-    cache: Mutex<Cache>,
-    /// True to lose flushes, as a deliberate bug.
-    swallows_flushes: bool,
-}
-
-struct Cache {
-    view: OverlayDevice,
-    pending: Vec<Event>,
-}
-
-impl CachedPart {
-    fn new(inner: Arc<dyn BlockDevice>, swallows_flushes: bool) -> Self {
-        let view = OverlayDevice::new(Arc::clone(&inner));
-        let cache = Mutex::new(Cache { view, pending: Vec::new() });
-        Self { inner, cache, swallows_flushes }
-    }
-
-    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, event: Event) -> io::Result<()> {
-        let mut cache = self.cache();
-        event.replay(&cache.view)?;
-        cache.pending.push(event);
-        Ok(())
-    }
-}
-
-impl BlockDevice for CachedPart {
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.cache().view.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.change(Event::Write { offset, data: data.into() })
-    }
-
-    fn zero_range(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.change(Event::Zero { offset, len })
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        if self.swallows_flushes {
-            return Ok(());
-        }
-        let mut cache = self.cache();
-        for event in std::mem::take(&mut cache.pending) {
-            event.replay(&*self.inner)?;
-        }
-        cache.view = OverlayDevice::new(Arc::clone(&self.inner));
-        self.inner.flush()
-    }
-}
-
 /// Images in one device of the explorer: the data first, then the log.
 struct TwoDevices {
     made: Vec<MemoryDevice>,
@@ -86,12 +23,8 @@ struct TwoDevices {
     swallows_flushes: [bool; 2],
 }
 
-fn part(device: &Arc<dyn BlockDevice>, start: u64, len: u64) -> Arc<dyn BlockDevice> {
-    Arc::new(WindowDevice::new(Arc::clone(device), start, len).unwrap())
-}
-
 fn parts(device: Arc<dyn BlockDevice>) -> [Arc<dyn BlockDevice>; 2] {
-    [part(&device, 0, SIZE), part(&device, SIZE, LOG_BYTES)]
+    [part_of(&device, 0, SIZE), part_of(&device, SIZE, LOG_BYTES)]
 }
 
 impl TwoDevices {
@@ -149,17 +82,7 @@ impl OnTwoDevices {
 
     /// Writes both devices into files.
     fn put(&self, device: &MemoryDevice) -> Pair {
-        let parts = parts(Arc::new(device.fork())).map(|part| {
-            let copy = MemoryDevice::new(part.len());
-            let mut bytes = vec![0; 1 << 20];
-            for at in (0..part.len()).step_by(bytes.len()) {
-                part.read_at(at, &mut bytes).unwrap();
-                if !disk::is_zero(&bytes) {
-                    copy.write_at(at, &bytes).unwrap();
-                }
-            }
-            copy
-        });
+        let parts = parts(Arc::new(device.fork())).map(|part| copy_in_memory(&*part));
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         Pair::write(self.folder.path(), &name, [&parts[0], &parts[1]])
     }

@@ -140,8 +140,9 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = XFS)]
     log_size: Option<u64>,
 
-    /// Place the log on another file or block device, which is overwritten [default: in the image]
-    #[arg(long, value_name = "FILE", help_heading = XFS)]
+    /// Place the log (XFS) or journal (ext4) on another file or block device, which is overwritten [default: in the
+    /// image]
+    #[arg(long, value_name = "FILE")]
     log_device: Option<PathBuf>,
 }
 

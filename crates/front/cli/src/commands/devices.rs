@@ -8,7 +8,7 @@ use diskwright::OtherDevices;
 /// Other devices of an image.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Use FILE as the log of an XFS image that does not contain its log
+    /// Use FILE as the log (XFS) or journal (ext4) of an image that does not contain it
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     log_device: Option<PathBuf>,
 

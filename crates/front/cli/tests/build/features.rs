@@ -106,6 +106,38 @@ fn other_directory_features() {
     }
 }
 
+#[test]
+fn features_that_are_off_by_default() {
+    require!(Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
+    let fixture = Fixture::new();
+    let list = ["bigalloc", "fast_commit", "mmp", "quota", "quota,project", "stable_inodes"];
+    fixture.judge_each(&list);
+    // Kernels may lack the code for these.
+    for features in ["casefold", "encrypt", "casefold,encrypt,verity"] {
+        build(&fixture.source, &fixture.image(), &format!("-O {features} --force"));
+        testkit::e2fsck(fixture.image());
+    }
+}
+
+#[test]
+fn quota_files_contain_the_usage_and_are_reproducible() {
+    require!(Tool("e2fsck"), Tool("debugfs"));
+    let fixture = Fixture::new();
+    let again = fixture.directory.path().join("again");
+    for features in ["quota", "quota,project"] {
+        for image in [&fixture.image(), &again] {
+            let options = format!("-O {features} --force");
+            let mut command = build_command(&fixture.source, image, &options);
+            let output = command.env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            testkit::e2fsck(image);
+        }
+        assert!(std::fs::read(fixture.image()).unwrap() == std::fs::read(&again).unwrap());
+        let listed = testkit::debugfs(&again, "list_quota user");
+        assert!(listed.lines().count() > 2, "{listed}");
+    }
+}
+
 /// The features of ext2.
 #[test]
 fn minimal_features() {

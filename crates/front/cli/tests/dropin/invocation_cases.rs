@@ -50,7 +50,6 @@ m_mmp |  | mke2fs -q -F -t ext4 -O mmp {} 16M
 m_mmp_interval |  | mke2fs -q -F -t ext4 -O mmp -E mmp_update_interval=60 {} 16M
 m_desc_size |  | mke2fs -q -F -t ext4 -O 64bit -E desc_size=128 {} 16M
 m_hurd |  | mke2fs -q -F -t ext2 -o hurd {} 16M
-m_device |  | mke2fs -q -F -O journal_dev {} 16M
 m_offset |  | mke2fs -q -F -t ext4 -E offset=65536 {} 16M
 r_grow | -t ext4 -d tree {} 16M | resize2fs {} 64M
 r_grow_groups | -t ext4 -b 1024 -d tree {} 16M | resize2fs {} 200M
@@ -184,7 +183,6 @@ pub(super) const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
 /// Cases that are rejected, the option named in the message, and the words of docs/dropin.md with
 /// the reason.
 pub(super) const REFUSED: &[(&str, &str, &str)] = &[
-    ("m_device", "journal_dev", "the features `journal_dev`"),
     ("m_desc_size", "-E desc_size", "`-E desc_size`"),
     ("m_hurd", "-o", "`-o hurd`"),
     ("m_rev0", "-r", "`-r 0`"),

@@ -94,7 +94,7 @@ const REFUSED: [(&str, &str, &str); 13] = [
     ("ext4", "default_mntopts = sparkles", "sparkles"),
     ("ext4", "options = sparkles", "sparkles"),
     ("ext4", "enable_periodic_fsck = perhaps", "enable_periodic_fsck"),
-    ("ext4", "blocksize = 65536", "blocksize"),
+    ("ext4", "blocksize = 131072", "blocksize"),
     ("ext4", "reserved_ratio = 70", "reserved_ratio"),
     ("ext4", "num_backup_sb = 3", "num_backup_sb"),
 ];
@@ -108,7 +108,10 @@ const REPORTED: [(&str, &str, &str); 4] = [
 ];
 
 /// Calls that determine the layout or the superblock.
-const LAYOUTS: [&str; 22] = [
+const LAYOUTS: [&str; 25] = [
+    "-b 8192",
+    "-b 16384 -O ^resize_inode",
+    "-b 65536",
     "-b 1024 -G 64",
     "-b 1024 -E packed_meta_blocks=1",
     "-b 1024 -O ^resize_inode,sparse_super2 -E num_backup_sb=1",

@@ -50,6 +50,7 @@ impl Identity {
             ("groups", options.ag_count.map(u64::from)),
             ("group size", options.ag_bytes),
             ("log size", options.log_bytes),
+            ("log group", options.log_group.map(u64::from)),
             ("log device", options.log_device.as_ref().map(|_| 1)),
             ("log stripe", options.log_stripe_bytes.map(u64::from)),
             ("journal size", options.journal_bytes),

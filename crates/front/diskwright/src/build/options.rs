@@ -285,9 +285,13 @@ pub struct BuildOptions {
     pub ag_bytes: Option<u64>,
     /// Size of the log in bytes (XFS).
     pub log_bytes: Option<u64>,
-    /// File or block device for the log, which is overwritten (XFS). It takes the whole device unless `log_bytes` is set.
-    /// By default the image contains its log.
+    /// Allocation group that contains the log (XFS); by default the middle one.
+    pub log_group: Option<u32>,
+    /// File or block device for the log (XFS) or journal (ext4), which is overwritten. It takes the whole device unless
+    /// `log_bytes` is set. By default the image contains its log.
     pub log_device: Option<PathBuf>,
+    /// True to use the journal that `log_device` contains, and that no other image uses (ext4).
+    pub keeps_journal: bool,
     /// Stripe unit of the log in bytes (XFS).
     pub log_stripe_bytes: Option<u32>,
     /// Size of a sector in bytes (XFS).
@@ -352,7 +356,9 @@ setters!(BuildOptions {
     ag_count: u32 = Some(ag_count),
     ag_bytes: u64 = Some(ag_bytes),
     log_bytes: u64 = Some(log_bytes),
+    log_group: u32 = Some(log_group),
     log_device: impl Into<PathBuf> = Some(log_device.into()),
+    keeps_journal: bool = keeps_journal,
     log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
@@ -400,7 +406,9 @@ impl BuildOptions {
             ag_count: None,
             ag_bytes: None,
             log_bytes: None,
+            log_group: None,
             log_device: None,
+            keeps_journal: false,
             log_stripe_bytes: None,
             sector_size: None,
             inodes_percent: None,

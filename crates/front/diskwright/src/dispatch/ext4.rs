@@ -1,6 +1,6 @@
 //! Open ext2, ext3 and ext4 images.
 
-use disk::BlockDevice;
+use disk::{BlockDevice, Part};
 use ext4::Ext4;
 use ext4::format::features::{Compat, Features, Incompat, RoCompat};
 use ext4::format::superblock::{
@@ -35,8 +35,8 @@ impl OpenFs for Ext4 {
         (**self).remarks()
     }
 
-    fn info(&self, _: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {
-        info(self)
+    fn info(&self, device: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {
+        info(self, device)
     }
 
     fn recovery(&self) -> RecoverReport {
@@ -64,8 +64,10 @@ impl OpenFs for Ext4 {
 }
 
 /// Returns the properties of an ext image.
-fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
+fn info(fs: &Ext4, device: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock_found();
+    let is_external = sb.has_external_journal();
+    let is_missing = device.is_some_and(|device| device.part_len(Part::Log).is_none());
     let raw = &sb.raw;
     let totals = fs.statfs()?;
     Ok(ImageInfo {
@@ -77,7 +79,13 @@ fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
         inodes: sb.inodes_count.into(),
         inodes_free: totals.inodes_free,
         inode_size: sb.inode_size.into(),
-        state: state(raw.state.get()),
+        state: match state(raw.state.get()) {
+            // The superblock shows whether the journal must be replayed.
+            ImageState::Clean if is_external && is_missing && fs.needs_recovery() => {
+                ImageState::LogExternal
+            }
+            state => state,
+        },
         needs_recovery: fs.needs_recovery(),
         details: Details::Ext(ExtDetails {
             version: version(&sb.features),
@@ -88,6 +96,7 @@ fn info(fs: &Ext4) -> vfs::Result<ImageInfo> {
             descriptor_size: sb.desc_size.into(),
             reserved_blocks: raw.reserved_blocks(),
             journal_inode: raw.journal_inum.get(),
+            journal_uuid: is_external.then_some(raw.journal_uuid),
             orphan_file_inode: raw.orphan_file_inum.get(),
             errors: raw.error_count.get(),
         }),

@@ -8,13 +8,13 @@ use disk::{BlockDevice, FileDevice, JoinedDevice};
 use crate::format::Format;
 use crate::{Error, Result, anywhere, image, lock};
 
-/// Other files or block devices that contain parts of an XFS image. They are locked like the image.
+/// Other files or block devices that contain parts of an image. They are locked like the image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherDevices {
-    /// Device of the log, from its start on, if the image does not contain its log.
+    /// Device of the log of an XFS image, or of the journal of an ext4 image, if the image does not contain it.
     pub log: Option<PathBuf>,
-    /// Device with the contents of realtime files. Images with one are only read.
+    /// Device with the contents of realtime files of an XFS image. Images with one are only read.
     pub realtime: Option<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Access {
 /// Returns the image together with its other devices. With `unlocked`, devices to read are not locked.
 ///
 /// # Errors
-/// If one cannot be opened or is in use, or if the image is not XFS.
+/// If one cannot be opened or is in use, or if the image has no such device.
 pub(crate) fn join(
     path: &Path,
     device: Arc<dyn BlockDevice>,
@@ -73,9 +73,12 @@ pub(crate) fn join(
     access: Access,
 ) -> Result<Arc<dyn BlockDevice>> {
     let OtherDevices { log, realtime } = devices;
-    let Some(option) = devices.option() else { return Ok(device) };
-    if image::format_of(path, &*device)? == Some(Format::Ext4) {
-        return Err(Error::Usage(format!("{option} is for XFS images, not ext2, ext3 or ext4")));
+    if devices.is_empty() {
+        return Ok(device);
+    }
+    if realtime.is_some() && image::format_of(path, &*device)? == Some(Format::Ext4) {
+        let problem = "--rt-device is for XFS images, not ext2, ext3 or ext4";
+        return Err(Error::Usage(problem.into()));
     }
     let open = |path: &Option<PathBuf>, access| {
         path.as_deref().map(|path| open(path, unlocked, access)).transpose()
@@ -83,6 +86,31 @@ pub(crate) fn join(
     let (log, realtime) = (open(log, access)?, open(realtime, Access::Read)?);
     let joined = JoinedDevice::new(device, log, realtime);
     Ok(Arc::new(joined.map_err(|e| Error::host("read", path, e))?))
+}
+
+/// Opens and locks a device that is not an image, such as that of a journal.
+///
+/// # Errors
+/// If it cannot be opened or is in use.
+pub fn open_other_device(path: &Path, is_writable: bool) -> Result<Arc<dyn BlockDevice>> {
+    open(path, false, if is_writable { Access::Write } else { Access::Read })
+}
+
+/// Returns the number of a block device, as `s_journal_dev` stores it; 0 for a file.
+#[must_use]
+pub fn device_number(path: &Path) -> u32 {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        let found = std::fs::metadata(path).ok();
+        let found = found.filter(|found| found.file_type().is_block_device());
+        found.map_or(0, |found| found.rdev() as u32)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = path;
+        0
+    }
 }
 
 /// Opens and locks a device, which may be at any location of an image.

@@ -45,7 +45,7 @@ pub enum ImageState {
     LogDirty,
     /// The end of the log cannot be determined (XFS).
     LogUnreadable,
-    /// The log is on another device and is not examined (XFS).
+    /// The log or journal is on another device and is not examined.
     LogExternal,
 }
 
@@ -89,6 +89,8 @@ pub struct ExtDetails {
     pub reserved_blocks: u64,
     /// Inode of the journal, or 0.
     pub journal_inode: u32,
+    /// UUID of the journal, if it is on another device.
+    pub journal_uuid: Option<[u8; 16]>,
     /// Inode of the orphan file, or 0.
     pub orphan_file_inode: u32,
     /// Number of errors that kernels recorded.

@@ -88,7 +88,7 @@ fn value(label: &'static str, value: impl Into<u64>) -> (&'static str, String) {
 }
 
 fn ext_sections(details: &ExtDetails) -> Vec<Section> {
-    let values = vec![
+    let mut values = vec![
         value("groups", details.groups),
         value("blocks per group", details.blocks_per_group),
         value("inodes per group", details.inodes_per_group),
@@ -97,6 +97,7 @@ fn ext_sections(details: &ExtDetails) -> Vec<Section> {
         value("journal inode", details.journal_inode),
         value("orphan file inode", details.orphan_file_inode),
     ];
+    values.extend(details.journal_uuid.map(|uuid| ("external journal UUID", uuid_text(&uuid))));
     let mut sections = vec![Section { title: "layout", values }];
     if details.errors > 0 {
         sections.push(Section { title: "errors", values: vec![value("count", details.errors)] });

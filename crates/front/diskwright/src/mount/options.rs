@@ -1,6 +1,7 @@
 //! Mount options and their `-o` syntax.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -235,7 +236,7 @@ impl MountOptions {
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
             "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" | "logdev"
-            | "rtdev" => {
+            | "journal_path" | "journal_dev" | "rtdev" => {
                 return Err(format!("{word} needs a value: {word}=..."));
             }
             _ if is_private(word) => {}
@@ -253,7 +254,11 @@ impl MountOptions {
                 let owner = parse_owner(value);
                 self.owner = Some(owner.ok_or_else(|| wrong("write two numbers: 1000:1000"))?);
             }
-            "logdev" => self.devices.log = Some(value.into()),
+            "logdev" | "journal_path" => self.devices.log = Some(value.into()),
+            "journal_dev" => {
+                let path = block_device(value);
+                self.devices.log = Some(path.ok_or_else(|| wrong("there is no such device"))?);
+            }
             "rtdev" => self.devices.realtime = Some(value.into()),
             "commit" => {
                 let seconds: u32 =
@@ -303,6 +308,17 @@ impl MountOptions {
             owner: self.owner.map(|Owner { uid, gid }| (uid, gid)),
         }
     }
+}
+
+/// Returns the path of the block device with this number, which is hexadecimal after `0x`.
+fn block_device(number: &str) -> Option<PathBuf> {
+    let number = match number.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => number.parse().ok()?,
+    };
+    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(Path::new("/dev").join(link.file_name()?))
 }
 
 /// Returns whether an option is private to other programs in `/etc/fstab`, for example `x-systemd.automount`.

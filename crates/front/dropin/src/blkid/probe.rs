@@ -6,6 +6,7 @@ use std::path::Path;
 
 use disk::partition::signature::{self, Found as Other, Usage};
 use diskwright::{Details, Error, ExtVersion, Format, Image, ImageInfo, OpenImage};
+use ext4::format::journal_device::is_journal_device;
 
 use crate::foreign;
 
@@ -57,7 +58,7 @@ pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
     let mut tags = match Image::open_rootless(image, &open) {
         Ok(found) => tags(found.info(), label(image, offset, found.info()).map_err(failed)?),
         Err(error @ Error::Host { .. }) => return Err(error.to_string()),
-        Err(_) => Vec::new(),
+        Err(_) => journal_device(image, offset).unwrap_or_default(),
     };
     let (known, tables): (Vec<_>, Vec<_>) = others
         .iter()
@@ -104,6 +105,26 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
     tags.push(tag("TYPE", info.format_name(), false));
     tags.push(tag("USAGE", "filesystem", true));
     tags
+}
+
+/// Returns the properties of a journal device of ext4.
+fn journal_device(image: &Path, offset: u64) -> Option<Vec<Tag>> {
+    let device = foreign::open(image, offset).ok()?;
+    let raw = crate::journal_device::raw_superblock(&*device).filter(is_journal_device)?;
+    let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
+    let label = raw.volume_name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let block_size = 1024_u64 << raw.log_block_size.get().min(6);
+    let mut tags = Vec::new();
+    if !label.is_empty() {
+        tags.push(tag("LABEL", label.trim_ascii_end(), false));
+    }
+    tags.push(tag("UUID", &*uuid, false));
+    tags.push(tag("VERSION", "1.0", true));
+    tags.push(tag("BLOCK_SIZE", block_size.to_string(), false));
+    tags.push(tag("LOGUUID", &*uuid, false));
+    tags.push(tag("TYPE", foreign::JOURNAL, false));
+    tags.push(tag("USAGE", "other", true));
+    Some(tags)
 }
 
 /// Returns the properties of another format, with the names of libblkid.

@@ -40,7 +40,7 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
         out += &dumpe2fs::journal_lines(&device, &superblock);
         out.push('\n');
     }
-    let walked = walk(&mut out, map.blocks(), &read, has('a'));
+    let walked = walk(&mut out, (map.blocks(), map.superblock()), &read, has('a'));
     match *rest {
         [] => say_all(&out),
         [path] => {
@@ -56,8 +56,14 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
 /// Reads a block of the journal.
 type Read<'r> = &'r dyn Fn(u32) -> vfs::Result<Vec<u8>>;
 
-fn walk(out: &mut String, blocks: u32, read: Read<'_>, shows_all: bool) -> vfs::Result<()> {
-    let superblock = JournalSuperblock::parse(&read(0)?, blocks)?;
+/// Lists the log of a journal with `blocks` blocks, whose superblock is in block `at`.
+fn walk(
+    out: &mut String,
+    (blocks, at): (u32, u32),
+    read: Read<'_>,
+    shows_all: bool,
+) -> vfs::Result<()> {
+    let superblock = JournalSuperblock::parse(&read(at)?, blocks)?;
     let (raw, layout) = (&superblock.raw, &superblock.layout);
     let (start, mut tid) = (raw.start.get(), raw.sequence.get());
     let _ = writeln!(out, "Journal starts at block {start}, transaction {tid}");

@@ -10,11 +10,14 @@ use ext4::format::jbd2::{
     FAST_COMMIT_BLOCKS_DEFAULT, JournalCompat, JournalIncompat, RawJournalSuperblock,
     SUPERBLOCK_SIZE,
 };
+use ext4::format::journal_device::{JournalDevice, is_journal_device};
 use ext4::format::superblock::Superblock;
 use ext4::{Ext4, OpenOptions};
 use vfs::Ino;
 
-use super::header::{line, local_time, scaled, text};
+use super::header::{self, line, local_time, scaled, text};
+use crate::target::Target;
+use crate::{foreign, journal_device};
 
 /// Journal features with the names of dumpe2fs.
 const FEATURES: [(&str, &str); 7] = [
@@ -39,6 +42,27 @@ pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> S
         mmp(&mut out, device.as_ref(), superblock);
     }
     out
+}
+
+/// Returns the lines for a journal device; `None` if the image is none, or is damaged.
+pub(super) fn device_lines(image: &Target) -> Option<String> {
+    let device = foreign::open(&image.path, image.offset).ok()?;
+    let raw = journal_device::raw_superblock(&*device)?;
+    if !is_journal_device(&raw) {
+        return None;
+    }
+    let found = JournalDevice::parse(raw, device.len()).ok()?;
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let at = u64::from(found.journal_block()) << found.block_size_log;
+    device.read_at(at, &mut bytes).ok()?;
+    let journal_superblock = RawJournalSuperblock::parse(&bytes).ok()?;
+    let mut out = header::lines(&found.raw);
+    journal(&mut out, &journal_superblock, false);
+    if journal_superblock.users_count() > 0 {
+        let user = uuid::Uuid::from_bytes(journal_superblock.user());
+        line(&mut out, "Journal users", user);
+    }
+    Some(out)
 }
 
 /// Reads the journal superblock from the first block of the journal inode.
@@ -77,7 +101,7 @@ fn journal(out: &mut String, raw: &RawJournalSuperblock, has_fast_commits: bool)
     }
     line(out, "Journal sequence", format_args!("{:#010x}", raw.sequence.get()));
     line(out, "Journal start", raw.start);
-    if raw.users_count() > 1 {
+    if raw.users_count() != 1 {
         line(out, "Journal number of users", raw.users_count());
     }
     if compat.contains(JournalCompat::CHECKSUM) {

@@ -47,6 +47,10 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let image = words.target(image)?;
+    if let Some(text) = journal::device_lines(&image) {
+        say_all(&text);
+        return Ok(0);
+    }
     let (device, superblock) = open(&image)?;
     let mut out = header::lines(&superblock.raw);
     out += &journal::lines(&device, &superblock);

@@ -4,6 +4,7 @@ mod config;
 mod decompress;
 mod device_test;
 mod extended;
+mod journal_device;
 mod keys;
 mod profile;
 mod quota;
@@ -56,6 +57,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if !wish.is_forced && !wish.is_trial && !may_overwrite(&wish.image, delay(&config)?) {
         return Ok(1);
     }
+    journal_device::take_block_size(&mut wish)?;
     let bytes = size(&mut wish, &file)?;
     let sector = file.sectors.map(|Sectors { logical, .. }| logical);
     let sector = sector.filter(|bytes| *bytes > SECTOR_BYTES);
@@ -63,6 +65,10 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let profile = Profile::of(&mut wish, subject, &config)?;
     remark(invoked.name, &wish.remarks);
     remark(invoked.name, &profile.remarks);
+    if journal_device::is_asked(&profile.features) {
+        journal_device::make(&wish, &profile, &file, bytes)?;
+        return Ok(0);
+    }
     let quotas = Quotas::of(&wish, &profile)?;
     let archive = Decompressed::start(wish.source.as_deref().filter(|_| !wish.is_trial))?;
     let options = options(&wish, &profile, (&quotas, &archive), bytes)?;
@@ -74,7 +80,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
         let made = making::make(&options, &file, STATUSES)?;
         archive.finish()?;
-        quotas.make(&wish.image, options.offset)?;
+        quotas.make(&options)?;
         made
     };
     if !wish.is_quiet {
@@ -216,6 +222,8 @@ fn options(
     };
     options.reserved_percent = wish.reserved_percent.or(profile.reserved_percent);
     options.journal_bytes = wish.journal_bytes;
+    options.log_device.clone_from(&wish.journal_device);
+    options.keeps_journal = wish.journal_device.is_some();
     options.output = output(wish);
     making::set_times(&mut options, STATUSES)?;
     options.corrections.rules = root_rules(wish, options.time.or(options.source_date_epoch));

@@ -5,7 +5,7 @@ use diskwright::build::{FeatureChange, Tuning};
 use super::config::Config;
 use super::tuning;
 use super::values::{Values, has};
-use super::wish::{BlockSize, Wish, features};
+use super::wish::{BlockSize, Wish, features, is_block_size};
 use crate::failure::{Failure, STATUSES};
 
 /// Uses by size, with exclusive upper limits in bytes.
@@ -99,8 +99,8 @@ fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<
     let usual = values.by("blocksize", |text| match text {
         "-1" => Ok(PAGE_BYTES),
         _ => match text.parse() {
-            Ok(size @ (1024 | 2048 | 4096)) => Ok(size),
-            _ => Err("the block size must be 1024, 2048 or 4096 bytes".into()),
+            Ok(size) if is_block_size(size) => Ok(size as u32),
+            _ => Err("the block size must be a power of two from 1024 to 65536 bytes".into()),
         },
     });
     let usual = usual?.unwrap_or(PAGE_BYTES).max(sector);

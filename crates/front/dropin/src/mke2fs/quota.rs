@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use diskwright::OpenImage;
-use diskwright::build::{FeatureChange, Tuning};
+use diskwright::build::{BuildOptions, FeatureChange, Tuning};
 use diskwright::check::{Collector, Limits, Options};
 use diskwright::repair::Repair;
 use diskwright::tune::change_superblock;
@@ -62,12 +62,13 @@ impl Quotas {
     }
 
     /// Creates the files in a finished image.
-    pub(super) fn make(&self, image: &Path, offset: u64) -> Result<(), Failure> {
+    pub(super) fn make(&self, options: &BuildOptions) -> Result<(), Failure> {
         if self.0.is_empty() {
             return Ok(());
         }
-        let open = OpenImage::default().offset(offset);
-        self.write(image, &open).map_err(|e| STATUSES.of(&e))
+        let mut open = OpenImage::default().offset(options.offset);
+        open.devices.log.clone_from(&options.log_device);
+        self.write(&options.image, &open).map_err(|e| STATUSES.of(&e))
     }
 
     fn write(&self, image: &Path, open: &OpenImage) -> diskwright::Result<()> {

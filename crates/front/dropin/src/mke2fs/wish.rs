@@ -7,6 +7,7 @@ use diskwright::build::{FeatureChange, Place};
 
 use super::extended::{self, Extended};
 use crate::failure::{Failure, STATUSES};
+use crate::journal_device;
 use crate::lists;
 use crate::size::{self, Size};
 use crate::supported;
@@ -38,6 +39,8 @@ pub(super) struct Wish {
     pub(super) errors: Option<u16>,
     pub(super) has_journal: bool,
     pub(super) journal_bytes: Option<u64>,
+    /// `-J device`: device that contains the journal.
+    pub(super) journal_device: Option<PathBuf>,
     pub(super) journal_at: Option<Place>,
     pub(super) fast_commit_bytes: Option<u64>,
     pub(super) kind: Option<String>,
@@ -126,7 +129,16 @@ fn image_size(text: &OsString) -> Result<Size, Failure> {
 impl Wish {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         match letter {
-            'b' => self.block_size = Some(block_size(words)?),
+            'b' => {
+                let size = block_size(words)?;
+                if let BlockSize::Given(size) | BlockSize::AtLeast(size) = size
+                    && size > PAGE_BYTES
+                {
+                    self.remarks
+                        .push(format!("Warning: blocksize {size} not usable on most systems."));
+                }
+                self.block_size = Some(size);
+            }
             'I' => self.inode_size = Some(words.parsed()?),
             'i' => self.bytes_per_inode = Some(words.by(size::bytes)?),
             'N' => self.inodes = Some(words.parsed()?).filter(|&count: &u64| count > 0),
@@ -192,9 +204,15 @@ impl Wish {
                     };
                     self.fast_commit_bytes = Some(item.by(bytes)?);
                 }
-                "device" => return Err(item.refused("only internal journals are supported")),
+                "device" => {
+                    self.journal_device = Some(journal_device::path(item.text()?));
+                    self.has_journal = true;
+                }
                 _ => return Err(item.unknown()),
             }
+        }
+        if self.journal_device.is_some() && self.journal_bytes.is_some() {
+            return Err(STATUSES.usage("-J size and -J device exclude each other"));
         }
         Ok(())
     }
@@ -224,6 +242,8 @@ impl Wish {
     }
 }
 
+/// Maximum block size of kernels before 6.19 on most machines.
+const PAGE_BYTES: u32 = 4096;
 /// Sizes of the label and of the last mount directory in bytes.
 const LABEL_BYTES: usize = 16;
 const LAST_MOUNTED_BYTES: usize = 64;
@@ -239,13 +259,17 @@ fn block_size(words: &mut Words) -> Result<BlockSize, Failure> {
     let size = size::bytes(text.strip_prefix('-').unwrap_or(&text));
     let size = size.map_err(|why| words.wrong(format_args!("cannot be {text}: {why}")))?;
     match size {
-        1024 | 2048 | 4096 if text.starts_with('-') => Ok(BlockSize::AtLeast(size as u32)),
-        1024 | 2048 | 4096 => Ok(BlockSize::Given(size as u32)),
-        8192..=65536 => Err(words.refused("the block size must be 1024, 2048 or 4096 bytes")),
-        _ => Err(words.wrong(format_args!(
-            "cannot be {text}: the block size must be 1024, 2048 or 4096 bytes"
+        size if !is_block_size(size) => Err(words.wrong(format_args!(
+            "cannot be {text}: the block size must be a power of two from 1024 to 65536 bytes"
         ))),
+        size if text.starts_with('-') => Ok(BlockSize::AtLeast(size as u32)),
+        size => Ok(BlockSize::Given(size as u32)),
     }
+}
+
+/// Returns whether a file system can have blocks of this size.
+pub(super) fn is_block_size(size: u64) -> bool {
+    size.is_power_of_two() && (1 << 10..=1 << 16).contains(&size)
 }
 
 fn reserved(words: &mut Words) -> Result<f64, Failure> {

@@ -157,6 +157,7 @@ fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.ag_count = wish.ag_count;
     options.ag_bytes = wish.ag_bytes()?;
     options.log_bytes = wish.log_bytes()?;
+    options.log_group = wish.log_group;
     options.log_device.clone_from(&wish.log_device);
     making::set_times(&mut options, STATUSES)?;
     let is_random = !making::is_reproducible(&options);

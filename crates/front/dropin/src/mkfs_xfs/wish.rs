@@ -35,6 +35,8 @@ pub(super) struct Wish {
     pub(super) features: Vec<FeatureChange>,
     /// Device of an external log.
     pub(super) log_device: Option<PathBuf>,
+    /// Group of an internal log.
+    pub(super) log_group: Option<u32>,
     /// Log stripe unit in bytes.
     pub(super) log_stripe: Option<u32>,
     /// `-d file`: the file is set to the requested size.
@@ -262,7 +264,10 @@ impl Wish {
                 return Err(item.wrong("option respecified"));
             }
             "logdev" | "name" => self.log_device = Some(item.text()?.into()),
-            "agnum" => return Err(item.refused("the group of the log cannot be chosen")),
+            "agnum" => {
+                let number = |text: &str| text.parse().map_err(|_| "write a number".to_owned());
+                self.log_group = Some(item.by(number)?);
+            }
             _ => return Err(item.unknown()),
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{Invoked, say};
+use crate::journal_device;
 use crate::lists;
 use crate::mke2fs::{UuidWish, errors_behaviour, features, uuid};
 use crate::size;
@@ -43,6 +44,8 @@ struct Wish {
     shows: bool,
     /// `-j` or `-J`: create a journal. An error if one exists.
     makes_journal: bool,
+    /// `-J device`: device of a new journal, or of the one that the image has.
+    journal_device: Option<PathBuf>,
     /// `-f`.
     is_forced: bool,
     /// `-z`.
@@ -81,6 +84,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         }
     }
     let mut image = words.target(image)?;
+    wish.name_journal(&mut image)?;
     if wish.changes_nothing() && !wish.shows {
         return Err(STATUSES.usage("no action given: add a change, or -l to show the superblock"));
     }
@@ -154,6 +158,32 @@ impl Wish {
         let has_journal = dumpe2fs::superblock(image)?.features.compat(Compat::HAS_JOURNAL);
         if has_journal && self.makes_journal {
             return Err(STATUSES.failed("The filesystem already has a journal."));
+        }
+        Ok(())
+    }
+
+    /// Names the device of a new journal, or of the journal that the image has.
+    fn name_journal(&mut self, image: &mut Target) -> Result<(), Failure> {
+        if self.request == Request::default() {
+            return Ok(());
+        }
+        let sb = dumpe2fs::superblock(image)?;
+        let journal = Feature::Compat(Compat::HAS_JOURNAL);
+        if sb.has_external_journal() {
+            image.journal = self.journal_device.take().or_else(|| journal_device::find(image));
+            if image.journal.is_some() && self.makes_journal {
+                // `-J device` names the journal that the image has.
+                self.makes_journal = false;
+                self.request.features.retain(|change| *change != (journal, true));
+            }
+            let is_removed = self.request.features.contains(&(journal, false));
+            self.request.forgets_journal = image.journal.is_none() && is_removed && self.is_forced;
+        } else if let Some(device) = self.journal_device.take() {
+            if self.request.journal_bytes.is_some() {
+                return Err(STATUSES.usage("-J size and -J device exclude each other"));
+            }
+            self.request.journal_device = Some(diskwright::device_number(&device));
+            image.journal = Some(device);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use ext4::format::superblock::STATE_ERROR;
 
 use super::{Wish, name};
 use crate::failure::{Failure, STATUSES};
+use crate::journal_device;
 use crate::lists::{self, Item};
 use crate::mke2fs::TEST_FILE_SYSTEM;
 
@@ -26,7 +27,7 @@ pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
                 };
                 wish.request.journal_bytes = Some(item.by(bytes)?);
             }
-            "device" => return Err(item.refused("only internal journals can be created")),
+            "device" => wish.journal_device = Some(journal_device::path(item.text()?)),
             "location" => return Err(item.refused("the location of the journal cannot be chosen")),
             "fast_commit_size" => {
                 return Err(item.refused("-O fast_commit sets the usual size"));

@@ -7,7 +7,7 @@ use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::features::{JournalCompat, JournalIncompat};
-use super::layout::Layout;
+use super::layout::{Layout, UUID_SIZE};
 use super::{BlockType, MAGIC, Tid};
 use crate::format::checksum::crc32c;
 
@@ -103,6 +103,20 @@ impl RawJournalSuperblock {
     #[must_use]
     pub fn users_count(&self) -> u32 {
         if self.is_v2() { self.nr_users.get() } else { 0 }
+    }
+
+    /// Returns the UUID of the first file system that uses the journal. An internal journal stores none.
+    #[must_use]
+    pub fn user(&self) -> [u8; UUID_SIZE] {
+        self.users.first_chunk().copied().filter(|_| self.is_v2()).unwrap_or_default()
+    }
+
+    /// Makes one file system the only user of the journal, or none.
+    pub fn set_user(&mut self, uuid: Option<[u8; UUID_SIZE]>) {
+        self.upgrade();
+        self.nr_users = u32::from(uuid.is_some()).into();
+        self.users.fill(0);
+        self.users[..UUID_SIZE].copy_from_slice(&uuid.unwrap_or_default());
     }
 
     /// Updates the checksum, if the journal has one.

@@ -39,6 +39,8 @@ Options of -o (* marks the default):
   io_uring, no_io_uring* receive requests over io_uring if the kernel allows it, or not
   fsname=NAME            show NAME instead of the image path as the device in /proc/mounts
   logdev=FILE            use FILE as the log of an XFS image that does not contain its log
+  journal_path=FILE      use FILE as the journal of an ext4 image that does not contain its journal
+  journal_dev=NUMBER     the same, for the block device with this number
   rtdev=FILE             read realtime files of an XFS image from FILE
   lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and similar
                          accepted; every mount behaves this way

@@ -1,15 +1,20 @@
 //! Building ext2, ext3 and ext4.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use disk::BlockDevice;
-use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Layout};
-use ext4::{Ext4, Ext4Core};
-use vfs::{FileSystem, Ino};
+use disk::{BlockDevice, JoinedDevice, MemoryDevice};
+use ext4::format::features::{Feature, RoCompat};
+use ext4::format::journal_device::{JournalDevice, JournalDeviceOptions, uuid_for};
+use ext4::mkfs::{self, Contents, ExternalJournal, FeatureChange, InodeCount, Layout};
+use ext4::tune::Request;
+use ext4::{Ext4, Ext4Core, log};
+use vfs::{FileSystem, Ino, Timestamp};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::estimate::{Estimate, Ext4Estimate};
 use crate::build::{BuildError, BuildOptions, identity};
+use crate::image::devices::{self, Access};
 
 /// Block size if the image size is computed, in bytes. A trial counts blocks before the size is known, so the block
 /// size must not depend on it.
@@ -19,7 +24,42 @@ pub(super) struct Ext4Maker<'a> {
     options: &'a BuildOptions,
     features: Vec<FeatureChange>,
     inode_size: Option<u16>,
+    journal: Option<Arc<dyn BlockDevice>>,
+    has_quota: bool,
 }
+
+/// Layout of an image, and its journal device if the image does not contain the journal.
+struct Ext4Plan {
+    layout: Layout,
+    journal: Option<Journal>,
+    quota: Option<Quota>,
+}
+
+/// Quota files to make when the tree is complete, because usage is not counted while it is filled.
+#[derive(Clone, Copy)]
+struct Quota {
+    time: Timestamp,
+    has_projects: bool,
+}
+
+/// Journal device of a new image.
+#[derive(Clone)]
+struct Journal {
+    device: Arc<dyn BlockDevice>,
+    /// Options of a new journal; `None` to keep the one on the device.
+    new: Option<JournalDeviceOptions>,
+}
+
+/// New file system, and its journal device if that is to be made.
+struct NewExt4 {
+    fs: Ext4,
+    journal: Option<Journal>,
+    quota: Option<Quota>,
+}
+
+/// Space for quota files in bytes: a few hundred owners.
+const QUOTA_BYTES: u64 = 128 << 10;
+const QUOTA: Feature = Feature::RoCompat(RoCompat::QUOTA);
 
 impl<'a> Ext4Maker<'a> {
     pub(super) fn new(options: &'a BuildOptions) -> Result<Self, BuildError> {
@@ -34,7 +74,34 @@ impl<'a> Ext4Maker<'a> {
         let inode_size = options.inode_size.map(u16::try_from).transpose();
         let inode_size =
             inode_size.map_err(|_| vfs::Error::Invalid("the inode size is too large"))?;
-        Ok(Self { options, features: FeatureChange::parse_list(&list)?, inode_size })
+        let mut features = FeatureChange::parse_list(&list)?;
+        let has_quota = features.iter().rfind(|change| change.feature == QUOTA);
+        let has_quota = has_quota.is_some_and(|change| change.on);
+        features.retain(|change| change.feature != QUOTA);
+        let open = |path: &PathBuf| devices::open(path, false, Access::Write);
+        let journal = options.log_device.as_ref().map(open).transpose();
+        let journal = journal.map_err(|e| BuildError::Image(Box::new(e)))?;
+        Ok(Self { options, features, inode_size, journal, has_quota })
+    }
+
+    /// Returns the journal device for images with these options.
+    fn journal(&self, mkfs: &mkfs::Options) -> Result<Option<Journal>, BuildError> {
+        let Some(device) = self.journal.clone() else { return Ok(None) };
+        let block_size = mkfs.checked_block_size()?;
+        if self.options.keeps_journal {
+            return Ok(Some(Journal { device, new: None }));
+        }
+        let new = JournalDeviceOptions {
+            size_bytes: device.len(),
+            block_size,
+            uuid: uuid_for(mkfs.uuid),
+            label: Vec::new(),
+            hash_seed: mkfs.hash_seed,
+            has_checksum: false,
+            time: mkfs.time,
+        };
+        JournalDevice::plan(&new)?;
+        Ok(Some(Journal { device, new: Some(new) }))
     }
 
     /// Returns the default block size, if it differs from that of mke2fs.
@@ -73,7 +140,19 @@ impl<'a> Ext4Maker<'a> {
 
 impl Maker for Ext4Maker<'_> {
     fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
-        Ok(Box::new(mkfs::plan(&self.mkfs_options(size, inodes))?))
+        let mut options = self.mkfs_options(size, inodes);
+        let journal = self.journal(&options)?;
+        if let Some(journal) = &journal {
+            let block_size = options.checked_block_size()?;
+            options.external_journal = Some(ExternalJournal {
+                uuid: journal.uuid(block_size)?,
+                device_number: self.options.log_device.as_deref().map_or(0, devices::device_number),
+            });
+        }
+        let layout = mkfs::plan(&options)?;
+        let has_projects = layout.superblock().features.ro_compat(RoCompat::PROJECT);
+        let quota = self.has_quota.then_some(Quota { time: options.time, has_projects });
+        Ok(Box::new(Ext4Plan { layout, journal, quota }))
     }
 
     fn size_min(&self) -> u64 {
@@ -94,53 +173,100 @@ impl Maker for Ext4Maker<'_> {
     }
 }
 
-impl Plan for Layout {
+impl Journal {
+    /// Returns the UUID of the journal of an image with this block size.
+    fn uuid(&self, block_size: u32) -> Result<[u8; 16], BuildError> {
+        if let Some(new) = &self.new {
+            return Ok(new.uuid);
+        }
+        let alone = self.join(Arc::new(MemoryDevice::new(0)))?;
+        Ok(log::free_device(&*alone, block_size, None)?.raw.uuid)
+    }
+
+    /// Joins the device to that of the image.
+    fn join(&self, image: Arc<dyn BlockDevice>) -> vfs::Result<Arc<dyn BlockDevice>> {
+        let joined = JoinedDevice::new(image, Some(Arc::clone(&self.device)), None);
+        Ok(Arc::new(joined.map_err(vfs::Error::Device)?))
+    }
+
+    /// Makes a new journal for a file system with this UUID.
+    fn make(&self, file_system: [u8; 16]) -> vfs::Result<()> {
+        let Some(new) = &self.new else { return Ok(()) };
+        let new = JournalDeviceOptions { uuid: uuid_for(file_system), ..new.clone() };
+        let joined = self.join(Arc::new(MemoryDevice::new(0)))?;
+        log::make_device(&*joined, &JournalDevice::plan(&new)?)
+    }
+}
+
+impl Plan for Ext4Plan {
     fn block_size(&self) -> u64 {
-        self.superblock().block_size().into()
+        self.layout.superblock().block_size().into()
     }
 
     fn free_blocks(&self) -> u64 {
-        Layout::free_blocks(self)
+        let reserved = self.quota.map_or(0, |_| QUOTA_BYTES.div_ceil(self.block_size()));
+        self.layout.free_blocks().saturating_sub(reserved)
     }
 
     fn inodes_max(&self) -> u64 {
-        self.superblock().inodes_count.into()
+        self.layout.superblock().inodes_count.into()
     }
 
     /// Blocks reserved for privileged users, and those that a mounted kernel reserves for extent tree changes that must
     /// not fail (2 %, at most 4096; `reserved_clusters` in `ext4(5)` of sysfs).
     fn unavailable(&self) -> u64 {
-        let superblock = self.superblock();
+        let superblock = self.layout.superblock();
         superblock.raw.reserved_blocks() + (superblock.blocks_count / 50).min(4096)
     }
 
     fn estimate(&self) -> Option<Box<dyn Estimate>> {
-        Some(Box::new(Ext4Estimate::new(self.superblock())?))
+        Some(Box::new(Ext4Estimate::new(self.layout.superblock())?))
     }
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
-        mkfs::format(&**device, self, Contents::Zeros)?;
-        Ok(Box::new(Ext4::open_in_progress(Arc::clone(device), ext4::CACHE_BYTES_DEFAULT)?))
+        mkfs::format(&**device, &self.layout, Contents::Zeros)?;
+        let device = match &self.journal {
+            Some(journal) => journal.join(Arc::clone(device))?,
+            None => Arc::clone(device),
+        };
+        let fs = Ext4::open_in_progress(device, ext4::CACHE_BYTES_DEFAULT)?;
+        Ok(Box::new(NewExt4 { fs, journal: self.journal.clone(), quota: self.quota }))
     }
 }
 
-impl Fresh for Ext4 {
+impl Fresh for NewExt4 {
     fn file_system(&self) -> &dyn FileSystem {
-        self
+        &self.fs
     }
 
     fn uuid_is_fixed(&self) -> bool {
-        Ext4Core::uuid_is_fixed(self)
+        Ext4Core::uuid_is_fixed(&self.fs)
     }
 
     fn protect(&self, ino: Ino, is_trial: bool, threads: usize) -> vfs::Result<Option<[u8; 32]>> {
         if is_trial {
-            return self.try_protect(ino).map(|()| None);
+            return self.fs.try_protect(ino).map(|()| None);
         }
-        Ext4Core::protect(self, ino, threads).map(Some)
+        Ext4Core::protect(&self.fs, ino, threads).map(Some)
     }
 
+    /// A new journal is made at the end, because its UUID depends on that of the image.
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {
-        Ext4::finish(self, uuid)
+        if let Some(journal) = &self.journal {
+            journal.make(uuid.unwrap_or(self.fs.superblock().raw.uuid))?;
+        }
+        Ext4::finish(&self.fs, uuid)?;
+        self.quota.map_or(Ok(()), |quota| quota.make(self.fs.device()))
+    }
+}
+
+impl Quota {
+    /// Makes the quota files with the usage of the complete tree.
+    fn make(self, device: &Arc<dyn BlockDevice>) -> vfs::Result<()> {
+        let mut request = Request::default();
+        request.features = vec![(QUOTA, true)];
+        request.quotas = [Some(true), Some(true), self.has_projects.then_some(true)];
+        request.time = Some(self.time);
+        ext4::tune::tune(device, &request, &mut |_| Ok(()))
     }
 }

@@ -68,6 +68,7 @@ impl<'a> XfsMaker<'a> {
             ag_count: options.ag_count,
             ag_bytes: options.ag_bytes,
             log_bytes: options.log_bytes.or(self.log_device_bytes()),
+            log_group: options.log_group,
             external_log: self.log_device.is_some(),
             log_stripe_bytes: options.log_stripe_bytes,
             label: options.label.clone().unwrap_or_default(),

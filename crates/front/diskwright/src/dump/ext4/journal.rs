@@ -1,6 +1,7 @@
 //! Journal: its superblock and the descriptor, commit and revoke blocks of its log.
 
 use ext4::format::jbd2::{MAGIC, RawJournalSuperblock};
+use ext4::log::JournalMap;
 use vfs::{Error as FsError, FileSystem, Ino};
 
 use super::{Dump, Fields, Volume};
@@ -12,19 +13,34 @@ const LISTED_MAX: usize = 100_000;
 impl Volume {
     pub(super) fn journal_blocks(&self) -> vfs::Result<Dump> {
         let number = self.sb().raw.journal_inum.get();
-        if number == 0 {
+        let external = match self.sb().has_external_journal() {
+            true => JournalMap::read(&*self.device, self.sb())?,
+            false => None,
+        };
+        if number == 0 && external.is_none() {
             return Err(FsError::unsupported(
-                "an image without an internal journal",
-                "dump IMAGE superblock shows whether it has an external one",
+                "an image without a journal",
+                "dump IMAGE superblock shows its features",
             ));
         }
         let ino = Ino(number.into());
         let size = self.geometry().block_size() as usize;
         let mut block = vec![0; size];
         let mut dump = Dump::default();
-        dump.fields.add("inode", ino.0);
+        match &external {
+            Some(_) => dump.fields.add("uuid", uuid_text(&self.sb().raw.journal_uuid)),
+            None => dump.fields.add("inode", ino.0),
+        }
         dump.fields.add("needs_recovery", self.fs.needs_recovery());
-        self.fs.read(ino, 0, &mut block)?;
+        let read = |at: u32, block: &mut Vec<u8>| match &external {
+            Some(map) if at >= map.blocks() => Ok(0),
+            Some(map) => map.read_block(&*self.device, at).map(|bytes| {
+                *block = bytes;
+                size
+            }),
+            None => self.fs.read(ino, u64::from(at) * size as u64, block),
+        };
+        read(external.as_ref().map_or(0, JournalMap::superblock), &mut block)?;
         let raw = match RawJournalSuperblock::parse(&block) {
             Ok(raw) => raw,
             Err(error) => {
@@ -35,8 +51,7 @@ impl Volume {
         superblock(&raw, &mut dump.fields);
         let mut listed = Vec::new();
         for at in raw.first.get()..raw.maxlen.get() {
-            let offset = u64::from(at) * size as u64;
-            if self.fs.read(ino, offset, &mut block)? < size || listed.len() >= LISTED_MAX {
+            if read(at, &mut block)? < size || listed.len() >= LISTED_MAX {
                 break;
             }
             if let Some(fields) = log_block(at, &block) {

@@ -1,0 +1,66 @@
+//! Journal devices of ext4: how programs of e2fsprogs find them.
+
+use std::path::{Path, PathBuf};
+
+use disk::BlockDevice;
+use ext4::format::journal_device::is_journal_device;
+use ext4::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_OFFSET};
+use zerocopy::IntoBytes;
+
+use crate::foreign;
+use crate::target::Target;
+
+/// Directories in which udev links devices by UUID and by label.
+const BY_UUID: &str = "/dev/disk/by-uuid";
+const BY_LABEL: &str = "/dev/disk/by-label";
+
+/// Reads a superblock without checks.
+pub(crate) fn raw_superblock(device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    let mut raw = RawSuperblock::zeroed();
+    device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).ok()?;
+    Some(raw)
+}
+
+/// Returns the path that the value of `-J device=` or `-j` names: a path, `LABEL=...` or `UUID=...`.
+pub(crate) fn path(text: &str) -> PathBuf {
+    if let Some(label) = text.strip_prefix("LABEL=") {
+        return Path::new(BY_LABEL).join(label);
+    }
+    if let Some(uuid) = text.strip_prefix("UUID=") {
+        return Path::new(BY_UUID).join(uuid);
+    }
+    text.into()
+}
+
+/// Returns the UUID and the number of the journal device of an image, if the image does not contain its journal.
+fn of_image(image: &Target) -> Option<([u8; 16], u32)> {
+    let raw = raw_superblock(&*foreign::open(&image.path, image.offset).ok()?)?;
+    let is_external = raw.magic == MAGIC && raw.journal_inum == 0 && raw.journal_uuid != [0; 16];
+    is_external.then_some((raw.journal_uuid, raw.journal_dev.get()))
+}
+
+/// Returns whether the journal of an image is on another device.
+pub(crate) fn is_external(image: &Target) -> bool {
+    of_image(image).is_some()
+}
+
+/// Finds the journal device of an image by the number or the UUID in its superblock, as the originals do. Returns
+/// `None` if the image contains its journal, or if no device with this UUID is found.
+pub(crate) fn find(image: &Target) -> Option<PathBuf> {
+    let (uuid, number) = of_image(image)?;
+    let name = uuid::Uuid::from_bytes(uuid).to_string();
+    let by_uuid = || Some(Path::new(BY_UUID).join(&name));
+    let is_right = |path: &PathBuf| {
+        let device = foreign::open(path, 0).ok();
+        let found = device.and_then(|device| raw_superblock(&*device));
+        found.is_some_and(|found| is_journal_device(&found) && found.uuid == uuid)
+    };
+    by_number(number).filter(is_right).or_else(|| by_uuid().filter(is_right))
+}
+
+/// Returns the path of the block device with a number from a superblock.
+fn by_number(number: u32) -> Option<PathBuf> {
+    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xf_ff00);
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(Path::new("/dev").join(link.file_name()?))
+}
