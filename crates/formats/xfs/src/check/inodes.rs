@@ -200,6 +200,9 @@ impl Inodes<'_> {
         let file_type = inode.file_type()?;
         fields::check_used(self.ctx, ino, &inode, file_type);
         self.links.inode(number, file_type_code(file_type), inode.nlink());
+        if let Some(trees) = self.links.trees().filter(|_| inode.is_metadata()) {
+            trees.mark(number);
+        }
         if inode.nlink() > 0
             && inode.next_unlinked() != u32::MAX
             && self.ctx.geometry.features.crc()
@@ -255,7 +258,8 @@ impl Inodes<'_> {
             FileType::Directory => {
                 let generation = inode.generation();
                 let is_unlinked = inode.nlink() == 0;
-                let dir = Directory { ino, number, generation, is_unlinked };
+                let is_metadata = inode.is_metadata();
+                let dir = Directory { ino, number, generation, is_unlinked, is_metadata };
                 directory::check(self, &dir, inode, &data);
             }
             FileType::Symlink => symlink::check(self.ctx, ino, inode, &data),

@@ -162,9 +162,6 @@ impl Superblock {
         if !self.features.crc() {
             return Some("version 4, without checksums".to_owned());
         }
-        if self.features.incompat.contains(Incompat::METADIR) {
-            return Some("a metadata directory tree".to_owned());
-        }
         if self.raw.rblocks.get() != 0 {
             return Some("a realtime device".to_owned());
         }
