@@ -4,9 +4,6 @@
 //! from outside get `NotFound` for them (`operations::Inodes::load` of [`XfsCore`]); only this module, quotas and
 //! recovery reach them, by [`XfsCore::load`].
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -25,17 +22,11 @@ const FILES_MAX: usize = 1 << 23;
 
 /// An inode of the tree.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "realtime groups need it")]
 pub(crate) struct Metafile {
     /// Its path below the root of the tree, such as `quota/user`; empty for the root.
     pub(crate) path: Vec<u8>,
     pub(crate) handle: Handle,
-}
-
-impl Metafile {
-    /// Returns its type.
-    pub(crate) fn metafile_type(&self) -> MetafileType {
-        self.handle.inode.metafile_type()
-    }
 }
 
 impl XfsCore {

@@ -11,7 +11,7 @@ use crate::format::ag::AGFL_SECTOR;
 use crate::format::btree::Shape;
 use crate::format::features::{Features, Incompat, RoCompat, Version};
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
-use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
+use crate::format::superblock::{MAGIC, REALTIME_GROUP_LOG, RawSuperblock, Superblock};
 
 /// Size of the inode cluster that old kernels read at once, for inodes of 256 bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
 const INODE_CLUSTER_BYTES: u32 = 8192;
@@ -19,8 +19,6 @@ const INODE_CLUSTER_BYTES: u32 = 8192;
 const INODES_USED: u32 = 3;
 /// Unit of the realtime device in bytes, if there is none.
 const REALTIME_UNIT_BYTES: u32 = 4096;
-/// Size of the groups of an absent realtime device, as a power of two in bytes.
-const REALTIME_GROUP_LOG: u8 = 40;
 
 /// A planned file system.
 #[derive(Clone, Debug)]

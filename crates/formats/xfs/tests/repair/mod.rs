@@ -16,7 +16,7 @@ mod quotas;
 mod rich;
 mod rule;
 mod run;
-mod subject;
+pub(crate) mod subject;
 mod symlinks;
 
 use std::ops::Range;
