@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
     Case { features: "+metadir", block_size: 64 << 10, ..case(GIB) },
     Case { features: "+metadir", block_size: 1024, inode_size: 512, ..case(GIB) },
     Case { features: "+metadir,-parent", ..case(GIB) },
-    Case { features: "+metadir", sector_size: 4096, inode_size: 1024, ..case(63 * MIB) },
+    Case { features: "+metadir", sector_size: 4096, inode_size: 1024, ..case(GIB) },
     Case { label: "twelve bytes", ..case(GIB) },
     Case { ag_count: Some(7), ..case(5 * GIB) },
     Case { log_bytes: Some(100 * MIB), ..case(GIB) },

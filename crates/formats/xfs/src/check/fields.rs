@@ -158,6 +158,16 @@ fn check_metadata(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         "the type of a metadata file",
         inode.metatype_number().into(),
     );
+    let unused = [
+        ("di_dmevmask", be32(inode.as_bytes(), 84)),
+        ("di_dmstate", be16(inode.as_bytes(), 88).into()),
+    ];
+    for (field, found) in unused {
+        fields.require(found == 0, field, "0", found.into());
+    }
+    // Kernels store records without extending the file.
+    let is_quota = known.is_some_and(MetafileType::is_quota);
+    fields.require(!is_quota || inode.size() == 0, "di_size", "0", inode.size());
     // Files of realtime groups have the number of their group there.
     let has_group = known.is_some_and(|known| known >= MetafileType::RtBitmap);
     let project = inode.projid();

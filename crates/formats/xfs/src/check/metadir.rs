@@ -186,8 +186,7 @@ fn check_file(ctx: &Context<'_>, file: &Metafile) {
         _ => {}
     }
     let has_quota = ctx.geometry.features.version_bits.contains(Version::QUOTA);
-    let is_quota = QuotaKind::ALL.into_iter().any(|kind| MetafileType::of_quota(kind) == found);
-    if is_quota && !has_quota {
+    if found.is_quota() && !has_quota {
         let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_versionnum");
         ctx.found(finding.mismatch("the quota flag", "quota files without it"));
     }

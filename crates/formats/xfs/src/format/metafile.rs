@@ -9,6 +9,8 @@ use super::quota::QuotaKind;
 
 /// Byte offset of `di_metatype`.
 const METATYPE: usize = 6;
+/// Bytes of `di_dmevmask` and `di_dmstate`, which must be zero in the tree.
+const UNUSED: std::ops::Range<usize> = 84..90;
 /// Name of the directory of quota files, below the root of the tree.
 pub const QUOTA_DIRECTORY: &str = "quota";
 /// Name of the directory of the files of realtime groups, below the root of the tree.
@@ -95,6 +97,12 @@ impl MetafileType {
         }
     }
 
+    /// Returns whether it is that of a quota file.
+    #[must_use]
+    pub const fn is_quota(self) -> bool {
+        matches!(self, Self::UserQuota | Self::GroupQuota | Self::ProjectQuota)
+    }
+
     /// Returns the type that the file at a path below the root of the tree must have; `None` if kernels use no such
     /// path.
     #[must_use]
@@ -154,7 +162,8 @@ impl Inode {
         known.filter(|_| self.is_metadata()).unwrap_or(MetafileType::Unknown)
     }
 
-    /// Makes it an inode of the tree: sets type and flags, and clears permissions and owners.
+    /// Makes it an inode of the tree: sets type and flags, and clears permissions, owners and unused
+    /// fields.
     pub fn set_metadata(&mut self, metafile_type: MetafileType) {
         self.set_permissions(0);
         self.set_uid(0);
@@ -162,7 +171,9 @@ impl Inode {
         self.set_flags2(self.flags2() & !flags2::DAX | flags2::METADATA);
         let own = if self.is_dir() { DIRECTORY_FLAGS } else { FILE_FLAGS };
         self.set_flags(own);
-        put16(self.as_mut_bytes(), METATYPE, metafile_type.number());
+        let bytes = self.as_mut_bytes();
+        put16(bytes, METATYPE, metafile_type.number());
+        bytes[UNUSED].fill(0);
     }
 
     /// Takes it out of the tree: clears the type and the flag.

@@ -64,6 +64,9 @@ impl Mender<'_, '_> {
         };
         let Some(fitting) = fitting else { return inode.clear_metadata() };
         inode.set_metadata(fitting);
+        if fitting.is_quota() {
+            inode.set_size(0);
+        }
         if fitting < MetafileType::RtBitmap {
             inode.set_projid(0);
         }
