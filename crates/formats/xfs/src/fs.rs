@@ -8,7 +8,7 @@ use operations::Mode;
 use operations::deferred_create::{DeferPolicy, DeferredCreates};
 use operations::locks::InodeLocks;
 use operations::profile::ListingProfile;
-use vfs::{Ino, Result};
+use vfs::{Error, Ino, Result};
 
 use crate::deferred_create::NameKeys;
 use crate::dir::DirStates;
@@ -99,9 +99,15 @@ impl XfsCore {
         &self.volume.sb
     }
 
-    /// Returns an inode in use, or `NotFound`.
+    /// Returns an inode in use, or `NotFound`. It may belong to the metadata directory tree.
     pub(crate) fn load(&self, ino: Ino) -> Result<Handle> {
         inode::load(self, ino)
+    }
+
+    /// Returns an inode in use, or `NotFound`, also for one of the metadata directory tree.
+    pub(crate) fn load_ordinary(&self, ino: Ino) -> Result<Handle> {
+        let handle = self.load(ino)?;
+        if handle.inode.is_metadata() { Err(Error::NotFound) } else { Ok(handle) }
     }
 
     /// Reads a metadata block and verifies it. Must not be called for a block that an operation of this thread holds.

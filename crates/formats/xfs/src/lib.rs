@@ -23,6 +23,7 @@ mod interface;
 mod kind;
 mod log;
 mod map;
+mod metadir;
 pub mod mkfs;
 mod names;
 mod op;

@@ -15,8 +15,8 @@ use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 
 /// Golden images to be damaged: all of version 5.
-pub(crate) const IMAGES: [&str; 5] =
-    ["default", "small-blocks", "plain", "large-directory-blocks", "shared"];
+pub(crate) const IMAGES: [&str; 6] =
+    ["default", "small-blocks", "plain", "large-directory-blocks", "shared", "metadir-quota"];
 /// Bytes at the start of a structure that get half of the damage: headers.
 const HEADER: usize = 192;
 

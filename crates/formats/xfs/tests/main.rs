@@ -35,6 +35,7 @@ mod log_recovery;
 mod log_states;
 mod log_writing;
 mod making;
+mod metadir;
 mod mkfs;
 mod numbers;
 mod opening;

@@ -44,6 +44,12 @@ const CASES: &[Case] = &[
     Case { features: "-exchange", ..case(GIB) },
     Case { features: "-parent", ..case(GIB) },
     Case { features: PARENTLESS, ..case(GIB) },
+    Case { features: "+metadir", ..case(GIB) },
+    Case { features: "+metadir", ag_count: Some(7), ..case(5 * GIB) },
+    Case { features: "+metadir", block_size: 64 << 10, ..case(GIB) },
+    Case { features: "+metadir", block_size: 1024, inode_size: 512, ..case(GIB) },
+    Case { features: "+metadir,-parent", ..case(GIB) },
+    Case { features: "+metadir", sector_size: 4096, inode_size: 1024, ..case(GIB) },
     Case { label: "twelve bytes", ..case(GIB) },
     Case { ag_count: Some(7), ..case(5 * GIB) },
     Case { log_bytes: Some(100 * MIB), ..case(GIB) },
@@ -99,7 +105,7 @@ fn plans_are_those_of_mkfs() {
             }
         }
     }
-    for features in ["-nrext64", "-rmapbt", "-reflink", "-finobt", "-sparse,-bigtime"] {
+    for features in ["-nrext64", "-rmapbt", "-reflink", "-finobt", "-sparse,-bigtime", "+metadir"] {
         for block_size in [1024, 4096, 64 << 10] {
             for size in [300 * MIB, 2 * GIB, 2 * TIB] {
                 Case { block_size, features, ..case(size) }.compare_plans();

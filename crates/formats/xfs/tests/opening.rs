@@ -29,11 +29,7 @@ fn read_only_features_can_be_read() {
     let (image, realtime) = (home.path().join("image"), home.path().join("realtime"));
     std::fs::File::create(&realtime).unwrap().set_len(300 * MIB).unwrap();
     let with_realtime = format!("-r rtdev={}", realtime.display());
-    for (options, reason) in [
-        ("-m crc=0", "version 4"),
-        ("-m metadir=1", "metadata directory tree"),
-        (with_realtime.as_str(), "realtime"),
-    ] {
+    for (options, reason) in [("-m crc=0", "version 4"), (with_realtime.as_str(), "realtime")] {
         MkfsXfs::default().options(options).create(&image, 300 * MIB);
         let fs = open(&image).unwrap_or_else(|error| panic!("{options}: {error}"));
         fs.attributes(fs.root()).unwrap_or_else(|error| panic!("{options}: {error}"));

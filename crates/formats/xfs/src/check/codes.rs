@@ -207,6 +207,15 @@ catalogue! {
     ROOT: Unusable "xfs-root", "inode",
         "The root directory is not a directory.",
         "A new root directory is created, and everything else is reattached to it.";
+    METADIR_ROOT: Unusable "xfs-metadir-root", "metadata directory",
+        "The root of the metadata directory is not a directory of metadata.",
+        "A new root is created, and the metadata files are reattached to it.";
+    METADIR_FLAG: AtRisk "xfs-metadir-flag", "metadata directory",
+        "An inode has the metadata flag, but is not in the metadata directory, or is in it without the flag.",
+        "The flag is set if all names of the inode are in the metadata directory, and cleared otherwise.";
+    METADIR_FILE: AtRisk "xfs-metadir-file", "metadata directory",
+        "A file in the metadata directory has not the type that its path requires.",
+        "The type is set. A file that kernels do not know is removed.";
     SYMLINK: AtRisk "xfs-symlink", "symbolic link",
         "The target of a symbolic link is damaged.",
         "The readable part of the target is kept. A link without a target is removed with its directory entries.";

@@ -11,6 +11,7 @@ use crate::format::extent::LEN_MAX;
 use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, flags, flags2};
+use crate::format::metafile::{self, MetafileType};
 
 /// `XFS_DIFLAG_NEWRTBM`: marks the realtime bitmap.
 const NEWRTBM: u16 = 1 << 2;
@@ -18,8 +19,12 @@ const NEWRTBM: u16 = 1 << 2;
 const FLAGS: u16 = 0x7fff;
 const DIRECTORY_FLAGS: u16 =
     flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
-const FLAGS2: u64 =
-    flags2::DAX | flags2::REFLINK | flags2::COWEXTSIZE | flags2::BIGTIME | flags2::NREXT64;
+const FLAGS2: u64 = flags2::DAX
+    | flags2::REFLINK
+    | flags2::COWEXTSIZE
+    | flags2::BIGTIME
+    | flags2::NREXT64
+    | flags2::METADATA;
 const NSEC_PER_SEC: u32 = 1_000_000_000;
 /// Size of a data fork with a device number, in bytes.
 const DEVICE_FORK: usize = 8;
@@ -118,8 +123,12 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     let is_linked = file_type != FileType::Directory || inode.nlink() != 1;
     fields.require(is_linked, "di_nlink", "0, or at least 2 for a directory", inode.nlink().into());
     let slot = inode.as_bytes();
-    let old_links = be16(slot, 6);
-    fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());
+    if inode.is_metadata() {
+        check_metadata(&fields, inode, file_type);
+    } else {
+        let old_links = be16(slot, 6);
+        fields.require(slot[4] < 2 || old_links == 0, "di_onlink", "0", old_links.into());
+    }
     if ctx.geometry.features.crc() {
         let large = inode.flags2() & flags2::NREXT64 != 0;
         if large {
@@ -139,6 +148,48 @@ pub(super) fn check_used(ctx: &Context<'_>, ino: Ino, inode: &Inode, file_type: 
     }
 }
 
+/// Checks what all inodes of the metadata directory have in common. Kernels refuse to load others.
+fn check_metadata(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
+    let is_dir = file_type == FileType::Directory;
+    let is_type = is_dir || file_type == FileType::Regular;
+    let permissions = inode.mode() & 0o7777;
+    fields.require(
+        is_type && permissions == 0,
+        "di_mode",
+        "a regular file or directory without permissions",
+        inode.mode().into(),
+    );
+    fields.require(inode.uid() == 0, "di_uid", "0", inode.uid().into());
+    fields.require(inode.gid() == 0, "di_gid", "0", inode.gid().into());
+    let own = if is_dir { metafile::DIRECTORY_FLAGS } else { metafile::FILE_FLAGS };
+    let found = inode.flags();
+    fields.require(found & own == own, "di_flags", "the flags of metadata", found.into());
+    let known = MetafileType::from_number(inode.metatype_number());
+    let is_known = known.is_some_and(|known| {
+        known != MetafileType::Unknown && (known == MetafileType::Directory) == is_dir
+    });
+    fields.require(
+        is_known,
+        "di_metatype",
+        "the type of a metadata file",
+        inode.metatype_number().into(),
+    );
+    let unused = [
+        ("di_dmevmask", be32(inode.as_bytes(), 84)),
+        ("di_dmstate", be16(inode.as_bytes(), 88).into()),
+    ];
+    for (field, found) in unused {
+        fields.require(found == 0, field, "0", found.into());
+    }
+    // Kernels store records without extending the file.
+    let is_quota = known.is_some_and(MetafileType::is_quota);
+    fields.require(!is_quota || inode.size() == 0, "di_size", "0", inode.size());
+    // Files of realtime groups have the number of their group there.
+    let has_group = known.is_some_and(|known| known >= MetafileType::RtBitmap);
+    let project = inode.projid();
+    fields.require(has_group || project == 0, "di_projid", "0", project.into());
+}
+
 /// Returns whether the data fork of such a file is a device number or empty.
 const fn is_special(file_type: FileType) -> bool {
     !matches!(file_type, FileType::Regular | FileType::Directory | FileType::Symlink)
@@ -146,8 +197,7 @@ const fn is_special(file_type: FileType) -> bool {
 
 fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let (ctx, found) = (fields.ctx, inode.flags());
-    let raw = &ctx.sb.raw;
-    let known = match fields.ino.0 == raw.rbmino.get() {
+    let known = match is_realtime_bitmap(ctx, fields.ino) {
         true => FLAGS,
         false => FLAGS & !NEWRTBM,
     };
@@ -167,8 +217,19 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     if file_type != FileType::Regular && !is_dir {
         allowed &= !(flags2::COWEXTSIZE | flags2::DAX);
     }
+    if inode.is_metadata() {
+        allowed &= !(flags2::DAX | flags2::COWEXTSIZE | flags2::REFLINK);
+    }
     let bad = inode.flags2() & !allowed;
     fields.require(bad == 0, "di_flags2", "flags that match it", inode.flags2());
+}
+
+fn has_metadir(ctx: &Context<'_>) -> bool {
+    ctx.geometry.features.incompat(Incompat::METADIR)
+}
+
+fn is_realtime_bitmap(ctx: &Context<'_>, ino: Ino) -> bool {
+    !has_metadir(ctx) && ino.0 == ctx.sb.raw.rbmino.get()
 }
 
 /// Returns the allowed `di_flags2` in an image with these features.
@@ -179,6 +240,9 @@ fn flags2_of(features: &Features) -> u64 {
     }
     if !features.incompat(Incompat::NREXT64) {
         allowed &= !flags2::NREXT64;
+    }
+    if !features.incompat(Incompat::METADIR) {
+        allowed &= !flags2::METADATA;
     }
     if !features.ro_compat(RoCompat::REFLINK) {
         allowed &= !(flags2::REFLINK | flags2::COWEXTSIZE);
@@ -223,6 +287,7 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
 fn check_type(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let raw = &fields.ctx.sb.raw;
     let is_file = file_type == FileType::Regular
+        || has_metadir(fields.ctx)
         || ![raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
     fields.require(is_file, "di_mode", "the mode of a regular file", inode.mode().into());
 }
@@ -233,7 +298,8 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         FileType::Regular => {
             // The realtime bitmap and summary, without a realtime device.
             let raw = &fields.ctx.sb.raw;
-            let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
+            let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0)
+                && !has_metadir(fields.ctx);
             fields.require(!is_realtime || size == 0, "di_size", "0", size);
         }
         FileType::Directory | FileType::Symlink => {

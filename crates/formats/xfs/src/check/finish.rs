@@ -9,6 +9,7 @@ use super::diagnose;
 use super::groups::Totals;
 use super::inodes::Inodes;
 use super::links::DIRECTORY;
+use super::metadir;
 use super::names;
 use super::unlinked;
 use crate::format::features::RoCompat;
@@ -78,7 +79,7 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
                 // The remainder is kept in 32 bits, and a damaged count may use all of them.
                 let counted = nlink.wrapping_sub(left as u32);
                 let is_nameless = kind == DIRECTORY && counted < 2 || counted < 1;
-                let is_lost = is_nameless && !is_unlinked && chunks.ino(number) != links.root();
+                let is_lost = is_nameless && !is_unlinked && !links.is_root(chunks.ino(number));
                 let code = if is_lost { codes::INODE_LOST } else { codes::INODE_LINKS };
                 ctx.found(finding(code).field("di_nlink").mismatch(counted, nlink));
             }
@@ -101,6 +102,7 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
         ctx.found(Finding::new(codes::ROOT).of_inode(root.0));
     }
     special(inodes);
+    metadir::check(inodes);
     in_doubt
 }
 

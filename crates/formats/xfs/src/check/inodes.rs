@@ -200,6 +200,9 @@ impl Inodes<'_> {
         let file_type = inode.file_type()?;
         fields::check_used(self.ctx, ino, &inode, file_type);
         self.links.inode(number, file_type_code(file_type), inode.nlink());
+        if let Some(trees) = self.links.trees().filter(|_| inode.is_metadata()) {
+            trees.mark(number);
+        }
         if !fields::is_next_unlinked_right(&self.ctx.geometry, ino, &inode) {
             let found = inode.next_unlinked();
             let finding = self.found(codes::INODE_FIELD, ino).field("di_next_unlinked");
@@ -252,7 +255,8 @@ impl Inodes<'_> {
             FileType::Directory => {
                 let generation = inode.generation();
                 let is_unlinked = inode.nlink() == 0;
-                let dir = Directory { ino, number, generation, is_unlinked };
+                let is_metadata = inode.is_metadata();
+                let dir = Directory { ino, number, generation, is_unlinked, is_metadata };
                 directory::check(self, &dir, inode, &data);
             }
             FileType::Symlink => symlink::check(self.ctx, ino, inode, &data),

@@ -13,6 +13,7 @@ use vfs::check::{BitSet, Finding};
 use super::chunks::{Chunks, Known};
 use super::codes;
 use super::context::Context;
+use super::metadir::{self, Trees};
 use super::sums;
 use crate::format::features::Incompat;
 
@@ -39,6 +40,8 @@ pub(super) struct Directory {
     pub(super) generation: u32,
     /// True if it has no links.
     pub(super) is_unlinked: bool,
+    /// True if it has the metadata flag.
+    pub(super) is_metadata: bool,
 }
 
 pub(super) struct Links<'c> {
@@ -49,6 +52,8 @@ pub(super) struct Links<'c> {
     sums: Box<[AtomicU64]>,
     /// Directories and the inodes of their `..`.
     parents: Mutex<Vec<(u32, u32)>>,
+    /// The metadata directory tree and the ordinary tree, if there is the former.
+    trees: Option<Trees>,
     has_parents: bool,
     has_types: bool,
 }
@@ -63,6 +68,7 @@ impl<'c> Links<'c> {
             left: std::iter::repeat_with(AtomicU32::default).take(count).collect(),
             sums: std::iter::repeat_with(AtomicU64::default).take(count).collect(),
             parents: Mutex::default(),
+            trees: Trees::new(ctx, count),
             has_parents: ctx.geometry.features.incompat(Incompat::PARENT),
             has_types: ctx.geometry.features.ftype(),
         };
@@ -76,6 +82,15 @@ impl<'c> Links<'c> {
 
     pub(super) fn root(&self) -> Ino {
         Ino(self.ctx.sb.raw.rootino.get())
+    }
+
+    /// Returns whether an inode is the root of the ordinary tree or of the metadata directory tree.
+    pub(super) fn is_root(&self, ino: Ino) -> bool {
+        ino == self.root() || Some(ino) == metadir::root(self.ctx)
+    }
+
+    pub(super) const fn trees(&self) -> Option<&Trees> {
+        self.trees.as_ref()
     }
 
     pub(super) const fn has_parents(&self) -> bool {
@@ -135,7 +150,7 @@ impl<'c> Links<'c> {
             return;
         }
         self.left[dir.number as usize].fetch_sub(1, Relaxed);
-        if dir.ino == self.root() && parent != dir.ino {
+        if self.is_root(dir.ino) && parent != dir.ino {
             let finding = Finding::new(codes::DIR_DOT_DOT).of_inode(dir.ino.0).named(b"..");
             self.ctx.found(finding.mismatch(dir.ino, parent));
         }
@@ -143,7 +158,7 @@ impl<'c> Links<'c> {
             Known::Used(number) => {
                 self.left[number as usize].fetch_sub(1, Relaxed);
                 self.parents.lock().push((dir.number, number));
-                if dir.ino != self.root() {
+                if !self.is_root(dir.ino) {
                     let share = sums::mix(DOT_DOT, parent.0);
                     self.sums[dir.number as usize].fetch_add(share, Relaxed);
                 }
@@ -167,6 +182,9 @@ impl<'c> Links<'c> {
             }
         };
         self.left[number as usize].fetch_sub(1, Relaxed);
+        if let Some(trees) = &self.trees {
+            trees.name(number, dir.is_metadata);
+        }
         let is_dir = if self.has_types {
             self.claim_type(number, code, (dir.ino, name));
             code == DIRECTORY
@@ -266,6 +284,7 @@ pub(super) fn pointer_sum(dir: u64, generation: u32, name: &[u8]) -> u64 {
 /// Returns the inodes that are named by the superblock instead of a directory, except the root.
 pub(super) fn special_inodes(ctx: &Context<'_>) -> impl Iterator<Item = Ino> + use<> {
     let raw = &ctx.sb.raw;
+    let has_metadir = ctx.geometry.features.incompat(Incompat::METADIR);
     let has_quota = ctx.geometry.features.version_bits;
     let has_quota = has_quota.contains(crate::format::features::Version::QUOTA);
     let mut all = vec![raw.rbmino.get(), raw.rsumino.get()];
@@ -274,6 +293,8 @@ pub(super) fn special_inodes(ctx: &Context<'_>) -> impl Iterator<Item = Ino> + u
         let project = if crc { raw.pquotino.get() } else { 0 };
         all.extend([raw.uquotino.get(), raw.gquotino.get(), project]);
     }
+    // With a metadata directory, these fields are not used.
+    all.retain(|_| !has_metadir);
     all.sort_unstable();
     all.dedup();
     all.into_iter().filter(|ino| ![0, u64::MAX].contains(ino)).map(Ino)

@@ -24,6 +24,7 @@ mod forks;
 mod groups;
 mod inodes;
 mod links;
+mod metadir;
 mod names;
 mod owners;
 mod quota;
@@ -57,8 +58,8 @@ use crate::format::dir::Layout;
 /// Checks an image and reports all findings to `observer`. Does not write to the device.
 ///
 /// # Errors
-/// `Unsupported` for images that cannot be checked: unknown incompatible features, metadata directories, realtime
-/// devices, a log on another device or a dirty log of version 4. All damage is reported as findings.
+/// `Unsupported` for images that cannot be checked: unknown incompatible features, realtime devices, a log on another
+/// device or a dirty log of version 4. All damage is reported as findings.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &Options,

@@ -49,7 +49,11 @@ pub(super) fn read_inode(ctx: &Context<'_>, ino: Ino) -> Option<Inode> {
 }
 
 /// Calls `each` with the readable entries of a directory except `.` and `..`.
-fn for_each(inodes: &Inodes<'_>, ino: Ino, each: impl FnMut(&Inode, &[u8], Ino) -> bool) {
+pub(super) fn for_each(
+    inodes: &Inodes<'_>,
+    ino: Ino,
+    each: impl FnMut(&Inode, &[u8], Ino) -> bool,
+) {
     let Some(inode) = read_inode(inodes.ctx, ino).filter(Inode::is_dir) else { return };
     let mut extents = Vec::new();
     if inode.format() != Format::Local {
@@ -184,7 +188,7 @@ pub(super) fn compare(
 /// Reports a directory without a name that the link count did not reveal, because it contains directories.
 fn is_lost_directory(inodes: &Inodes<'_>, number: u32, names: &[Link]) -> bool {
     let (links, ino) = (inodes.links, inodes.chunks.ino(number));
-    if !names.is_empty() || ino == links.root() || links.kind(number) != Some(DIRECTORY) {
+    if !names.is_empty() || links.is_root(ino) || links.kind(number) != Some(DIRECTORY) {
         return false;
     }
     let nlink = read_inode(inodes.ctx, ino).map_or(0, |inode| i64::from(inode.nlink()));

@@ -11,6 +11,7 @@ use super::codes;
 use super::context::Context;
 use super::forks;
 use super::inodes::Inodes;
+use super::metadir;
 use crate::format::checksum;
 use crate::format::features::Version;
 use crate::format::inode::{Fork, Inode};
@@ -60,7 +61,7 @@ impl Usage {
 
     /// Counts an inode in use.
     pub(super) fn add(&self, ino: Ino, inode: &Inode) {
-        if self.files.contains(&ino) {
+        if self.files.contains(&ino) || inode.is_metadata() {
             return;
         }
         let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0);
@@ -78,11 +79,15 @@ impl Usage {
 
     /// Compares the usage with the quota files.
     pub(super) fn check(&self, inodes: &Inodes<'_>) {
+        let files = match metadir::root(inodes.ctx) {
+            Some(_) => metadir::quota_files(inodes).map(|file| file.unwrap_or(Ino(0))),
+            None => self.files,
+        };
         for (at, kind) in QuotaKind::ALL.into_iter().enumerate() {
             if let Some(counted) = &self.kinds[at] {
                 let mut counted = std::mem::take(&mut *counted.lock());
                 let is_partial = counted.len() >= IDS_MAX;
-                if read(inodes, kind, self.files[at], &mut counted) && !is_partial {
+                if read(inodes, kind, files[at], &mut counted) && !is_partial {
                     for (id, counts) in counted {
                         differs(inodes.ctx, kind, id, counts, (0, 0));
                     }

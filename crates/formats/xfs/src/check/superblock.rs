@@ -51,10 +51,6 @@ pub(super) fn open(
 ) -> Result<Option<Image>> {
     let Some(device) = with_superblock(device, observer)? else { return Ok(None) };
     let sb = read_superblock(&*device)?;
-    if sb.features.incompat(Incompat::METADIR) {
-        let advice = "xfs_repair -n checks such images";
-        return Err(Error::unsupported("checking a metadata directory tree", advice));
-    }
     if sb.raw.rblocks.get() != 0 {
         let advice = "xfs_repair -n checks such images";
         return Err(Error::unsupported("checking a realtime device", advice));
@@ -214,20 +210,7 @@ fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>,
 /// Checks the remaining fields of the superblock, and its copies.
 pub(super) fn check(ctx: &Context<'_>) {
     let raw = &ctx.sb.raw;
-    let root = raw.rootino.get();
-    // mkfs allocates three inodes at once: those of a realtime device exist even without one.
-    let all = [
-        ("sb_rootino", raw.rootino, 0),
-        ("sb_rbmino", raw.rbmino, 1),
-        ("sb_rsumino", raw.rsumino, 2),
-    ];
-    for (field, ino, nth) in all {
-        let is_there = ctx.geometry.split_ino(vfs::Ino(ino.get())).is_some();
-        if !is_there || ino.get() != root.wrapping_add(nth) {
-            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
-            ctx.found(finding.mismatch("an inode; realtime inodes must follow the root", ino));
-        }
-    }
+    check_roots(ctx);
     if raw.imax_pct > 100 {
         let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
         ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
@@ -238,6 +221,33 @@ pub(super) fn check(ctx: &Context<'_>) {
     for ag in ctx.geometry.ags() {
         if ctx.read_bytes(ctx.ag_byte(ag), &mut sector) {
             check_sector(ctx, ag, &sector);
+        }
+    }
+}
+
+/// Checks the inodes that mkfs allocates first. Those of a realtime device exist even without one, unless there is a
+/// metadata directory.
+fn check_roots(ctx: &Context<'_>) {
+    let raw = &ctx.sb.raw;
+    let root = raw.rootino.get();
+    let has_metadir = ctx.geometry.features.incompat(Incompat::METADIR);
+    let all: &[_] = match has_metadir {
+        true => &[("sb_rootino", raw.rootino, 0), ("sb_metadirino", raw.metadirino, 1)],
+        false => &[
+            ("sb_rootino", raw.rootino, 0),
+            ("sb_rbmino", raw.rbmino, 1),
+            ("sb_rsumino", raw.rsumino, 2),
+        ],
+    };
+    for (field, ino, nth) in all {
+        let is_there = ctx.geometry.split_ino(vfs::Ino(ino.get())).is_some();
+        if !is_there || ino.get() != root.wrapping_add(*nth) {
+            let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field(field);
+            let expected = match has_metadir {
+                true => "an inode; the root of the metadata directory must follow the root",
+                false => "an inode; realtime inodes must follow the root",
+            };
+            ctx.found(finding.mismatch(expected, ino));
         }
     }
 }
@@ -256,7 +266,7 @@ fn check_log_bits(ctx: &Context<'_>) {
 pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
     // Kernels may set these after mkfs, only in the first superblock.
     let bits = Version::ATTR | Version::QUOTA | Version::NLINK;
-    vec![
+    let mut all = vec![
         ("sb_blocksize", raw.blocksize.get().into()),
         ("sb_dblocks", raw.dblocks.get()),
         ("sb_rblocks", raw.rblocks.get()),
@@ -282,14 +292,25 @@ pub(crate) fn numbers(raw: &RawSuperblock) -> Vec<(&'static str, u64)> {
         ("sb_logsectlog", raw.logsectlog.into()),
         ("sb_logsectsize", raw.logsectsize.get().into()),
         ("sb_logsunit", raw.logsunit.get().into()),
-    ]
+    ];
+    if raw.features().incompat(Incompat::METADIR) {
+        all.extend([
+            ("sb_rgcount", u64::from(raw.rgcount.get())),
+            ("sb_rgextents", raw.rgextents.get().into()),
+            ("sb_rgblklog", raw.rgblklog.into()),
+        ]);
+    }
+    all
 }
 
-/// Returns the number of used bytes of a superblock. Fields of metadata directories and realtime groups are not used,
-/// and without META_UUID neither is the second UUID. Version 4 ends before the fields of version 5.
+/// Returns the number of used bytes of a superblock. Without a metadata directory, its fields and those of realtime
+/// groups are not used, and without META_UUID neither is the second UUID. Version 4 ends before the fields of version 5.
 pub(crate) const fn in_use(features: &Features) -> usize {
     if !features.crc() {
         return offset_of!(RawSuperblock, features_compat);
+    }
+    if features.incompat(Incompat::METADIR) {
+        return offset_of!(RawSuperblock, pad);
     }
     match features.incompat(Incompat::META_UUID) {
         true => offset_of!(RawSuperblock, metadirino),
@@ -358,7 +379,7 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
 /// Kernels store the quota files only in the first superblock. Growing copies it, and clears the in-progress flag left
 /// by mkfs.
 fn check_copy_quota(ctx: &Context<'_>, ag: AgNumber, copy: &RawSuperblock) {
-    if copy.inprogress == 0 {
+    if copy.inprogress == 0 || ctx.geometry.features.incompat(Incompat::METADIR) {
         return;
     }
     let inos = [

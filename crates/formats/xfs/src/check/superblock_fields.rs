@@ -60,6 +60,10 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if !is_realtime_extent(raw) {
         tell("sb_rextsize", "4 KiB to 1 GiB", format!("{} blocks", raw.rextsize));
     }
+    if !are_realtime_groups_right(raw) {
+        let found = format!("{}, {}, {}", raw.rgcount, raw.rgextents, raw.rgblklog);
+        tell("sb_rgextents", "valid realtime groups", found);
+    }
     if raw.shared_vn != 0 {
         tell("sb_shared_vn", "0", raw.shared_vn.to_string());
     }
@@ -124,10 +128,38 @@ pub(crate) fn is_realtime_extent(raw: &RawSuperblock) -> bool {
     (REALTIME_EXTENT_MIN..=REALTIME_EXTENT_MAX).contains(&bytes)
 }
 
+/// Returns whether the geometry of realtime groups is valid, which exists even without a realtime device if there is a
+/// metadata directory.
+pub(crate) fn are_realtime_groups_right(raw: &RawSuperblock) -> bool {
+    let blocks = u64::from(raw.rgextents.get()) * u64::from(raw.rextsize.get());
+    let log = u64::BITS - blocks.saturating_sub(1).leading_zeros();
+    !raw.features().incompat(Incompat::METADIR)
+        || blocks != 0
+            && u32::from(raw.rgblklog) == log
+            && (raw.rblocks.get() != 0 || raw.rgcount.get() == 0)
+}
+
 /// Checks that the two indications of quotas agree.
 fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
     let is_none = |ino: u64| [0, u64::MAX].contains(&ino);
-    if raw.features().version_bits.contains(Version::QUOTA) {
+    let has_quota = raw.features().version_bits.contains(Version::QUOTA);
+    if raw.features().incompat(Incompat::METADIR) {
+        let inodes = [
+            ("sb_rbmino", raw.rbmino.get()),
+            ("sb_rsumino", raw.rsumino.get()),
+            ("sb_uquotino", raw.uquotino.get()),
+            ("sb_gquotino", raw.gquotino.get()),
+            ("sb_pquotino", raw.pquotino.get()),
+        ];
+        for (field, ino) in inodes.iter().filter(|(_, ino)| *ino != 0) {
+            tell(field, "0 with a metadata directory", ino.to_string());
+        }
+        if raw.qflags.get() != 0 && !has_quota {
+            tell("sb_qflags", "0", raw.qflags.to_string());
+        }
+        return;
+    }
+    if has_quota {
         let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
         if files.into_iter().all(is_none) {
             tell(

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
 use super::links::{Links, special_inodes};
+use super::metadir;
 use super::names::{self, Silent};
 use super::owners::Owners;
 use super::{attributes, fields};
@@ -197,6 +198,21 @@ impl View<'_> {
     /// Returns the root directory.
     pub(crate) fn root(&self) -> Ino {
         self.0.links.root()
+    }
+
+    /// Returns whether an inode is the root of the ordinary tree or of the metadata directory.
+    pub(crate) fn is_root(&self, ino: Ino) -> bool {
+        self.0.links.is_root(ino)
+    }
+
+    /// Returns whether an inode is the root of the metadata directory.
+    pub(crate) fn is_metadir_root(&self, ino: Ino) -> bool {
+        metadir::root(self.0.ctx) == Some(ino)
+    }
+
+    /// Returns the readable files of the metadata directory, with their paths below its root.
+    pub(crate) fn metafiles(&self) -> Vec<(Vec<u8>, Ino)> {
+        metadir::walk(self.0).into_iter().map(|file| (file.path, file.ino)).collect()
     }
 
     /// Returns whether an inode is named by the superblock instead of a directory.

@@ -106,7 +106,7 @@ impl ChangeFiles for XfsCore {
     }
 
     fn load_file(&self, ino: Ino) -> Result<Handle> {
-        let file = self.load(ino)?;
+        let file = self.load_ordinary(ino)?;
         require_regular(&file)?;
         if file.inode.flags() & flags::REALTIME != 0 {
             let what = format!("changing inode {ino}, whose data is on the realtime device");

@@ -17,6 +17,7 @@ pub mod geometry;
 pub mod hash;
 pub mod inode;
 pub mod log;
+pub mod metafile;
 pub mod quota;
 pub mod realtime;
 pub mod superblock;

@@ -26,6 +26,8 @@ const INODE_LOGS: std::ops::RangeInclusive<u8> = 8..=11;
 const DIR_BLOCK_LOG_MAX: u8 = 16;
 /// Minimum number of blocks of an allocation group (`XFS_MIN_AG_BLOCKS`).
 pub(crate) const AG_BLOCKS_MIN: u32 = 64;
+/// Size of the groups of an absent realtime device, as a power of two in bytes.
+pub(crate) const REALTIME_GROUP_LOG: u8 = 40;
 /// Maximum number of groups supported by this build: 1 EiB in groups of 1 TiB.
 pub(crate) const AGS_MAX: u32 = 1 << 20;
 
@@ -101,6 +103,14 @@ const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CRC_OFFSET);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, meta_uuid) == 248);
 
 impl RawSuperblock {
+    /// Returns the inodes of the realtime bitmap and summary; zeros with a metadata directory, which has its own files.
+    pub fn realtime_inodes(&self) -> [u64; 2] {
+        match self.features().incompat(Incompat::METADIR) {
+            true => [0; 2],
+            false => [self.rbmino.get(), self.rsumino.get()],
+        }
+    }
+
     /// Returns its features.
     pub fn features(&self) -> Features {
         let versionnum = self.versionnum.get();
@@ -168,9 +178,6 @@ impl Superblock {
     /// Returns the reason why even a repair cannot write structures that it changes, if so. Version 4 is no reason: its
     /// log cannot be written, but a repair writes in place.
     pub fn unmaintained(&self) -> Option<String> {
-        if self.features.incompat(Incompat::METADIR) {
-            return Some("a metadata directory tree".to_owned());
-        }
         if self.raw.rblocks.get() != 0 {
             return Some("a realtime device".to_owned());
         }

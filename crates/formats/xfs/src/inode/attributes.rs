@@ -6,7 +6,7 @@ use vfs::{Error, FileType, Ino, Protection, Result, SetAttributes, Timestamp};
 
 use crate::XfsCore;
 use crate::format::inode::Time;
-use crate::inode::{self, Handle};
+use crate::inode::Handle;
 use crate::op::Op;
 
 impl InodeHandle for Handle {
@@ -83,7 +83,7 @@ impl Inodes for XfsCore {
     }
 
     fn load(&self, ino: Ino) -> Result<Handle> {
-        inode::load(self, ino)
+        self.load_ordinary(ino)
     }
 
     fn provide_owners(&self, change: &SetAttributes) -> Result<()> {

@@ -33,7 +33,7 @@ impl XfsCore {
     ) -> Result<()> {
         self.check_writable()?;
         let _lock = self.locks.exclusive(&[ino]);
-        let before = self.load(ino)?;
+        let before = self.load_ordinary(ino)?;
         let change = |op: &mut Op<'_>| {
             let mut handle = before.clone();
             change(op, &mut handle)?;

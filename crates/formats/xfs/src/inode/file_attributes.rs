@@ -80,7 +80,7 @@ fn set_flags(inode: &mut Inode, new: InodeFlags) {
 impl XfsCore {
     pub(crate) fn read_file_attributes(&self, ino: Ino) -> Result<FileAttributes> {
         let _lock = self.locks.shared(ino);
-        let inode = self.load(ino)?.inode;
+        let inode = self.load_ordinary(ino)?.inode;
         let log = self.volume.geometry.block_log;
         let bytes = |blocks: u32| u32::try_from(u64::from(blocks) << log).unwrap_or(u32::MAX);
         let flags = flags_of(&inode);

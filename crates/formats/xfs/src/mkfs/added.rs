@@ -23,7 +23,14 @@ impl Layout {
             log_ag: AgNumber(u32::MAX),
             log_unit: 1,
             log_len: 0,
-            root: RootDirectory { uid: 0, gid: 0, permissions: 0, time: Timestamp::default() },
+            metadir_ag: None,
+            root: RootDirectory {
+                uid: 0,
+                gid: 0,
+                permissions: 0,
+                time: Timestamp::default(),
+                autofsck: None,
+            },
         }
     }
 

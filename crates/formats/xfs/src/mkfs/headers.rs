@@ -2,7 +2,7 @@
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::layout::{AgPlan, INODES_USED, Layout};
+use super::layout::{AgPlan, Layout};
 use crate::alloc::ags::AgTree;
 use crate::format::address::{AgIno, AgNumber};
 use crate::format::ag::{
@@ -29,11 +29,18 @@ impl Layout {
     fn make_copy(&self, raw: &mut RawSuperblock, ag: AgNumber) {
         let last = self.geometry.ag_count - 1;
         raw.inprogress = 1;
-        raw.fdblocks = (raw.fdblocks.get() + u64::from(self.geometry.chunk_blocks())).into();
+        let chunks = self.geometry.chunk_blocks() * self.chunks();
+        raw.fdblocks = (raw.fdblocks.get() + u64::from(chunks)).into();
         (raw.icount, raw.ifree) = (0.into(), 0.into());
-        (raw.rbmino, raw.rsumino) = (u64::MAX.into(), u64::MAX.into());
+        let has_metadir = self.metadir_ag.is_some();
+        if !has_metadir {
+            (raw.rbmino, raw.rsumino) = (u64::MAX.into(), u64::MAX.into());
+        }
         if ag.0 != last && ag.0 != last / 2 {
             raw.rootino = u64::MAX.into();
+            if has_metadir {
+                raw.metadirino = u64::MAX.into();
+            }
         }
     }
 
@@ -76,8 +83,8 @@ impl Layout {
         agi.unlinked = [AgIno::NULL.0.into(); UNLINKED_BUCKETS];
         if plan.inodes.len != 0 {
             agi.count = self.inodes_made().into();
-            agi.freecount = (self.inodes_made() - INODES_USED).into();
-            agi.newino = self.first_inode().0.into();
+            agi.freecount = (self.inodes_made() - self.inodes_used(ag)).into();
+            agi.newino = self.first_inode(ag).0.into();
         }
         let counts = self.geometry.features.ro_compat(RoCompat::INOBTCOUNT);
         if let Some(root) = self.roots[AgTree::Ino as usize] {

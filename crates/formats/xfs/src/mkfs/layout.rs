@@ -3,7 +3,7 @@
 use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
 
-use super::options::Options;
+use super::options::{Autofsck, Options};
 use super::{log_size, numbers};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
@@ -11,12 +11,12 @@ use crate::format::ag::AGFL_SECTOR;
 use crate::format::btree::Shape;
 use crate::format::features::{Features, Incompat, RoCompat, Version};
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
-use crate::format::superblock::{MAGIC, RawSuperblock, Superblock};
+use crate::format::superblock::{MAGIC, REALTIME_GROUP_LOG, RawSuperblock, Superblock};
 
 /// Size of the inode cluster that old kernels read at once, for inodes of 256 bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
 const INODE_CLUSTER_BYTES: u32 = 8192;
-/// Number of inodes in use: root directory, and bitmap and summary of the absent realtime device.
-pub(super) const INODES_USED: u32 = 3;
+/// Number of inodes of the file system itself.
+const INODES_USED: u32 = 3;
 /// Unit of the realtime device in bytes, if there is none.
 const REALTIME_UNIT_BYTES: u32 = 4096;
 
@@ -37,6 +37,9 @@ pub struct Layout {
     pub(super) log_len: u32,
     /// Alignment unit of the log, in blocks.
     pub(super) log_unit: u32,
+    /// The group with the directories below the root of the metadata directory; `None` without that directory. Kernels
+    /// choose the group of the log, or the first one if the log is on another device.
+    pub(super) metadir_ag: Option<AgNumber>,
     pub(super) root: RootDirectory,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct RootDirectory {
     pub(super) gid: u32,
     pub(super) permissions: u16,
     pub(super) time: Timestamp,
+    /// Value of its attribute `xfs:autofsck`.
+    pub(super) autofsck: Option<Autofsck>,
 }
 
 /// The division of one group.
@@ -124,7 +129,7 @@ impl Layout {
         let agfl = Run { start: log.end(), len: self.agfl_len };
         let end = self.geometry.ag_len(ag);
         let align = self.superblock.inoalignmt.get().max(1);
-        let has_inodes = ag.0 == 0;
+        let has_inodes = ag.0 == 0 || self.metadir_ag == Some(ag);
         let inodes = Run {
             start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
             len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
@@ -139,14 +144,19 @@ impl Layout {
         AgBlock(self.body.next_multiple_of(self.log_unit))
     }
 
-    /// Returns the number of inodes in the blocks of the first chunk.
+    /// Returns the number of inodes in the blocks of a chunk.
     pub(super) fn inodes_made(&self) -> u32 {
         self.geometry.chunk_blocks() << self.geometry.inodes_per_block_log()
     }
 
-    /// Returns the first inode of the first chunk within its group.
-    pub(super) fn first_inode(&self) -> AgIno {
-        self.geometry.first_ino(AgBlock(self.ag(AgNumber(0)).inodes.start))
+    /// Returns the number of groups with a chunk.
+    pub(super) fn chunks(&self) -> u32 {
+        if self.metadir_ag.is_some_and(|ag| ag.0 != 0) { 2 } else { 1 }
+    }
+
+    /// Returns the first inode of the chunk of a group.
+    pub(super) fn first_inode(&self, ag: AgNumber) -> AgIno {
+        self.geometry.first_ino(AgBlock(self.ag(ag).inodes.start))
     }
 
     /// Returns the number of blocks of the headers in every group.
@@ -170,20 +180,24 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     let superblock = fixed_superblock(options, &features, groups);
     let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
     let (roots, body) = place_roots(&geometry);
+    let log_ag = AgNumber(options.log_group.unwrap_or(groups.ag_count / 2));
+    let metadir_ag = if options.external_log { AgNumber(0) } else { log_ag };
     let mut layout = Layout {
         superblock,
         geometry,
         roots,
         body,
         agfl_len: agfl_len(&geometry),
-        log_ag: AgNumber(options.log_group.unwrap_or(groups.ag_count / 2)),
+        log_ag,
         log_len: 0,
         log_unit: options.log_stripe_bytes.map_or(1, |bytes| bytes / options.block_size),
+        metadir_ag: features.incompat(Incompat::METADIR).then_some(metadir_ag),
         root: RootDirectory {
             uid: options.root_uid,
             gid: options.root_gid,
             permissions: options.root_permissions,
             time: options.time,
+            autofsck: options.autofsck,
         },
     };
     place_log(options, &mut layout)?;
@@ -221,6 +235,11 @@ fn fixed_superblock(
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
     set_features(&mut sb, features);
+    sb.qflags = options.quota_flags.into();
+    if features.incompat(Incompat::METADIR) {
+        sb.rgblklog = REALTIME_GROUP_LOG - block_log;
+        sb.rgextents = ((1 << sb.rgblklog) / sb.rextsize.get()).into();
+    }
     // Sector sizes other than 512 bytes are stored for the log, too, whose records then consist of whole blocks.
     sb.logsunit = 1.into();
     if features.version_bits.contains(Version::SECTOR) {
@@ -325,12 +344,17 @@ fn place_inodes(layout: &mut Layout) -> Result<()> {
     if inodes.end() > geometry.ag_len(AgNumber(0)) {
         return Err(Error::NoSpace);
     }
-    let Ino(root) = geometry.ino(AgNumber(0), layout.first_inode());
-    let (count, free) = (u64::from(layout.inodes_made()), layout.free_blocks());
+    let Ino(root) = geometry.ino(AgNumber(0), layout.first_inode(AgNumber(0)));
+    let count = u64::from(layout.inodes_made() * layout.chunks());
+    let (free, has_metadir) = (layout.free_blocks(), layout.metadir_ag.is_some());
     let sb = &mut layout.superblock;
     sb.rootino = root.into();
-    sb.rbmino = (root + 1).into();
-    sb.rsumino = (root + 2).into();
+    if has_metadir {
+        sb.metadirino = (root + 1).into();
+    } else {
+        sb.rbmino = (root + 1).into();
+        sb.rsumino = (root + 2).into();
+    }
     sb.icount = count.into();
     sb.ifree = (count - u64::from(INODES_USED)).into();
     sb.fdblocks = free.into();

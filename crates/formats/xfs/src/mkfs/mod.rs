@@ -1,7 +1,8 @@
 //! Making file systems: [`plan`] decides the layout without I/O; [`format()`] writes it.
 //!
 //! The result equals that of mkfs.xfs 7.2 on a file with the same options, with these deliberate differences:
-//! - the root directory has no `xfs:autofsck` attribute, which would appear among the attributes of the tree;
+//! - the root directory has the attribute `xfs:autofsck` only on demand, because it appears among the attributes of the
+//!   tree;
 //! - inodes start with generation 0 instead of random numbers, so that images are reproducible;
 //! - the superblock always has the feature bit for attributes;
 //! - without parent pointers or large extent counters, the minimum log is rounded up over all sizes of groups, and a
@@ -22,7 +23,9 @@ mod write;
 pub use layout::Layout;
 pub(crate) use log_size::blocks_min as log_blocks_min;
 pub use numbers::LOG_BYTES_MAX;
-pub use options::{Feature, FeatureChange, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN};
+pub use options::{
+    Autofsck, Feature, FeatureChange, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN,
+};
 pub use write::{Contents, format};
 
 /// Plans the layout of a new file system.

@@ -29,7 +29,7 @@ pub enum Feature {
 }
 
 /// Names of features, as in the options of mkfs.xfs.
-const NAMES: [(&str, Feature); 9] = [
+const NAMES: [(&str, Feature); 10] = [
     ("finobt", Feature::RoCompat(RoCompat::FINOBT)),
     ("rmapbt", Feature::RoCompat(RoCompat::RMAPBT)),
     ("reflink", Feature::RoCompat(RoCompat::REFLINK)),
@@ -39,9 +39,10 @@ const NAMES: [(&str, Feature); 9] = [
     ("nrext64", Feature::Incompat(Incompat::NREXT64)),
     ("exchange", Feature::Incompat(Incompat::EXCHRANGE)),
     ("parent", Feature::Incompat(Incompat::PARENT)),
+    ("metadir", Feature::Incompat(Incompat::METADIR)),
 ];
 
-/// The only feature that is off by default.
+/// The only feature in `sb_versionnum`; off by default.
 const ASCII_CI: (&str, Feature) = ("ascii-ci", Feature::Version(Version::BORG));
 
 /// Features that version 5 always has.
@@ -107,9 +108,33 @@ impl FeatureChange {
             false => Err(Error::unsupported(
                 format!("feature {name:?}"),
                 "features are named as in mkfs.xfs(8): finobt, rmapbt, reflink, inobtcount, sparse, \
-                 bigtime, nrext64, exchange, parent, ascii-ci",
+                 bigtime, nrext64, exchange, parent, metadir, ascii-ci",
             )),
         }
+    }
+}
+
+/// The preventive maintenance that `xfs_scrub_all` does: the attribute `xfs:autofsck` of the root directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Autofsck {
+    /// None.
+    None,
+    /// Check without repairs.
+    Check,
+    /// Only optimise.
+    Optimize,
+    /// Check and repair.
+    Repair,
+}
+
+impl Autofsck {
+    /// All values.
+    pub const ALL: [Self; 4] = [Self::None, Self::Check, Self::Optimize, Self::Repair];
+
+    /// Returns the value of the attribute, which mkfs.xfs(8) also accepts as its option.
+    #[must_use]
+    pub const fn value(self) -> &'static str {
+        ["none", "check", "optimize", "repair"][self as usize]
     }
 }
 
@@ -146,6 +171,11 @@ pub struct Options {
     pub uuid: [u8; 16],
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
+    /// Quotas that kernels account and enforce, as in `sb_qflags`. They are counted at the first mount. Needs the feature
+    /// `metadir`.
+    pub quota_flags: u16,
+    /// Value of the attribute `xfs:autofsck` of the root directory; by default it has none.
+    pub autofsck: Option<Autofsck>,
     /// Maximum share of space for inodes, in percent: 0 (no limit) to 100. By default computed from the size.
     pub inodes_percent_max: Option<u8>,
     /// Allow images below 300 MiB, which mkfs.xfs refuses.
@@ -179,6 +209,8 @@ impl Options {
             label: Vec::new(),
             uuid: [0; 16],
             features: Vec::new(),
+            quota_flags: 0,
+            autofsck: None,
             inodes_percent_max: None,
             allow_small: false,
             time: Timestamp::default(),
@@ -274,6 +306,10 @@ impl Options {
             inobtcount.set(&mut features, false);
         }
         features.version_bits.set(Version::SECTOR, self.sector_size != 512);
+        if self.quota_flags != 0 && !features.incompat(Incompat::METADIR) {
+            return Err(Error::Invalid("quotas of a new file system need the feature metadir"));
+        }
+        features.version_bits.set(Version::QUOTA, self.quota_flags != 0);
         Ok(features)
     }
 }

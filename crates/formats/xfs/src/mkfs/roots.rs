@@ -1,6 +1,6 @@
 //! The roots of a group's trees: one leaf each.
 
-use super::layout::{AgPlan, INODES_USED, Layout, Run};
+use super::layout::{AgPlan, Layout, Run};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::btree::Tree;
 use crate::btree::records::{
@@ -40,8 +40,8 @@ impl Layout {
             }
             AgTree::Rmap => self.leaf::<RmapTree>(ag, root, &self.reverse_map(plan)),
             AgTree::Refcount => self.leaf::<RefcountTree>(ag, root, &[]),
-            AgTree::Ino => self.leaf::<InoTree>(ag, root, &self.inode_chunks(plan)),
-            AgTree::Fino => self.leaf::<FinoTree>(ag, root, &self.inode_chunks(plan)),
+            AgTree::Ino => self.leaf::<InoTree>(ag, root, &self.inode_chunks(ag, plan)),
+            AgTree::Fino => self.leaf::<FinoTree>(ag, root, &self.inode_chunks(ag, plan)),
         }
     }
 
@@ -83,16 +83,16 @@ impl Layout {
         runs.chunk_by(adjoin).map(joined).collect()
     }
 
-    /// Returns one record per 64 inodes of the first chunk. Only its first few inodes are in use.
-    fn inode_chunks(&self, plan: &AgPlan) -> Vec<InodeChunk> {
+    /// Returns one record per 64 inodes of the chunk of a group. Only its first few inodes are in use.
+    fn inode_chunks(&self, ag: AgNumber, plan: &AgPlan) -> Vec<InodeChunk> {
         if plan.inodes.len == 0 {
             return Vec::new();
         }
         let may_have_holes = self.geometry.features.incompat(Incompat::SPINODES);
         let record = |first| {
-            let used = if first == 0 { INODES_USED } else { 0 };
+            let used = if first == 0 { self.inodes_used(ag) } else { 0 };
             InodeChunk {
-                start: AgIno(self.first_inode().0 + first),
+                start: AgIno(self.first_inode(ag).0 + first),
                 holemask: 0,
                 count: if may_have_holes { INODES_PER_CHUNK as u8 } else { 0 },
                 freecount: (INODES_PER_CHUNK - used) as u8,

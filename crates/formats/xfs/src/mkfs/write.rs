@@ -86,7 +86,7 @@ impl Writer<'_> {
         let layout = self.layout;
         let plan = layout.ag(ag);
         if plan.inodes.len != 0 {
-            self.put(ag, AgBlock(plan.inodes.start), &layout.inode_chunk())?;
+            self.put(ag, AgBlock(plan.inodes.start), &layout.inode_chunk(ag))?;
         }
         for tree in TREES {
             if let Some(root) = layout.roots[tree as usize] {

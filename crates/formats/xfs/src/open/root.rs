@@ -1,12 +1,13 @@
 //! Finding the root directory of a file system whose superblocks do not contain its number.
 //!
 //! mkfs allocates the first inode chunk in the first group: its first inode is the root directory, and the next two are
-//! the files of a realtime device.
+//! the files of a realtime device. With a metadata directory, the next one is the root of that.
 
 use disk::BlockDevice;
 use vfs::{FileType, Ino};
 
 use crate::format::address::{AgBlock, AgNumber};
+use crate::format::features::Incompat;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Inode};
 use crate::format::superblock::{RawSuperblock, Superblock};
@@ -35,19 +36,25 @@ pub(crate) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Option<Ino> {
     None
 }
 
-/// Sets the numbers of the root directory and of the two files of a realtime device.
+/// Sets the numbers of the root directory and of the two files of a realtime device, or of the metadata directory.
 pub(crate) fn set(raw: &mut RawSuperblock, root: Ino) {
     raw.rootino = root.0.into();
+    if raw.features().incompat(Incompat::METADIR) {
+        raw.metadirino = root.0.saturating_add(1).into();
+        return;
+    }
     raw.rbmino = root.0.saturating_add(1).into();
     raw.rsumino = root.0.saturating_add(2).into();
 }
 
-/// Returns whether an inode is a directory that is followed by two regular files.
+/// Returns whether an inode is a directory that is followed by two regular files, or by a metadata directory.
 fn is_root(device: &dyn BlockDevice, geometry: &Geometry, root: Ino) -> bool {
-    let kind = |nth| {
-        let ino = Ino(root.0.checked_add(nth)?);
-        read_inode(device, geometry, ino)?.file_type()
-    };
+    let read = |nth| read_inode(device, geometry, Ino(root.0.checked_add(nth)?));
+    let kind = |nth| read(nth)?.file_type();
+    if geometry.features.incompat(Incompat::METADIR) {
+        let is_metadir = read(1).is_some_and(|inode| inode.is_dir() && inode.is_metadata());
+        return kind(0) == Some(FileType::Directory) && is_metadir;
+    }
     kind(0) == Some(FileType::Directory)
         && [1, 2].into_iter().all(|nth| kind(nth) == Some(FileType::Regular))
 }

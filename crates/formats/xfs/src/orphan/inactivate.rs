@@ -84,11 +84,11 @@ impl InactivateInodes for XfsCore {
         &self.unlinked.table
     }
 
-    /// Inodes of the realtime device and of quotas.
+    /// Inodes of the realtime device, of quotas and of the metadata directory tree.
     fn is_own(&self, handle: &Handle) -> bool {
         let raw = &self.volume.sb.raw;
         let own = [raw.rbmino, raw.rsumino, raw.uquotino, raw.gquotino, raw.pquotino];
-        own.iter().any(|own| own.get() == handle.ino().0)
+        handle.inode.is_metadata() || own.iter().any(|own| own.get() == handle.ino().0)
     }
 
     fn free_orphan(&self, ino: Ino) -> Result<()> {

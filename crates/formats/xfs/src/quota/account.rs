@@ -7,10 +7,10 @@ use vfs::{Error, Ino};
 use super::Quotas;
 use super::change::{Change, Delta};
 use crate::format::bytes::{be16, be32, be64};
-use crate::format::inode::flags;
+use crate::format::inode::{flags, flags2};
 use crate::format::quota::QuotaKind;
 
-/// Byte offsets in an inode: mode, owners, the halves of the project, blocks, flags.
+/// Byte offsets in an inode: mode, owners, the halves of the project, blocks, flags, second flags.
 const MODE: usize = 2;
 const UID: usize = 8;
 const GID: usize = 12;
@@ -18,6 +18,7 @@ const PROJECT_LOW: usize = 20;
 const PROJECT_HIGH: usize = 22;
 const NBLOCKS: usize = 64;
 const FLAGS: usize = 90;
+const FLAGS2: usize = 120;
 
 /// Owners of an inode and the blocks that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,10 @@ pub(crate) struct UsageChanges<'a> {
 }
 
 impl Account {
-    /// Returns the account of the inode in a slot of version 3, or `None` if the slot is free.
+    /// Returns the account of the inode in a slot of version 3, or `None` if the slot is free, or the inode belongs to the
+    /// metadata directory tree, which has no owner.
     pub(crate) fn of_slot(slot: &[u8]) -> Option<Self> {
-        if be16(slot, MODE) == 0 {
+        if be16(slot, MODE) == 0 || be64(slot, FLAGS2) & flags2::METADATA != 0 {
             return None;
         }
         let project =

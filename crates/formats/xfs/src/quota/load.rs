@@ -13,6 +13,7 @@ use crate::format::address::{AgNumber, FileBlock};
 use crate::format::features::{Incompat, Version};
 use crate::format::inode::{Fork, flags};
 use crate::format::log::dquot::DQUOT_BLOCK_SIZE;
+use crate::format::metafile;
 use crate::format::quota::{self, ALL_COUNTED, QuotaKind, Resource, is_record};
 use crate::inode::Handle;
 use crate::kind::Kind;
@@ -36,10 +37,8 @@ impl XfsCore {
             return Ok(());
         }
         let features = &sb.features;
-        let can_count = is_exact
-            && features.crc()
-            && features.version_bits.contains(Version::QUOTA)
-            && !features.incompat(Incompat::METADIR);
+        let can_count =
+            is_exact && features.crc() && features.version_bits.contains(Version::QUOTA);
         let mut files = [None, None, None];
         let mut new = old;
         for kind in QuotaKind::ALL {
@@ -52,7 +51,9 @@ impl XfsCore {
             }
         }
         let has_some = files.iter().any(Option::is_some);
-        let new = if has_some { new } else { 0 };
+        // With a metadata directory, kernels take the flags as options of the mount, so only those of counts are cleared.
+        let is_kept = has_some || features.incompat(Incompat::METADIR);
+        let new = if is_kept { new } else { 0 };
         if new != old {
             self.edit_superblock(AgNumber(0), |raw| raw.qflags = new.into())?;
         }
@@ -64,20 +65,33 @@ impl XfsCore {
 
     /// Returns a quota file, or `None` if it is damaged.
     fn load_quota_file(&self, kind: QuotaKind) -> Result<Option<QuotaFile>> {
-        let raw = &self.volume.sb.raw;
-        let inodes = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
-        let ino = inodes[kind as usize];
-        if inodes.iter().filter(|other| **other == ino).count() > 1 {
-            return Ok(None);
-        }
-        match self.read_quota_file(kind, Ino(ino)) {
+        let found = self.quota_inode(kind).and_then(|found| match found {
+            Some(handle) => self.read_quota_file(kind, handle),
+            None => Ok(None),
+        });
+        match found {
             Err(Error::Corrupt(_) | Error::NotFound | Error::Unsupported(_)) => Ok(None),
             other => other,
         }
     }
 
-    fn read_quota_file(&self, kind: QuotaKind, ino: Ino) -> Result<Option<QuotaFile>> {
-        let handle = self.load(ino)?;
+    /// Returns the inode of a quota file: the one in the metadata directory, or that of the superblock. `None` if there
+    /// is none, or two kinds have the same.
+    fn quota_inode(&self, kind: QuotaKind) -> Result<Option<Handle>> {
+        if self.metadir_root().is_some() {
+            return self.metafile(&metafile::quota_path(kind));
+        }
+        let raw = &self.volume.sb.raw;
+        let inodes = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
+        let ino = inodes[kind as usize];
+        match inodes.iter().filter(|other| **other == ino).count() {
+            1 => self.load(Ino(ino)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn read_quota_file(&self, kind: QuotaKind, handle: Handle) -> Result<Option<QuotaFile>> {
+        let ino = handle.ino();
         let is_plain = handle.file_type()? == FileType::Regular
             && handle.inode.flags() & flags::REALTIME == 0
             && !crate::map::may_share(&handle);

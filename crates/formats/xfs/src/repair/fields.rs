@@ -9,6 +9,7 @@ use crate::format::extent::LEN_MAX;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, NEXT_UNLINKED_OFFSET, flags, flags2};
+use crate::format::metafile::MetafileType;
 
 /// `XFS_DIFLAG_NEWRTBM`.
 pub(super) const NEWRTBM: u16 = 1 << 2;
@@ -38,12 +39,47 @@ impl Mender<'_, '_> {
         if inode.file_type().is_some_and(|t| !may_have_hints(t)) {
             found &= !(flags2::COWEXTSIZE | flags2::DAX);
         }
+        if inode.file_type().is_some_and(|t| !may_have_hints(t)) {
+            found &= !flags2::METADATA;
+        }
         inode.set_flags2(found);
+    }
+
+    /// Repairs the fields that all metadata files have in common. A file without a known type becomes an ordinary one.
+    fn metadata(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
+        if !inode.is_metadata() {
+            return;
+        }
+        let known = MetafileType::from_number(inode.metatype_number());
+        let known =
+            known.filter(|known| !matches!(known, MetafileType::Unknown | MetafileType::Directory));
+        let of_path = || {
+            let files = self.view.metafiles();
+            let (path, _) = files.into_iter().find(|(_, file)| *file == ino)?;
+            MetafileType::of_path(&path).filter(|found| *found != MetafileType::Directory)
+        };
+        let fitting = match file_type {
+            FileType::Directory => Some(MetafileType::Directory),
+            FileType::Regular => known.or_else(of_path),
+            _ => None,
+        };
+        let Some(fitting) = fitting else { return inode.clear_metadata() };
+        inode.set_metadata(fitting);
+        if fitting.is_quota() {
+            inode.set_size(0);
+        }
+        if fitting < MetafileType::RtBitmap {
+            inode.set_projid(0);
+        }
+        let shared = flags2::COWEXTSIZE | flags2::REFLINK;
+        inode.set_flags2(inode.flags2() & !shared);
     }
 
     /// Repairs fields that can be derived from others.
     pub(super) fn fields(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
         let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
+        self.metadata(inode, ino, file_type);
+        let is_metadata = inode.is_metadata();
         let is_dir = file_type == FileType::Directory;
         let dir_only =
             flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
@@ -52,7 +88,7 @@ impl Mender<'_, '_> {
         if !may_have_hints(file_type) {
             allowed &= !flags::EXTSIZE;
         }
-        if ino.0 != raw.rbmino.get() {
+        if ino.0 != raw.realtime_inodes()[0] {
             allowed &= !NEWRTBM;
         }
         let mut found = inode.flags() & allowed;
@@ -65,7 +101,7 @@ impl Mender<'_, '_> {
         }
         inode.set_flags(found);
         let bytes = inode.as_mut_bytes();
-        if bytes[4] >= 2 {
+        if bytes[4] >= 2 && !is_metadata {
             put16(bytes, 6, 0);
         }
         if geometry.features.crc() {
@@ -89,8 +125,7 @@ impl Mender<'_, '_> {
         if !is_next_unlinked_right(&geometry, ino, inode) {
             put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
         }
-        let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0);
-        if is_realtime {
+        if raw.realtime_inodes().contains(&ino.0) {
             inode.set_size(0);
         }
         if !inode.has_attr_fork() {
@@ -124,6 +159,9 @@ const fn may_have_hints(file_type: FileType) -> bool {
 pub(super) fn flags2_of(geometry: &Geometry) -> u64 {
     let features = &geometry.features;
     let mut allowed = flags2::DAX;
+    if features.incompat(Incompat::METADIR) {
+        allowed |= flags2::METADATA;
+    }
     if features.incompat(Incompat::BIGTIME) {
         allowed |= flags2::BIGTIME;
     }

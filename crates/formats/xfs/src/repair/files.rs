@@ -11,6 +11,7 @@ use super::directory;
 use super::inode::{Hints, Mended, Mender, free_slot};
 use super::links;
 use super::map::Room;
+use super::metadir;
 use super::rights::{self, OF_MAPS};
 use super::{Job, disputed, symlinks};
 use crate::check::codes;
@@ -58,6 +59,10 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
         mend: directory::mend,
     },
 ];
+
+/// Flags and types of metadata files, before their names.
+pub(super) const METADIR: &[Fix<Job>] =
+    &[Fix { codes: &[codes::METADIR_FLAG, codes::METADIR_FILE], mend: metadir::mend }];
 
 /// Names.
 pub(super) const NAMES: &[Fix<Job>] = &[Fix {

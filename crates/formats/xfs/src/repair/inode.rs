@@ -12,6 +12,7 @@ use crate::format::address::Block;
 use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Fork, Format, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
+use crate::format::metafile::MetafileType;
 
 /// Rewritten blocks.
 type Blocks = Vec<(Block, Vec<u8>)>;
@@ -33,7 +34,15 @@ pub(super) struct Mender<'m, 's> {
     /// True if something could not be rewritten for lack of room.
     pub(super) is_full: bool,
     /// Directories in parent pointers, with their generations; collected when an inode would be cleared.
-    pub(super) named: OnceCell<HashMap<u64, u32>>,
+    pub(super) named: OnceCell<HashMap<u64, NamedDirectory>>,
+}
+
+/// A directory according to the parent pointers of its children.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamedDirectory {
+    generation: u32,
+    /// True if its children belong to the metadata directory.
+    is_metadata: bool,
 }
 
 /// Findings about an inode.
@@ -63,15 +72,14 @@ impl Mender<'_, '_> {
 
     /// Repairs the slot of an inode in use. `None` if nothing can be done.
     pub(super) fn mend(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Mended> {
-        let raw = &self.view.superblock().raw;
-        if [raw.rbmino.get(), raw.rsumino.get()].contains(&ino.0) {
+        if self.view.superblock().raw.realtime_inodes().contains(&ino.0) {
             // Without a realtime device they are empty.
             return Some(self.clear(ino, slot));
         }
         let mapped = self.mapped(ino);
         let signs = signs_of_identity(&self.geometry(), ino, slot);
-        let is_own = (signs >= 2 || signs == 1 && self.is_plausible(ino, slot))
-            && !self.is_copy(ino, slot);
+        let is_own =
+            (signs >= 2 || signs == 1 && self.is_plausible(ino, slot)) && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
         // The root of a map may be wrong although all blocks below it are readable.
         let again = Hints { is_map_wrong: true, ..hints };
@@ -114,7 +122,7 @@ impl Mender<'_, '_> {
         identify(&geometry, ino, inode.as_mut_bytes());
         self.flags2(&mut inode);
         let file_type = match inode.file_type() {
-            _ if ino == self.view.root() => FileType::Directory,
+            _ if self.view.is_root(ino) => FileType::Directory,
             _ if self.view.is_special(ino) => FileType::Regular,
             Some(file_type) => file_type,
             None => self.guess_type(&inode, ino, mapped)?,
@@ -156,8 +164,11 @@ impl Mender<'_, '_> {
         if hints.shares && file_type == FileType::Regular {
             inode.set_flags2(inode.flags2() | flags2::REFLINK);
         }
-        if ino == self.view.root() && inode.nlink() == 0 {
+        if self.view.is_root(ino) && inode.nlink() == 0 {
             inode.set_nlink(2);
+        }
+        if self.view.is_metadir_root(ino) {
+            inode.set_metadata(MetafileType::Directory);
         }
         self.fields(&mut inode, ino, file_type);
         self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
@@ -197,14 +208,20 @@ impl Mender<'_, '_> {
         let flags2 = inode.flags2() & allowed & flags2_of(&geometry);
         inode.set_flags2(flags2);
         let mut what = "The inode is cleared, because none of it is readable.";
-        if let Some(generation) = self.generation_of_directory(ino) {
+        if let Some(named) = self.named_directory(ino) {
             what = "An empty directory is recreated, because parent pointers refer to it.";
-            self.make_directory(&mut inode, generation);
+            self.make_directory(&mut inode, named.generation, self.view.root());
             inode.set_flags2(flags2);
-        } else if ino == self.view.root() || self.view.is_special(ino) {
+            if named.is_metadata {
+                inode.set_metadata(MetafileType::Directory);
+            }
+        } else if self.view.is_root(ino) || self.view.is_special(ino) {
             what = "The inode is recreated without contents.";
             self.make_special(ino, &mut inode);
             inode.set_flags2(flags2);
+            if self.view.is_metadir_root(ino) {
+                inode.set_metadata(MetafileType::Directory);
+            }
         }
         inode::seal_slot(inode.as_mut_bytes());
         Mended { slot: inode.as_bytes().to_vec(), blocks: Vec::new(), what }
@@ -212,7 +229,7 @@ impl Mender<'_, '_> {
 
     fn make_special(&self, ino: Ino, inode: &mut Inode) {
         let generation = inode.generation();
-        if ino != self.view.root() {
+        if !self.view.is_root(ino) {
             inode.reset(FileType::Regular, 0, generation);
             inode.set_nlink(1);
             if ino.0 == self.view.superblock().raw.rbmino.get() {
@@ -220,28 +237,32 @@ impl Mender<'_, '_> {
             }
             return;
         }
-        self.make_directory(inode, generation);
+        self.make_directory(inode, generation, ino);
     }
 
-    /// Turns an inode into an empty directory. Its `..` leads to the root until its name is known.
-    fn make_directory(&self, inode: &mut Inode, generation: u32) {
+    /// Turns an inode into an empty directory. Its `..` leads to `parent`, the root until its name is known.
+    fn make_directory(&self, inode: &mut Inode, generation: u32, parent: Ino) {
         inode.reset(FileType::Directory, 0o755, generation);
         inode.set_nlink(2);
         inode.set_format(Fork::Data, Format::Local);
         let layout = self.view.layout();
-        let bytes = crate::format::dir::short::build(layout, self.view.root(), std::iter::empty());
+        let bytes = crate::format::dir::short::build(layout, parent, std::iter::empty());
         inode.set_size(bytes.len() as u64);
         inode.fork_mut(Fork::Data)[..bytes.len()].copy_from_slice(&bytes);
     }
 
-    /// Returns the generation of an inode with a lost slot, if parent pointers name it as a directory: its children are
+    /// Returns the directory of an inode with a lost slot, if parent pointers name it as one: its children are
     /// reconnected to a directory of that generation.
-    fn generation_of_directory(&self, ino: Ino) -> Option<u32> {
-        if ino == self.view.root() || self.view.is_special(ino) {
+    fn named_directory(&self, ino: Ino) -> Option<NamedDirectory> {
+        if self.view.is_root(ino) || self.view.is_special(ino) {
             return None;
         }
         let named = self.named.get_or_init(|| directories_named(self.view));
         named.get(&ino.0).copied()
+    }
+
+    fn generation_of_directory(&self, ino: Ino) -> Option<u32> {
+        self.named_directory(ino).map(|named| named.generation)
     }
 
     /// Rebuilds an inode with a lost slot from its reverse-map records. `None` if there are none.
@@ -353,17 +374,19 @@ fn identify(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
 }
 
 /// Returns the directories in parent pointers, with their generations.
-fn directories_named(view: &View<'_>) -> HashMap<u64, u32> {
+fn directories_named(view: &View<'_>) -> HashMap<u64, NamedDirectory> {
     let parents = view.each_used(|ino, inode| {
         (!inode.fork(Fork::Attr).is_empty()).then(|| {
             let extents = map::read(view, ino, inode, Fork::Attr).extents;
             let parents = view.parents(ino, inode, &extents);
-            parents.into_iter().map(|(dir, generation, _)| (dir, generation)).collect::<Vec<_>>()
+            let is_metadata = inode.is_metadata();
+            let named = |(dir, generation, _)| (dir, NamedDirectory { generation, is_metadata });
+            parents.into_iter().map(named).collect::<Vec<_>>()
         })
     });
     let mut named = HashMap::new();
-    for (dir, generation) in parents.flatten() {
-        named.entry(dir).or_insert(generation);
+    for (dir, found) in parents.flatten() {
+        named.entry(dir).or_insert(found);
     }
     named
 }

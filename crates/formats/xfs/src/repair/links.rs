@@ -170,6 +170,8 @@ enum Move {
     DotDot(Ino),
     /// It needs no names, because the superblock contains its number.
     Special,
+    /// A metadata file without a place becomes an ordinary one.
+    Unmark,
 }
 
 /// A planned name of an inode.
@@ -218,6 +220,7 @@ fn what(plan: &Plan) -> &'static str {
         Move::Lost => "The inode goes to lost+found.",
         Move::DotDot(_) => "The entry `..` is set to the directory that contains this one.",
         Move::Special => "The link count is set to 1.",
+        Move::Unmark => "The metadata file becomes an ordinary one.",
     }
 }
 
@@ -249,7 +252,7 @@ fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<P
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
         if view.is_special(ino) {
             plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::Special });
-        } else if ino == view.root() {
+        } else if view.is_root(ino) {
             if is_lost {
                 plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
             }
@@ -262,7 +265,10 @@ fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<P
             if !is_lost {
                 continue;
             }
-            let to = known.home(ino, &inode);
+            let to = match inode.is_metadata() {
+                true => metadata_home(view, ino, &inode),
+                false => known.home(ino, &inode),
+            };
             plans.push(Plan { ino, file_type, from: Vec::new(), to });
         } else if file_type != FileType::Directory {
             // Its link count equals its number of parent pointers, so some of its names were lost.
@@ -294,12 +300,22 @@ fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<P
     plans
 }
 
+/// Returns the move of a metadata file without a name.
+fn metadata_home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
+    let said = parents_of(view, ino, inode);
+    match super::metadir::home(view, inode, &said) {
+        Some((dir, name)) => Move::Home(vec![Name { dir, name, mistaken: None }]),
+        None => Move::Unmark,
+    }
+}
+
 fn carry_out(fs: &XfsCore, plan: &Plan) -> Result<()> {
     for (dir, _, name) in &plan.from {
         change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
     }
     match &plan.to {
         Move::DotDot(parent) => set_parent(fs, plan.ino, *parent),
+        Move::Unmark => super::metadir::unmark(fs, plan.ino),
         Move::Special => change(fs, plan.ino, |op, handle| {
             if op.fs.is_unlinked(plan.ino) {
                 op.remove_unlinked(handle);
@@ -407,7 +423,7 @@ pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
             let inode = view.inode(Ino(*ino))?;
             let said = parents_of(view, Ino(*ino), &inode);
             // A lost inode keeps its parent pointers. The root and the inodes in the superblock are never lost.
-            let is_named_elsewhere = Ino(*ino) == view.root() || view.is_special(Ino(*ino));
+            let is_named_elsewhere = view.is_root(Ino(*ino)) || view.is_special(Ino(*ino));
             let links = match names.get(ino) {
                 Some(links) => links.clone(),
                 None if is_named_elsewhere => Vec::new(),

@@ -21,6 +21,7 @@ mod links;
 mod log_place;
 mod lsn;
 mod map;
+mod metadir;
 mod named;
 mod new_log;
 mod old;
@@ -78,7 +79,7 @@ pub(crate) struct Job {
 
 impl Job {
     fn new(staging: &Arc<Staging>, options: Options, findings: &[Finding]) -> Self {
-        let of_names = [files::NAMES, files::PARENTS];
+        let of_names = [files::METADIR, files::NAMES, files::PARENTS];
         let is_of_name = |finding: &&Finding| {
             of_names.iter().copied().flatten().any(|fix| fix.codes.contains(&finding.code))
         };
@@ -113,6 +114,7 @@ const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
 /// Fixes applied afterwards, which allocate blocks and inodes.
 const ABOVE: &[&[Fix<Job>]] = &[
     files::DIRECTORIES,
+    files::METADIR,
     files::NAMES,
     files::PARENTS,
     files::LINKS,

@@ -10,8 +10,10 @@ use crate::check::view;
 use crate::format::bytes::{put16, put32};
 use crate::format::checksum;
 use crate::format::extent::Extent;
+use crate::format::features::Incompat;
 use crate::format::inode::Fork;
 use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
+use crate::format::metafile::quota_path;
 use crate::format::quota::{ALL_COUNTED, QuotaKind, is_record};
 
 /// Byte offset of `dd_uuid`.
@@ -21,7 +23,10 @@ const UUID_OFFSET: usize = 120;
 pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let raw = &survey.sb.raw;
-    let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
+    let files = match survey.geometry.features.incompat(Incompat::METADIR) {
+        true => in_metadir(job)?,
+        false => [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino),
+    };
     for (kind, &file) in QuotaKind::ALL.into_iter().zip(&files) {
         let concerned: Vec<&Finding> =
             findings.iter().filter(|f| f.place.inode == Some(file.0)).copied().collect();
@@ -48,6 +53,16 @@ pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
         job.staging.end_step(actions).map_err(Error::Device)?;
     }
     Ok(())
+}
+
+/// Returns the quota files in the metadata directory; inode 0 for those that do not exist.
+fn in_metadir(job: &Job) -> Result<[Ino; 3]> {
+    let files = view::view(job.staging.clone(), |view| view.metafiles())?;
+    Ok(QuotaKind::ALL.map(|kind| {
+        let path = quota_path(kind);
+        let found = files.iter().find(|(other, _)| other == path.as_bytes());
+        found.map_or(Ino(0), |(_, ino)| *ino)
+    }))
 }
 
 fn extents(job: &Job, ino: Ino) -> Result<Vec<Extent>> {

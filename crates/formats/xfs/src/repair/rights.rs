@@ -27,6 +27,7 @@ pub(super) const OF_FILES: &[&Code] = &[
     codes::BMBT.keys,
     codes::BMBT.records,
     codes::ROOT,
+    codes::METADIR_ROOT,
 ];
 /// Findings about the blocks and extents of an inode.
 pub(super) const OF_MAPS: &[&Code] = OF_FILES.split_at(1).1;

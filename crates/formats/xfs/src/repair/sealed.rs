@@ -21,8 +21,10 @@ pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
     let mut raw = raw.clone();
     let mut sector = vec![0; size];
     if raw.features().crc() {
-        raw.metadirino = 0.into();
-        (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
+        if !raw.features().incompat(Incompat::METADIR) {
+            raw.metadirino = 0.into();
+            (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
+        }
         raw.pad.fill(0);
         if !raw.features().incompat(Incompat::META_UUID) {
             raw.meta_uuid.fill(0);

@@ -21,15 +21,17 @@ use super::{derived, log_place};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
-    REALTIME_EXTENT_MIN, are_bits_right, chunk_alignment, has_large_sectors,
-    is_chunk_alignment_right, is_log_shape_right, is_realtime_extent, is_sparse_alignment_right,
-    is_stripe, sparse_alignment,
+    REALTIME_EXTENT_MIN, are_bits_right, are_realtime_groups_right, chunk_alignment,
+    has_large_sectors, is_chunk_alignment_right, is_log_shape_right, is_realtime_extent,
+    is_sparse_alignment_right, is_stripe, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
-use crate::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
+use crate::format::superblock::{
+    MAGIC, REALTIME_GROUP_LOG, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
+};
 use crate::log::{log_end, uuid_of_log};
 use crate::open::superblock_copy::Copy;
 use crate::open::{cut, root};
@@ -59,8 +61,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let parsed = Superblock::parse(&sector, staging.len());
     // A truncated image has a usable superblock nevertheless.
     let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
-    let copies: Vec<RawSuperblock> =
-        Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
     let raw = chosen(staging, &sector, (&found, is_usable), &copies);
     let Some(fitted) = cut::fitted(&raw, staging.len()) else { return Ok(()) };
     let is_same = raw.as_bytes() == found.as_bytes();
@@ -313,6 +314,7 @@ fn merged(first: &RawSuperblock, copy: &RawSuperblock) -> RawSuperblock {
         rootino: first.rootino,
         rbmino: first.rbmino,
         rsumino: first.rsumino,
+        metadirino: first.metadirino,
         fname: first.fname,
         imax_pct: first.imax_pct,
         icount: first.icount,
@@ -390,13 +392,13 @@ fn set_uuid_of_log(
 /// Sets the root directory to the number in most superblocks, together with the inodes of an absent realtime device,
 /// which are the next two. In case of a tie, the number of an actual directory wins.
 fn set_root(staging: &Staging, raw: &mut RawSuperblock, copies: &[RawSuperblock]) {
-    if raw.features().incompat.contains(Incompat::METADIR) {
-        return;
-    }
     let Some(geometry) = geometry(raw) else { return };
+    let has_metadir = geometry.features.incompat(Incompat::METADIR);
     let mut votes: BTreeMap<u64, u32> = BTreeMap::new();
     for said in std::iter::once(&*raw).chain(copies) {
-        let roots = [(said.rootino, 0), (said.rbmino, 1), (said.rsumino, 2)];
+        let own = [(said.rootino, 0), (said.rbmino, 1), (said.rsumino, 2)];
+        let with_metadir = [(said.rootino, 0), (said.metadirino, 1)];
+        let roots = if has_metadir { &with_metadir[..] } else { &own };
         for root in roots.iter().filter_map(|(ino, nth)| ino.get().checked_sub(*nth)) {
             let is_there = |nth| geometry.split_ino(Ino(root + nth)).is_some();
             if root < NO_INODE - 2 && (0..3).all(is_there) {
@@ -492,6 +494,7 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
             inode.is_none_or(|inode| inode.mode() == 0)
         };
         let raw = &survey.sb.raw;
+        let has_metadir = survey.geometry.features.incompat(Incompat::METADIR);
         let inos = [&raw.uquotino, &raw.gquotino, &raw.pquotino].map(|ino| ino.get());
         let are_gone = inos.map(|ino| ![0, NO_INODE].contains(&ino) && is_gone(ino));
         change(job, &first, "The superblock is set to valid values.", |raw| {
@@ -500,6 +503,13 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
                 *ino = 0.into();
             }
             let root = raw.rootino.get();
+            if has_metadir {
+                without_old_inodes(raw);
+                if is_ino(root.wrapping_add(1)) {
+                    raw.metadirino = root.wrapping_add(1).into();
+                }
+                return plausible(raw, is_ino);
+            }
             for (ino, nth) in [(&mut raw.rbmino, 1), (&mut raw.rsumino, 2)] {
                 let own = root.wrapping_add(nth);
                 if ino.get() != own && is_ino(own) {
@@ -512,6 +522,23 @@ pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
     let others: Vec<&Finding> =
         findings.iter().filter(|finding| finding.place.group.unwrap_or(0) != 0).copied().collect();
     copies(job, &others)
+}
+
+/// Clears the inodes that are in the metadata directory instead.
+fn without_old_inodes(raw: &mut RawSuperblock) {
+    for ino in
+        [&mut raw.rbmino, &mut raw.rsumino, &mut raw.uquotino, &mut raw.gquotino, &mut raw.pquotino]
+    {
+        *ino = 0.into();
+    }
+}
+
+/// Sets the flag for quotas, which images with a metadata directory may have without quota files. Without it, kernels
+/// and xfs_repair do not use existing files.
+fn plausible_quota_flag(raw: &RawSuperblock, bits: &mut Version) {
+    if raw.features().incompat(Incompat::METADIR) {
+        bits.insert(Version::QUOTA);
+    }
 }
 
 fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
@@ -539,6 +566,12 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
     (raw.rextslog, raw.shared_vn) = (0, 0);
     raw.bad_features2 = raw.features2;
+    if !are_realtime_groups_right(raw) {
+        let blocks = 1_u32 << (REALTIME_GROUP_LOG - raw.blocklog.min(16));
+        raw.rgblklog = REALTIME_GROUP_LOG - raw.blocklog.min(16);
+        raw.rgextents = (blocks / raw.rextsize.get().max(1)).into();
+        raw.rgcount = 0.into();
+    }
     if !is_realtime_extent(raw) {
         let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
         raw.rextsize = blocks.into();
@@ -565,7 +598,8 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     if !bits.contains(Version::QUOTA) && has_quota {
         bits.insert(Version::QUOTA);
     }
-    if !has_quota {
+    plausible_quota_flag(raw, &mut bits);
+    if !has_quota && !features.incompat(Incompat::METADIR) {
         bits.remove(Version::QUOTA);
         raw.qflags = 0.into();
     }

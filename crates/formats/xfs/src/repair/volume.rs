@@ -76,7 +76,10 @@ pub(super) const PLACES: &[Fix<Job>] = &[
     Fix { codes: &[codes::AG_CHECKSUM], mend: inode_trees::checksums },
     Fix { codes: INODE_TREES, mend: inode_trees::rebuild },
     Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], mend: inode_trees::unsound },
-    Fix { codes: &[codes::INODE, codes::INODE_CHECKSUM, codes::ROOT], mend: inode_trees::moved },
+    Fix {
+        codes: &[codes::INODE, codes::INODE_CHECKSUM, codes::ROOT, codes::METADIR_ROOT],
+        mend: inode_trees::moved,
+    },
 ];
 /// Free and used space.
 pub(super) const SPACE: &[Fix<Job>] = &[

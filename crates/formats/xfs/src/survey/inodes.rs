@@ -81,13 +81,14 @@ impl Teller<'_> {
 
     fn inode(&mut self, ino: Ino, inode: &Inode) {
         let Some(file_type) = inode.file_type() else { return };
-        let kind = self.kind_of(ino, file_type);
+        let kind = self.kind_of(ino, inode, file_type);
         let is_elsewhere = file_type == FileType::Regular && inode.flags() & flags::REALTIME != 0;
         if !is_elsewhere {
             let fragments = self.fork(ino, inode, Fork::Data, kind);
             let Fragments { count: fragments, blocks, .. } = fragments;
             let is_dir = file_type == FileType::Directory;
-            let is_file = is_dir || file_type == FileType::Regular && kind == Kind::Data;
+            let is_file = is_dir && kind == Kind::Directories
+                || file_type == FileType::Regular && kind == Kind::Data;
             if is_file && blocks > 0 {
                 self.sink.file(FileLayout { ino, is_dir, fragments, blocks });
             }
@@ -97,11 +98,11 @@ impl Teller<'_> {
         }
     }
 
-    fn kind_of(&self, ino: Ino, file_type: FileType) -> Kind {
+    fn kind_of(&self, ino: Ino, inode: &Inode, file_type: FileType) -> Kind {
         let raw = &self.fs.superblock().raw;
         let own = [raw.uquotino, raw.gquotino, raw.pquotino, raw.rbmino, raw.rsumino];
         match file_type {
-            _ if own.iter().any(|own| own.get() == ino.0) => Kind::System,
+            _ if inode.is_metadata() || own.iter().any(|own| own.get() == ino.0) => Kind::System,
             FileType::Directory => Kind::Directories,
             _ => Kind::Data,
         }

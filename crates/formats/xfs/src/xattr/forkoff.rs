@@ -20,13 +20,15 @@ pub(super) const DEVICE_BYTES: usize = 8;
 const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
 /// Minimum size of an attribute fork, in bytes.
 const ATTR_MIN: usize = Shape::BMBT.root_size(2);
+/// The default boundary of kernels: twelve extents fit before it.
+pub(crate) const OF_KERNELS: usize = Shape::BMBT.root_size(12) / 8 * 8;
 /// The default boundary. Twelve extents fit before it, like the kernel's default (`m_attroffset`), but it is aligned to
 /// a log chunk. So a new file's attributes are in one chunk, and the data fork has no chunk for itself.
 pub(super) const DEFAULT: usize =
-    (CORE_SIZE_V3 + Shape::BMBT.root_size(12) / 8 * 8).next_multiple_of(CHUNK) - CORE_SIZE_V3;
+    (CORE_SIZE_V3 + OF_KERNELS).next_multiple_of(CHUNK) - CORE_SIZE_V3;
 
 /// Returns the highest possible boundary.
-pub(super) fn highest(inode: &Inode) -> usize {
+pub(crate) fn highest(inode: &Inode) -> usize {
     inode.literal_size().saturating_sub(ATTR_MIN) / 8 * 8
 }
 

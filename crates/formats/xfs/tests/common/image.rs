@@ -12,7 +12,16 @@ macro_rules! golden {
     };
 }
 
-golden!("default", "small-blocks", "plain", "large-directory-blocks", "v4", "v4-ftype", "shared");
+golden!(
+    "default",
+    "small-blocks",
+    "plain",
+    "large-directory-blocks",
+    "v4",
+    "v4-ftype",
+    "shared",
+    "metadir-quota",
+);
 
 /// Returns the bytes of a golden image.
 pub fn golden(name: &str) -> Vec<u8> {

@@ -14,7 +14,8 @@ use disk::FileDevice;
 use rustix::fs::{SeekFrom, seek};
 use testkit::MkfsXfs;
 use vfs::Timestamp;
-use xfs::format::superblock::Superblock;
+use xfs::format::features::Incompat;
+use xfs::format::superblock::{RawSuperblock, Superblock};
 use xfs::mkfs::{self, Contents, FeatureChange, Layout, Options};
 
 pub const MIB: u64 = 1 << 20;
@@ -38,7 +39,7 @@ pub struct Case {
     pub ag_count: Option<u32>,
     pub log_bytes: Option<u64>,
     pub label: &'static str,
-    /// Features to disable.
+    /// Features to disable, or `+metadir`.
     pub features: &'static str,
 }
 
@@ -89,6 +90,9 @@ impl Case {
         let mut metadata = format!("uuid={UUID_TEXT}");
         let mut inodes = format!("size={}", self.inode_size);
         let mut names = format!("size={}", self.dir_block_size.max(self.block_size.max(4096)));
+        if self.features.contains("+metadir") {
+            metadata.push_str(",metadir=1");
+        }
         for name in self.features.split(',').filter_map(|change| change.strip_prefix('-')) {
             let option = match name {
                 "parent" => &mut names,
@@ -212,12 +216,42 @@ fn padded(sector: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Returns the byte offset of the inode of `rtgroups`, the only entry of the metadata directory.
+fn directory_of_groups(image: &BTreeMap<u64, [u8; 512]>, raw: &RawSuperblock) -> Option<u64> {
+    let slot = image.get(&(raw.metadirino.get() << raw.inodelog))?;
+    let has_metadir = raw.features().incompat(Incompat::METADIR);
+    // The entry's inode is after a header, its name and its type, with 4 or 8 bytes.
+    let is_large = slot[177] != 0;
+    let at = 176 + 2 + if is_large { 8 } else { 4 } + 3 + "rtgroups".len() + 1;
+    let number = &slot[at..at + if is_large { 8 } else { 4 }];
+    let ino = number.iter().fold(0, |ino, byte| ino << 8 | u64::from(*byte));
+    let bits = u32::from(raw.agblklog + raw.inopblog);
+    let group = (ino >> bits) * (u64::from(raw.agblocks.get()) << raw.blocklog);
+    has_metadir.then(|| group + ((ino & ((1 << bits) - 1)) << raw.inodelog))
+}
+
+/// Zeroes the parts of the inodes of a chunk that may differ, and the generation in the parent pointer of the first one.
+fn forget_inode(image: &mut BTreeMap<u64, [u8; 512]>, first: u64) {
+    for (offset, piece) in image.range_mut(first..first + 256 * 2048) {
+        if piece.starts_with(b"IN") {
+            INODE_DIFFERENCES.into_iter().for_each(|range| piece[range].fill(0));
+            if *offset == first {
+                piece[391..395].fill(0);
+            }
+        }
+    }
+}
+
 /// Zeroes the parts that may differ.
 fn forget(case: &Case, image: &mut BTreeMap<u64, [u8; 512]>, superblock: &Superblock) {
     let raw = &superblock.raw;
     let (inode_size, chunk) = (u64::from(raw.inodesize.get()), raw.icount.get());
     let root = raw.rootino.get() * inode_size;
+    // With a metadata directory there are usually two chunks, and the others are free space.
     let inodes = root..root + inode_size * chunk;
+    if let Some(groups) = directory_of_groups(image, raw) {
+        forget_inode(image, groups);
+    }
     let group = u64::from(raw.agblocks.get()) << raw.blocklog;
     for (offset, piece) in image.iter_mut() {
         if inodes.contains(offset) {

@@ -3,7 +3,7 @@
 
 mod guest;
 mod limits;
-mod run;
+pub(crate) mod run;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

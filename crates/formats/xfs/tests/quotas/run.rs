@@ -23,8 +23,8 @@ struct Name {
 }
 
 /// A run of random changes.
-pub(super) struct Run {
-    pub(super) fs: Xfs,
+pub(crate) struct Run {
+    pub(crate) fs: Xfs,
     rng: Rng,
     dirs: Vec<Ino>,
     names: Vec<Name>,
@@ -32,12 +32,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(fs: Xfs, seed: u64) -> Self {
+    pub(crate) fn new(fs: Xfs, seed: u64) -> Self {
         let dirs = vec![fs.root()];
         Self { fs, rng: Rng::with_seed(seed), dirs, names: Vec::new(), next: 0 }
     }
 
-    pub(super) fn steps(&mut self, steps: usize) {
+    pub(crate) fn steps(&mut self, steps: usize) {
         for _ in 0..steps {
             match self.step() {
                 Ok(()) | Err(Error::NotEmpty | Error::OtherProject | Error::Invalid(_)) => {}

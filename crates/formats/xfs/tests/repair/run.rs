@@ -4,7 +4,8 @@
 //! 0). Every `EACH`th (default 1) is checked by `xfs_repair`, and all by the own check and against the contents before.
 //! Errors are printed when found, and progress occasionally: a run may take days.
 //!
-//! `REPAIR_CASE=IMAGE,SEED` runs one case, and prints all actions of the repair.
+//! `REPAIR_CASE=IMAGE,SEED` runs one case, and prints all actions of the repair. `REPAIR_IMAGE=IMAGE` runs the cases of
+//! one image only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;

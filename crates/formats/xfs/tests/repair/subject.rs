@@ -11,13 +11,13 @@ use vfs::check::{Finding, Observer};
 use xfs::repair::Repair;
 
 /// The result of a repair.
-pub(super) struct Repaired {
+pub(crate) struct Repaired {
     /// The image with all steps written.
-    pub(super) device: MemoryDevice,
+    pub(crate) device: MemoryDevice,
     /// Codes of the initial findings.
-    pub(super) codes: Vec<&'static str>,
-    pub(super) left: Vec<Finding>,
-    pub(super) is_complete: bool,
+    pub(crate) codes: Vec<&'static str>,
+    pub(crate) left: Vec<Finding>,
+    pub(crate) is_complete: bool,
 }
 
 pub(super) struct Silent;
@@ -35,7 +35,7 @@ fn plan(device: &MemoryDevice) -> Result<Plan, String> {
 ///
 /// # Errors
 /// The reason if there is no plan, or if a second repair finds something to do.
-pub(super) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
+pub(crate) fn repaired(device: MemoryDevice) -> Result<Repaired, String> {
     let first = plan(&device)?;
     for step in &first.steps {
         if std::env::var_os("REPAIR_CASE").is_some() {

@@ -53,6 +53,8 @@ impl Identity {
             ("log group", options.log_group.map(u64::from)),
             ("log device", options.log_device.as_ref().map(|_| 1)),
             ("log stripe", options.log_stripe_bytes.map(u64::from)),
+            ("quotas", Some(options.xfs_quota_flags).filter(|flags| *flags != 0).map(u64::from)),
+            ("autofsck", options.xfs_autofsck.map(|value| value as u64)),
             ("journal size", options.journal_bytes),
             ("sector size", options.sector_size.map(u64::from)),
             ("reserved", options.reserved_percent.map(f64::to_bits)),

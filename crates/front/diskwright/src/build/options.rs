@@ -294,6 +294,11 @@ pub struct BuildOptions {
     pub keeps_journal: bool,
     /// Stripe unit of the log in bytes (XFS).
     pub log_stripe_bytes: Option<u32>,
+    /// Quotas that kernels account and enforce, as in `sb_qflags` (XFS). They need the feature `metadir`, and are counted at
+    /// the first mount.
+    pub xfs_quota_flags: u16,
+    /// Preventive maintenance by `xfs_scrub_all`, an attribute of the root directory (XFS). By default it has none.
+    pub xfs_autofsck: Option<xfs::mkfs::Autofsck>,
     /// Size of a sector in bytes (XFS).
     pub sector_size: Option<u32>,
     /// Maximum space for inodes in percent; 0 is unlimited (XFS). `None` derives it from the size and the source.
@@ -410,6 +415,8 @@ impl BuildOptions {
             log_device: None,
             keeps_journal: false,
             log_stripe_bytes: None,
+            xfs_quota_flags: 0,
+            xfs_autofsck: None,
             sector_size: None,
             inodes_percent: None,
             small: false,

@@ -146,6 +146,8 @@ fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.in_place = true;
     options.label = wish.label.clone();
     options.features = wish.features.clone();
+    options.xfs_quota_flags = wish.quota_flags;
+    options.xfs_autofsck = wish.autofsck;
     options.block_size = wish.block_size;
     options.inode_size = wish.inode_size()?;
     options.dir_block_size = wish.dir_block_size;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use diskwright::build::{BuildSource, FeatureChange, ProtofileSource};
+use xfs::format::quota::QuotaKind;
+use xfs::mkfs::Autofsck;
 
 use super::settings::{Setting, Settings};
 use crate::failure::{Failure, STATUSES};
@@ -33,6 +35,9 @@ pub(super) struct Wish {
     pub(super) label: Option<Vec<u8>>,
     pub(super) uuid: Option<[u8; 16]>,
     pub(super) features: Vec<FeatureChange>,
+    /// Quotas, as in `sb_qflags`.
+    pub(super) quota_flags: u16,
+    pub(super) autofsck: Option<Autofsck>,
     /// Device of an external log.
     pub(super) log_device: Option<PathBuf>,
     /// Group of an internal log.
@@ -280,15 +285,13 @@ impl Wish {
                 self.uuid = Some(parsed.map_err(|_| item.wrong("is not a UUID"))?);
             }
             "crc" => always(item, true)?,
-            "finobt" | "rmapbt" | "reflink" | "inobtcount" | "bigtime" => self.switch(item)?,
-            "autofsck" if item.value() == Some("none") => {}
-            "autofsck" => {
-                nothing(item, "set the attribute trusted.xfs:autofsck of the root directory")?;
+            "finobt" | "rmapbt" | "reflink" | "inobtcount" | "bigtime" | "metadir" => {
+                self.switch(item)?;
             }
-            "metadir" => nothing(item, "metadata directory trees cannot be created")?,
-            "uquota" | "uqnoenforce" | "gquota" | "gqnoenforce" | "pquota" | "pqnoenforce" => {
-                nothing(item, "quotas are turned on by a mount option")?;
-            }
+            "autofsck" => self.autofsck = Some(autofsck(item)?),
+            "uquota" | "uqnoenforce" => self.quota(item, QuotaKind::User)?,
+            "gquota" | "gqnoenforce" => self.quota(item, QuotaKind::Group)?,
+            "pquota" | "pqnoenforce" => self.quota(item, QuotaKind::Project)?,
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -314,6 +317,20 @@ impl Wish {
             "atime" => self.access_times = item.switch()?,
             "slashes_are_spaces" => self.slashes_are_spaces = item.switch()?,
             _ => return Err(item.unknown()),
+        }
+        Ok(())
+    }
+
+    /// Turns a kind of quota on or off. Quotas of a new file system need a metadata directory, as in mkfs.xfs.
+    fn quota(&mut self, item: &Item<'_>, kind: QuotaKind) -> Result<(), Failure> {
+        if !item.switch()? {
+            return Ok(());
+        }
+        let is_enforced = !item.name.ends_with("noenforce");
+        self.quota_flags |= kind.accounted() | if is_enforced { kind.enforced() } else { 0 };
+        let is_named = self.features.iter().any(|change| change.name == "metadir");
+        if !is_named {
+            self.features.push(FeatureChange { name: "metadir".into(), is_on: true });
         }
         Ok(())
     }
@@ -366,6 +383,18 @@ fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
     match item.value() {
         Some(value) if value.trim_start_matches('0').is_empty() && !value.is_empty() => Ok(()),
         _ => Err(item.refused(why)),
+    }
+}
+
+/// Returns the value of `-m autofsck`: a name, 0 for `none`, 1 or nothing for `repair`.
+fn autofsck(item: &Item<'_>) -> Result<Autofsck, Failure> {
+    match item.value() {
+        None | Some("" | "1") => Ok(Autofsck::Repair),
+        Some("0") => Ok(Autofsck::None),
+        Some(value) => {
+            let known = Autofsck::ALL.into_iter().find(|known| known.value() == value);
+            known.ok_or_else(|| item.wrong("must be none, check, optimize or repair"))
+        }
     }
 }
 

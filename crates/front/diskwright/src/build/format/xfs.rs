@@ -74,6 +74,8 @@ impl<'a> XfsMaker<'a> {
             label: options.label.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
+            quota_flags: options.xfs_quota_flags,
+            autofsck: options.xfs_autofsck,
             allow_small: options.small,
             inodes_percent_max: percent_max.or(options.inodes_percent),
             time: options.image_time(),

@@ -1,0 +1,193 @@
+//! Checks the metadata directory tree: its root, the types of its files, and that it shares no inode with the ordinary
+//! tree. Its directories are checked like all others.
+
+use std::collections::HashSet;
+
+use vfs::Ino;
+use vfs::check::{BitSet, Finding};
+
+use super::chunks::Known;
+use super::codes;
+use super::context::Context;
+use super::diagnose;
+use super::inodes::Inodes;
+use super::links::DIRECTORY;
+use super::names;
+use crate::format::features::{Incompat, Version};
+use crate::format::inode::Inode;
+use crate::format::metafile::{MetafileType, quota_path};
+use crate::format::quota::QuotaKind;
+
+/// Maximum number of levels of the tree. Kernels use two.
+const LEVELS_MAX: usize = 8;
+/// Maximum number of files that are visited.
+const FILES_MAX: usize = 1 << 23;
+
+/// Inodes by the trees that they belong to: one bit per inode each.
+pub(super) struct Trees {
+    /// Inodes with the metadata flag.
+    marked: BitSet,
+    /// Inodes with a name in a directory with the flag.
+    named_inside: BitSet,
+    /// Inodes with a name in a directory without it.
+    named_outside: BitSet,
+}
+
+/// A file of the tree.
+#[derive(Debug)]
+pub(super) struct Metafile {
+    /// Its path below the root; empty for the root.
+    pub(super) path: Vec<u8>,
+    pub(super) ino: Ino,
+    pub(super) inode: Inode,
+}
+
+impl Trees {
+    /// Returns `None` for an image without the tree.
+    pub(super) fn new(ctx: &Context<'_>, inodes: usize) -> Option<Self> {
+        let set = || BitSet::new(inodes as u64);
+        let trees = || Self { marked: set(), named_inside: set(), named_outside: set() };
+        ctx.geometry.features.incompat(Incompat::METADIR).then(trees)
+    }
+
+    /// Records an inode with the metadata flag.
+    pub(super) fn mark(&self, number: u32) {
+        self.marked.insert(number.into());
+    }
+
+    /// Records an entry for an inode in a directory, which has the flag if `is_inside`.
+    pub(super) fn name(&self, number: u32, is_inside: bool) {
+        let set = if is_inside { &self.named_inside } else { &self.named_outside };
+        set.insert(number.into());
+    }
+}
+
+/// Returns the root of the tree; `None` for an image without it.
+pub(super) fn root(ctx: &Context<'_>) -> Option<Ino> {
+    let has_tree = ctx.geometry.features.incompat(Incompat::METADIR);
+    has_tree.then(|| Ino(ctx.sb.raw.metadirino.get()))
+}
+
+/// Returns all files of the tree that can be reached from its root, directories before their contents.
+pub(super) fn walk(inodes: &Inodes<'_>) -> Vec<Metafile> {
+    let mut found = Vec::new();
+    diagnose::quietly(inodes, |quiet| found = walk_quietly(quiet));
+    found
+}
+
+fn walk_quietly(quiet: &Inodes<'_>) -> Vec<Metafile> {
+    let (mut found, mut seen): (Vec<Metafile>, _) = (Vec::new(), HashSet::new());
+    let visit = |path: Vec<u8>, ino: Ino| {
+        let is_used = matches!(quiet.chunks.find(ino), Known::Used(_));
+        let inode = is_used.then(|| names::read_inode(quiet.ctx, ino))??;
+        Some(Metafile { path, ino, inode })
+    };
+    let Some(root) = root(quiet.ctx) else { return found };
+    seen.insert(root);
+    found.extend(visit(Vec::new(), root));
+    let mut at = 0;
+    while at < found.len() {
+        let dir = &found[at];
+        at += 1;
+        let level = dir.path.split(|byte| *byte == b'/').count();
+        if !dir.inode.is_dir() || level >= LEVELS_MAX {
+            continue;
+        }
+        let mut children = Vec::new();
+        names::for_each(quiet, dir.ino, |_, name, ino| {
+            children.push((name.to_vec(), ino));
+            children.len() < FILES_MAX
+        });
+        let parent = dir.path.clone();
+        for (name, ino) in children {
+            if seen.insert(ino) && found.len() < FILES_MAX {
+                let mut path = parent.clone();
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&name);
+                found.extend(visit(path, ino));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the quota files in the tree, by kind.
+pub(super) fn quota_files(inodes: &Inodes<'_>) -> [Option<Ino>; 3] {
+    let files = walk(inodes);
+    QuotaKind::ALL.map(|kind| {
+        let path = quota_path(kind);
+        files.iter().find(|file| file.path == path.as_bytes()).map(|file| file.ino)
+    })
+}
+
+/// Checks the tree after all inodes were visited.
+pub(super) fn check(inodes: &Inodes<'_>) {
+    let (ctx, links) = (inodes.ctx, inodes.links);
+    let (Some(root), Some(trees)) = (root(ctx), links.trees()) else { return };
+    let is_root = match inodes.chunks.find(root) {
+        Known::Used(number) => {
+            links.kind(number) == Some(DIRECTORY)
+                && !links.is_unlinked(number)
+                && trees.marked.contains(number.into())
+        }
+        Known::Unknown => true,
+        _ => false,
+    };
+    if !is_root {
+        ctx.found(Finding::new(codes::METADIR_ROOT).of_inode(root.0));
+    }
+    for number in 0..inodes.chunks.inodes() as u32 {
+        check_tree(inodes, trees, root, number);
+    }
+    for file in walk(inodes) {
+        check_file(ctx, &file);
+    }
+}
+
+/// Checks that an inode has the flag if and only if its names are in the tree.
+fn check_tree(inodes: &Inodes<'_>, trees: &Trees, root: Ino, number: u32) {
+    let is_in = |set: &BitSet| set.contains(number.into());
+    let is_marked = is_in(&trees.marked);
+    let ino = inodes.chunks.ino(number);
+    let detail = match is_marked {
+        true if is_in(&trees.named_outside) => "a directory outside of the tree refers to it",
+        true if ino == inodes.links.root() => "it is the root directory",
+        false if is_in(&trees.named_inside) && ino != root => {
+            "a directory of the tree refers to it"
+        }
+        _ => return,
+    };
+    if inodes.links.kind(number).is_some() {
+        let finding = Finding::new(codes::METADIR_FLAG).of_inode(ino.0).field("di_flags2");
+        let shown = |is_set| if is_set { "the metadata flag" } else { "no metadata flag" };
+        inodes.ctx.found(finding.mismatch(shown(!is_marked), shown(is_marked)).detail(detail));
+    }
+}
+
+/// Checks that a file has the type that its path requires.
+fn check_file(ctx: &Context<'_>, file: &Metafile) {
+    let found = file.inode.metafile_type();
+    let finding = || {
+        let finding = Finding::new(codes::METADIR_FILE).of_inode(file.ino.0).field("di_metatype");
+        finding.detail(format!("/{}", String::from_utf8_lossy(&file.path)))
+    };
+    if !file.inode.is_metadata() {
+        return;
+    }
+    match MetafileType::of_path(&file.path) {
+        Some(expected) if expected != found => {
+            ctx.found(finding().mismatch(expected.name(), found.name()));
+        }
+        None if !file.inode.is_dir() => {
+            ctx.found(finding().mismatch("a file that kernels know", found.name()));
+        }
+        _ => {}
+    }
+    let has_quota = ctx.geometry.features.version_bits.contains(Version::QUOTA);
+    if found.is_quota() && !has_quota {
+        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_versionnum");
+        ctx.found(finding.mismatch("the quota flag", "quota files without it"));
+    }
+}
