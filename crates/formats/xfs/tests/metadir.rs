@@ -255,6 +255,47 @@ fn images_of_both_makers_are_changed_by_both() {
     }
 }
 
+/// A kernel replays the log of an image that was not closed.
+#[test]
+fn the_kernel_replays_our_log() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let device = with_quotas();
+    let fs = open(&device);
+    for nth in 0..200 {
+        let file = fs.create(fs.root(), format!("{nth}").as_bytes(), &NewInode::default()).unwrap();
+        fs.write(file, 0, &vec![9; 5000], None).unwrap();
+    }
+    fs.sync().unwrap();
+    let crashed = device.fork();
+    drop(fs);
+    let home = scratch();
+    let image = home.path().join("image");
+    testkit::crash::write_image(&crashed, &image).unwrap();
+    let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
+    for nth in 0..200 {
+        assert_eq!(std::fs::read(mount.path().join(nth.to_string())).unwrap(), [9; 5000]);
+    }
+    mount.unmount();
+    testkit::xfs_repair(&image);
+    crate::checking::assert_sound(&image);
+}
+
+/// The kernel's online check knows the paths of metadata files.
+#[test]
+fn scrub_accepts_changed_images() {
+    require!(Guest("XFS_ONLINE_SCRUB"));
+    let home = scratch();
+    let image = home.path().join("image");
+    making::Case { features: "+metadir", ..case(300 * MIB) }.make(&image);
+    assert!(testkit::scrub(&image));
+    let device = with_quotas();
+    let mut run = Run::new(open(&device), 7);
+    run.steps(200);
+    run.fs.close().unwrap();
+    testkit::crash::write_image(&device, &image).unwrap();
+    assert!(testkit::scrub(&image));
+}
+
 /// Growing keeps the fields of the metadata directory in all superblocks.
 #[test]
 fn growing_keeps_the_tree() {
@@ -367,6 +408,19 @@ const HARMS: &[Harm] = &[
         "xfs-metadir-flag",
     ),
     (
+        "name of the directory of quota files",
+        |image| edit(image, METADIR, |of| of.as_mut_bytes()[201] ^= 0x20),
+        "xfs-metadir-file",
+    ),
+    (
+        "name of the user file",
+        |image| {
+            // Contents of the directory: header, length of the name, position.
+            edit(image, directory(image, b"user"), |of| of.as_mut_bytes()[185] ^= 0x20);
+        },
+        "xfs-metadir-file",
+    ),
+    (
         "an empty tree",
         |image| {
             edit(image, METADIR, |of| {
@@ -414,6 +468,13 @@ const HARMS: &[Harm] = &[
         "xfs-superblock-field",
     ),
 ];
+
+/// Returns the directory of the tree whose first entry has a name.
+fn directory(image: &MemoryDevice, first: &[u8]) -> Ino {
+    let is_it = |ino: &Ino| slot(image, *ino).1[185..].starts_with(first);
+    let all = metadata(image).into_iter().map(|(ino, _)| ino);
+    all.filter(|ino| *ino != METADIR).find(is_it).unwrap()
+}
 
 fn set_type(image: &MemoryDevice, of: MetafileType, number: u8) {
     edit(image, of_type(image, of), |inode| inode.as_mut_bytes()[7] = number);

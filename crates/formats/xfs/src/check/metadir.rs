@@ -141,8 +141,14 @@ pub(super) fn check(inodes: &Inodes<'_>) {
     for number in 0..inodes.chunks.inodes() as u32 {
         check_tree(inodes, trees, root, number);
     }
-    for file in walk(inodes) {
-        check_file(ctx, &file);
+    let files = walk(inodes);
+    // Below a directory with an unknown name, all names are unknown.
+    let is_lost = |path: &[u8]| {
+        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+        ends.map(|end| &path[..end]).any(|dir| MetafileType::of_path(dir).is_none())
+    };
+    for file in files.iter().filter(|file| !is_lost(&file.path)) {
+        check_file(ctx, file);
     }
 }
 
@@ -180,7 +186,7 @@ fn check_file(ctx: &Context<'_>, file: &Metafile) {
         Some(expected) if expected != found => {
             ctx.found(finding().mismatch(expected.name(), found.name()));
         }
-        None if !file.inode.is_dir() => {
+        None => {
             ctx.found(finding().mismatch("a file that kernels know", found.name()));
         }
         _ => {}

@@ -127,6 +127,12 @@ fn read(
     let size = ctx.geometry.block_size();
     let per_block = size / DQUOT_BLOCK_SIZE;
     let mut block = vec![0; size];
+    let blocks_max = u64::from(u32::MAX) / per_block.max(1) as u64 + 1;
+    if extents.iter().any(|extent| extent.end().0 > blocks_max) {
+        let finding = Finding::new(codes::INODE_MAP).of_inode(ino.0).field("extents");
+        ctx.found(finding.detail("blocks past the records of all identifiers"));
+        return false;
+    }
     for extent in extents.iter().filter(|extent| !extent.unwritten) {
         for nth in 0..extent.len {
             let place = ctx.geometry.device_block(extent.start.plus(nth));

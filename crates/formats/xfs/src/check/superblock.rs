@@ -209,12 +209,7 @@ fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>,
 
 /// Checks the remaining fields of the superblock, and its copies.
 pub(super) fn check(ctx: &Context<'_>) {
-    let raw = &ctx.sb.raw;
     check_roots(ctx);
-    if raw.imax_pct > 100 {
-        let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_imax_pct");
-        ctx.found(finding.mismatch("0 to 100", raw.imax_pct));
-    }
     check_log_bits(ctx);
     let size = ctx.geometry.sector_size();
     let mut sector = vec![0; size];

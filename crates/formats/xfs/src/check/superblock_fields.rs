@@ -45,6 +45,9 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if !is_chunk_alignment_right(raw) {
         tell("sb_inoalignmt", "an alignment of chunks", raw.inoalignmt.to_string());
     }
+    if raw.imax_pct > 100 {
+        tell("sb_imax_pct", "0 to 100", raw.imax_pct.to_string());
+    }
     if raw.flags != 0 {
         tell("sb_flags", "0", raw.flags.to_string());
     }

@@ -139,7 +139,9 @@ impl Known<'_, '_> {
         for link in &said {
             let (dir, generation, name) = link;
             let parent = view.inode(Ino(*dir)).filter(|dir| dir.is_dir() && dir.nlink() > 0);
-            let is_there = parent.is_some_and(|parent| parent.generation() == *generation)
+            // An ordinary inode must not return to the metadata directory.
+            let is_there = parent
+                .is_some_and(|dir| dir.generation() == *generation && !dir.is_metadata())
                 && can_be(name)
                 && !(inode.is_dir() && (!homes.is_empty() || self.is_below(Ino(*dir), ino)));
             if is_there {

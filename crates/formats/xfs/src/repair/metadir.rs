@@ -72,10 +72,8 @@ const fn what(change: &Change) -> &'static str {
 
 /// Returns the type of a file at a path; `None` if it must not be there.
 fn type_at(path: Option<&[u8]>, is_dir: bool) -> Option<MetafileType> {
-    match path.and_then(MetafileType::of_path) {
-        Some(found) => ((found == MetafileType::Directory) == is_dir).then_some(found),
-        None => (is_dir && path.is_some()).then_some(MetafileType::Directory),
-    }
+    let found = path.and_then(MetafileType::of_path)?;
+    ((found == MetafileType::Directory) == is_dir).then_some(found)
 }
 
 fn plan(

@@ -59,8 +59,13 @@ fn made(home: &Path, mkfs: &str) -> Arc<MemoryDevice> {
 #[test]
 fn the_guest_need_not_count_after_random_changes_or_a_crash() {
     require!(Guest("XFS_QUOTA"), Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let kinds = ["", "-b size=1024 -m bigtime=0", "-m rmapbt=0,reflink=0 -n parent=0"];
-    for (seed, mkfs) in effort(&kinds[..0], &kinds[..1], &kinds[..]).iter().enumerate() {
+    let kinds = [
+        "",
+        "-m uquota,gquota,pquota",
+        "-b size=1024 -m bigtime=0",
+        "-m rmapbt=0,reflink=0 -n parent=0",
+    ];
+    for (seed, mkfs) in effort(&kinds[..0], &kinds[..2], &kinds[..]).iter().enumerate() {
         let home = scratch();
         let device = made(home.path(), mkfs);
         let block_size = u64::from(superblock(&device).raw.blocksize.get());

@@ -95,7 +95,8 @@ fn usage(fs: &Xfs) -> Usage {
         }
     }
     let raw = &fs.superblock().raw;
-    inodes.extend([(Ino(raw.rbmino.get()), ()), (Ino(raw.rsumino.get()), ())]);
+    let own = raw.realtime_inodes().into_iter().filter(|ino| *ino != 0);
+    inodes.extend(own.map(|ino| (Ino(ino), ())));
     let mut usage = Usage::default();
     for ino in inodes.into_keys() {
         let found = fs.attributes(ino).unwrap();

@@ -73,6 +73,9 @@ impl Volume {
         fields.add("mode", format!("{:#o}", inode.mode()));
         fields.add("type", inode.file_type().map_or("none", type_word));
         fields.add("nlink", inode.nlink());
+        if inode.is_metadata() {
+            fields.add("metatype", inode.metafile_type().name());
+        }
         fields.add("uid", inode.uid());
         fields.add("gid", inode.gid());
         fields.add("projid", inode.projid());

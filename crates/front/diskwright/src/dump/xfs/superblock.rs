@@ -2,6 +2,7 @@
 
 use disk::BlockDevice;
 use vfs::{Corruption, Error};
+use xfs::format::features::Incompat;
 use xfs::format::superblock::{RawSuperblock, Superblock};
 use zerocopy::FromBytes;
 
@@ -89,6 +90,12 @@ fn special_files(raw: &RawSuperblock, fields: &mut Fields) {
     fields.add("uquotino", raw.uquotino);
     fields.add("gquotino", raw.gquotino);
     fields.add("pquotino", raw.pquotino);
+    if raw.features().incompat(Incompat::METADIR) {
+        fields.add("metadirino", raw.metadirino);
+        fields.add("rgcount", raw.rgcount);
+        fields.add("rgextents", raw.rgextents);
+        fields.add("rgblklog", raw.rgblklog);
+    }
     fields.hex("qflags", raw.qflags.get());
     fields.hex("flags", raw.flags);
 }
