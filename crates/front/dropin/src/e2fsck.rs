@@ -210,7 +210,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     }
     wish.image = words.target(image)?;
     exists(&wish.image.path)?;
-    // As in the original, the option has no effect on an image that contains its journal.
+    // The option has no effect on an image that contains its journal, as in the original.
     journal = journal.filter(|_| journal_device::is_external(&wish.image));
     wish.image.journal = journal.or_else(|| journal_device::find(&wish.image));
     Ok(Some(wish))

@@ -15,7 +15,7 @@ impl Context<'_> {
     /// Checks the journal's inode and superblock.
     ///
     /// # Errors
-    /// `Unsupported` for a journal on another device, or with unknown features.
+    /// `Unsupported` for a journal on another device that is missing, or with unknown features.
     pub(super) fn check_journal(&self) -> Result<()> {
         let sb = &self.params.sb;
         let is_external = sb.has_external_journal();
@@ -34,19 +34,17 @@ impl Context<'_> {
             self.tell(Finding::new(JOURNAL_INODE).detail("the superblock has no journal"));
             return Ok(());
         }
-        let map = match JournalMap::read(&*self.device, sb) {
-            Ok(Some(map)) => map,
-            Ok(None) => return Ok(()),
-            Err(Error::Corrupt(damage)) => {
-                self.tell(Finding::of_damage(JOURNAL_INODE, &damage));
-                return Ok(());
-            }
+        match JournalMap::read(&*self.device, sb) {
+            Ok(Some(map)) => return self.check_journal_superblock(&map),
+            Ok(None) => {}
+            Err(Error::Corrupt(damage)) => self.tell(Finding::of_damage(JOURNAL_INODE, &damage)),
             Err(error @ Error::Unsupported(_)) => return Err(error),
-            Err(error) => {
-                self.tell(Finding::new(JOURNAL_INODE).detail(error.to_string()));
-                return Ok(());
-            }
-        };
+            Err(error) => self.tell(Finding::new(JOURNAL_INODE).detail(error.to_string())),
+        }
+        Ok(())
+    }
+
+    fn check_journal_superblock(&self, map: &JournalMap) -> Result<()> {
         let mut block = vec![0; self.block_size()];
         let place = map.place_of(map.superblock()).map(|(offset, _)| offset);
         let is_read = place.is_some_and(|offset| self.device.read_at(offset, &mut block).is_ok());
@@ -54,7 +52,7 @@ impl Context<'_> {
             self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail("it cannot be read"));
             return Ok(());
         }
-        let block_number = match is_external {
+        let block_number = match map.is_external() {
             // A block of the journal device has no number in the image.
             true => None,
             false => Some(place.unwrap_or(0) >> self.geometry().block_size_log),
@@ -64,36 +62,41 @@ impl Context<'_> {
             None => finding,
         };
         match JournalSuperblock::parse(&block, map.blocks()) {
-            Ok(journal) => {
-                if journal.start.is_some() && !sb.features.incompat(Incompat::RECOVER) {
-                    self.tell(at(Finding::new(JOURNAL_PENDING)));
-                }
-                let errno = journal.raw.errno.get();
-                if errno != 0 {
-                    let finding = at(Finding::new(JOURNAL_PENDING));
-                    self.tell(finding.field("errno").mismatch(0, errno as i32));
-                }
-                self.check_fast_commits(&journal);
-                let users = journal.raw.users_count();
-                if users > 1 && !is_external {
-                    let finding = at(Finding::new(JOURNAL_SUPERBLOCK));
-                    self.tell(finding.field("nr_users").mismatch(1, users));
-                }
-                if is_external {
-                    self.check_external(&map, &journal)?;
-                }
-                Ok(())
-            }
-            Err(error @ Error::Unsupported(_)) => Err(error),
+            Ok(journal) => return self.check_journal_fields(map, &journal, &at),
+            Err(error @ Error::Unsupported(_)) => return Err(error),
             Err(Error::Corrupt(damage)) => {
                 self.tell(at(Finding::of_damage(JOURNAL_SUPERBLOCK, &damage)));
-                Ok(())
             }
-            Err(error) => {
-                self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail(error.to_string()));
-                Ok(())
-            }
+            Err(error) => self.tell(Finding::new(JOURNAL_SUPERBLOCK).detail(error.to_string())),
         }
+        Ok(())
+    }
+
+    /// Checks the fields of a valid journal superblock. `at` adds its location to a finding.
+    fn check_journal_fields(
+        &self,
+        map: &JournalMap,
+        journal: &JournalSuperblock,
+        at: &dyn Fn(Finding) -> Finding,
+    ) -> Result<()> {
+        if journal.start.is_some() && !self.params.sb.features.incompat(Incompat::RECOVER) {
+            self.tell(at(Finding::new(JOURNAL_PENDING)));
+        }
+        let errno = journal.raw.errno.get();
+        if errno != 0 {
+            let finding = at(Finding::new(JOURNAL_PENDING));
+            self.tell(finding.field("errno").mismatch(0, errno as i32));
+        }
+        self.check_fast_commits(journal);
+        if map.is_external() {
+            return self.check_external(map, journal);
+        }
+        let users = journal.raw.users_count();
+        if users > 1 {
+            let finding = at(Finding::new(JOURNAL_SUPERBLOCK));
+            self.tell(finding.field("nr_users").mismatch(1, users));
+        }
+        Ok(())
     }
 
     /// Checks the position of the log, and the users of a journal on another device. Kernels refuse any other number

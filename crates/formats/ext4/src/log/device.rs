@@ -103,7 +103,7 @@ pub(crate) fn check(map: &JournalMap, journal: &JournalSuperblock) -> Result<()>
     if users > 1 {
         return Err(Error::unsupported(
             format!("a journal that {users} file systems use"),
-            "kernels and e2fsck refuse it, too; give each image a journal of its own with tune2fs",
+            "kernels and e2fsck refuse it, too; give each image a separate journal with tune2fs",
         ));
     }
     let least = map.superblock() + 1;

@@ -246,7 +246,7 @@ impl Maker<'_> {
             set_pointer(&mut double_bytes, (number % per_block) as usize, block);
             let mut bytes = vec![0; 4 * backups.len()];
             for (at, backup) in backups.iter().enumerate() {
-                // As in mke2fs: with bigalloc and blocks of 1 KiB, group 0 starts with an empty block, and this is the
+                // With bigalloc and blocks of 1 KiB, group 0 starts with an empty block. This is then, as in mke2fs, the
                 // block after the counterpart. e2fsck expects it.
                 let group_blocks = u64::from(geometry.blocks_per_group);
                 let counterpart = block.plus(u64::from(backup.0) * group_blocks);
