@@ -41,6 +41,7 @@ mod opening;
 mod parents;
 mod quotas;
 mod realtime;
+mod realtime_check;
 mod repair;
 mod resize;
 mod sharing;

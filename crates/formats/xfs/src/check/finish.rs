@@ -10,6 +10,7 @@ use super::groups::Totals;
 use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use super::names;
+use super::realtime;
 use super::unlinked;
 use crate::format::features::RoCompat;
 
@@ -31,6 +32,9 @@ pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
         ctx.observer.progress(Phase::Counts, 0, 1);
         counters(inodes, totals);
         space(inodes);
+        if let Some(used) = inodes.realtime {
+            realtime::check(inodes, used);
+        }
         if let Some(usage) = inodes.usage {
             usage.check(inodes);
         }

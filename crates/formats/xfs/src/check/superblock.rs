@@ -53,10 +53,6 @@ pub(super) fn open(
         let advice = "xfs_repair -n checks such images";
         return Err(Error::unsupported("checking a metadata directory tree", advice));
     }
-    if sb.raw.rblocks.get() != 0 {
-        let advice = "xfs_repair -n checks such images";
-        return Err(Error::unsupported("checking a realtime device", advice));
-    }
     let uncounted = Uncounted::new();
     let (transactions, is_log_clean) = (0, false);
     let image = Image { device: device.clone(), sb, transactions, is_log_clean, uncounted };

@@ -184,7 +184,17 @@ impl Survey {
         let links = Links::new(ctx, chunks);
         let layout = Layout::new(&self.geometry);
         let usage = None;
-        Inodes { ctx, owners, chunks, links: &links, usage, pointers: None, layout }.check();
+        Inodes {
+            ctx,
+            owners,
+            chunks,
+            links: &links,
+            usage,
+            pointers: None,
+            layout,
+            realtime: None,
+        }
+        .check();
     }
 
     /// Returns the chunks in the inode trees, by group.

@@ -5,9 +5,8 @@ use vfs::{Error, Result};
 
 use crate::XfsCore;
 use crate::format::address::FsBlock;
-use crate::format::realtime::Realtime;
 use crate::inode::Handle;
-use crate::map::{Place, Run};
+use crate::map::{self, Place, Run};
 
 /// Converts the addresses of a run of a realtime file, which were checked, to blocks of the realtime device.
 ///
@@ -23,8 +22,7 @@ pub(super) fn on_device(fs: &XfsCore, file: &Handle, run: Run) -> Result<Run> {
         let what = format!("inode {}, whose data is on the realtime device", file.ino());
         return Err(Error::unsupported(what, "name that device with --rt-device FILE"));
     }
-    let realtime = Realtime::of(&fs.volume.sb)?;
-    let block = realtime.and_then(|realtime| realtime.device_block(start, run.len));
+    let block = map::realtime_of(&fs.volume, file)?.device_block(start, run.len);
     let block = block.ok_or_else(|| file.corrupt("extent", "outside of the realtime device"))?;
     let start = FsBlock::on_realtime(block);
     let place = if unwritten { Place::Unwritten(start) } else { Place::Written(start) };

@@ -42,8 +42,8 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use operations::repair::{Fix, Repairer, Staging, mend_lowest};
-use vfs::Result;
 use vfs::check::{Finding, Observer, Options, Summary};
+use vfs::{Error, Result};
 
 pub use writer::open_log;
 
@@ -104,6 +104,17 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
     u32::try_from(group).ok().filter(|ag| *ag < geometry.ag_count)
 }
 
+/// Refuses images with a realtime section: fixes do not know its extents and files.
+fn refuse_realtime(staging: &Staging) -> Result<()> {
+    match read_superblock(staging) {
+        Ok(sb) if sb.raw.rblocks.get() != 0 => {
+            let advice = "xfs_repair -r DEVICE repairs such images";
+            Err(Error::unsupported("repairing an image with a realtime section", advice))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Fixes applied first, the lowest level first; the others depend on them.
 const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
 /// Fixes applied afterwards, which allocate blocks and inodes.
@@ -120,10 +131,12 @@ const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
+        refuse_realtime(staging)?;
         volume::begin(staging, is_sound)
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
+        refuse_realtime(staging)?;
         crate::check::check(Arc::clone(staging) as _, &self.options, observer)
     }
 
