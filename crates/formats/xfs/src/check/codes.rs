@@ -19,6 +19,8 @@ macro_rules! catalogue {
 
 const REBUILD: &str = "The tree is rebuilt from the structures that it indexes.";
 
+const REBUILD_REALTIME: &str = "The bitmap and the summary are rebuilt from the extents of files.";
+
 /// Codes of the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeCodes {
@@ -284,13 +286,13 @@ catalogue! {
         "None: xfs_repair rebuilds it.";
     REALTIME_BITMAP: AtRisk "xfs-realtime-bitmap", "realtime section",
         "The realtime bitmap marks extents as free that are in use.",
-        "None: xfs_repair rebuilds it.";
+        REBUILD_REALTIME;
     REALTIME_LOST: Harmless "xfs-realtime-lost", "realtime section",
         "Realtime extents are neither free in the bitmap nor in use.",
-        "None: xfs_repair rebuilds it.";
+        REBUILD_REALTIME;
     REALTIME_SUMMARY: AtRisk "xfs-realtime-summary", "realtime section",
         "The realtime summary has a wrong count of free runs.",
-        "None: xfs_repair rebuilds it.";
+        REBUILD_REALTIME;
     REALTIME_TWICE: AtRisk "xfs-realtime-twice", "realtime section",
         "A realtime extent has two owners.",
         "None: copy the files first, then remove one of them.";

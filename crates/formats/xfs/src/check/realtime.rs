@@ -20,7 +20,7 @@ use crate::format::inode::{Fork, Inode, flags};
 use crate::format::realtime::Realtime;
 
 pub(super) use files::file_size;
-pub(super) use space::check;
+pub(super) use space::{check, rebuild};
 
 /// Maximum number of extents with two owners that are examined.
 const DISPUTED_MAX: usize = 1000;
@@ -60,6 +60,17 @@ impl UsedExtents {
         let listed = listed.map(|extents| (extents, Mutex::default()));
         let used = BitSet::new(realtime.extents());
         Self { realtime, used, disputed: Mutex::default(), listed }
+    }
+
+    /// Returns the number of free extents.
+    pub(super) fn free(&self) -> u64 {
+        let extents = self.realtime.extents();
+        extents - self.used.count(0..extents)
+    }
+
+    /// Returns whether no extent was claimed more than once.
+    pub(super) fn is_undisputed(&self) -> bool {
+        self.disputed.lock().is_empty()
     }
 
     /// Starts the claims of a file.

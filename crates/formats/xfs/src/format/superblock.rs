@@ -165,9 +165,6 @@ impl Superblock {
         if self.features.incompat.contains(Incompat::METADIR) {
             return Some("a metadata directory tree".to_owned());
         }
-        if self.raw.rblocks.get() != 0 {
-            return Some("a realtime device".to_owned());
-        }
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         (!unknown.is_empty()).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
     }

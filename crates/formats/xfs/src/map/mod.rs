@@ -8,6 +8,7 @@ mod fork;
 mod list;
 mod own;
 mod provide;
+mod realtime;
 mod remap;
 mod remove;
 mod tree;

@@ -4,6 +4,7 @@ use vfs::Timestamp;
 use zerocopy::IntoBytes;
 
 use super::layout::{Layout, RootDirectory, TREES, agfl_len, place_roots};
+use super::options::Inherited;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
@@ -23,7 +24,13 @@ impl Layout {
             log_ag: AgNumber(u32::MAX),
             log_unit: 1,
             log_len: 0,
-            root: RootDirectory { uid: 0, gid: 0, permissions: 0, time: Timestamp::default() },
+            root: RootDirectory {
+                uid: 0,
+                gid: 0,
+                permissions: 0,
+                time: Timestamp::default(),
+                inherited: Inherited::default(),
+            },
         }
     }
 

@@ -5,7 +5,8 @@ use vfs::{FileType, Ino};
 use super::layout::{INODES_USED, Layout};
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::features::Incompat;
-use crate::format::inode::{self, CORE_SIZE_V3, Fork, Format, Inode, Time, flags2};
+use crate::format::inode::{self, CORE_SIZE_V3, Fork, Format, Inode, Time, flags, flags2};
+use crate::format::realtime::space::SpaceFile;
 
 /// Flag in `di_flags` for the newer format of the realtime bitmap's inode (`XFS_DIFLAG_NEWRTBM`).
 const NEW_REALTIME_BITMAP: u16 = 1 << 2;
@@ -54,8 +55,9 @@ impl Layout {
                 // In this inode the access time contains the sequence number for allocations on the realtime device,
                 // initially 0.
                 inode.as_mut_bytes()[32..40].fill(0);
+                self.fill_space_inode(&mut inode, SpaceFile::Bitmap);
             }
-            _ => {}
+            _ => self.fill_space_inode(&mut inode, SpaceFile::Summary),
         }
         inode
     }
@@ -67,11 +69,32 @@ impl Layout {
         flag(Incompat::BIGTIME, flags2::BIGTIME) | flag(Incompat::NREXT64, flags2::NREXT64)
     }
 
+    /// Sets the attributes of the root that new files inherit.
+    fn set_inherited(&self, inode: &mut Inode) {
+        let from = self.root.inherited;
+        let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+        inode.set_flags(
+            flag(from.realtime, flags::RTINHERIT)
+                | flag(from.extent_blocks != 0, flags::EXTSZINHERIT)
+                | flag(from.project != 0, flags::PROJINHERIT),
+        );
+        inode.set_extent_size_hint(from.extent_blocks);
+        inode.set_projid(from.project);
+        let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+        let own =
+            flag(from.dax, flags2::DAX) | flag(from.cow_extent_blocks != 0, flags2::COWEXTSIZE);
+        inode.set_flags2(inode.flags2() | own);
+        if from.cow_extent_blocks != 0 {
+            inode.set_cow_extent_size_hint(from.cow_extent_blocks);
+        }
+    }
+
     /// Makes an inode the root: a directory without entries that is its own parent.
     fn fill_root(&self, inode: &mut Inode, ino: Ino) {
         inode.set_nlink(2);
         inode.set_uid(self.root.uid);
         inode.set_gid(self.root.gid);
+        self.set_inherited(inode);
         inode.set_format(Fork::Data, Format::Local);
         inode.set_size(EMPTY_DIRECTORY_SIZE);
         // Number of entries, number of 64-bit entries, then the parent. Group 0 has 32-bit numbers.

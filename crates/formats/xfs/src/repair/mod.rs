@@ -24,6 +24,7 @@ mod map;
 mod new_log;
 mod old;
 mod quota;
+mod realtime;
 mod restart;
 mod rights;
 mod sealed;
@@ -42,8 +43,8 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use operations::repair::{Fix, Repairer, Staging, mend_lowest};
+use vfs::Result;
 use vfs::check::{Finding, Observer, Options, Summary};
-use vfs::{Error, Result};
 
 pub use writer::open_log;
 
@@ -104,17 +105,6 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
     u32::try_from(group).ok().filter(|ag| *ag < geometry.ag_count)
 }
 
-/// Refuses images with a realtime section: fixes do not know its extents and files.
-fn refuse_realtime(staging: &Staging) -> Result<()> {
-    match read_superblock(staging) {
-        Ok(sb) if sb.raw.rblocks.get() != 0 => {
-            let advice = "xfs_repair -r DEVICE repairs such images";
-            Err(Error::unsupported("repairing an image with a realtime section", advice))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Fixes applied first, the lowest level first; the others depend on them.
 const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
 /// Fixes applied afterwards, which allocate blocks and inodes.
@@ -131,16 +121,18 @@ const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
-        refuse_realtime(staging)?;
-        volume::begin(staging, is_sound)
+        realtime::require_device(staging)?;
+        let is_readable = read_superblock(&**staging).is_ok();
+        volume::begin(staging, is_sound)?;
+        if is_readable { Ok(()) } else { realtime::refuse_restored(staging) }
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
-        refuse_realtime(staging)?;
         crate::check::check(Arc::clone(staging) as _, &self.options, observer)
     }
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
+        realtime::check_findings(staging, findings)?;
         let job = Job::new(staging, self.options, findings);
         let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {

@@ -29,12 +29,45 @@ pub(in super::super) fn check(inodes: &Inodes<'_>, used: &UsedExtents) {
     }
     compare_bitmap(inodes, &layout, &used.used, &bitmap);
     compare_summary(inodes, &layout, &used.used, &summary);
-    let free = layout.extents() - used.used.count(0..layout.extents());
+    let free = used.free();
     let found = ctx.sb.raw.frextents.get();
     if free != found {
         let finding = Finding::new(codes::SUPERBLOCK_COUNTS).in_group(0_u64);
         ctx.found(finding.field("sb_frextents").mismatch(free, found));
     }
+}
+
+/// Calls `write` with the place and the new contents of each block of the bitmap and of the summary that differs from
+/// the extents of files, which were all claimed. Returns whether both files could be read completely.
+pub(in super::super) fn rebuild(
+    inodes: &Inodes<'_>,
+    used: &UsedExtents,
+    write: &mut dyn FnMut(Block, &[u8]),
+) -> bool {
+    let (layout, used) = (used.realtime.space(), &used.used);
+    let open = |file| OpenFile::open(inodes, &layout, file);
+    let (Some(bitmap), Some(summary)) = (open(SpaceFile::Bitmap), open(SpaceFile::Summary)) else {
+        return false;
+    };
+    let counters = counters(&layout, used);
+    let words = 0..layout.words_per_block() as usize;
+    let mut replace = |block, bytes: &[u8], of_word: &dyn Fn(usize) -> u32| {
+        let mut new = bytes.to_vec();
+        layout.change(&mut new[layout.bytes_of(words.clone())], |nth, _| of_word(nth));
+        if new != bytes {
+            write(block, &new);
+        }
+    };
+    let first = |nth: u64| nth * layout.words_per_block();
+    let is_bitmap_read = bitmap.blocks(inodes, &layout, |nth, block, bytes| {
+        let of_word = |at| free_bits(used, layout.extents(), first(nth) + at as u64);
+        replace(block, bytes, &of_word);
+    });
+    is_bitmap_read
+        && summary.blocks(inodes, &layout, |nth, block, bytes| {
+            let of_word = |at| counters.get(first(nth) as usize + at).copied().unwrap_or(0);
+            replace(block, bytes, &of_word);
+        })
 }
 
 /// A run of extents with the same difference between the bitmap and the files.
@@ -149,12 +182,18 @@ fn free_runs(used: &BitSet, extents: u64, mut each: impl FnMut(u64, u64)) {
     }
 }
 
-fn compare_summary(inodes: &Inodes<'_>, layout: &SpaceLayout, used: &BitSet, summary: &OpenFile) {
+/// Returns the counters of the summary according to files.
+fn counters(layout: &SpaceLayout, used: &BitSet) -> Vec<u32> {
     let count = u64::from(layout.levels()) * layout.bitmap_blocks();
-    let mut expected = vec![0_u32; count as usize];
+    let mut counters = vec![0_u32; count as usize];
     free_runs(used, layout.extents(), |start, len| {
-        expected[layout.counter_of(start, len) as usize] += 1;
+        counters[layout.counter_of(start, len) as usize] += 1;
     });
+    counters
+}
+
+fn compare_summary(inodes: &Inodes<'_>, layout: &SpaceLayout, used: &BitSet, summary: &OpenFile) {
+    let expected = counters(layout, used);
     let mut reported = 0;
     summary.blocks(inodes, layout, |nth, block, bytes| {
         for at in 0..layout.words_per_block() {
