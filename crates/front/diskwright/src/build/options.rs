@@ -13,6 +13,7 @@ use import::correct::{CorrectionOptions, CorrectionReport};
 use import::oci::{ImageOptions, Limits, Platform, Reference};
 use serde::Serialize;
 use vfs::Timestamp;
+use xfs::mkfs::Inherited;
 
 use super::details::LeftOut;
 use super::image_file::ImageFile;
@@ -290,6 +291,14 @@ pub struct BuildOptions {
     pub log_device: Option<PathBuf>,
     /// Stripe unit of the log in bytes (XFS).
     pub log_stripe_bytes: Option<u32>,
+    /// File or block device for the data of realtime files (XFS). By default there is no realtime section.
+    pub realtime_device: Option<PathBuf>,
+    /// Size of the realtime section in bytes (XFS). By default it takes the whole device.
+    pub realtime_bytes: Option<u64>,
+    /// Size of a realtime extent in bytes (XFS).
+    pub realtime_extent_bytes: Option<u32>,
+    /// Attributes that new files inherit from the root directory (XFS).
+    pub inherited: Inherited,
     /// Size of a sector in bytes (XFS).
     pub sector_size: Option<u32>,
     /// Maximum space for inodes in percent; 0 is unlimited (XFS). `None` derives it from the size and the source.
@@ -353,6 +362,9 @@ setters!(BuildOptions {
     ag_bytes: u64 = Some(ag_bytes),
     log_bytes: u64 = Some(log_bytes),
     log_device: impl Into<PathBuf> = Some(log_device.into()),
+    realtime_device: impl Into<PathBuf> = Some(realtime_device.into()),
+    realtime_bytes: u64 = Some(realtime_bytes),
+    realtime_extent_bytes: u32 = Some(realtime_extent_bytes),
     log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
@@ -402,6 +414,10 @@ impl BuildOptions {
             log_bytes: None,
             log_device: None,
             log_stripe_bytes: None,
+            realtime_device: None,
+            realtime_bytes: None,
+            realtime_extent_bytes: None,
+            inherited: Inherited::default(),
             sector_size: None,
             inodes_percent: None,
             small: false,

@@ -61,7 +61,7 @@ impl HeldRealtime<'_, '_> {
         for at in words.start / per_block..words.end.div_ceil(per_block) {
             let first = at * per_block;
             let within = words.start.max(first) - first..words.end.min(first + per_block) - first;
-            // Not even free after a failed operation, as far as is known.
+            // Unknown from now on, also if the operation fails.
             self.space.is_free[at as usize].store(0, Ordering::Relaxed);
             let mut is_wrong = false;
             let within = within.start as usize..within.end as usize;

@@ -149,7 +149,12 @@ impl HeldRealtime<'_, '_> {
             if let Some(found) = found {
                 return Ok(found.min(range.end));
             }
-            if !is_free && is_start && end == (block + 1) * per_block {
+            // A change of this operation may be undone.
+            let is_changed = {
+                let (place, _) = self.space.place(SpaceFile::Bitmap, block)?;
+                self.op.realtime_blocks.contains(&place.0)
+            };
+            if !is_free && !is_changed && is_start && end == (block + 1) * per_block {
                 self.space.is_free[block as usize].store(1, Ordering::Relaxed);
             }
             at = end;

@@ -39,7 +39,7 @@ Options of -o (* marks the default):
   io_uring, no_io_uring* receive requests over io_uring if the kernel allows it, or not
   fsname=NAME            show NAME instead of the image path as the device in /proc/mounts
   logdev=FILE            use FILE as the log of an XFS image that does not contain its log
-  rtdev=FILE             read realtime files of an XFS image from FILE
+  rtdev=FILE             use FILE as the realtime device of an XFS image
   lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and similar
                          accepted; every mount behaves this way
   defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...
