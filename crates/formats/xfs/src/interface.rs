@@ -16,6 +16,7 @@ use vfs::{
 
 use crate::format::features::Incompat;
 use crate::format::hash;
+use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::xattr::parent::Link;
 use crate::{XfsCore, dir, file, inode, xattr};
@@ -129,7 +130,14 @@ impl KeepAttributes for XfsCore {
 
 impl WholeVolume for XfsCore {
     fn totals(&self) -> Result<StatFs> {
-        Ok(self.volume.statfs(self.mode != Mode::InProgress))
+        let totals = self.volume.statfs(self.mode != Mode::InProgress);
+        if self.volume.geometry.realtime.is_none() {
+            return Ok(totals);
+        }
+        // Kernels show the space of the device that new files use.
+        let root = self.load(self.root_ino())?;
+        let is_realtime = root.inode.flags() & flags::RTINHERIT != 0;
+        Ok(if is_realtime { self.volume.realtime_statfs(totals) } else { totals })
     }
 
     fn stored_label(&self) -> Result<Vec<u8>> {

@@ -53,12 +53,16 @@ pub(crate) enum Kind {
     Part,
     /// Records of quotas. The seed is the logical block.
     Dquots,
+    /// A block of the realtime bitmap.
+    RealtimeBitmap,
+    /// A block of the realtime summary.
+    RealtimeSummary,
     /// Any contents: a block written by a repair, already verified and sealed by another engine.
     Raw,
 }
 
 impl Kind {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::AgHeader,
         Self::Inodes,
         Self::BnoBtree,
@@ -76,6 +80,8 @@ impl Kind {
         Self::Symlink,
         Self::Part,
         Self::Dquots,
+        Self::RealtimeBitmap,
+        Self::RealtimeSummary,
         Self::Raw,
     ];
 

@@ -8,6 +8,7 @@ use vfs::StatFs;
 
 use crate::alloc::ags::{Ag, AgState, Ags};
 use crate::alloc::headers::{self, Totals};
+use crate::alloc::realtime::{self, RealtimeSpace};
 use crate::dir::DirStates;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
@@ -22,6 +23,8 @@ pub(crate) struct Volume {
     pub(crate) ags: Ags,
     /// Quotas that are counted; not set if none are.
     pub(crate) quotas: OnceLock<Quotas>,
+    /// Free space of the realtime section, of an image that is open for changes.
+    pub(crate) realtime: OnceLock<RealtimeSpace>,
 }
 
 /// Maximum length of a name in bytes (`MAXNAMELEN` without the terminating zero).
@@ -35,8 +38,8 @@ impl Volume {
         let sb = read_superblock(device)?;
         let geometry = Geometry::new(&sb);
         let states = headers::read(device, &geometry, 0..geometry.ag_count)?;
-        let (ags, quotas) = (Ags::new(&geometry, states), OnceLock::new());
-        Ok(Self { sb, geometry, ags, quotas })
+        let ags = Ags::new(&geometry, states, sb.raw.frextents.get());
+        Ok(Self { sb, geometry, ags, quotas: OnceLock::new(), realtime: OnceLock::new() })
     }
 
     /// Returns the superblock's counts, summed over all groups. Groups are read one after another, so the sum is not a
@@ -95,6 +98,20 @@ impl Volume {
         }
     }
 
+    /// Returns totals with the space of the realtime section, if there is one.
+    pub(crate) fn realtime_statfs(&self, totals: StatFs) -> StatFs {
+        let Some(realtime) = &self.geometry.realtime else { return totals };
+        let of_extent = u64::from(realtime.extent_blocks());
+        let free = self.ags.free_realtime(&self.geometry).saturating_mul(of_extent);
+        StatFs {
+            blocks: realtime.extents() * of_extent,
+            blocks_free: free,
+            blocks_available: free,
+            blocks_for_contents: free,
+            ..totals
+        }
+    }
+
     /// Returns the block size in bytes.
     pub(crate) fn block_size(&self) -> usize {
         self.geometry.block_size()
@@ -143,7 +160,13 @@ impl Format for Backing {
         if let Some(quotas) = self.volume.quotas.get() {
             quotas.flush_deferred(geometry, txn)?;
         }
-        let write = |ag, _: &Ag, state: &mut AgState| headers::write(geometry, txn, ag, state);
+        let write = |ag, _: &Ag, state: &mut AgState| {
+            if ag == realtime::group_of(geometry) {
+                headers::write_realtime_count(geometry, txn, state.frextents)
+            } else {
+                headers::write(geometry, txn, ag, state)
+            }
+        };
         if !self.volume.ags.flush_dirty(write)? || !self.keeps_totals {
             return Ok(());
         }

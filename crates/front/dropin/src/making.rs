@@ -152,6 +152,7 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
 fn describe(options: &BuildOptions, statuses: Statuses) -> Result<ImageInfo, Failure> {
     let mut open = OpenImage::default().offset(options.offset);
     open.devices.log.clone_from(&options.log_device);
+    open.devices.realtime.clone_from(&options.realtime_device);
     let image = Image::open_rootless(&options.image, &open);
     Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
 }

@@ -222,8 +222,8 @@ const MKFS_XFS_LISTS: [List; 9] = [
     List { letter: 'p', works: &["atime", "file", "slashes_are_spaces"], refused: &[] },
     List {
         letter: 'r',
-        works: &["concurrency", "extsize", "noalign", "reserved", "zoned"],
-        refused: &["file", "name", "rgcount", "rgsize", "rtdev", "size", "start"],
+        works: &["concurrency", "extsize", "name", "noalign", "reserved", "rtdev", "size", "zoned"],
+        refused: &["file", "rgcount", "rgsize", "start"],
     },
     List { letter: 's', works: &["size"], refused: &[] },
 ];

@@ -54,7 +54,7 @@ pub(crate) struct Geometry {
     log_version: u32,
     log_sector_size: u32,
     log_stripe: u32,
-    realtime_place: &'static str,
+    realtime_place: String,
     realtime_extent: u32,
     realtime_blocks: u64,
     realtime_extents: u64,
@@ -86,6 +86,11 @@ impl Geometry {
         self.log_place = device.display().to_string();
     }
 
+    /// Shows the name of the realtime device, as mkfs.xfs does.
+    pub(crate) fn name_realtime(&mut self, device: &Path) {
+        self.realtime_place = device.display().to_string();
+    }
+
     fn of_superblock(superblock: &Superblock) -> Self {
         let (raw, features) = (&superblock.raw, &superblock.features);
         let version = |bit| features.version_bits.contains(bit);
@@ -111,7 +116,7 @@ impl Geometry {
             log_version: if is_v2_log { 2 } else { 1 },
             log_sector_size: if log_sector_size == 0 { 512 } else { log_sector_size },
             log_stripe: if is_v2_log { raw.logsunit.get() } else { 0 },
-            realtime_place: if raw.rblocks.get() == 0 { NONE } else { EXTERNAL },
+            realtime_place: if raw.rblocks.get() == 0 { NONE } else { EXTERNAL }.into(),
             realtime_extent: raw.rextsize.get().saturating_mul(raw.blocksize.get()),
             realtime_blocks: raw.rblocks.get(),
             realtime_extents: raw.rextents.get(),
@@ -271,7 +276,8 @@ impl Geometry {
                 found if found.rtblocks == 0 => NONE,
                 found if found.rtstart != 0 => "internal",
                 _ => EXTERNAL,
-            },
+            }
+            .into(),
             realtime_extent: found.rtextsize.saturating_mul(found.blocksize),
             realtime_blocks: found.rtblocks,
             realtime_extents: found.rtextents,

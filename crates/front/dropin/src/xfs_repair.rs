@@ -94,7 +94,7 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
                 return Err(words.refused("a mounted file system cannot be repaired"));
             }
             Word::Option('l') => wish.devices.log = Some(words.path()?),
-            Word::Option('r') => return Err(words.refused("realtime devices cannot be repaired")),
+            Word::Option('r') => wish.devices.realtime = Some(words.path()?),
             Word::Option(_) => return Err(words.unknown()),
         }
     }

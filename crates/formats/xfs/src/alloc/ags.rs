@@ -88,6 +88,8 @@ pub(crate) struct AgState {
     pub(crate) newino: u32,
     /// `agi_dirino`; not changed.
     pub(crate) dirino: u32,
+    /// Free realtime extents, in the group of the realtime section alone.
+    pub(crate) frextents: u64,
     /// Positions of records in the inode trees. In memory only.
     pub(crate) known_chunks: KnownChunks,
 }
@@ -214,12 +216,17 @@ pub(crate) struct AgSummary {
 }
 
 impl Ags {
-    pub(crate) fn new(geometry: &Geometry, states: Vec<AgState>) -> Self {
+    /// Returns the groups with these states. The realtime section, with `frextents` free extents, is the last group.
+    pub(crate) fn new(geometry: &Geometry, states: Vec<AgState>, frextents: u64) -> Self {
         let groups = geometry.ags().zip(states).map(|(number, state)| {
             let holding = Holding::of(geometry, number, &state);
             (Ag { holding, ..Ag::default() }, state, BusyBlocks::default())
         });
-        Self(Groups::new(groups))
+        let realtime = geometry.realtime.map(|_| {
+            let state = AgState { frextents, ..AgState::default() };
+            (Ag::default(), state, BusyBlocks::default())
+        });
+        Self(Groups::new(groups.chain(realtime)))
     }
 
     /// Returns the summary of a group without locking it.
@@ -233,6 +240,11 @@ impl Ags {
             icount: ag.icount.load(Ordering::Relaxed),
             reserve: ag.reserve.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns the number of free realtime extents, for an image with a realtime section.
+    pub(crate) fn free_realtime(&self, geometry: &Geometry) -> u64 {
+        self.state(AgNumber(geometry.ag_count)).frextents
     }
 
     /// Returns the number of free blocks of a group that a claim may take, without locking it. Possibly outdated.

@@ -188,6 +188,16 @@ pub(crate) fn write_totals(
     })
 }
 
+/// Writes the number of free realtime extents into the superblock. Unlike totals, kernels do not compute it after a
+/// crash.
+pub(crate) fn write_realtime_count(
+    geometry: &Geometry,
+    txn: &mut Txn<'_>,
+    frextents: u64,
+) -> engine::Result<()> {
+    edit::<RawSuperblock>(geometry, txn, AgNumber(0), 0, |raw| raw.frextents = frextents.into())
+}
+
 /// Clears flags of quotas in the superblock (`sb_qflags`).
 pub(crate) fn clear_quota_flags(
     geometry: &Geometry,

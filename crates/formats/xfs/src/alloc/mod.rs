@@ -9,6 +9,7 @@ mod clean;
 mod extend;
 pub(crate) mod headers;
 mod held;
+pub(crate) mod realtime;
 mod release;
 mod request;
 pub(crate) mod rmap;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use vfs::Corruption;
 
 use super::held::HeldAg;
-use super::{Freed, Owner};
+use super::{Freed, Owner, realtime};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::inode::Handle;
 use crate::op::Op;
@@ -34,6 +34,10 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let mut groups = SmallVec::<[AgNumber; 8]>::new();
         for freed in freed {
+            if freed.start.realtime().is_some() {
+                groups.push(realtime::group_of(&geometry));
+                continue;
+            }
             if !geometry.contains(freed.start, freed.len.into()) {
                 let what = format!("{} blocks from {}", freed.len, freed.start);
                 let damage = Corruption::new("extent", "freed blocks outside a group");
@@ -50,6 +54,9 @@ impl Op<'_> {
     fn finish_free(&mut self, freed: &Freed) -> Outcome<()> {
         if freed.len == 0 {
             return Ok(());
+        }
+        if let Some(block) = freed.start.realtime() {
+            return self.finish_free_realtime(block, freed.len.into());
         }
         let (ag, start) = self.fs.volume.geometry.split(freed.start);
         let mut ag = self.ag(ag)?;

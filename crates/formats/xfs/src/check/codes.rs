@@ -19,6 +19,8 @@ macro_rules! catalogue {
 
 const REBUILD: &str = "The tree is rebuilt from the structures that it indexes.";
 
+const REBUILD_REALTIME: &str = "The bitmap and the summary are rebuilt from the extents of files.";
+
 /// Codes of the blocks of one kind of tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeCodes {
@@ -288,6 +290,24 @@ catalogue! {
     PARENT_STALE: AtRisk "xfs-parent-stale", "parent pointer",
         "A parent pointer has no matching directory entry.",
         "The parent pointer is removed, unless it gives the location of an unattached inode.";
+    REALTIME_FILE: AtRisk "xfs-realtime-file", "realtime section",
+        "The realtime bitmap or summary cannot be read, or has a wrong size.",
+        "None: xfs_repair rebuilds it.";
+    REALTIME_BITMAP: AtRisk "xfs-realtime-bitmap", "realtime section",
+        "The realtime bitmap marks extents as free that are in use.",
+        REBUILD_REALTIME;
+    REALTIME_LOST: Harmless "xfs-realtime-lost", "realtime section",
+        "Realtime extents are neither free in the bitmap nor in use.",
+        REBUILD_REALTIME;
+    REALTIME_SUMMARY: AtRisk "xfs-realtime-summary", "realtime section",
+        "The realtime summary has a wrong count of free runs.",
+        REBUILD_REALTIME;
+    REALTIME_TWICE: AtRisk "xfs-realtime-twice", "realtime section",
+        "A realtime extent has two owners.",
+        "None: copy the files first, then remove one of them.";
+    REALTIME_ALIGNMENT: AtRisk "xfs-realtime-alignment", "realtime section",
+        "A file maps only a part of a realtime extent, or at an offset that is not aligned.",
+        "None: copy the file and remove the original.";
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
         "Invalid records are replaced with empty ones, and quotas are marked for a quota check at the next mount.";

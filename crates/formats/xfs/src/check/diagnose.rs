@@ -32,6 +32,7 @@ pub(super) fn quietly(inodes: &Inodes<'_>, look: impl FnOnce(&Inodes<'_>)) {
         usage: None,
         pointers: None,
         layout: inodes.layout,
+        realtime: None,
     };
     look(&quiet);
 }
@@ -57,6 +58,7 @@ pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32], wrong_references: &[u32
         usage: None,
         pointers: None,
         layout: inodes.layout,
+        realtime: None,
     };
     again.check();
     let counted: Vec<_> = wrong_references.iter().map(|ag| (*ag, owners.counted(*ag))).collect();

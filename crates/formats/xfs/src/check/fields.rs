@@ -5,6 +5,7 @@ use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
+use super::realtime;
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
@@ -207,7 +208,8 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         FileType::Regular | FileType::Directory => of_type,
         _ => of_type & !flags::EXTSIZE,
     };
-    let allowed = known & of_type & !flags::REALTIME;
+    let has_realtime = file_type == FileType::Regular && ctx.geometry.realtime.is_some();
+    let allowed = known & of_type & if has_realtime { !0 } else { !flags::REALTIME };
     let bad = found & !allowed;
     fields.require(bad == 0, "di_flags", "flags that match it", found.into());
     let mut allowed = flags2_of(&ctx.geometry.features);
@@ -265,8 +267,12 @@ fn check_times(fields: &Fields<'_>, inode: &Inode) {
 
 fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let geometry = &fields.ctx.geometry;
+    let on_realtime = geometry.realtime.filter(|_| realtime::is_realtime(inode));
     let check = |field, blocks: u32, is_set: bool| {
-        let most = u64::from(geometry.ag_blocks / 2).min(LEN_MAX);
+        let most = match on_realtime {
+            Some(_) => LEN_MAX,
+            None => u64::from(geometry.ag_blocks / 2).min(LEN_MAX),
+        };
         let is_right = match is_set {
             true => blocks > 0 && u64::from(blocks) <= most,
             false => blocks == 0,
@@ -276,6 +282,11 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let is_set = inode.flags() & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0;
     if matches!(file_type, FileType::Regular | FileType::Directory) || !is_set {
         check("di_extsize", inode.extent_size_hint(), is_set);
+    }
+    if let Some(realtime) = on_realtime {
+        let hint = inode.extent_size_hint();
+        let is_right = hint.is_multiple_of(realtime.extent_blocks());
+        fields.require(is_right, "di_extsize", "a multiple of the realtime extent", hint.into());
     }
     if geometry.features.crc() {
         let is_set = inode.flags2() & flags2::COWEXTSIZE != 0;
@@ -296,11 +307,14 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let size = inode.size();
     match file_type {
         FileType::Regular => {
-            // The realtime bitmap and summary, without a realtime device.
-            let raw = &fields.ctx.sb.raw;
-            let is_realtime = [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0)
-                && !has_metadir(fields.ctx);
-            fields.require(!is_realtime || size == 0, "di_size", "0", size);
+            // The realtime bitmap and summary are empty without a realtime device.
+            let ctx = fields.ctx;
+            let layout = ctx.geometry.realtime.map(|realtime| realtime.space());
+            let expected = realtime::file_size(&ctx.sb.raw, layout.as_ref(), fields.ino);
+            let expected = expected.unwrap_or(size);
+            if size != expected {
+                fields.require(false, "di_size", &format!("{expected:#x}"), size);
+            }
         }
         FileType::Directory | FileType::Symlink => {
             let is_right = size > 0 || inode.nlink() == 0;

@@ -11,6 +11,7 @@ use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use super::metadir;
 use super::names;
+use super::realtime;
 use super::unlinked;
 use crate::format::features::RoCompat;
 
@@ -32,6 +33,9 @@ pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
         ctx.observer.progress(Phase::Counts, 0, 1);
         counters(inodes, totals);
         space(inodes);
+        if let Some(used) = inodes.realtime {
+            realtime::check(inodes, used);
+        }
         if let Some(usage) = inodes.usage {
             usage.check(inodes);
         }

@@ -6,6 +6,7 @@ use vfs::{FileType, Ino};
 use super::codes;
 use super::inodes::Inodes;
 use super::owners::Owners;
+use super::realtime::{self, FileClaims};
 use super::tree::{Owner, Visitor, Walk};
 use crate::btree::records::{BmapTree, rmap_offset};
 use crate::format::address::{Block, FileBlock, FsBlock};
@@ -55,6 +56,8 @@ struct Map<'m, F> {
     overlaps: bool,
     has_unwritten: bool,
     mapped: Mapped,
+    /// Set if the extents are on the realtime device.
+    realtime: Option<FileClaims<'m>>,
     each: F,
 }
 
@@ -65,13 +68,17 @@ impl<F: FnMut(Extent)> Map<'_, F> {
         self.overlaps |= extent.offset < self.end;
         self.has_unwritten |= extent.unwritten;
         self.end = extent.end();
-        self.is_shared |= self.owners.claim_extent(
-            extent.start,
-            extent.len,
-            self.ino,
-            offset,
-            self.may_share && !extent.unwritten,
-        );
+        if let Some(claims) = &mut self.realtime {
+            claims.extent(&extent);
+        } else {
+            self.is_shared |= self.owners.claim_extent(
+                extent.start,
+                extent.len,
+                self.ino,
+                offset,
+                self.may_share && !extent.unwritten,
+            );
+        }
         self.mapped.extents += 1;
         self.mapped.blocks += extent.len;
         (self.each)(extent);
@@ -99,6 +106,8 @@ pub(super) fn map(
 ) -> Mapped {
     let ctx = inodes.ctx;
     let is_file = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
+    let is_on_realtime =
+        fork == Fork::Data && realtime::is_realtime(inode) && ctx.geometry.realtime.is_some();
     let may_share = is_file && ctx.geometry.features.ro_compat(RoCompat::REFLINK);
     let mut map = Map {
         owners: inodes.owners,
@@ -110,8 +119,13 @@ pub(super) fn map(
         overlaps: false,
         has_unwritten: false,
         mapped: Mapped::default(),
+        realtime: is_on_realtime.then(|| inodes.realtime.map(|all| all.of_file(ino.0))).flatten(),
         each,
     };
+    if is_on_realtime && map.realtime.is_none() {
+        // Extents of groups are not checked.
+        return Mapped { is_broken: true, ..Mapped::default() };
+    }
     let bytes = inode.fork(fork);
     match inode.fork_format(fork) {
         Format::Extents => {
@@ -128,6 +142,9 @@ pub(super) fn map(
         _ => {}
     }
     let fault = |field| Finding::new(codes::INODE_MAP).of_inode(ino.0).field(field);
+    if let Some(claims) = map.realtime.take() {
+        claims.finish(ctx);
+    }
     if map.overlaps {
         ctx.found(fault("extents").detail("extents overlap or are out of order"));
     }

@@ -13,6 +13,7 @@ use super::forks::{self, Mapped};
 use super::links::{Directory, Links};
 use super::owners::Owners;
 use super::quota::Usage;
+use super::realtime::UsedExtents;
 use super::symlink;
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be64};
@@ -41,6 +42,8 @@ pub(super) struct Inodes<'c> {
     /// Callback that receives parent pointers instead of `links`.
     pub(super) pointers: Option<&'c Pointers<'c>>,
     pub(super) layout: Layout,
+    /// Realtime extents in use, if there is a realtime section to check.
+    pub(super) realtime: Option<&'c UsedExtents>,
 }
 
 /// Contiguous slots.

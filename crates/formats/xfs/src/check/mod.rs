@@ -30,6 +30,7 @@ mod owners;
 mod quota;
 #[cfg(test)]
 mod quota_tests;
+mod realtime;
 pub(crate) mod references;
 mod sums;
 pub(crate) mod superblock;
@@ -52,13 +53,14 @@ use inodes::Inodes;
 use links::Links;
 use owners::Owners;
 use quota::Usage;
+use realtime::UsedExtents;
 
 use crate::format::dir::Layout;
 
 /// Checks an image and reports all findings to `observer`. Does not write to the device.
 ///
 /// # Errors
-/// `Unsupported` for images that cannot be checked: unknown incompatible features, realtime devices, a log on another
+/// `Unsupported` for images that cannot be checked: unknown incompatible features, realtime groups, a log on another
 /// device or a dirty log of version 4. All damage is reported as findings.
 pub fn check(
     device: Arc<dyn BlockDevice>,
@@ -81,6 +83,7 @@ pub fn check(
     let links = Links::new(&ctx, &chunks);
     let usage = Usage::new(&ctx, image.uncounted);
     let layout = Layout::new(&ctx.geometry);
+    let realtime = UsedExtents::new(&ctx);
     let inodes = Inodes {
         ctx: &ctx,
         owners: &owners,
@@ -89,6 +92,7 @@ pub fn check(
         usage: usage.as_ref(),
         pointers: None,
         layout,
+        realtime: realtime.as_ref(),
     };
     inodes.check();
     let mut summary = finish::finish(&inodes, &totals);

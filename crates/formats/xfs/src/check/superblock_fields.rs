@@ -7,6 +7,7 @@ use super::context::Context;
 use crate::format::address::AgNumber;
 use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::realtime::space::SpaceLayout;
 use crate::format::superblock::RawSuperblock;
 
 /// Size of the inode cluster that old kernels read at once, in bytes, and the minimum inode size.
@@ -51,14 +52,11 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if raw.flags != 0 {
         tell("sb_flags", "0", raw.flags.to_string());
     }
-    let realtime = [
-        ("sb_rextents", raw.rextents.get()),
-        ("sb_frextents", raw.frextents.get()),
-        ("sb_rbmblocks", raw.rbmblocks.get().into()),
-        ("sb_rextslog", raw.rextslog.into()),
-    ];
-    for (field, number) in realtime.iter().filter(|(_, number)| *number != 0) {
-        tell(field, "0 without a realtime device", number.to_string());
+    let has_groups = raw.features().incompat(Incompat::METADIR);
+    for (field, expected, found) in realtime_fields(raw) {
+        if !has_groups && expected != found {
+            tell(field, &expected.to_string(), found.to_string());
+        }
     }
     if !is_realtime_extent(raw) {
         tell("sb_rextsize", "4 KiB to 1 GiB", format!("{} blocks", raw.rextsize));
@@ -123,6 +121,24 @@ pub(crate) fn is_chunk_alignment_right(raw: &RawSuperblock) -> bool {
         || chunk_alignment(raw) == 0
         || sparse_alignment(raw).is_some()
         || align.is_power_of_two() && u64::from(align) << raw.blocklog.min(31) <= CHUNK_BYTES_MAX
+}
+
+/// Returns the fields of the realtime section that follow from its size, with expected and actual values. All are 0
+/// without a section.
+fn realtime_fields(raw: &RawSuperblock) -> Vec<(&'static str, u64, u64)> {
+    let (blocks, found) = (raw.rblocks.get(), raw.rextents.get());
+    let extents = blocks.checked_div(raw.rextsize.get().into()).unwrap_or(0);
+    // A copy may have any value; the first superblock has a valid one.
+    let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, false);
+    let mut fields = vec![
+        ("sb_rextents", extents, found),
+        ("sb_rbmblocks", space.bitmap_blocks(), raw.rbmblocks.get().into()),
+        ("sb_rextslog", (space.levels() - 1).into(), raw.rextslog.into()),
+    ];
+    if extents == 0 {
+        fields.push(("sb_frextents", 0, raw.frextents.get()));
+    }
+    fields
 }
 
 /// Returns whether the size of a realtime extent is valid, even without a realtime device.

@@ -17,6 +17,7 @@ use super::inodes::Inodes;
 use super::links::Links;
 use super::names::Silent;
 use super::owners::Owners;
+use super::realtime::{self, UsedExtents};
 use super::superblock::log_head;
 use super::tree::{Owner, Visitor, Walk};
 use crate::btree::Tree;
@@ -184,7 +185,17 @@ impl Survey {
         let links = Links::new(ctx, chunks);
         let layout = Layout::new(&self.geometry);
         let usage = None;
-        Inodes { ctx, owners, chunks, links: &links, usage, pointers: None, layout }.check();
+        Inodes {
+            ctx,
+            owners,
+            chunks,
+            links: &links,
+            usage,
+            pointers: None,
+            layout,
+            realtime: None,
+        }
+        .check();
     }
 
     /// Returns the chunks in the inode trees, by group.
@@ -196,6 +207,30 @@ impl Survey {
     pub(crate) fn totals(&self) -> Option<Totals> {
         let found = groups::check(&self.quiet(), &Owners::new(&self.geometry));
         found.map(|(_, totals)| totals).filter(|totals| !totals.is_partial)
+    }
+
+    /// Calls `write` with the place and the new contents of each block of the realtime bitmap and of the summary that
+    /// differs from the extents of files. Returns the number of free realtime extents. `None` without a realtime
+    /// section, or if some of it could not be read.
+    pub(crate) fn rebuild_realtime(&self, write: &mut dyn FnMut(Block, &[u8])) -> Option<u64> {
+        let ctx = self.quiet();
+        let used = UsedExtents::new(&ctx)?;
+        let owners = Owners::new(&self.geometry);
+        let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
+        let links = Links::new(&ctx, &chunks);
+        let inodes = Inodes {
+            ctx: &ctx,
+            owners: &owners,
+            chunks: &chunks,
+            links: &links,
+            usage: None,
+            pointers: None,
+            layout: Layout::new(&self.geometry),
+            realtime: Some(&used),
+        };
+        inodes.check();
+        let is_known = !ctx.has_gaps() && used.is_undisputed();
+        (is_known && realtime::rebuild(&inodes, &used, write)).then(|| used.free())
     }
 
     /// Returns the highest plausible LSN of all structures.

@@ -175,6 +175,7 @@ fn with_chunks<R>(
         usage: None,
         pointers: None,
         layout: Layout::new(&ctx.geometry),
+        realtime: None,
     };
     Ok(look(&inodes))
 }

@@ -45,11 +45,7 @@ impl ReadFiles for XfsCore {
 
     fn find_run(&self, file: &Handle, at: LogicalBlock) -> Result<Run> {
         let run = map::run_at(&mut &*self, file, Fork::Data, file_block(at))?;
-        if map::is_realtime(file, Fork::Data) {
-            realtime::on_device(self, file, run)
-        } else {
-            Ok(run)
-        }
+        realtime::on_device(self, file, run)
     }
 }
 
@@ -60,7 +56,8 @@ fn file_block(at: LogicalBlock) -> FileBlock {
 
 impl MapFiles for XfsCore {
     fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<Run> {
-        Ok(map::run_at(op, file, Fork::Data, file_block(at))?)
+        let run = map::run_at(op, file, Fork::Data, file_block(at))?;
+        Ok(realtime::on_device(self, file, run)?)
     }
 
     fn provide(
@@ -71,7 +68,8 @@ impl MapFiles for XfsCore {
         limit: LogicalBlock,
         want: Want,
     ) -> Outcome<Piece> {
-        op.provide(file, file_block(at), file_block(limit), want)
+        let piece = op.provide(file, file_block(at), file_block(limit), want)?;
+        Ok(realtime::piece_on_device(self, file, piece)?)
     }
 
     fn remove(
@@ -108,9 +106,8 @@ impl ChangeFiles for XfsCore {
     fn load_file(&self, ino: Ino) -> Result<Handle> {
         let file = self.load_ordinary(ino)?;
         require_regular(&file)?;
-        if file.inode.flags() & flags::REALTIME != 0 {
-            let what = format!("changing inode {ino}, whose data is on the realtime device");
-            return Err(Error::unsupported(what, "copy the file and change the copy"));
+        if map::is_realtime(&file, Fork::Data) {
+            realtime::check_present(self, &file)?;
         }
         Ok(file)
     }

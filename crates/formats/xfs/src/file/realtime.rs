@@ -5,28 +5,50 @@ use vfs::{Error, Result};
 
 use crate::XfsCore;
 use crate::format::address::FsBlock;
-use crate::format::realtime::Realtime;
+use crate::format::inode::Fork;
 use crate::inode::Handle;
-use crate::map::{Place, Run};
+use crate::map::{self, Piece, Place, Run};
 
-/// Converts the addresses of a run of a realtime file, which were checked, to blocks of the realtime device.
+/// Checks that the realtime device is given.
+///
+/// # Errors
+/// `Unsupported` if it is not.
+pub(super) fn check_present(fs: &XfsCore, file: &Handle) -> Result<()> {
+    if fs.device().part_len(Part::Realtime).is_some() {
+        return Ok(());
+    }
+    let what = format!("inode {}, whose data is on the realtime device", file.ino());
+    Err(Error::unsupported(what, "name that device with --rt-device FILE"))
+}
+
+/// Converts an address of a realtime file, which was checked, to a block of the realtime device.
+fn address(fs: &XfsCore, file: &Handle, start: FsBlock, len: u64) -> Result<FsBlock> {
+    let block = map::realtime_of(&fs.volume, file)?.device_block(start, len);
+    let block = block.ok_or_else(|| file.corrupt("extent", "outside of the realtime device"))?;
+    Ok(FsBlock::on_realtime(block))
+}
+
+/// Converts the addresses of a run if the file is on the realtime device.
 ///
 /// # Errors
 /// `Unsupported` if that device is not given and the run is not a hole.
 pub(super) fn on_device(fs: &XfsCore, file: &Handle, run: Run) -> Result<Run> {
-    let (start, unwritten) = match run.place {
-        Place::Hole => return Ok(run),
-        Place::Written(start) => (start, false),
-        Place::Unwritten(start) => (start, true),
-    };
-    if fs.device().part_len(Part::Realtime).is_none() {
-        let what = format!("inode {}, whose data is on the realtime device", file.ino());
-        return Err(Error::unsupported(what, "name that device with --rt-device FILE"));
+    if !map::is_realtime(file, Fork::Data) || run.place == Place::Hole {
+        return Ok(run);
     }
-    let realtime = Realtime::of(&fs.volume.sb)?;
-    let block = realtime.and_then(|realtime| realtime.device_block(start, run.len));
-    let block = block.ok_or_else(|| file.corrupt("extent", "outside of the realtime device"))?;
-    let start = FsBlock::on_realtime(block);
-    let place = if unwritten { Place::Unwritten(start) } else { Place::Written(start) };
+    check_present(fs, file)?;
+    let place = match run.place {
+        Place::Hole => Place::Hole,
+        Place::Written(start) => Place::Written(address(fs, file, start, run.len)?),
+        Place::Unwritten(start) => Place::Unwritten(address(fs, file, start, run.len)?),
+    };
     Ok(Run { place, ..run })
+}
+
+/// Converts the addresses of a piece if the file is on the realtime device.
+pub(super) fn piece_on_device(fs: &XfsCore, file: &Handle, piece: Piece) -> Result<Piece> {
+    if !map::is_realtime(file, Fork::Data) {
+        return Ok(piece);
+    }
+    Ok(Piece { start: address(fs, file, piece.start, piece.len)?, ..piece })
 }

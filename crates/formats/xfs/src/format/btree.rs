@@ -466,6 +466,7 @@ mod tests {
             blocks: 2000,
             inode_align: 0,
             sparse_align: 0,
+            realtime: None,
         }
     }
 

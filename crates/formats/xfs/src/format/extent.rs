@@ -5,6 +5,7 @@ use engine::Corruption;
 use super::address::{FileBlock, FsBlock};
 use super::bytes::{be64, put64};
 use super::geometry::Geometry;
+use super::realtime::Realtime;
 
 /// Size of an extent on disk in bytes.
 pub const EXTENT_SIZE: usize = 16;
@@ -84,6 +85,19 @@ impl Extent {
             && self.unwritten == next.unwritten
             && self.len + next.len <= LEN_MAX;
         continues.then_some(Self { len: self.len + next.len, ..*self })
+    }
+
+    /// Like [`Self::check`], for an extent of a realtime file.
+    pub fn check_realtime(&self, realtime: &Realtime) -> Result<(), Corruption> {
+        let is_sound = self.len > 0
+            && self.end() <= FileBlock::END
+            && realtime.extents_of(self.start, self.len).is_some();
+        if is_sound {
+            return Ok(());
+        }
+        let found = format_args!("{} blocks at {}, from {}", self.len, self.offset, self.start);
+        let damage = Corruption::new("extent", "invalid extent");
+        Err(damage.mismatch("blocks of the realtime device", found))
     }
 
     /// Checks that it is not empty, is within one group, and does not end past the last logical block.

@@ -4,6 +4,7 @@ use vfs::Ino;
 
 use super::address::{AgBlock, AgIno, AgNumber, Block, FsBlock};
 use super::features::{Features, Incompat, Version};
+use super::realtime::Realtime;
 use super::superblock::Superblock;
 
 /// Size of the daddr unit as a power of two: the unit of locations in block headers.
@@ -40,6 +41,8 @@ pub struct Geometry {
     pub inode_align: u32,
     /// Alignment of sparse inode chunks in blocks (`sb_spino_align`); 0 if there are none.
     pub sparse_align: u32,
+    /// The realtime section; `None` if there is none, or if its fields in the superblock are invalid.
+    pub realtime: Option<Realtime>,
 }
 
 /// Size of a cluster of inodes of 256 bytes, in bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
@@ -65,6 +68,7 @@ impl Geometry {
             blocks: raw.dblocks.get(),
             inode_align: if has_align { raw.inoalignmt.get() } else { 0 },
             sparse_align: if has_sparse { raw.spino_align.get() } else { 0 },
+            realtime: Realtime::of(sb).ok().flatten(),
         }
     }
 

@@ -175,11 +175,16 @@ impl Superblock {
         }
     }
 
+    /// Returns whether there is a realtime device that is divided into groups.
+    pub fn has_realtime_groups(&self) -> bool {
+        self.features.incompat(Incompat::METADIR) && self.raw.rblocks.get() != 0
+    }
+
     /// Returns the reason why even a repair cannot write structures that it changes, if so. Version 4 is no reason: its
     /// log cannot be written, but a repair writes in place.
     pub fn unmaintained(&self) -> Option<String> {
-        if self.raw.rblocks.get() != 0 {
-            return Some("a realtime device".to_owned());
+        if self.has_realtime_groups() {
+            return Some("realtime groups".to_owned());
         }
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         let is_known = unknown.is_empty() || !self.features.crc();

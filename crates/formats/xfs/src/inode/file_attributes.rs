@@ -7,6 +7,8 @@ use super::Handle;
 use crate::XfsCore;
 use crate::format::features::{Features2, RoCompat};
 use crate::format::inode::{Fork, Inode, Time, flags, flags2};
+use crate::format::realtime::Realtime;
+use crate::map;
 
 /// Bits of `di_flags` and the flags of the `vfs` crate.
 const FLAGS: [(u16, InodeFlags); 14] = [
@@ -123,7 +125,7 @@ impl XfsCore {
         let old = flags_of(&handle.inode);
         let kept = InodeFlags::DESCRIBING | OF_HINTS;
         let new = (old - (change.clear - kept)) | (change.set - kept);
-        let others = (old ^ new) - OF_ALL - OF_DIRECTORIES;
+        let others = (old ^ new) - OF_ALL - OF_DIRECTORIES - InodeFlags::REALTIME;
         if !others.is_empty() {
             let names: Vec<_> = others.iter_names().map(|(name, _)| name).collect();
             let what = format!("the flags {} in XFS", names.join(", ").to_ascii_lowercase());
@@ -132,7 +134,7 @@ impl XfsCore {
         let file_type = handle.inode.file_type();
         let may_have = match file_type {
             Some(FileType::Directory) => OF_ALL | OF_DIRECTORIES,
-            Some(FileType::Regular) => OF_ALL,
+            Some(FileType::Regular) => OF_ALL | InodeFlags::REALTIME,
             _ if old == new => InodeFlags::empty(),
             _ => {
                 return Err(Error::unsupported("flags of this file", "only files and directories"));
@@ -141,18 +143,47 @@ impl XfsCore {
         if (new - old).contains(InodeFlags::DAX) && handle.inode.flags2() & flags2::REFLINK != 0 {
             return Err(Error::Invalid("shared files do not support dax"));
         }
+        if file_type == Some(FileType::Regular) && (old ^ new).contains(InodeFlags::REALTIME) {
+            self.check_realtime_change(handle)?;
+        }
         let added = (new - old) & may_have;
         set_flags(&mut handle.inode, old & new | added);
         Ok(())
     }
 
+    /// Checks that the data of a file may move to the realtime device or back: it must have no blocks.
+    fn check_realtime_change(&self, handle: &Handle) -> Result<()> {
+        let Some(realtime) = self.volume.geometry.realtime else {
+            return Err(Error::Invalid("the image has no realtime section"));
+        };
+        if handle.inode.extents(Fork::Data) > 0 {
+            return Err(Error::Invalid(
+                "the file already has extents; set the flag before writing",
+            ));
+        }
+        if !handle.inode.extent_size_hint().is_multiple_of(realtime.extent_blocks()) {
+            return Err(Error::Invalid(
+                "the extent size hint must be a multiple of the realtime extent",
+            ));
+        }
+        Ok(())
+    }
+
     /// Converts a hint from bytes to blocks. A group must have room for two such extents.
-    fn hint_blocks(&self, bytes: u32) -> Result<u32> {
+    fn hint_blocks(&self, bytes: u32, realtime: Option<&Realtime>) -> Result<u32> {
         let geometry = &self.volume.geometry;
         if !bytes.is_multiple_of(1 << geometry.block_log) {
             return Err(Error::Invalid("an extent size hint must be a multiple of the block size"));
         }
         let blocks = bytes >> geometry.block_log;
+        if let Some(realtime) = realtime {
+            if !blocks.is_multiple_of(realtime.extent_blocks()) || blocks > EXTENT_BLOCKS_MAX {
+                return Err(Error::Invalid(
+                    "an extent size hint must be a multiple of the realtime extent",
+                ));
+            }
+            return Ok(blocks);
+        }
         if blocks > EXTENT_BLOCKS_MAX || blocks > geometry.ag_blocks / 2 {
             return Err(Error::Invalid(
                 "an extent size hint must not exceed half an allocation group",
@@ -162,7 +193,9 @@ impl XfsCore {
     }
 
     fn set_extent_size(&self, handle: &mut Handle, bytes: u32) -> Result<()> {
-        let blocks = self.hint_blocks(bytes)?;
+        let is_on_realtime = map::is_realtime(handle, Fork::Data);
+        let realtime = self.volume.geometry.realtime.filter(|_| is_on_realtime);
+        let blocks = self.hint_blocks(bytes, realtime.as_ref())?;
         let inode = &mut handle.inode;
         let flag = match inode.file_type() {
             Some(FileType::Directory) => flags::EXTSZINHERIT,
@@ -187,7 +220,7 @@ impl XfsCore {
     }
 
     fn set_cow_extent_size(&self, handle: &mut Handle, bytes: u32) -> Result<()> {
-        let blocks = self.hint_blocks(bytes)?;
+        let blocks = self.hint_blocks(bytes, None)?;
         let inode = &mut handle.inode;
         if blocks == 0 && inode.cow_extent_size_hint() == 0 {
             return Ok(());

@@ -3,6 +3,7 @@
 
 use vfs::FileType;
 
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, flags, flags2};
 use crate::inode::Handle;
 
@@ -12,13 +13,20 @@ const FOR_ALL: u16 =
 
 /// Sets the flags that a new inode, whose type is set, inherits from `parent`. Its extent size hints are copied for
 /// kernels; this implementation does not use them.
-pub(crate) fn inherit_flags(parent: &Handle, child: &mut Inode) {
+pub(crate) fn inherit_flags(geometry: &Geometry, parent: &Handle, child: &mut Inode) {
     let from = &parent.inode;
     let mut own = child.flags() | from.flags() & FOR_ALL;
-    if child.is_dir() {
-        own |= from.flags() & flags::RTINHERIT;
+    let inherits_realtime = from.flags() & flags::RTINHERIT != 0;
+    let realtime = geometry.realtime.filter(|_| inherits_realtime);
+    match child.file_type() {
+        Some(FileType::Directory) if inherits_realtime => own |= flags::RTINHERIT,
+        Some(FileType::Regular) if realtime.is_some() => own |= flags::REALTIME,
+        _ => {}
     }
-    if from.flags() & flags::EXTSZINHERIT != 0 && from.extent_size_hint() != 0 {
+    // A hint must be a multiple of the realtime extent.
+    let unit = realtime.map_or(1, |realtime| realtime.extent_blocks());
+    let is_usable = from.extent_size_hint().is_multiple_of(unit);
+    if is_usable && from.flags() & flags::EXTSZINHERIT != 0 && from.extent_size_hint() != 0 {
         let flag = match child.file_type() {
             Some(FileType::Directory) => flags::EXTSZINHERIT,
             Some(FileType::Regular) => flags::EXTSIZE,

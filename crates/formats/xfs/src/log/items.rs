@@ -321,6 +321,8 @@ fn type_of(kind: Kind, data: &[u8]) -> BufferType {
         Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
         Kind::AttrRemote => BufferType::AttrRemote,
         Kind::Symlink => BufferType::Symlink,
+        Kind::RealtimeBitmap => BufferType::RealtimeBitmap,
+        Kind::RealtimeSummary => BufferType::RealtimeSummary,
         Kind::AgHeader | Kind::Part | Kind::Dquots | Kind::Raw => BufferType::Unknown,
     }
 }

@@ -8,6 +8,7 @@ mod fork;
 mod list;
 mod own;
 mod provide;
+mod realtime;
 mod remap;
 mod remove;
 mod tree;
@@ -20,6 +21,7 @@ use crate::format::inode::{Fork, Format, flags};
 use crate::format::realtime::Realtime;
 use crate::inode::Handle;
 use crate::op::source::Source;
+use crate::volume::Volume;
 
 pub(crate) use crate::format::extent::Extent;
 pub(crate) use operations::data::{Want, Was};
@@ -110,11 +112,21 @@ pub(crate) fn is_realtime(handle: &Handle, fork: Fork) -> bool {
         && handle.inode.file_type() == Some(FileType::Regular)
 }
 
+/// Returns the realtime section, which contains the data of `file`.
+///
+/// # Errors
+/// `Corrupt` if there is none, or if its fields in the superblock are invalid.
+pub(crate) fn realtime_of(volume: &Volume, file: &Handle) -> Result<Realtime> {
+    if let Some(realtime) = volume.geometry.realtime {
+        return Ok(realtime);
+    }
+    Realtime::of(&volume.sb)?;
+    Err(file.corrupt("extent", "on a realtime device, which the image does not have"))
+}
+
 /// Checks an extent of a realtime file.
 fn check_realtime(source: &impl Source, handle: &Handle, extent: &Extent) -> Result<()> {
-    let Some(realtime) = Realtime::of(&source.fs().volume.sb)? else {
-        return Err(handle.corrupt("extent", "on a realtime device, which the image does not have"));
-    };
+    let realtime = realtime_of(&source.fs().volume, handle)?;
     let is_within = extent.len > 0
         && extent.end() <= FileBlock::END
         && realtime.device_block(extent.start, extent.len).is_some();

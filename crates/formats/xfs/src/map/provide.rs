@@ -7,6 +7,7 @@ use vfs::FileType;
 use super::Extent;
 use super::change::{one, with_part};
 use super::fork::ForkMap;
+use super::realtime::Wanted;
 use super::{Piece, Want, Was};
 use crate::alloc::{ExtentRequest, Owner};
 use crate::format::address::{FileBlock, FsBlock};
@@ -55,6 +56,10 @@ impl ForkMap<'_, '_> {
             }
             None => None,
         };
+        if let Some(realtime) = self.realtime()? {
+            let wanted = Wanted { at, limit, before, next };
+            return self.provide_realtime(&realtime, &wanted, want);
+        }
         let end = limit.min(next);
         let len = end.0.saturating_sub(at.0).clamp(1, LEN_MAX);
         let (hints, geometry) = (&self.op.fs.hints, &self.op.fs.volume.geometry);
@@ -134,6 +139,10 @@ impl ForkMap<'_, '_> {
 
     /// Updates the reverse map for a part of an extent that changes its state.
     fn convert_rmap(&mut self, part: &Extent) -> Outcome<()> {
+        if self.realtime()?.is_some() {
+            // A section without groups has no reverse map.
+            return Ok(());
+        }
         let (ag, block) = self.op.fs.volume.geometry.split(part.start);
         let owner = self.owner_of(part);
         self.op.ag(ag)?.rmap_convert(block, part.len as u32, owner)

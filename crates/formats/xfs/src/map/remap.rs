@@ -48,6 +48,9 @@ impl<'a> ForkMap<'_, 'a> {
         self.change_joined(None, one(extent))?;
         let inode = &mut self.handle.inode;
         inode.set_nblocks(inode.nblocks() + extent.len);
+        if self.realtime()?.is_some() {
+            return Ok(());
+        }
         let owner = self.owner_of(&extent);
         let (mut ag, start) = self.ag_of(&extent)?;
         ag.rmap_add(start, extent.len as u32, owner)
@@ -69,10 +72,13 @@ impl<'a> ForkMap<'_, 'a> {
             self.check(&whole)?;
             self.replace_extents(&[whole], &without(&whole, &part))?;
             self.subtract_blocks(part.len)?;
+            at = part.end();
+            if self.realtime()?.is_some() {
+                continue;
+            }
             let owner = self.owner_of(&part);
             let (mut ag, start) = self.ag_of(&part)?;
             ag.rmap_remove(start, part.len as u32, owner)?;
-            at = part.end();
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use vfs::FileType;
 use super::change::without;
 use super::fork::ForkMap;
 use super::{Extent, may_share};
-use crate::format::address::{Block, FileBlock};
+use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::inode::{Fork, Format};
 use crate::inode::Handle;
 use crate::op::Op;
@@ -53,6 +53,9 @@ impl Op<'_> {
 
 impl ForkMap<'_, '_> {
     fn unmap_some(&mut self, range: Range<FileBlock>, budget: &mut u32) -> Outcome<bool> {
+        if let Some(realtime) = self.realtime()? {
+            return self.unmap_realtime(&realtime, range, budget);
+        }
         let mut end = range.end.min(FileBlock::END);
         while range.start < end {
             let (extent, _) = self.lookup(FileBlock(end.0 - 1))?;
@@ -85,15 +88,27 @@ impl ForkMap<'_, '_> {
         Ok(part.len)
     }
 
-    fn unmap_part(&mut self, extent: &Extent, part: &Extent) -> Outcome<()> {
+    pub(super) fn unmap_part(&mut self, extent: &Extent, part: &Extent) -> Outcome<()> {
         self.replace_extents(&[*extent], &without(extent, part))?;
         self.subtract_blocks(part.len)?;
         if self.is_metadata() {
             let Block(first) = self.op.fs.volume.geometry.device_block(part.start);
             (first..first + part.len).for_each(|block| self.op.txn.forget(block));
         }
+        self.free_part(part)
+    }
+
+    /// Frees blocks that are not mapped any more when the operation commits.
+    pub(super) fn free_part(&mut self, part: &Extent) -> Outcome<()> {
         let owner = self.owner_of(part);
-        self.op.free_extent(part.start, part.len as u32, owner);
+        let start = match self.realtime()? {
+            None => part.start,
+            Some(realtime) => match realtime.device_block(part.start, part.len) {
+                Some(block) => FsBlock::on_realtime(block),
+                None => return Err(self.handle.corrupt("extent", "an invalid address").into()),
+            },
+        };
+        self.op.free_extent(start, part.len as u32, owner);
         Ok(())
     }
 

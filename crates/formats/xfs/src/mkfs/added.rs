@@ -4,6 +4,7 @@ use vfs::Timestamp;
 use zerocopy::IntoBytes;
 
 use super::layout::{Layout, RootDirectory, TREES, agfl_len, place_roots};
+use super::options::Inherited;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::geometry::Geometry;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
@@ -30,6 +31,7 @@ impl Layout {
                 permissions: 0,
                 time: Timestamp::default(),
                 autofsck: None,
+                inherited: Inherited::default(),
             },
         }
     }

@@ -9,8 +9,9 @@ use crate::format::attr::{flags, shortform};
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::dir::file_type_code;
 use crate::format::features::Incompat;
-use crate::format::inode::{self, Fork, Format, Inode, Time, flags2};
+use crate::format::inode::{self, Fork, Format, Inode, Time, flags as inode_flags, flags2};
 use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY};
+use crate::format::realtime::space::SpaceFile;
 use crate::xattr::forkoff;
 
 /// Flag in `di_flags` for the newer format of the realtime bitmap's inode (`XFS_DIFLAG_NEWRTBM`).
@@ -97,8 +98,9 @@ impl Layout {
                 // In this inode the access time contains the sequence number for allocations on the realtime device,
                 // initially 0.
                 inode.as_mut_bytes()[32..40].fill(0);
+                self.fill_space_inode(&mut inode, SpaceFile::Bitmap);
             }
-            Own::RealtimeSummary => {}
+            Own::RealtimeSummary => self.fill_space_inode(&mut inode, SpaceFile::Summary),
             Own::MetadataRoot => self.fill_metadata_root(&mut inode, ino),
             Own::RealtimeGroups => self.fill_realtime_groups(&mut inode),
         }
@@ -112,10 +114,31 @@ impl Layout {
         flag(Incompat::BIGTIME, flags2::BIGTIME) | flag(Incompat::NREXT64, flags2::NREXT64)
     }
 
+    /// Sets the attributes of the root that new files inherit.
+    fn set_inherited(&self, inode: &mut Inode) {
+        let from = self.root.inherited;
+        let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
+        inode.set_flags(
+            flag(from.realtime, inode_flags::RTINHERIT)
+                | flag(from.extent_blocks != 0, inode_flags::EXTSZINHERIT)
+                | flag(from.project != 0, inode_flags::PROJINHERIT),
+        );
+        inode.set_extent_size_hint(from.extent_blocks);
+        inode.set_projid(from.project);
+        let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+        let own =
+            flag(from.dax, flags2::DAX) | flag(from.cow_extent_blocks != 0, flags2::COWEXTSIZE);
+        inode.set_flags2(inode.flags2() | own);
+        if from.cow_extent_blocks != 0 {
+            inode.set_cow_extent_size_hint(from.cow_extent_blocks);
+        }
+    }
+
     /// Makes an inode the root: a directory without entries that is its own parent.
     fn fill_root(&self, inode: &mut Inode, ino: Ino) {
         inode.set_uid(self.root.uid);
         inode.set_gid(self.root.gid);
+        self.set_inherited(inode);
         if let Some(autofsck) = self.root.autofsck {
             let boundary = forkoff::highest(inode);
             let value = autofsck.value().as_bytes();

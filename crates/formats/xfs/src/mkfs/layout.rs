@@ -3,8 +3,8 @@
 use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
 
-use super::options::{Autofsck, Options};
-use super::{log_size, numbers};
+use super::options::{Autofsck, Inherited, Options};
+use super::{log_size, numbers, realtime};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
@@ -52,6 +52,7 @@ pub(super) struct RootDirectory {
     pub(super) time: Timestamp,
     /// Value of its attribute `xfs:autofsck`.
     pub(super) autofsck: Option<Autofsck>,
+    pub(super) inherited: Inherited,
 }
 
 /// The division of one group.
@@ -62,6 +63,8 @@ pub(super) struct AgPlan {
     pub(super) agfl: Run,
     /// The chunk of inodes, or an empty run.
     pub(super) inodes: Run,
+    /// The realtime bitmap and summary, or an empty run.
+    pub(super) realtime: Run,
     /// Free runs in ascending order, some empty.
     pub(super) free: [Run; 3],
 }
@@ -135,8 +138,11 @@ impl Layout {
             len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
         };
         let gap = Run { start: agfl.end(), len: inodes.start - agfl.end() };
-        let rest = Run { start: inodes.end(), len: end.saturating_sub(inodes.end()) };
-        AgPlan { log, agfl, inodes, free: [before_log, gap, rest] }
+        let space_blocks = u32::try_from(self.space_blocks()).unwrap_or(u32::MAX);
+        let space_blocks = space_blocks.min(end.saturating_sub(inodes.end()));
+        let realtime = Run { start: inodes.end(), len: if has_inodes { space_blocks } else { 0 } };
+        let rest = Run { start: realtime.end(), len: end.saturating_sub(realtime.end()) };
+        AgPlan { log, agfl, inodes, realtime, free: [before_log, gap, rest] }
     }
 
     /// Returns the first block of the log in its group.
@@ -177,7 +183,8 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     if options.log_group.is_some_and(|group| group >= groups.ag_count) {
         return Err(Error::Invalid("the log must be in one of the allocation groups"));
     }
-    let superblock = fixed_superblock(options, &features, groups);
+    let mut superblock = fixed_superblock(options, &features, groups);
+    realtime::set_fields(options, &mut superblock)?;
     let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
     let (roots, body) = place_roots(&geometry);
     let log_ag = AgNumber(options.log_group.unwrap_or(groups.ag_count / 2));
@@ -198,6 +205,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
             permissions: options.root_permissions,
             time: options.time,
             autofsck: options.autofsck,
+            inherited: options.inherited,
         },
     };
     place_log(options, &mut layout)?;
@@ -343,6 +351,12 @@ fn place_inodes(layout: &mut Layout) -> Result<()> {
     let inodes = layout.ag(AgNumber(0)).inodes;
     if inodes.end() > geometry.ag_len(AgNumber(0)) {
         return Err(Error::NoSpace);
+    }
+    if u64::from(layout.ag(AgNumber(0)).realtime.len) < layout.space_blocks() {
+        return Err(Error::Invalid(
+            "the bitmap of the realtime section does not fit into the first allocation group; \
+             increase the realtime extent size",
+        ));
     }
     let Ino(root) = geometry.ino(AgNumber(0), layout.first_inode(AgNumber(0)));
     let count = u64::from(layout.inodes_made() * layout.chunks());

@@ -2,6 +2,7 @@
 
 use vfs::{Error, Result, Timestamp};
 
+use super::realtime::{self, RealtimeSection};
 use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
 
 /// Maximum length of a label in bytes.
@@ -188,6 +189,25 @@ pub struct Options {
     pub root_gid: u32,
     /// Permissions of the root directory (below 0o10000).
     pub root_permissions: u16,
+    /// The realtime section; `None` for none.
+    pub realtime: Option<RealtimeSection>,
+    /// Attributes that new files inherit from the root directory.
+    pub inherited: Inherited,
+}
+
+/// Attributes of the root directory that new files inherit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// New files are on the realtime device.
+    pub realtime: bool,
+    /// New files use direct access to persistent memory.
+    pub dax: bool,
+    /// Extent size hint in blocks; 0 for none.
+    pub extent_blocks: u32,
+    /// Copy-on-write extent size hint in blocks; 0 for none. Needs the feature reflink.
+    pub cow_extent_blocks: u32,
+    /// Project; 0 for none.
+    pub project: u32,
 }
 
 impl Options {
@@ -217,6 +237,8 @@ impl Options {
             root_uid: 0,
             root_gid: 0,
             root_permissions: 0o755,
+            realtime: None,
+            inherited: Inherited::default(),
         }
     }
 
@@ -284,7 +306,7 @@ impl Options {
     }
 
     /// Returns whether a feature was explicitly turned on.
-    fn demands(&self, feature: Feature) -> bool {
+    pub(super) fn demands(&self, feature: Feature) -> bool {
         let last = self.features.iter().rfind(|change| change.feature == feature);
         last.is_some_and(|change| change.on)
     }
@@ -310,6 +332,11 @@ impl Options {
             return Err(Error::Invalid("quotas of a new file system need the feature metadir"));
         }
         features.version_bits.set(Version::QUOTA, self.quota_flags != 0);
+        realtime::restrict(self, &mut features)?;
+        let has_reflink = features.ro_compat.contains(RoCompat::REFLINK);
+        if self.inherited.cow_extent_blocks != 0 && !has_reflink {
+            return Err(Error::Invalid("a copy-on-write extent size hint needs reflink"));
+        }
         Ok(features)
     }
 }

@@ -7,6 +7,7 @@ use super::layout::Layout;
 use crate::alloc::ags::AgTree;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::log;
+use crate::format::realtime::space::SpaceFile;
 
 /// Previous contents of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +25,15 @@ const TREES: [AgTree; 6] =
 /// Writes a planned file system. The caller must flush the device.
 ///
 /// # Errors
-/// `Invalid` if the device is shorter than planned for, or the device of an external log is missing. `Device` if it
-/// fails.
+/// `Invalid` if the device is shorter than planned for, or the device of an external log or of the realtime
+/// section is missing. `Device` if it fails.
 pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
     if device.len() < layout.size_bytes() {
         return Err(Error::Invalid("the device is shorter than the planned file system"));
     }
     let writer = Writer { device, layout };
     writer.clear_log_device()?;
+    writer.check_realtime_device()?;
     if before == Contents::Unknown {
         writer.clear()?;
     }
@@ -39,6 +41,7 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Re
         writer.group(ag)?;
     }
     writer.log()?;
+    writer.realtime()?;
     writer.group(AgNumber(0))
 }
 
@@ -66,6 +69,30 @@ impl Writer<'_> {
             return Err(Error::Invalid("the log device is missing, or shorter than the log"));
         }
         self.device.zero_range(Part::Log.start(), needed).map_err(Error::Device)
+    }
+
+    /// Checks the device of the realtime section. It is not written: no extent is in use.
+    fn check_realtime_device(&self) -> Result<()> {
+        let needed = self.layout.realtime_bytes();
+        let len = self.device.part_len(Part::Realtime);
+        if needed > 0 && len.is_none_or(|len| len < needed) {
+            return Err(Error::Invalid(
+                "the realtime device is missing, or shorter than the realtime section",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Writes the realtime bitmap and summary.
+    fn realtime(&self) -> Result<()> {
+        for file in [SpaceFile::Bitmap, SpaceFile::Summary] {
+            let Some(run) = self.layout.space_run(file) else { continue };
+            for at in 0..run.len {
+                let block = AgBlock(run.start + at);
+                self.put(AgNumber(0), block, &self.layout.space_block(file, at))?;
+            }
+        }
+        Ok(())
     }
 
     fn zero(&self, ag: AgNumber, start: u32, len: u32) -> Result<()> {

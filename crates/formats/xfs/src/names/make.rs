@@ -35,7 +35,7 @@ impl MakeInodes for XfsCore {
         let inode = &mut child.inode;
         op.fs.set_new(inode, file_type, new);
         op.fs.inherit_project(parent, inode);
-        inherit_flags(parent, inode);
+        inherit_flags(&op.fs.volume.geometry, parent, inode);
         Ok(child)
     }
 

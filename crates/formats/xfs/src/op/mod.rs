@@ -54,6 +54,8 @@ pub struct Op<'a> {
     pub(crate) freed: SmallVec<[Freed; 4]>,
     pub(crate) freed_inodes: Handles,
     pub(crate) zeroed_runs: ZeroedRuns,
+    /// Blocks of the realtime bitmap and summary that it has changed.
+    pub(crate) realtime_blocks: SmallVec<[u64; 4]>,
 }
 
 /// Handles of an operation. Each is as large as an inode, so they are kept outside the operation, in memory that the
@@ -181,6 +183,7 @@ impl<'a> Op<'a> {
             freed: SmallVec::new(),
             freed_inodes: Handles::take(),
             zeroed_runs: ZeroedRuns::default(),
+            realtime_blocks: SmallVec::new(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod cut;
 pub(crate) mod label;
-mod realtime;
+pub(crate) mod realtime;
 pub(crate) mod root;
 pub(crate) mod superblock_copy;
 pub(crate) mod superblocks;
@@ -60,6 +60,7 @@ impl OpenImages for XfsCore {
     }
 
     fn open_writable(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        realtime::require_device(&*device)?;
         if !check_writable(&*device)? {
             // In memory first: intents in the log may contradict the image. This must be detected before anything is
             // written.
@@ -82,6 +83,7 @@ impl OpenImages for XfsCore {
             return Err(Error::unsupported(reason, "leave these features out"));
         }
         let fs = Self::with_device(device, None, cache_bytes, Mode::InProgress)?;
+        fs.load_realtime()?;
         fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
         fs.engine.checkpoint()?;
         fs.load_unlinked_lists()?;
@@ -176,6 +178,7 @@ impl XfsCore {
         let hook: Box<dyn Log> = Box::new(log.clone());
         let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
         fs.log = Some(log);
+        fs.load_realtime()?;
         fs.load_unlinked_lists()?;
         fs.recovered = log::Report { intents: intents.len() as u64, ..report };
         if counts_quotas {

@@ -5,8 +5,23 @@ use vfs::{Error, Result};
 
 use crate::format::realtime::{RawRealtimeSuperblock, Realtime};
 use crate::format::superblock::Superblock;
+use crate::volume::read_superblock;
 
 const ADVICE: &str = "name the device with the realtime files of this image";
+
+/// Refuses to change an image whose realtime device is not given.
+///
+/// # Errors
+/// `Unsupported` without the device.
+pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
+    // A damaged superblock is reported by the caller.
+    let Ok(sb) = read_superblock(device) else { return Ok(()) };
+    if sb.raw.rblocks.get() == 0 || device.part_len(Part::Realtime).is_some() {
+        return Ok(());
+    }
+    let what = "changing an image without its realtime device";
+    Err(Error::unsupported(what, "name that device with --rt-device FILE"))
+}
 
 /// Checks that a realtime device, if one is given, belongs to the image. A device without groups has no
 /// mark, so only its length can be checked.

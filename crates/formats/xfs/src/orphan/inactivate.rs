@@ -9,7 +9,7 @@ use super::Listed;
 use crate::XfsCore;
 use crate::format::inode::{Fork, Format, Time};
 use crate::inode::Handle;
-use crate::map::may_share;
+use crate::map::{is_realtime, may_share};
 use crate::op::Op;
 use crate::xattr::parent::Link;
 
@@ -52,6 +52,10 @@ impl Op<'_> {
             (Format::Local | Format::Device, _) => 0,
             // The number of shared pieces is known only from the trees.
             _ if may_share(handle) => u64::MAX,
+            // Each extent may be converted, and end in two realtime extents that are freed separately.
+            _ if is_realtime(handle, Fork::Data) => {
+                handle.inode.extents(Fork::Data).saturating_mul(3).saturating_add(2)
+            }
             (_, Some(FileType::Regular)) => handle.inode.extents(Fork::Data),
             _ => handle.inode.nblocks(),
         };

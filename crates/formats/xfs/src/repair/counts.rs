@@ -3,14 +3,18 @@
 use vfs::Result;
 use vfs::check::Finding;
 
-use super::{Job, superblock};
+use super::{Job, realtime, superblock};
 
 /// Sets the counters of the superblock to the sums over the groups.
 pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
     let Some(totals) = job.survey()?.totals() else { return Ok(()) };
+    let frextents = realtime::free_extents(job)?;
     superblock::change(job, findings, "The counter is recomputed.", |raw| {
         raw.icount = totals.icount.into();
         raw.ifree = totals.ifree.into();
         raw.fdblocks = totals.fdblocks.into();
+        if let Some(frextents) = frextents {
+            raw.frextents = frextents.into();
+        }
     })
 }

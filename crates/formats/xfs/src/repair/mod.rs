@@ -26,6 +26,7 @@ mod named;
 mod new_log;
 mod old;
 mod quota;
+mod realtime;
 mod restart;
 mod rights;
 mod sealed;
@@ -126,7 +127,10 @@ const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
-        volume::begin(staging, is_sound)
+        realtime::require_device(staging)?;
+        let is_readable = read_superblock(&**staging).is_ok();
+        volume::begin(staging, is_sound)?;
+        if is_readable { Ok(()) } else { realtime::refuse_restored(staging) }
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
@@ -134,6 +138,7 @@ impl Repairer for Repair {
     }
 
     fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
+        realtime::check_findings(staging, findings)?;
         let job = Job::new(staging, self.options, findings);
         let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {

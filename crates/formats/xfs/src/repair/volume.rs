@@ -6,7 +6,9 @@ use operations::repair::{Fix, Staging};
 use vfs::Result;
 use vfs::check::{Code, Finding};
 
-use super::{Job, begin, counts, inode_trees, lsn, new_log, quota, space, superblock, unlinked};
+use super::{
+    Job, begin, counts, inode_trees, lsn, new_log, quota, realtime, space, superblock, unlinked,
+};
 use crate::check::codes;
 
 const INOBT: [&Code; 5] = codes::INOBT.all();
@@ -93,6 +95,10 @@ pub(super) const NAMELESS: &[Fix<Job>] =
     &[Fix { codes: &[codes::UNLINKED_LEFT], mend: unlinked::free }];
 /// Counts, when everything else is right.
 pub(super) const COUNTS: &[Fix<Job>] = &[
+    Fix {
+        codes: &[codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY],
+        mend: realtime::rebuild,
+    },
     Fix { codes: &[codes::QUOTA], mend: quota::records },
     Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
@@ -101,6 +107,11 @@ pub(super) const COUNTS: &[Fix<Job>] = &[
     Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
     Fix { codes: &[codes::LSN], mend: lsn::mend },
 ];
+
+/// Returns whether a finding is about the free-space trees or the inode trees of a group.
+pub(super) fn is_of_space(code: &Code) -> bool {
+    [INODE_TREES, SPACE_TREES].iter().any(|codes| codes.iter().any(|known| *known == code))
+}
 
 /// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.
 pub(super) fn forbids_allocation(finding: &Finding) -> bool {

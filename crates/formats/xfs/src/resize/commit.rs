@@ -59,9 +59,9 @@ fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) 
     let position = log::recover(&**device, before)?.position;
     let log = XfsLog::open(device.clone(), after, position)?;
     let hook: Box<dyn Log> = Box::new(log.clone());
-    let ags = Ags::new(&new, states);
-    let volume =
-        Arc::new(Volume { sb: after.clone(), geometry: new, ags, quotas: OnceLock::new() });
+    let ags = Ags::new(&new, states, after.raw.frextents.get());
+    let (sb, quotas, realtime) = (after.clone(), OnceLock::new(), OnceLock::new());
+    let volume = Arc::new(Volume { sb, geometry: new, ags, quotas, realtime });
     let device = device.clone();
     let mut fs =
         XfsCore::of_volume(device, Some(hook), volume, CACHE_BYTES_DEFAULT, Mode::Writable);

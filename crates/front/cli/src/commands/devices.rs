@@ -12,7 +12,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     log_device: Option<PathBuf>,
 
-    /// Read realtime files of an XFS image from FILE
+    /// Use FILE as the realtime device of an XFS image
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     rt_device: Option<PathBuf>,
 }

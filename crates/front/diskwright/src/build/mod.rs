@@ -74,6 +74,7 @@ pub use options::{
     BuildOptions, BuildReport, BuildSource, Container, Dedupe, FeatureChange, ManifestFile, Owner,
     PlacedSource, ProtofileSource,
 };
+pub use xfs::mkfs::Inherited;
 
 use config::ConfigFile;
 use copy::{Copier, Destination};
@@ -151,8 +152,10 @@ fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
                        are shared";
         return Err(BuildError::usage(problem));
     }
-    if options.log_device.is_some() && output.is_apart() {
-        let problem = "an image with its log on another device can only be written raw";
+    let has_devices = options.log_device.is_some() || options.realtime_device.is_some();
+    if has_devices && output.is_apart() {
+        let problem = "an image with its log or realtime section on another device can only be \
+                       written raw";
         return Err(BuildError::usage(problem));
     }
     if options.offset > 0 && (output.is_apart() || output.verity.is_some()) {

@@ -13,6 +13,7 @@ use import::correct::{CorrectionOptions, CorrectionReport};
 use import::oci::{ImageOptions, Limits, Platform, Reference};
 use serde::Serialize;
 use vfs::Timestamp;
+use xfs::mkfs::Inherited;
 
 use super::details::LeftOut;
 use super::image_file::ImageFile;
@@ -299,6 +300,14 @@ pub struct BuildOptions {
     pub xfs_quota_flags: u16,
     /// Preventive maintenance by `xfs_scrub_all`, an attribute of the root directory (XFS). By default it has none.
     pub xfs_autofsck: Option<xfs::mkfs::Autofsck>,
+    /// File or block device for the data of realtime files (XFS). By default there is no realtime section.
+    pub realtime_device: Option<PathBuf>,
+    /// Size of the realtime section in bytes (XFS). By default it takes the whole device.
+    pub realtime_bytes: Option<u64>,
+    /// Size of a realtime extent in bytes (XFS).
+    pub realtime_extent_bytes: Option<u32>,
+    /// Attributes that new files inherit from the root directory (XFS).
+    pub inherited: Inherited,
     /// Size of a sector in bytes (XFS).
     pub sector_size: Option<u32>,
     /// Maximum space for inodes in percent; 0 is unlimited (XFS). `None` derives it from the size and the source.
@@ -364,6 +373,9 @@ setters!(BuildOptions {
     log_group: u32 = Some(log_group),
     log_device: impl Into<PathBuf> = Some(log_device.into()),
     keeps_journal: bool = keeps_journal,
+    realtime_device: impl Into<PathBuf> = Some(realtime_device.into()),
+    realtime_bytes: u64 = Some(realtime_bytes),
+    realtime_extent_bytes: u32 = Some(realtime_extent_bytes),
     log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
@@ -417,6 +429,10 @@ impl BuildOptions {
             log_stripe_bytes: None,
             xfs_quota_flags: 0,
             xfs_autofsck: None,
+            realtime_device: None,
+            realtime_bytes: None,
+            realtime_extent_bytes: None,
+            inherited: Inherited::default(),
             sector_size: None,
             inodes_percent: None,
             small: false,

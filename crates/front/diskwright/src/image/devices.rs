@@ -14,7 +14,7 @@ use crate::{Error, Result, anywhere, image, lock};
 pub struct OtherDevices {
     /// Device of the log of an XFS image, or of the journal of an ext4 image, if the image does not contain it.
     pub log: Option<PathBuf>,
-    /// Device with the contents of realtime files of an XFS image. Images with one are only read.
+    /// Device with the contents of realtime files. It is written together with the image.
     pub realtime: Option<PathBuf>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn join(
     let open = |path: &Option<PathBuf>, access| {
         path.as_deref().map(|path| open(path, unlocked, access)).transpose()
     };
-    let (log, realtime) = (open(log, access)?, open(realtime, Access::Read)?);
+    let (log, realtime) = (open(log, access)?, open(realtime, access)?);
     let joined = JoinedDevice::new(device, log, realtime);
     Ok(Arc::new(joined.map_err(|e| Error::host("read", path, e))?))
 }

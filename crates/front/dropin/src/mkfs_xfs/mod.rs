@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     })?;
     check_size(&wish, &file, bytes)?;
     check_log(&wish)?;
+    check_realtime(&wish)?;
     if wish.is_unsupported && !wish.is_quiet {
         say(format_args!("Filesystems formatted with --unsupported are not supported!!"));
     }
@@ -38,7 +39,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut geometry = if wish.is_trial {
         let directory = tempfile::tempdir().map_err(|e| STATUSES.failed(e))?;
         options.image = directory.path().join("image");
-        options.log_device = trial_log(&options, directory.path())?;
+        let trial = |device: &Option<PathBuf>, name| trial_device(device, directory.path(), name);
+        options.log_device = trial(&options.log_device, "log")?;
+        options.realtime_device = trial(&options.realtime_device, "realtime")?;
         options.source = BuildSource::Several(Vec::new());
         making::make_shipped(&options, STATUSES)?;
         Geometry::of_image(&options.image)?
@@ -52,6 +55,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     };
     if let Some(device) = &wish.log_device {
         geometry.name_log(device);
+    }
+    if let Some(device) = &wish.realtime_device {
+        geometry.name_realtime(device);
     }
     if !wish.is_quiet {
         geometry.show(&wish.image);
@@ -100,10 +106,33 @@ fn check_log(wish: &Wish) -> Result<(), Failure> {
     }
 }
 
-/// Returns an empty file as long as the log device, for a trial.
-fn trial_log(options: &BuildOptions, directory: &Path) -> Result<Option<PathBuf>, Failure> {
-    let Some(device) = &options.log_device else { return Ok(None) };
-    let path = directory.join("log");
+/// Rejects a realtime device that has contents, or is too short for the section.
+fn check_realtime(wish: &Wish) -> Result<(), Failure> {
+    let Some(device) = &wish.realtime_device else { return Ok(()) };
+    let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let name = device.display();
+    if let Some(bytes) = wish.realtime_bytes()?.filter(|bytes| *bytes > room) {
+        let blocks = room / u64::from(wish.block_bytes());
+        return Err(STATUSES.failed(format_args!(
+            "size {bytes} specified for rt subvolume is too large, maximum is {blocks} blocks of {name}"
+        )));
+    }
+    match foreign::find(device) {
+        Some(old) if !wish.is_forced && !wish.is_trial => {
+            Err(STATUSES.failed(old.refused_by_xfs(device)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns an empty file as long as another device, for a trial.
+fn trial_device(
+    device: &Option<PathBuf>,
+    directory: &Path,
+    name: &str,
+) -> Result<Option<PathBuf>, Failure> {
+    let Some(device) = device else { return Ok(None) };
+    let path = directory.join(name);
     let bytes = File::look(device, STATUSES)?.bytes.unwrap_or(0);
     let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
     made.map_err(|e| STATUSES.failed(e))?;
@@ -161,6 +190,10 @@ fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.log_bytes = wish.log_bytes()?;
     options.log_group = wish.log_group;
     options.log_device.clone_from(&wish.log_device);
+    options.realtime_device.clone_from(&wish.realtime_device);
+    options.realtime_bytes = wish.realtime_bytes()?;
+    options.realtime_extent_bytes = wish.realtime_extent_bytes()?;
+    options.inherited = wish.inherited;
     making::set_times(&mut options, STATUSES)?;
     let is_random = !making::is_reproducible(&options);
     let random = || is_random.then(making::random_uuid);

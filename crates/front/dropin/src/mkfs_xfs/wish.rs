@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::build::{BuildSource, FeatureChange, ProtofileSource};
+use diskwright::build::{BuildSource, FeatureChange, Inherited, ProtofileSource};
 use xfs::format::quota::QuotaKind;
 use xfs::mkfs::Autofsck;
 
@@ -18,7 +18,7 @@ use crate::words::{Word, Words};
 const BLOCK_BYTES: u32 = 4096;
 /// Size of a real-time extent in bytes without a real-time device, unless the block size is larger.
 const REALTIME_EXTENT_BYTES: u64 = 4096;
-const NO_REALTIME: &str = "realtime devices cannot be created";
+const NO_REALTIME: &str = "realtime sections are created without groups, on a device: -r rtdev";
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
@@ -42,6 +42,10 @@ pub(super) struct Wish {
     pub(super) log_device: Option<PathBuf>,
     /// Group of an internal log.
     pub(super) log_group: Option<u32>,
+    /// Device of the realtime section.
+    pub(super) realtime_device: Option<PathBuf>,
+    /// Attributes that new files inherit from the root directory.
+    pub(super) inherited: Inherited,
     /// Log stripe unit in bytes.
     pub(super) log_stripe: Option<u32>,
     /// `-d file`: the file is set to the requested size.
@@ -61,6 +65,7 @@ pub(super) struct Wish {
     log_size: Option<Size>,
     data_size: Option<Size>,
     realtime_extent: Option<Size>,
+    realtime_size: Option<Size>,
     /// `-l internal`.
     is_log_internal: Option<bool>,
     /// `-l sectsize`.
@@ -149,9 +154,14 @@ impl Wish {
             return Err(STATUSES.usage("-d file needs -d size"));
         }
         let extent = self.realtime_extent.map(|size| self.in_bytes(size)).transpose()?;
-        if extent.is_some_and(|bytes| bytes != REALTIME_EXTENT_BYTES.max(self.block_bytes().into()))
+        if self.realtime_device.is_none()
+            && extent
+                .is_some_and(|bytes| bytes != REALTIME_EXTENT_BYTES.max(self.block_bytes().into()))
         {
             return Err(STATUSES.refused("-r extsize", NO_REALTIME));
+        }
+        if self.realtime_device.is_none() && self.realtime_size.is_some() {
+            return Err(STATUSES.usage("-r size needs -r rtdev"));
         }
         match (self.is_log_internal, &self.log_device) {
             (Some(_), Some(_)) => {
@@ -203,9 +213,11 @@ impl Wish {
             "sunit" | "swidth" | "su" | "sw" => {
                 nothing(item, "stripe alignment is not implemented")?;
             }
-            "rtinherit" | "projinherit" | "extszinherit" | "cowextsize" | "daxinherit" => {
-                nothing(item, "set the attribute on the root directory after creation")?;
-            }
+            "rtinherit" => self.inherited.realtime = item.switch()?,
+            "daxinherit" => self.inherited.dax = item.switch()?,
+            "projinherit" => self.inherited.project = item.by(number)?,
+            "extszinherit" => self.inherited.extent_blocks = item.by(number)?,
+            "cowextsize" => self.inherited.cow_extent_blocks = item.by(number)?,
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -303,7 +315,12 @@ impl Wish {
             // Without a real-time device these have no effect.
             "noalign" | "concurrency" => drop(item.value()),
             "zoned" | "reserved" => nothing(item, NO_REALTIME)?,
-            "size" | "rtdev" | "name" | "file" | "rgcount" | "rgsize" | "start" => {
+            "rtdev" | "name" if self.realtime_device.is_some() => {
+                return Err(item.wrong("option respecified"));
+            }
+            "rtdev" | "name" => self.realtime_device = Some(item.text()?.into()),
+            "size" => self.realtime_size = Some(item.by(size::parse_xfs)?),
+            "file" | "rgcount" | "rgsize" | "start" => {
                 return Err(item.refused(NO_REALTIME));
             }
             _ => return Err(item.unknown()),
@@ -361,6 +378,20 @@ impl Wish {
     /// Returns the log size in bytes.
     pub(super) fn log_bytes(&self) -> Result<Option<u64>, Failure> {
         self.log_size.map(|size| self.in_bytes(size)).transpose()
+    }
+
+    /// Returns the size of the realtime section in bytes.
+    pub(super) fn realtime_bytes(&self) -> Result<Option<u64>, Failure> {
+        self.realtime_size.map(|size| self.in_bytes(size)).transpose()
+    }
+
+    /// Returns the size of a realtime extent in bytes.
+    pub(super) fn realtime_extent_bytes(&self) -> Result<Option<u32>, Failure> {
+        let Some(size) = self.realtime_extent.filter(|_| self.realtime_device.is_some()) else {
+            return Ok(None);
+        };
+        let bytes = u32::try_from(self.in_bytes(size)?);
+        Ok(Some(bytes.map_err(|_| STATUSES.usage("-r extsize is too large"))?))
     }
 
     /// Returns the block size in bytes.

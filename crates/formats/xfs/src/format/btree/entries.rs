@@ -6,7 +6,7 @@ use std::ops::Range;
 use engine::{Changed, Corruption};
 
 use super::{Area, Shape};
-use crate::format::address::{AgBlock, Block, FileBlock, FsBlock};
+use crate::format::address::{AgBlock, Block, FsBlock};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::{Extent, offset_of};
 use crate::format::features::Incompat;
@@ -145,9 +145,10 @@ impl Shape {
             Entries::Chunks => return verify_chunk(geometry, ag_blocks, record),
             Entries::Extents => {
                 let extent = Extent::parse(record);
-                let is_sound = extent.len > 0
-                    && extent.end() <= FileBlock::END
-                    && geometry.contains(extent.start, extent.len);
+                // The block does not say whether its owner is a realtime file.
+                let is_on_realtime =
+                    || geometry.realtime.is_some_and(|it| extent.check_realtime(&it).is_ok());
+                let is_sound = extent.check(geometry).is_ok() || is_on_realtime();
                 return if is_sound { Ok(()) } else { Err(format!("{extent:?}")) };
             }
         };

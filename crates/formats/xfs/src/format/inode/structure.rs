@@ -4,7 +4,7 @@
 use engine::Corruption;
 use vfs::{FileType, Ino};
 
-use super::{CORE_SIZE_V2, CORE_SIZE_V3, Format, MAGIC, flags2};
+use super::{CORE_SIZE_V2, CORE_SIZE_V3, Format, MAGIC, flags, flags2};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
 use crate::format::bytes::{be16, be32, be64};
@@ -62,8 +62,22 @@ pub fn verify_structure(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<()
 fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     check_core(slot)?;
     let (data, attr) = forks(slot);
-    verify_fork(geometry, data, Format::from_raw(slot[5]), data_extents(slot))?;
+    let data_format = Format::from_raw(slot[5]);
+    if is_realtime(slot)
+        && data_format == Some(Format::Extents)
+        && let Some(realtime) = &geometry.realtime
+    {
+        verify_list(data, data_extents(slot), |extent| extent.check_realtime(realtime))?;
+    } else {
+        verify_fork(geometry, data, data_format, data_extents(slot))?;
+    }
     verify_fork(geometry, attr, Format::from_raw(slot[83]), attr_extents(slot))
+}
+
+/// Returns whether the data of a slot in use is on the realtime device.
+fn is_realtime(slot: &[u8]) -> bool {
+    FileType::from_mode(be16(slot, 2)) == Some(FileType::Regular)
+        && be16(slot, 90) & flags::REALTIME != 0
 }
 
 /// Checks that the forks of a slot in use are within it, and have formats that fit its type.
@@ -139,13 +153,17 @@ fn verify_fork(
     extents: u64,
 ) -> Result<(), Corruption> {
     match format {
-        Some(Format::Extents) => verify_list(geometry, fork, extents),
+        Some(Format::Extents) => verify_list(fork, extents, |extent| extent.check(geometry)),
         Some(Format::Btree) if !fork.is_empty() => verify_root(geometry, fork),
         _ => Ok(()),
     }
 }
 
-fn verify_list(geometry: &Geometry, fork: &[u8], extents: u64) -> Result<(), Corruption> {
+fn verify_list(
+    fork: &[u8],
+    extents: u64,
+    check: impl Fn(&Extent) -> Result<(), Corruption>,
+) -> Result<(), Corruption> {
     let room = (fork.len() / EXTENT_SIZE) as u64;
     if extents > room {
         let damage = Corruption::new(STRUCTURE, "extents in a fork");
@@ -154,7 +172,7 @@ fn verify_list(geometry: &Geometry, fork: &[u8], extents: u64) -> Result<(), Cor
     let mut end = FileBlock(0);
     for record in fork.chunks_exact(EXTENT_SIZE).take(extents as usize) {
         let extent = Extent::parse(record);
-        extent.check(geometry)?;
+        check(&extent)?;
         if extent.offset < end {
             let damage = Corruption::new(STRUCTURE, "order of extents");
             return Err(damage.mismatch(format_args!("{end} or more"), extent.offset));

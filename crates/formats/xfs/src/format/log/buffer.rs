@@ -48,13 +48,15 @@ pub enum BufferType {
     AttrLeaf = 16,
     AttrRemote = 17,
     Superblock = 18,
+    RealtimeBitmap = 19,
+    RealtimeSummary = 20,
 }
 
 impl BufferType {
     /// Converts a number; to `Unknown` if the number is unknown.
     pub fn from_raw(raw: u16) -> Self {
         use BufferType::*;
-        const ALL: [BufferType; 19] = [
+        const ALL: [BufferType; 21] = [
             Unknown,
             UserDquot,
             ProjectDquot,
@@ -74,6 +76,8 @@ impl BufferType {
             AttrLeaf,
             AttrRemote,
             Superblock,
+            RealtimeBitmap,
+            RealtimeSummary,
         ];
         ALL.get(usize::from(raw)).copied().unwrap_or(Unknown)
     }

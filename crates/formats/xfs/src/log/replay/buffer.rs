@@ -139,6 +139,12 @@ impl Replay<'_> {
             B::Unknown | B::UserDquot | B::ProjectDquot | B::GroupDquot | B::Dinode => {
                 return Ok(());
             }
+            // Without groups, their blocks have no headers.
+            B::RealtimeBitmap | B::RealtimeSummary
+                if !self.geometry.realtime.is_some_and(|realtime| realtime.has_groups()) =>
+            {
+                return Ok(());
+            }
             B::AttrRemote => {
                 // They have no log sequence number, and a checksum for each block.
                 let block_size = self.geometry.block_size();

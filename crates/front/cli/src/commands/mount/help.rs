@@ -41,7 +41,7 @@ Options of -o (* marks the default):
   logdev=FILE            use FILE as the log of an XFS image that does not contain its log
   journal_path=FILE      use FILE as the journal of an ext4 image that does not contain its journal
   journal_dev=NUMBER     the same, for the block device with this number
-  rtdev=FILE             read realtime files of an XFS image from FILE
+  rtdev=FILE             use FILE as the realtime device of an XFS image
   lazytime, acl, user_xattr, barrier, nodiscard, nomand, noiversion and similar
                          accepted; every mount behaves this way
   defaults, auto, noauto, user, nouser, group, nofail, _netdev, x-...

@@ -135,6 +135,7 @@ fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
         ("--ag-size", options.ag_bytes.is_some(), layout),
         ("--log-size", options.log_bytes.is_some(), layout),
         ("-l agnum", options.log_group.is_some(), layout),
+        ("a realtime device", options.realtime_device.is_some(), layout),
         ("--small", options.small, "ext4 has no minimum size"),
         ("--dedupe", options.dedupe.is_some(), "ext4 files cannot share blocks; use --fs xfs"),
     ];

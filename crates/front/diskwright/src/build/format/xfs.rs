@@ -8,7 +8,7 @@ use vfs::{FileSystem, Ino};
 use xfs::Xfs;
 use xfs::format::features::RoCompat;
 use xfs::format::superblock::RawSuperblock;
-use xfs::mkfs::{self, Contents, FeatureChange, Layout, SIZE_MIN, SMALL_SIZE_MIN};
+use xfs::mkfs::{self, Contents, FeatureChange, Layout, RealtimeSection, SIZE_MIN, SMALL_SIZE_MIN};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::dedupe::ShareBlocks;
@@ -25,12 +25,14 @@ pub(super) struct XfsMaker<'a> {
     features: Vec<FeatureChange>,
     inode_size: Option<u16>,
     log_device: Option<Arc<dyn BlockDevice>>,
+    realtime_device: Option<Arc<dyn BlockDevice>>,
 }
 
-/// Layout of an image, and the device of its log if the image does not contain it.
+/// Layout of an image, and the devices of its log and its realtime section, if they are on other devices.
 struct XfsPlan {
     layout: Layout,
     log_device: Option<Arc<dyn BlockDevice>>,
+    realtime_device: Option<Arc<dyn BlockDevice>>,
 }
 
 impl<'a> XfsMaker<'a> {
@@ -42,7 +44,9 @@ impl<'a> XfsMaker<'a> {
         let open = |path: &PathBuf| devices::open(path, false, Access::Write);
         let log_device = options.log_device.as_ref().map(open).transpose();
         let log_device = log_device.map_err(|e| BuildError::Image(Box::new(e)))?;
-        Ok(Self { options, features, inode_size, log_device })
+        let realtime_device = options.realtime_device.as_ref().map(open).transpose();
+        let realtime_device = realtime_device.map_err(|e| BuildError::Image(Box::new(e)))?;
+        Ok(Self { options, features, inode_size, log_device, realtime_device })
     }
 
     /// Returns the size of a log that takes its whole device, at most the maximum.
@@ -51,7 +55,17 @@ impl<'a> XfsMaker<'a> {
     }
 
     fn planned(&self, layout: Layout) -> Box<dyn Plan> {
-        Box::new(XfsPlan { layout, log_device: self.log_device.clone() })
+        let (log_device, realtime_device) = (self.log_device.clone(), self.realtime_device.clone());
+        Box::new(XfsPlan { layout, log_device, realtime_device })
+    }
+
+    /// Returns the realtime section: by default the whole device.
+    fn realtime_section(&self) -> Option<RealtimeSection> {
+        let device = self.realtime_device.as_ref()?;
+        Some(RealtimeSection {
+            bytes: self.options.realtime_bytes.unwrap_or_else(|| device.len()),
+            extent_bytes: self.options.realtime_extent_bytes,
+        })
     }
 
     /// `percent_max` is the maximum space for inodes in percent, or the default.
@@ -81,6 +95,8 @@ impl<'a> XfsMaker<'a> {
             time: options.image_time(),
             root_uid: options.owner.map_or(0, |o| o.uid),
             root_gid: options.owner.map_or(0, |o| o.gid),
+            realtime: self.realtime_section(),
+            inherited: options.inherited,
             ..defaults
         }
     }
@@ -166,8 +182,9 @@ impl Plan for XfsPlan {
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
         let mut device = Arc::clone(device);
-        if let Some(log) = &self.log_device {
-            let joined = JoinedDevice::new(device, Some(Arc::clone(log)), None);
+        if self.log_device.is_some() || self.realtime_device.is_some() {
+            let (log, realtime) = (self.log_device.clone(), self.realtime_device.clone());
+            let joined = JoinedDevice::new(device, log, realtime);
             device = Arc::new(joined.map_err(vfs::Error::Device)?);
         }
         mkfs::format(&*device, &self.layout, Contents::Zeros)?;

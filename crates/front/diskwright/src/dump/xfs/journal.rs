@@ -166,6 +166,8 @@ fn contents_name(contents: BufferType) -> &'static str {
         BufferType::AttrLeaf => "attribute leaf",
         BufferType::AttrRemote => "attribute value",
         BufferType::Superblock => "superblock",
+        BufferType::RealtimeBitmap => "realtime bitmap",
+        BufferType::RealtimeSummary => "realtime summary",
     }
 }
 

@@ -31,6 +31,7 @@ fn geometry() -> Geometry {
         blocks: 80000,
         inode_align: 8,
         sparse_align: 4,
+        realtime: None,
     }
 }
 

@@ -3,6 +3,13 @@
 //! Without groups, an address is the number of a block of the realtime device. With groups (`metadir`), it has the
 //! group in the bits from `sb_rgblklog` up, and the block within the group below. Groups follow one another on the
 //! device.
+//!
+//! Space is allocated in realtime extents of `sb_rextsize` blocks. The [bitmap and the summary](space) of the free ones
+//! are files on the data device.
+
+pub mod space;
+
+use std::ops::Range;
 
 use engine::Corruption;
 use zerocopy::big_endian::U32;
@@ -12,6 +19,7 @@ use super::address::FsBlock;
 use super::checksum;
 use super::features::Incompat;
 use super::superblock::Superblock;
+use space::SpaceLayout;
 
 /// `rsb_magicnum`: "Frog".
 const MAGIC: u32 = 0x4672_6f67;
@@ -71,6 +79,8 @@ pub struct Realtime {
     blocks: u64,
     /// Block size as a power of two.
     block_log: u8,
+    /// Number of blocks of a realtime extent.
+    extent_blocks: u32,
     groups: Option<Groups>,
 }
 
@@ -89,8 +99,12 @@ impl Realtime {
         if blocks > 1 << (BYTES_LOG_MAX - u32::from(block_log)) {
             return Err(damage("rblocks").mismatch("at most 1 EiB", blocks));
         }
+        let extent_blocks = raw.rextsize.get();
+        if extent_blocks == 0 || u64::from(extent_blocks) > blocks {
+            return Err(damage("rextsize").mismatch(format_args!("1 to {blocks}"), extent_blocks));
+        }
         if !sb.features.incompat(Incompat::METADIR) {
-            return Ok(Some(Self { blocks, block_log, groups: None }));
+            return Ok(Some(Self { blocks, block_log, extent_blocks, groups: None }));
         }
         let (count, log) = (raw.rgcount.get(), raw.rgblklog);
         let of_group = u64::from(raw.rgextents.get()) * u64::from(raw.rextsize.get());
@@ -105,13 +119,51 @@ impl Realtime {
             return Err(damage("rgblklog").mismatch(expected, log));
         }
         let groups = Some(Groups { blocks: of_group, count, block_log: log });
-        Ok(Some(Self { blocks, block_log, groups }))
+        Ok(Some(Self { blocks, block_log, extent_blocks, groups }))
     }
 
     /// Returns its size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.blocks << self.block_log
+    }
+
+    /// Returns the number of blocks of a realtime extent (`sb_rextsize`).
+    #[must_use]
+    pub const fn extent_blocks(&self) -> u32 {
+        self.extent_blocks
+    }
+
+    /// Returns the number of realtime extents (`sb_rextents`). Blocks after the last whole one are not used.
+    #[must_use]
+    pub const fn extents(&self) -> u64 {
+        self.blocks / self.extent_blocks as u64
+    }
+
+    /// Returns the realtime extents that contain blocks at an address, counted from the start of the device; `None` if
+    /// the blocks are not all within whole ones.
+    #[must_use]
+    pub fn extents_of(&self, start: FsBlock, len: u64) -> Option<Range<u64>> {
+        let first = self.device_block(start, len)?;
+        let of_extent = u64::from(self.extent_blocks);
+        let range = first / of_extent..(first + len).div_ceil(of_extent);
+        (range.end <= self.extents()).then_some(range)
+    }
+
+    /// Returns the layout of the bitmap and the summary: of each group, or of the whole section without groups.
+    #[must_use]
+    pub const fn space(&self) -> SpaceLayout {
+        let (extents, has_headers) = match self.groups {
+            None => (self.extents(), false),
+            Some(groups) => (groups.blocks / self.extent_blocks as u64, true),
+        };
+        SpaceLayout::new(self.block_log, extents, has_headers)
+    }
+
+    /// Returns whether the section is divided into groups, each with a bitmap and a summary.
+    #[must_use]
+    pub const fn has_groups(&self) -> bool {
+        self.groups.is_some()
     }
 
     /// Returns whether the device starts with a superblock.
@@ -144,7 +196,7 @@ mod tests {
 
     #[test]
     fn addresses_are_numbered_by_groups() {
-        let plain = Realtime { blocks: 100, block_log: 12, groups: None };
+        let plain = Realtime { blocks: 100, block_log: 12, extent_blocks: 1, groups: None };
         assert_eq!(plain.device_block(FsBlock(90), 10), Some(90));
         assert_eq!(plain.device_block(FsBlock(90), 11), None);
         assert_eq!(plain.device_block(FsBlock(u64::MAX), 2), None);
@@ -157,5 +209,16 @@ mod tests {
         assert_eq!(grouped.device_block(FsBlock(2 * 64 + 10), 11), None);
         assert_eq!(grouped.device_block(FsBlock(3 * 64), 1), None);
         assert_eq!(grouped.device_block(FsBlock(63), u64::MAX), None);
+    }
+
+    #[test]
+    fn extents_contain_whole_blocks() {
+        let realtime = Realtime { blocks: 103, block_log: 12, extent_blocks: 4, groups: None };
+        assert_eq!(realtime.extents(), 25);
+        assert_eq!(realtime.extents_of(FsBlock(4), 4), Some(1..2));
+        assert_eq!(realtime.extents_of(FsBlock(3), 2), Some(0..2));
+        assert_eq!(realtime.extents_of(FsBlock(96), 4), Some(24..25));
+        // Blocks after the last whole extent belong to none.
+        assert_eq!(realtime.extents_of(FsBlock(96), 5), None);
     }
 }

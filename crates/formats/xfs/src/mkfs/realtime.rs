@@ -1,0 +1,150 @@
+//! The realtime section of a new file system, without groups: its size, its bitmap and its summary.
+//!
+//! Both files follow the first inodes, the bitmap first. All extents are free.
+
+use vfs::{Error, Result};
+
+use super::layout::{Layout, Run};
+use super::options::Options;
+use crate::format::address::{AgBlock, AgNumber, FileBlock};
+use crate::format::extent::{Extent, LEN_MAX};
+use crate::format::features::{Features, RoCompat};
+use crate::format::inode::{Fork, Inode};
+use crate::format::realtime::space::{SpaceFile, SpaceLayout, WORD_BITS};
+use crate::format::superblock::RawSuperblock;
+
+/// Minimum and maximum size of a realtime extent in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
+const EXTENT_BYTES_MIN: u32 = 4 << 10;
+const EXTENT_BYTES_MAX: u32 = 1 << 30;
+
+/// A realtime section to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealtimeSection {
+    /// Size of the section in bytes. A partial block at the end is not used.
+    pub bytes: u64,
+    /// Size of a realtime extent in bytes: a multiple of the block size from 4 KiB to 1 GiB. By default the block size,
+    /// at least 4 KiB.
+    pub extent_bytes: Option<u32>,
+}
+
+/// Turns off the features that need a section with groups, unless they are demanded.
+///
+/// # Errors
+/// `Invalid` if one of them is demanded.
+pub(super) fn restrict(options: &Options, features: &mut Features) -> Result<()> {
+    if options.realtime.is_none() {
+        return Ok(());
+    }
+    for (bit, name) in [
+        (RoCompat::RMAPBT, "rmapbt is not possible with a realtime section without groups"),
+        (RoCompat::REFLINK, "reflink is not possible with a realtime section without groups"),
+    ] {
+        if options.demands(super::Feature::RoCompat(bit)) {
+            return Err(Error::Invalid(name));
+        }
+        features.ro_compat.remove(bit);
+    }
+    Ok(())
+}
+
+/// Sets the fields of the superblock.
+///
+/// # Errors
+/// `Invalid` for an invalid size.
+pub(super) fn set_fields(options: &Options, sb: &mut RawSuperblock) -> Result<()> {
+    let Some(section) = options.realtime else { return Ok(()) };
+    let default = options.block_size.max(EXTENT_BYTES_MIN);
+    let extent_bytes = section.extent_bytes.unwrap_or(default);
+    if !(EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&extent_bytes)
+        || !extent_bytes.is_multiple_of(options.block_size)
+    {
+        return Err(Error::Invalid(
+            "the realtime extent size must be a multiple of the block size, 4 KiB to 1 GiB",
+        ));
+    }
+    let (blocks, of_extent) =
+        (section.bytes >> sb.blocklog, u64::from(extent_bytes / options.block_size));
+    let extents = blocks / of_extent;
+    if extents == 0 {
+        return Err(Error::Invalid("the realtime section is smaller than a realtime extent"));
+    }
+    if u32::try_from(extents).is_err() {
+        return Err(Error::Invalid(
+            "the realtime section has more than 2^32 extents; increase the realtime extent size",
+        ));
+    }
+    let layout = SpaceLayout::new(sb.blocklog, extents, false);
+    sb.rblocks = blocks.into();
+    sb.rextents = extents.into();
+    sb.rextsize = (of_extent as u32).into();
+    sb.frextents = extents.into();
+    sb.rbmblocks = (layout.bitmap_blocks() as u32).into();
+    sb.rextslog = (layout.levels() - 1) as u8;
+    Ok(())
+}
+
+impl Layout {
+    /// Returns the size of the realtime section in bytes; 0 if there is none.
+    #[must_use]
+    pub fn realtime_bytes(&self) -> u64 {
+        self.geometry.realtime.map_or(0, |realtime| realtime.bytes())
+    }
+
+    /// Returns the number of blocks of the bitmap and the summary.
+    pub(super) fn space_blocks(&self) -> u64 {
+        let layout = self.geometry.realtime.map(|realtime| realtime.space());
+        layout.map_or(0, |layout| layout.bitmap_blocks() + layout.summary_blocks())
+    }
+
+    /// Returns the blocks of a file in the first group.
+    pub(super) fn space_run(&self, file: SpaceFile) -> Option<Run> {
+        let layout = self.geometry.realtime?.space();
+        let all = self.ag(AgNumber(0)).realtime;
+        let bitmap = layout.bitmap_blocks() as u32;
+        Some(match file {
+            SpaceFile::Bitmap => Run { start: all.start, len: bitmap },
+            SpaceFile::Summary => Run { start: all.start + bitmap, len: all.len - bitmap },
+        })
+    }
+
+    /// Gives an inode the blocks of a file.
+    pub(super) fn fill_space_inode(&self, inode: &mut Inode, file: SpaceFile) {
+        let Some(Run { start, len }) = self.space_run(file) else { return };
+        let (mut at, mut count) = (0, 0);
+        while at < u64::from(len) {
+            let part = (u64::from(len) - at).min(LEN_MAX);
+            let block = self.geometry.fs_block(AgNumber(0), AgBlock(start + at as u32));
+            let extent =
+                Extent { offset: FileBlock(at), start: block, len: part, unwritten: false };
+            let bytes = inode.fork_mut(Fork::Data);
+            extent.put(&mut bytes[count * crate::format::extent::EXTENT_SIZE..]);
+            (at, count) = (at + part, count + 1);
+        }
+        let fits = inode.set_extents(Fork::Data, count as u64);
+        debug_assert!(fits, "a group has few runs of the maximum length");
+        inode.set_nblocks(len.into());
+        inode.set_size(u64::from(len) << self.geometry.block_log);
+    }
+
+    /// Returns the contents of a block of a file.
+    pub(super) fn space_block(&self, file: SpaceFile, at: u32) -> Vec<u8> {
+        let mut block = vec![0; self.geometry.block_size()];
+        let Some(realtime) = self.geometry.realtime else { return block };
+        let layout = realtime.space();
+        let per_block = layout.words_per_block();
+        let first = u64::from(at) * per_block;
+        let words = layout.bytes_of(0..per_block as usize);
+        let counter = layout.counter_of(0, layout.extents());
+        layout.change(&mut block[words], |nth, _| {
+            let word = first + nth as u64;
+            match file {
+                SpaceFile::Bitmap => match layout.extents().saturating_sub(word * WORD_BITS) {
+                    left if left < WORD_BITS => ((1_u64 << left) - 1) as u32,
+                    _ => u32::MAX,
+                },
+                SpaceFile::Summary => u32::from(word == counter),
+            }
+        });
+        block
+    }
+}
