@@ -93,7 +93,7 @@ enum Replayed {
 /// Checks that a log belongs to the image: kernels refuse one with another UUID. In version 5, other structures contain
 /// the UUID, too, and are compared with it.
 fn check_uuid_of_log(image: &Image, end: &LogEnd, observer: &dyn Observer) {
-    let uuid = uuid_of_log(&*image.device, &image.sb, end);
+    let uuid = end.last.and_then(|last| uuid_of_log(&*image.device, &image.sb, last.lsn));
     let is_right = |uuid: &[u8; 16]| *uuid == image.sb.raw.uuid || *uuid == [0; 16];
     if !image.sb.features.crc() && uuid.is_some_and(|uuid| !is_right(&uuid)) {
         let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64).field("sb_uuid");

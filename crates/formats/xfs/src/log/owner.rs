@@ -8,7 +8,6 @@ use vfs::{Corruption, Error, Result};
 use zerocopy::FromBytes;
 
 use super::area::Area;
-use super::end::LogEnd;
 use crate::format::log::{BLOCK_SIZE, Lsn, RECORD_MAGIC, RawRecordHeader};
 use crate::format::superblock::Superblock;
 
@@ -50,14 +49,10 @@ pub(super) fn check(
     }
 }
 
-/// Returns the UUID in the last record of a log; `None` if there is no record.
-pub(crate) fn uuid_of_log(
-    device: &dyn BlockDevice,
-    sb: &Superblock,
-    end: &LogEnd,
-) -> Option<[u8; 16]> {
-    let (area, last) = (Area::of(device, sb).ok()?, end.last?);
-    match uuid_at(device, area, last.lsn).ok()? {
+/// Returns the UUID in the record at a position of the log; `None` if there is no record.
+pub(crate) fn uuid_of_log(device: &dyn BlockDevice, sb: &Superblock, at: Lsn) -> Option<[u8; 16]> {
+    let area = Area::of(device, sb).ok()?;
+    match uuid_at(device, area, at).ok()? {
         Found::Uuid(uuid) => Some(uuid),
         Found::Zeros | Found::Others => None,
     }

@@ -382,7 +382,7 @@ fn set_uuid_of_log(
     let sb = sector.and_then(|sector| Superblock::parse(&sector, u64::MAX).ok());
     let Some(sb) = sb else { return };
     let Ok(Some(end)) = log_end(staging, &sb) else { return };
-    let uuid = uuid_of_log(staging, &sb, &end);
+    let uuid = end.last.and_then(|last| uuid_of_log(staging, &sb, last.lsn));
     let mut all = std::iter::once(first).chain(copies).map(|raw| raw.uuid);
     if let Some(uuid) = uuid.filter(|uuid| all.any(|known| known == *uuid)) {
         raw.uuid = uuid;
