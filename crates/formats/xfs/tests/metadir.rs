@@ -421,6 +421,14 @@ const HARMS: &[Harm] = &[
         "xfs-metadir-file",
     ),
     (
+        "records past all identifiers",
+        |image| {
+            let project = of_type(image, MetafileType::ProjectQuota);
+            edit(image, project, |of| of.as_mut_bytes()[178] ^= 0x80);
+        },
+        "xfs-inode-map",
+    ),
+    (
         "an empty tree",
         |image| {
             edit(image, METADIR, |of| {

@@ -13,6 +13,7 @@ use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{self, Fork, Format, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 use crate::format::metafile::MetafileType;
+use crate::format::quota;
 
 /// Rewritten blocks.
 type Blocks = Vec<(Block, Vec<u8>)>;
@@ -144,6 +145,10 @@ impl Mender<'_, '_> {
         }
         let mut total = 0;
         let mut maps = [Fork::Data, Fork::Attr].map(|fork| map::read(self.view, ino, &inode, fork));
+        if self.is_quota_file(ino, &inode) {
+            let per_block = u64::from(quota::per_block(geometry.block_size()));
+            maps[0].end_at(u64::from(u32::MAX) / per_block.max(1) + 1);
+        }
         if file_type == FileType::Directory && mapped.is_empty() {
             let counted = used_before.saturating_sub(maps[1].blocks());
             if let Some(own) = map::of_directory(self.view, ino, &maps[0], counted) {
@@ -182,6 +187,12 @@ impl Mender<'_, '_> {
         !geometry.features.crc()
             && Inode::parse(&geometry, ino, &slot)
                 .is_ok_and(|inode| inode.nlink() > 0 && self.view.are_fields_right(ino, &inode))
+    }
+
+    fn is_quota_file(&self, ino: Ino, inode: &Inode) -> bool {
+        let raw = &self.view.superblock().raw;
+        let own = [raw.uquotino, raw.gquotino, raw.pquotino];
+        inode.metafile_type().is_quota() || own.iter().any(|own| own.get() == ino.0)
     }
 
     /// Seals a repaired inode. `None` if it is not valid.

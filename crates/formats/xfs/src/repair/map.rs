@@ -44,6 +44,13 @@ impl Map {
         blocks_of(&self.extents) + self.tree.len() as u64
     }
 
+    /// Drops extents that end after a logical block.
+    pub(super) fn end_at(&mut self, end: u64) {
+        let count = self.extents.len();
+        self.extents.retain(|extent| extent.end().0 <= end);
+        self.is_sound &= self.extents.len() == count;
+    }
+
     /// Returns all extents, the most reliable first: its own, those of the reverse map, and those from damaged blocks.
     pub(super) fn with(&self, geometry: &Geometry, mapped: &[Extent]) -> Vec<Extent> {
         let mut all = Extents::default();
