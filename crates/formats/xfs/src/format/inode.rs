@@ -413,7 +413,11 @@ impl Inode {
 
     /// Returns the link count.
     pub fn nlink(&self) -> u32 {
-        if self.bytes[4] == 1 { be16(&self.bytes, ONLINK_OFFSET).into() } else { be32(&self.bytes, 16) }
+        if self.bytes[4] == 1 {
+            be16(&self.bytes, ONLINK_OFFSET).into()
+        } else {
+            be32(&self.bytes, 16)
+        }
     }
 
     /// Sets the link count. Version 1 has another field (`di_onlink`), with 16 bits; the inode becomes one of version 2

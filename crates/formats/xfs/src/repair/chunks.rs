@@ -69,12 +69,7 @@ pub(super) fn have_moved(
 }
 
 /// Searches for chunks.
-fn search(
-    job: &Job,
-    survey: &Survey,
-    device: &GroupDevice<'_>,
-    old: &Old<'_>,
-) -> Vec<InodeChunk> {
+fn search(job: &Job, survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
     if !survey.geometry.features.crc() {

@@ -70,8 +70,8 @@ impl Mender<'_, '_> {
         }
         let mapped = self.mapped(ino);
         let signs = signs_of_identity(&self.geometry(), ino, slot);
-        let is_own = (signs >= 2 || signs == 1 && self.is_plausible(ino, slot))
-            && !self.is_copy(ino, slot);
+        let is_own =
+            (signs >= 2 || signs == 1 && self.is_plausible(ino, slot)) && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
         // The root of a map may be wrong although all blocks below it are readable.
         let again = Hints { is_map_wrong: true, ..hints };

@@ -218,7 +218,9 @@ fn signed(
         let area = InoTree::SHAPE.leaf_area(geometry);
         let (count, level) = (area.count(bytes), area.level(bytes));
         let mut entries = (0..count.min(area.max)).map(|at| area.entry(bytes, at));
-        level == 0 && count > 0 && entries.all(|entry| starts.contains(&InoTree::record(entry).start))
+        level == 0
+            && count > 0
+            && entries.all(|entry| starts.contains(&InoTree::record(entry).start))
     };
     let is_signed = |block: &AgBlock| {
         let place = geometry.block_of(ag, *block);

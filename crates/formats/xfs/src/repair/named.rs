@@ -66,13 +66,7 @@ fn for_each_block(job: &Job, geometry: &Geometry, mut visit: impl FnMut(Block, &
 }
 
 /// Adds the inodes that the entries in a block name.
-fn add_names(
-    job: &Job,
-    geometry: &Geometry,
-    block: Block,
-    bytes: &[u8],
-    named: &mut HashSet<u64>,
-) {
+fn add_names(job: &Job, geometry: &Geometry, block: Block, bytes: &[u8], named: &mut HashSet<u64>) {
     let layout = Layout::new(geometry);
     let kind = be32(bytes, 0);
     if [magic::BLOCK[1], magic::DATA[1]].contains(&kind) {

@@ -59,8 +59,7 @@ pub(super) fn make_readable(staging: &Arc<Staging>) -> Result<()> {
     let parsed = Superblock::parse(&sector, staging.len());
     // A truncated image has a usable superblock nevertheless.
     let is_usable = Superblock::parse(&sector, u64::MAX).is_ok();
-    let copies: Vec<RawSuperblock> =
-        Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
+    let copies: Vec<RawSuperblock> = Copy::all(&**staging).iter().filter_map(Copy::raw).collect();
     let raw = chosen(staging, &sector, (&found, is_usable), &copies);
     let Some(fitted) = cut::fitted(&raw, staging.len()) else { return Ok(()) };
     let is_same = raw.as_bytes() == found.as_bytes();

@@ -141,8 +141,7 @@ fn a_repair_reads_the_log_once() {
     let start = geometry.byte_of(geometry.device_block(FsBlock(sb.raw.logstart.get())));
     let len = u64::from(sb.raw.logblocks.get()) << geometry.block_log;
     let (within, elsewhere) = Default::default();
-    let counted =
-        Arc::new(Counted { below: device, range: start..start + len, within, elsewhere });
+    let counted = Arc::new(Counted { below: device, range: start..start + len, within, elsewhere });
     xfs::check::check(Arc::clone(&counted) as _, &CheckOptions::default(), &Silent).unwrap();
     let of_check = counted.take();
     let kept = keep_log(Arc::clone(&counted) as _);
