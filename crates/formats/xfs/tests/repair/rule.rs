@@ -116,7 +116,7 @@ fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
 ///
 /// # Errors
 /// The damage, and the loss.
-fn case(bases: &[Base], seed: u64) -> Result<(), String> {
+pub(super) fn case(bases: &[Base], seed: u64) -> Result<(), String> {
     let base = &bases[seed as usize % bases.len()];
     let mut random = fastrand::Rng::with_seed(seed);
     let damaged = base.image.base.fork();

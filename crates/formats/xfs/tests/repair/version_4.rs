@@ -154,6 +154,21 @@ fn repaired_images_are_valid() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Seeds of cases that once failed: chunks without a tree, damaged roots and identifying fields, lost headers of a group,
+/// UUIDs of superblocks.
+const WRONG_ONCE: [u64; 10] = [31, 54, 92, 104, 122, 164, 1028, 1108, 2124, 2161];
+/// Seeds of cases in which fewer files once survived.
+const WORSE_ONCE: [u64; 3] = [145, 269, 398];
+
+#[test]
+fn former_failures_of_version_4_pass() {
+    testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let wrong = WRONG_ONCE.iter().filter_map(|seed| case(*seed).err());
+    let worse = WORSE_ONCE.iter().filter_map(|seed| rule::case(bases(), *seed).err());
+    let all: Vec<String> = wrong.chain(worse).collect();
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
 #[test]
 fn as_many_files_of_version_4_survive_as_with_xfs_repair() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
