@@ -8,8 +8,8 @@ use disk::partition::signature::{self, Found, Usage};
 use disk::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::{Image, OpenImage};
 use ext4::format::journal_device::is_journal_device;
-
-use crate::journal_device::raw_superblock;
+use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
+use zerocopy::IntoBytes;
 
 /// Name of journal devices of ext4, as libblkid prints it.
 pub(crate) const JOURNAL: &str = "jbd";
@@ -28,6 +28,13 @@ pub(crate) fn open(path: &Path, offset: u64) -> std::io::Result<Arc<dyn BlockDev
     let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::new(File::open(path)?)?);
     let len = device.len().saturating_sub(offset);
     Ok(Arc::new(WindowDevice::new(device, offset.min(offset + len), len)?))
+}
+
+/// Reads a superblock without checks.
+pub(crate) fn raw_superblock(device: &dyn BlockDevice) -> Option<RawSuperblock> {
+    let mut raw = RawSuperblock::zeroed();
+    device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).ok()?;
+    Some(raw)
 }
 
 /// Returns the existing contents of a file. Returns `None` if it is empty, unreadable, or unknown to libblkid.

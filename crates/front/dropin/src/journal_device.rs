@@ -2,24 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use disk::BlockDevice;
 use ext4::format::journal_device::is_journal_device;
-use ext4::format::superblock::{MAGIC, RawSuperblock, SUPERBLOCK_OFFSET};
-use zerocopy::IntoBytes;
+use ext4::format::superblock::MAGIC;
 
-use crate::foreign;
+use crate::foreign::{self, raw_superblock};
 use crate::target::Target;
 
 /// Directories in which udev links devices by UUID and by label.
 const BY_UUID: &str = "/dev/disk/by-uuid";
 const BY_LABEL: &str = "/dev/disk/by-label";
-
-/// Reads a superblock without checks.
-pub(crate) fn raw_superblock(device: &dyn BlockDevice) -> Option<RawSuperblock> {
-    let mut raw = RawSuperblock::zeroed();
-    device.read_at(SUPERBLOCK_OFFSET, raw.as_mut_bytes()).ok()?;
-    Some(raw)
-}
 
 /// Returns the path that the value of `-J device=` or `-j` names: a path, `LABEL=...` or `UUID=...`.
 pub(crate) fn path(text: &str) -> PathBuf {

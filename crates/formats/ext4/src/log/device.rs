@@ -4,10 +4,7 @@ use disk::{BlockDevice, Part};
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
-use super::map::JournalMap;
-use super::recover::{read_journal_superblock, write_journal_superblock};
 use crate::format::features::Compat;
-use crate::format::jbd2::JournalSuperblock;
 use crate::format::journal_device::JournalDevice;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, Superblock, uuid_text};
 
@@ -34,8 +31,8 @@ pub fn read_device(device: &dyn BlockDevice) -> Result<JournalDevice> {
     JournalDevice::parse(raw, len)
 }
 
-/// Returns the map of the journal on another device.
-pub(super) fn map(device: &dyn BlockDevice, sb: &Superblock) -> Result<JournalMap> {
+/// Returns the journal device of a file system.
+pub(super) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Result<JournalDevice> {
     if device.part_len(Part::Log).is_none() {
         let uuid = uuid_text(&sb.raw.journal_uuid);
         return Err(Error::unsupported(
@@ -53,7 +50,7 @@ pub(super) fn map(device: &dyn BlockDevice, sb: &Superblock) -> Result<JournalMa
     };
     check_uuid(&journal, &sb.raw.journal_uuid)?;
     check_block_size(&journal, sb)?;
-    Ok(JournalMap::of_device(&journal))
+    Ok(journal)
 }
 
 fn check_uuid(journal: &JournalDevice, expected: &[u8; 16]) -> Result<()> {
@@ -94,26 +91,6 @@ pub(crate) fn refuse_unused(device: &dyn BlockDevice, sb: &Superblock) -> Result
     Err(Error::unsupported(what, "leave --log-device out"))
 }
 
-/// Checks what only a journal on its own device can have wrong.
-///
-/// # Errors
-/// `Unsupported` if several file systems use it. `Corrupt` if the log overlaps the superblocks.
-pub(crate) fn check(map: &JournalMap, journal: &JournalSuperblock) -> Result<()> {
-    let users = journal.raw.users_count();
-    if users > 1 {
-        return Err(Error::unsupported(
-            format!("a journal that {users} file systems use"),
-            "kernels and e2fsck refuse it, too; give each image a separate journal with tune2fs",
-        ));
-    }
-    let least = map.superblock() + 1;
-    if journal.log.start < least {
-        let damage = vfs::Corruption::new("journal superblock", "first");
-        return Err(damage.mismatch(format!("at least {least}"), journal.log.start).into());
-    }
-    Ok(())
-}
-
 /// Writes a new journal device without users. Its old contents are lost.
 ///
 /// # Errors
@@ -134,54 +111,4 @@ pub fn make_device(device: &dyn BlockDevice, plan: &JournalDevice) -> Result<()>
     device.flush().map_err(Error::Device)?;
     device.write_at(start + SUPERBLOCK_OFFSET, plan.raw.as_bytes()).map_err(Error::Device)?;
     device.flush().map_err(Error::Device)
-}
-
-/// Reads a journal device for a file system that does not use it yet. Returns its superblock.
-///
-/// # Errors
-/// Like [`read_device`]; `Unsupported` if another file system than `uuid` uses it, or if it contains changes; `Invalid`
-/// for another block size.
-pub fn free_device(
-    device: &dyn BlockDevice,
-    block_size: u32,
-    uuid: Option<[u8; 16]>,
-) -> Result<JournalDevice> {
-    let found = read_device(device)?;
-    if found.block_size() != block_size {
-        let (theirs, ours) = (found.block_size(), block_size);
-        return Err(Error::unsupported(
-            format!("a journal with blocks of {theirs} bytes for an image with blocks of {ours}"),
-            "make the journal with the block size of the image",
-        ));
-    }
-    let journal = read_journal_superblock(device, &JournalMap::of_device(&found))?;
-    let is_used = journal.raw.users_count() > 0 && Some(journal.raw.user()) != uuid;
-    if is_used {
-        return Err(Error::unsupported(
-            format!("a journal that the file system {} uses", uuid_text(&journal.raw.user())),
-            "remove it there with tune2fs -O ^has_journal, or make a new one with mke2fs",
-        ));
-    }
-    if journal.start.is_some() {
-        return Err(Error::unsupported(
-            "a journal with changes that were not replayed",
-            "replay it with its file system, or make a new one with mke2fs",
-        ));
-    }
-    Ok(found)
-}
-
-/// Records the file system that uses the journal on another device, or that none does.
-///
-/// # Errors
-/// Like [`JournalMap::read`]; `Corrupt` if the journal superblock is damaged.
-pub(crate) fn set_user(
-    device: &dyn BlockDevice,
-    sb: &Superblock,
-    uuid: Option<[u8; 16]>,
-) -> Result<()> {
-    let map = map(device, sb)?;
-    let mut journal = read_journal_superblock(device, &map)?;
-    journal.raw.set_user(uuid);
-    write_journal_superblock(device, &map, &mut journal).map_err(Error::Device)
 }

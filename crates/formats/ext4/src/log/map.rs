@@ -62,7 +62,7 @@ impl JournalMap {
             return Ok(None);
         }
         if sb.has_external_journal() {
-            return super::device::map(device, sb).map(Some);
+            return Ok(Some(Self::of_device(&super::device::find(device, sb)?)));
         }
         let ino = sb.raw.journal_inum.get();
         if ino == 0 {

@@ -15,14 +15,17 @@ mod reader;
 mod recover;
 mod replay;
 mod scan;
+mod users;
 mod writer;
 
-pub(crate) use device::{check as check_external, refuse_unused, set_user};
-pub use device::{free_device, make_device, read_device};
+pub(crate) use device::refuse_unused;
+pub use device::{make_device, read_device};
 pub use journal::Journal;
 pub use map::JournalMap;
 pub use recover::{Report, Resume, recover};
-pub(crate) use recover::{highest_sequence, salvage, users_count};
+pub(crate) use recover::{check_external, highest_sequence, salvage, users_count};
+pub use users::free_device;
+pub(crate) use users::set_user;
 
 /// Inode of the journal unless the superblock names another one.
 pub(crate) const JOURNAL_INO: u32 = 8;

@@ -111,9 +111,29 @@ pub(super) fn read_journal_superblock(
     let block = read_block(device, map, map.superblock())?;
     let journal = JournalSuperblock::parse(&block, map.blocks())?;
     if map.is_external() {
-        super::device::check(map, &journal)?;
+        check_external(map, &journal)?;
     }
     Ok(journal)
+}
+
+/// Checks what only a journal on its own device can have wrong.
+///
+/// # Errors
+/// `Unsupported` if several file systems use it. `Corrupt` if the log overlaps the superblocks.
+pub(crate) fn check_external(map: &JournalMap, journal: &JournalSuperblock) -> Result<()> {
+    let users = journal.raw.users_count();
+    if users > 1 {
+        return Err(Error::unsupported(
+            format!("a journal that {users} file systems use"),
+            "kernels and e2fsck refuse it, too; give each image a separate journal with tune2fs",
+        ));
+    }
+    let least = map.superblock() + 1;
+    if journal.log.start < least {
+        let damage = Corruption::new("journal superblock", "first");
+        return Err(damage.mismatch(format!("at least {least}"), journal.log.start).into());
+    }
+    Ok(())
 }
 
 /// Returns the number of file systems that use the journal according to its superblock, or 0 if it does not contain

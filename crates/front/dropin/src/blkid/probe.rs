@@ -110,7 +110,7 @@ fn tags(info: &ImageInfo, label: Vec<u8>) -> Vec<Tag> {
 /// Returns the properties of a journal device of ext4.
 fn journal_device(image: &Path, offset: u64) -> Option<Vec<Tag>> {
     let device = foreign::open(image, offset).ok()?;
-    let raw = crate::journal_device::raw_superblock(&*device).filter(is_journal_device)?;
+    let raw = foreign::raw_superblock(&*device).filter(is_journal_device)?;
     let uuid = uuid::Uuid::from_bytes(raw.uuid).to_string();
     let label = raw.volume_name.split(|byte| *byte == 0).next().unwrap_or_default();
     let block_size = 1024_u64 << raw.log_block_size.get().min(6);

@@ -16,8 +16,8 @@ use ext4::{Ext4, OpenOptions};
 use vfs::Ino;
 
 use super::header::{self, line, local_time, scaled, text};
+use crate::foreign;
 use crate::target::Target;
-use crate::{foreign, journal_device};
 
 /// Journal features with the names of dumpe2fs.
 const FEATURES: [(&str, &str); 7] = [
@@ -47,7 +47,7 @@ pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> S
 /// Returns the lines for a journal device; `None` if the image is none, or is damaged.
 pub(super) fn device_lines(image: &Target) -> Option<String> {
     let device = foreign::open(&image.path, image.offset).ok()?;
-    let raw = journal_device::raw_superblock(&*device)?;
+    let raw = foreign::raw_superblock(&*device)?;
     if !is_journal_device(&raw) {
         return None;
     }
