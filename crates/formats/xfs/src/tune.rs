@@ -10,6 +10,7 @@ use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::log::{log_end, log_is_clean, write_clean};
+use crate::open::realtime::require_device;
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 pub use features::{NewFeature, add_features};
@@ -39,6 +40,7 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(reason, "mount it with a kernel that supports it"));
     }
+    require_device(device)?;
     let Some(end) = log_end(device, &sb)? else {
         return Err(vfs::Corruption::new("log", "its end cannot be found").into());
     };

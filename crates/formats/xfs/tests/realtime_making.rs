@@ -86,7 +86,9 @@ fn made_sections_are_those_of_mkfs_xfs() {
         fs.write(ino, 0, &vec![9; 1 << 20], None).unwrap();
         Xfs::close(fs).unwrap();
         ours.assert_sound();
-        [&ours, &theirs].map(|pair| std::fs::remove_file(&pair.realtime).unwrap());
+        for pair in [&ours, &theirs] {
+            std::fs::remove_file(&pair.realtime).unwrap();
+        }
     }
 }
 

@@ -78,6 +78,7 @@ impl OpenImages for XfsCore {
     /// Until [`OpenImages::finish`], the superblock is marked as in progress, so that the image is not mistaken for a
     /// complete file system.
     fn open_in_progress(device: Arc<dyn BlockDevice>, cache_bytes: usize) -> Result<Self> {
+        realtime::require_device(&*device)?;
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.read_only_because() {
             return Err(Error::unsupported(reason, "leave these features out"));

@@ -83,6 +83,7 @@ pub fn add_features(device: &Arc<dyn BlockDevice>, wanted: &[NewFeature]) -> Res
     if let Some(reason) = sb.read_only_because() {
         return Err(Error::unsupported(reason, "mount it with a kernel that supports it"));
     }
+    crate::open::realtime::require_device(&**device)?;
     let mut features = sb.features;
     wanted.iter().for_each(|feature| feature.add_to(&mut features));
     if wanted.iter().all(|feature| feature.is_in(&sb.features)) {
