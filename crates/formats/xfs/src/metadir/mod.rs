@@ -4,9 +4,6 @@
 //! from outside get `NotFound` for them (`operations::Inodes::load` of [`XfsCore`]); only this module, quotas and
 //! recovery reach them, by [`XfsCore::load`].
 
-use std::collections::HashSet;
-use std::ops::ControlFlow;
-
 use vfs::{Corruption, Error, Ino, Result};
 
 use crate::XfsCore;
@@ -14,20 +11,6 @@ use crate::dir;
 use crate::format::features::Incompat;
 use crate::format::metafile::MetafileType;
 use crate::inode::Handle;
-
-/// Maximum number of levels of the tree. Kernels use two.
-const LEVELS_MAX: usize = 8;
-/// Maximum number of files that a walk returns: those of 2^20 realtime groups, and more.
-const FILES_MAX: usize = 1 << 23;
-
-/// An inode of the tree.
-#[derive(Clone, Debug)]
-#[allow(dead_code, reason = "realtime groups need it")]
-pub(crate) struct Metafile {
-    /// Its path below the root of the tree, such as `quota/user`; empty for the root.
-    pub(crate) path: Vec<u8>,
-    pub(crate) handle: Handle,
-}
 
 impl XfsCore {
     /// Returns the root of the metadata directory tree; `None` if the image has none.
@@ -53,53 +36,6 @@ impl XfsCore {
             handle = self.metadata_inode(found.ino, &path.as_bytes()[..end])?;
         }
         Ok(Some(handle))
-    }
-
-    /// Returns all inodes of the tree with their paths, directories before their contents. Empty without a tree. Must
-    /// not be called by a thread with a running operation.
-    ///
-    /// # Errors
-    /// Those of [`Self::metafile`]; `Corrupt` for a tree with loops or too many levels.
-    #[allow(dead_code, reason = "realtime groups need it")]
-    pub(crate) fn metafiles(&self) -> Result<Vec<Metafile>> {
-        let Some(root) = self.metadir_root() else { return Ok(Vec::new()) };
-        let handle = self.metadata_inode(root, b"")?;
-        let mut found = vec![Metafile { path: Vec::new(), handle }];
-        let (mut seen, mut at) = (HashSet::from([root]), 0);
-        while at < found.len() {
-            let dir = found[at].clone();
-            at += 1;
-            if !dir.handle.inode.is_dir() {
-                continue;
-            }
-            if dir.path.split(|byte| *byte == b'/').count() >= LEVELS_MAX {
-                return Err(dir.handle.corrupt("metadata directory", "too many levels"));
-            }
-            for (name, ino) in self.metadir_entries(&dir.handle)? {
-                if !seen.insert(ino) || found.len() >= FILES_MAX {
-                    return Err(dir
-                        .handle
-                        .corrupt("metadata directory", "an inode with two names"));
-                }
-                let mut path = dir.path.clone();
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&name);
-                let handle = self.metadata_inode(ino, &path)?;
-                found.push(Metafile { path, handle });
-            }
-        }
-        Ok(found)
-    }
-
-    fn metadir_entries(&self, dir: &Handle) -> Result<Vec<(Vec<u8>, Ino)>> {
-        let mut entries = Vec::new();
-        dir::for_each_entry(&mut &*self, dir, &mut |entry| {
-            entries.push((entry.name.to_vec(), entry.ino));
-            ControlFlow::Continue(())
-        })?;
-        Ok(entries)
     }
 
     /// Reads an inode of the tree, and checks that it is of the type that its path requires.
