@@ -11,7 +11,7 @@ use disk::{BlockDevice, FileDevice, MemoryDevice};
 use ext4::format::mmp::{RawMmp, SEQUENCE_CHECK, SEQUENCE_CLEAN, SEQUENCE_MAX};
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use ext4::mmp::{MmpOptions, claim_for_repair};
-use ext4::resize::{Wish, shrink};
+use ext4::resize::{SizeRequest, shrink};
 use ext4::{Ext4, OpenOptions};
 use tempfile::TempDir;
 use testkit::{KernelMount, Mke2fs, MountOptions, effort, require, scratch};
@@ -271,7 +271,7 @@ fn a_resize_keeps_the_name_of_the_host() {
     let image = Image::new(&["-b", "1024"]);
     let options = MmpOptions { second: SECOND, ..MmpOptions::named(b"one", b"disk") };
     let claim = claim_for_repair(&image.device(), &options).unwrap().unwrap();
-    shrink(claim.clone(), Wish::Least, &mut |_, _| true).unwrap();
+    shrink(claim.clone(), SizeRequest::Minimum, &mut |_, _| true).unwrap();
     claim.release().unwrap();
     drop(claim);
     let found = block(&image.device());
@@ -298,7 +298,7 @@ fn a_shrink_keeps_the_block() {
     let number = superblock(&image.device()).raw.mmp_block.get();
     assert!(number > 7000, "{number}");
     let before = std::fs::read(&image.path).unwrap();
-    match shrink(image.device(), Wish::Blocks(6000), &mut |_, _| true) {
+    match shrink(image.device(), SizeRequest::Blocks(6000), &mut |_, _| true) {
         Err(error @ Error::Unsupported(_)) => {
             let said = error.to_string();
             assert!(said.contains("MMP block") && said.contains(&number.to_string()), "{said}");
@@ -306,7 +306,7 @@ fn a_shrink_keeps_the_block() {
         other => panic!("{other:?}"),
     }
     assert!(std::fs::read(&image.path).unwrap() == before, "nothing is written");
-    let shrunk = shrink(image.device(), Wish::Least, &mut |_, _| true).unwrap();
+    let shrunk = shrink(image.device(), SizeRequest::Minimum, &mut |_, _| true).unwrap();
     assert!((number + 1..16384).contains(&shrunk.after.blocks), "{shrunk:?}");
     File::options().write(true).open(&image.path).unwrap().set_len(shrunk.after.bytes()).unwrap();
     image.judge();

@@ -11,7 +11,7 @@ use crate::failure::{Ended, Failure, Statuses};
 use crate::invoked::{Invoked, say};
 use crate::journal_device;
 use crate::lists;
-use crate::mending::{May, Mended, mend};
+use crate::repairing::{May, Repaired, repair};
 use crate::supported;
 use crate::target::Target;
 use crate::words::{Word, Words};
@@ -36,7 +36,7 @@ enum Answer {
 }
 
 #[derive(Debug)]
-struct Wish {
+struct Args {
     image: Target,
     answer: Answer,
     is_forced: bool,
@@ -50,45 +50,45 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let Some(mut wish) = read(arguments)? else {
+    let Some(mut args) = read(arguments)? else {
         return Ok(invoked.version());
     };
-    let undo = wish.undo.take().filter(|_| wish.may() != May::Look);
+    let undo = args.undo.take().filter(|_| args.may() != May::Look);
     if let Some(undo) = &undo {
-        wish.image.begin_undo(undo, STATUSES)?;
+        args.image.begin_undo(undo, STATUSES)?;
     }
-    let ended = check(&wish);
-    wish.image.finish_undo(undo.as_deref(), STATUSES)?;
+    let ended = check(&args);
+    args.image.finish_undo(undo.as_deref(), STATUSES)?;
     ended
 }
 
-fn check(wish: &Wish) -> Ended {
-    let name = wish.image.path.display();
-    let completion = wish.completion()?;
+fn check(args: &Args) -> Ended {
+    let name = args.image.path.display();
+    let completion = args.completion()?;
     let mut status = 0;
-    let mut found = look(wish)?;
-    if found.as_ref().is_some_and(|info| info.needs_recovery) && wish.answer != Answer::No {
+    let mut found = look(args)?;
+    if found.as_ref().is_some_and(|info| info.needs_recovery) && args.answer != Answer::No {
         say(format_args!("{name}: recovering journal"));
-        let before = counts(&wish.image);
+        let before = counts(&args.image);
         // The repair handles a journal that cannot be replayed.
-        let is_replayed = Image::recover(&wish.image.path, &wish.image.open()).is_ok();
+        let is_replayed = Image::recover(&args.image.path, &args.image.open()).is_ok();
         // e2fsck counts the replay as a repair only if it then corrects the counts in the superblock.
-        if is_replayed && counts(&wish.image) != before {
+        if is_replayed && counts(&args.image) != before {
             status |= CORRECTED;
         }
-        found = look(wish)?.or(found);
+        found = look(args)?.or(found);
     }
     if let Some(info) = &found {
         let is_clean = info.state == ImageState::Clean && !info.needs_recovery;
-        let is_forced = wish.is_forced || wish.superblock.is_some();
-        if wish.only_journal || (is_clean && !is_forced) {
+        let is_forced = args.is_forced || args.superblock.is_some();
+        if args.only_journal || (is_clean && !is_forced) {
             say(format_args!("{name}: {}", figures("clean", info)));
             // e2fsck counts a replayed journal as a repair only if it checks the whole image.
             return Ok(0);
         }
     }
-    let mended = mend(&wish.image.path, &wish.open(), wish.may(), completion.as_ref());
-    Ok(status | tell(wish, &mended.map_err(|e| STATUSES.of(&e))?, found)?)
+    let repaired = repair(&args.image.path, &args.open(), args.may(), completion.as_ref());
+    Ok(status | tell(args, &repaired.map_err(|e| STATUSES.of(&e))?, found)?)
 }
 
 /// Returns the free block and inode counts of the superblock as stored.
@@ -99,11 +99,11 @@ fn counts(image: &Target) -> Option<(u64, u32)> {
 }
 
 /// Returns the properties of the image, or `None` if it cannot be opened without recovery.
-fn look(wish: &Wish) -> Result<Option<ImageInfo>, Failure> {
-    let open = wish.image.open().norecovery(true);
-    match Image::open_rootless(&wish.image.path, &open) {
+fn look(args: &Args) -> Result<Option<ImageInfo>, Failure> {
+    let open = args.image.open().norecovery(true);
+    match Image::open_rootless(&args.image.path, &open) {
         Ok(image) if image.info().format() == Format::Xfs => {
-            let name = wish.image.path.display();
+            let name = args.image.path.display();
             Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_repair")))
         }
         Ok(image) => Ok(Some(image.info().clone())),
@@ -124,21 +124,21 @@ fn figures(state: &str, info: &ImageInfo) -> String {
 }
 
 /// Prints the result and returns the exit status. `found` are the properties of the image before.
-fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
-    let name = wish.image.path.display();
-    if mended.is_interrupted {
+fn tell(args: &Args, repaired: &Repaired, found: Option<ImageInfo>) -> Ended {
+    let name = args.image.path.display();
+    if repaired.is_interrupted {
         say(format_args!("{name}: interrupted"));
         return Ok(CANCELLED);
     }
-    if mended.is_changed {
+    if repaired.is_changed {
         say(format_args!("{name}: ***** FILE SYSTEM WAS MODIFIED *****"));
     }
-    if let Some(error) = &mended.device_error {
+    if let Some(error) = &repaired.device_error {
         say(format_args!("{name}: the check is incomplete: {error}"));
-        return Ok(STATUSES.failed | if mended.is_changed { CORRECTED } else { 0 });
+        return Ok(STATUSES.failed | if repaired.is_changed { CORRECTED } else { 0 });
     }
-    if mended.left > 0 {
-        let next = match wish.answer {
+    if repaired.left > 0 {
+        let next = match args.answer {
             Answer::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",
             Answer::Ask => "nothing was changed; -p repairs what is safe, -y everything",
             Answer::No | Answer::Yes => {
@@ -148,17 +148,17 @@ fn tell(wish: &Wish, mended: &Mended, found: Option<ImageInfo>) -> Ended {
         say(format_args!("{name}: {next}"));
         return Ok(UNCORRECTED);
     }
-    let info = if mended.is_changed { look(wish)? } else { found };
+    let info = if repaired.is_changed { look(args)? } else { found };
     if let Some(info) = info {
         say(format_args!(
             "{name}: {}",
-            figures(if mended.is_changed { "mended" } else { "clean" }, &info)
+            figures(if repaired.is_changed { "repaired" } else { "clean" }, &info)
         ));
     }
-    Ok(if mended.is_changed { CORRECTED } else { 0 })
+    Ok(if repaired.is_changed { CORRECTED } else { 0 })
 }
 
-impl Wish {
+impl Args {
     fn may(&self) -> May {
         match self.answer {
             Answer::Ask | Answer::No => May::Look,
@@ -169,10 +169,10 @@ impl Wish {
 }
 
 /// Parses the arguments. Returns `None` if only the version was requested.
-fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Option<Args>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
     let (mut image, mut journal) = (None, None);
-    let mut wish = Wish {
+    let mut args = Args {
         image: Target::default(),
         answer: Answer::Ask,
         is_forced: false,
@@ -191,16 +191,16 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             Word::Option(letter) => letter,
         };
         match letter {
-            'p' | 'a' => wish.answer_by(Answer::Preen)?,
-            'y' => wish.answer_by(Answer::Yes)?,
-            'n' => wish.answer_by(Answer::No)?,
-            'f' => wish.is_forced = true,
-            'z' => wish.undo = Some(words.path()?),
-            'E' => wish.extended(&words.text()?)?,
+            'p' | 'a' => args.answer_by(Answer::Preen)?,
+            'y' => args.answer_by(Answer::Yes)?,
+            'n' => args.answer_by(Answer::No)?,
+            'f' => args.is_forced = true,
+            'z' => args.undo = Some(words.path()?),
+            'E' => args.extended(&words.text()?)?,
             'V' => return Ok(None),
-            'b' => wish.superblock = Some(words.parsed()?),
-            'B' => wish.block_bytes = Some(words.parsed()?),
-            'C' => wish.completion = Some(words.parsed()?),
+            'b' => args.superblock = Some(words.parsed()?),
+            'B' => args.block_bytes = Some(words.parsed()?),
+            'C' => args.completion = Some(words.parsed()?),
             // Repaired directories always have indexes, and the messages are always printed.
             'D' | 'v' | 'd' | 't' | 'F' | 'r' | 's' => {}
             'c' | 'k' | 'l' | 'L' => return Err(words.refused("an image has no bad blocks")),
@@ -208,12 +208,12 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             _ => return Err(words.unknown()),
         }
     }
-    wish.image = words.target(image)?;
-    exists(&wish.image.path)?;
+    args.image = words.target(image)?;
+    exists(&args.image.path)?;
     // The option has no effect on an image that contains its journal, as in the original.
-    journal = journal.filter(|_| journal_device::is_external(&wish.image));
-    wish.image.journal = journal.or_else(|| journal_device::find(&wish.image));
-    Ok(Some(wish))
+    journal = journal.filter(|_| journal_device::is_external(&args.image));
+    args.image.journal = journal.or_else(|| journal_device::find(&args.image));
+    Ok(Some(args))
 }
 
 fn exists(image: &Path) -> Result<(), Failure> {
@@ -221,7 +221,7 @@ fn exists(image: &Path) -> Result<(), Failure> {
     found.map(drop).map_err(|e| STATUSES.failed(format_args!("{}: {e}", image.display())))
 }
 
-impl Wish {
+impl Args {
     /// Returns how to open the image: with the superblock copy of `-b` and the block size of `-B`.
     fn open(&self) -> OpenImage {
         let mut open = self.image.open();

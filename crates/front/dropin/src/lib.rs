@@ -20,7 +20,6 @@ mod invoked;
 mod journal_device;
 mod lists;
 mod making;
-mod mending;
 mod mke2fs;
 mod mkfs_xfs;
 #[cfg(target_os = "linux")]
@@ -28,6 +27,7 @@ mod mount;
 #[cfg(target_os = "linux")]
 mod online;
 mod program;
+mod repairing;
 mod resize2fs;
 mod size;
 mod supported;

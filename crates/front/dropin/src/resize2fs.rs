@@ -16,7 +16,7 @@ use crate::target::Target;
 use crate::words::{Word, Words};
 
 #[derive(Debug, Default)]
-struct Wish {
+struct Args {
     image: Target,
     size: Option<Size>,
     is_least: bool,
@@ -24,21 +24,21 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let Some(wish) = read(arguments.clone())? else { return Ok(invoked.version()) };
+    let Some(args) = read(arguments.clone())? else { return Ok(invoked.version()) };
     #[cfg(target_os = "linux")]
-    if let Some(mount) = crate::online::ext_mount(&wish.image.path).filter(|_| !wish.only_least) {
-        let resized = resize_mounted(&wish, &mount);
+    if let Some(mount) = crate::online::ext_mount(&args.image.path).filter(|_| !args.only_least) {
+        let resized = resize_mounted(&args, &mount);
         return crate::online::or_next(resized, invoked, &arguments);
     }
-    let file = File::look(&wish.image.path, STATUSES)?;
-    let before = before(&wish.image)?;
-    if wish.only_least {
-        let planned = plan_shrink(&wish.image.path, &wish.image.open(), Least::Possible);
+    let file = File::look(&args.image.path, STATUSES)?;
+    let before = before(&args.image)?;
+    if args.only_least {
+        let planned = plan_shrink(&args.image.path, &args.image.open(), Least::Possible);
         let planned = planned.map_err(|e| STATUSES.of(&e))?;
         say(format_args!("Estimated minimum size of the filesystem: {}", planned.after.blocks));
         return Ok(0);
     }
-    let Some(report) = resize(&wish, &before, &file)? else {
+    let Some(report) = resize(&args, &before, &file)? else {
         say(format_args!(
             "The filesystem is already {} ({}k) blocks long.  Nothing to do!",
             before.blocks,
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     };
     say(format_args!(
         "The filesystem on {} is now {} ({}k) blocks long.",
-        wish.image.path.display(),
+        args.image.path.display(),
         report.after.blocks,
         report.after.block_size / 1024
     ));
@@ -58,14 +58,14 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 /// Grows a mounted file system.
 #[cfg(target_os = "linux")]
 fn resize_mounted(
-    wish: &Wish,
+    args: &Args,
     mount: &linux::mounted::Mount,
 ) -> Result<u8, crate::online::Refused> {
-    let found = dumpe2fs::superblock(&wish.image)?;
+    let found = dumpe2fs::superblock(&args.image)?;
     let block = found.block_size();
-    let blocks = match wish.size {
+    let blocks = match args.size {
         // A mounted file system cannot shrink, so let the kernel refuse it.
-        _ if wish.is_least => Some(0),
+        _ if args.is_least => Some(0),
         Some(size) => {
             let bytes = size.bytes(block.into());
             let bytes = bytes.ok_or_else(|| STATUSES.usage("the size is too large"))?;
@@ -73,7 +73,7 @@ fn resize_mounted(
         }
         None => None,
     };
-    crate::online::resize(&wish.image.path, mount, blocks, found.blocks_count, block)
+    crate::online::resize(&args.image.path, mount, blocks, found.blocks_count, block)
 }
 
 /// Current size of a file system.
@@ -99,18 +99,18 @@ fn before(image: &Target) -> Result<Before, Failure> {
 }
 
 /// Resizes the image. Returns `None` if there is nothing to do.
-fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
-    let (path, open) = (&wish.image.path, wish.image.open());
+fn resize(args: &Args, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
+    let (path, open) = (&args.image.path, args.image.open());
     let failed = |e: diskwright::Error| STATUSES.of(&e);
     let block = u64::from(before.block_bytes);
-    let (blocks, least) = if wish.is_least {
+    let (blocks, least) = if args.is_least {
         (0, Least::Possible)
     } else {
-        let bytes = match wish.size {
+        let bytes = match args.size {
             Some(size) => {
                 size.bytes(block).ok_or_else(|| STATUSES.usage("the size is too large"))?
             }
-            None => file.bytes.unwrap_or(0).saturating_sub(wish.image.offset),
+            None => file.bytes.unwrap_or(0).saturating_sub(args.image.offset),
         };
         (bytes / block, Least::Bytes(bytes / block * block))
     };
@@ -129,16 +129,16 @@ fn resize(wish: &Wish, before: &Before, file: &File) -> Result<Option<Report>, F
 }
 
 /// Parses the arguments. Returns `None` if only the version was requested.
-fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Option<Args>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::RESIZE2FS);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => operands.push(operand),
             Word::Option('V') => return Ok(None),
-            Word::Option('M') => wish.is_least = true,
-            Word::Option('P') => wish.only_least = true,
+            Word::Option('M') => args.is_least = true,
+            Word::Option('P') => args.only_least = true,
             // There is no cache to flush and no progress display, and errors cannot be overridden.
             Word::Option('f' | 'F' | 'p') => {}
             Word::Option('d') => drop(words.value()?),
@@ -155,8 +155,8 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            wish.image = Target::parse(image, STATUSES)?;
-            wish.size = size.map(|text| new_size(&text)).transpose()?;
+            args.image = Target::parse(image, STATUSES)?;
+            args.size = size.map(|text| new_size(&text)).transpose()?;
         }
         (None, ..) => return Err(STATUSES.usage("no image given")),
         (.., Some(extra)) => {
@@ -164,7 +164,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Wish>, Failure> {
             return Err(STATUSES.usage(format_args!("unexpected argument after the size: {extra}")));
         }
     }
-    Ok(Some(wish))
+    Ok(Some(args))
 }
 
 fn new_size(text: &OsString) -> Result<Size, Failure> {

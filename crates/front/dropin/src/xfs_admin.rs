@@ -20,7 +20,7 @@ const NO_LABEL: &[u8] = b"--";
 const LABEL_BYTES_MAX: usize = 12;
 
 #[derive(Default)]
-struct Wish {
+struct Args {
     label: Option<Vec<u8>>,
     uuid: Option<NewUuid>,
     features: Vec<NewFeature>,
@@ -31,28 +31,28 @@ struct Wish {
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let mut words = Words::new(arguments, STATUSES, &supported::XFS_ADMIN);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let (mut image, mut log) = (None, None);
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) if image.is_some() => words.only(&mut log, path)?,
             Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('V') => return Ok(invoked.version()),
-            Word::Option(letter) => wish.option(letter, &mut words)?,
+            Word::Option(letter) => args.option(letter, &mut words)?,
         }
     }
     let image = words.named(image)?;
-    let changes = wish.label.is_some() || wish.uuid.is_some() || !wish.features.is_empty();
-    if !(changes || wish.shows_label || wish.shows_uuid) {
+    let changes = args.label.is_some() || args.uuid.is_some() || !args.features.is_empty();
+    if !(changes || args.shows_label || args.shows_uuid) {
         return Err(STATUSES.usage("no action given: use -l, -u, -L, -U or -O"));
     }
-    let devices = &mut wish.devices;
+    let devices = &mut args.devices;
     devices.log = log;
-    wish.follow(&image)?;
+    args.follow(&image)?;
     Ok(0)
 }
 
-impl Wish {
+impl Args {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         match letter {
             'l' => self.shows_label = true,

@@ -13,7 +13,7 @@ use crate::words::{Word, Words};
 use crate::xfs_geometry::Geometry;
 
 #[derive(Default)]
-struct Wish {
+struct Args {
     target: PathBuf,
     blocks: Option<u64>,
     inodes_percent: Option<u32>,
@@ -24,49 +24,49 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let mut wish = read(arguments.clone())?;
-    if wish.only_version {
+    let mut args = read(arguments.clone())?;
+    if args.only_version {
         return Ok(invoked.version());
     }
     #[cfg(target_os = "linux")]
-    match (crate::online::xfs_mount(&wish.target), wish.refused.take()) {
+    match (crate::online::xfs_mount(&args.target), args.refused.take()) {
         (Ok(Some(_)), Some(refused)) => {
             return crate::handover::run(invoked.name, &arguments).ok_or(refused);
         }
         (_, Some(refused)) => return Err(refused),
         (mount, None) => {
             if let Some(mount) = mount? {
-                return grow_mounted(&wish, &mount);
+                return grow_mounted(&args, &mount);
             }
         }
     }
     #[cfg(not(target_os = "linux"))]
-    if let Some(refused) = wish.refused.take() {
+    if let Some(refused) = args.refused.take() {
         return Err(refused);
     }
-    if wish.inodes_percent.is_some() {
+    if args.inodes_percent.is_some() {
         return Err(STATUSES.refused("-m", "only the data section of an image can grow"));
     }
-    grow_image(&wish)
+    grow_image(&args)
 }
 
-fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::XFS_GROWFS);
-    let (mut wish, mut target) = (Wish::default(), None);
+    let (mut args, mut target) = (Args::default(), None);
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) => {
                 let only = words.only(&mut target, path);
-                only.map_err(|error| wish.refused.take().unwrap_or(error))?;
+                only.map_err(|error| args.refused.take().unwrap_or(error))?;
             }
-            Word::Option('D') => wish.blocks = Some(words.parsed()?),
-            Word::Option('m') => wish.inodes_percent = Some(words.by(percent)?),
-            Word::Option('n') => wish.only_look = true,
+            Word::Option('D') => args.blocks = Some(words.parsed()?),
+            Word::Option('m') => args.inodes_percent = Some(words.by(percent)?),
+            Word::Option('n') => args.only_look = true,
             // The data section is the default.
             Word::Option('d') => {}
-            Word::Option('V') => wish.only_version = true,
+            Word::Option('V') => args.only_version = true,
             Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
-                wish.refused = Some(words.refused("only the data section can grow"));
+                args.refused = Some(words.refused("only the data section can grow"));
                 if matches!(letter, 'e' | 'L' | 'p' | 'R' | 't') {
                     words.value()?;
                 }
@@ -74,10 +74,10 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    if !wish.only_version {
-        wish.target = words.named(target)?;
+    if !args.only_version {
+        args.target = words.named(target)?;
     }
-    Ok(wish)
+    Ok(args)
 }
 
 fn percent(text: &str) -> Result<u32, String> {
@@ -85,17 +85,17 @@ fn percent(text: &str) -> Result<u32, String> {
     percent.ok_or_else(|| "write 0 to 100".into())
 }
 
-fn grow_image(wish: &Wish) -> Ended {
-    let before = Geometry::of_image(&wish.target)?;
-    before.show(&wish.target);
-    if wish.only_look {
+fn grow_image(args: &Args) -> Ended {
+    let before = Geometry::of_image(&args.target)?;
+    before.show(&args.target);
+    if args.only_look {
         return Ok(0);
     }
-    let bytes = wish.blocks.map(|blocks| {
+    let bytes = args.blocks.map(|blocks| {
         let bytes = blocks.checked_mul(before.block_size.into());
         bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
     });
-    let report = grow(&wish.target, &OpenImage::default(), bytes.transpose()?);
+    let report = grow(&args.target, &OpenImage::default(), bytes.transpose()?);
     let report = report.map_err(|e| STATUSES.of(&e))?;
     if report.is_nothing() {
         say(format_args!("data size unchanged, skipping"));
@@ -108,17 +108,17 @@ fn grow_image(wish: &Wish) -> Ended {
 
 /// Grows a mounted file system through the kernel.
 #[cfg(target_os = "linux")]
-fn grow_mounted(wish: &Wish, mount: &linux::mounted::Mount) -> Ended {
+fn grow_mounted(args: &Args, mount: &linux::mounted::Mount) -> Ended {
     let before = Geometry::of_mount(mount)?;
     before.show(&mount.source);
-    if wish.only_look {
+    if args.only_look {
         return Ok(0);
     }
     let failed = |e: std::io::Error| {
         STATUSES.failed(format_args!("XFS_IOC_FSGROWFSDATA of {}: {e}", mount.point.display()))
     };
     let room = mount.device_bytes().map_err(failed)? / u64::from(before.block_size.max(1));
-    let blocks = match (wish.blocks, wish.inodes_percent) {
+    let blocks = match (args.blocks, args.inodes_percent) {
         (Some(blocks), _) => blocks,
         // Only the limit changes.
         (None, Some(_)) => before.blocks,
@@ -128,7 +128,7 @@ fn grow_mounted(wish: &Wish, mount: &linux::mounted::Mount) -> Ended {
         let message = format!("data size {blocks} too large, maximum is {room}");
         return Err(STATUSES.failed(message));
     }
-    let percent = wish.inodes_percent.unwrap_or(before.inodes_percent);
+    let percent = args.inodes_percent.unwrap_or(before.inodes_percent);
     if blocks == before.blocks && percent == before.inodes_percent {
         say(format_args!("data size unchanged, skipping"));
         return Ok(0);

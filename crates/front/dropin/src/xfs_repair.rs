@@ -8,7 +8,7 @@ use diskwright::{Format, Image, OpenImage, OtherDevices, Outcome};
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::lists;
-use crate::mending::{May, mend};
+use crate::repairing::{May, repair};
 use crate::supported;
 use crate::words::{Word, Words};
 
@@ -20,7 +20,7 @@ const MENDED_IF_ASKED: u8 = 4;
 const NOT_MODIFIED: &str = "No modify flag set, skipping filesystem flush and exiting.";
 
 #[derive(Debug, Default)]
-struct Wish {
+struct Args {
     image: PathBuf,
     devices: OtherDevices,
     only_look: bool,
@@ -29,45 +29,45 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = read(arguments)?;
-    if wish.only_version {
+    let args = read(arguments)?;
+    if args.only_version {
         return Ok(invoked.version());
     }
-    let name = wish.image.display();
-    let open = OpenImage::default().devices(wish.devices.clone());
-    if let Ok(image) = Image::open_rootless(&wish.image, &open.clone().norecovery(true)) {
+    let name = args.image.display();
+    let open = OpenImage::default().devices(args.devices.clone());
+    if let Ok(image) = Image::open_rootless(&args.image, &open.clone().norecovery(true)) {
         if image.info().format() != Format::Xfs {
             let found = image.info().format_name();
             return Err(STATUSES.failed(format_args!("{name} contains {found}; use e2fsck")));
         }
         let needs_recovery = image.info().needs_recovery;
         drop(image);
-        if needs_recovery && !wish.only_look {
+        if needs_recovery && !args.only_look {
             say(format_args!("{name}: replaying the log"));
             // The repair handles a log that cannot be replayed.
-            let _ = Image::recover(&wish.image, &open);
+            let _ = Image::recover(&args.image, &open);
         }
     }
-    let may = if wish.only_look { May::Look } else { May::Mend };
-    let mended = mend(&wish.image, &open, may, None).map_err(|e| STATUSES.of(&e))?;
-    if mended.is_interrupted {
+    let may = if args.only_look { May::Look } else { May::Mend };
+    let repaired = repair(&args.image, &open, may, None).map_err(|e| STATUSES.of(&e))?;
+    if repaired.is_interrupted {
         return Ok(Outcome::Interrupted as u8);
     }
-    if let Some(error) = &mended.device_error {
+    if let Some(error) = &repaired.device_error {
         say(format_args!("{name}: the check is incomplete: {error}"));
         return Ok(STATUSES.failed);
     }
-    if mended.left > 0 {
+    if repaired.left > 0 {
         say(format_args!("{name}: damaged"));
-        if wish.only_look {
+        if args.only_look {
             say(format_args!("{NOT_MODIFIED}"));
         }
         return Ok(DAMAGED);
     }
-    say(format_args!("{name}: {}", if mended.is_changed { "mended" } else { "no damage" }));
+    say(format_args!("{name}: {}", if repaired.is_changed { "repaired" } else { "no damage" }));
     // Callers search for the last line of the original.
-    say(format_args!("{}", if wish.only_look { NOT_MODIFIED } else { "done" }));
-    Ok(if mended.is_changed && wish.tells_mending { MENDED_IF_ASKED } else { 0 })
+    say(format_args!("{}", if args.only_look { NOT_MODIFIED } else { "done" }));
+    Ok(if repaired.is_changed && args.tells_mending { MENDED_IF_ASKED } else { 0 })
 }
 
 /// XFS is recovered on mount, so nothing is done at boot: fsck.xfs(8).
@@ -75,16 +75,16 @@ pub(crate) fn fsck(_: Vec<OsString>, _: &Invoked) -> Ended {
     Ok(0)
 }
 
-fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::XFS_REPAIR);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let mut image = None;
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) => words.only(&mut image, path)?,
-            Word::Option('n') => wish.only_look = true,
-            Word::Option('e') => wish.tells_mending = true,
-            Word::Option('V') => wish.only_version = true,
+            Word::Option('n') => args.only_look = true,
+            Word::Option('e') => args.tells_mending = true,
+            Word::Option('V') => args.only_version = true,
             // Memory and time are not limited, and the log is always replayed if possible.
             Word::Option('m' | 't') => drop(words.value()?),
             Word::Option('f' | 'L' | 'M' | 'P' | 'v') => {}
@@ -93,17 +93,17 @@ fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             Word::Option('d') => {
                 return Err(words.refused("a mounted file system cannot be repaired"));
             }
-            Word::Option('l') => wish.devices.log = Some(words.path()?),
-            Word::Option('r') => wish.devices.realtime = Some(words.path()?),
+            Word::Option('l') => args.devices.log = Some(words.path()?),
+            Word::Option('r') => args.devices.realtime = Some(words.path()?),
             Word::Option(_) => return Err(words.unknown()),
         }
     }
     match image {
-        Some(image) => wish.image = image,
-        None if wish.only_version => {}
+        Some(image) => args.image = image,
+        None if args.only_version => {}
         None => return Err(STATUSES.usage("no image given")),
     }
-    Ok(wish)
+    Ok(args)
 }
 
 /// Parses the suboptions of `-o` for memory use.

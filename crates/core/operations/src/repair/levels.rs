@@ -11,7 +11,7 @@ pub struct Fix<J: ?Sized> {
     pub codes: &'static [&'static Code],
     /// Repairs findings with these codes, all those of one round, and ends its steps itself. Leaves unchanged what it
     /// cannot repair. Changes in the staging that are not part of a step are rolled back.
-    pub mend: fn(&J, &[&Finding]) -> Result<()>,
+    pub repair: fn(&J, &[&Finding]) -> Result<()>,
 }
 
 /// Repairs findings of the lowest level at which anything can be repaired; this may resolve or clarify findings of
@@ -19,7 +19,7 @@ pub struct Fix<J: ?Sized> {
 ///
 /// # Errors
 /// If the device fails. A finding that cannot be repaired is not an error.
-pub fn mend_lowest<J: ?Sized>(
+pub fn repair_lowest<J: ?Sized>(
     staging: &Staging,
     job: &J,
     levels: &[&[Fix<J>]],
@@ -33,9 +33,9 @@ pub fn mend_lowest<J: ?Sized>(
             if concerned.is_empty() {
                 continue;
             }
-            let mended = (fix.mend)(job, &concerned);
+            let repaired = (fix.repair)(job, &concerned);
             staging.abandon();
-            mended?;
+            repaired?;
         }
         if staging.step_count() > before {
             return Ok(true);

@@ -12,7 +12,7 @@ mod undo;
 mod writer;
 
 pub use carry_out::{fits, pages_of, write_in_place, write_through_log};
-pub use levels::{Fix, mend_lowest};
+pub use levels::{Fix, repair_lowest};
 pub use staging::{Action, PAGE_BYTES, Page, Staging, Step};
 pub use trial::{Plan, Repairer, make_plan, try_out};
 pub use undo::{RestoreError, Restored, UndoDevice, UndoSink, restore};

@@ -317,7 +317,8 @@ mod tests {
     fn small_steps_about_one_code_become_one() {
         static CODES: [Code; 2] = [code("a"), code("b")];
         let staging = Staging::new(Arc::new(MemoryDevice::new(1 << 20)));
-        let about = |code: &'static Code| vec![Action::about(&Finding::new(code), "It is mended.")];
+        let about =
+            |code: &'static Code| vec![Action::about(&Finding::new(code), "It is repaired.")];
         for number in 0..100_u64 {
             staging.write_at(number * 100, &[1; 100]).unwrap();
             assert!(staging.end_step(about(&CODES[0])).unwrap());

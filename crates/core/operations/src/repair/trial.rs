@@ -37,7 +37,7 @@ pub trait Repairer: Sync {
     ///
     /// # Errors
     /// If the device fails. A finding that cannot be repaired is not an error.
-    fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool>;
+    fn repair(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool>;
 
     /// Clears marks of damage in the image, after a check without findings.
     ///
@@ -155,7 +155,7 @@ pub fn try_out(
         };
         let is_done = findings.is_empty() || round == ROUNDS_MAX || observer.is_cancelled();
         let is_changed = !is_done && {
-            let changed = repairer.mend(staging, &findings);
+            let changed = repairer.repair(staging, &findings);
             staging.abandon();
             changed?
         };

@@ -1,8 +1,9 @@
 //! Receivers of findings and progress, options and summary of a check.
 
 use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::check::Finding;
+use crate::check::{Code, Finding};
 
 /// A phase of a check, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +45,43 @@ pub trait Observer: Sync {
     /// Returns whether the check should end soon. Findings up to that point are reported.
     fn is_cancelled(&self) -> bool {
         false
+    }
+}
+
+/// An observer that ignores findings and progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn found(&self, _: Finding) {}
+}
+
+/// An observer that counts findings.
+#[derive(Debug, Default)]
+pub struct FindingCounter {
+    found: AtomicU64,
+    except: Vec<&'static Code>,
+}
+
+impl FindingCounter {
+    /// Returns a counter that ignores findings with these codes.
+    #[must_use]
+    pub fn except(codes: &[&'static Code]) -> Self {
+        Self { found: AtomicU64::new(0), except: codes.to_vec() }
+    }
+
+    /// Returns the number of findings so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.found.load(Ordering::Relaxed)
+    }
+}
+
+impl Observer for FindingCounter {
+    fn found(&self, finding: Finding) {
+        if !self.except.contains(&finding.code) {
+            self.found.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use vfs::Result;
-use vfs::check::{BitSet, Finding, Observer, Options};
+use vfs::check::{BitSet, Options, Silent};
 
 use super::context::Context;
 use super::mapping::walk;
@@ -15,13 +15,6 @@ use super::{superblock, survey};
 use crate::format::address::{Block, Group};
 use crate::format::group::GroupDescriptor;
 use crate::params::Params;
-
-/// Observer that ignores all findings.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn found(&self, _: Finding) {}
-}
 
 /// Result of a survey of all inodes.
 pub(crate) struct InUse<'c>(Context<'c>);
@@ -48,8 +41,8 @@ pub(crate) fn find_in_use<R>(
     options: &Options,
     job: impl FnOnce(&InUse<'_>) -> R,
 ) -> Result<Option<R>> {
-    let Some(start) = superblock::begin(device, options, &Nobody)? else { return Ok(None) };
-    let mut context = Context::new(start.device, &Nobody, options.threads, Params::of(start.sb));
+    let Some(start) = superblock::begin(device, options, &Silent)? else { return Ok(None) };
+    let mut context = Context::new(start.device, &Silent, options.threads, Params::of(start.sb));
     context.check_groups();
     context.check_superblock();
     context.find_orphans();

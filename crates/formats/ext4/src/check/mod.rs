@@ -17,6 +17,7 @@
 
 mod attributes;
 mod bitmaps;
+pub(crate) mod checked_image;
 mod claims;
 pub(crate) mod codes;
 mod connect;
@@ -35,7 +36,6 @@ mod paths;
 mod quota;
 mod references;
 mod resize;
-pub(crate) mod scene;
 mod shared;
 mod superblock;
 mod survey;

@@ -103,7 +103,7 @@ fn find(
         observer.found(finding.detail(copy.remark(damage)));
         return copy.in_place(device).map(Some);
     }
-    let Some((raw, _)) = crate::repair::mended_superblock(&*device) else {
+    let Some((raw, _)) = crate::repair::repaired_superblock(&*device) else {
         observer.found(finding);
         return Ok(None);
     };

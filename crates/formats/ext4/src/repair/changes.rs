@@ -18,7 +18,7 @@ use super::files::reseal;
 use super::image::Image;
 use super::journal::write_inode;
 use super::system_files::make_file;
-use super::{Job, fields, quota, resize};
+use super::{RepairJob, fields, quota, resize};
 use crate::check::{InUse, find_in_use};
 use crate::format::address::{Block, Group};
 use crate::format::features::Incompat;
@@ -74,9 +74,9 @@ impl Changes {
         Image::of(&self.staging).ok_or_else(not_there)
     }
 
-    fn job(&self) -> Job {
+    fn job(&self) -> RepairJob {
         let (staging, options) = (Arc::clone(&self.staging), Options::default());
-        Job { staging, options, is_all_known: true }
+        RepairJob { staging, options, is_all_known: true }
     }
 
     /// Calls `change` with a survey of all inodes.
@@ -459,7 +459,7 @@ impl Changes {
                 return Err(refused(other));
             }
             let before = self.staging.step_count();
-            operations::repair::mend_lowest(&self.staging, &job, super::LEVELS, &findings)?;
+            operations::repair::repair_lowest(&self.staging, &job, super::LEVELS, &findings)?;
             if self.staging.step_count() == before {
                 break;
             }

@@ -5,7 +5,7 @@ use vfs::Result;
 use vfs::check::Finding;
 use zerocopy::IntoBytes;
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, by_group, now, step};
 use super::system_files::free_block;
 use crate::check::{ENCODING_UTF8, find_in_use};
@@ -30,7 +30,7 @@ const LOG_GROUPS_PER_FLEX: u8 = 4;
 const HALF_MD4: u8 = 1;
 
 /// Repairs fields with invalid values.
-pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_fields(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
         let Some(field) = finding.place.field else { continue };
@@ -38,7 +38,7 @@ pub(super) fn mend_fields(job: &Job, findings: &[&Finding]) -> Result<()> {
             let copy = Copy::find(&*job.staging).map(|copy| copy.raw().clone());
             let mut what = String::new();
             let facts = Facts::of(&image)?;
-            image.edit_superblock(|raw| what = mend_field(raw, field, &facts, copy.as_ref()))?;
+            image.edit_superblock(|raw| what = repair_field(raw, field, &facts, copy.as_ref()))?;
             if field == COMPAT {
                 image.write_slot(
                     RESIZE_INO,
@@ -93,7 +93,7 @@ fn usual(field: &str) -> String {
 }
 
 /// Repairs one field. Returns the sentence for the report.
-fn mend_field(
+fn repair_field(
     raw: &mut RawSuperblock,
     field: &str,
     facts: &Facts,
@@ -117,7 +117,7 @@ fn mend_field(
             raw.inode_size = INODE_SIZE_REV0.into();
             "The superblock is set to revision 1, which supports features.".into()
         }
-        _ => mend_feature(raw, field, facts),
+        _ => repair_feature(raw, field, facts),
     }
 }
 
@@ -164,7 +164,7 @@ fn has_both(raw: &RawSuperblock, compat: Compat, incompat: Incompat) -> bool {
 }
 
 /// Repairs a field about features or the position of the journal. Returns the sentence for the report.
-fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
+fn repair_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
     match field {
         COMPAT if has_both(raw, Compat::RESIZE_INODE, Incompat::META_BG) => {
             set_features(raw, |features| features.compat.remove(Compat::RESIZE_INODE));
@@ -215,7 +215,7 @@ fn mend_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String {
 }
 
 /// Sets times in the future to the current time.
-pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_times(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
@@ -237,7 +237,7 @@ pub(super) fn mend_times(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Enables features that are in use.
-pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_features(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     const LARGE: &str = "feature_ro_compat";
     const ATTRIBUTES: &str = COMPAT;
     let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
@@ -263,7 +263,7 @@ pub(super) fn mend_features(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Rewrites backups of the superblock.
-pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_backups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     for (group, own) in by_group(findings) {
         let Some(block) = own.iter().find_map(|finding| finding.place.block) else { continue };
@@ -282,7 +282,7 @@ pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Rewrites the MMP block as for a file system that is not mounted.
-pub(super) fn mend_mmp(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_mmp(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let place = mmp_place(job, &image)?;
     step(&job.staging, || {
@@ -313,7 +313,7 @@ pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
 
 /// Returns the position of the MMP block: where one is found, or where superblock or copy refer to, if that is not in
 /// use; else a free block. A wrong block number may be that of any block.
-fn mmp_place(job: &Job, image: &Image<'_>) -> Result<Option<Block>> {
+fn mmp_place(job: &RepairJob, image: &Image<'_>) -> Result<Option<Block>> {
     let geometry = &image.params.geometry;
     let told = Block(image.params.sb.raw.mmp_block.get());
     let copied = Copy::find(&*job.staging).map(|copy| Block(copy.raw().mmp_block.get()));

@@ -7,31 +7,32 @@ mod contents;
 mod copies;
 mod directories;
 mod draft;
+mod inode_draft;
 mod inodes;
 mod layout;
 mod lost_found;
 mod map;
 mod names_in;
-mod patient;
+mod repair_context;
 pub(super) mod reseal;
 mod sharing;
-mod ward;
 mod words;
 
 use operations::repair::Fix;
 use vfs::check::Code;
 
-use super::Job;
+use super::RepairJob;
 use crate::check::codes::*;
 
 /// Fixes of inodes and of what they own.
-pub(super) const INODES: &[Fix<Job>] = &[
-    Fix { codes: &OF_INODES, mend: inodes::mend },
-    Fix { codes: &[INODE_SPECIAL], mend: inodes::mend_root_only },
+pub(super) const INODES: &[Fix<RepairJob>] = &[
+    Fix { codes: &OF_INODES, repair: inodes::repair },
+    Fix { codes: &[INODE_SPECIAL], repair: inodes::repair_root_only },
 ];
 
 /// Fixes of inode faults that do not depend on other structures.
-pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[Fix { codes: BY_ITSELF, mend: inodes::mend }];
+pub(super) const BY_THEMSELVES: &[Fix<RepairJob>] =
+    &[Fix { codes: BY_ITSELF, repair: inodes::repair }];
 
 /// Findings about an inode that do not depend on other structures.
 const BY_ITSELF: &[&Code] = &[
@@ -63,14 +64,14 @@ const OF_INODES: [&Code; BY_ITSELF.len() + inodes::OF_ATTRIBUTES.len()] = {
 };
 
 /// Fixes of blocks with several claims, and of counts across inodes.
-pub(super) const SHARING: &[Fix<Job>] = &[
-    Fix { codes: &[BLOCK_SHARED, BLOCK_METADATA, EXTENT_CLUSTER], mend: sharing::mend },
-    Fix { codes: &[XATTR_REFERENCES], mend: attributes::mend_references },
-    Fix { codes: &[XATTR_VALUE_REFERENCES], mend: inodes::mend_value_references },
+pub(super) const SHARING: &[Fix<RepairJob>] = &[
+    Fix { codes: &[BLOCK_SHARED, BLOCK_METADATA, EXTENT_CLUSTER], repair: sharing::repair },
+    Fix { codes: &[XATTR_REFERENCES], repair: attributes::repair_references },
+    Fix { codes: &[XATTR_VALUE_REFERENCES], repair: inodes::repair_value_references },
 ];
 
 /// Fixes of directory contents.
-pub(super) const DIRECTORIES: &[Fix<Job>] = &[Fix {
+pub(super) const DIRECTORIES: &[Fix<RepairJob>] = &[Fix {
     codes: &[
         INODE_SIZE,
         DIR_HOLE,
@@ -88,14 +89,15 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[Fix {
         HTREE_LEAF,
         HTREE_HASH,
     ],
-    mend: directories::mend,
+    repair: directories::repair,
 }];
 
 /// Fixes of names and their targets.
-pub(super) const NAMES: &[Fix<Job>] = &[Fix {
+pub(super) const NAMES: &[Fix<RepairJob>] = &[Fix {
     codes: &[INODE_UNATTACHED, DIR_NAMES, DIR_PARENT, DIR_LOST_FOUND],
-    mend: connect::mend,
+    repair: connect::repair,
 }];
 
 /// Fixes of link counts, once names are right.
-pub(super) const LINKS: &[Fix<Job>] = &[Fix { codes: &[INODE_LINKS], mend: connect::mend_links }];
+pub(super) const LINKS: &[Fix<RepairJob>] =
+    &[Fix { codes: &[INODE_LINKS], repair: connect::repair_links }];

@@ -4,7 +4,7 @@ use operations::repair::{Action, Staging};
 use vfs::check::Finding;
 use vfs::{Ino, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, by_group, step, step_groups};
 use super::system_files::free_block_in;
 use crate::check::codes::GROUP_OVERLAP;
@@ -69,7 +69,7 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
 }
 
 /// Replaces invalid positions of groups.
-pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_places(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
     let before = job.staging.step_count();
@@ -85,7 +85,12 @@ pub(super) fn mend_places(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Moves bitmaps that overlap other structures to free blocks.
-fn move_bitmaps(job: &Job, image: &Image<'_>, findings: &[&Finding], taken: &Taken) -> Result<()> {
+fn move_bitmaps(
+    job: &RepairJob,
+    image: &Image<'_>,
+    findings: &[&Finding],
+    taken: &Taken,
+) -> Result<()> {
     for finding in findings.iter().filter(|f| f.code == GROUP_OVERLAP) {
         let Some(group) = finding.place.group.map(|group| Group(group as u32)) else { continue };
         let free = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -376,7 +381,7 @@ fn look_through(
 }
 
 /// Rewrites descriptors with valid checksums, after comparing them with the inode tables.
-pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_descriptors(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step_groups(&job.staging, findings, &|group, findings| {
         let mut desc = image.descriptor(group)?;
@@ -393,7 +398,7 @@ pub(super) fn mend_descriptors(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Rewrites backups of descriptors.
-pub(super) fn mend_backups(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_backups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let geometry = &image.params.geometry;
     for finding in findings {

@@ -6,7 +6,7 @@ use vfs::check::Finding;
 use vfs::{FileType, Result};
 use zerocopy::IntoBytes;
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, now, step};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
@@ -24,7 +24,7 @@ pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
     if !has_internal(&image) {
         return Ok(());
     }
-    mend_inode_of(&image, &[])
+    repair_inode_of(&image, &[])
 }
 
 /// Returns whether the journal is in the image.
@@ -78,15 +78,15 @@ fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
 }
 
 /// Rewrites the journal's inode from the superblock's copy or from its readable parts.
-pub(super) fn mend_inode(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_inode(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     if !has_internal(&image) {
         return Ok(());
     }
-    mend_inode_of(&image, findings)
+    repair_inode_of(&image, findings)
 }
 
-fn mend_inode_of(image: &Image<'_>, findings: &[&Finding]) -> Result<()> {
+fn repair_inode_of(image: &Image<'_>, findings: &[&Finding]) -> Result<()> {
     if is_sound(image) {
         return Ok(());
     }
@@ -171,11 +171,11 @@ fn clear_inode(image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()>
 }
 
 /// Rewrites the journal's superblock as that of an empty journal.
-pub(super) fn mend_superblock(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_superblock(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     make_superblock(&job.staging, findings)
 }
 
-/// See [`mend_superblock`].
+/// See [`repair_superblock`].
 pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(staging) else { return Ok(()) };
     let sb = &image.params.sb;
@@ -207,7 +207,7 @@ pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Resul
 }
 
 /// Empties a journal with transactions although no recovery is requested.
-pub(super) fn mend_pending(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_pending(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     match crate::log::recover(&*job.staging).or_else(|_| {
         job.staging.abandon();
         salvage(&*job.staging)

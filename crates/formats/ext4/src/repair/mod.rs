@@ -1,5 +1,5 @@
-//! Repair of an image. Everything is tried in a staging first. [`operations::repair::make_plan`] alternates between the check and
-//! the fixes here, lowest level first, until the check finds nothing.
+//! Repair of an image. Everything is tried in a staging first. [`operations::repair::make_plan`] alternates between the
+//! check and the fixes here, lowest level first, until the check finds nothing.
 
 pub(crate) mod changes;
 mod fields;
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use operations::repair::{Fix, Repairer, Staging, mend_lowest};
+use operations::repair::{Fix, Repairer, Staging, repair_lowest};
 use vfs::Result;
 use vfs::check::{Finding, Observer, Options, Summary};
 
@@ -31,7 +31,7 @@ use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 
 pub use log_writer::open_log;
 pub(crate) use log_writer::{LogWriter, open_writer};
-pub(crate) use superblock::mended as mended_superblock;
+pub(crate) use superblock::repaired as repaired_superblock;
 pub use superblock::take_superblock;
 
 /// Inode of the root directory.
@@ -45,7 +45,7 @@ pub struct Repair {
 }
 
 /// Context of one round of repair.
-pub(crate) struct Job {
+pub(crate) struct RepairJob {
     /// Staging that receives the changes.
     pub(crate) staging: Arc<Staging>,
     /// Options for further checks of parts of the image.
@@ -55,7 +55,7 @@ pub(crate) struct Job {
 }
 
 /// All fixes by level, the lowest level first.
-const LEVELS: &[&[Fix<Job>]] = &[
+const LEVELS: &[&[Fix<RepairJob>]] = &[
     volume::PLACES,
     files::INODES,
     files::SHARING,
@@ -68,7 +68,7 @@ const LEVELS: &[&[Fix<Job>]] = &[
 
 /// Fixes that may run if the device fails to read part of the metadata: only those that conclude nothing from missing
 /// structures. For example, an entry may lead to an inode that cannot be read and whose blocks look free.
-const LEVELS_OF_A_PART: &[&[Fix<Job>]] = &[volume::BY_THEMSELVES, files::BY_THEMSELVES];
+const LEVELS_OF_A_PART: &[&[Fix<RepairJob>]] = &[volume::BY_THEMSELVES, files::BY_THEMSELVES];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
@@ -79,11 +79,11 @@ impl Repairer for Repair {
         crate::check::check(Arc::clone(staging) as _, &self.options, observer)
     }
 
-    fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
+    fn repair(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
         let is_all_known = !findings.iter().any(|finding| finding.code == IO);
-        let job = Job { staging: Arc::clone(staging), options: self.options, is_all_known };
+        let job = RepairJob { staging: Arc::clone(staging), options: self.options, is_all_known };
         let levels = if is_all_known { LEVELS } else { LEVELS_OF_A_PART };
-        mend_lowest(staging, &job, levels, findings)
+        repair_lowest(staging, &job, levels, findings)
     }
 
     fn finish(&self, staging: &Arc<Staging>) -> Result<()> {

@@ -7,7 +7,7 @@ use vfs::Result;
 use vfs::check::Finding;
 use zerocopy::IntoBytes;
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, step};
 use super::system_files::{make_orphan_file, turn_orphan_file_off};
 use crate::check::find_in_use;
@@ -18,7 +18,7 @@ use crate::format::orphan;
 use crate::open::superblock_copy::Copy;
 
 /// Cuts the list before the first inode that cannot be an orphan.
-pub(super) fn mend_list(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_list(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         let sb = &image.params.sb;
@@ -52,7 +52,7 @@ pub(super) fn mend_list(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Recreates blocks of the orphan file, or all of it.
-pub(super) fn mend_file(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_file(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
@@ -108,7 +108,7 @@ fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
 
 /// Returns whether any of the first blocks of an inode is an orphan file block. Otherwise the inode number is wrong,
 /// and the contents belong to another file.
-fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
+fn holds_orphan_blocks(job: &RepairJob, image: &Image<'_>, ino: u32) -> Result<bool> {
     const BLOCKS_MAX: usize = 32;
     let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
         in_use.places(ino, BLOCKS_MAX).into_iter().any(|place| {
@@ -119,7 +119,7 @@ fn holds_orphan_blocks(job: &Job, image: &Image<'_>, ino: u32) -> Result<bool> {
 }
 
 /// Disables the feature, and does not change the inode that the superblock names as the orphan file.
-fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
+fn leave_file(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result<()> {
     step(&job.staging, || {
         turn_orphan_file_off(image)?;
         let what =
@@ -129,7 +129,7 @@ fn leave_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
 }
 
 /// Clears slots of the orphan file with inodes that cannot be orphans.
-pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_entries(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let file = image.params.sb.raw.orphan_file_inum.get();
     for finding in findings {
@@ -154,7 +154,7 @@ pub(super) fn mend_entries(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Sets or clears the flag that the orphan file contains orphans.
-pub(super) fn mend_present(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_present(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let has_file = image.params.sb.features.compat(Compat::ORPHAN_FILE);
     step(&job.staging, || {

@@ -8,7 +8,7 @@ use vfs::Result;
 use vfs::check::Finding;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, step};
 use super::system_files::make_file;
 use crate::check::{InUse, find_in_use};
@@ -27,7 +27,7 @@ const USUAL: [u32; 2] = [3, 4];
 const BYTES_MAX: usize = 64 << 20;
 
 /// Rewrites quota files.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let inos: BTreeSet<u64> = findings.iter().filter_map(|f| f.place.inode).collect();
     for ino in inos {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
@@ -39,7 +39,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Corrects the inode number of a quota file if that inode cannot be the file. Returns whether it changed anything.
-pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Result<bool> {
+pub(super) fn repair_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Result<bool> {
     let sb = &image.params.sb;
     let has_quota = sb.features.ro_compat(RoCompat::QUOTA);
     let numbers = |raw: &RawSuperblock| {
@@ -76,7 +76,12 @@ pub(super) fn mend_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Res
 }
 
 /// Rewrites a quota file, in its own blocks if there are enough.
-pub(super) fn make(job: &Job, image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
+pub(super) fn make(
+    job: &RepairJob,
+    image: &Image<'_>,
+    ino: u32,
+    findings: &[&Finding],
+) -> Result<()> {
     let raw = &image.params.sb.raw;
     let inos = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
     let Some(number) = inos.iter().position(|own| own.get() == ino) else { return Ok(()) };

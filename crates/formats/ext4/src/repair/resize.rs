@@ -6,7 +6,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{FileType, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, step};
 use super::system_files::free_block;
 use crate::check::{InUse, find_in_use};
@@ -21,7 +21,7 @@ const RESIZE_INO: u32 = 7;
 const DOUBLE: usize = DIRECT_COUNT as usize + 1;
 
 /// Recreates the inode. Disables the feature if there is no room for its block.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
         step(&job.staging, || {

@@ -4,7 +4,7 @@ use operations::repair::Action;
 use vfs::Result;
 use vfs::check::{Code, Finding};
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, step, step_groups};
 use crate::check::codes::{
     BLOCK_BITMAP_CHECKSUM, BLOCK_BITMAP_FREE, BLOCK_BITMAP_PADDING, BLOCK_BITMAP_USED,
@@ -22,17 +22,17 @@ const OF_INODES: &[&Code] =
     &[INODE_BITMAP_CHECKSUM, INODE_BITMAP_FREE, INODE_BITMAP_USED, INODE_BITMAP_PADDING];
 
 /// Rebuilds bitmaps and counts of all groups with findings.
-pub(super) fn mend_groups(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_groups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
-    let mended = find_in_use(job.staging.clone(), &job.options, |in_use| {
+    let repaired = find_in_use(job.staging.clone(), &job.options, |in_use| {
         step_groups(&job.staging, findings, &|group, findings| {
-            mend_group(&image, in_use, group, findings)
+            repair_group(&image, in_use, group, findings)
         })
     })?;
-    mended.unwrap_or(Ok(()))
+    repaired.unwrap_or(Ok(()))
 }
 
-fn mend_group(
+fn repair_group(
     image: &Image<'_>,
     in_use: &InUse<'_>,
     group: Group,
@@ -93,7 +93,7 @@ fn write_bitmap(
 }
 
 /// Recomputes the free blocks and inodes in the superblock.
-pub(super) fn mend_totals(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_totals(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     let totals = find_in_use(job.staging.clone(), &job.options, |in_use| {
         image.params.geometry.groups().map(|group| in_use.counts(group)).fold(

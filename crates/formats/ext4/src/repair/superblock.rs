@@ -45,7 +45,7 @@ fn restore(staging: &Staging) -> Result<()> {
         Err(Error::Corrupt(damage)) => damage,
         Err(error) => return Err(error),
     };
-    let Some((raw, what)) = mended(staging) else { return Err(damage.into()) };
+    let Some((raw, what)) = repaired(staging) else { return Err(damage.into()) };
     let action = Action::about(&Finding::of_damage(SUPERBLOCK, &damage), what);
     write(staging, &raw, action)
 }
@@ -82,7 +82,7 @@ pub(super) fn write(staging: &Staging, raw: &RawSuperblock, action: Action) -> R
 }
 
 /// Returns a replacement for a damaged superblock, and a sentence about its origin.
-pub(crate) fn mended(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
+pub(crate) fn repaired(device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
     let damaged = read_raw(device)?;
     let seems_ours = damaged.magic == MAGIC;
     if let Some(copy) = Copy::find(device) {

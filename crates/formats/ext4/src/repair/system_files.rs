@@ -6,7 +6,7 @@ use operations::repair::Action;
 use vfs::Result;
 use vfs::check::Finding;
 
-use super::Job;
+use super::RepairJob;
 use super::image::{Image, step};
 use super::journal::{new_file, write_inode};
 use super::quota;
@@ -127,7 +127,7 @@ fn set_features(image: &Image<'_>, change: impl FnOnce(&mut Features)) -> io::Re
 }
 
 /// Recreates the special inodes that the superblock names and that are not files in use.
-pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(in crate::repair) fn repair_special(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
         let Some(image) = Image::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
@@ -135,7 +135,7 @@ pub(in crate::repair) fn mend_special(job: &Job, findings: &[&Finding]) -> Resul
         let quotas = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
         let is_quota = quotas.iter().any(|own| own.get() == ino);
         // Check the number first: a wrong number may be that of any other inode, which must not be changed.
-        if is_quota && quota::mend_number(&image, ino, finding)? {
+        if is_quota && quota::repair_number(&image, ino, finding)? {
             continue;
         }
         let has_orphans = image.params.sb.features.compat(Compat::ORPHAN_FILE);
@@ -164,7 +164,7 @@ fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<(
 }
 
 /// Recreates the journal, empty. Disables the feature if there is no room.
-fn make_journal(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
+fn make_journal(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result<()> {
     let geometry = &image.params.geometry;
     let wanted = JOURNAL_BLOCKS[usize::from(geometry.blocks_count >= SMALL_BLOCKS)];
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -219,7 +219,11 @@ fn drop_journal(image: &Image<'_>, finding: &Finding) -> io::Result<Vec<Action>>
 }
 
 /// Recreates the orphan file, empty. Disables the feature if there is no room or no valid inode.
-pub(super) fn make_orphan_file(job: &Job, image: &Image<'_>, finding: &Finding) -> Result<()> {
+pub(super) fn make_orphan_file(
+    job: &RepairJob,
+    image: &Image<'_>,
+    finding: &Finding,
+) -> Result<()> {
     let ino = image.params.sb.raw.orphan_file_inum.get();
     let range = image.params.sb.first_ino..=image.params.sb.inodes_count;
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {

@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 
 use super::image::{Image, step};
 use super::{
-    Job, fields, groups, journal, orphans, quota, replay, reserve, resize, space, superblock,
+    RepairJob, fields, groups, journal, orphans, quota, replay, reserve, resize, space, superblock,
     system_files,
 };
 use crate::Ext4;
@@ -18,27 +18,30 @@ use crate::fs::OpenOptions;
 use crate::params::read_superblock;
 
 /// Fixes of the positions of all structures: superblocks and group descriptors.
-pub(super) const PLACES: &[Fix<Job>] = &[
-    Fix { codes: &[codes::SUPERBLOCK_FIELD], mend: fields::mend_fields },
-    Fix { codes: &[codes::SUPERBLOCK_TIME], mend: fields::mend_times },
-    Fix { codes: &[codes::GROUP_PLACES, codes::GROUP_OVERLAP], mend: groups::mend_places },
+pub(super) const PLACES: &[Fix<RepairJob>] = &[
+    Fix { codes: &[codes::SUPERBLOCK_FIELD], repair: fields::repair_fields },
+    Fix { codes: &[codes::SUPERBLOCK_TIME], repair: fields::repair_times },
+    Fix { codes: &[codes::GROUP_PLACES, codes::GROUP_OVERLAP], repair: groups::repair_places },
     Fix {
         codes: &[codes::GROUP_CHECKSUM, codes::GROUP_FLAGS, codes::GROUP_UNUSED],
-        mend: groups::mend_descriptors,
+        repair: groups::repair_descriptors,
     },
-    Fix { codes: &[codes::JOURNAL_INODE], mend: journal::mend_inode },
-    Fix { codes: &[codes::JOURNAL_SUPERBLOCK], mend: journal::mend_superblock },
-    Fix { codes: &[codes::JOURNAL_PENDING, codes::JOURNAL_REPLAY], mend: journal::mend_pending },
-    Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
-    Fix { codes: &[codes::ORPHAN_LIST], mend: orphans::mend_list },
+    Fix { codes: &[codes::JOURNAL_INODE], repair: journal::repair_inode },
+    Fix { codes: &[codes::JOURNAL_SUPERBLOCK], repair: journal::repair_superblock },
+    Fix {
+        codes: &[codes::JOURNAL_PENDING, codes::JOURNAL_REPLAY],
+        repair: journal::repair_pending,
+    },
+    Fix { codes: &[codes::MMP], repair: fields::repair_mmp },
+    Fix { codes: &[codes::ORPHAN_LIST], repair: orphans::repair_list },
 ];
 /// Fixes of faults that do not depend on other structures.
-pub(super) const BY_THEMSELVES: &[Fix<Job>] = &[
-    Fix { codes: &[codes::SUPERBLOCK_TIME], mend: fields::mend_times },
-    Fix { codes: &[codes::MMP], mend: fields::mend_mmp },
+pub(super) const BY_THEMSELVES: &[Fix<RepairJob>] = &[
+    Fix { codes: &[codes::SUPERBLOCK_TIME], repair: fields::repair_times },
+    Fix { codes: &[codes::MMP], repair: fields::repair_mmp },
 ];
 /// Fixes of bitmaps and counts of groups.
-pub(super) const SPACE: &[Fix<Job>] = &[Fix {
+pub(super) const SPACE: &[Fix<RepairJob>] = &[Fix {
     codes: &[
         codes::BLOCK_BITMAP_CHECKSUM,
         codes::BLOCK_BITMAP_FREE,
@@ -52,22 +55,25 @@ pub(super) const SPACE: &[Fix<Job>] = &[Fix {
         codes::GROUP_FREE_INODES,
         codes::GROUP_DIRECTORIES,
     ],
-    mend: space::mend_groups,
+    repair: space::repair_groups,
 }];
 /// Fixes of special inodes, counts, quota and copies, once everything else is right.
-pub(super) const COUNTS: &[Fix<Job>] = &[
-    Fix { codes: &[codes::INODE_SPECIAL, codes::JOURNAL_INODE], mend: system_files::mend_special },
-    Fix { codes: &[codes::ORPHAN_FILE], mend: orphans::mend_file },
-    Fix { codes: &[codes::ORPHAN_FILE_ENTRY], mend: orphans::mend_entries },
-    Fix { codes: &[codes::ORPHAN_PRESENT], mend: orphans::mend_present },
-    Fix { codes: &[codes::RESIZE_INODE], mend: resize::mend },
-    Fix { codes: &[codes::QUOTA_FILE, codes::QUOTA_USAGE], mend: quota::mend },
-    Fix { codes: &[codes::SUPERBLOCK_FEATURE], mend: fields::mend_features },
-    Fix { codes: &[codes::SUPERBLOCK_BACKUP], mend: fields::mend_backups },
-    Fix { codes: &[codes::GROUP_BACKUP], mend: groups::mend_backups },
+pub(super) const COUNTS: &[Fix<RepairJob>] = &[
+    Fix {
+        codes: &[codes::INODE_SPECIAL, codes::JOURNAL_INODE],
+        repair: system_files::repair_special,
+    },
+    Fix { codes: &[codes::ORPHAN_FILE], repair: orphans::repair_file },
+    Fix { codes: &[codes::ORPHAN_FILE_ENTRY], repair: orphans::repair_entries },
+    Fix { codes: &[codes::ORPHAN_PRESENT], repair: orphans::repair_present },
+    Fix { codes: &[codes::RESIZE_INODE], repair: resize::repair },
+    Fix { codes: &[codes::QUOTA_FILE, codes::QUOTA_USAGE], repair: quota::repair },
+    Fix { codes: &[codes::SUPERBLOCK_FEATURE], repair: fields::repair_features },
+    Fix { codes: &[codes::SUPERBLOCK_BACKUP], repair: fields::repair_backups },
+    Fix { codes: &[codes::GROUP_BACKUP], repair: groups::repair_backups },
     Fix {
         codes: &[codes::SUPERBLOCK_FREE_BLOCKS, codes::SUPERBLOCK_FREE_INODES],
-        mend: space::mend_totals,
+        repair: space::repair_totals,
     },
 ];
 

@@ -20,22 +20,26 @@ const SLACK_SHARE: u64 = 256;
 
 /// Requested size for shrinking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum SizeRequest {
     /// At most this many blocks.
     Blocks(u64),
     /// The minimum size.
-    Least,
+    Minimum,
 }
 
 /// Returns the parameters of a file system with the requested size.
 ///
 /// # Errors
 /// `NoSpace` or `NoInodes` if the contents do not fit; if the device fails, or a descriptor is damaged.
-pub(super) fn choose(device: &Arc<dyn BlockDevice>, old: &Params, wish: Wish) -> Result<Params> {
+pub(super) fn choose(
+    device: &Arc<dyn BlockDevice>,
+    old: &Params,
+    request: SizeRequest,
+) -> Result<Params> {
     let draft = Draft::new(device.clone(), old.block_size());
     let usage = Usage::of(old, &Groups::read(&draft, old)?);
-    match wish {
-        Wish::Blocks(blocks) => {
+    match request {
+        SizeRequest::Blocks(blocks) => {
             let new = target(old, blocks, device.len())?;
             if new.geometry.blocks_count < blocks_for_mmp(old) {
                 let block = old.sb.raw.mmp_block.get();
@@ -46,7 +50,7 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>, old: &Params, wish: Wish) ->
             }
             usage.check(old, &new).map(|()| new)
         }
-        Wish::Least => usage.least(old, device.len()),
+        SizeRequest::Minimum => usage.least(old, device.len()),
     }
 }
 

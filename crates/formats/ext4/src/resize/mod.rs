@@ -26,7 +26,7 @@ use disk::BlockDevice;
 use vfs::Result;
 
 pub use grow::{Grown, grow, plan_growth};
-pub use least::Wish;
+pub use least::SizeRequest;
 pub use shrink::{Shrunk, plan_shrinking, shrink};
 
 use crate::params::{Params, read_superblock};

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, OverlayDevice};
 use operations::repair::Staging;
-use parking_lot::Mutex;
-use vfs::check::{Finding, Observer, Options, Phase};
+use vfs::check::{FindingCounter, Options};
 use vfs::{Error, Result};
 
 use super::finish::{adjust_kept, write_size};
 use super::groups::Groups;
-use super::least::{self, Wish};
+use super::least::{self, SizeRequest};
 use super::map::{How, has_map};
 use super::mover::Mover;
 use super::target::target;
@@ -49,9 +48,9 @@ pub struct Shrunk {
 ///
 /// # Errors
 /// Like [`shrink`]; `NoSpace` if the contents do not fit.
-pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, wish: Wish) -> Result<(Size, Size)> {
+pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, request: SizeRequest) -> Result<(Size, Size)> {
     let old = Params::of(read_superblock(&**device)?);
-    let new = least::choose(device, &old, wish)?;
+    let new = least::choose(device, &old, request)?;
     Ok((Size::of(&old), Size::of(&new)))
 }
 
@@ -62,15 +61,15 @@ pub fn plan_shrinking(device: &Arc<dyn BlockDevice>, wish: Wish) -> Result<(Size
 /// # Errors
 /// `Invalid` if the file system is already smaller; `NoSpace` or `NoInodes` if its contents do not fit; `Unsupported`
 /// for contents that cannot be moved, and for images with check findings; `Corrupt` for damage; if the device fails;
-/// `Interrupted` if `progress` cancels. In all these cases the image keeps its old size, or for [`Wish::Least`] a size
-/// that it had in between.
+/// `Interrupted` if `progress` cancels. In all these cases the image keeps its old size, or for
+/// [`SizeRequest::Minimum`] a size that it had in between.
 pub fn shrink(
     device: Arc<dyn BlockDevice>,
-    wish: Wish,
+    request: SizeRequest,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Shrunk> {
     let sb = read_superblock(&*device)?;
-    if matches!(wish, Wish::Blocks(blocks) if blocks > sb.blocks_count) {
+    if matches!(request, SizeRequest::Blocks(blocks) if blocks > sb.blocks_count) {
         return Err(Error::Invalid("the file system is already smaller"));
     }
     // A rejected request must leave no trace, not even a new modification time, so it is first tried on an overlay.
@@ -79,18 +78,18 @@ pub fn shrink(
     check_sound(&view)?;
     let old = Params::of(read_superblock(&*view)?);
     let before = Size::of(&old);
-    let new = least::choose(&view, &old, wish)?;
+    let new = least::choose(&view, &old, request)?;
     drop(view);
     open_and_close(&device)?;
     let mut total = Shrunk { before, after: before, inodes_moved: 0, files_moved: 0 };
-    shrink_once(&device, wish, new, &mut total, progress)?;
+    shrink_once(&device, request, new, &mut total, progress)?;
     // Metadata of removed groups occupied space in groups that stay, which is free now.
     let mut last = before.blocks;
-    while wish == Wish::Least && total.after.blocks < last {
+    while request == SizeRequest::Minimum && total.after.blocks < last {
         last = total.after.blocks;
         let old = Params::of(read_superblock(&*device)?);
-        let new = least::choose(&device, &old, wish)?;
-        match shrink_once(&device, wish, new, &mut total, progress) {
+        let new = least::choose(&device, &old, request)?;
+        match shrink_once(&device, request, new, &mut total, progress) {
             // The size reached so far is the result.
             Err(Error::Unsupported(_)) => break,
             done => done?,
@@ -103,7 +102,7 @@ pub fn shrink(
 /// out of space; `total.after` stays if none is smaller than the current size.
 fn shrink_once(
     device: &Arc<dyn BlockDevice>,
-    wish: Wish,
+    request: SizeRequest,
     mut new: Params,
     total: &mut Shrunk,
     progress: &mut dyn FnMut(u64, u64) -> bool,
@@ -120,7 +119,7 @@ fn shrink_once(
                 total.after = Size::of(&new);
                 return Ok(());
             }
-            Err(Error::NoSpace) if wish == Wish::Least => {
+            Err(Error::NoSpace) if request == SizeRequest::Minimum => {
                 asked += asked / STEP_SHARE + STEP_SHARE;
                 new = target(&old, asked.min(before), device.len())?;
             }
@@ -130,28 +129,16 @@ fn shrink_once(
     Ok(())
 }
 
-/// Counts findings, except those about backups, because the backups are rewritten with the new size.
-struct Count(Mutex<u64>);
-
-impl Observer for Count {
-    fn found(&self, finding: Finding) {
-        if ![SUPERBLOCK_BACKUP, GROUP_BACKUP].contains(&finding.code) {
-            *self.0.lock() += 1;
-        }
-    }
-
-    fn progress(&self, _: Phase, _: u64, _: u64) {}
-}
-
 /// Rejects damaged images.
 fn check_sound(device: &Arc<dyn BlockDevice>) -> Result<()> {
-    let count = Count(Mutex::new(0));
+    // The backups are rewritten with the new size.
+    let counter = FindingCounter::except(&[SUPERBLOCK_BACKUP, GROUP_BACKUP]);
     let staging = Arc::new(Staging::new(device.clone()));
-    let checked = crate::check::check(staging.clone(), &Options::default(), &count);
+    let checked = crate::check::check(staging.clone(), &Options::default(), &counter);
     // After a failed read, damage that was found may not exist.
     staging.check_reads().map_err(Error::Device)?;
     let summary = checked?;
-    match count.0.into_inner() {
+    match counter.count() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
             format!("shrinking an image with {found} findings of the check"),

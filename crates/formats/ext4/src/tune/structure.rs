@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, end_at};
 use operations::repair::{PAGE_BYTES, Page, Staging, Step};
-use parking_lot::Mutex;
-use vfs::check::{Code, Finding, Observer, Options};
+use vfs::check::{Code, FindingCounter, Options};
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
@@ -153,32 +152,18 @@ fn prepare(
 
 /// Rejects a damaged image.
 fn check_sound(staging: &Arc<Staging>, request: &Request) -> Result<()> {
-    let count = Count { found: Mutex::new(0), leaves_mmp: request.clears_mmp };
+    // Copies are rewritten, and so is the MMP block on request.
+    let mut except = vec![codes::SUPERBLOCK_BACKUP, codes::GROUP_BACKUP];
+    except.extend(request.clears_mmp.then_some(codes::MMP));
+    let counter = FindingCounter::except(&except);
     let options = Options::default().with_norecovery(request.forgets_journal);
-    let summary = crate::check::check(Arc::clone(staging) as _, &options, &count)?;
-    match count.found.into_inner() {
+    let summary = crate::check::check(Arc::clone(staging) as _, &options, &counter)?;
+    match counter.count() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
             format!("changing features of an image with {found} findings of the check"),
             "run e2fsck -f first",
         )),
-    }
-}
-
-/// Counts findings, except those about copies, which are rewritten.
-struct Count {
-    found: Mutex<u64>,
-    /// True if the MMP block is rewritten too.
-    leaves_mmp: bool,
-}
-
-impl Observer for Count {
-    fn found(&self, finding: Finding) {
-        let is_copy = [codes::SUPERBLOCK_BACKUP, codes::GROUP_BACKUP].contains(&finding.code);
-        let is_left = self.leaves_mmp && finding.code == codes::MMP;
-        if !is_copy && !is_left {
-            *self.found.lock() += 1;
-        }
     }
 }
 

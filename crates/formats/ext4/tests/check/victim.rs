@@ -139,11 +139,11 @@ pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
         _ => random.u32(..),
     };
     field.copy_from_slice(&new.to_le_bytes()[..width]);
-    let mended = random.u8(..4) != 0;
-    if mended {
+    let repaired = random.u8(..4) != 0;
+    if repaired {
         victim.layout.seal(&mut image);
     }
-    let sealed = if mended { "mended" } else { "not mended" };
+    let sealed = if repaired { "repaired" } else { "not repaired" };
     Case {
         image,
         what: format!("{} byte {offset:#x}: {old:#x} to {new:#x}, {sealed}", target.name),

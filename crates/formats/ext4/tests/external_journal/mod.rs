@@ -10,7 +10,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice, OverlayDevice, Part};
 use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 use ext4::repair::Repair;
-use ext4::resize::Wish;
+use ext4::resize::SizeRequest;
 use ext4::{Ext4, OpenOptions};
 use operations::repair::{Staging, make_plan, write_in_place};
 use testkit::{Ignore, LoopDevice, Mke2fs, differences, require, scratch};
@@ -360,7 +360,8 @@ fn images_grow_and_shrink_with_their_journal_device() {
     let ino = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
     fs.write(ino, 0, &vec![7; 20 << 20], None).unwrap();
     fs.close().unwrap();
-    ext4::resize::shrink(pair.device(), Wish::Blocks(40 * MIB / 4096), &mut |_, _| true).unwrap();
+    ext4::resize::shrink(pair.device(), SizeRequest::Blocks(40 * MIB / 4096), &mut |_, _| true)
+        .unwrap();
     pair.verdict().unwrap();
     assert!(pair.tree().nodes.len() > 2);
 }

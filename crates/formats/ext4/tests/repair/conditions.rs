@@ -11,9 +11,10 @@ use testkit::{effort, require, scratch};
 use vfs::FileSystem;
 
 use super::tree::Tree;
-use super::{Nobody, apply, describe, plan, repairer};
+use super::{apply, describe, plan, repairer};
 use crate::check::victim::{Victim, damage, is_explained, judge, made};
 use crate::common::image::{GOLDEN, device, golden};
+use vfs::check::Silent;
 
 /// An image with unreadable ranges.
 struct Failing {
@@ -50,9 +51,9 @@ fn plan_of(image: &[u8], bad: &[Range<u64>]) -> vfs::Result<Plan> {
     let image = MemoryDevice::from_bytes(image);
     let failing = Arc::new(Failing { image, bad: bad.to_vec() });
     let staging = || Arc::new(Staging::new(failing.clone()));
-    let tried = try_out(&repairer(), &staging(), &Nobody)?;
+    let tried = try_out(&repairer(), &staging(), &Silent)?;
     if tried.reads_failed > 0 {
-        let written = make_plan(&repairer(), &staging(), &Nobody)?;
+        let written = make_plan(&repairer(), &staging(), &Silent)?;
         assert!(written.steps.is_empty() && !written.left.is_empty(), "{}", describe(&written));
     }
     Ok(tried)
@@ -71,7 +72,7 @@ fn writes_into(plan: &Plan, bad: &[Range<u64>]) -> bool {
 fn unreadable_parts_are_reported_and_not_written() {
     require!(Tool("e2fsck"));
     let mut random = fastrand::Rng::with_seed(41);
-    let (mut told, mut mended) = (0, 0);
+    let (mut told, mut repaired) = (0, 0);
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let before = Tree::of(&victim.image).expect("a sound image");
@@ -118,7 +119,7 @@ fn unreadable_parts_are_reported_and_not_written() {
             let whole = plan(&after).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(whole.left.is_empty(), "{what}: {}\n{}", describe(&made), describe(&whole));
             let after = apply(&after, &whole.steps);
-            mended += 1;
+            repaired += 1;
             if number % 3 == 0
                 && let Some(text) = judge(&after).filter(|text| !is_explained(text))
             {
@@ -126,7 +127,7 @@ fn unreadable_parts_are_reported_and_not_written() {
             }
         }
     }
-    println!("{told} told of, {mended} mended with the places back");
+    println!("{told} told of, {repaired} repaired with the places back");
     assert!(told > 0);
 }
 

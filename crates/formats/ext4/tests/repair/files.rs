@@ -145,12 +145,12 @@ fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
         1 => image[target.range.clone()].fill_with(|| random.u8(..)),
         _ => image.copy_within(other.range.start..other.range.start + len, start),
     }
-    let is_mended = random.bool();
-    if is_mended {
+    let is_repaired = random.bool();
+    if is_repaired {
         victim.layout.seal(&mut image);
     }
     let kind = ["zeros", "random", &other.name, &other.name][usize::from(kind)];
-    Case { image, what: format!("{} is {kind}, {is_mended}", target.name), ino: target.ino }
+    Case { image, what: format!("{} is {kind}, {is_repaired}", target.name), ino: target.ino }
 }
 
 #[test]

@@ -11,10 +11,11 @@ use operations::repair::{PAGE_BYTES, Staging, write_through_log};
 use testkit::{Mke2fs, require, scratch};
 
 use super::tree::Tree;
-use super::{Nobody, apply, plan};
+use super::{apply, plan};
 use crate::check::victim::{judge, settled};
 use crate::common::image::device;
 use crate::journal::support::{Config, Image, superblock};
+use vfs::check::Silent;
 
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.len() as usize];
@@ -94,7 +95,7 @@ fn only_a_journal_that_can_be_trusted_is_opened() {
     let staging = Arc::new(Staging::new(device(&[0; 5 * PAGE_BYTES as usize])));
     let repairer = super::repairer();
     assert!(
-        operations::repair::make_plan(&repairer, &staging, &Nobody).is_err(),
+        operations::repair::make_plan(&repairer, &staging, &Silent).is_err(),
         "there is nothing to repair"
     );
 }

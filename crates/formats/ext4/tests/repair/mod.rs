@@ -21,14 +21,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use operations::repair::{PAGE_BYTES, Plan, Repairer, Staging, Step, make_plan};
-use vfs::check::{Finding, Observer, Options};
-
-/// An observer that ignores all reports.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn found(&self, _: Finding) {}
-}
+use vfs::check::{Finding, Options, Silent};
 
 /// Returns the repair plan of an image.
 pub(crate) fn plan(image: &[u8]) -> vfs::Result<Plan> {
@@ -42,7 +35,7 @@ fn repairer() -> ext4::repair::Repair {
 
 fn plan_with(repairer: &dyn Repairer, image: &[u8]) -> vfs::Result<Plan> {
     let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from_bytes(image));
-    make_plan(repairer, &Arc::new(Staging::new(device)), &Nobody)
+    make_plan(repairer, &Arc::new(Staging::new(device)), &Silent)
 }
 
 /// Applies steps to a copy of the image.

@@ -11,9 +11,10 @@ use testkit::{Mke2fs, debugfs, debugfs_write, populate_with_kernel, require, scr
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::against::{carried_out, fault_of_repaired, survivors, with_e2fsck};
-use super::{Nobody, apply, bases, describe, plan, repairer};
+use super::{apply, bases, describe, plan, repairer};
 use crate::common::image::device;
 use crate::common::layout::edit_superblock;
+use vfs::check::Silent;
 
 /// Repairs an image and asserts that it is sound.
 #[track_caller]
@@ -127,7 +128,7 @@ fn a_given_copy_replaces_the_superblock() {
     let with = |image: &[u8], block, block_bytes| {
         let staging = Arc::new(Staging::new(device(image) as _));
         ext4::repair::take_superblock(&staging, SuperblockPlace { block, block_bytes })?;
-        make_plan(&repairer(), &staging, &Nobody)
+        make_plan(&repairer(), &staging, &Silent)
     };
     for block_bytes in [None, Some(1024)] {
         let made = with(&image, 1025, block_bytes).expect("a plan");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, Event, MemoryDevice, RecordingDevice};
-use ext4::resize::{Wish, grow, shrink};
+use ext4::resize::{SizeRequest, grow, shrink};
 use testkit::crash::{Tearing, cut_off_beside, cut_off_but_for, flushes, read_image, write_image};
 use testkit::{KernelMount, MountOptions, effort, require};
 use vfs::FileSystem;
@@ -159,9 +159,9 @@ fn a_crash_of_shrinking_leaves_the_same_files() {
         let start = read_image(&full).unwrap();
         std::fs::remove_file(&full).unwrap();
         let expected = tree(Arc::new(start.fork()));
-        let wish = Wish::Blocks((kind.size + 40 * MIB) / u64::from(kind.block_size));
+        let request = SizeRequest::Blocks((kind.size + 40 * MIB) / u64::from(kind.block_size));
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
-        let after = shrink(recording.clone(), wish, &mut |_, _| true)
+        let after = shrink(recording.clone(), request, &mut |_, _| true)
             .unwrap_or_else(|error| panic!("{}: {error}", kind.name))
             .after;
         let events = recording.take();
@@ -171,7 +171,7 @@ fn a_crash_of_shrinking_leaves_the_same_files() {
             let state = crashed(&start, &events, end, &mut random);
             let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
             open(again.clone(), 1 << 20).unwrap().close().unwrap();
-            let shrunk = shrink(again.clone(), wish, &mut |_, _| true)
+            let shrunk = shrink(again.clone(), request, &mut |_, _| true)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(shrunk.after, after, "{what}");
             assert!(expected.differences(&tree(again), Default::default()).is_empty(), "{what}");
@@ -213,7 +213,7 @@ fn a_crash_with_a_temporary_journal_keeps_all_files() {
         let start = wide_directory(folder.path(), features);
         let expected = tree(Arc::new(start.fork()));
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
-        let shrunk = shrink(recording.clone(), Wish::Least, &mut |_, _| true)
+        let shrunk = shrink(recording.clone(), SizeRequest::Minimum, &mut |_, _| true)
             .unwrap_or_else(|error| panic!("{features}: {error}"));
         assert!(shrunk.inodes_moved > 0, "{features}: {shrunk:?}");
         let events = recording.take();
@@ -230,7 +230,7 @@ fn a_crash_with_a_temporary_journal_keeps_all_files() {
             assert_sound(&image, &what);
             assert_shows(&image, &expected, &what);
             let again: Arc<dyn BlockDevice> = Arc::new(state.fork());
-            shrink(again.clone(), Wish::Least, &mut |_, _| true)
+            shrink(again.clone(), SizeRequest::Minimum, &mut |_, _| true)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(expected.differences(&tree(again), Default::default()).is_empty(), "{what}");
         }

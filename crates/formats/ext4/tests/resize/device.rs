@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{Access, BlockDevice, Fault, FaultyDevice};
-use ext4::resize::{Wish, shrink};
+use ext4::resize::{SizeRequest, shrink};
 use testkit::crash::{read_image, write_image};
 use testkit::{effort, require};
 use vfs::Error;
@@ -25,12 +25,12 @@ fn a_device_that_fails_while_shrinking_is_named_and_loses_no_file() {
         let start = read_image(&full).unwrap();
         std::fs::remove_file(&full).unwrap();
         let expected = tree(Arc::new(start.fork()));
-        let wish = Wish::Blocks((kind.size + 40 * MIB) / u64::from(kind.block_size));
+        let request = SizeRequest::Blocks((kind.size + 40 * MIB) / u64::from(kind.block_size));
         let run = |access: Access, fault: Fault| {
             let inner = Arc::new(start.fork());
             let faulty = Arc::new(FaultyDevice::new(inner.clone()));
             faulty.set(access, fault);
-            let result = shrink(faulty.clone(), wish, &mut |_, _| true);
+            let result = shrink(faulty.clone(), request, &mut |_, _| true);
             (inner, result, faulty.count(access))
         };
         for access in [Access::Read, Access::Write, Access::Flush] {
@@ -49,7 +49,7 @@ fn a_device_that_fails_while_shrinking_is_named_and_loses_no_file() {
                 // The device works again: recovery, and the same request once more.
                 let again: Arc<dyn BlockDevice> = after;
                 open(again.clone(), 1 << 20).unwrap().close().unwrap();
-                let shrunk = shrink(again.clone(), wish, &mut |_, _| true)
+                let shrunk = shrink(again.clone(), request, &mut |_, _| true)
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(shrunk.after, whole.after, "{what}");
                 let list = expected.differences(&tree(again), Default::default());

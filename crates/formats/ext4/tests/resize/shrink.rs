@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disk::{BlockDevice, RecordingDevice};
-use ext4::resize::{Shrunk, Wish, plan_shrinking, shrink};
+use ext4::resize::{Shrunk, SizeRequest, plan_shrinking, shrink};
 use testkit::fs_tree::Tree;
 use testkit::{effort, populate_with_kernel, require};
 use vfs::{Error, FileType, Timestamp};
@@ -18,8 +18,8 @@ use super::grow::grow_to;
 use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, kind, tree};
 
 /// Shrinks the file system of an image, and truncates its file.
-pub(super) fn shrink_to(image: &Path, wish: Wish) -> vfs::Result<Shrunk> {
-    let shrunk = shrink(device(image), wish, &mut |_, _| true)?;
+pub(super) fn shrink_to(image: &Path, request: SizeRequest) -> vfs::Result<Shrunk> {
+    let shrunk = shrink(device(image), request, &mut |_, _| true)?;
     let file = File::options().write(true).open(image).unwrap();
     file.set_len(shrunk.after.bytes()).unwrap();
     Ok(shrunk)
@@ -86,13 +86,13 @@ fn all_kinds_shrink_step_by_step() {
             [190 * MIB, 123 * MIB + 5000, 90 * MIB].map(|bytes| bytes + kind.size - 40 * MIB);
         for bytes in sizes {
             let what = format!("{} at {bytes}", kind.name);
-            let shrunk = shrink_to(&image, Wish::Blocks(bytes / u64::from(kind.block_size)))
+            let shrunk = shrink_to(&image, SizeRequest::Blocks(bytes / u64::from(kind.block_size)))
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(shrunk.after.bytes() <= bytes, "{what}: {shrunk:?}");
             assert_sound(&image, &what);
             assert_shows(&image, &before, &what);
         }
-        let least = shrink_to(&image, Wish::Least)
+        let least = shrink_to(&image, SizeRequest::Minimum)
             .unwrap_or_else(|error| panic!("{}, the least: {error}", kind.name));
         assert_sound(&image, kind.name);
         assert_shows(&image, &before, kind.name);
@@ -160,7 +160,7 @@ fn resize2fs_goes_on_after_a_shrink() {
         let image = filled(&kind, folder.path());
         let mut before = tree(device(&image));
         let bytes = kind.size + 90 * MIB;
-        shrink_to(&image, Wish::Blocks(bytes / u64::from(kind.block_size))).unwrap();
+        shrink_to(&image, SizeRequest::Blocks(bytes / u64::from(kind.block_size))).unwrap();
         assert_sound(&image, kind.name);
         // resize2fs does not count blocks that it allocates for maps of moved files in the quotas.
         let mut without_quota = testkit::command("tune2fs");
@@ -202,7 +202,7 @@ fn the_minimum_size_is_found_past_impossible_sizes() {
             fs::hard_link(path.join("e/1"), path.join("e/f/link")).unwrap();
         }
     });
-    let shrunk = shrink_to(&image, Wish::Least).unwrap();
+    let shrunk = shrink_to(&image, SizeRequest::Minimum).unwrap();
     assert!(shrunk.after.bytes() < 20 * MIB, "{shrunk:?}");
     testkit::e2fsck(&image);
 }
@@ -220,7 +220,7 @@ fn clusters_that_are_kept_are_counted_whole() {
     let image = kind.make(folder.path());
     testkit::e2fsck(&image);
     for mib in [170, 123] {
-        shrink_to(&image, Wish::Blocks(mib * 1024)).unwrap();
+        shrink_to(&image, SizeRequest::Blocks(mib * 1024)).unwrap();
         testkit::e2fsck(&image);
     }
 }
@@ -235,19 +235,19 @@ fn the_least_size_is_found_at_once() {
     let image = kind.make(folder.path());
     let recording = Arc::new(RecordingDevice::new(device(&image)));
     let shared: Arc<dyn BlockDevice> = device(&image);
-    let (before, planned) = plan_shrinking(&shared, Wish::Least).unwrap();
+    let (before, planned) = plan_shrinking(&shared, SizeRequest::Minimum).unwrap();
     drop(shared);
-    let at_once = Wish::Blocks(planned.blocks);
+    let at_once = SizeRequest::Blocks(planned.blocks);
     let shrunk = shrink(recording.clone(), at_once, &mut |_, _| true).unwrap();
     assert_eq!((shrunk.before, shrunk.after), (before, planned));
     let flushes = testkit::crash::flushes(&recording.take()).len();
     assert!(flushes < 40, "{flushes} flushes");
-    let shrunk = shrink(recording.clone(), Wish::Least, &mut |_, _| true).unwrap();
+    let shrunk = shrink(recording.clone(), SizeRequest::Minimum, &mut |_, _| true).unwrap();
     assert!(shrunk.after.blocks < planned.blocks, "{shrunk:?}");
     let flushes = testkit::crash::flushes(&recording.take()).len();
     assert!(flushes < 40, "{flushes} flushes");
     let shared: Arc<dyn BlockDevice> = device(&image);
-    assert_eq!(plan_shrinking(&shared, Wish::Least).unwrap().1, shrunk.after);
+    assert_eq!(plan_shrinking(&shared, SizeRequest::Minimum).unwrap().1, shrunk.after);
     drop(shared);
     File::options().write(true).open(&image).unwrap().set_len(shrunk.after.bytes()).unwrap();
     testkit::e2fsck(&image);
@@ -263,15 +263,15 @@ fn sizes_below_the_minimum_are_refused_without_changes() {
     });
     let before = testkit::digest(&image);
     let shared: Arc<dyn BlockDevice> = device(&image);
-    let error = plan_shrinking(&shared, Wish::Blocks(4000)).unwrap_err();
+    let error = plan_shrinking(&shared, SizeRequest::Blocks(4000)).unwrap_err();
     assert!(matches!(error, Error::NoSpace), "{error}");
-    let error = shrink(device(&image), Wish::Blocks(1 << 30), &mut |_, _| true).unwrap_err();
+    let error = shrink(device(&image), SizeRequest::Blocks(1 << 30), &mut |_, _| true).unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
     assert_eq!(testkit::digest(&image), before);
-    let error = shrink(device(&image), Wish::Blocks(4000), &mut |_, _| true).unwrap_err();
+    let error = shrink(device(&image), SizeRequest::Blocks(4000), &mut |_, _| true).unwrap_err();
     assert!(matches!(error, Error::NoSpace), "{error}");
     assert_sound(&image, "refused");
-    let stopped = shrink(device(&image), Wish::Least, &mut |_, _| false).unwrap_err();
+    let stopped = shrink(device(&image), SizeRequest::Minimum, &mut |_, _| false).unwrap_err();
     assert!(matches!(stopped, Error::Device(_)), "{stopped}");
     assert_sound(&image, "stopped");
 }

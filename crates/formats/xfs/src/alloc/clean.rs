@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use super::busy::BusyView;
 use super::held::HeldAg;
-use super::space::{Candidate, LENGTH_STEPS, NEAR_STEPS, Wish};
+use super::space::{AllocRequest, Candidate, LENGTH_STEPS, NEAR_STEPS};
 use crate::btree::records::{BnoTree, CntTree, FreeRun};
 use crate::btree::{Seek, Tree};
 use crate::format::address::AgBlock;
 
-impl Wish {
+impl AllocRequest {
     /// Returns the nearest clean place in `run` at or after the best place, or else the first clean place of `run` with
     /// room for all blocks.
     fn clean_candidate_in(&self, busy: &BusyView<'_>, run: FreeRun) -> Option<Candidate> {
@@ -38,12 +38,12 @@ impl HeldAg<'_, '_> {
         len: u32,
         enough: u32,
     ) -> Outcome<Option<Candidate>> {
-        let wish = Wish::near(near, len);
+        let request = AllocRequest::near(near, len);
         let mut candidate = None;
         if self.guard.longest >= len {
-            candidate = self.find_clean_near(&wish)?;
+            candidate = self.find_clean_near(&request)?;
             if candidate.is_none() {
-                candidate = self.find_clean_by_length(&wish)?;
+                candidate = self.find_clean_by_length(&request)?;
             }
         }
         if candidate.is_none() {
@@ -53,43 +53,44 @@ impl HeldAg<'_, '_> {
         Ok(candidate)
     }
 
-    fn find_clean_near(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+    fn find_clean_near(&mut self, request: &AllocRequest) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<BnoTree>();
-        let mut run = cursor.seek(wish.near, Seek::AtMost)?;
+        let mut run = cursor.seek(request.near, Seek::AtMost)?;
         let mut below = None;
         for _ in 0..NEAR_STEPS {
             let Some(found) = run else { break };
-            below = wish.clean_candidate_in(&cursor.anchor.busy(), found);
+            below = request.clean_candidate_in(&cursor.anchor.busy(), found);
             if below.is_some() {
                 break;
             }
             run = cursor.previous()?;
         }
-        if below.is_some_and(|found| found.start == wish.near) {
+        if below.is_some_and(|found| found.start == request.near) {
             return Ok(below);
         }
-        let next = AgBlock(wish.near.0.saturating_add(1));
+        let next = AgBlock(request.near.0.saturating_add(1));
         let mut run = cursor.seek(next, Seek::AtLeast)?;
         let mut above = None;
         for _ in 0..NEAR_STEPS {
             let Some(found) = run else { break };
-            above = wish.clean_candidate_in(&cursor.anchor.busy(), found);
+            above = request.clean_candidate_in(&cursor.anchor.busy(), found);
             if above.is_some() {
                 break;
             }
             run = cursor.next()?;
         }
-        Ok([below, above].into_iter().flatten().min_by_key(|found| wish.distance(found)))
+        Ok([below, above].into_iter().flatten().min_by_key(|found| request.distance(found)))
     }
 
-    fn find_clean_by_length(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+    fn find_clean_by_length(&mut self, request: &AllocRequest) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<CntTree>();
-        let mut run = cursor.seek((wish.len, AgBlock(0)), Seek::AtLeast)?;
+        let mut run = cursor.seek((request.len, AgBlock(0)), Seek::AtLeast)?;
         let mut best: Option<Candidate> = None;
         for _ in 0..LENGTH_STEPS {
             let Some(found) = run else { break };
-            let candidate = wish.clean_candidate_in(&cursor.anchor.busy(), found);
-            best = [best, candidate].into_iter().flatten().min_by_key(|found| wish.distance(found));
+            let candidate = request.clean_candidate_in(&cursor.anchor.busy(), found);
+            best =
+                [best, candidate].into_iter().flatten().min_by_key(|found| request.distance(found));
             run = cursor.next()?;
         }
         Ok(best)

@@ -27,7 +27,7 @@ use vfs::Error;
 
 pub(crate) use self::held::HeldAg;
 pub(crate) use self::request::{ExtentRequest, Freed, Owner};
-use self::space::{Candidate, Wish};
+use self::space::{AllocRequest, Candidate};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
 
@@ -122,7 +122,7 @@ impl HeldAg<'_, '_> {
         let mut candidate = if is_restricted {
             self.find_clean(near, len, enough)?
         } else {
-            self.find_candidate(&Wish::near(near, len))?
+            self.find_candidate(&AllocRequest::near(near, len))?
         };
         if candidate.is_none()
             && !is_restricted

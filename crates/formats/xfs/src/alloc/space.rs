@@ -16,7 +16,7 @@ pub(super) const LENGTH_STEPS: usize = 64;
 
 /// A request for blocks in a group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct AllocRequest {
     /// The best place.
     pub(crate) near: AgBlock,
     /// Number of blocks.
@@ -42,7 +42,7 @@ impl FreeRun {
     }
 }
 
-impl Wish {
+impl AllocRequest {
     /// Requests blocks anywhere in a group, preferably at `near`.
     pub(crate) const fn near(near: AgBlock, len: u32) -> Self {
         Self { near, len, align: 1, within: (0, u32::MAX) }
@@ -109,60 +109,60 @@ impl HeldAg<'_, '_> {
     }
 
     /// Finds a place for all requested blocks, near the best one.
-    pub(super) fn find_candidate(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
-        if self.guard.longest < wish.len {
+    pub(super) fn find_candidate(&mut self, request: &AllocRequest) -> Outcome<Option<Candidate>> {
+        if self.guard.longest < request.len {
             return Ok(None);
         }
-        if let Some(candidate) = self.find_near(wish)? {
+        if let Some(candidate) = self.find_near(request)? {
             return Ok(Some(candidate));
         }
-        self.find_by_length(wish)
+        self.find_by_length(request)
     }
 
     /// Finds the nearest place among the free runs around the best one.
-    fn find_near(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+    fn find_near(&mut self, request: &AllocRequest) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<BnoTree>();
-        let mut run = cursor.seek(wish.near, Seek::AtMost)?;
+        let mut run = cursor.seek(request.near, Seek::AtMost)?;
         let mut below = None;
         for _ in 0..NEAR_STEPS {
-            below = run.and_then(|run| wish.candidate_in(run));
+            below = run.and_then(|run| request.candidate_in(run));
             if below.is_some() || run.is_none() {
                 break;
             }
             run = cursor.previous()?;
         }
         if let Some(candidate) =
-            below.filter(|candidate| wish.distance(candidate) < wish.align.max(1))
+            below.filter(|candidate| request.distance(candidate) < request.align.max(1))
         {
             return self.checked_candidate(Some(candidate));
         }
-        let mut run = cursor.seek(AgBlock(wish.near.0.saturating_add(1)), Seek::AtLeast)?;
+        let mut run = cursor.seek(AgBlock(request.near.0.saturating_add(1)), Seek::AtLeast)?;
         let mut above = None;
         for _ in 0..NEAR_STEPS {
-            above = run.and_then(|run| wish.candidate_in(run));
+            above = run.and_then(|run| request.candidate_in(run));
             if above.is_some() || run.is_none() {
                 break;
             }
             run = cursor.next()?;
         }
-        self.checked_candidate(wish.nearer(below, above))
+        self.checked_candidate(request.nearer(below, above))
     }
 
     /// Finds a place in one of the shortest free runs that are long enough.
-    fn find_by_length(&mut self, wish: &Wish) -> Outcome<Option<Candidate>> {
+    fn find_by_length(&mut self, request: &AllocRequest) -> Outcome<Option<Candidate>> {
         let mut cursor = self.cursor::<CntTree>();
         let mut best = None;
-        let mut run = cursor.seek((wish.len, AgBlock(0)), Seek::AtLeast)?;
+        let mut run = cursor.seek((request.len, AgBlock(0)), Seek::AtLeast)?;
         for _ in 0..LENGTH_STEPS {
             let Some(found) = run else { break };
-            best = wish.nearer(best, wish.candidate_in(found));
+            best = request.nearer(best, request.candidate_in(found));
             run = cursor.next()?;
         }
         if best.is_none() {
             // A run of this length has an aligned place regardless of its start.
-            let sure = wish.len.saturating_add(wish.align.saturating_sub(1));
+            let sure = request.len.saturating_add(request.align.saturating_sub(1));
             let run = cursor.seek((sure, AgBlock(0)), Seek::AtLeast)?;
-            best = run.and_then(|run| wish.candidate_in(run));
+            best = run.and_then(|run| request.candidate_in(run));
         }
         self.checked_candidate(best)
     }
@@ -173,9 +173,9 @@ impl HeldAg<'_, '_> {
     }
 
     /// Allocates blocks. The AGFL must be filled already. The caller changes the reverse map.
-    pub(crate) fn take_wish(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
-        let Some(candidate) = self.find_candidate(wish)? else { return Ok(None) };
-        self.take_space(candidate.run, candidate.start, wish.len)?;
+    pub(crate) fn take_wish(&mut self, request: &AllocRequest) -> Outcome<Option<AgBlock>> {
+        let Some(candidate) = self.find_candidate(request)? else { return Ok(None) };
+        self.take_space(candidate.run, candidate.start, request.len)?;
         Ok(Some(candidate.start))
     }
 

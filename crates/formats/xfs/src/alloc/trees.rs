@@ -6,7 +6,7 @@ use vfs::{Error, Result};
 
 use super::ags::{AgTree, Root};
 use super::held::HeldAg;
-use super::space::Wish;
+use super::space::AllocRequest;
 use crate::alloc::Owner;
 use crate::btree::records::{BnoTree, CntTree, FinoTree, InoTree, RefcountTree, RmapTree};
 use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
@@ -157,7 +157,7 @@ impl HeldAg<'_, '_> {
     fn take_tree_block(&mut self, tree: AgTree, owner: Owner) -> Outcome<AgBlock> {
         self.adjust_agfl()?;
         let near = self.guard.root(tree).block;
-        let block = self.take_wish(&Wish::near(near, 1))?.ok_or(Error::NoSpace)?;
+        let block = self.take_wish(&AllocRequest::near(near, 1))?.ok_or(Error::NoSpace)?;
         self.rmap_add(block, 1, owner)?;
         Ok(block)
     }

@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use vfs::check::{Finding, Options};
+use vfs::check::{Finding, Options, Silent};
 
 use super::codes;
 use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
 use super::links::Links;
-use super::names::Silent;
 use super::owners::{Claim, Owners, owner_name};
 use super::references;
 use crate::btree::records::{rmap_offset, rmap_owner};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use vfs::Ino;
-use vfs::check::{Finding, Observer, Parent, Phase};
+use vfs::check::{Finding, Parent, Phase};
 
 use super::attributes;
 use super::chunks::Known;
@@ -26,13 +26,6 @@ const ENTRIES_MAX: u64 = 50_000_000;
 const NAMES_MAX: usize = 1 << 20;
 /// Maximum number of levels of a path.
 const DEPTH_MAX: usize = 4096;
-
-/// An observer that ignores findings.
-pub(super) struct Silent;
-
-impl Observer for Silent {
-    fn found(&self, _finding: Finding) {}
-}
 
 /// A link to an inode, from a directory or a parent pointer: directory, its generation, name.
 type Link = (u64, u32, Vec<u8>);

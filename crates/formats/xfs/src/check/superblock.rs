@@ -149,7 +149,7 @@ fn with_superblock(
             observer.found(Finding::new(codes::SUPERBLOCK).detail(error.to_string()));
             return Ok(None);
         }
-        Err(error) => match mended(&device)? {
+        Err(error) => match repaired(&device)? {
             // The only known unsupported feature whose images can be checked nevertheless.
             Some((view, raw)) if needs_repair(&raw) => {
                 observer.found(Finding::new(codes::NEEDS_REPAIR).field("sb_features_incompat"));
@@ -169,7 +169,7 @@ fn with_superblock(
     {
         return Ok(Some(view));
     }
-    if let Some((view, _)) = mended(&device)? {
+    if let Some((view, _)) = repaired(&device)? {
         return Ok(Some(view));
     }
     observer.found(Finding::new(codes::SUPERBLOCK).detail("no copy of it is valid either"));
@@ -182,7 +182,9 @@ fn needs_repair(raw: &RawSuperblock) -> bool {
 
 /// Returns a view of the device with a corrected superblock, if that is usable, and the superblock of the image. The
 /// corrected one is marked finished, needs no repair, is cut to the size of the image and has a valid checksum.
-fn mended(device: &Arc<dyn BlockDevice>) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
+fn repaired(
+    device: &Arc<dyn BlockDevice>,
+) -> Result<Option<(Arc<dyn BlockDevice>, RawSuperblock)>> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(device.len()) as usize];
     device.read_at(0, &mut sector).map_err(Error::Device)?;
     let Ok((found, _)) = RawSuperblock::read_from_prefix(&sector) else { return Ok(None) };
@@ -338,12 +340,12 @@ fn check_sector(ctx: &Context<'_>, ag: AgNumber, sector: &[u8]) {
     let mut found = numbers(&copy);
     if ctx.geometry.features.crc() {
         let bits = |raw: &RawSuperblock| {
-            let mended = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
+            let repaired = raw.features_incompat.get() & !Incompat::NEEDSREPAIR.bits();
             [
                 ("sb_features2", raw.features2.get().into()),
                 ("sb_features_compat", raw.features_compat.get().into()),
                 ("sb_features_ro_compat", u64::from(raw.features_ro_compat.get())),
-                ("sb_features_incompat", mended.into()),
+                ("sb_features_incompat", repaired.into()),
                 ("sb_spino_align", raw.spino_align.get().into()),
             ]
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use parking_lot::Mutex;
 use vfs::Result;
-use vfs::check::{Finding, Observer};
+use vfs::check::{Finding, Observer, Silent};
 
 use super::chunks::Chunks;
 use super::codes::TreeCodes;
@@ -15,7 +15,6 @@ use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
 use super::links::Links;
-use super::names::Silent;
 use super::owners::Owners;
 use super::realtime::{self, UsedExtents};
 use super::superblock::log_head;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use parking_lot::Mutex;
-use vfs::check::{BitSet, Options};
+use vfs::check::{BitSet, Options, Silent};
 use vfs::{Error, Ino, Result};
 
 use super::chunks::{Chunks, Known};
@@ -14,7 +14,7 @@ use super::groups;
 use super::inodes::Inodes;
 use super::links::{Links, special_inodes};
 use super::metadir;
-use super::names::{self, Silent};
+use super::names;
 use super::owners::Owners;
 use super::{attributes, fields};
 use crate::btree::records::{rmap_offset, rmap_owner};

@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 
 use super::InodeBlock;
 use crate::alloc::ags::AgTree;
-use crate::alloc::space::Wish;
+use crate::alloc::space::AllocRequest;
 use crate::alloc::trees::GroupTree;
 use crate::alloc::{HeldAg, Owner};
 use crate::btree::Seek;
@@ -147,8 +147,8 @@ impl HeldAg<'_, '_> {
                 AgBlock(place.0.saturating_add(shape.blocks))
             }
         };
-        let wish = Wish { align: shape.align, ..Wish::near(near, shape.blocks) };
-        if let Some(start) = self.take_chunk_blocks(&wish)? {
+        let request = AllocRequest { align: shape.align, ..AllocRequest::near(near, shape.blocks) };
+        if let Some(start) = self.take_chunk_blocks(&request)? {
             self.enter_whole(start, shape)?;
             return Ok(true);
         }
@@ -156,20 +156,20 @@ impl HeldAg<'_, '_> {
         // The whole chunk, of which the record describes a piece, must be within the group, after its headers.
         let last = (state.length / shape.align * shape.align).saturating_sub(shape.blocks);
         let within = (shape.align, last.saturating_add(blocks));
-        let wish = Wish { near, len: blocks, align: blocks, within };
-        let Some(start) = self.take_chunk_blocks(&wish)? else { return Ok(false) };
+        let request = AllocRequest { near, len: blocks, align: blocks, within };
+        let Some(start) = self.take_chunk_blocks(&request)? else { return Ok(false) };
         self.enter_piece(start, blocks, shape)?;
         Ok(true)
     }
 
     /// Allocates blocks for inodes and initializes them.
-    fn take_chunk_blocks(&mut self, wish: &Wish) -> Outcome<Option<AgBlock>> {
-        if self.usable(self.claim) < wish.len {
+    fn take_chunk_blocks(&mut self, request: &AllocRequest) -> Outcome<Option<AgBlock>> {
+        if self.usable(self.claim) < request.len {
             return Ok(None);
         }
-        let Some(start) = self.take_wish(wish)? else { return Ok(None) };
-        self.rmap_add(start, wish.len, Owner::Inodes)?;
-        self.init_inodes(start, wish.len)?;
+        let Some(start) = self.take_wish(request)? else { return Ok(None) };
+        self.rmap_add(start, request.len, Owner::Inodes)?;
+        self.init_inodes(start, request.len)?;
         Ok(Some(start))
     }
 

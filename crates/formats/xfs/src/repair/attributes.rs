@@ -6,7 +6,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{Ino, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::engine::{self, Session};
 use super::map;
 use crate::XfsCore;
@@ -188,7 +188,7 @@ impl Reader<'_, '_> {
 }
 
 /// Rebuilds the attributes of inodes.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     // Invalid parent pointers are unreadable attributes; the others are repaired from names.
     let is_own =
         |finding: &&&Finding| finding.code != codes::PARENT || finding.place.name.is_some();

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use vfs::check::BitSet;
 
-use super::Job;
+use super::RepairJob;
 use super::group::GroupDevice;
 use super::named;
 use super::old::Old;
@@ -27,7 +27,7 @@ const INODES_PER_HOLE: u32 = 4;
 
 /// Returns the chunks of a group, in order.
 pub(super) fn find(
-    job: &Job,
+    job: &RepairJob,
     survey: &Survey,
     device: &GroupDevice<'_>,
     old: &Old<'_>,
@@ -42,7 +42,7 @@ pub(super) fn find(
 /// Returns whether chunks are elsewhere than a sound tree says: some chunks accepted by `may_be` contain no inodes, and
 /// there are others that the tree does not have.
 pub(super) fn have_moved(
-    job: &Job,
+    job: &RepairJob,
     survey: &Survey,
     device: &GroupDevice<'_>,
     old: &Old<'_>,
@@ -69,7 +69,12 @@ pub(super) fn have_moved(
 }
 
 /// Searches for chunks.
-fn search(job: &Job, survey: &Survey, device: &GroupDevice<'_>, old: &Old<'_>) -> Vec<InodeChunk> {
+fn search(
+    job: &RepairJob,
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    old: &Old<'_>,
+) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
     if !survey.geometry.features.crc() {

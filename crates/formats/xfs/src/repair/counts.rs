@@ -3,10 +3,10 @@
 use vfs::Result;
 use vfs::check::Finding;
 
-use super::{Job, realtime, superblock};
+use super::{RepairJob, realtime, superblock};
 
 /// Sets the counters of the superblock to the sums over the groups.
-pub(super) fn totals(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn totals(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(totals) = job.survey()?.totals() else { return Ok(()) };
     let frextents = realtime::free_extents(job)?;
     superblock::change(job, findings, "The counter is recomputed.", |raw| {

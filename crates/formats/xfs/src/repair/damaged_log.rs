@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, end_at};
 use operations::repair::{PAGE_BYTES, Staging};
-use parking_lot::Mutex;
-use vfs::check::{Finding, Observer, Options};
+use vfs::check::{FindingCounter, Options};
 use vfs::{Error, FileType, Ino, Result};
 
 use super::restart::restart;
@@ -86,27 +85,16 @@ fn put_data_back(before: &Arc<Staging>, after: &Arc<Staging>, sb: &Superblock) -
     after.end_step(Vec::new()).map(drop).map_err(Error::Device)
 }
 
-/// Counts findings, except those that follow from an incomplete replay: totals and LSNs.
-#[derive(Default)]
-struct Count(Mutex<usize>);
-
-impl Observer for Count {
-    fn found(&self, finding: Finding) {
-        if ![codes::SUPERBLOCK_COUNTS, codes::LSN].contains(&finding.code) {
-            *self.0.lock() += 1;
-        }
-    }
-}
-
 /// Returns the number of findings of an image after emptying its log.
-fn faults(staging: &Arc<Staging>) -> usize {
+fn faults(staging: &Arc<Staging>) -> u64 {
     let emptied = Arc::new(Staging::new(Arc::clone(staging) as _));
     if restart(&emptied).is_err() {
-        return usize::MAX;
+        return u64::MAX;
     }
-    let count = Count::default();
-    let checked = crate::check::check(emptied, &Options::default(), &count);
-    checked.map_or(usize::MAX, |_| count.0.into_inner())
+    // Totals and LSNs follow from an incomplete replay.
+    let counter = FindingCounter::except(&[codes::SUPERBLOCK_COUNTS, codes::LSN]);
+    let checked = crate::check::check(emptied, &Options::default(), &counter);
+    checked.map_or(u64::MAX, |_| counter.count())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{FileType, Ino, NAME_LEN_MAX, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::engine::{self, Session};
 use super::map;
 use crate::XfsCore;
@@ -319,7 +319,7 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
 }
 
 /// Rebuilds damaged directories.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let mut dirs: BTreeMap<u64, Vec<&Finding>> = BTreeMap::new();
     let mut children = HashSet::new();
     for finding in findings {

@@ -9,7 +9,7 @@ use operations::repair::{Action, Staging};
 use vfs::check::Finding;
 use vfs::{FileType, Ino, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::group::GroupDevice;
 use super::map::{self, Map, Room, blocks_of, install};
 use super::old::Old;
@@ -38,7 +38,7 @@ struct Loss {
 }
 
 /// Assigns blocks with several owners to one of them.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let mut blocks: Vec<u64> = findings.iter().filter_map(|f| f.place.block).collect();
     blocks.sort_unstable();
     blocks.dedup();
@@ -88,7 +88,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Returns whether the free-space trees of all groups are valid.
-fn is_free_known(job: &Job) -> Result<bool> {
+fn is_free_known(job: &RepairJob) -> Result<bool> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
     let is_sound =
@@ -118,7 +118,7 @@ fn claimed_twice(claims: &Claims, blocks: &[u64]) -> Vec<u64> {
 }
 
 impl<'j> Judge<'j> {
-    fn new(job: &'j Job, geometry: Geometry, claims: &'j Claims) -> Self {
+    fn new(job: &'j RepairJob, geometry: Geometry, claims: &'j Claims) -> Self {
         let files = view::view(job.staging.clone(), |view| {
             let owners: HashSet<u64> = claims.claims.iter().map(|claim| claim.owner).collect();
             let is_file = |ino: &u64| {

@@ -6,7 +6,7 @@ use operations::repair::Action;
 use operations::{Mode, Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
-use super::Job;
+use super::RepairJob;
 use crate::XfsCore;
 use crate::inode::Handle;
 use crate::op::Op;
@@ -15,7 +15,7 @@ use crate::volume::read_superblock;
 /// Size of the metadata cache, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
-impl Job {
+impl RepairJob {
     /// Writes bytes of the image as one step. If the staging refuses any of them because it cannot be read, none is
     /// written.
     pub(super) fn write_step(&self, writes: &[(u64, &[u8])], actions: Vec<Action>) -> bool {
@@ -32,18 +32,18 @@ impl Job {
 
 /// The staging, opened for changes.
 pub(super) struct Session<'j> {
-    job: &'j Job,
+    job: &'j RepairJob,
     pub(super) fs: XfsCore,
 }
 
 impl<'j> Session<'j> {
     /// Opens the staging. `None` if the engine cannot use it: a lower level is not repaired yet, or it has features
     /// that cannot be written.
-    pub(super) fn open(job: &'j Job) -> Option<Self> {
+    pub(super) fn open(job: &'j RepairJob) -> Option<Self> {
         Self::try_open(job).ok().map(|fs| Self { job, fs })
     }
 
-    fn try_open(job: &Job) -> Result<XfsCore> {
+    fn try_open(job: &RepairJob) -> Result<XfsCore> {
         let device: std::sync::Arc<dyn BlockDevice> = job.staging.clone();
         let sb = read_superblock(&*device)?;
         if let Some(reason) = sb.unmaintained() {

@@ -2,7 +2,7 @@
 
 use vfs::{FileType, Ino};
 
-use super::inode::Mender;
+use super::inode::Repairer;
 use crate::check::fields::is_next_unlinked_right;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::extent::LEN_MAX;
@@ -16,7 +16,7 @@ pub(super) const NEWRTBM: u16 = 1 << 2;
 /// All known bits of `di_flags`.
 const FLAGS: u16 = 0x7fff;
 
-impl Mender<'_, '_> {
+impl Repairer<'_, '_> {
     /// Clears invalid bits of `di_flags2`.
     pub(super) fn flags2(&self, inode: &mut Inode) {
         let geometry = self.geometry();

@@ -8,12 +8,12 @@ use vfs::{Ino, Result};
 
 use super::attributes::{self, by_inode};
 use super::directory;
-use super::inode::{Hints, Mended, Mender, free_slot};
+use super::inode::{Hints, Repaired, Repairer, free_slot};
 use super::links;
 use super::map::Room;
 use super::metadir;
 use super::rights::{self, OF_MAPS};
-use super::{Job, disputed, symlinks};
+use super::{RepairJob, disputed, symlinks};
 use crate::check::codes;
 use crate::check::view::{self, View};
 use crate::format::bytes::be16;
@@ -21,15 +21,15 @@ use crate::format::inode::Inode;
 use crate::volume::read_superblock;
 
 /// Inodes and their blocks.
-pub(super) const INODES: &[Fix<Job>] = &[
-    Fix { codes: rights::OF_FILES, mend: inodes },
-    Fix { codes: &[codes::INODE_FREE, codes::DIR_DANGLING], mend: free_inodes },
-    Fix { codes: &[codes::SPACE_TWICE], mend: disputed::mend },
+pub(super) const INODES: &[Fix<RepairJob>] = &[
+    Fix { codes: rights::OF_FILES, repair: inodes },
+    Fix { codes: &[codes::INODE_FREE, codes::DIR_DANGLING], repair: free_inodes },
+    Fix { codes: &[codes::SPACE_TWICE], repair: disputed::repair },
 ];
 
 /// Contents of directories, attributes and symbolic links, once space can be allocated.
-pub(super) const DIRECTORIES: &[Fix<Job>] = &[
-    Fix { codes: &[codes::SYMLINK, codes::SYMLINK_CHECKSUM], mend: symlinks::mend },
+pub(super) const DIRECTORIES: &[Fix<RepairJob>] = &[
+    Fix { codes: &[codes::SYMLINK, codes::SYMLINK_CHECKSUM], repair: symlinks::repair },
     Fix {
         codes: &[
             codes::ATTR,
@@ -38,7 +38,7 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
             codes::ATTR_ACL,
             codes::PARENT,
         ],
-        mend: attributes::mend,
+        repair: attributes::repair,
     },
     Fix {
         codes: &[
@@ -56,16 +56,16 @@ pub(super) const DIRECTORIES: &[Fix<Job>] = &[
             codes::DIR_FTYPE,
             codes::DIR_DANGLING,
         ],
-        mend: directory::mend,
+        repair: directory::repair,
     },
 ];
 
 /// Flags and types of metadata files, before their names.
-pub(super) const METADIR: &[Fix<Job>] =
-    &[Fix { codes: &[codes::METADIR_FLAG, codes::METADIR_FILE], mend: metadir::mend }];
+pub(super) const METADIR: &[Fix<RepairJob>] =
+    &[Fix { codes: &[codes::METADIR_FLAG, codes::METADIR_FILE], repair: metadir::repair }];
 
 /// Names.
-pub(super) const NAMES: &[Fix<Job>] = &[Fix {
+pub(super) const NAMES: &[Fix<RepairJob>] = &[Fix {
     codes: &[
         codes::INODE_LOST,
         codes::INODE_LINKS,
@@ -74,18 +74,18 @@ pub(super) const NAMES: &[Fix<Job>] = &[Fix {
         codes::PARENT,
         codes::PARENT_STALE,
     ],
-    mend: links::mend_lost,
+    repair: links::repair_lost,
 }];
 
 /// Parent pointers.
-pub(super) const PARENTS: &[Fix<Job>] = &[Fix {
+pub(super) const PARENTS: &[Fix<RepairJob>] = &[Fix {
     codes: &[codes::PARENT_MISSING, codes::PARENT_STALE, codes::PARENT],
-    mend: links::mend_parents,
+    repair: links::repair_parents,
 }];
 
 /// Link counts.
-pub(super) const LINKS: &[Fix<Job>] =
-    &[Fix { codes: &[codes::INODE_LINKS], mend: links::mend_counts }];
+pub(super) const LINKS: &[Fix<RepairJob>] =
+    &[Fix { codes: &[codes::INODE_LINKS], repair: links::repair_counts }];
 
 /// Number of inodes changed in one step.
 const STEP_INODES: usize = 256;
@@ -103,34 +103,39 @@ fn hints(findings: &[&Finding]) -> Hints {
 }
 
 /// Repairs inodes with unreadable extent maps, given all findings about inodes.
-pub(super) fn mend_maps(job: &Job, findings: &[Finding]) -> Result<()> {
+pub(super) fn repair_maps(job: &RepairJob, findings: &[Finding]) -> Result<()> {
     let of_maps: Vec<&Finding> =
         findings.iter().filter(|finding| OF_MAPS.contains(&finding.code)).collect();
     if of_maps.is_empty() { Ok(()) } else { inodes(job, &of_maps) }
 }
 
 /// Repairs inodes with their extent maps.
-fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
+fn inodes(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let mut claims = None;
     if findings.iter().any(|finding| OF_MAPS.contains(&finding.code)) {
         let inodes = all.keys().copied().collect();
         claims = view::claims(job.staging.clone(), inodes, Vec::new()).ok();
     }
-    let mended = view::view(job.staging.clone(), |view| {
+    let repaired = view::view(job.staging.clone(), |view| {
         let room = Room::new(*view.geometry(), claims.as_ref());
-        let mut mender =
-            Mender { view, claims: claims.as_ref(), room, is_full: false, named: OnceCell::new() };
-        let mend = |(ino, findings): (&u64, &Vec<&Finding>)| {
+        let mut repairer = Repairer {
+            view,
+            claims: claims.as_ref(),
+            room,
+            is_full: false,
+            named: OnceCell::new(),
+        };
+        let repair = |(ino, findings): (&u64, &Vec<&Finding>)| {
             let ino = Ino(*ino);
-            let made = mend_one(&mut mender, ino, findings)?;
+            let made = repair_one(&mut repairer, ino, findings)?;
             Some((ino, view.slot_byte(ino)?, made))
         };
-        all.iter().filter_map(mend).collect::<Vec<_>>()
+        all.iter().filter_map(repair).collect::<Vec<_>>()
     });
-    let Ok(mended) = mended else { return Ok(()) };
+    let Ok(repaired) = repaired else { return Ok(()) };
     let Ok(log) = read_superblock(&*job.staging).map(|sb| sb.raw.blocklog) else { return Ok(()) };
-    let write = |some: &[(Ino, u64, Mended)]| {
+    let write = |some: &[(Ino, u64, Repaired)]| {
         let (mut writes, mut actions) = (Vec::new(), Vec::new());
         for (ino, byte, made) in some {
             let blocks = made.blocks.iter();
@@ -140,7 +145,7 @@ fn inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
         }
         job.write_step(&writes, actions)
     };
-    write_steps(&mended, write);
+    write_steps(&repaired, write);
     Ok(())
 }
 
@@ -155,33 +160,37 @@ fn write_steps<T>(all: &[T], write: impl Fn(&[T]) -> bool) {
     }
 }
 
-fn mend_one(mender: &mut Mender<'_, '_>, ino: Ino, findings: &[&Finding]) -> Option<Mended> {
-    let view = mender.view;
+fn repair_one(
+    repairer: &mut Repairer<'_, '_>,
+    ino: Ino,
+    findings: &[&Finding],
+) -> Option<Repaired> {
+    let view = repairer.view;
     let slot = view.slot(ino)?;
     match view.is_used(ino) {
         Some(true) => {}
         // The tree of inodes is repaired later.
         Some(false) if ino == view.root() || view.is_special(ino) => {
             return (be16(&slot, 2) == 0 || Inode::parse(view.geometry(), ino, &slot).is_err())
-                .then(|| mender.clear(ino, &slot));
+                .then(|| repairer.clear(ino, &slot));
         }
         Some(false) => {
             let slot = free_slot(view.geometry(), ino, &slot);
             let what = "The inode is rewritten as a free inode.";
-            return Some(Mended { slot, blocks: Vec::new(), what });
+            return Some(Repaired { slot, blocks: Vec::new(), what });
         }
         None => return None,
     }
     let is_empty = be16(&slot, 2) == 0;
-    let mended = mender.mend(ino, &slot, hints(findings))?;
+    let repaired = repairer.repair(ino, &slot, hints(findings))?;
     // The inode trees are repaired to match the inodes.
-    let stays_free = is_empty && be16(&mended.slot, 2) == 0;
+    let stays_free = is_empty && be16(&repaired.slot, 2) == 0;
     let is_known = findings.iter().all(|finding| finding.code == codes::INODE_NOT_USED);
-    (!(stays_free && is_known)).then_some(mended)
+    (!(stays_free && is_known)).then_some(repaired)
 }
 
 /// Repairs free inodes with fields that only inodes in use may have.
-fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
+fn free_inodes(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let is_free = |finding: &&&Finding| finding.code == codes::INODE_FREE;
     let free: Vec<&Finding> = findings.iter().filter(is_free).copied().collect();
     if free.is_empty() {
@@ -193,7 +202,7 @@ fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
         .collect();
     let slots = view::view(job.staging.clone(), |view| {
         let all = by_inode(&free);
-        let mend = |ino: &u64| {
+        let repair = |ino: &u64| {
             let ino = Ino(*ino);
             let slot = view.slot(ino)?;
             let is_kept = ino == view.root()
@@ -203,7 +212,7 @@ fn free_inodes(job: &Job, findings: &[&Finding]) -> Result<()> {
             let new = free_slot(view.geometry(), ino, &slot);
             (!is_kept).then(|| Some((all[&ino.0][0].clone(), view.slot_byte(ino)?, new)))?
         };
-        all.keys().filter_map(mend).collect::<Vec<_>>()
+        all.keys().filter_map(repair).collect::<Vec<_>>()
     });
     let Ok(slots) = slots else { return Ok(()) };
     let what = "The free inode is cleared.";

@@ -3,7 +3,7 @@
 use vfs::{FileType, Ino};
 
 use super::fields::is_special;
-use super::inode::Mender;
+use super::inode::Repairer;
 use super::map::{self, of_reverse_map};
 use crate::check::view::Mapping;
 use crate::format::address::{FileBlock, FsBlock};
@@ -26,7 +26,7 @@ const DATA_FORK_MIN: usize = 56;
 const FORMAT_OFFSET: usize = 5;
 const ATTR_FORMAT_OFFSET: usize = 83;
 
-impl Mender<'_, '_> {
+impl Repairer<'_, '_> {
     /// Returns the type of an inode with blocks, according to the first one.
     pub(super) fn type_of(&self, ino: Ino, extents: &[Extent]) -> FileType {
         let geometry = self.geometry();

@@ -19,7 +19,7 @@ use crate::format::quota;
 type Blocks = Vec<(Block, Vec<u8>)>;
 
 /// The result of repairing a slot.
-pub(super) struct Mended {
+pub(super) struct Repaired {
     pub(super) slot: Vec<u8>,
     /// Rewritten blocks of its extent maps.
     pub(super) blocks: Blocks,
@@ -28,7 +28,7 @@ pub(super) struct Mended {
 }
 
 /// Repairs inodes.
-pub(super) struct Mender<'m, 's> {
+pub(super) struct Repairer<'m, 's> {
     pub(super) view: &'m View<'s>,
     pub(super) claims: Option<&'m Claims>,
     pub(super) room: Room<'m>,
@@ -55,7 +55,7 @@ pub(super) struct Hints {
     pub(super) is_map_wrong: bool,
 }
 
-impl Mender<'_, '_> {
+impl Repairer<'_, '_> {
     pub(super) fn geometry(&self) -> Geometry {
         *self.view.geometry()
     }
@@ -72,7 +72,7 @@ impl Mender<'_, '_> {
     }
 
     /// Repairs the slot of an inode in use. `None` if nothing can be done.
-    pub(super) fn mend(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Mended> {
+    pub(super) fn repair(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Repaired> {
         if self.view.superblock().raw.realtime_inodes().contains(&ino.0) {
             // Without a realtime device they are empty.
             return Some(self.clear(ino, slot));
@@ -81,12 +81,12 @@ impl Mender<'_, '_> {
         let signs = signs_of_identity(&self.geometry(), ino, slot);
         let is_own =
             (signs >= 2 || signs == 1 && self.is_plausible(ino, slot)) && !self.is_copy(ino, slot);
-        let made = is_own.then(|| self.mend_own(ino, slot, &mapped, hints)).flatten();
+        let made = is_own.then(|| self.repair_own(ino, slot, &mapped, hints)).flatten();
         // The root of a map may be wrong although all blocks below it are readable.
         let again = Hints { is_map_wrong: true, ..hints };
         let can_retry = made.is_none() && is_own && !hints.is_map_wrong && !self.is_full;
         let made = match can_retry {
-            true => self.mend_own(ino, slot, &mapped, again),
+            true => self.repair_own(ino, slot, &mapped, again),
             false => made,
         };
         let made = made.or_else(|| self.made_of_reverse_map(ino, &mapped));
@@ -111,13 +111,13 @@ impl Mender<'_, '_> {
         self.view.slot(other).is_some_and(|original| is_same(&original))
     }
 
-    fn mend_own(
+    fn repair_own(
         &mut self,
         ino: Ino,
         slot: &[u8],
         mapped: &[Mapping],
         hints: Hints,
-    ) -> Option<Mended> {
+    ) -> Option<Repaired> {
         let geometry = self.geometry();
         let mut inode = Inode::from_slot(slot);
         identify(&geometry, ino, inode.as_mut_bytes());
@@ -202,15 +202,15 @@ impl Mender<'_, '_> {
         mut inode: Inode,
         blocks: Blocks,
         what: &'static str,
-    ) -> Option<Mended> {
+    ) -> Option<Repaired> {
         let geometry = self.geometry();
         inode::seal_slot(inode.as_mut_bytes());
         inode::verify_structure(&geometry, ino, inode.as_bytes()).ok()?;
-        Some(Mended { slot: inode.as_bytes().to_vec(), blocks, what })
+        Some(Repaired { slot: inode.as_bytes().to_vec(), blocks, what })
     }
 
     /// Clears a slot that cannot be saved: it becomes free, or an empty inode if it must exist.
-    pub(super) fn clear(&self, ino: Ino, slot: &[u8]) -> Mended {
+    pub(super) fn clear(&self, ino: Ino, slot: &[u8]) -> Repaired {
         let geometry = self.geometry();
         let mut inode = Inode::from_slot(slot);
         identify(&geometry, ino, inode.as_mut_bytes());
@@ -235,7 +235,7 @@ impl Mender<'_, '_> {
             }
         }
         inode::seal_slot(inode.as_mut_bytes());
-        Mended { slot: inode.as_bytes().to_vec(), blocks: Vec::new(), what }
+        Repaired { slot: inode.as_bytes().to_vec(), blocks: Vec::new(), what }
     }
 
     fn make_special(&self, ino: Ino, inode: &mut Inode) {
@@ -277,7 +277,7 @@ impl Mender<'_, '_> {
     }
 
     /// Rebuilds an inode with a lost slot from its reverse-map records. `None` if there are none.
-    fn made_of_reverse_map(&mut self, ino: Ino, mapped: &[Mapping]) -> Option<Mended> {
+    fn made_of_reverse_map(&mut self, ino: Ino, mapped: &[Mapping]) -> Option<Repaired> {
         let geometry = self.geometry();
         let mut slot = vec![0; geometry.inode_size()];
         identify(&geometry, ino, &mut slot);

@@ -8,7 +8,7 @@ use vfs::check::Finding;
 use vfs::{Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::Job;
+use super::RepairJob;
 use super::bulk::{self, Built, Fill};
 use super::chunks;
 use super::group::GroupDevice;
@@ -27,7 +27,7 @@ use crate::format::features::RoCompat;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
 /// Rebuilds the inode trees of all groups in the findings.
-pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn rebuild(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let mut concerned: HashMap<u32, Vec<&Finding>> = HashMap::new();
     for finding in findings {
@@ -71,7 +71,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 /// Rebuilds the inode trees of groups with blocks claimed twice, if one of these trees is invalid by itself: the check
 /// does not read a block that something else claims.
-pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn unsound(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
     let has_fino = geometry.features.ro_compat(RoCompat::FINOBT);
@@ -90,7 +90,7 @@ pub(super) fn unsound(job: &Job, findings: &[&Finding]) -> Result<()> {
 
 /// Rebuilds the inode trees of groups in which a search finds inode chunks at other locations than the trees record.
 /// Only groups with findings about inodes are examined.
-pub(super) fn moved(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn moved(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let geometry = &survey.geometry;
     let mut inodes: HashMap<u32, HashSet<u32>> = HashMap::new();
@@ -131,7 +131,7 @@ fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
 }
 
 /// Rebuilds the inode trees of groups with a wrong AGI checksum.
-pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn checksums(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let own: Vec<&Finding> = findings
         .iter()
         .filter(|finding| finding.detail.as_deref() == Some(NAMES[AGI_SECTOR as usize]))
@@ -247,7 +247,7 @@ fn take(device: &GroupDevice<'_>, room: &[AgBlock], count: usize) -> Option<Vec<
 }
 
 fn group(
-    job: &Job,
+    job: &RepairJob,
     device: &GroupDevice<'_>,
     old: &Old,
     records: &[InodeChunk],

@@ -8,7 +8,7 @@ use operations::repair::Action;
 use vfs::check::{Code, Finding};
 use vfs::{Error, FileType, Ino, NewInode, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::attributes::{self, Attribute, by_inode};
 use super::directory::{self, numbered, possible_name};
 use super::engine::{Session, change, change_two};
@@ -193,7 +193,7 @@ struct Plan {
 }
 
 /// Connects lost inodes, breaks loops, and repairs `..`.
-pub(super) fn mend_lost(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_lost(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| plan(job, view, &all));
     let Ok(plans) = plans else { return Ok(()) };
@@ -237,7 +237,7 @@ fn is_only_miscounted(view: &View<'_>, ino: Ino, inode: &Inode, findings: &[&Fin
             || parents_of(view, ino, inode).len() as u64 != u64::from(inode.nlink()))
 }
 
-fn plan(job: &Job, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
+fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
     let mut known = Known { view, parents: HashMap::new(), entries: HashMap::new() };
     let mut loops = HashSet::new();
     let mut plans = Vec::new();
@@ -417,7 +417,7 @@ fn free_name_in(fs: &XfsCore, parent: Ino, name: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Sets parent pointers according to the names.
-pub(super) fn mend_parents(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_parents(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| {
         let names = job.names(view);
@@ -477,7 +477,7 @@ fn as_parent(link: &Link) -> ParentLink<'_> {
 }
 
 /// Sets link counts to the numbers that the check has counted in the same state of the image.
-pub(super) fn mend_counts(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_counts(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let count = |(ino, findings): (&u64, &Vec<&Finding>)| Some((Ino(*ino), counted(findings)?));

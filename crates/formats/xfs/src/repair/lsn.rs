@@ -7,7 +7,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{Error, Ino, Result};
 
-use super::{Job, group_of, restart};
+use super::{RepairJob, group_of, restart};
 use crate::btree::Tree;
 use crate::btree::records::{BmapTree, BnoTree};
 use crate::format::address::{AgBlock, AgNumber, Block};
@@ -30,7 +30,7 @@ const INODE_LSN: usize = 112;
 const LSN_BEHIND_SIBLINGS: usize = 8;
 
 /// Restarts the log after all such LSNs. Implausible LSNs are reset.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let (absurd, later): (Vec<&Finding>, Vec<&Finding>) =
         findings.iter().copied().partition(|finding| is_absurd(finding));
     let before = job.staging.step_count();
@@ -70,7 +70,7 @@ struct Sealed {
 }
 
 /// Resets the LSN of a structure, if its type is known.
-fn take_back(job: &Job, geometry: &Geometry, finding: &Finding) -> Result<()> {
+fn take_back(job: &RepairJob, geometry: &Geometry, finding: &Finding) -> Result<()> {
     let Some(Sealed { byte, len, crc, lsn }) = find(job, geometry, finding) else { return Ok(()) };
     let mut bytes = vec![0; len];
     if job.staging.read_at(byte, &mut bytes).is_err() {
@@ -81,7 +81,7 @@ fn take_back(job: &Job, geometry: &Geometry, finding: &Finding) -> Result<()> {
     job.staging.write_at(byte, &bytes).map_err(Error::Device)
 }
 
-fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
+fn find(job: &RepairJob, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
     let sector = match finding.place.field {
         Some("sb_lsn") => Some((0, offset_of!(RawSuperblock, lsn))),
         Some("agf_lsn") => Some((AGF_SECTOR, offset_of!(RawAgf, lsn))),
@@ -117,7 +117,7 @@ fn find(job: &Job, geometry: &Geometry, finding: &Finding) -> Option<Sealed> {
 
 /// Returns the block of a directory, of attributes or of a symbolic link at `byte`. A directory block may have
 /// several blocks of the file system.
-fn of_file(job: &Job, geometry: &Geometry, byte: u64) -> Option<Sealed> {
+fn of_file(job: &RepairJob, geometry: &Geometry, byte: u64) -> Option<Sealed> {
     let len_max = geometry.dir_block_size().max(geometry.block_size());
     let left = job.staging.len().saturating_sub(byte);
     let mut bytes = vec![0; len_max.min(usize::try_from(left).unwrap_or(len_max))];

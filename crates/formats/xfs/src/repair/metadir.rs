@@ -8,7 +8,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{FileType, Ino, Result};
 
-use super::Job;
+use super::RepairJob;
 use super::attributes::by_inode;
 use super::engine::{Session, change};
 use crate::XfsCore;
@@ -34,7 +34,7 @@ struct Plan {
 }
 
 /// Repairs inodes with wrong flags or types.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| {
         let paths: BTreeMap<Ino, Vec<u8>> =

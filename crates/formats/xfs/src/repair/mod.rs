@@ -44,7 +44,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use operations::repair::{Fix, Repairer, Staging, mend_lowest};
+use operations::repair::{Fix, Repairer, Staging, repair_lowest};
 use vfs::Result;
 use vfs::check::{Finding, Observer, Options, Summary};
 
@@ -65,7 +65,7 @@ pub struct Repair {
 }
 
 /// State of one round of fixes.
-pub(crate) struct Job {
+pub(crate) struct RepairJob {
     /// The image with all changes.
     pub(crate) staging: Arc<Staging>,
     /// Options for the checks, if parts of them are run again.
@@ -78,7 +78,7 @@ pub(crate) struct Job {
     named_inodes: OnceCell<HashSet<u64>>,
 }
 
-impl Job {
+impl RepairJob {
     fn new(staging: &Arc<Staging>, options: Options, findings: &[Finding]) -> Self {
         let of_names = [files::METADIR, files::NAMES, files::PARENTS];
         let is_of_name = |finding: &&Finding| {
@@ -111,9 +111,9 @@ fn group_of(geometry: &Geometry, finding: &Finding) -> Option<u32> {
 }
 
 /// Fixes applied first, the lowest level first; the others depend on them.
-const BELOW: &[&[Fix<Job>]] = &[volume::PLACES, files::INODES, volume::SPACE];
+const BELOW: &[&[Fix<RepairJob>]] = &[volume::PLACES, files::INODES, volume::SPACE];
 /// Fixes applied afterwards, which allocate blocks and inodes.
-const ABOVE: &[&[Fix<Job>]] = &[
+const ABOVE: &[&[Fix<RepairJob>]] = &[
     files::DIRECTORIES,
     files::METADIR,
     files::NAMES,
@@ -123,7 +123,7 @@ const ABOVE: &[&[Fix<Job>]] = &[
     volume::COUNTS,
 ];
 /// Fixes applied while nothing may be allocated.
-const COUNTS: &[&[Fix<Job>]] = &[volume::COUNTS];
+const COUNTS: &[&[Fix<RepairJob>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
@@ -137,15 +137,15 @@ impl Repairer for Repair {
         crate::check::check(Arc::clone(staging) as _, &self.options, observer)
     }
 
-    fn mend(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
+    fn repair(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
         realtime::check_findings(staging, findings)?;
-        let job = Job::new(staging, self.options, findings);
-        let mut is_changed = mend_lowest(staging, &job, BELOW, findings)?;
+        let job = RepairJob::new(staging, self.options, findings);
+        let mut is_changed = repair_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {
             // Blocks or inodes in use may be marked free there.
             let is_unsafe = findings.iter().any(volume::forbids_allocation);
             let levels = if is_unsafe { COUNTS } else { ABOVE };
-            is_changed = mend_lowest(staging, &job, levels, findings)?;
+            is_changed = repair_lowest(staging, &job, levels, findings)?;
         }
         if !is_changed {
             superblock::mark_again(staging)?;

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use disk::BlockDevice;
 use vfs::Ino;
 
-use super::Job;
+use super::RepairJob;
 use super::directory;
 use super::group::GroupDevice;
 use crate::check::survey::Survey;
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of damaged slots in a chunk.
 const DAMAGED_MAX: u32 = INODES_PER_CHUNK / 8;
 
-impl Job {
+impl RepairJob {
     /// Returns the inodes that the superblock or any directory entry in the image names.
     pub(super) fn named_inodes(&self, survey: &Survey) -> &HashSet<u64> {
         self.named_inodes.get_or_init(|| {
@@ -48,7 +48,7 @@ impl Job {
 }
 
 /// Calls `visit` with each readable block of the file system.
-fn for_each_block(job: &Job, geometry: &Geometry, mut visit: impl FnMut(Block, &[u8])) {
+fn for_each_block(job: &RepairJob, geometry: &Geometry, mut visit: impl FnMut(Block, &[u8])) {
     let size = geometry.block_size();
     let per = (PIECE_BYTES / size) as u64;
     let mut piece = vec![0; per as usize * size];
@@ -66,7 +66,13 @@ fn for_each_block(job: &Job, geometry: &Geometry, mut visit: impl FnMut(Block, &
 }
 
 /// Adds the inodes that the entries in a block name.
-fn add_names(job: &Job, geometry: &Geometry, block: Block, bytes: &[u8], named: &mut HashSet<u64>) {
+fn add_names(
+    job: &RepairJob,
+    geometry: &Geometry,
+    block: Block,
+    bytes: &[u8],
+    named: &mut HashSet<u64>,
+) {
     let layout = Layout::new(geometry);
     let kind = be32(bytes, 0);
     if [magic::BLOCK[1], magic::DATA[1]].contains(&kind) {

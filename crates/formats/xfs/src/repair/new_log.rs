@@ -10,7 +10,7 @@ use vfs::{Error, Result};
 use super::group::GroupDevice;
 use super::old::Old;
 use super::restart::restart;
-use super::{Job, superblock};
+use super::{RepairJob, superblock};
 use crate::check::survey::Survey;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::geometry::Geometry;
@@ -21,7 +21,7 @@ const BYTES_MIN: u64 = 16 << 20;
 
 /// Places an empty log in free blocks, and stores its location in the first superblock. The trees of space are repaired
 /// in the next round.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let findings: Vec<&Finding> =
         findings.iter().filter(|f| f.place.field == Some("sb_logstart")).copied().collect();
     let survey = Survey::new(Arc::clone(&job.staging) as _, Options::default().threads)?;
@@ -45,7 +45,7 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Returns location and length of the new log: within the longest free run of a group.
-fn place(job: &Job, survey: &Survey) -> Option<(FsBlock, u32)> {
+fn place(job: &RepairJob, survey: &Survey) -> Option<(FsBlock, u32)> {
     let geometry = &survey.geometry;
     let raw = &survey.sb.raw;
     let in_blocks = |bytes: u64| u32::try_from(bytes >> geometry.block_log).unwrap_or(u32::MAX);

@@ -5,7 +5,7 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{Error, Ino, Result};
 
-use super::{Job, map, superblock};
+use super::{RepairJob, map, superblock};
 use crate::check::view;
 use crate::format::bytes::{put16, put32};
 use crate::format::checksum;
@@ -20,7 +20,7 @@ use crate::format::quota::{ALL_COUNTED, QuotaKind, is_record};
 const UUID_OFFSET: usize = 120;
 
 /// Rebuilds invalid records in the quota files of the findings.
-pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let raw = &survey.sb.raw;
     let files = match survey.geometry.features.incompat(Incompat::METADIR) {
@@ -56,7 +56,7 @@ pub(super) fn records(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Returns the quota files in the metadata directory; inode 0 for those that do not exist.
-fn in_metadir(job: &Job) -> Result<[Ino; 3]> {
+fn in_metadir(job: &RepairJob) -> Result<[Ino; 3]> {
     let files = view::view(job.staging.clone(), |view| view.metafiles())?;
     Ok(QuotaKind::ALL.map(|kind| {
         let path = quota_path(kind);
@@ -65,7 +65,7 @@ fn in_metadir(job: &Job) -> Result<[Ino; 3]> {
     }))
 }
 
-fn extents(job: &Job, ino: Ino) -> Result<Vec<Extent>> {
+fn extents(job: &RepairJob, ino: Ino) -> Result<Vec<Extent>> {
     view::view(job.staging.clone(), |view| {
         let inode = view.inode(ino);
         inode.map(|inode| map::read(view, ino, &inode, Fork::Data).extents).unwrap_or_default()
@@ -96,7 +96,7 @@ fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: &[u8; 16]) -> 
 }
 
 /// Marks quotas as not counted.
-pub(super) fn uncount(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn uncount(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let what = "Quotas are marked for a quota check at the next mount.";
     superblock::change(job, findings, what, |raw| {
         raw.qflags = (raw.qflags.get() & !ALL_COUNTED).into();

@@ -5,7 +5,7 @@ use operations::repair::Staging;
 use vfs::check::{Code, Finding};
 use vfs::{Error, Result};
 
-use super::{Job, superblock, volume};
+use super::{RepairJob, superblock, volume};
 use crate::check::codes;
 use crate::volume::read_superblock;
 
@@ -72,7 +72,7 @@ pub(super) fn refuse_restored(staging: &Staging) -> Result<()> {
 }
 
 /// Rebuilds the bitmap and the summary.
-pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn rebuild(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let mut failed = None;
     let mut write = |block, bytes: &[u8]| {
@@ -92,6 +92,6 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Returns the number of free realtime extents, if there is a section and it could be read.
-pub(super) fn free_extents(job: &Job) -> Result<Option<u64>> {
+pub(super) fn free_extents(job: &RepairJob) -> Result<Option<u64>> {
     Ok(job.survey()?.rebuild_realtime(&mut |_, _| {}))
 }

@@ -12,7 +12,7 @@ use super::bulk::{self, Built, Fill};
 use super::files;
 use super::group::{GroupDevice, Levels};
 use super::shared;
-use super::{Job, group_of};
+use super::{RepairJob, group_of};
 use crate::btree::records::{
     BnoTree, CntTree, FreeRun, RefcountRecord, RefcountTree, RmapRecord, RmapTree, rmap_owner,
 };
@@ -32,7 +32,7 @@ const CLAIMS_MAX: usize = 8 << 20;
 const PER_LEVEL: u32 = 2;
 
 /// Rebuilds the trees of space of all groups in the findings.
-pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn rebuild(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let mut groups: Vec<u32> =
         findings.iter().filter_map(|finding| group_of(&survey.geometry, finding)).collect();
@@ -41,7 +41,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
     let all = survey.ownership(groups.iter().copied().collect(), None, CLAIMS_MAX);
     if all.has_gaps {
         // Unreadable structures may own any block, so no block may be marked free.
-        return files::mend_maps(job, &all.findings);
+        return files::repair_maps(job, &all.findings);
     }
     let mut claims = all.claims;
     claims.sort_unstable();
@@ -64,7 +64,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Rebuilds the trees of space of groups with a wrong checksum in AGF or AGFL.
-pub(super) fn checksums(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn checksums(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let names = [AGF_SECTOR, AGFL_SECTOR].map(|sector| ag::NAMES[sector as usize]);
     let is_own = |finding: &&&Finding| {
         finding.detail.as_deref().is_some_and(|detail| names.contains(&detail))
@@ -95,7 +95,7 @@ impl Sizes {
 }
 
 fn group(
-    job: &Job,
+    job: &RepairJob,
     survey: &Survey,
     ag: AgNumber,
     claims: &[Claim],

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::group::GroupDevice;
 use super::sealed::{SECTOR_SIZE_MAX, sealed};
-use super::{Job, group_of};
+use super::{RepairJob, group_of};
 use super::{derived, log_place};
 use crate::check::codes;
 use crate::check::superblock::numbers;
@@ -459,7 +459,7 @@ fn padded(sector: &[u8], found: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the first superblock.
-pub(super) fn read(job: &Job) -> Option<(RawSuperblock, Vec<u8>)> {
+pub(super) fn read(job: &RepairJob) -> Option<(RawSuperblock, Vec<u8>)> {
     let mut sector = vec![0; SECTOR_SIZE_MAX.min(job.staging.len()) as usize];
     job.staging.read_at(0, &mut sector).ok()?;
     let (raw, _) = RawSuperblock::read_from_prefix(&sector).ok()?;
@@ -468,7 +468,7 @@ pub(super) fn read(job: &Job) -> Option<(RawSuperblock, Vec<u8>)> {
 
 /// Changes the first superblock in a separate step.
 pub(super) fn change(
-    job: &Job,
+    job: &RepairJob,
     findings: &[&Finding],
     what: &str,
     change: impl FnOnce(&mut RawSuperblock),
@@ -482,7 +482,7 @@ pub(super) fn change(
 }
 
 /// Sets fields to valid values.
-pub(super) fn fields(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn fields(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let first: Vec<&Finding> =
         findings.iter().filter(|finding| finding.place.group.unwrap_or(0) == 0).copied().collect();
     if !first.is_empty() {
@@ -613,7 +613,7 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
 }
 
 /// Clears the log incompat bits of an empty log.
-pub(super) fn log_bits(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn log_bits(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     change(job, findings, "Feature bits that the log does not use are cleared.", |raw| {
         raw.features_log_incompat = 0.into();
     })
@@ -632,7 +632,7 @@ fn without_quota(raw: &mut RawSuperblock) {
 }
 
 /// Rewrites copies from the first superblock.
-pub(super) fn copies(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn copies(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some((raw, found)) = read(job) else { return Ok(()) };
     let survey = job.survey()?;
     let geometry = &survey.geometry;

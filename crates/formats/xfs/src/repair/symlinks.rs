@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 use super::attributes::by_inode;
 use super::engine::{Session, change};
 use super::links::gather;
-use super::{Job, map};
+use super::{RepairJob, map};
 use crate::XfsCore;
 use crate::check::view::{Link, View, view};
 use crate::format::address::Block;
@@ -29,7 +29,7 @@ struct Damaged {
 }
 
 /// Rewrites targets of symbolic links, and removes links without one.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let inodes = by_inode(findings);
     let all = view(job.staging.clone(), |view| {
         let read = |ino: &u64| Some((Ino(*ino), target(view, Ino(*ino), &view.inode(Ino(*ino))?)));

@@ -12,7 +12,7 @@ use vfs::{Error, Result};
 
 use super::engine::Session;
 use super::group::GroupDevice;
-use super::{Job, group_of};
+use super::{RepairJob, group_of};
 use crate::check::survey::{AgChunks, Survey};
 use crate::format::address::{AgIno, AgNumber};
 use crate::format::ag::{AGI_SECTOR, RawAgi, UNLINKED_BUCKETS};
@@ -22,7 +22,7 @@ use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{self, Inode, NEXT_UNLINKED_OFFSET, seal_slot};
 
 /// Frees the inodes on the lists, as a mount after a crash does.
-pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn free(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let Some(mut session) = Session::open(job) else { return Ok(()) };
     let what = "The unlinked inodes are freed.";
     let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
@@ -31,7 +31,7 @@ pub(super) fn free(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Rebuilds the lists of all groups in the findings.
-pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn rebuild(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let chunks = survey.chunks();
     let mut groups: Vec<u32> =
@@ -50,7 +50,7 @@ pub(super) fn rebuild(job: &Job, findings: &[&Finding]) -> Result<()> {
 }
 
 fn group(
-    job: &Job,
+    job: &RepairJob,
     survey: &Survey,
     ag: AgNumber,
     chunks: &AgChunks,

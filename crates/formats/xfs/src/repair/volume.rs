@@ -7,7 +7,8 @@ use vfs::Result;
 use vfs::check::{Code, Finding};
 
 use super::{
-    Job, begin, counts, inode_trees, lsn, new_log, quota, realtime, space, superblock, unlinked,
+    RepairJob, begin, counts, inode_trees, lsn, new_log, quota, realtime, space, superblock,
+    unlinked,
 };
 use crate::check::codes;
 
@@ -70,42 +71,42 @@ const SPACE_TREES: &[&Code] = &[
 ];
 
 /// Locations of structures: superblocks, group headers, inodes.
-pub(super) const PLACES: &[Fix<Job>] = &[
+pub(super) const PLACES: &[Fix<RepairJob>] = &[
     Fix {
         codes: &[codes::SUPERBLOCK_FIELD, codes::SUPERBLOCK_REST, codes::SUPERBLOCK_CHECKSUM],
-        mend: superblock::fields,
+        repair: superblock::fields,
     },
-    Fix { codes: &[codes::AG_CHECKSUM], mend: inode_trees::checksums },
-    Fix { codes: INODE_TREES, mend: inode_trees::rebuild },
-    Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], mend: inode_trees::unsound },
+    Fix { codes: &[codes::AG_CHECKSUM], repair: inode_trees::checksums },
+    Fix { codes: INODE_TREES, repair: inode_trees::rebuild },
+    Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], repair: inode_trees::unsound },
     Fix {
         codes: &[codes::INODE, codes::INODE_CHECKSUM, codes::ROOT, codes::METADIR_ROOT],
-        mend: inode_trees::moved,
+        repair: inode_trees::moved,
     },
 ];
 /// Free and used space.
-pub(super) const SPACE: &[Fix<Job>] = &[
-    Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], mend: inode_trees::rebuild },
-    Fix { codes: &[codes::AG_CHECKSUM], mend: space::checksums },
-    Fix { codes: SPACE_TREES, mend: space::rebuild },
-    Fix { codes: &[codes::UNLINKED], mend: unlinked::rebuild },
+pub(super) const SPACE: &[Fix<RepairJob>] = &[
+    Fix { codes: &[codes::INODE_NOT_USED, codes::INODE_FREE], repair: inode_trees::rebuild },
+    Fix { codes: &[codes::AG_CHECKSUM], repair: space::checksums },
+    Fix { codes: SPACE_TREES, repair: space::rebuild },
+    Fix { codes: &[codes::UNLINKED], repair: unlinked::rebuild },
 ];
 /// Unlinked inodes, once everything else except counts is right.
-pub(super) const NAMELESS: &[Fix<Job>] =
-    &[Fix { codes: &[codes::UNLINKED_LEFT], mend: unlinked::free }];
+pub(super) const NAMELESS: &[Fix<RepairJob>] =
+    &[Fix { codes: &[codes::UNLINKED_LEFT], repair: unlinked::free }];
 /// Counts, when everything else is right.
-pub(super) const COUNTS: &[Fix<Job>] = &[
+pub(super) const COUNTS: &[Fix<RepairJob>] = &[
     Fix {
         codes: &[codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY],
-        mend: realtime::rebuild,
+        repair: realtime::rebuild,
     },
-    Fix { codes: &[codes::QUOTA], mend: quota::records },
-    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], mend: quota::uncount },
-    Fix { codes: &[codes::SUPERBLOCK_COUNTS], mend: counts::totals },
-    Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], mend: superblock::log_bits },
-    Fix { codes: &[codes::SUPERBLOCK_FIELD], mend: new_log::mend },
-    Fix { codes: &[codes::SUPERBLOCK_COPY], mend: superblock::copies },
-    Fix { codes: &[codes::LSN], mend: lsn::mend },
+    Fix { codes: &[codes::QUOTA], repair: quota::records },
+    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], repair: quota::uncount },
+    Fix { codes: &[codes::SUPERBLOCK_COUNTS], repair: counts::totals },
+    Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], repair: superblock::log_bits },
+    Fix { codes: &[codes::SUPERBLOCK_FIELD], repair: new_log::repair },
+    Fix { codes: &[codes::SUPERBLOCK_COPY], repair: superblock::copies },
+    Fix { codes: &[codes::LSN], repair: lsn::repair },
 ];
 
 /// Returns whether a finding is about the free-space trees or the inode trees of a group.

@@ -4,8 +4,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use parking_lot::Mutex;
-use vfs::check::{Finding, Observer, Options};
+use vfs::check::{FindingCounter, Options};
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -137,24 +136,14 @@ fn check_possible(
             "diskwright convert makes a copy with a larger log",
         ));
     }
-    let count = Count::default();
-    let summary = crate::check::check(Arc::clone(device), &Options::default(), &count)?;
-    match count.0.into_inner() {
+    let counter = FindingCounter::default();
+    let summary = crate::check::check(Arc::clone(device), &Options::default(), &counter)?;
+    match counter.count() {
         0 if summary.is_complete => Ok(()),
         found => Err(Error::unsupported(
             format!("adding features to an image with {found} findings of the check"),
             "run diskwright repair first",
         )),
-    }
-}
-
-/// Counts findings.
-#[derive(Default)]
-struct Count(Mutex<u64>);
-
-impl Observer for Count {
-    fn found(&self, _: Finding) {
-        *self.0.lock() += 1;
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice, OverlayDevice, Part};
 use operations::repair::{Staging, UndoDevice, make_plan, restore, write_in_place};
 use testkit::{Ignore, MkfsXfs, differences, require, scratch};
-use vfs::check::{Finding, Observer};
+use vfs::check::Silent;
 use vfs::{FileSystem, NewInode};
 use xfs::repair::Repair;
 use xfs::{OpenOptions, Xfs};
@@ -171,12 +171,6 @@ fn wrong_log_devices_are_refused_and_not_written() {
     let inside = Arc::new(crate::changing::Layout::DEFAULT.make());
     let found = Xfs::open(joined(inside, log), &OpenOptions::default()).err().unwrap();
     assert!(found.to_string().contains("leave --log-device out"), "{found}");
-}
-
-struct Silent;
-
-impl Observer for Silent {
-    fn found(&self, _: Finding) {}
 }
 
 /// Repairs an image and its log in memory. Returns the codes of the findings.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{Access, BlockDevice, Fault, FaultyDevice, MemoryDevice, OverlayDevice};
 use operations::repair::{Staging, fits, make_plan, write_through_log};
-use vfs::check::Options as CheckOptions;
+use vfs::check::{Options as CheckOptions, Silent};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::Xfs;
 use xfs::format::address::FsBlock;
@@ -16,7 +16,6 @@ use xfs::format::superblock::Superblock;
 use xfs::mkfs::{self, Contents, Options};
 use xfs::repair::{Repair, keep_log, open_log};
 
-use super::subject::Silent;
 use crate::common::layout::Layout;
 
 const SIZE: u64 = 64 << 20;

@@ -9,8 +9,8 @@ use operations::repair::{PAGE_BYTES, Staging, make_plan};
 use testkit::effort;
 use xfs::repair::Repair;
 
-use super::subject::Silent;
 use crate::common::image::{device, golden};
+use vfs::check::Silent;
 
 /// A device that fails to read one range.
 struct Failing {

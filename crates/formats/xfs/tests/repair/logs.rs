@@ -14,8 +14,9 @@ use xfs::repair::{Repair, open_log};
 use xfs::{OpenOptions, Xfs};
 
 use super::Image;
-use super::subject::{Silent, repaired};
+use super::subject::repaired;
 use crate::common::image::{device, golden};
+use vfs::check::Silent;
 
 /// Returns an image with a dirty log.
 fn dirty() -> MemoryDevice {

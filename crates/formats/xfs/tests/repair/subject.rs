@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use disk::{BlockDevice, MemoryDevice};
 use operations::repair::{PAGE_BYTES, Plan, Staging, make_plan};
 use testkit::crash::write_image;
-use vfs::check::{Finding, Observer};
+use vfs::check::{Finding, Silent};
 use xfs::repair::Repair;
 
 /// The result of a repair.
@@ -18,12 +18,6 @@ pub(crate) struct Repaired {
     pub(crate) codes: Vec<&'static str>,
     pub(crate) left: Vec<Finding>,
     pub(crate) is_complete: bool,
-}
-
-pub(super) struct Silent;
-
-impl Observer for Silent {
-    fn found(&self, _: Finding) {}
 }
 
 fn plan(device: &MemoryDevice) -> Result<Plan, String> {

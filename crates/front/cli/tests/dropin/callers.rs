@@ -10,7 +10,7 @@ use super::{contents, file, home, run_with};
 const CALLS: [(&str, u64, &str); 15] = [
     ("buildroot", 0, "mkfs.ext4 -d tree -r 1 -N 0 -m 5 -L rootfs -I 256 -O ^64bit {} 64M"),
     ("buildroot, ext2", 0, "mkfs.ext2 -d tree -r 1 -N 0 -m 5 -L rootfs -O ^64bit {} 60M"),
-    ("Mender", 0, "mkfs.ext4 -F -r 1 -N 0 -d tree -L data {} 64M"),
+    ("Repairer", 0, "mkfs.ext4 -F -r 1 -N 0 -d tree -L data {} 64M"),
     (
         "genimage",
         0,

@@ -63,9 +63,9 @@ fn a_check_ends_as_e2fsck_does() {
     assert_eq!(look.status, 4, "{look:?}");
     let ask = run(dir, "e2fsck -f image");
     assert_eq!(ask.status, 4, "{ask:?}");
-    let mended = run(dir, "e2fsck -fy image");
-    assert_eq!(mended.status, 1, "{mended:?}");
-    assert!(mended.out.contains("FILE SYSTEM WAS MODIFIED"), "{mended:?}");
+    let repaired = run(dir, "e2fsck -fy image");
+    assert_eq!(repaired.status, 1, "{repaired:?}");
+    assert!(repaired.out.contains("FILE SYSTEM WAS MODIFIED"), "{repaired:?}");
     assert_eq!(run(dir, "e2fsck -fy image").status, 0);
     assert_eq!(contents(dir, "image", "/etc/hostname"), "box\n");
     testkit::require!(Tool("e2fsck"));

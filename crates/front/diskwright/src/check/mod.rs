@@ -31,7 +31,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::BlockDevice;
-pub use vfs::check::{Code, Finding, Observer, Options, Phase, Place, Severity, Summary};
+pub use vfs::check::{
+    Code, Finding, FindingCounter, Observer, Options, Phase, Place, Severity, Silent, Summary,
+};
 
 pub use crate::format::Format;
 pub use collect::{Collector, Limits};

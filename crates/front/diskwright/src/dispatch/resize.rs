@@ -67,12 +67,12 @@ pub(crate) fn grow(
 pub(crate) fn plan_shrink(
     format: Format,
     device: Arc<dyn BlockDevice>,
-    wish: Least,
+    request: Least,
 ) -> Result<Change> {
     match format {
         Format::Ext4 => {
-            let wish = wish_of_ext(&*device, wish)?;
-            let (before, after) = ext4::resize::plan_shrinking(&device, wish)?;
+            let request = wish_of_ext(&*device, request)?;
+            let (before, after) = ext4::resize::plan_shrinking(&device, request)?;
             Ok(Change { before: size_of_ext(before), after: size_of_ext(after) })
         }
         Format::Xfs => Err(no_shrinking_of_xfs()),
@@ -83,13 +83,13 @@ pub(crate) fn plan_shrink(
 pub(crate) fn shrink(
     format: Format,
     device: Arc<dyn BlockDevice>,
-    wish: Least,
+    request: Least,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Change> {
     match format {
         Format::Ext4 => {
-            let wish = wish_of_ext(&*device, wish)?;
-            let shrunk = ext4::resize::shrink(device, wish, progress)?;
+            let request = wish_of_ext(&*device, request)?;
+            let shrunk = ext4::resize::shrink(device, request, progress)?;
             let (before, after) = (size_of_ext(shrunk.before), size_of_ext(shrunk.after));
             Ok(Change { before, after })
         }
@@ -97,10 +97,12 @@ pub(crate) fn shrink(
     }
 }
 
-fn wish_of_ext(device: &dyn BlockDevice, wish: Least) -> Result<ext4::resize::Wish> {
-    Ok(match wish {
-        Least::Bytes(bytes) => ext4::resize::Wish::Blocks(bytes / block_size_of_ext(device)?),
-        Least::Possible => ext4::resize::Wish::Least,
+fn wish_of_ext(device: &dyn BlockDevice, request: Least) -> Result<ext4::resize::SizeRequest> {
+    Ok(match request {
+        Least::Bytes(bytes) => {
+            ext4::resize::SizeRequest::Blocks(bytes / block_size_of_ext(device)?)
+        }
+        Least::Possible => ext4::resize::SizeRequest::Minimum,
     })
 }
 

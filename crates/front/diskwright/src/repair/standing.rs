@@ -1,13 +1,12 @@
 //! State of an image after a repair.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use operations::repair::{PAGE_BYTES, Page, Plan};
 
 use super::Repair;
 use crate::Result;
-use crate::check::{Finding, Observer, Options};
+use crate::check::{FindingCounter, Options};
 use crate::dispatch::repair as dispatch;
 
 /// State of a repair.
@@ -59,12 +58,12 @@ impl Repair {
     /// # Errors
     /// If the image cannot be checked at all.
     pub fn standing_after(&self, plan: &Plan, options: &Options) -> Result<Standing> {
-        let (found, failed) = (Count::default(), self.reads_failed());
+        let (counter, failed) = (FindingCounter::default(), self.reads_failed());
         if self.is_as_checked(plan) {
             return Ok(Standing::Repaired);
         }
-        let summary = self.check(options, &found)?;
-        Ok(match (self.reads_failed() > failed, found.0.into_inner()) {
+        let summary = self.check(options, &counter)?;
+        Ok(match (self.reads_failed() > failed, counter.count()) {
             (true, _) => Standing::Incomplete,
             (false, 0) if summary.is_complete => Standing::Repaired,
             (false, _) => Standing::Damaged,
@@ -90,15 +89,5 @@ impl Repair {
         let count = self.device.len().saturating_sub(start).min(PAGE_BYTES) as usize;
         let mut bytes = vec![0; count];
         self.device.read_at(start, &mut bytes).is_ok() && bytes == page[..count]
-    }
-}
-
-/// Counts findings.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl Observer for Count {
-    fn found(&self, _: Finding) {
-        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }

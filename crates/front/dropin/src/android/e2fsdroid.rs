@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::words::{Word, Words};
 
 #[derive(Default)]
-struct Wish {
+struct Args {
     image: PathBuf,
     source: Option<PathBuf>,
     is_raw: bool,
@@ -27,43 +27,43 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
-    let wish = read(arguments)?;
+    let args = read(arguments)?;
     // The image is built again with its original settings and with files.
-    let expanded = sparse::expanded(&wish.image)?;
-    let raw = expanded.as_ref().map_or(&*wish.image, |file| file.path());
+    let expanded = sparse::expanded(&args.image)?;
+    let raw = expanded.as_ref().map_or(&*args.image, |file| file.path());
     let made = dumpe2fs::superblock(&Target::at(raw))?;
-    refuse_files(raw, &wish.image)?;
+    refuse_files(raw, &args.image)?;
     drop(expanded);
-    let options = wish.options(&made)?;
-    let file = File::look(&wish.image, STATUSES)?;
-    wish.files.make(&options, &file)?;
+    let options = args.options(&made)?;
+    let file = File::look(&args.image, STATUSES)?;
+    args.files.make(&options, &file)?;
     Ok(0)
 }
 
-fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSDROID);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let mut image = None;
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) => words.only(&mut image, path)?,
-            Word::Option(letter) => wish.option(letter, &mut words)?,
+            Word::Option(letter) => args.option(letter, &mut words)?,
         }
     }
-    wish.image = words.named(image)?;
-    if wish.source.is_none() {
+    args.image = words.named(image)?;
+    if args.source.is_none() {
         return Err(STATUSES.refused(
             "e2fsdroid without -f",
             "add the directory with -f; the files of an image with contents cannot be changed",
         ));
     }
-    let files = &wish.files;
+    let files = &args.files;
     let is_android =
-        files.mount_point.is_some() || files.file_contexts.is_some() || wish.has_product;
+        files.mount_point.is_some() || files.file_contexts.is_some() || args.has_product;
     if is_android && files.fs_config.is_none() {
         return Err(STATUSES.refused("-a, -S or -p without -C", NO_TABLE));
     }
-    Ok(wish)
+    Ok(args)
 }
 
 /// Rejects an image that already contains files.
@@ -82,7 +82,7 @@ fn refuse_files(raw: &Path, image: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Wish {
+impl Args {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         if self.files.option(letter, words)? {
             return Ok(());

@@ -22,7 +22,7 @@ const FEATURES: &str =
     "none,has_journal,ext_attr,resize_inode,filetype,extent,sparse_super,large_file,uninit_bg";
 
 #[derive(Default)]
-struct Wish {
+struct Args {
     image: PathBuf,
     source: Option<PathBuf>,
     bytes: Option<u64>,
@@ -40,48 +40,48 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
-    let wish = read(arguments)?;
-    let file = File::look(&wish.image, STATUSES)?;
-    let bytes = wish.bytes.or(file.bytes).filter(|bytes| *bytes > 0);
+    let args = read(arguments)?;
+    let file = File::look(&args.image, STATUSES)?;
+    let bytes = args.bytes.or(file.bytes).filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| {
-        let image = wish.image.display();
+        let image = args.image.display();
         STATUSES.failed(format_args!("{image} is empty: add -l"))
     })?;
-    let options = wish.options(bytes)?;
-    wish.files.make(&options, &file)?;
-    say(format_args!("created ext4 with {bytes} bytes in {}", wish.image.display()));
+    let options = args.options(bytes)?;
+    args.files.make(&options, &file)?;
+    say(format_args!("created ext4 with {bytes} bytes in {}", args.image.display()));
     Ok(0)
 }
 
-fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
+fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::MAKE_EXT4FS);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => operands.push(operand),
-            Word::Option(letter) => wish.option(letter, &mut words)?,
+            Word::Option(letter) => args.option(letter, &mut words)?,
         }
     }
     let mut operands = operands.into_iter().map(PathBuf::from);
-    wish.image = operands.next().ok_or_else(|| STATUSES.usage("no image given"))?;
-    wish.source = operands.next();
+    args.image = operands.next().ok_or_else(|| STATUSES.usage("no image given"))?;
+    args.source = operands.next();
     if let Some(more) = operands.next() {
         // Second directory, for Android's built-in table of owners.
         let more = more.display();
         return Err(STATUSES.usage(format_args!("unexpected argument after the directory: {more}")));
     }
-    if wish.files.mount_point.is_some() && wish.files.fs_config.is_none() {
+    if args.files.mount_point.is_some() && args.files.fs_config.is_none() {
         return Err(STATUSES.refused("-a without -C", NO_TABLE));
     }
-    Ok(wish)
+    Ok(args)
 }
 
 /// Error text for a missing table of owners.
 pub(super) const NO_TABLE: &str =
     "the owner table of Android is not built in; pass the fs_config of the build with -C";
 
-impl Wish {
+impl Args {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         if self.files.option(letter, words)? {
             return Ok(());

@@ -4,9 +4,9 @@
 //! empty in all locations of known magic numbers. Unknown contents, and queries about the machine's devices, are passed
 //! to the next `blkid` in `PATH`. If there is none, the status for unknown contents is returned.
 
+mod args;
 mod probe;
 mod quote;
-mod wish;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,8 +15,8 @@ use std::path::Path;
 use crate::failure::{Ended, Failure, Statuses};
 use crate::handover;
 use crate::invoked::{Invoked, say, write_out};
+use args::{Args, Form};
 use probe::{Found, Tag};
-use wish::{Form, Wish};
 
 /// Exit statuses of blkid(8).
 const NOTHING: u8 = 2;
@@ -24,25 +24,25 @@ const AMBIVALENT: u8 = 8;
 const STATUSES: Statuses = Statuses { usage: 4, failed: NOTHING };
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = match wish::read(arguments.clone()) {
-        Ok(wish) => wish,
+    let args = match args::read(arguments.clone()) {
+        Ok(args) => args,
         Err(failure) => return handover::run(invoked.name, &arguments).ok_or(failure),
     };
-    if wish.only_version {
+    if args.only_version {
         return Ok(invoked.version());
     }
     let (mut found, mut failure) = (0, None);
-    for image in &wish.images {
-        match probe::probe(image, wish.offset) {
-            Ok(Found::Tags(tags)) if wish.wants(&tags) => {
-                if found > 0 && matches!(wish.form, Form::Export | Form::Udev) {
+    for image in &args.images {
+        match probe::probe(image, args.offset) {
+            Ok(Found::Tags(tags)) if args.wants(&tags) => {
+                if found > 0 && matches!(args.form, Form::Export | Form::Udev) {
                     say(format_args!(""));
                 }
-                show(&wish, &image.display().to_string(), &wish.chosen(tags));
+                show(&args, &image.display().to_string(), &args.chosen(tags));
                 found += 1;
             }
             // The original ignores further images then.
-            Ok(Found::Tags(_) | Found::Nothing) if wish.is_low_level => return Ok(NOTHING),
+            Ok(Found::Tags(_) | Found::Nothing) if args.is_low_level => return Ok(NOTHING),
             Ok(Found::Tags(_) | Found::Nothing) => {}
             Ok(Found::Ambivalent(names)) => return Err(ambivalent(image, &names)),
             // The other program would repeat the lines of earlier images.
@@ -78,11 +78,11 @@ fn unknown(image: &Path) -> Failure {
     Failure { message, status: AMBIVALENT }
 }
 
-fn show(wish: &Wish, image: &str, tags: &[Tag]) {
+fn show(args: &Args, image: &str, tags: &[Tag]) {
     if tags.is_empty() {
         return;
     }
-    match wish.form {
+    match args.form {
         Form::Full => {
             let mut line = format!("{image}:").into_bytes();
             for tag in tags {

@@ -1,5 +1,6 @@
 //! `mke2fs`, and `mkfs.ext2`, `mkfs.ext3` and `mkfs.ext4`.
 
+mod args;
 mod config;
 mod decompress;
 mod device_test;
@@ -10,7 +11,6 @@ mod profile;
 mod quota;
 mod tuning;
 mod values;
-mod wish;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -26,13 +26,13 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
 use crate::invoked::{Invoked, say, say_all};
 use crate::making::{self, File, Sectors};
+use args::{Args, BlockSize};
 use config::Config;
 use decompress::Decompressed;
 use profile::{Profile, Subject};
 use quota::Quotas;
-use wish::{BlockSize, Wish};
 
-pub(crate) use wish::{UuidWish, errors_behaviour, features, uuid};
+pub(crate) use args::{UuidWish, errors_behaviour, features, uuid};
 
 /// `EXT2_FLAGS_TEST_FILESYS`: may be mounted by a driver in development.
 pub(crate) const TEST_FILE_SYSTEM: u32 = 4;
@@ -47,44 +47,44 @@ const SECTOR_BYTES: u32 = 512;
 const KIB: u64 = 1 << 10;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let mut wish = wish::read(arguments)?;
-    if wish.only_version {
+    let mut args = args::read(arguments)?;
+    if args.only_version {
         return Ok(invoked.version());
     }
     let config = Config::load(STATUSES)?;
     remark(invoked.name, config.remarks());
-    let file = File::look(&wish.image, STATUSES)?;
-    if !wish.is_forced && !wish.is_trial && !may_overwrite(&wish.image, delay(&config)?) {
+    let file = File::look(&args.image, STATUSES)?;
+    if !args.is_forced && !args.is_trial && !may_overwrite(&args.image, delay(&config)?) {
         return Ok(1);
     }
-    journal_device::take_block_size(&mut wish)?;
-    let bytes = size(&mut wish, &file)?;
+    journal_device::take_block_size(&mut args)?;
+    let bytes = size(&mut args, &file)?;
     let sector = file.sectors.map(|Sectors { logical, .. }| logical);
     let sector = sector.filter(|bytes| *bytes > SECTOR_BYTES);
     let subject = Subject { name: invoked.name, bytes, sector };
-    let profile = Profile::of(&mut wish, subject, &config)?;
-    remark(invoked.name, &wish.remarks);
+    let profile = Profile::of(&mut args, subject, &config)?;
+    remark(invoked.name, &args.remarks);
     remark(invoked.name, &profile.remarks);
     if journal_device::is_asked(&profile.features) {
-        journal_device::make(&wish, &profile, &file, bytes)?;
+        journal_device::make(&args, &profile, &file, bytes)?;
         return Ok(0);
     }
-    let quotas = Quotas::of(&wish, &profile)?;
-    let archive = Decompressed::start(wish.source.as_deref().filter(|_| !wish.is_trial))?;
-    let options = options(&wish, &profile, (&quotas, &archive), bytes)?;
-    let made = if wish.is_trial {
+    let quotas = Quotas::of(&args, &profile)?;
+    let archive = Decompressed::start(args.source.as_deref().filter(|_| !args.is_trial))?;
+    let options = options(&args, &profile, (&quotas, &archive), bytes)?;
+    let made = if args.is_trial {
         Some(making::try_out(options, STATUSES)?)
     } else {
-        if wish.test > 0 {
-            device_test::test(&wish.image, options.offset, bytes, wish.test > 1)?;
+        if args.test > 0 {
+            device_test::test(&args.image, options.offset, bytes, args.test > 1)?;
         }
         let made = making::make(&options, &file, STATUSES)?;
         archive.finish()?;
         quotas.make(&options)?;
         made
     };
-    if !wish.is_quiet {
-        tell(&wish.image, made.as_ref());
+    if !args.is_quiet {
+        tell(&args.image, made.as_ref());
     }
     Ok(0)
 }
@@ -161,23 +161,23 @@ fn tell(image: &Path, made: Option<&diskwright::ImageInfo>) {
 }
 
 /// Returns the size of the file system in bytes: the given one, or that of the file after the offset.
-fn size(wish: &mut Wish, file: &File) -> Result<u64, Failure> {
-    let unit = match wish.block_size {
+fn size(args: &mut Args, file: &File) -> Result<u64, Failure> {
+    let unit = match args.block_size {
         Some(BlockSize::Given(bytes)) => bytes.into(),
         _ => KIB,
     };
-    let offset = wish.extended.offset;
-    let Some(size) = wish.size else {
+    let offset = args.extended.offset;
+    let Some(size) = args.size else {
         let rest = file.bytes.map(|bytes| bytes.saturating_sub(offset));
         let bytes = rest.filter(|bytes| *bytes > 0).ok_or_else(|| {
             STATUSES.failed(format_args!(
                 "{} is empty: write a size after its name",
-                wish.image.display()
+                args.image.display()
             ))
         })?;
         if offset > 0 {
             let blocks = bytes / KIB;
-            wish.remarks.push(format!(
+            args.remarks.push(format!(
                 "Warning: offset specified without an explicit file system size; using all \
                  {blocks} KiB after the offset"
             ));
@@ -189,7 +189,7 @@ fn size(wish: &mut Wish, file: &File) -> Result<u64, Failure> {
 }
 
 fn options(
-    wish: &Wish,
+    args: &Args,
     profile: &Profile,
     (quotas, archive): (&Quotas, &Decompressed),
     bytes: u64,
@@ -198,21 +198,21 @@ fn options(
         Some(path) => BuildSource::Files(path.to_owned()),
         None => BuildSource::Several(Vec::new()),
     };
-    let mut options = BuildOptions::new(source, &wish.image, Format::Ext4)
+    let mut options = BuildOptions::new(source, &args.image, Format::Ext4)
         .force(true)
         .in_place(true)
         .sparse(true)
         .size(bytes)
-        .offset(wish.extended.offset)
+        .offset(args.extended.offset)
         .block_size(profile.block_size)
-        .no_xattrs(wish.extended.has_no_xattrs)
+        .no_xattrs(args.extended.has_no_xattrs)
         .features(quotas.without(&profile.features))
         .tuning(quotas.with_inode(&profile.tuning));
-    options.label = wish.label.clone();
-    options.last_mounted = wish.last_mounted.clone();
+    options.label = args.label.clone();
+    options.last_mounted = args.last_mounted.clone();
     options.inode_size = Some(profile.inode_size);
-    options.inodes = wish.inodes;
-    options.bytes_per_inode = match (wish.inodes, wish.bytes_per_inode) {
+    options.inodes = args.inodes;
+    options.bytes_per_inode = match (args.inodes, args.bytes_per_inode) {
         (Some(_), _) => None,
         (None, Some(bytes)) => Some(bytes),
         // The default, but more if the source requires it.
@@ -220,42 +220,42 @@ fn options(
             Some(profile.bytes_per_inode).filter(|bytes| *bytes != making::INODE_RATIO_USUAL)
         }
     };
-    options.reserved_percent = wish.reserved_percent.or(profile.reserved_percent);
-    options.journal_bytes = wish.journal_bytes;
-    options.log_device.clone_from(&wish.journal_device);
-    options.keeps_journal = wish.journal_device.is_some();
-    options.output = output(wish);
+    options.reserved_percent = args.reserved_percent.or(profile.reserved_percent);
+    options.journal_bytes = args.journal_bytes;
+    options.log_device.clone_from(&args.journal_device);
+    options.keeps_journal = args.journal_device.is_some();
+    options.output = output(args);
     making::set_times(&mut options, STATUSES)?;
-    options.corrections.rules = root_rules(wish, options.time.or(options.source_date_epoch));
+    options.corrections.rules = root_rules(args, options.time.or(options.source_date_epoch));
     let is_random = !making::is_reproducible(&options);
     let random = || is_random.then(making::random_uuid);
-    options.uuid = match wish.uuid {
+    options.uuid = match args.uuid {
         Some(UuidWish::Given(uuid)) => Some(uuid),
         Some(UuidWish::Random) => Some(making::random_uuid()),
         None => random(),
     };
-    options.hash_seed = wish.extended.hash_seed.or_else(random);
+    options.hash_seed = args.extended.hash_seed.or_else(random);
     Ok(options)
 }
 
 /// Returns the rules for the root directory.
-fn root_rules(wish: &Wish, time: Option<i64>) -> Vec<Rule> {
+fn root_rules(args: &Args, time: Option<i64>) -> Vec<Rule> {
     let mut changes = Vec::new();
     // With a directory as source, the root gets only these attributes. An archive has an entry for the root.
-    if wish.source.as_ref().is_some_and(|source| source.is_dir()) {
+    if args.source.as_ref().is_some_and(|source| source.is_dir()) {
         changes.push(Change::Owner { uid: Some(0), gid: Some(0) });
         changes.push(Change::Permissions(PermissionChange::new(|_, _| ROOT_PERMISSIONS)));
         if let Some(sec) = time.or_else(|| vfs::clock::now().map(|now| now.sec)) {
             changes.push(Change::Time(import::Time { sec, nsec: 0 }));
         }
     }
-    if let Some(owner) = wish.extended.root_owner {
+    if let Some(owner) = args.extended.root_owner {
         changes.push(Change::Owner { uid: Some(owner.uid), gid: Some(owner.gid) });
     }
-    if let Some(bits) = wish.extended.root_permissions {
+    if let Some(bits) = args.extended.root_permissions {
         changes.push(Change::Permissions(PermissionChange::new(move |_, _| bits)));
     }
-    if let Some(label) = &wish.extended.root_selinux {
+    if let Some(label) = &args.extended.root_selinux {
         let value = [label, &b"\0"[..]].concat();
         changes.push(Change::Xattr(Xattr { name: b"security.selinux".to_vec(), value }));
     }
@@ -263,9 +263,9 @@ fn root_rules(wish: &Wish, time: Option<i64>) -> Vec<Rule> {
     changes.into_iter().filter_map(root).collect()
 }
 
-fn output(wish: &Wish) -> OutputOptions {
+fn output(args: &Args) -> OutputOptions {
     let mut output = OutputOptions::default();
-    if wish.extended.is_android_sparse {
+    if args.extended.is_android_sparse {
         output.format = OutputFormat::Sparse;
     }
     output

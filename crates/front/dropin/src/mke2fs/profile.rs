@@ -2,10 +2,10 @@
 
 use diskwright::build::{FeatureChange, Tuning};
 
+use super::args::{Args, BlockSize, features, is_block_size};
 use super::config::Config;
 use super::tuning;
 use super::values::{Values, has};
-use super::wish::{BlockSize, Wish, features, is_block_size};
 use crate::failure::{Failure, STATUSES};
 
 /// Uses by size, with exclusive upper limits in bytes.
@@ -49,29 +49,29 @@ impl Profile {
     /// Returns the profile for the configuration and the arguments. Extended options of the configuration precede those
     /// of the arguments.
     pub(super) fn of(
-        wish: &mut Wish,
+        args: &mut Args,
         subject: Subject<'_>,
         config: &Config,
     ) -> Result<Self, Failure> {
-        let types = types(wish, subject.name, subject.bytes, config);
+        let types = types(args, subject.name, subject.bytes, config);
         let values = Values::new(config, &types);
         values.refuse_what_is_not_made()?;
         if let Some(list) = config.get(&types, "options") {
             let at = |failure: Failure| {
                 STATUSES.failed(format_args!("mke2fs.conf: options: {}", failure.message))
             };
-            wish.prepend(list).map_err(at)?;
+            args.prepend(list).map_err(at)?;
         }
-        let block_size = block_size(wish, subject, &values)?;
-        let features = wanted_features(wish, subject, &values, block_size)?;
-        let inode_size = wish.inode_size.or(values.small("inode_size")?);
+        let block_size = block_size(args, subject, &values)?;
+        let features = wanted_features(args, subject, &values, block_size)?;
+        let inode_size = args.inode_size.or(values.small("inode_size")?);
         let inode_size = inode_size.unwrap_or(OLD_INODE_BYTES);
-        let mut remarks = unknown_types(wish, &types, config);
+        let mut remarks = unknown_types(args, &types, config);
         if inode_size == OLD_INODE_BYTES && values.switch("warn_y2038_dates")?.unwrap_or(true) {
             let remark = "128-byte inodes cannot handle dates beyond 2038 and are deprecated";
             remarks.push(remark.into());
         }
-        let (tuning, more) = tuning::of(wish, &values, &features, block_size)?;
+        let (tuning, more) = tuning::of(args, &values, &features, block_size)?;
         remarks.extend(more);
         Ok(Self {
             block_size,
@@ -86,9 +86,9 @@ impl Profile {
 }
 
 /// Returns the block size in bytes, at least the sector size of the device.
-fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<u32, Failure> {
+fn block_size(args: &Args, subject: Subject<'_>, values: &Values<'_>) -> Result<u32, Failure> {
     let sector = subject.sector.unwrap_or(0);
-    if let Some(BlockSize::Given(given)) = wish.block_size {
+    if let Some(BlockSize::Given(given)) = args.block_size {
         if given < sector {
             return Err(STATUSES.failed(format_args!(
                 "Invalid argument while setting blocksize; too small for device ({sector}-byte sectors)"
@@ -104,7 +104,7 @@ fn block_size(wish: &Wish, subject: Subject<'_>, values: &Values<'_>) -> Result<
         },
     });
     let usual = usual?.unwrap_or(PAGE_BYTES).max(sector);
-    Ok(match wish.block_size {
+    Ok(match args.block_size {
         Some(BlockSize::AtLeast(least)) => usual.max(least),
         _ => usual,
     })
@@ -134,25 +134,25 @@ fn reserved(text: &str) -> Result<f64, String> {
 
 /// Returns all features: those of the types, followed by explicit ones.
 fn wanted_features(
-    wish: &Wish,
+    args: &Args,
     subject: Subject<'_>,
     values: &Values<'_>,
     block_size: u32,
 ) -> Result<Vec<FeatureChange>, Failure> {
     let mut lists = values.feature_lists();
-    if wish.features.is_empty() {
+    if args.features.is_empty() {
         // Features in the arguments replace these.
         lists.extend(values.get("default_features"));
     }
-    if wish.has_journal {
+    if args.has_journal {
         lists.push("has_journal");
     }
-    let mut asked = wish.features.clone();
+    let mut asked = args.features.clone();
     let mut add = |name: &str, is_on| asked.push(FeatureChange { name: name.into(), is_on });
-    if wish.extended.encoding.is_some() {
+    if args.extended.encoding.is_some() {
         add("casefold", true);
     }
-    if wish.extended.resize.is_some() {
+    if args.extended.resize.is_some() {
         add("resize_inode", true);
     }
     let needs_64bit = subject.bytes / u64::from(block_size) > u32::MAX.into();
@@ -164,17 +164,17 @@ fn wanted_features(
 }
 
 /// Returns the type and the uses.
-fn types(wish: &Wish, name: &str, bytes: u64, config: &Config) -> Vec<String> {
+fn types(args: &Args, name: &str, bytes: u64, config: &Config) -> Vec<String> {
     let of_name = name.strip_prefix("mkfs.").map(str::to_owned);
-    let of_device = |name| config.of_device(&wish.image, name).map(str::to_owned);
+    let of_device = |name| config.of_device(&args.image, name).map(str::to_owned);
     let usual = || {
-        let without = if wish.has_journal { "ext3" } else { "ext2" };
+        let without = if args.has_journal { "ext3" } else { "ext2" };
         config.get(&[], "fs_type").unwrap_or(without).to_owned()
     };
-    let kind = wish.kind.clone().or(of_name).or_else(|| of_device("fs_type"));
+    let kind = args.kind.clone().or(of_name).or_else(|| of_device("fs_type"));
     let mut types = vec![kind.unwrap_or_else(usual)];
-    if !wish.uses.is_empty() {
-        types.extend(wish.uses.iter().cloned());
+    if !args.uses.is_empty() {
+        types.extend(args.uses.iter().cloned());
     } else if let Some(uses) = of_device("usage_types") {
         types.extend(uses.split(',').map(|word| word.trim().to_owned()));
     } else {
@@ -185,8 +185,8 @@ fn types(wish: &Wish, name: &str, bytes: u64, config: &Config) -> Vec<String> {
 }
 
 /// Returns requested uses that the configuration lacks.
-fn unknown_types(wish: &Wish, types: &[String], config: &Config) -> Vec<String> {
-    let uses = types.iter().skip(1).filter(|kind| !wish.uses.is_empty() && *kind != "default");
+fn unknown_types(args: &Args, types: &[String], config: &Config) -> Vec<String> {
+    let uses = types.iter().skip(1).filter(|kind| !args.uses.is_empty() && *kind != "default");
     let unknown = uses.filter(|kind| !config.has_type(kind));
     unknown
         .map(|kind| format!("Warning: the fs_type {kind} is not defined in mke2fs.conf"))
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn uses_follow_from_the_size() {
         let config = Config::default();
-        let wish = Wish::default();
-        assert_eq!(types(&wish, "mkfs.ext4", 1 << 20, &config), ["ext4", "floppy"]);
-        assert_eq!(types(&wish, "mke2fs", 1 << 30, &config), ["ext2", "default"]);
-        assert_eq!(types(&wish, "mkfs.ext3", 16 << 40, &config), ["ext3", "huge"]);
-        let wish = Wish { uses: vec!["news".into()], kind: Some("ext4".into()), ..Wish::default() };
-        assert_eq!(types(&wish, "mke2fs", 1 << 20, &config), ["ext4", "news"]);
+        let args = Args::default();
+        assert_eq!(types(&args, "mkfs.ext4", 1 << 20, &config), ["ext4", "floppy"]);
+        assert_eq!(types(&args, "mke2fs", 1 << 30, &config), ["ext2", "default"]);
+        assert_eq!(types(&args, "mkfs.ext3", 16 << 40, &config), ["ext3", "huge"]);
+        let args = Args { uses: vec!["news".into()], kind: Some("ext4".into()), ..Args::default() };
+        assert_eq!(types(&args, "mke2fs", 1 << 20, &config), ["ext4", "news"]);
     }
 }

@@ -12,9 +12,9 @@ use ext4::format::features::RoCompat;
 use ext4::format::quota::QuotaKind;
 use ext4::format::superblock::RawSuperblock;
 
+use super::args::Args;
 use super::profile::Profile;
 use super::values::has;
-use super::wish::Wish;
 use crate::failure::{Failure, STATUSES};
 
 /// Name of the feature.
@@ -29,12 +29,12 @@ pub(super) struct Quotas(Vec<QuotaKind>);
 
 impl Quotas {
     /// Returns the quota types selected by arguments and features.
-    pub(super) fn of(wish: &Wish, profile: &Profile) -> Result<Self, Failure> {
+    pub(super) fn of(args: &Args, profile: &Profile) -> Result<Self, Failure> {
         if !has(&profile.features, FEATURE) {
             return Ok(Self(Vec::new()));
         }
         let has_projects = has(&profile.features, "project");
-        let extended = &wish.extended;
+        let extended = &args.extended;
         if extended.is_android_sparse {
             let why = "usage can be counted only in a raw image";
             return Err(STATUSES.refused("-O quota with -E android_sparse", why));

@@ -2,9 +2,9 @@
 
 use diskwright::build::{FeatureChange, Tuning};
 
+use super::args::{Args, errors_behaviour};
 use super::extended::{self, Extended};
 use super::values::{Values, has};
-use super::wish::{Wish, errors_behaviour};
 use crate::dumpe2fs::{DATA_MODES, MOUNT_OPTIONS};
 use crate::failure::{Failure, STATUSES};
 use crate::size::{self, Size};
@@ -14,14 +14,14 @@ const ORPHAN_BLOCKS_MAX: u64 = 512;
 
 /// Returns the settings, and remarks on those without effect.
 pub(super) fn of(
-    wish: &Wish,
+    args: &Args,
     values: &Values<'_>,
     features: &[FeatureChange],
     block_size: u32,
 ) -> Result<(Tuning, Vec<String>), Failure> {
     let usual = Tuning::default();
-    let extended = &wish.extended;
-    let errors = wish.errors.map_or_else(|| values.by("errors", errors_behaviour), |e| Ok(Some(e)));
+    let extended = &args.extended;
+    let errors = args.errors.map_or_else(|| values.by("errors", errors_behaviour), |e| Ok(Some(e)));
     let block = |size: Size| blocks(size, block_size);
     let orphans = |size| orphan_file(size, block_size);
     let strictness = values.by("encoding_flags", extended::strictness)?;
@@ -36,27 +36,27 @@ pub(super) fn of(
         is_test: extended.is_test,
         encoding: extended.encoding.or(encoding).unwrap_or_default(),
         is_encoding_strict: extended.is_encoding_strict.or(strictness).unwrap_or(false),
-        flex_groups: flex_groups(wish, values, features)?,
+        flex_groups: flex_groups(args, values, features)?,
         is_packed: packed(extended, values)?,
         backups: backups(extended, values)?,
         resize_blocks: extended.resize.map(block).transpose()?,
-        cluster_bytes: cluster(wish, values, features)?,
-        group_blocks: wish.group_blocks,
-        journal_at: wish
+        cluster_bytes: cluster(args, values, features)?,
+        group_blocks: args.group_blocks,
+        journal_at: args
             .journal_at
             .map_or_else(|| values.by("journal_location", extended::place), |at| Ok(Some(at)))?,
-        fast_commit_bytes: wish.fast_commit_bytes,
+        fast_commit_bytes: args.fast_commit_bytes,
         orphan_file_bytes: extended.orphan_file.map(orphans).transpose()?,
         mmp_interval: extended.mmp_interval,
         // Set together with the quota files.
         has_project_quota: false,
     };
-    Ok((tuning, without_effect(wish, features)))
+    Ok((tuning, without_effect(args, features)))
 }
 
 /// Returns remarks on settings whose feature is disabled, which the original accepts too.
-fn without_effect(wish: &Wish, features: &[FeatureChange]) -> Vec<String> {
-    let extended = &wish.extended;
+fn without_effect(args: &Args, features: &[FeatureChange]) -> Vec<String> {
+    let extended = &args.extended;
     let given = [
         ("-E num_backup_sb", extended.backups.is_some(), "sparse_super2"),
         ("-E packed_meta_blocks", extended.is_packed == Some(true), "flex_bg"),
@@ -64,8 +64,8 @@ fn without_effect(wish: &Wish, features: &[FeatureChange]) -> Vec<String> {
         ("-E encoding_flags", extended.is_encoding_strict.is_some(), "casefold"),
         ("-E mmp_update_interval", extended.mmp_interval.is_some(), "mmp"),
         ("-E quotatype", !extended.quotas.is_empty(), "quota"),
-        ("-J location", wish.journal_at.is_some(), "has_journal"),
-        ("-J fast_commit_size", wish.fast_commit_bytes.is_some(), "fast_commit"),
+        ("-J location", args.journal_at.is_some(), "has_journal"),
+        ("-J fast_commit_size", args.fast_commit_bytes.is_some(), "fast_commit"),
     ];
     let idle = given.iter().filter(|(_, is_given, feature)| *is_given && !has(features, feature));
     idle.map(|(option, _, feature)| format!("{option} has no effect without the feature {feature}"))
@@ -83,12 +83,12 @@ fn backups(extended: &Extended, values: &Values<'_>) -> Result<u8, Failure> {
 }
 
 fn flex_groups(
-    wish: &Wish,
+    args: &Args,
     values: &Values<'_>,
     features: &[FeatureChange],
 ) -> Result<u32, Failure> {
     let has_flex = has(features, "flex_bg");
-    match wish.flex_groups {
+    match args.flex_groups {
         Some(_) if !has_flex => Err(STATUSES.usage("-G needs the feature flex_bg")),
         Some(groups) if !groups.is_power_of_two() => {
             Err(STATUSES.usage("-G: flex_bg size must be a power of 2"))
@@ -108,15 +108,15 @@ fn power_of_two(text: &str) -> Result<u32, String> {
 
 /// Returns the cluster size in bytes. An explicit size requires the feature; a configured one is ignored without it.
 fn cluster(
-    wish: &Wish,
+    args: &Args,
     values: &Values<'_>,
     features: &[FeatureChange],
 ) -> Result<Option<u64>, Failure> {
-    if wish.cluster_bytes.is_some() && !has(features, "bigalloc") {
+    if args.cluster_bytes.is_some() && !has(features, "bigalloc") {
         return Err(STATUSES.usage("-C: specifying a cluster size requires the bigalloc feature"));
     }
     let configured = values.by("cluster_size", size::bytes)?;
-    Ok(wish.cluster_bytes.or(configured.filter(|_| has(features, "bigalloc"))))
+    Ok(args.cluster_bytes.or(configured.filter(|_| has(features, "bigalloc"))))
 }
 
 /// Returns the size of the orphan file in bytes.

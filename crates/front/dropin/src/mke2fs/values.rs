@@ -87,7 +87,7 @@ pub(super) fn has(features: &[FeatureChange], name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::mke2fs::wish::features;
+    use crate::mke2fs::args::features;
 
     #[test]
     fn the_last_change_of_a_feature_counts() {

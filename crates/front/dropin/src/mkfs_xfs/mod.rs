@@ -1,7 +1,7 @@
 //! `mkfs.xfs`.
 
+mod args;
 mod settings;
-mod wish;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,30 +13,30 @@ use crate::foreign;
 use crate::invoked::{Invoked, say};
 use crate::making::{self, File, Sectors};
 use crate::xfs_geometry::Geometry;
-use wish::Wish;
+use args::Args;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = wish::read(arguments)?;
-    if wish.only_version {
+    let args = args::read(arguments)?;
+    if args.only_version {
         return Ok(invoked.version());
     }
-    let file = File::look(&wish.image, STATUSES)?;
-    if !wish.is_forced && !wish.is_trial {
-        refuse_to_overwrite(&wish)?;
+    let file = File::look(&args.image, STATUSES)?;
+    if !args.is_forced && !args.is_trial {
+        refuse_to_overwrite(&args)?;
     }
-    let bytes = wish.bytes.or(file.bytes.filter(|bytes| *bytes > 0));
+    let bytes = args.bytes.or(file.bytes.filter(|bytes| *bytes > 0));
     let bytes = bytes.ok_or_else(|| {
-        let image = wish.image.display();
+        let image = args.image.display();
         STATUSES.failed(format_args!("{image} is empty: add -d size="))
     })?;
-    check_size(&wish, &file, bytes)?;
-    check_log(&wish)?;
-    check_realtime(&wish)?;
-    if wish.is_unsupported && !wish.is_quiet {
+    check_size(&args, &file, bytes)?;
+    check_log(&args)?;
+    check_realtime(&args)?;
+    if args.is_unsupported && !args.is_quiet {
         say(format_args!("Filesystems formatted with --unsupported are not supported!!"));
     }
-    let mut options = options(&wish, &file, bytes)?;
-    let mut geometry = if wish.is_trial {
+    let mut options = options(&args, &file, bytes)?;
+    let mut geometry = if args.is_trial {
         let directory = tempfile::tempdir().map_err(|e| STATUSES.failed(e))?;
         options.image = directory.path().join("image");
         let trial = |device: &Option<PathBuf>, name| trial_device(device, directory.path(), name);
@@ -46,21 +46,21 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         making::make_shipped(&options, STATUSES)?;
         Geometry::of_image(&options.image)?
     } else {
-        if !wish.is_file {
+        if !args.is_file {
             making::make(&options, &file, STATUSES)?;
         } else {
             making::make_shipped(&options, STATUSES)?;
         }
-        Geometry::of_image(&wish.image)?
+        Geometry::of_image(&args.image)?
     };
-    if let Some(device) = &wish.log_device {
+    if let Some(device) = &args.log_device {
         geometry.name_log(device);
     }
-    if let Some(device) = &wish.realtime_device {
+    if let Some(device) = &args.realtime_device {
         geometry.name_realtime(device);
     }
-    if !wish.is_quiet {
-        geometry.show(&wish.image);
+    if !args.is_quiet {
+        geometry.show(&args.image);
     }
     Ok(0)
 }
@@ -69,16 +69,16 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 const SUPPORTED_BYTES_MIN: u64 = 300 << 20;
 
 /// Rejects a size that exceeds the file or device, or is not supported.
-fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
-    let room = file.bytes.filter(|room| *room > 0 && !wish.is_file && *room < bytes);
+fn check_size(args: &Args, file: &File, bytes: u64) -> Result<(), Failure> {
+    let room = file.bytes.filter(|room| *room > 0 && !args.is_file && *room < bytes);
     if let Some(room) = room {
-        let blocks = room / u64::from(wish.block_bytes());
+        let blocks = room / u64::from(args.block_bytes());
         return Err(STATUSES.failed(format_args!(
             "size {bytes} specified for data subvolume is too large, maximum is {blocks} blocks; -d file,size={bytes} \
              makes a file that long"
         )));
     }
-    if bytes < SUPPORTED_BYTES_MIN && !is_small(wish) {
+    if bytes < SUPPORTED_BYTES_MIN && !is_small(args) {
         return Err(STATUSES.failed(
             "Filesystem must be larger than 300MiB. Smaller ones are slow and not well tested; use \
              --unsupported to create one",
@@ -88,18 +88,18 @@ fn check_size(wish: &Wish, file: &File, bytes: u64) -> Result<(), Failure> {
 }
 
 /// Rejects a log device that has contents, or is too short for the log.
-fn check_log(wish: &Wish) -> Result<(), Failure> {
-    let Some(device) = &wish.log_device else { return Ok(()) };
+fn check_log(args: &Args) -> Result<(), Failure> {
+    let Some(device) = &args.log_device else { return Ok(()) };
     let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
     let name = device.display();
-    if let Some(bytes) = wish.log_bytes()?.filter(|bytes| *bytes > room) {
-        let blocks = room / u64::from(wish.block_bytes());
+    if let Some(bytes) = args.log_bytes()?.filter(|bytes| *bytes > room) {
+        let blocks = room / u64::from(args.block_bytes());
         return Err(STATUSES.failed(format_args!(
             "size {bytes} specified for log subvolume is too large, maximum is {blocks} blocks of {name}"
         )));
     }
     match foreign::find(device) {
-        Some(old) if !wish.is_forced && !wish.is_trial => {
+        Some(old) if !args.is_forced && !args.is_trial => {
             Err(STATUSES.failed(old.refused_by_xfs(device)))
         }
         _ => Ok(()),
@@ -107,18 +107,18 @@ fn check_log(wish: &Wish) -> Result<(), Failure> {
 }
 
 /// Rejects a realtime device that has contents, or is too short for the section.
-fn check_realtime(wish: &Wish) -> Result<(), Failure> {
-    let Some(device) = &wish.realtime_device else { return Ok(()) };
+fn check_realtime(args: &Args) -> Result<(), Failure> {
+    let Some(device) = &args.realtime_device else { return Ok(()) };
     let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
     let name = device.display();
-    if let Some(bytes) = wish.realtime_bytes()?.filter(|bytes| *bytes > room) {
-        let blocks = room / u64::from(wish.block_bytes());
+    if let Some(bytes) = args.realtime_bytes()?.filter(|bytes| *bytes > room) {
+        let blocks = room / u64::from(args.block_bytes());
         return Err(STATUSES.failed(format_args!(
             "size {bytes} specified for rt subvolume is too large, maximum is {blocks} blocks of {name}"
         )));
     }
     match foreign::find(device) {
-        Some(old) if !wish.is_forced && !wish.is_trial => {
+        Some(old) if !args.is_forced && !args.is_trial => {
             Err(STATUSES.failed(old.refused_by_xfs(device)))
         }
         _ => Ok(()),
@@ -140,63 +140,63 @@ fn trial_device(
 }
 
 /// Returns whether the option or the environment of xfstests requests unsupported sizes.
-fn is_small(wish: &Wish) -> bool {
+fn is_small(args: &Args) -> bool {
     let is_set = |name| std::env::var_os(name).is_some();
-    wish.is_unsupported || ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"].into_iter().all(is_set)
+    args.is_unsupported || ["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"].into_iter().all(is_set)
 }
 
 /// Rejects overwriting existing contents without `-f`.
-fn refuse_to_overwrite(wish: &Wish) -> Result<(), Failure> {
-    match foreign::find(&wish.image) {
-        Some(old) => Err(STATUSES.failed(old.refused_by_xfs(&wish.image))),
+fn refuse_to_overwrite(args: &Args) -> Result<(), Failure> {
+    match foreign::find(&args.image) {
+        Some(old) => Err(STATUSES.failed(old.refused_by_xfs(&args.image))),
         None => Ok(()),
     }
 }
 
 /// Returns the sector size: the given one, which must be at least the device's, or the device's own.
-fn sector_size(wish: &Wish, file: &File) -> Result<Option<u32>, Failure> {
-    let Some(Sectors { logical, physical }) = file.sectors else { return Ok(wish.sector_size) };
-    match wish.sector_size {
+fn sector_size(args: &Args, file: &File) -> Result<Option<u32>, Failure> {
+    let Some(Sectors { logical, physical }) = file.sectors else { return Ok(args.sector_size) };
+    match args.sector_size {
         Some(given) if given < logical => Err(STATUSES.failed(format_args!(
             "illegal sector size {given}; hw sector is {logical}; leave -s size= out"
         ))),
         Some(given) => Ok(Some(given)),
         // A block cannot be smaller than a sector.
-        None if wish.block_size.is_some_and(|block| block < physical) => Ok(Some(logical)),
+        None if args.block_size.is_some_and(|block| block < physical) => Ok(Some(logical)),
         None => Ok(Some(physical)),
     }
 }
 
-fn options(wish: &Wish, file: &File, bytes: u64) -> Result<BuildOptions, Failure> {
-    let source = wish.source.clone().unwrap_or(BuildSource::Several(Vec::new()));
-    let mut options = BuildOptions::new(source, &wish.image, Format::Xfs);
+fn options(args: &Args, file: &File, bytes: u64) -> Result<BuildOptions, Failure> {
+    let source = args.source.clone().unwrap_or(BuildSource::Several(Vec::new()));
+    let mut options = BuildOptions::new(source, &args.image, Format::Xfs);
     options.size = Some(bytes);
     options.force = true;
     options.in_place = true;
-    options.label = wish.label.clone();
-    options.features = wish.features.clone();
-    options.xfs_quota_flags = wish.quota_flags;
-    options.xfs_autofsck = wish.autofsck;
-    options.block_size = wish.block_size;
-    options.inode_size = wish.inode_size()?;
-    options.dir_block_size = wish.dir_block_size;
-    options.log_stripe_bytes = wish.log_stripe;
-    options.access_times = wish.access_times;
-    options.small = is_small(wish);
-    options.sector_size = sector_size(wish, file)?;
-    options.inodes_percent = wish.inodes_percent;
-    options.ag_count = wish.ag_count;
-    options.ag_bytes = wish.ag_bytes()?;
-    options.log_bytes = wish.log_bytes()?;
-    options.log_group = wish.log_group;
-    options.log_device.clone_from(&wish.log_device);
-    options.realtime_device.clone_from(&wish.realtime_device);
-    options.realtime_bytes = wish.realtime_bytes()?;
-    options.realtime_extent_bytes = wish.realtime_extent_bytes()?;
-    options.inherited = wish.inherited;
+    options.label = args.label.clone();
+    options.features = args.features.clone();
+    options.xfs_quota_flags = args.quota_flags;
+    options.xfs_autofsck = args.autofsck;
+    options.block_size = args.block_size;
+    options.inode_size = args.inode_size()?;
+    options.dir_block_size = args.dir_block_size;
+    options.log_stripe_bytes = args.log_stripe;
+    options.access_times = args.access_times;
+    options.small = is_small(args);
+    options.sector_size = sector_size(args, file)?;
+    options.inodes_percent = args.inodes_percent;
+    options.ag_count = args.ag_count;
+    options.ag_bytes = args.ag_bytes()?;
+    options.log_bytes = args.log_bytes()?;
+    options.log_group = args.log_group;
+    options.log_device.clone_from(&args.log_device);
+    options.realtime_device.clone_from(&args.realtime_device);
+    options.realtime_bytes = args.realtime_bytes()?;
+    options.realtime_extent_bytes = args.realtime_extent_bytes()?;
+    options.inherited = args.inherited;
     making::set_times(&mut options, STATUSES)?;
     let is_random = !making::is_reproducible(&options);
     let random = || is_random.then(making::random_uuid);
-    options.uuid = wish.uuid.or_else(random);
+    options.uuid = args.uuid.or_else(random);
     Ok(options)
 }

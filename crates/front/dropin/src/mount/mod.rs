@@ -2,7 +2,7 @@
 //!
 //! The program executes itself as `diskwright mount`, which serves the mount.
 
-mod wish;
+mod args;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,27 +11,27 @@ use std::process::Command;
 
 use crate::failure::{Ended, Failure, STATUSES, Statuses};
 use crate::invoked::Invoked;
-use wish::Wish;
+use args::Args;
 
 /// Exit statuses of mount(8): invalid arguments, and failed mount.
 const OF_MOUNT: Statuses = Statuses { usage: 1, failed: 32 };
 
 /// Entry point for calls by mount(8).
 pub(crate) fn helper(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    begin(&wish::of_mount(arguments, OF_MOUNT)?, invoked, OF_MOUNT)
+    begin(&args::of_mount(arguments, OF_MOUNT)?, invoked, OF_MOUNT)
 }
 
 /// Entry point for calls as fuse2fs.
 pub(crate) fn fuse2fs(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
-    let wish = wish::of_fuse2fs(arguments, STATUSES)?;
-    if wish.only_version {
+    let args = args::of_fuse2fs(arguments, STATUSES)?;
+    if args.only_version {
         return Ok(invoked.version());
     }
-    begin(&wish, invoked, STATUSES)
+    begin(&args, invoked, STATUSES)
 }
 
-fn begin(wish: &Wish, invoked: &Invoked, statuses: Statuses) -> Ended {
-    if wish.is_trial {
+fn begin(args: &Args, invoked: &Invoked, statuses: Statuses) -> Ended {
+    if args.is_trial {
         return Ok(0);
     }
     let failed = |e: io::Error| -> Failure {
@@ -41,8 +41,8 @@ fn begin(wish: &Wish, invoked: &Invoked, statuses: Statuses) -> Ended {
     let mut command = Command::new(program);
     command.arg0("diskwright").arg("mount");
     // For the messages of that process.
-    command.arg("--called-as").arg(invoked.name).args(wish.arguments());
-    if wish.foreground {
+    command.arg("--called-as").arg(invoked.name).args(args.arguments());
+    if args.foreground {
         // The serving process handles signals.
         return Err(failed(command.exec()));
     }

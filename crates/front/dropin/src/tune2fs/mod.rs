@@ -37,7 +37,7 @@ const JOURNAL_MODES: [(u32, &str); 3] = [
 type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
 
 #[derive(Default)]
-struct Wish {
+struct Args {
     /// Changes of features and others that affect more than the superblock.
     request: Request,
     changes: Vec<Change>,
@@ -52,7 +52,7 @@ struct Wish {
     undo: Option<PathBuf>,
 }
 
-impl Wish {
+impl Args {
     fn add(&mut self, change: impl Fn(&mut RawSuperblock) + 'static) {
         self.try_add(move |raw| {
             change(raw);
@@ -74,31 +74,31 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return ended;
     }
     let mut words = Words::new(arguments, STATUSES, &supported::TUNE2FS);
-    let mut wish = Wish::default();
+    let mut args = Args::default();
     let mut image = None;
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(path) => words.only(&mut image, path)?,
             Word::Option('V') => return Ok(invoked.version()),
-            Word::Option(letter) => option(&mut wish, letter, &mut words)?,
+            Word::Option(letter) => option(&mut args, letter, &mut words)?,
         }
     }
     let mut image = words.target(image)?;
-    wish.name_journal(&mut image)?;
-    if wish.changes_nothing() && !wish.shows {
+    args.name_journal(&mut image)?;
+    if args.changes_nothing() && !args.shows {
         return Err(STATUSES.usage("no action given: add a change, or -l to show the superblock"));
     }
-    if !wish.changes_nothing() {
-        wish.check(&image)?;
-        let undo = wish.undo.as_deref();
+    if !args.changes_nothing() {
+        args.check(&image)?;
+        let undo = args.undo.as_deref();
         if let Some(undo) = undo {
             image.begin_undo(undo, STATUSES)?;
         }
-        let applied = apply(&image, &wish.request, &wish.changes);
+        let applied = apply(&image, &args.request, &args.changes);
         image.finish_undo(undo, STATUSES)?;
         applied?;
     }
-    if wish.shows {
+    if args.shows {
         dumpe2fs::show(&dumpe2fs::superblock(&image)?);
     }
     Ok(0)
@@ -141,7 +141,7 @@ fn apply(image: &Target, request: &Request, changes: &[Change]) -> Result<(), Fa
     tune(&image.path, &image.open(), request, &mut all).map_err(|e| STATUSES.of(&e))
 }
 
-impl Wish {
+impl Args {
     fn changes_nothing(&self) -> bool {
         self.request == Request::default() && self.changes.is_empty()
     }
@@ -195,64 +195,64 @@ impl Wish {
     }
 }
 
-fn option(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failure> {
+fn option(args: &mut Args, letter: char, words: &mut Words) -> Result<(), Failure> {
     match letter {
-        'l' => wish.shows = true,
+        'l' => args.shows = true,
         'L' => {
             let name = name::<16>(&words.bytes()?);
-            wish.add(move |raw| raw.volume_name = name);
+            args.add(move |raw| raw.volume_name = name);
         }
         'M' => {
             let place = name::<64>(&words.bytes()?);
-            wish.add(move |raw| raw.last_mounted = place);
+            args.add(move |raw| raw.last_mounted = place);
         }
         'c' => {
             let count: i16 = words.by(mount_count)?;
             // 0 means never, like negative numbers.
             let count = if count == 0 { -1 } else { count };
-            wish.add(move |raw| raw.max_mnt_count = count.cast_unsigned().into());
+            args.add(move |raw| raw.max_mnt_count = count.cast_unsigned().into());
         }
         'C' => {
             let count: u16 = words.parsed()?;
-            wish.add(move |raw| raw.mnt_count = count.into());
+            args.add(move |raw| raw.mnt_count = count.into());
         }
         'i' => {
             let seconds = words.by(interval)?;
-            wish.add(move |raw| raw.checkinterval = seconds.into());
+            args.add(move |raw| raw.checkinterval = seconds.into());
         }
         'T' => {
             let time = words.by(fields::parse_time)?;
-            wish.add(move |raw| fields::set_time(&mut raw.lastcheck, &mut raw.lastcheck_hi, time));
+            args.add(move |raw| fields::set_time(&mut raw.lastcheck, &mut raw.lastcheck_hi, time));
         }
         'e' => {
             let behaviour = words.by(errors_behaviour)?;
-            wish.add(move |raw| raw.errors = behaviour.into());
+            args.add(move |raw| raw.errors = behaviour.into());
         }
-        'm' | 'r' => reserved(wish, letter, words)?,
+        'm' | 'r' => reserved(args, letter, words)?,
         'u' | 'g' => {
             let id: u16 =
                 words.parsed().map_err(|_| words.wrong("must be a number below 65536"))?;
-            wish.add(move |raw| {
+            args.add(move |raw| {
                 let field = if letter == 'u' { &mut raw.def_resuid } else { &mut raw.def_resgid };
                 *field = id.into();
             });
         }
-        'o' => mount_options(wish, words)?,
-        'O' => words.by(features)?.iter().try_for_each(|change| feature(wish, change))?,
-        'U' => set_uuid(wish, words)?,
+        'o' => mount_options(args, words)?,
+        'O' => words.by(features)?.iter().try_for_each(|change| feature(args, change))?,
+        'U' => set_uuid(args, words)?,
         'E' => {
             let list = words.text()?;
             for item in lists::items(&list, 'E', STATUSES) {
-                suboptions::extended(wish, &item)?;
+                suboptions::extended(args, &item)?;
             }
         }
-        'f' => wish.is_forced = true,
-        'j' => wish.add_journal(),
-        'J' => suboptions::journal(wish, &words.text()?)?,
+        'f' => args.is_forced = true,
+        'j' => args.add_journal(),
+        'J' => suboptions::journal(args, &words.text()?)?,
         'I' => return Err(words.refused("the inode size cannot be changed")),
-        'Q' => suboptions::quota(wish, &words.text()?)?,
+        'Q' => suboptions::quota(args, &words.text()?)?,
         's' => return Err(words.refused("backup superblocks cannot be moved")),
-        'z' => wish.undo = Some(words.path()?),
+        'z' => args.undo = Some(words.path()?),
         _ => return Err(words.unknown()),
     }
     Ok(())
@@ -289,7 +289,7 @@ fn interval(text: &str) -> Result<u32, String> {
     seconds.ok_or_else(|| "write a number followed by d, w or m".into())
 }
 
-fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Failure> {
+fn reserved(args: &mut Args, letter: char, words: &mut Words) -> Result<(), Failure> {
     let (percent, blocks) = if letter == 'm' {
         (words.parsed::<f64>()?, 0)
     } else {
@@ -298,7 +298,7 @@ fn reserved(wish: &mut Wish, letter: char, words: &mut Words) -> Result<(), Fail
     if !(0.0..=50.0).contains(&percent) {
         return Err(words.wrong(format_args!("must be 0 to 50 percent, not {percent}")));
     }
-    wish.try_add(move |raw| {
+    args.try_add(move |raw| {
         let all = u64::from(raw.blocks_count_hi.get()) << 32 | u64::from(raw.blocks_count_lo.get());
         let count = if letter == 'm' { (all as f64 * percent / 100.0) as u64 } else { blocks };
         if count > all / 2 {
@@ -325,17 +325,17 @@ pub(crate) fn supported_names() -> impl Iterator<Item = String> {
     features.map(|(name, sign)| format!("-O {sign}{name}")).chain(options)
 }
 
-fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
+fn mount_options(args: &mut Args, words: &mut Words) -> Result<(), Failure> {
     for word in words.text()?.split(',').filter(|word| !word.is_empty()) {
         let (word, is_on) = word.strip_prefix('^').map_or((word, true), |word| (word, false));
         let mode = JOURNAL_MODES.iter().find(|(_, name)| *name == word).map(|(mode, _)| *mode);
         let named = dumpe2fs::MOUNT_OPTIONS.iter().find(|(_, name)| *name == word);
         match (mode, named) {
-            (Some(mode), _) => wish.add(move |raw| {
+            (Some(mode), _) => args.add(move |raw| {
                 let others = raw.default_mount_opts.get() & !dumpe2fs::DATA_MODES;
                 raw.default_mount_opts = (others | if is_on { mode } else { 0 }).into();
             }),
-            (None, Some(&(bit, _))) => wish.add(move |raw| {
+            (None, Some(&(bit, _))) => args.add(move |raw| {
                 let others = raw.default_mount_opts.get() & !bit;
                 raw.default_mount_opts = (others | if is_on { bit } else { 0 }).into();
             }),
@@ -345,7 +345,7 @@ fn mount_options(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
     Ok(())
 }
 
-fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
+fn feature(args: &mut Args, change: &FeatureChange) -> Result<(), Failure> {
     let Some(feature) = Feature::from_name(&change.name) else {
         return Err(STATUSES.usage(format_args!("-O: unknown feature {}", change.name)));
     };
@@ -355,12 +355,12 @@ fn feature(wish: &mut Wish, change: &FeatureChange) -> Result<(), Failure> {
             STATUSES.refused(format_args!("-O {name}"), "only e2fsck and mounts set this flag")
         );
     }
-    wish.request.features.push((feature, change.is_on));
+    args.request.features.push((feature, change.is_on));
     Ok(())
 }
 
-fn set_uuid(wish: &mut Wish, words: &mut Words) -> Result<(), Failure> {
-    wish.request.uuid = Some(match words.by(uuid)? {
+fn set_uuid(args: &mut Args, words: &mut Words) -> Result<(), Failure> {
+    args.request.uuid = Some(match words.by(uuid)? {
         Some(UuidWish::Given(uuid)) => uuid,
         Some(UuidWish::Random) | None => crate::making::random_uuid(),
     });

@@ -2,7 +2,7 @@
 
 use ext4::format::superblock::STATE_ERROR;
 
-use super::{Wish, name};
+use super::{Args, name};
 use crate::failure::{Failure, STATUSES};
 use crate::journal_device;
 use crate::lists::{self, Item};
@@ -16,8 +16,8 @@ const MMP_INTERVAL_MAX: u16 = 300;
 const MIB: u64 = 1 << 20;
 
 /// Parses `-J`, which requests a journal.
-pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
-    wish.add_journal();
+pub(super) fn journal(args: &mut Args, list: &str) -> Result<(), Failure> {
+    args.add_journal();
     for item in lists::items(list, 'J', STATUSES) {
         match item.name {
             "size" => {
@@ -25,9 +25,9 @@ pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
                     let mib = text.parse::<u64>().ok().and_then(|mib| mib.checked_mul(MIB));
                     mib.ok_or_else(|| "write a number of MiB".to_owned())
                 };
-                wish.request.journal_bytes = Some(item.by(bytes)?);
+                args.request.journal_bytes = Some(item.by(bytes)?);
             }
-            "device" => wish.journal_device = Some(journal_device::path(item.text()?)),
+            "device" => args.journal_device = Some(journal_device::path(item.text()?)),
             "location" => return Err(item.refused("the location of the journal cannot be chosen")),
             "fast_commit_size" => {
                 return Err(item.refused("-O fast_commit sets the usual size"));
@@ -39,11 +39,11 @@ pub(super) fn journal(wish: &mut Wish, list: &str) -> Result<(), Failure> {
 }
 
 /// Parses `-Q`: quota types to enable, or with `^` to disable.
-pub(super) fn quota(wish: &mut Wish, list: &str) -> Result<(), Failure> {
+pub(super) fn quota(args: &mut Args, list: &str) -> Result<(), Failure> {
     for item in lists::items(list, 'Q', STATUSES) {
         let (kind, is_on) = item.name.strip_prefix('^').map_or((item.name, true), |k| (k, false));
         let at = ["usrquota", "grpquota", "prjquota"].iter().position(|known| *known == kind);
-        wish.request.quotas[at.ok_or_else(|| item.unknown())?] = Some(is_on);
+        args.request.quotas[at.ok_or_else(|| item.unknown())?] = Some(is_on);
     }
     Ok(())
 }
@@ -56,35 +56,35 @@ fn hash_version(text: &str) -> Result<u8, String> {
 }
 
 /// Parses one item of `-E`.
-pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> {
+pub(super) fn extended(args: &mut Args, item: &Item<'_>) -> Result<(), Failure> {
     let number = |text: &str| text.parse::<u32>().map_err(|_| "write a number".to_owned());
     match item.name {
         "stride" => {
             let blocks =
                 u16::try_from(item.by(number)?).map_err(|_| item.wrong("must be at most 65535"))?;
-            wish.add(move |raw| raw.raid_stride = blocks.into());
+            args.add(move |raw| raw.raid_stride = blocks.into());
         }
         "stripe_width" | "stripe-width" => {
             let blocks = item.by(number)?;
-            wish.add(move |raw| raw.raid_stripe_width = blocks.into());
+            args.add(move |raw| raw.raid_stripe_width = blocks.into());
         }
         "mount_opts" => {
             let options = name::<64>(item.text()?.as_bytes());
-            wish.add(move |raw| raw.mount_opts = options);
+            args.add(move |raw| raw.mount_opts = options);
         }
         "hash_alg" => {
             let version = item.by(hash_version)?;
-            wish.add(move |raw| raw.def_hash_version = version);
+            args.add(move |raw| raw.def_hash_version = version);
         }
         "test_fs" | "^test_fs" => {
             let is_on = item.name == "test_fs";
-            wish.add(move |raw| {
+            args.add(move |raw| {
                 let others = raw.flags.get() & !TEST_FILE_SYSTEM;
                 raw.flags = (others | if is_on { TEST_FILE_SYSTEM } else { 0 }).into();
             });
         }
         "force_fsck" => {
-            wish.add(|raw| raw.state = (raw.state.get() | STATE_ERROR).into());
+            args.add(|raw| raw.state = (raw.state.get() | STATE_ERROR).into());
         }
         "mmp_update_interval" => {
             let seconds = item.by(number)?;
@@ -94,19 +94,19 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
             }
             // 0 selects the default interval.
             let seconds = if seconds == 0 { 5 } else { seconds as u16 };
-            wish.add(move |raw| raw.mmp_interval = seconds.into());
+            args.add(move |raw| raw.mmp_interval = seconds.into());
         }
-        "clear_mmp" => wish.request.clears_mmp = true,
+        "clear_mmp" => args.request.clears_mmp = true,
         "orphan_file_size" => {
             let blocks = item.by(number)?;
-            wish.request.orphan_blocks = Some(blocks.into());
+            args.request.orphan_blocks = Some(blocks.into());
         }
         "encoding" => {
             let is_utf8 = matches!(item.text()?, "utf8" | "utf8-12.1");
             if !is_utf8 {
                 return Err(item.wrong("must be utf8"));
             }
-            wish.request.encoding_flags.get_or_insert(0);
+            args.request.encoding_flags.get_or_insert(0);
         }
         "encoding_flags" => {
             let flags = match item.text()? {
@@ -114,7 +114,7 @@ pub(super) fn extended(wish: &mut Wish, item: &Item<'_>) -> Result<(), Failure> 
                 "nostrict" | "^strict" => 0,
                 _ => return Err(item.wrong("must be strict or nostrict")),
             };
-            wish.request.encoding_flags = Some(flags);
+            args.request.encoding_flags = Some(flags);
         }
         "revision" => return Err(item.refused("it can be set only at creation")),
         _ => return Err(item.unknown()),

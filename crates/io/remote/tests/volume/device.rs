@@ -163,8 +163,8 @@ fn tables_are_kept_on_disk_and_damage_of_them_is_fetched_again() {
         }
     }
     assert!(damaged > 3, "{damaged} files");
-    let (_, mended) = read(directory.path(), "damaged");
-    assert!(mended > 0, "nothing was damaged");
+    let (_, repaired) = read(directory.path(), "damaged");
+    assert!(repaired > 0, "nothing was damaged");
     // An unusable cache directory, as on a full disk, has no effect.
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();

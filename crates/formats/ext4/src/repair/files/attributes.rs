@@ -5,9 +5,9 @@ use vfs::check::Finding;
 use vfs::{FileType, Result};
 
 use super::draft::Draft;
-use super::patient::Patient;
-use super::ward::Ward;
-use crate::check::scene::Scene;
+use super::inode_draft::InodeDraft;
+use super::repair_context::RepairContext;
+use crate::check::checked_image::CheckedImage;
 use crate::format::address::Block;
 use crate::format::features::Incompat;
 use crate::format::inode::{Time, flags};
@@ -103,8 +103,8 @@ fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>
 
 /// Selects the attributes to write: without duplicate names, damaged access control lists and missing values.
 fn choose<'b>(
-    ward: &Ward<'_>,
-    patient: &Patient,
+    context: &RepairContext<'_>,
+    subject: &InodeDraft,
     mut all: Vec<Kept<'b>>,
     in_block: bool,
     draft: &mut Draft,
@@ -123,7 +123,7 @@ fn choose<'b>(
                 (!is_damaged_list && !is_misplaced).then_some(NewValue::Here(value))?
             }
             Value::Inode { ino, size } => {
-                let hash = value_hash(ward, patient, &kept, (ino, size), draft)?;
+                let hash = value_hash(context, subject, &kept, (ino, size), draft)?;
                 NewValue::Inode { ino, size, hash }
             }
         };
@@ -135,16 +135,16 @@ fn choose<'b>(
 /// Returns the hash of an attribute whose value is in an inode, or `None` if the value is missing. If only the size of
 /// that inode is wrong, repairs it.
 fn value_hash(
-    ward: &Ward<'_>,
-    patient: &Patient,
+    context: &RepairContext<'_>,
+    subject: &InodeDraft,
     kept: &Kept<'_>,
     (ino, size): (u32, u32),
     draft: &mut Draft,
 ) -> Option<u32> {
-    let params = ward.scene.params();
+    let params = context.checked.params();
     let is_possible = params.sb.features.incompat(Incompat::EA_INODE)
         && (params.sb.first_ino..=params.sb.inodes_count).contains(&ino);
-    let mut holder = ward.patient(ino).filter(|_| is_possible)?;
+    let mut holder = context.subject(ino).filter(|_| is_possible)?;
     let is_holder = holder.file_type() == Some(FileType::Regular)
         && holder.inode.links_count() > 0
         && holder.has(flags::EA_INODE)
@@ -153,12 +153,12 @@ fn value_hash(
         return None;
     }
     let inode = &holder.inode;
-    let is_plain = inode.time(Time::Modify).sec as u64 & 0xffff_ffff == u64::from(patient.ino)
-        && inode.generation() == patient.inode.generation();
+    let is_plain = inode.time(Time::Modify).sec as u64 & 0xffff_ffff == u64::from(subject.ino)
+        && inode.generation() == subject.inode.generation();
     let (is_size_right, value_hash) = (inode.size() == u64::from(size), inode.value_hash());
     if !is_size_right {
         holder.inode.set_size(size.into());
-        let value = super::inodes::read_contents(ward, &holder, VALUE_SIZE_MAX.into())?;
+        let value = super::inodes::read_contents(context, &holder, VALUE_SIZE_MAX.into())?;
         let is_value = xattr::value_hash(params.sb.checksum_seed, &value) == value_hash;
         is_value.then(|| holder.store(draft))?;
     }
@@ -166,18 +166,22 @@ fn value_hash(
 }
 
 /// Rewrites the attributes in an inode. Returns whether there is anything to write.
-pub(super) fn mend_in_inode(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> bool {
-    let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return false };
+pub(super) fn repair_in_inode(
+    context: &RepairContext<'_>,
+    subject: &mut InodeDraft,
+    draft: &mut Draft,
+) -> bool {
+    let Some(tail) = subject.tail().map(<[u8]>::to_vec) else { return false };
     if tail.get(..4) != Some(&MAGIC) {
         return false;
     }
     let all = salvage(&tail[INODE_HEADER_SIZE..], 0);
-    let mut chosen = choose(ward, patient, all, false, draft);
-    write_in_inode(patient, &mut chosen)
+    let mut chosen = choose(context, subject, all, false, draft);
+    write_in_inode(subject, &mut chosen)
 }
 
-fn write_in_inode(patient: &mut Patient, attributes: &mut Vec<NewAttribute<'_>>) -> bool {
-    let Some(tail) = patient.tail_mut() else { return false };
+fn write_in_inode(subject: &mut InodeDraft, attributes: &mut Vec<NewAttribute<'_>>) -> bool {
+    let Some(tail) = subject.tail_mut() else { return false };
     while !xattr::encode_in_inode(tail, attributes) {
         attributes.pop();
     }
@@ -185,8 +189,8 @@ fn write_in_inode(patient: &mut Patient, attributes: &mut Vec<NewAttribute<'_>>)
 }
 
 /// Returns the inline data beyond `i_block`, if there is any.
-pub(super) fn inline_rest(patient: &Patient) -> Option<Vec<u8>> {
-    let area = Area::in_inode(patient.tail()?).ok()??;
+pub(super) fn inline_rest(subject: &InodeDraft) -> Option<Vec<u8>> {
+    let area = Area::in_inode(subject.tail()?).ok()??;
     match area.find(AttributeName::INLINE_DATA)?.value {
         Value::Here(value) => Some(value.to_vec()),
         Value::Inode { .. } => None,
@@ -194,8 +198,8 @@ pub(super) fn inline_rest(patient: &Patient) -> Option<Vec<u8>> {
 }
 
 /// Sets or removes the inline data beyond `i_block`. Returns whether there was room.
-pub(super) fn set_inline_rest(patient: &mut Patient, rest: Option<&[u8]>) -> bool {
-    let Some(tail) = patient.tail().map(<[u8]>::to_vec) else { return rest.is_none() };
+pub(super) fn set_inline_rest(subject: &mut InodeDraft, rest: Option<&[u8]>) -> bool {
+    let Some(tail) = subject.tail().map(<[u8]>::to_vec) else { return rest.is_none() };
     let Ok(area) = Area::in_inode(&tail) else { return false };
     let mut all: Vec<NewAttribute<'_>> = Vec::new();
     for entry in area.into_iter().flat_map(Area::entries) {
@@ -211,25 +215,25 @@ pub(super) fn set_inline_rest(patient: &mut Patient, rest: Option<&[u8]>) -> boo
     if let Some(rest) = rest {
         all.push(NewAttribute { name: AttributeName::INLINE_DATA, value: NewValue::Here(rest) });
     }
-    patient.tail_mut().is_some_and(|tail| xattr::encode_in_inode(tail, &mut all))
+    subject.tail_mut().is_some_and(|tail| xattr::encode_in_inode(tail, &mut all))
 }
 
 /// Returns whether there is an encryption context among the attributes.
-pub(super) fn has_encryption_context(scene: &Scene, patient: &Patient) -> bool {
+pub(super) fn has_encryption_context(checked: &CheckedImage, subject: &InodeDraft) -> bool {
     const CONTEXT: AttributeName<'_> = AttributeName { index: 9, suffix: b"c" };
-    let in_inode = patient.tail().and_then(|tail| Area::in_inode(tail).ok().flatten());
+    let in_inode = subject.tail().and_then(|tail| Area::in_inode(tail).ok().flatten());
     let is_in_inode = in_inode.is_some_and(|area| area.find(CONTEXT).is_some());
-    let place = Block(patient.inode.file_acl());
+    let place = Block(subject.inode.file_acl());
     is_in_inode
-        || scene.can_be_of_file(place, 1)
-            && scene.block(place).is_some_and(|bytes| {
+        || checked.can_be_of_file(place, 1)
+            && checked.block(place).is_some_and(|bytes| {
                 xattr::verify_block_structure(&bytes).is_ok()
                     && Area::in_block(&bytes).find(CONTEXT).is_some()
             })
 }
 
 /// Result of repairing an attribute block.
-pub(super) enum Mended {
+pub(super) enum Repaired {
     /// No repair was possible.
     Left,
     /// The block was rewritten.
@@ -239,30 +243,34 @@ pub(super) enum Mended {
 }
 
 /// Rewrites an inode's attribute block, or removes it from the inode if it contains none.
-pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Draft) -> Mended {
-    let scene = &ward.scene;
-    let place = Block(patient.inode.file_acl());
+pub(super) fn repair_block(
+    context: &RepairContext<'_>,
+    subject: &mut InodeDraft,
+    draft: &mut Draft,
+) -> Repaired {
+    let checked = &context.checked_image;
+    let place = Block(subject.inode.file_acl());
     if place.0 == 0 {
-        return Mended::Left;
+        return Repaired::Left;
     }
-    if !scene.can_be_of_file(place, 1) {
-        patient.inode.set_file_acl(0);
-        return Mended::Dropped;
+    if !checked.can_be_of_file(place, 1) {
+        subject.inode.set_file_acl(0);
+        return Repaired::Dropped;
     }
-    let Some(old) = scene.block(place) else { return Mended::Left };
+    let Some(old) = checked.block(place) else { return Repaired::Left };
     let all = salvage(&old, BLOCK_HEADER_SIZE);
     let is_hashed = |kept: &Kept<'_>| match kept.value {
         Value::Here(value) => kept.hash != 0 && kept.hash == entry_hash(kept.name, value),
         Value::Inode { .. } => false,
     };
     if old[..4] != MAGIC && !all.iter().any(is_hashed) {
-        patient.inode.set_file_acl(0);
-        return Mended::Dropped;
+        subject.inode.set_file_acl(0);
+        return Repaired::Dropped;
     }
     // If the block belongs to another structure, only entries with a matching hash are attributes.
     let has_magic = old[..4] == MAGIC;
     let all = all.into_iter().filter(|kept| has_magic || is_hashed(kept)).collect();
-    let mut chosen = choose(ward, patient, all, true, draft);
+    let mut chosen = choose(context, subject, all, true, draft);
     let mut block = vec![0; old.len()];
     while !xattr::encode_block(&mut block, &mut chosen) {
         chosen.pop();
@@ -270,17 +278,20 @@ pub(super) fn mend_block(ward: &Ward<'_>, patient: &mut Patient, draft: &mut Dra
     let count = u32::from_le_bytes(*old[BLOCK_REFCOUNT_RANGE].first_chunk().unwrap_or(&[0; 4]));
     let count = if (1..=REFCOUNT_MAX).contains(&count) { count } else { 1 };
     block[BLOCK_REFCOUNT_RANGE].copy_from_slice(&count.to_le_bytes());
-    let params = scene.params();
+    let params = checked.params();
     if params.checksums {
         xattr::seal_block(&mut block, place, params.sb.checksum_seed);
     }
-    draft.write(ward.byte_of(place), block);
-    Mended::Written
+    draft.write(context.byte_of(place), block);
+    Repaired::Written
 }
 
 /// Sets the reference counts of attribute blocks.
-pub(super) fn mend_references(job: &crate::repair::Job, findings: &[&Finding]) -> Result<()> {
-    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+pub(super) fn repair_references(
+    job: &crate::repair::RepairJob,
+    findings: &[&Finding],
+) -> Result<()> {
+    let Some(context) = RepairContext::new(job)? else { return Ok(()) };
     for finding in findings {
         let count = finding.expected.as_ref().and_then(|text| text.parse::<u32>().ok());
         let (Some(count), Some(place)) = (count.filter(|count| *count > 0), finding.place.block)
@@ -288,19 +299,19 @@ pub(super) fn mend_references(job: &crate::repair::Job, findings: &[&Finding]) -
             continue;
         };
         let place = Block(place);
-        let Some(mut block) = ward.scene.block(place) else { continue };
+        let Some(mut block) = context.checked.block(place) else { continue };
         if xattr::verify_block_structure(&block).is_err() {
             continue;
         }
         block[BLOCK_REFCOUNT_RANGE].copy_from_slice(&count.to_le_bytes());
-        let params = ward.scene.params();
+        let params = context.checked.params();
         if params.checksums {
             xattr::seal_block(&mut block, place, params.sb.checksum_seed);
         }
         let mut draft = Draft::default();
-        draft.write(ward.byte_of(place), block);
+        draft.write(context.byte_of(place), block);
         let what = format!("The reference count of attribute block {place} is set to {count}.");
-        ward.end(draft, vec![Action::about(finding, what)])?;
+        context.end(draft, vec![Action::about(finding, what)])?;
     }
     Ok(())
 }

@@ -11,11 +11,11 @@ use super::draft::Draft;
 use super::inodes::ROOT;
 use super::lost_found;
 use super::names_in::{Name, old_name, other_name};
-use super::ward::Ward;
+use super::repair_context::RepairContext;
+use crate::check::checked_image::Known;
 use crate::check::codes::*;
-use crate::check::scene::Known;
 use crate::format::features::RoCompat;
-use crate::repair::Job;
+use crate::repair::RepairJob;
 use crate::repair::image::Image;
 
 /// Maximum number of directories above a directory.
@@ -36,20 +36,20 @@ struct Change {
 }
 
 /// Repairs findings about names. All directories must be valid.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
-    ward.scene.read_names();
-    let has_root = ward.scene.known(ROOT).is_some_and(|known| known.is_dir);
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+    let Some(mut context) = RepairContext::surveyed(job)? else { return Ok(()) };
+    context.checked.read_names();
+    let has_root = context.checked.known(ROOT).is_some_and(|known| known.is_dir);
     if !has_root {
         return Ok(());
     }
     let is_needed =
         |finding: &&&Finding| finding.code == DIR_LOST_FOUND || finding.code == INODE_UNATTACHED;
-    let lost_found = match lost_found::find(&ward) {
+    let lost_found = match lost_found::find(&context) {
         Some(ino) => Some(ino),
         // All findings are found again in the next round, when lost+found exists.
         None if findings.iter().any(|finding| is_needed(&finding)) => {
-            if lost_found::make(&mut ward, findings)? {
+            if lost_found::make(&mut context, findings)? {
                 return Ok(());
             }
             None
@@ -57,19 +57,19 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
         None => None,
     };
     let moved = HashSet::new();
-    let mut plan = Plan { ward: &ward, lost_found, changes: BTreeMap::new(), moved };
+    let mut plan = Plan { context: &context, lost_found, changes: BTreeMap::new(), moved };
     plan.drop_names(findings);
     plan.attach(findings);
     plan.set_parents(findings);
     let changes = plan.changes;
     for (ino, change) in changes {
-        apply(&mut ward, ino, change)?;
+        apply(&mut context, ino, change)?;
     }
     Ok(())
 }
 
 struct Plan<'p, 'j> {
-    ward: &'p Ward<'j>,
+    context: &'p RepairContext<'j>,
     lost_found: Option<u32>,
     changes: BTreeMap<u32, Change>,
     /// Directories whose names change.
@@ -87,16 +87,16 @@ impl Plan<'_, '_> {
         if found.is_empty() {
             return;
         }
-        let scene = &self.ward.scene;
+        let checked = &self.context.checked_image;
         let mut all: HashMap<u32, Vec<(u32, Vec<u8>)>> = HashMap::new();
-        scene.for_each_name(&mut |directory, name, ino| {
-            if scene.known(ino).is_some_and(|known| known.is_dir) {
+        checked.for_each_name(&mut |directory, name, ino| {
+            if checked.known(ino).is_some_and(|known| known.is_dir) {
                 all.entry(ino).or_default().push((directory, name.to_vec()));
             }
         });
         all.retain(|_, names| names.len() > 1);
         for (ino, names) in all {
-            let dot_dot = scene.directory(ino).map_or(0, |ways| ways.dot_dot);
+            let dot_dot = checked.directory(ino).map_or(0, |ways| ways.dot_dot);
             let kept = names.iter().position(|(directory, _)| *directory == dot_dot).unwrap_or(0);
             for (at, (directory, name)) in names.into_iter().enumerate() {
                 if at != kept {
@@ -125,7 +125,7 @@ impl Plan<'_, '_> {
         }
         let directories: BTreeSet<u32> = unattached.keys().copied().collect();
         for (ino, finding) in unattached {
-            let Some(known) = self.ward.scene.known(ino) else { continue };
+            let Some(known) = self.context.checked.known(ino) else { continue };
             if known.is_dir {
                 self.attach_directory(ino, finding, &directories);
             } else if let Some(lost_found) = self.lost_found {
@@ -135,7 +135,7 @@ impl Plan<'_, '_> {
     }
 
     fn attach_directory(&mut self, ino: u32, finding: &Finding, lost: &BTreeSet<u32>) {
-        let Some(ways) = self.ward.scene.directory(ino) else { return };
+        let Some(ways) = self.context.checked.directory(ino) else { return };
         if ways.parent != 0 {
             // It is in a cycle, so the name that it has there is removed.
             self.remove_all(ways.parent, ino, finding);
@@ -148,17 +148,18 @@ impl Plan<'_, '_> {
             _ => false,
         };
         if is_home {
-            let patient = self.ward.patient(home).filter(|home| home.inode.is_dir());
-            let is_plain = patient
+            let subject = self.context.subject(home).filter(|home| home.inode.is_dir());
+            let is_plain = subject
                 .as_ref()
-                .is_some_and(|patient| !patient.has(crate::format::inode::flags::ENCRYPT));
-            if let (true, Some(patient)) = (is_plain, patient) {
-                let is_lost_found = home == ROOT && ino == self.ward.scene.params().sb.first_ino;
+                .is_some_and(|subject| !subject.has(crate::format::inode::flags::ENCRYPT));
+            if let (true, Some(subject)) = (is_plain, subject) {
+                let is_lost_found =
+                    home == ROOT && ino == self.context.checked.params().sb.first_ino;
                 let name = match is_lost_found && self.lost_found.is_none() {
                     true => Some(lost_found::NAME.to_vec()),
                     // Each search reads the whole directory.
                     false if lost.len() > OLD_NAMES_MAX => None,
-                    false => old_name(self.ward, &patient, ino),
+                    false => old_name(self.context, &subject, ino),
                 };
                 return self.add(home, ino, name, finding);
             }
@@ -187,7 +188,7 @@ impl Plan<'_, '_> {
 
     /// Removes all names of a directory from another one.
     fn remove_all(&mut self, from: u32, ino: u32, finding: &Finding) {
-        let Some(directory) = Directory::read(self.ward, from) else { return };
+        let Some(directory) = Directory::read(self.context, from) else { return };
         let names: Vec<_> = directory
             .entries()
             .iter()
@@ -209,7 +210,7 @@ impl Plan<'_, '_> {
             if met.len() >= DEPTH_MAX || !met.insert(at) {
                 return Way::Nowhere;
             }
-            match self.ward.scene.directory(at) {
+            match self.context.checked.directory(at) {
                 Some(ways) if ways.parent != 0 => at = ways.parent,
                 Some(_) => return Way::To(at),
                 None => return Way::Nowhere,
@@ -225,7 +226,7 @@ impl Plan<'_, '_> {
             };
             let parent = match ino {
                 ROOT => ROOT,
-                ino => self.ward.scene.directory(ino).map_or(0, |ways| ways.parent),
+                ino => self.context.checked.directory(ino).map_or(0, |ways| ways.parent),
             };
             if parent != 0 && !self.moved.contains(&ino) {
                 let what = format!("The entry \"..\" is set to inode {parent}.");
@@ -245,8 +246,8 @@ enum Way {
     Nowhere,
 }
 
-fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
-    let Some(mut directory) = Directory::read(ward, ino) else { return Ok(()) };
+fn apply(context: &mut RepairContext<'_>, ino: u32, change: Change) -> Result<()> {
+    let Some(mut directory) = Directory::read(context, ino) else { return Ok(()) };
     if let Some(parent) = change.dot_dot {
         directory.set_dot_dot(parent);
     }
@@ -255,9 +256,9 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
         .retain(|entry| !change.remove.contains(&(entry.name.clone(), entry.ino)));
     let mut names: HashSet<Vec<u8>> =
         directory.entries().iter().map(|entry| entry.name.clone()).collect();
-    let has_types = ward.scene.params().filetype;
+    let has_types = context.checked.params().filetype;
     for (child, name) in change.add {
-        let code = ward.scene.known(child).map_or(0, |known: Known| known.type_code);
+        let code = context.checked.known(child).map_or(0, |known: Known| known.type_code);
         let name = name.unwrap_or_else(|| format!("#{child}").into_bytes());
         let name = if names.insert(name.clone()) {
             name
@@ -267,17 +268,17 @@ fn apply(ward: &mut Ward<'_>, ino: u32, change: Change) -> Result<()> {
         let file_type = if has_types { code } else { 0 };
         directory.entries_mut().push(Name::new(name, child, file_type));
     }
-    let Some(draft) = directory.write(ward) else { return Ok(()) };
+    let Some(draft) = directory.write(context) else { return Ok(()) };
     let mut actions = change.actions;
     if actions.is_empty() {
         actions.push(Action::new(format!("The entry \"..\" of directory {ino} is corrected.")));
     }
-    ward.end(draft, actions)?;
+    context.end(draft, actions)?;
     Ok(())
 }
 
 /// Enables the feature for directories with more subdirectories than link counts can represent.
-fn allow_uncounted(job: &Job) -> Result<()> {
+fn allow_uncounted(job: &RepairJob) -> Result<()> {
     let Some(image) = Image::of(&job.staging) else { return Ok(()) };
     image
         .edit_superblock(|raw| {
@@ -289,27 +290,27 @@ fn allow_uncounted(job: &Job) -> Result<()> {
 }
 
 /// Sets the link counts.
-pub(super) fn mend_links(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_links(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     /// Maximum link count of a directory. A directory with more links has a count of 1.
     const LINKS_MAX: u64 = 65_000;
-    let Some(ward) = Ward::new(job)? else { return Ok(()) };
+    let Some(context) = RepairContext::new(job)? else { return Ok(()) };
     for finding in findings {
         let ino = finding.place.inode.and_then(|ino| u32::try_from(ino).ok());
         let count = finding.expected.as_ref().and_then(|text| text.parse::<u64>().ok());
-        let (Some(mut patient), Some(count)) = (ino.and_then(|ino| ward.patient(ino)), count)
+        let (Some(mut subject), Some(count)) = (ino.and_then(|ino| context.subject(ino)), count)
         else {
             continue;
         };
-        let is_uncounted = patient.inode.is_dir() && count > LINKS_MAX;
-        if is_uncounted && !ward.scene.params().dir_nlink() {
+        let is_uncounted = subject.inode.is_dir() && count > LINKS_MAX;
+        if is_uncounted && !context.checked.params().dir_nlink() {
             allow_uncounted(job)?;
         }
         let count = if is_uncounted { 1 } else { count.min(u16::MAX.into()) };
-        patient.inode.set_links_count(count as u16);
+        subject.inode.set_links_count(count as u16);
         let mut draft = Draft::default();
-        patient.store(&mut draft);
+        subject.store(&mut draft);
         let what = format!("The link count is set to {count}.");
-        ward.end(draft, vec![Action::about(finding, what)])?;
+        context.end(draft, vec![Action::about(finding, what)])?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 
 use vfs::check::BitSet;
 
+use super::inode_draft::InodeDraft;
 use super::map::Map;
-use super::patient::Patient;
-use super::ward::Ward;
+use super::repair_context::RepairContext;
 use crate::format::address::Block;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::inode::flags;
@@ -27,28 +27,28 @@ struct Names {
 
 /// Marks clusters below shared map nodes as shared. The check walks each node only once, so a decision about the nodes
 /// alone would be made without the blocks below them, and about these later.
-pub(super) fn share_beneath(ward: &Ward<'_>, claimants: &[u32]) {
-    let scene = &ward.scene;
-    let Some(shared) = scene.shared() else { return };
-    if scene.params().sb.features.ro_compat(RoCompat::SHARED_BLOCKS) {
+pub(super) fn share_beneath(context: &RepairContext<'_>, claimants: &[u32]) {
+    let checked = &context.checked_image;
+    let Some(shared) = checked.shared() else { return };
+    if checked.params().sb.features.ro_compat(RoCompat::SHARED_BLOCKS) {
         return;
     }
-    let cluster_blocks = u64::from(scene.geometry().cluster_blocks());
+    let cluster_blocks = u64::from(checked.geometry().cluster_blocks());
     let met = BitSet::new(shared.limit());
     let meet_again = |cluster| {
-        if !scene.is_system(scene.block_of(cluster), cluster_blocks) {
+        if !checked.is_system(checked.block_of(cluster), cluster_blocks) {
             shared.insert(cluster);
         }
     };
     for ino in claimants {
-        let Some(patient) = ward.patient(*ino) else { continue };
-        let map = Map::read(scene, &patient);
+        let Some(subject) = context.subject(*ino) else { continue };
+        let map = Map::read(checked, &subject);
         for node in &map.nodes {
-            met.insert_range(scene.clusters(*node, 1), meet_again);
+            met.insert_range(checked.clusters(*node, 1), meet_again);
         }
         let mut last = None;
         for run in &map.runs {
-            let mut clusters = scene.clusters(run.start, run.len.into());
+            let mut clusters = checked.clusters(run.start, run.len.into());
             // Neighbouring runs of a file may be in one cluster.
             clusters.start += u64::from(cluster_blocks > 1 && last == Some(clusters.start));
             last = clusters.end.checked_sub(1);
@@ -59,18 +59,19 @@ pub(super) fn share_beneath(ward: &Ward<'_>, claimants: &[u32]) {
 
 /// Returns the inodes whose record is probably a copy: names or the first directory block show another inode, or
 /// another inode with the same map has more evidence for it.
-pub(super) fn find(ward: &Ward<'_>, claimants: &[u32]) -> HashSet<u32> {
-    let names = names(ward, claimants);
+pub(super) fn find(context: &RepairContext<'_>, claimants: &[u32]) -> HashSet<u32> {
+    let names = names(context, claimants);
     let mut copies = HashSet::new();
     let mut by_map: HashMap<u64, Vec<(u32, i64)>> = HashMap::new();
     for ino in claimants {
-        let Some(patient) = ward.patient(*ino).filter(|_| !ward.scene.is_hidden(*ino)) else {
+        let Some(subject) = context.subject(*ino).filter(|_| !context.checked.is_hidden(*ino))
+        else {
             continue;
         };
-        let map = Map::read(&ward.scene, &patient);
+        let map = Map::read(&context.checked, &subject);
         let names = names.get(ino).copied().unwrap_or_default();
-        let first = FirstBlock::of(ward, &patient, &map, claimants);
-        let is_copy = is_of_other_type(ward, &patient, names) || first == FirstBlock::OfOther;
+        let first = FirstBlock::of(context, &subject, &map, claimants);
+        let is_copy = is_of_other_type(context, &subject, names) || first == FirstBlock::OfOther;
         if is_copy {
             copies.insert(*ino);
         }
@@ -81,8 +82,8 @@ pub(super) fn find(ward: &Ward<'_>, claimants: &[u32]) -> HashSet<u32> {
         for run in &map.runs {
             (run.first, run.start.0, run.len).hash(&mut hasher);
         }
-        let nodes = map.nodes.iter().map(|node| node_score(ward, &patient, *node));
-        let links = u32::from(patient.inode.links_count());
+        let nodes = map.nodes.iter().map(|node| node_score(context, &subject, *node));
+        let links = u32::from(subject.inode.links_count());
         let evidence = match first {
             FirstBlock::Own => nodes.max().unwrap_or(0) * 2 + 1,
             FirstBlock::NotDirectory => 0,
@@ -105,10 +106,10 @@ pub(super) fn find(ward: &Ward<'_>, claimants: &[u32]) -> HashSet<u32> {
 }
 
 /// Returns the score of the evidence in a map node that it belongs to this inode.
-pub(super) fn node_score(ward: &Ward<'_>, patient: &Patient, node: Block) -> i64 {
-    let Some(bytes) = ward.scene.block(node) else { return 0 };
-    match patient.block_seed() {
-        _ if !patient.has(flags::EXTENTS) => 20,
+pub(super) fn node_score(context: &RepairContext<'_>, subject: &InodeDraft, node: Block) -> i64 {
+    let Some(bytes) = context.checked.block(node) else { return 0 };
+    match subject.block_seed() {
+        _ if !subject.has(flags::EXTENTS) => 20,
         Some(seed) if extent::verify(&bytes, Some(seed)).is_ok() => 100,
         Some(_) => 0,
         None => 50,
@@ -116,10 +117,10 @@ pub(super) fn node_score(ward: &Ward<'_>, patient: &Patient, node: Block) -> i64
 }
 
 /// Returns the names of the inodes.
-fn names(ward: &Ward<'_>, claimants: &[u32]) -> HashMap<u32, Names> {
+fn names(context: &RepairContext<'_>, claimants: &[u32]) -> HashMap<u32, Names> {
     let mut names: HashMap<u32, Names> =
         claimants.iter().map(|ino| (*ino, Names::default())).collect();
-    ward.scene.for_each_entry(&mut |_, entry| {
+    context.checked.for_each_entry(&mut |_, entry| {
         if let Some(names) = names.get_mut(&entry.inode) {
             names.count += 1;
             names.types |= 1_u32.checked_shl(entry.file_type.into()).unwrap_or(0);
@@ -129,9 +130,9 @@ fn names(ward: &Ward<'_>, claimants: &[u32]) -> HashMap<u32, Names> {
 }
 
 /// Returns whether all names have types, and none the type of the inode.
-fn is_of_other_type(ward: &Ward<'_>, patient: &Patient, names: Names) -> bool {
-    let has_types = ward.scene.params().sb.features.incompat(Incompat::FILETYPE);
-    let Some(known) = ward.scene.known(patient.ino) else { return false };
+fn is_of_other_type(context: &RepairContext<'_>, subject: &InodeDraft, names: Names) -> bool {
+    let has_types = context.checked.params().sb.features.incompat(Incompat::FILETYPE);
+    let Some(known) = context.checked.known(subject.ino) else { return false };
     let is_typed = names.types != 0 && names.types & 1 == 0;
     has_types && is_typed && names.types & 1 << known.type_code == 0
 }
@@ -150,14 +151,14 @@ enum FirstBlock {
 }
 
 impl FirstBlock {
-    fn of(ward: &Ward<'_>, patient: &Patient, map: &Map, claimants: &[u32]) -> Self {
-        if !patient.inode.is_dir() {
+    fn of(context: &RepairContext<'_>, subject: &InodeDraft, map: &Map, claimants: &[u32]) -> Self {
+        if !subject.inode.is_dir() {
             return Self::OfFile;
         }
-        let bytes = map.place(0).and_then(|place| ward.scene.block(place));
+        let bytes = map.place(0).and_then(|place| context.checked.block(place));
         let dot = bytes.as_deref().and_then(|bytes| dirent::record_at(bytes, 0));
         match dot.filter(|dot| dot.name == b".").map(|dot| dot.inode) {
-            Some(ino) if ino == patient.ino => Self::Own,
+            Some(ino) if ino == subject.ino => Self::Own,
             Some(ino) if claimants.binary_search(&ino).is_ok() => Self::OfOther,
             _ => Self::NotDirectory,
         }

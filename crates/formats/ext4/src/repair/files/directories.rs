@@ -8,28 +8,28 @@ use vfs::check::Finding;
 
 use super::attributes;
 use super::draft::Draft;
+use super::inode_draft::InodeDraft;
 use super::inodes::{ROOT, set_blocks};
 use super::layout::{Filling, Form, fill};
 use super::map::{self, Map};
 use super::names_in::{self, Name, Names};
-use super::patient::Patient;
-use super::ward::{Ward, by_inode};
+use super::repair_context::{RepairContext, by_inode};
 use crate::check::codes::*;
 use crate::dir::compare::Style;
 use crate::format::address::Block;
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::htree;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
-use crate::repair::Job;
+use crate::repair::RepairJob;
 
 /// Repairs directories.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let of_directories: Vec<_> = by_inode(findings);
-    let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
+    let Some(mut context) = RepairContext::surveyed(job)? else { return Ok(()) };
     for (ino, findings) in of_directories {
         let actions =
             || findings.iter().map(|finding| Action::about(finding, sentence(finding))).collect();
-        let Some(mut directory) = Directory::read(&ward, ino) else { continue };
+        let Some(mut directory) = Directory::read(&context, ino) else { continue };
         let is_foreign = |name: &Name| {
             let is_it = |finding: &&&Finding| {
                 finding.code == DIR_POLICY && finding.place.name.as_ref() == Some(&name.name)
@@ -37,8 +37,8 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
             findings.iter().any(|finding| is_it(&finding))
         };
         directory.entries_mut().retain(|name| !is_foreign(name));
-        let Some(draft) = directory.write(&mut ward) else { continue };
-        ward.end(draft, actions())?;
+        let Some(draft) = directory.write(&mut context) else { continue };
+        context.end(draft, actions())?;
     }
     Ok(())
 }
@@ -65,24 +65,24 @@ type Hashes = (u8, Vec<u32>);
 
 /// A directory as it can be read, to be changed and written.
 pub(super) struct Directory {
-    patient: Patient,
+    subject: InodeDraft,
     map: Map,
     names: Names,
 }
 
 impl Directory {
     /// Returns `None` if it is not a directory, or if the device cannot read all of it.
-    pub(super) fn read(ward: &Ward<'_>, ino: u32) -> Option<Self> {
-        let patient = ward.patient(ino).filter(|patient| patient.inode.is_dir())?;
-        let map = Map::read(&ward.scene, &patient);
-        let names = names_in::read(&ward.scene, &patient, &map);
-        (!names.is_unreadable).then_some(Self { patient, map, names })
+    pub(super) fn read(context: &RepairContext<'_>, ino: u32) -> Option<Self> {
+        let subject = context.subject(ino).filter(|subject| subject.inode.is_dir())?;
+        let map = Map::read(&context.checked, &subject);
+        let names = names_in::read(&context.checked, &subject, &map);
+        (!names.is_unreadable).then_some(Self { subject, map, names })
     }
 
     /// Returns a new, empty directory in an existing slot.
-    pub(super) fn new(patient: Patient, dot_dot: u32) -> Self {
+    pub(super) fn new(subject: InodeDraft, dot_dot: u32) -> Self {
         let names = Names { dot_dot, ..Names::default() };
-        Self { patient, map: Map::default(), names }
+        Self { subject, map: Map::default(), names }
     }
 
     pub(super) fn entries(&self) -> &[Name] {
@@ -99,49 +99,49 @@ impl Directory {
 
     /// Returns whether names are encrypted, so that no name can be created without the key.
     pub(super) fn is_encrypted(&self) -> bool {
-        self.patient.has(flags::ENCRYPT)
+        self.subject.has(flags::ENCRYPT)
     }
 
     /// Writes the directory. Returns `None` if there is no room for it.
-    pub(super) fn write(mut self, ward: &mut Ward<'_>) -> Option<Draft> {
+    pub(super) fn write(mut self, context: &mut RepairContext<'_>) -> Option<Draft> {
         let mut draft = Draft::default();
-        let hashes = self.put_misplaced_last(ward);
-        let strict = ward.scene.params().strict_names;
-        let is_settled = names_in::settle(&self.patient, strict, &mut self.names.entries);
+        let hashes = self.put_misplaced_last(context);
+        let strict = context.checked.params().strict_names;
+        let is_settled = names_in::settle(&self.subject, strict, &mut self.names.entries);
         let hashes = hashes.filter(|_| is_settled);
         let parent = self.names.dot_dot;
-        let is_dir = ward.scene.known(parent).is_some_and(|known| known.is_dir);
+        let is_dir = context.checked.known(parent).is_some_and(|known| known.is_dir);
         if !is_dir {
             self.names.dot_dot = ROOT;
         }
-        let is_inline = self.patient.has(flags::INLINE_DATA);
+        let is_inline = self.subject.has(flags::INLINE_DATA);
         if is_inline && self.write_inline() {
-            self.patient.store(&mut draft);
+            self.subject.store(&mut draft);
             return Some(draft);
         }
         if is_inline {
-            attributes::set_inline_rest(&mut self.patient, None);
-            self.patient.inode.set_flag(flags::INLINE_DATA, false);
-            map::write_empty(&ward.scene, &mut self.patient);
+            attributes::set_inline_rest(&mut self.subject, None);
+            self.subject.inode.set_flag(flags::INLINE_DATA, false);
+            map::write_empty(&context.checked, &mut self.subject);
         }
-        let blocks = self.layout(ward, hashes);
-        self.place(ward, &blocks, &mut draft)?;
+        let blocks = self.layout(context, hashes);
+        self.place(context, &blocks, &mut draft)?;
         for (number, bytes) in (0..).zip(blocks) {
             let place = self.map.place(number)?;
-            draft.write(ward.byte_of(place), bytes);
+            draft.write(context.byte_of(place), bytes);
         }
-        self.patient.store(&mut draft);
+        self.subject.store(&mut draft);
         Some(draft)
     }
 
     /// Moves entries with a duplicate name to the end, the one farthest from the hashes of its block last. Blocks of an
     /// index contain a range of hashes each, so that entry has the damaged name. Returns the hashes of a directory with
     /// an index, unless the order of entries changes.
-    fn put_misplaced_last(&mut self, ward: &Ward<'_>) -> Option<Hashes> {
-        if !self.patient.has(flags::INDEX) {
+    fn put_misplaced_last(&mut self, context: &RepairContext<'_>) -> Option<Hashes> {
+        if !self.subject.has(flags::INDEX) {
             return None;
         }
-        let (version, hashes) = self.hashes(ward)?;
+        let (version, hashes) = self.hashes(context)?;
         let mut counts: HashMap<u32, u32> = HashMap::with_capacity(hashes.len());
         hashes.iter().for_each(|hash| *counts.entry(*hash).or_default() += 1);
         if counts.len() == hashes.len() {
@@ -173,32 +173,32 @@ impl Directory {
 
     /// Returns the contents of its blocks. Sets or clears the index flag. `hashes` are those of its names, if they are
     /// known.
-    fn layout(&mut self, ward: &mut Ward<'_>, hashes: Option<Hashes>) -> Vec<Vec<u8>> {
-        let params = ward.scene.params();
+    fn layout(&mut self, context: &mut RepairContext<'_>, hashes: Option<Hashes>) -> Vec<Vec<u8>> {
+        let params = context.checked.params();
         let form = Form {
-            block_size: ward.block_size(),
-            seed: self.patient.block_seed(),
-            ino: self.patient.ino,
+            block_size: context.block_size(),
+            seed: self.subject.block_seed(),
+            ino: self.subject.ino,
             dot_dot: self.names.dot_dot,
-            directory_code: names_in::directory_code(&ward.scene),
+            directory_code: names_in::directory_code(&context.checked),
             is_large: params.large_dir,
         };
         let entries = &self.names.entries;
-        let size = self.patient.inode.size() >> ward.scene.geometry().block_size_log;
+        let size = self.subject.inode.size() >> context.checked.geometry().block_size_log;
         let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
-        let had = had.min(size).min(ward.scene.geometry().blocks_count) as usize;
-        let was_indexed = self.patient.has(flags::INDEX);
-        self.patient.inode.set_flag(flags::INDEX, false);
+        let had = had.min(size).min(context.checked.geometry().blocks_count) as usize;
+        let was_indexed = self.subject.has(flags::INDEX);
+        self.subject.inode.set_flag(flags::INDEX, false);
         // lost+found keeps its blocks, so that there is room the next time.
         let list = form.list(entries, 1);
         let is_wanted = params.dir_index && list.len() > 1 && (was_indexed || list.len() > had);
-        if is_wanted && let Some((version, hashes)) = hashes.or_else(|| self.hashes(ward)) {
+        if is_wanted && let Some((version, hashes)) = hashes.or_else(|| self.hashes(context)) {
             let indexed = [Filling::Roomy, Filling::Tight]
                 .into_iter()
                 .filter_map(|filling| form.indexed(entries, version, &hashes, filling))
-                .find(|blocks| self.has_room_for(ward, blocks.len()));
+                .find(|blocks| self.has_room_for(context, blocks.len()));
             if let Some(blocks) = indexed {
-                self.patient.inode.set_flag(flags::INDEX, true);
+                self.subject.inode.set_flag(flags::INDEX, true);
                 return blocks;
             }
         }
@@ -207,9 +207,9 @@ impl Directory {
     }
 
     /// Returns the hash version of an index and the hash of each name. Returns `None` if the hashes are unknown.
-    fn hashes(&self, ward: &Ward<'_>) -> Option<Hashes> {
+    fn hashes(&self, context: &RepairContext<'_>) -> Option<Hashes> {
         let entries = &self.names.entries;
-        let style = match (self.patient.has(flags::ENCRYPT), self.patient.has(flags::CASEFOLD)) {
+        let style = match (self.subject.has(flags::ENCRYPT), self.subject.has(flags::CASEFOLD)) {
             // The hash depends on a key, but is stored after each name.
             (true, true) => {
                 let stored = entries.iter().map(Name::stored_hash).collect::<Option<Vec<_>>>()?;
@@ -224,7 +224,7 @@ impl Directory {
         if style == Style::Folded && !entries.iter().all(is_text) {
             return None;
         }
-        let params = ward.scene.params();
+        let params = context.checked.params();
         let version = self.names.hash_version.filter(|version| *version <= 2);
         let version = version.unwrap_or(params.default_hash_version());
         let hasher = params.hasher(version)?;
@@ -234,43 +234,48 @@ impl Directory {
     }
 
     /// Returns whether it can have this many blocks.
-    fn has_room_for(&self, ward: &mut Ward<'_>, blocks: usize) -> bool {
+    fn has_room_for(&self, context: &mut RepairContext<'_>, blocks: usize) -> bool {
         /// Maximum number of additional map blocks.
         const MAP_MAX: u64 = 4;
         let had: u64 = self.map.runs.iter().map(|run| u64::from(run.len)).sum();
         let more = (blocks as u64).saturating_sub(had);
-        more == 0 || ward.has_free(more + MAP_MAX)
+        more == 0 || context.has_free(more + MAP_MAX)
     }
 
     /// Gives it as many blocks as there are contents, and writes its map if that changes.
-    fn place(&mut self, ward: &mut Ward<'_>, blocks: &[Vec<u8>], draft: &mut Draft) -> Option<()> {
+    fn place(
+        &mut self,
+        context: &mut RepairContext<'_>,
+        blocks: &[Vec<u8>],
+        draft: &mut Draft,
+    ) -> Option<()> {
         let before = self.map.runs.clone();
-        let mut spare = self.spare(ward, blocks.len() as u64);
+        let mut spare = self.spare(context, blocks.len() as u64);
         self.map.truncate(blocks.len() as u64);
         self.map.runs.iter_mut().for_each(|run| run.unwritten = false);
         let mut added = BTreeMap::new();
         for number in 0..blocks.len() as u32 {
             if self.map.place(number).is_none() {
-                let place = new_place(ward, &self.map, &added, &mut spare, number)?;
+                let place = new_place(context, &self.map, &added, &mut spare, number)?;
                 added.insert(number, Some(place));
             }
         }
         self.map.replace(&added);
-        let is_mapped = self.patient.has(flags::EXTENTS) || !before.is_empty();
+        let is_mapped = self.subject.has(flags::EXTENTS) || !before.is_empty();
         if before != self.map.runs || self.map.is_damaged || !is_mapped {
-            let is_written = map::write(ward, &mut self.patient, &mut self.map, draft);
+            let is_written = map::write(context, &mut self.subject, &mut self.map, draft);
             is_written.then_some(())?;
         }
-        let size = blocks.len() as u64 * ward.block_size() as u64;
-        self.patient.inode.set_size(size);
-        let clusters = self.map.clusters(&ward.scene);
-        set_blocks(ward, &mut self.patient, clusters, true);
+        let size = blocks.len() as u64 * context.block_size() as u64;
+        self.subject.inode.set_size(size);
+        let clusters = self.map.clusters(&context.checked);
+        set_blocks(context, &mut self.subject, clusters, true);
         Some(())
     }
 
     /// Returns the clusters that a directory with `blocks` blocks no longer needs at their positions.
-    fn spare(&self, ward: &Ward<'_>, blocks: u64) -> Vec<Block> {
-        let geometry = ward.scene.geometry();
+    fn spare(&self, context: &RepairContext<'_>, blocks: u64) -> Vec<Block> {
+        let geometry = context.checked.geometry();
         let end = blocks.next_multiple_of(geometry.cluster_blocks().into());
         let mut spare = Vec::new();
         for run in self.map.runs.iter().rev() {
@@ -287,7 +292,7 @@ impl Directory {
 
     /// Writes the entries to the inode, if they fit.
     fn write_inline(&mut self) -> bool {
-        let mut rest = attributes::inline_rest(&self.patient).unwrap_or_default();
+        let mut rest = attributes::inline_rest(&self.subject).unwrap_or_default();
         let mut parts = [Vec::new(), Vec::new()];
         let rooms = [I_BLOCK_SIZE - INLINE_PARENT_SIZE, rest.len()];
         let mut left = rooms;
@@ -298,7 +303,7 @@ impl Directory {
             left[part] -= entry.size();
             parts[part].push(entry);
         }
-        let root = self.patient.inode.i_block_mut();
+        let root = self.subject.inode.i_block_mut();
         root.fill(0);
         root[..INLINE_PARENT_SIZE].copy_from_slice(&self.names.dot_dot.to_le_bytes());
         rest.fill(0);
@@ -311,20 +316,20 @@ impl Directory {
             }
             fill(bytes, 0, entries);
         }
-        self.patient.inode.set_size((I_BLOCK_SIZE + rest.len()) as u64);
-        attributes::set_inline_rest(&mut self.patient, Some(&rest))
+        self.subject.inode.set_size((I_BLOCK_SIZE + rest.len()) as u64);
+        attributes::set_inline_rest(&mut self.subject, Some(&rest))
     }
 }
 
 /// Returns a position for a file block: in the cluster that the file already has for it, or in a new one.
 fn new_place(
-    ward: &mut Ward<'_>,
+    context: &mut RepairContext<'_>,
     map: &Map,
     added: &BTreeMap<u32, Option<Block>>,
     spare: &mut Vec<Block>,
     number: u32,
 ) -> Option<Block> {
-    let geometry = *ward.scene.geometry();
+    let geometry = *context.checked.geometry();
     let within = number & (geometry.cluster_blocks() - 1);
     let first = number - within;
     for other in first..first.saturating_add(geometry.cluster_blocks()) {
@@ -335,7 +340,7 @@ fn new_place(
     }
     let cluster = match spare.pop() {
         Some(cluster) => cluster,
-        None => ward.take_cluster()?,
+        None => context.take_cluster()?,
     };
     Some(cluster.plus(within.into()))
 }

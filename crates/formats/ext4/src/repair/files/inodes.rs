@@ -4,11 +4,11 @@ use operations::repair::Action;
 use vfs::check::{Code, Finding};
 use vfs::{FileType, Result, S_IFMT};
 
-use super::attributes::{self, Mended};
+use super::attributes::{self, Repaired};
 use super::draft::Draft;
+use super::inode_draft::{BAD_BLOCKS_INO, InodeDraft};
 use super::map::{self, Map};
-use super::patient::{BAD_BLOCKS_INO, Patient};
-use super::ward::{Ward, by_inode};
+use super::repair_context::{RepairContext, by_inode};
 use super::words;
 use crate::check::codes::*;
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
@@ -16,7 +16,7 @@ use crate::format::extent::Node;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 use crate::format::xattr::VALUE_SIZE_MAX;
-use crate::repair::Job;
+use crate::repair::RepairJob;
 use crate::repair::image::now;
 
 /// Inode of the root directory.
@@ -71,45 +71,45 @@ pub(super) const OF_ATTRIBUTES: &[&Code] = &[
 ];
 
 /// Repairs inodes.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+    let Some(mut context) = RepairContext::new(job)? else { return Ok(()) };
     let mut all = by_inode(findings);
     // Inodes that refer to values come first: they contain more about the values than the value inodes.
     all.sort_by_key(|(_, findings)| {
         !findings.iter().any(|f| f.code == XATTR_VALUE && f.place.name.is_some())
     });
     for (ino, findings) in all {
-        mend_one(&mut ward, ino, &findings)?;
+        repair_one(&mut context, ino, &findings)?;
     }
     Ok(())
 }
 
 /// Makes the root a directory. The file system's other inodes are repaired elsewhere.
-pub(super) fn mend_root_only(job: &Job, findings: &[&Finding]) -> Result<()> {
+pub(super) fn repair_root_only(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let of_root = |finding: &&&Finding| finding.place.inode == Some(ROOT.into());
     let findings: Vec<&Finding> = findings.iter().filter(of_root).copied().collect();
-    if findings.is_empty() { Ok(()) } else { mend(job, &findings) }
+    if findings.is_empty() { Ok(()) } else { repair(job, &findings) }
 }
 
-fn mend_one(ward: &mut Ward<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
-    let Some(patient) = ward.patient(ino) else { return Ok(()) };
-    let mut case = Case { ward, patient, findings, draft: Draft::default(), cleared: None };
+fn repair_one(context: &mut RepairContext<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
+    let Some(subject) = context.subject(ino) else { return Ok(()) };
+    let mut case = Case { context, subject, findings, draft: Draft::default(), cleared: None };
     case.treat();
-    let Case { ward, patient, draft, cleared, .. } = case;
+    let Case { context, subject, draft, cleared, .. } = case;
     let mut draft = draft;
-    patient.store(&mut draft);
+    subject.store(&mut draft);
     let action = |finding: &&Finding| {
         let what = cleared.map_or_else(|| words::of_inode(finding), ToOwned::to_owned);
         Action::about(finding, what)
     };
-    ward.end(draft, findings.iter().map(action).collect())?;
+    context.end(draft, findings.iter().map(action).collect())?;
     Ok(())
 }
 
 /// An inode that is being repaired.
 pub(super) struct Case<'c, 'j, 'f> {
-    pub(super) ward: &'c mut Ward<'j>,
-    pub(super) patient: Patient,
+    pub(super) context: &'c mut RepairContext<'j>,
+    pub(super) subject: InodeDraft,
     findings: &'c [&'f Finding],
     pub(super) draft: Draft,
     /// Report sentence if the inode is freed.
@@ -124,52 +124,52 @@ impl Case<'_, '_, '_> {
 
     /// Returns whether the file system needs the inode, so that it is recreated instead of freed.
     fn is_own(&self) -> bool {
-        let (scene, ino) = (&self.ward.scene, self.patient.ino);
-        ino == ROOT || scene.is_hidden(ino) && !scene.is_reserved_for_nothing(ino)
+        let (checked, ino) = (&self.context.checked, self.subject.ino);
+        ino == ROOT || checked.is_hidden(ino) && !checked.is_reserved_for_nothing(ino)
     }
 
     fn treat(&mut self) {
-        let ino = self.patient.ino;
+        let ino = self.subject.ino;
         if ino == BAD_BLOCKS_INO {
-            return self.mend_bad_blocks();
+            return self.repair_bad_blocks();
         }
-        let is_free = self.patient.inode.links_count() == 0 && !self.ward.scene.is_orphan(ino);
+        let is_free = self.subject.inode.links_count() == 0 && !self.context.checked.is_orphan(ino);
         if is_free && ino != ROOT && !self.revive() {
             return;
         }
         if ino == ROOT {
-            self.mend_root();
+            self.repair_root();
         } else if self.is_beyond_help() && (!self.is_own() || ino == RESIZE_INO) {
             if !self.is_named_without_contents() {
                 self.cleared = Some("The inode is freed, because it is not a valid inode.");
-                return self.patient.clear();
+                return self.subject.clear();
             }
-            inode_reset(&mut self.patient);
-            self.patient.inode.i_block_mut().fill(0);
+            inode_reset(&mut self.subject);
+            self.subject.inode.i_block_mut().fill(0);
         }
         if self.has(&[ENCRYPTION_CONTEXT]) && ino != ROOT && !self.is_own() {
             self.cleared = Some("The inode is freed, because no key can decrypt it.");
-            return self.patient.clear();
+            return self.subject.clear();
         }
-        self.mend_fields();
-        self.mend_attributes();
-        if self.patient.file_type().is_none() && !self.guess_type() {
+        self.repair_fields();
+        self.repair_attributes();
+        if self.subject.file_type().is_none() && !self.guess_type() {
             // The check then reports inodes that the file system needs as missing, and they are recreated.
             self.cleared = Some("The inode is freed, because its type cannot be determined.");
-            return self.patient.clear();
+            return self.subject.clear();
         }
-        self.mend_special_type();
-        self.mend_flags();
+        self.repair_special_type();
+        self.repair_flags();
         if ino == RESIZE_INO {
             return;
         }
-        self.mend_contents();
+        self.repair_contents();
     }
 
     /// Returns whether the inode has too many faults to be trusted, or earlier repairs did not help.
     pub(super) fn is_beyond_help(&self) -> bool {
         let faults = FAULTS.iter().filter(|code| self.has(&[**code])).count();
-        let is_unsealed = self.patient.is_sealed() == Some(false);
+        let is_unsealed = self.subject.is_sealed() == Some(false);
         let most = if is_unsealed { FAULTS_MAX } else { 2 * FAULTS_MAX };
         faults > most || self.is_stubborn()
     }
@@ -178,7 +178,7 @@ impl Case<'_, '_, '_> {
     fn is_stubborn(&self) -> bool {
         let is_stubborn = |finding: &&Finding| {
             !OF_ATTRIBUTES.contains(&finding.code)
-                && self.ward.is_stubborn(self.patient.ino, finding.code)
+                && self.context.is_stubborn(self.subject.ino, finding.code)
         };
         self.findings.iter().any(is_stubborn)
     }
@@ -186,11 +186,11 @@ impl Case<'_, '_, '_> {
     /// Returns whether it is a fifo or socket with a right checksum, and an entry states the same type. Nothing else of
     /// such an inode matters.
     fn is_named_without_contents(&mut self) -> bool {
-        let file_type = self.patient.file_type();
+        let file_type = self.subject.file_type();
         let Some(file_type @ (FileType::Fifo | FileType::Socket)) = file_type else { return false };
-        self.patient.is_sealed() != Some(false)
+        self.subject.is_sealed() != Some(false)
             && !self.is_stubborn()
-            && self.ward.entry_types().get(&self.patient.ino)
+            && self.context.entry_types().get(&self.subject.ino)
                 == Some(&dirent::file_type_code(file_type))
     }
 
@@ -200,20 +200,20 @@ impl Case<'_, '_, '_> {
         if !self.has(&[INODE_DELETION_TIME]) {
             return false;
         }
-        let map = Map::read(&self.ward.scene, &self.patient);
+        let map = Map::read(&self.context.checked, &self.subject);
         let is_whole = !map.runs.is_empty() && !map.is_damaged && !map.is_unreadable;
-        let was_never_freed = self.patient.inode.dtime() == 0 && !self.has(&[INODE_CHECKSUM]);
-        if is_whole && self.patient.inode.size() > 0 && was_never_freed {
-            self.patient.inode.set_links_count(1);
+        let was_never_freed = self.subject.inode.dtime() == 0 && !self.has(&[INODE_CHECKSUM]);
+        if is_whole && self.subject.inode.size() > 0 && was_never_freed {
+            self.subject.inode.set_links_count(1);
             return true;
         }
-        self.patient.inode.set_dtime(now().max(1));
+        self.subject.inode.set_dtime(now().max(1));
         false
     }
 
     /// Makes the root a directory, whatever its inode contains. Its entries are found later.
-    fn mend_root(&mut self) {
-        let inode = &mut self.patient.inode;
+    fn repair_root(&mut self) {
+        let inode = &mut self.subject.inode;
         if !inode.is_dir() {
             inode.set_mode(0o04_0755);
         }
@@ -221,43 +221,43 @@ impl Case<'_, '_, '_> {
             inode.set_links_count(2);
         }
         if self.is_beyond_help() {
-            inode_reset(&mut self.patient);
-            map::write_empty(&self.ward.scene, &mut self.patient);
+            inode_reset(&mut self.subject);
+            map::write_empty(&self.context.checked, &mut self.subject);
         }
     }
 
-    fn mend_fields(&mut self) {
-        let is_orphan = self.ward.scene.is_orphan(self.patient.ino);
-        if self.has(&[INODE_DELETION_TIME]) && !is_orphan || self.patient.ino == ROOT {
-            self.patient.inode.set_dtime(0);
+    fn repair_fields(&mut self) {
+        let is_orphan = self.context.checked.is_orphan(self.subject.ino);
+        if self.has(&[INODE_DELETION_TIME]) && !is_orphan || self.subject.ino == ROOT {
+            self.subject.inode.set_dtime(0);
         }
         if !self.has(&[INODE_FIELD]) {
             return;
         }
-        self.patient.patch(FADDR, &[0; 4]);
-        let is_of_hurd = self.ward.scene.params().sb.is_of_hurd();
-        if is_of_hurd && self.patient.translator(&self.ward.scene).is_none() {
-            self.patient.inode.set_translator(0);
+        self.subject.patch(FADDR, &[0; 4]);
+        let is_of_hurd = self.context.checked.params().sb.is_of_hurd();
+        if is_of_hurd && self.subject.translator(&self.context.checked).is_none() {
+            self.subject.inode.set_translator(0);
         }
-        for at in inode::early_times(self.patient.bytes()) {
-            let extra = self.patient.bytes()[at] & !3;
-            self.patient.patch(at, &[extra]);
+        for at in inode::early_times(self.subject.bytes()) {
+            let extra = self.subject.bytes()[at] & !3;
+            self.subject.patch(at, &[extra]);
         }
-        let size = usize::from(self.ward.scene.geometry().inode_size);
+        let size = usize::from(self.context.checked.geometry().inode_size);
         let most = size - GOOD_OLD_INODE_SIZE;
-        if inode::check_extra_isize(self.patient.bytes()).is_err() {
+        if inode::check_extra_isize(self.subject.bytes()).is_err() {
             // Attributes start after the fixed fields, with a magic number.
-            let slot = self.patient.bytes();
+            let slot = self.subject.bytes();
             let magic = 0xea02_0000_u32.to_le_bytes();
             let found = (4..most)
                 .step_by(4)
                 .find(|extra| slot[GOOD_OLD_INODE_SIZE + extra..].get(..4) == Some(&magic));
             let extra = found.unwrap_or(usize::from(EXTRA_ISIZE).min(most)) as u16;
-            self.patient.patch(GOOD_OLD_INODE_SIZE, &extra.to_le_bytes());
+            self.subject.patch(GOOD_OLD_INODE_SIZE, &extra.to_le_bytes());
         }
     }
 
-    fn mend_attributes(&mut self) {
+    fn repair_attributes(&mut self) {
         if !self.has(OF_ATTRIBUTES) && !self.has(&[INODE_FIELD]) {
             return;
         }
@@ -268,46 +268,46 @@ impl Case<'_, '_, '_> {
             self.findings.iter().filter(|finding| OF_ATTRIBUTES.contains(&finding.code));
         let (blocks, inodes): (Vec<&&Finding>, Vec<&&Finding>) = of_attributes.partition(in_block);
         if !inodes.is_empty() {
-            if self.patient.has(flags::EA_INODE)
+            if self.subject.has(flags::EA_INODE)
                 && self.has(&[XATTR_VALUE])
                 && !self.has(&[INODE_SIZE])
             {
-                self.mend_value_hash();
+                self.repair_value_hash();
             }
-            attributes::mend_in_inode(self.ward, &mut self.patient, &mut self.draft);
+            attributes::repair_in_inode(self.context, &mut self.subject, &mut self.draft);
         }
         let is_stubborn =
-            blocks.iter().any(|finding| self.ward.is_stubborn(self.patient.ino, finding.code));
+            blocks.iter().any(|finding| self.context.is_stubborn(self.subject.ino, finding.code));
         if is_stubborn {
-            self.patient.inode.set_file_acl(0);
+            self.subject.inode.set_file_acl(0);
         } else if !blocks.is_empty()
-            && let Mended::Dropped =
-                attributes::mend_block(self.ward, &mut self.patient, &mut self.draft)
+            && let Repaired::Dropped =
+                attributes::repair_block(self.context, &mut self.subject, &mut self.draft)
         {
-            self.patient.inode.set_file_acl(0);
+            self.subject.inode.set_file_acl(0);
         }
     }
 
     /// Sets the hash of a value to that of its contents.
-    fn mend_value_hash(&mut self) {
+    fn repair_value_hash(&mut self) {
         // A value cannot be in the file system's own blocks; if the inode itself is in them, they would change with the
         // hash.
-        let map = Map::read(&self.ward.scene, &self.patient);
-        if map.runs.iter().any(|run| self.ward.scene.is_system(run.start, run.len.into())) {
+        let map = Map::read(&self.context.checked, &self.subject);
+        if map.runs.iter().any(|run| self.context.checked.is_system(run.start, run.len.into())) {
             return;
         }
-        let Some(value) = read_contents(self.ward, &self.patient, VALUE_SIZE_MAX.into()) else {
+        let Some(value) = read_contents(self.context, &self.subject, VALUE_SIZE_MAX.into()) else {
             return;
         };
-        let seed = self.ward.scene.params().sb.checksum_seed;
-        self.patient.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
+        let seed = self.context.checked.params().sb.checksum_seed;
+        self.subject.inode.set_value_hash(crate::format::xattr::value_hash(seed, &value));
     }
 
     /// Handles an inode of a wrong type that has the contents of another: a symbolic link with the first block of a
     /// directory, or a device, fifo or socket whose size and block count match a file or directory, or whose inline
     /// data are those of a directory.
-    fn mend_special_type(&mut self) {
-        let is_wrong = match self.patient.file_type() {
+    fn repair_special_type(&mut self) {
+        let is_wrong = match self.subject.file_type() {
             None | Some(FileType::Regular | FileType::Directory) => false,
             Some(FileType::Symlink) => self.has(&[SYMLINK]),
             Some(_) => {
@@ -317,81 +317,81 @@ impl Case<'_, '_, '_> {
         if !is_wrong {
             return;
         }
-        let before = self.patient.inode.mode();
-        let is_link = self.patient.file_type() == Some(FileType::Symlink);
+        let before = self.subject.inode.mode();
+        let is_link = self.subject.file_type() == Some(FileType::Symlink);
         let is_found = self.guess_type()
-            && (self.patient.inode.is_dir() || !is_link && self.has_counted_blocks());
+            && (self.subject.inode.is_dir() || !is_link && self.has_counted_blocks());
         if !is_found {
-            self.patient.inode.set_mode(before);
+            self.subject.inode.set_mode(before);
         }
     }
 
     /// Returns whether it has blocks, and as many as it says.
     fn has_counted_blocks(&self) -> bool {
-        let map = Map::read(&self.ward.scene, &self.patient);
-        let geometry = self.ward.scene.geometry();
-        let clusters = map.clusters(&self.ward.scene);
-        let all = clusters + u64::from(self.patient.inode.file_acl() != 0);
+        let map = Map::read(&self.context.checked, &self.subject);
+        let geometry = self.context.checked.geometry();
+        let clusters = map.clusters(&self.context.checked);
+        let all = clusters + u64::from(self.subject.inode.file_acl() != 0);
         let units = all << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
-        clusters > 0 && units == self.patient.inode.blocks_512(geometry.block_size())
+        clusters > 0 && units == self.subject.inode.blocks_512(geometry.block_size())
     }
 
     /// Determines the type of an inode from its contents. Returns `false` if they do not show it.
     fn guess_type(&mut self) -> bool {
-        let permissions = self.patient.inode.mode() & !S_IFMT;
-        let mut try_mode = |mode: u16| self.patient.inode.set_mode(mode | permissions);
+        let permissions = self.subject.inode.mode() & !S_IFMT;
+        let mut try_mode = |mode: u16| self.subject.inode.set_mode(mode | permissions);
         try_mode(0o10_0000);
-        let map = Map::read(&self.ward.scene, &self.patient);
-        let first = map.place(0).and_then(|place| self.ward.scene.block(place));
+        let map = Map::read(&self.context.checked, &self.subject);
+        let first = map.place(0).and_then(|place| self.context.checked.block(place));
         let is_own_dot = |bytes: &[u8]| {
             let mut records = dirent::records(bytes);
             let dot = records.next();
-            dot.is_some_and(|dot| dot.name == b"." && dot.inode == self.patient.ino)
+            dot.is_some_and(|dot| dot.name == b"." && dot.inode == self.subject.ino)
                 && records.next().is_some_and(|record| record.name == b"..")
         };
         if first.as_deref().is_some_and(is_own_dot) || self.is_inline_directory() {
-            self.patient.inode.set_mode(0o04_0000 | permissions);
+            self.subject.inode.set_mode(0o04_0000 | permissions);
             return true;
         }
-        let is_inline = self.patient.has(flags::INLINE_DATA)
-            && attributes::inline_rest(&self.patient).is_some();
-        let has_map = self.patient.has(flags::EXTENTS) && !map.is_damaged;
+        let is_inline = self.subject.has(flags::INLINE_DATA)
+            && attributes::inline_rest(&self.subject).is_some();
+        let has_map = self.subject.has(flags::EXTENTS) && !map.is_damaged;
         if is_inline || has_map || !map.runs.is_empty() && !map.is_damaged {
             return true;
         }
-        let size = self.patient.inode.size();
+        let size = self.subject.inode.size();
         let is_target = (1..I_BLOCK_SIZE as u64).contains(&size) && {
-            let (target, rest) = self.patient.inode.i_block().split_at(size as usize);
+            let (target, rest) = self.subject.inode.i_block().split_at(size as usize);
             target.iter().all(|byte| byte.is_ascii_graphic()) && rest.iter().all(|byte| *byte == 0)
         };
         let mode = if is_target { 0o12_0000 } else { 0 };
-        self.patient.inode.set_mode(mode | permissions);
+        self.subject.inode.set_mode(mode | permissions);
         is_target
     }
 
     /// Returns whether an entry states that it is a directory, and its inline data is two chains of entries.
     fn is_inline_directory(&mut self) -> bool {
-        let rest = attributes::inline_rest(&self.patient);
-        let Some(rest) = rest.filter(|_| self.patient.has(flags::INLINE_DATA)) else {
+        let rest = attributes::inline_rest(&self.subject);
+        let Some(rest) = rest.filter(|_| self.subject.has(flags::INLINE_DATA)) else {
             return false;
         };
-        let inodes_count = self.ward.scene.params().sb.inodes_count;
+        let inodes_count = self.context.checked.params().sb.inodes_count;
         let is_chain = |bytes: &[u8]| {
             let records = dirent::records(bytes).filter(|record| record.inode <= inodes_count);
             records.map(|record| record.rec_len).sum::<usize>() == bytes.len()
         };
-        is_chain(&self.patient.inode.i_block()[INLINE_PARENT_SIZE..])
+        is_chain(&self.subject.inode.i_block()[INLINE_PARENT_SIZE..])
             && is_chain(&rest)
-            && self.ward.entry_types().get(&self.patient.ino)
+            && self.context.entry_types().get(&self.subject.ino)
                 == Some(&dirent::file_type_code(FileType::Directory))
     }
 
-    fn mend_flags(&mut self) {
+    fn repair_flags(&mut self) {
         if !self.has(&[INODE_FLAGS, INODE_MODE, INLINE_DATA]) {
             return;
         }
-        let Some(file_type) = self.patient.file_type() else { return };
-        let features = self.ward.scene.params().sb.features;
+        let Some(file_type) = self.subject.file_type() else { return };
+        let features = self.context.checked.params().sb.features;
         let (is_dir, is_file) = (file_type == FileType::Directory, file_type == FileType::Regular);
         let has_map = is_dir || is_file || file_type == FileType::Symlink;
         let allowed = [
@@ -406,67 +406,77 @@ impl Case<'_, '_, '_> {
             (flags::IMMUTABLE | flags::APPEND, is_dir || is_file),
         ];
         // Inline data that is valid as an extent map cannot be distinguished from one, so it is treated as a map.
-        let lies_within = self.patient.has(flags::INLINE_DATA) && !self.patient.has(flags::EXTENTS);
-        if lies_within && has_map && Node::parse(self.patient.inode.i_block(), None).is_ok() {
-            self.patient.inode.set_flag(flags::EXTENTS, true);
-            self.patient.inode.set_flag(flags::INLINE_DATA, false);
+        let lies_within = self.subject.has(flags::INLINE_DATA) && !self.subject.has(flags::EXTENTS);
+        if lies_within && has_map && Node::parse(self.subject.inode.i_block(), None).is_ok() {
+            self.subject.inode.set_flag(flags::EXTENTS, true);
+            self.subject.inode.set_flag(flags::INLINE_DATA, false);
         }
         for (flag, is_allowed) in allowed {
             if !is_allowed {
-                self.patient.inode.set_flag(flag, false);
+                self.subject.inode.set_flag(flag, false);
             }
         }
-        let is_encrypted = self.patient.has(flags::ENCRYPT);
-        if is_encrypted && !attributes::has_encryption_context(&self.ward.scene, &self.patient) {
-            self.patient.inode.set_flag(flags::ENCRYPT, false);
+        let is_encrypted = self.subject.has(flags::ENCRYPT);
+        if is_encrypted && !attributes::has_encryption_context(&self.context.checked, &self.subject)
+        {
+            self.subject.inode.set_flag(flags::ENCRYPT, false);
         }
-        if self.patient.has(flags::INLINE_DATA) && self.patient.has(flags::EXTENTS) {
-            let is_inline = attributes::inline_rest(&self.patient).is_some();
-            self.patient.inode.set_flag(flags::EXTENTS, !is_inline);
-            self.patient.inode.set_flag(flags::INLINE_DATA, is_inline);
+        if self.subject.has(flags::INLINE_DATA) && self.subject.has(flags::EXTENTS) {
+            let is_inline = attributes::inline_rest(&self.subject).is_some();
+            self.subject.inode.set_flag(flags::EXTENTS, !is_inline);
+            self.subject.inode.set_flag(flags::INLINE_DATA, is_inline);
         }
-        if self.patient.has(flags::INLINE_DATA) {
-            self.patient.inode.set_flag(flags::INDEX, false);
+        if self.subject.has(flags::INLINE_DATA) {
+            self.subject.inode.set_flag(flags::INDEX, false);
         }
     }
 }
 
 /// Clears everything of an inode except its type, owner and times.
-fn inode_reset(patient: &mut Patient) {
-    patient.inode.set_flag(u32::MAX, false);
-    patient.inode.set_size(0);
-    patient.inode.set_file_acl(0);
-    patient.patch(FADDR, &[0; 4]);
+fn inode_reset(subject: &mut InodeDraft) {
+    subject.inode.set_flag(u32::MAX, false);
+    subject.inode.set_size(0);
+    subject.inode.set_file_acl(0);
+    subject.patch(FADDR, &[0; 4]);
 }
 
 /// Sets the block count of an inode: `clusters` plus the attribute block. The count may also include values in separate
 /// inodes, so a plausible stored count is kept unless it is known to be `wrong`.
-pub(super) fn set_blocks(ward: &Ward<'_>, patient: &mut Patient, clusters: u64, wrong: bool) {
-    let geometry = ward.scene.geometry();
-    let clusters = clusters + u64::from(patient.inode.file_acl() != 0);
+pub(super) fn set_blocks(
+    context: &RepairContext<'_>,
+    subject: &mut InodeDraft,
+    clusters: u64,
+    wrong: bool,
+) {
+    let geometry = context.checked.geometry();
+    let clusters = clusters + u64::from(subject.inode.file_acl() != 0);
     let units = clusters << (geometry.cluster_blocks_log + geometry.block_size_log - 9);
-    let found = patient.inode.blocks_512(geometry.block_size());
-    let may_count_values = ward.scene.params().sb.features.incompat(Incompat::EA_INODE);
+    let found = subject.inode.blocks_512(geometry.block_size());
+    let may_count_values = context.checked.params().sb.features.incompat(Incompat::EA_INODE);
     if wrong || !may_count_values || found < units {
-        patient.inode.set_blocks_512(units, geometry.block_size());
+        subject.inode.set_blocks_512(units, geometry.block_size());
     }
 }
 
 /// Returns the contents of a file with at most `max` bytes. Holes are zeros. Returns `None` if it is larger or cannot
 /// be read.
-pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Option<Vec<u8>> {
-    let size = patient.inode.size();
+pub(super) fn read_contents(
+    context: &RepairContext<'_>,
+    subject: &InodeDraft,
+    max: u64,
+) -> Option<Vec<u8>> {
+    let size = subject.inode.size();
     if size > max {
         return None;
     }
-    let map = Map::read(&ward.scene, patient);
-    let log = ward.scene.geometry().block_size_log;
+    let map = Map::read(&context.checked, subject);
+    let log = context.checked.geometry().block_size_log;
     let mut bytes = vec![0; size.next_multiple_of(1 << log) as usize];
     for run in map.runs.iter().filter(|run| !run.unwritten) {
         for at in 0..run.len {
             let start = ((run.first + at) as usize) << log;
             if let Some(room) = bytes.get_mut(start..start + (1 << log)) {
-                room.copy_from_slice(&ward.scene.block(run.start.plus(at.into()))?);
+                room.copy_from_slice(&context.checked.block(run.start.plus(at.into()))?);
             }
         }
     }
@@ -476,47 +486,47 @@ pub(super) fn read_contents(ward: &Ward<'_>, patient: &Patient, max: u64) -> Opt
 
 /// Converts a value inode without an attribute to a regular file, if it has contents or an entry. A file without an
 /// entry is later found. Returns whether it did so.
-fn becomes_file(ward: &mut Ward<'_>, patient: &mut Patient) -> bool {
-    let map = Map::read(&ward.scene, patient);
-    let has_contents = !map.runs.is_empty() && patient.inode.size() > 0;
-    if map.is_unreadable || !has_contents && !ward.entry_types().contains_key(&patient.ino) {
+fn becomes_file(context: &mut RepairContext<'_>, subject: &mut InodeDraft) -> bool {
+    let map = Map::read(&context.checked, subject);
+    let has_contents = !map.runs.is_empty() && subject.inode.size() > 0;
+    if map.is_unreadable || !has_contents && !context.entry_types().contains_key(&subject.ino) {
         return false;
     }
-    patient.inode.set_flag(flags::EA_INODE, false);
-    patient.inode.set_links_count(1);
+    subject.inode.set_flag(flags::EA_INODE, false);
+    subject.inode.set_links_count(1);
     // In other inodes, the fields of the count and of the hash are timestamps.
-    patient.inode.set_value_refcount(0);
+    subject.inode.set_value_refcount(0);
     let time = vfs::Timestamp { sec: now().into(), nsec: 0 };
     for which in [inode::Time::Access, inode::Time::Change, inode::Time::Modify] {
-        patient.inode.set_time(which, time);
+        subject.inode.set_time(which, time);
     }
     true
 }
 
 /// Sets the reference counts of value inodes. A value inode without references becomes a file.
-pub(super) fn mend_value_references(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let Some(mut ward) = Ward::new(job)? else { return Ok(()) };
+pub(super) fn repair_value_references(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+    let Some(mut context) = RepairContext::new(job)? else { return Ok(()) };
     for (ino, findings) in by_inode(findings) {
-        let Some(mut patient) = ward.patient(ino) else { continue };
+        let Some(mut subject) = context.subject(ino) else { continue };
         let count = findings[0].expected.as_ref().and_then(|text| text.parse::<u64>().ok());
         let what = match count {
             None => continue,
-            Some(0) if becomes_file(&mut ward, &mut patient) => {
+            Some(0) if becomes_file(&mut context, &mut subject) => {
                 "The inode becomes a regular file, because no attribute refers to it.".to_owned()
             }
             Some(0) => {
-                patient.clear();
+                subject.clear();
                 "The inode is freed, because no attribute refers to it.".to_owned()
             }
             Some(count) => {
-                patient.inode.set_value_refcount(count);
+                subject.inode.set_value_refcount(count);
                 format!("The reference count of the inode is set to {count}.")
             }
         };
         let mut draft = Draft::default();
-        patient.store(&mut draft);
+        subject.store(&mut draft);
         let actions = findings.iter().map(|finding| Action::about(finding, what.clone()));
-        ward.end(draft, actions.collect())?;
+        context.end(draft, actions.collect())?;
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::draft::Draft;
-use super::patient::Patient;
-use super::ward::Ward;
-use crate::check::scene::Scene;
+use super::inode_draft::InodeDraft;
+use super::repair_context::RepairContext;
+use crate::check::checked_image::CheckedImage;
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{
     self, DEPTH_MAX, ENTRY_SIZE, Extent, IndexEntry, Node, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX,
@@ -61,25 +61,29 @@ pub(super) struct Map {
 
 impl Map {
     /// Reads everything readable of a map: as extents if it looks like an extent tree, else as pointers.
-    pub(super) fn read(scene: &Scene, patient: &Patient) -> Self {
-        Self::read_without(scene, patient, HashSet::new())
+    pub(super) fn read(checked: &CheckedImage, subject: &InodeDraft) -> Self {
+        Self::read_without(checked, subject, HashSet::new())
     }
 
     /// Like [`Self::read`], but without some map blocks and everything below them.
-    pub(super) fn read_without(scene: &Scene, patient: &Patient, met: HashSet<Block>) -> Self {
-        let mut reader = Reader { scene, map: Self::default(), met, seed: patient.block_seed() };
-        if !patient.has_map() {
+    pub(super) fn read_without(
+        checked: &CheckedImage,
+        subject: &InodeDraft,
+        met: HashSet<Block>,
+    ) -> Self {
+        let mut reader = Reader { checked, map: Self::default(), met, seed: subject.block_seed() };
+        if !subject.has_map() {
             return reader.map;
         }
-        let root = patient.inode.i_block();
-        let is_extents = looks_like_extents(scene, patient);
+        let root = subject.inode.i_block();
+        let is_extents = looks_like_extents(checked, subject);
         if is_extents {
             reader.extents(root);
         } else {
             reader.pointers(root);
         }
         let mut map = reader.map;
-        map.is_damaged |= is_extents != patient.has(flags::EXTENTS);
+        map.is_damaged |= is_extents != subject.has(flags::EXTENTS);
         map.settle();
         map
     }
@@ -155,12 +159,12 @@ impl Map {
     }
 
     /// Returns the number of clusters of the file, including its map blocks.
-    pub(super) fn clusters(&self, scene: &Scene) -> u64 {
-        let log = scene.geometry().cluster_blocks_log;
+    pub(super) fn clusters(&self, checked: &CheckedImage) -> u64 {
+        let log = checked.geometry().cluster_blocks_log;
         let mut last = None;
         let mut count = self.nodes.len() as u64;
         for run in &self.runs {
-            let clusters = scene.clusters(run.start, run.len.into());
+            let clusters = checked.clusters(run.start, run.len.into());
             let is_same = log > 0 && last == Some((run.first >> log, clusters.start));
             count += clusters.end - clusters.start - u64::from(is_same);
             last = Some((((run.end() - 1) >> log) as u32, clusters.end - 1));
@@ -170,24 +174,24 @@ impl Map {
 }
 
 /// Returns whether the map in an inode is an extent tree. The flag decides unless the contents are unambiguous.
-fn looks_like_extents(scene: &Scene, patient: &Patient) -> bool {
-    let root = patient.inode.i_block();
+fn looks_like_extents(checked: &CheckedImage, subject: &InodeDraft) -> bool {
+    let root = subject.inode.i_block();
     let is_header = root[..2] == MAGIC && Node::parse(root, None).is_ok();
-    let can_be = scene.params().sb.features.incompat(Incompat::EXTENTS);
-    if !patient.has(flags::EXTENTS) {
+    let can_be = checked.params().sb.features.incompat(Incompat::EXTENTS);
+    if !subject.has(flags::EXTENTS) {
         return is_header && can_be;
     }
     if root[..2] == MAGIC || root.iter().all(|&byte| byte == 0) {
         return true;
     }
     let is_pointer = |index: u16| {
-        indirect::pointer(root, index).is_none_or(|block| scene.can_be_of_file(block, 1))
+        indirect::pointer(root, index).is_none_or(|block| checked.can_be_of_file(block, 1))
     };
     !(0..(I_BLOCK_SIZE / 4) as u16).all(is_pointer)
 }
 
 struct Reader<'s> {
-    scene: &'s Scene,
+    checked: &'s CheckedImage,
     map: Map,
     /// Nodes already read, so that the walk ends.
     met: HashSet<Block>,
@@ -253,7 +257,7 @@ impl Reader<'_> {
                 self.map.is_damaged = true;
                 continue;
             }
-            let Some(bytes) = self.scene.block(child.block) else {
+            let Some(bytes) = self.checked.block(child.block) else {
                 self.map.is_unreadable = true;
                 continue;
             };
@@ -338,7 +342,7 @@ impl Reader<'_> {
 
     /// Returns true if a block is a node of this depth, with a checksum of this inode if there are checksums.
     fn is_sound_node(&self, child: &Child) -> bool {
-        self.scene.block(child.block).is_some_and(|bytes| {
+        self.checked.block(child.block).is_some_and(|bytes| {
             Node::parse(&bytes, Some(child.depth)).is_ok()
                 && extent::verify(&bytes, self.seed).is_ok()
         })
@@ -353,16 +357,16 @@ impl Reader<'_> {
         let node = Node::parse(&node, Some(level)).ok()?;
         if level > 0 {
             let entry = node.index(0);
-            let is_good = self.scene.can_be_of_file(entry.leaf, 1);
+            let is_good = self.checked.can_be_of_file(entry.leaf, 1);
             return is_good.then_some(Entry::Index { key: entry.block.0, block: entry.leaf });
         }
         let Extent { block, len, start, unwritten } = node.extent(0);
-        let is_good = self.scene.geometry().contains(start, len.into());
+        let is_good = self.checked.geometry().contains(start, len.into());
         is_good.then_some(Entry::Extent(Run { first: block.0, start, len, unwritten }))
     }
 
     fn pointers(&mut self, root: &[u8]) {
-        let per_block = u64::from(self.scene.geometry().block_size()) / 4;
+        let per_block = u64::from(self.checked.geometry().block_size()) / 4;
         // Pointer blocks to be read: the block, its first file block, and the levels below.
         let mut pending: Vec<(Block, u64, usize)> = Vec::new();
         let mut first = 0;
@@ -376,7 +380,7 @@ impl Reader<'_> {
                 self.map.is_damaged = true;
                 continue;
             }
-            let Some(bytes) = self.scene.block(block) else {
+            let Some(bytes) = self.checked.block(block) else {
                 self.map.is_unreadable = true;
                 continue;
             };
@@ -401,8 +405,8 @@ impl Reader<'_> {
     ) {
         let Some(block) = indirect::pointer(bytes, index) else { return };
         let is_inside = match level {
-            0 => self.scene.geometry().contains(block, 1),
-            _ => self.scene.can_be_of_file(block, 1),
+            0 => self.checked.geometry().contains(block, 1),
+            _ => self.checked.can_be_of_file(block, 1),
         };
         let (true, Ok(number)) = (is_inside, u32::try_from(first)) else {
             self.map.is_damaged = true;
@@ -429,23 +433,23 @@ impl Reader<'_> {
 /// blocks of the old map, and allocates more if necessary. Returns `false`, with an unusable draft, if there is no
 /// room.
 pub(super) fn write(
-    ward: &mut Ward<'_>,
-    patient: &mut Patient,
+    context: &mut RepairContext<'_>,
+    subject: &mut InodeDraft,
     map: &mut Map,
     draft: &mut Draft,
 ) -> bool {
-    let can_have = ward.scene.params().sb.features.incompat(Incompat::EXTENTS);
-    let knows_pointers = ward.scene.geometry().cluster_blocks() == 1;
-    let is_extents = can_have && (!knows_pointers || looks_like_extents(&ward.scene, patient));
+    let can_have = context.checked.params().sb.features.incompat(Incompat::EXTENTS);
+    let knows_pointers = context.checked.geometry().cluster_blocks() == 1;
+    let is_extents = can_have && (!knows_pointers || looks_like_extents(&context.checked, subject));
     let mut nodes = std::mem::take(&mut map.nodes);
-    if !nodes.is_empty() && ward.shares(&nodes) {
+    if !nodes.is_empty() && context.shares(&nodes) {
         // Other inodes still need these nodes and the blocks below them.
         nodes.clear();
     }
     let mut writer = Writer {
-        seed: patient.block_seed(),
-        size: ward.block_size(),
-        ward,
+        seed: subject.block_seed(),
+        size: context.block_size(),
+        context,
         spare: nodes.into_iter().rev().collect(),
         used: Vec::new(),
         draft,
@@ -453,22 +457,26 @@ pub(super) fn write(
     let root = if is_extents { writer.extents(&map.runs) } else { writer.pointers(&map.runs) };
     map.nodes = writer.used;
     let Some(root) = root else { return false };
-    patient.inode.set_flag(flags::EXTENTS, is_extents);
-    *patient.inode.i_block_mut() = root;
+    subject.inode.set_flag(flags::EXTENTS, is_extents);
+    *subject.inode.i_block_mut() = root;
     true
 }
 
 /// Removes clusters of the file system itself from a file.
-pub(super) fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32, Option<Block>>) {
-    let geometry = ward.scene.geometry();
+pub(super) fn take_system(
+    context: &RepairContext<'_>,
+    map: &Map,
+    changes: &mut BTreeMap<u32, Option<Block>>,
+) {
+    let geometry = context.checked.geometry();
     let cluster_blocks = u64::from(geometry.cluster_blocks());
     for run in &map.runs {
         let start = geometry.cluster_start(run.start);
         let len = run.start.0 - start.0 + u64::from(run.len);
-        if ward.scene.is_system(start, len.next_multiple_of(cluster_blocks)) {
+        if context.checked.is_system(start, len.next_multiple_of(cluster_blocks)) {
             let is_own = |at: &u32| {
                 let cluster = geometry.cluster_start(run.start.plus((*at).into()));
-                ward.scene.is_system(cluster, cluster_blocks)
+                context.checked.is_system(cluster, cluster_blocks)
             };
             changes.extend((0..run.len).filter(is_own).map(|at| (run.first + at, None)));
         }
@@ -476,19 +484,19 @@ pub(super) fn take_system(ward: &Ward<'_>, map: &Map, changes: &mut BTreeMap<u32
 }
 
 /// Gives an inode an empty map.
-pub(super) fn write_empty(scene: &Scene, patient: &mut Patient) {
-    let is_extents = scene.params().sb.features.incompat(Incompat::EXTENTS);
-    let root = patient.inode.i_block_mut();
+pub(super) fn write_empty(checked: &CheckedImage, subject: &mut InodeDraft) {
+    let is_extents = checked.params().sb.features.incompat(Incompat::EXTENTS);
+    let root = subject.inode.i_block_mut();
     root.fill(0);
     if is_extents {
         let room = extent::capacity(I_BLOCK_SIZE);
         extent::write_header(&mut root[..ENTRY_SIZE], 0, room, 0);
     }
-    patient.inode.set_flag(flags::EXTENTS, is_extents);
+    subject.inode.set_flag(flags::EXTENTS, is_extents);
 }
 
 struct Writer<'w, 'j> {
-    ward: &'w mut Ward<'j>,
+    context: &'w mut RepairContext<'j>,
     seed: Option<u32>,
     size: usize,
     /// Blocks of the old map; the next to use is the last.
@@ -501,14 +509,14 @@ impl Writer<'_, '_> {
     fn take(&mut self) -> Option<Block> {
         let block = match self.spare.pop() {
             Some(block) => block,
-            None => self.ward.take_cluster()?,
+            None => self.context.take_cluster()?,
         };
         self.used.push(block);
         Some(block)
     }
 
     fn put(&mut self, block: Block, bytes: Vec<u8>) {
-        let offset = self.ward.byte_of(block);
+        let offset = self.context.byte_of(block);
         self.draft.write(offset, bytes);
     }
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use vfs::FileType;
 
 use super::attributes;
+use super::inode_draft::InodeDraft;
 use super::map::Map;
-use super::patient::Patient;
-use super::ward::Ward;
-use crate::check::scene::Scene;
+use super::repair_context::RepairContext;
+use crate::check::checked_image::CheckedImage;
 use crate::dir::casefold;
 use crate::format::dirent::{self, HEADER_SIZE, Record, record_size};
 use crate::format::features::Incompat;
@@ -77,21 +77,21 @@ pub(super) struct Names {
 
 /// Reads all entries of a directory that lead to an inode in use. Requires a survey. After a damaged record, the search
 /// for entries continues.
-pub(super) fn read(scene: &Scene, patient: &Patient, map: &Map) -> Names {
-    let mut reader = Reader { scene, patient, names: Names::default(), block: 0 };
-    if patient.has(flags::INLINE_DATA) {
+pub(super) fn read(checked: &CheckedImage, subject: &InodeDraft, map: &Map) -> Names {
+    let mut reader = Reader { checked, subject, names: Names::default(), block: 0 };
+    if subject.has(flags::INLINE_DATA) {
         reader.inline();
         return reader.names;
     }
     reader.names.is_unreadable = map.is_unreadable;
-    let blocks = patient.inode.size() >> scene.geometry().block_size_log;
+    let blocks = subject.inode.size() >> checked.geometry().block_size_log;
     for run in &map.runs {
         for at in 0..run.len {
             let number = run.first + at;
             if u64::from(number) >= blocks {
                 break;
             }
-            match scene.block(run.start.plus(at.into())) {
+            match checked.block(run.start.plus(at.into())) {
                 Some(bytes) => reader.block(number, &bytes),
                 None => reader.names.is_unreadable = true,
             }
@@ -101,8 +101,8 @@ pub(super) fn read(scene: &Scene, patient: &Patient, map: &Map) -> Names {
 }
 
 struct Reader<'s> {
-    scene: &'s Scene,
-    patient: &'s Patient,
+    checked: &'s CheckedImage,
+    subject: &'s InodeDraft,
     names: Names,
     /// The current file block.
     block: u32,
@@ -110,11 +110,11 @@ struct Reader<'s> {
 
 impl Reader<'_> {
     fn inline(&mut self) {
-        let root = *self.patient.inode.i_block();
+        let root = *self.subject.inode.i_block();
         let parent = [root[0], root[1], root[2], root[3]];
         self.names.dot_dot = u32::from_le_bytes(parent);
         self.chain(&root[4..I_BLOCK_SIZE], 0);
-        if let Some(rest) = attributes::inline_rest(self.patient) {
+        if let Some(rest) = attributes::inline_rest(self.subject) {
             self.chain(&rest, 0);
         }
     }
@@ -124,7 +124,7 @@ impl Reader<'_> {
         if number > 0 {
             // A block that starts another directory does not belong to this one.
             let dot = dirent::record_at(bytes, 0).filter(|dot| dot.name == b"." && dot.inode != 0);
-            let is_other = dot.is_some_and(|dot| dot.inode != self.patient.ino)
+            let is_other = dot.is_some_and(|dot| dot.inode != self.subject.ino)
                 && dirent::record_at(bytes, record_size(1)).is_some_and(|r| r.name == b"..");
             if !is_other {
                 self.chain(bytes, 0);
@@ -136,7 +136,7 @@ impl Reader<'_> {
         if let Some(dot_dot) = dot_dot {
             self.names.dot_dot = dot_dot.inode;
         }
-        if self.patient.has(flags::INDEX) {
+        if self.subject.has(flags::INDEX) {
             // The index follows the two entries.
             if bytes[0x1d] == 8 {
                 self.names.hash_version = Some(bytes[0x1c]);
@@ -158,7 +158,7 @@ impl Reader<'_> {
         while at + HEADER_SIZE <= bytes.len() {
             let record = dirent::record_at(bytes, at);
             let record = record.filter(|record| is_sure || self.is_plausible(record));
-            let inodes_count = self.scene.params().sb.inodes_count;
+            let inodes_count = self.checked.params().sb.inodes_count;
             let is_doubtful = record.is_none_or(|record| record.inode > inodes_count);
             let covered = || self.covered(bytes, behind_name..at);
             if let Some(covered) = is_doubtful.then(covered).flatten() {
@@ -236,19 +236,19 @@ impl Reader<'_> {
 
     /// Returns whether bytes inside a broken chain look like an entry.
     fn is_plausible(&self, record: &Record<'_>) -> bool {
-        let has_types = self.scene.params().filetype;
+        let has_types = self.checked.params().filetype;
         let is_name = !record.name.is_empty()
             && !record.name.iter().any(|&byte| byte == 0 || byte == b'/')
-            || self.patient.has(flags::ENCRYPT) && record.name.len() >= ENCRYPTED_NAME_MIN;
-        let known = self.scene.known(record.inode);
+            || self.subject.has(flags::ENCRYPT) && record.name.len() >= ENCRYPTED_NAME_MIN;
+        let known = self.checked.known(record.inode);
         is_name && known.is_some_and(|known| !has_types || known.type_code == record.file_type)
     }
 
     fn take(&mut self, bytes: &[u8], record: &Record<'_>) {
-        let own = self.patient.ino;
+        let own = self.subject.ino;
         let is_dot = matches!(record.name, b"." | b"..");
-        let known = self.scene.known(record.inode);
-        let first = self.scene.params().sb.first_ino;
+        let known = self.checked.known(record.inode);
+        let first = self.checked.params().sb.first_ino;
         let (Some(known), true) = (known, record.inode >= first && record.inode != own) else {
             return;
         };
@@ -258,8 +258,8 @@ impl Reader<'_> {
         if known.is_nameless || is_empty || is_parent {
             return;
         }
-        let file_type = if self.scene.params().filetype { known.type_code } else { 0 };
-        let is_hashed = self.patient.has(flags::ENCRYPT) && self.patient.has(flags::CASEFOLD);
+        let file_type = if self.checked.params().filetype { known.type_code } else { 0 };
+        let is_hashed = self.subject.has(flags::ENCRYPT) && self.subject.has(flags::CASEFOLD);
         let hash = is_hashed.then(|| {
             let at = record.offset + (HEADER_SIZE + record.name.len()).next_multiple_of(4);
             bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default()
@@ -272,13 +272,13 @@ impl Reader<'_> {
 
 /// Makes names valid and unique. A duplicate entry is kept once. With `strict`, names in a case-insensitive directory
 /// must be UTF-8. Returns whether all names were so.
-pub(super) fn settle(patient: &Patient, strict: bool, entries: &mut Vec<Name>) -> bool {
+pub(super) fn settle(subject: &InodeDraft, strict: bool, entries: &mut Vec<Name>) -> bool {
     let count = entries.len();
-    let is_encrypted = patient.has(flags::ENCRYPT);
+    let is_encrypted = subject.has(flags::ENCRYPT);
     if is_encrypted {
         entries.retain(|entry| entry.name.len() >= ENCRYPTED_NAME_MIN);
     }
-    let is_folded = patient.has(flags::CASEFOLD) && !is_encrypted;
+    let is_folded = subject.has(flags::CASEFOLD) && !is_encrypted;
     let key = |name: &[u8]| {
         let mut folded = Vec::new();
         if is_folded {
@@ -355,14 +355,18 @@ pub(super) fn other_name(
 }
 
 /// Returns a former name of an inode in a directory, from a removed entry whose bytes still exist.
-pub(super) fn old_name(ward: &Ward<'_>, directory: &Patient, ino: u32) -> Option<Vec<u8>> {
-    let scene = &ward.scene;
-    let map = Map::read(scene, directory);
-    let code = scene.known(ino).map_or(0, |known| known.type_code);
-    let has_types = scene.params().filetype;
+pub(super) fn old_name(
+    context: &RepairContext<'_>,
+    directory: &InodeDraft,
+    ino: u32,
+) -> Option<Vec<u8>> {
+    let checked = &context.checked_image;
+    let map = Map::read(checked, directory);
+    let code = checked.known(ino).map_or(0, |known| known.type_code);
+    let has_types = checked.params().filetype;
     for run in &map.runs {
         for at in 0..run.len {
-            let Some(bytes) = scene.block(run.start.plus(at.into())) else { continue };
+            let Some(bytes) = checked.block(run.start.plus(at.into())) else { continue };
             for offset in (0..bytes.len().saturating_sub(HEADER_SIZE)).step_by(4) {
                 let Some(record) = dirent::record_at(&bytes, offset) else { continue };
                 let is_it = record.inode == ino
@@ -380,7 +384,7 @@ pub(super) fn old_name(ward: &Ward<'_>, directory: &Patient, ino: u32) -> Option
 }
 
 /// Returns the type code of directories in entries of this file system.
-pub(super) fn directory_code(scene: &Scene) -> u8 {
-    let has_types = scene.params().sb.features.incompat(Incompat::FILETYPE);
+pub(super) fn directory_code(checked: &CheckedImage) -> u8 {
+    let has_types = checked.params().sb.features.incompat(Incompat::FILETYPE);
     if has_types { dirent::file_type_code(FileType::Directory) } else { 0 }
 }

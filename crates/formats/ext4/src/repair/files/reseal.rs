@@ -9,10 +9,10 @@ use vfs::check::{Finding, Options};
 use vfs::{Error, Ino, Result};
 
 use super::directories;
+use super::inode_draft::InodeDraft;
 use super::map::Map;
-use super::patient::Patient;
+use crate::check::checked_image::CheckedImage;
 use crate::check::codes::DIR_CHECKSUM;
-use crate::check::scene::Scene;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::dirent::{self, TAIL_SIZE};
@@ -20,7 +20,7 @@ use crate::format::htree::{self, Index, Place, RootInfo};
 use crate::format::inode::{self, flags};
 use crate::format::{extent, orphan, xattr};
 use crate::params::Params;
-use crate::repair::Job;
+use crate::repair::RepairJob;
 
 /// Inode of the bad block list.
 const BAD_BLOCKS_INO: u32 = 1;
@@ -36,10 +36,12 @@ const KEYED_HASH_SIZE: usize = 8;
 pub(crate) fn reseal(staging: &Arc<Staging>, new: &Params) -> Result<BTreeSet<u32>> {
     let options = Options::default();
     let mut full = BTreeSet::new();
-    let Some(scene) = Scene::open(Arc::clone(staging) as _, &options)? else { return Ok(full) };
-    let work = Work { staging, scene: &scene, new };
+    let Some(checked) = CheckedImage::open(Arc::clone(staging) as _, &options)? else {
+        return Ok(full);
+    };
+    let work = Work { staging, checked: &checked, new };
     let mut result = Ok(());
-    scene.for_each_slot(&mut |ino, slot| {
+    checked.for_each_slot(&mut |ino, slot| {
         if result.is_ok() && slot.iter().any(|&byte| byte != 0) {
             result = work.inode(ino, slot, &mut full);
         }
@@ -51,39 +53,39 @@ pub(crate) fn reseal(staging: &Arc<Staging>, new: &Params) -> Result<BTreeSet<u3
 ///
 /// # Errors
 /// If the device fails.
-pub(crate) fn rewrite_directories(job: &Job, inos: &BTreeSet<u32>) -> Result<()> {
+pub(crate) fn rewrite_directories(job: &RepairJob, inos: &BTreeSet<u32>) -> Result<()> {
     let of_inode = |ino: &u32| Finding::new(DIR_CHECKSUM).of_inode(u64::from(*ino));
     let findings: Vec<Finding> = inos.iter().map(of_inode).collect();
-    directories::mend(job, &findings.iter().collect::<Vec<_>>())
+    directories::repair(job, &findings.iter().collect::<Vec<_>>())
 }
 
 struct Work<'w> {
     staging: &'w Staging,
-    scene: &'w Scene,
+    checked: &'w CheckedImage,
     new: &'w Params,
 }
 
 impl Work<'_> {
     fn inode(&self, ino: u32, slot: &[u8], full: &mut BTreeSet<u32>) -> Result<()> {
-        let Some(patient) = Patient::read(self.scene, ino) else { return Ok(()) };
-        let generation = patient.inode.generation();
+        let Some(subject) = InodeDraft::read(self.checked, ino) else { return Ok(()) };
+        let generation = subject.inode.generation();
         let seed = self
             .new
             .checksums
             .then(|| inode_seed(self.new.sb.checksum_seed, Ino(ino.into()), generation));
-        if let (Some(seed), Some(place)) = (seed, self.scene.slot_place(ino)) {
+        if let (Some(seed), Some(place)) = (seed, self.checked.slot_place(ino)) {
             let mut slot = slot.to_vec();
             inode::seal_slot(seed, &mut slot);
             self.staging.write_at_place(place, &slot)?;
         }
-        let is_used = patient.inode.file_type().is_some()
-            && (patient.inode.links_count() > 0 || self.scene.is_orphan(ino));
+        let is_used = subject.inode.file_type().is_some()
+            && (subject.inode.links_count() > 0 || self.checked.is_orphan(ino));
         if !is_used && ino != BAD_BLOCKS_INO {
             return Ok(());
         }
-        self.attributes(Block(patient.inode.file_acl()))?;
-        let map = Map::read(self.scene, &patient);
-        if patient.has(flags::EXTENTS) {
+        self.attributes(Block(subject.inode.file_acl()))?;
+        let map = Map::read(self.checked, &subject);
+        if subject.has(flags::EXTENTS) {
             for node in &map.nodes {
                 self.change(*node, |bytes| seed.into_iter().for_each(|s| extent::seal(bytes, s)))?;
             }
@@ -93,15 +95,15 @@ impl Work<'_> {
                 self.change(place, |bytes| orphan::seal(bytes, place, seed))?;
             }
         }
-        let has_blocks = patient.inode.is_dir() && !patient.has(flags::INLINE_DATA);
-        if has_blocks && !self.directory(&patient, &map, seed)? {
+        let has_blocks = subject.inode.is_dir() && !subject.has(flags::INLINE_DATA);
+        if has_blocks && !self.directory(&subject, &map, seed)? {
             full.insert(ino);
         }
         Ok(())
     }
 
     fn attributes(&self, place: Block) -> Result<()> {
-        if place.0 == 0 || !self.scene.can_be_of_file(place, 1) || !self.new.checksums {
+        if place.0 == 0 || !self.checked.can_be_of_file(place, 1) || !self.new.checksums {
             return Ok(());
         }
         let seed = self.new.sb.checksum_seed;
@@ -109,11 +111,11 @@ impl Work<'_> {
     }
 
     /// Returns `false` if a block has no room.
-    fn directory(&self, patient: &Patient, map: &Map, seed: Option<u32>) -> Result<bool> {
-        let blocks = patient.inode.size() >> self.scene.geometry().block_size_log;
-        let has_index = patient.has(flags::INDEX);
+    fn directory(&self, subject: &InodeDraft, map: &Map, seed: Option<u32>) -> Result<bool> {
+        let blocks = subject.inode.size() >> self.checked.geometry().block_size_log;
+        let has_index = subject.has(flags::INDEX);
         let nodes = if has_index { self.nodes(map)? } else { BTreeSet::new() };
-        let is_keyed = patient.has(flags::ENCRYPT) && patient.has(flags::CASEFOLD);
+        let is_keyed = subject.has(flags::ENCRYPT) && subject.has(flags::CASEFOLD);
         let hash_size = if is_keyed { KEYED_HASH_SIZE } else { 0 };
         let mut has_room = true;
         for (number, place) in (0_u64..).zip(places(map, blocks)) {

@@ -10,15 +10,15 @@ use vfs::check::Finding;
 use super::bad_blocks;
 use super::copies::{self, node_score};
 use super::draft::Draft;
+use super::inode_draft::{BAD_BLOCKS_INO, InodeDraft};
 use super::inodes::set_blocks;
 use super::map::{self, Map};
-use super::patient::{BAD_BLOCKS_INO, Patient};
-use super::ward::{Ward, by_inode};
+use super::repair_context::{RepairContext, by_inode};
 use crate::check::codes::{BLOCK_METADATA, EXTENT_CLUSTER};
 use crate::format::address::Block;
 use crate::format::xattr::{self, BLOCK_REFCOUNT_RANGE};
 use crate::format::{dirent, htree, indirect};
-use crate::repair::{Job, system_files};
+use crate::repair::{RepairJob, system_files};
 
 /// Inode of the blocks reserved for descriptors.
 const RESIZE_INO: u32 = 7;
@@ -53,26 +53,26 @@ struct Owner {
 }
 
 /// Resolves blocks with several claims.
-pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
-    let Some(mut ward) = Ward::surveyed(job)? else { return Ok(()) };
-    ward.claim_all();
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+    let Some(mut context) = RepairContext::surveyed(job)? else { return Ok(()) };
+    context.claim_all();
     let concerned = by_inode(findings);
     let claimants = claimants(&concerned);
-    copies::share_beneath(&ward, &claimants);
-    let suspects = suspects(&ward, &claimants);
-    let copies = copies::find(&ward, &claimants);
+    copies::share_beneath(&context, &claimants);
+    let suspects = suspects(&context, &claimants);
+    let copies = copies::find(&context, &claimants);
     let mut owners: HashMap<u64, Owner> = HashMap::new();
     let mut hidden: Vec<&Finding> = Vec::new();
-    if let Some(cluster) = resize_cluster(&ward) {
+    if let Some(cluster) = resize_cluster(&context) {
         let owner = Owner { score: i64::MAX, ino: RESIZE_INO, what: Use::Attributes };
         owners.insert(cluster, owner);
     }
     for ino in &claimants {
-        let Some(patient) = ward.patient(*ino) else { continue };
+        let Some(subject) = context.subject(*ino) else { continue };
         // An inode with a damaged map shares clusters with many others, which are unlikely to be damaged too.
         let less = if copies.contains(ino) { COPY_SCORE } else { 0 }
             + if suspects.contains(ino) { SUSPECT_SCORE } else { 0 };
-        for (cluster, what, score) in claims(&ward, &patient) {
+        for (cluster, what, score) in claims(&context, &subject) {
             let claim = Owner { score: score - less, ino: *ino, what };
             let owner = owners.entry(cluster).or_insert(claim);
             if claim.score > owner.score {
@@ -82,16 +82,16 @@ pub(super) fn mend(job: &Job, findings: &[&Finding]) -> Result<()> {
     }
     for (ino, findings) in concerned {
         if ino == BAD_BLOCKS_INO {
-            bad_blocks::part(&mut ward, &findings)?;
-        } else if ward.scene.is_hidden(ino) && ino != RESIZE_INO {
+            bad_blocks::part(&mut context, &findings)?;
+        } else if context.checked.is_hidden(ino) && ino != RESIZE_INO {
             hidden.extend(findings.iter().filter(|finding| finding.code == BLOCK_METADATA));
-        } else if let Some(patient) = ward.patient(ino) {
-            part(&mut ward, patient, &owners, copies.contains(&ino), &findings)?;
+        } else if let Some(subject) = context.subject(ino) {
+            part(&mut context, subject, &owners, copies.contains(&ino), &findings)?;
         }
     }
     // A system file that refers to other structures of the file system is recreated.
-    drop(ward);
-    system_files::mend_special(job, &hidden)
+    drop(context);
+    system_files::repair_special(job, &hidden)
 }
 
 /// Returns the inodes that may claim the disputed clusters, in ascending order: those with findings, and the bad block
@@ -103,12 +103,12 @@ fn claimants<T>(concerned: &[(u32, T)]) -> Vec<u32> {
 
 /// Returns the inodes that share clusters with at least `RIVALS_SUSPECT` others. The number of stored claims per
 /// cluster is limited to what this test needs.
-fn suspects(ward: &Ward<'_>, inos: &[u32]) -> HashSet<u32> {
+fn suspects(context: &RepairContext<'_>, inos: &[u32]) -> HashSet<u32> {
     let mut suspects = HashSet::new();
     let mut claimants: HashMap<u64, Vec<u32>> = HashMap::new();
     for ino in inos {
-        let Some(patient) = ward.patient(*ino) else { continue };
-        for (cluster, ..) in claims(ward, &patient) {
+        let Some(subject) = context.subject(*ino) else { continue };
+        for (cluster, ..) in claims(context, &subject) {
             let known = claimants.entry(cluster).or_default();
             if known.contains(ino) {
                 continue;
@@ -136,48 +136,48 @@ fn suspects(ward: &Ward<'_>, inos: &[u32]) -> HashSet<u32> {
 }
 
 /// Returns the cluster of the only block that the resize inode has outside the file system's own structures.
-fn resize_cluster(ward: &Ward<'_>) -> Option<u64> {
-    let patient = ward.patient(RESIZE_INO)?;
-    let double = indirect::pointer(patient.inode.i_block(), 13)?;
-    let can_be = ward.scene.can_be_of_file(double, 1);
-    can_be.then(|| ward.scene.clusters(double, 1).start)
+fn resize_cluster(context: &RepairContext<'_>) -> Option<u64> {
+    let subject = context.subject(RESIZE_INO)?;
+    let double = indirect::pointer(subject.inode.i_block(), 13)?;
+    let can_be = context.checked.can_be_of_file(double, 1);
+    can_be.then(|| context.checked.clusters(double, 1).start)
 }
 
 /// Returns the clusters that an inode claims and others too, with the score of each claim.
-fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, i64)> {
-    let scene = &ward.scene;
-    let Some(shared) = scene.shared() else { return Vec::new() };
-    let is_own = scene.is_hidden(patient.ino) || patient.ino == BAD_BLOCKS_INO;
+fn claims(context: &RepairContext<'_>, subject: &InodeDraft) -> Vec<(u64, Use, i64)> {
+    let checked = &context.checked_image;
+    let Some(shared) = checked.shared() else { return Vec::new() };
+    let is_own = checked.is_hidden(subject.ino) || subject.ino == BAD_BLOCKS_INO;
     let base = if is_own { 10_000 } else { 0 };
-    let map = Map::read(scene, patient);
+    let map = Map::read(checked, subject);
     let mut claims = Vec::new();
-    let place = Block(patient.inode.file_acl());
-    if place.0 != 0 && scene.can_be_of_file(place, 1) {
-        let cluster = scene.clusters(place, 1).start;
+    let place = Block(subject.inode.file_acl());
+    if place.0 != 0 && checked.can_be_of_file(place, 1) {
+        let cluster = checked.clusters(place, 1).start;
         if shared.contains(cluster) {
-            let seed = scene.params().checksums.then_some(scene.params().sb.checksum_seed);
-            let is_sound = scene
+            let seed = checked.params().checksums.then_some(checked.params().sb.checksum_seed);
+            let is_sound = checked
                 .block(place)
                 .is_some_and(|bytes| xattr::verify_block(&bytes, place, seed).is_ok());
             claims.push((cluster, Use::Attributes, base + if is_sound { 60 } else { 0 }));
         }
     }
     // In an image that is not of the Hurd, the field counts changes, so this claim is the weakest.
-    if let Some(cluster) = patient.translator(scene).map(|block| scene.clusters(block, 1).start)
+    if let Some(cluster) = subject.translator(checked).map(|block| checked.clusters(block, 1).start)
         && shared.contains(cluster)
     {
         claims.push((cluster, Use::Translator, base));
     }
     for node in &map.nodes {
-        let cluster = scene.clusters(*node, 1).start;
+        let cluster = checked.clusters(*node, 1).start;
         if shared.contains(cluster) {
-            claims.push((cluster, Use::Node(*node), base + node_score(ward, patient, *node)));
+            claims.push((cluster, Use::Node(*node), base + node_score(context, subject, *node)));
         }
     }
-    let geometry = scene.geometry();
-    let blocks = patient.inode.size() >> geometry.block_size_log;
+    let geometry = checked.geometry();
+    let blocks = subject.inode.size() >> geometry.block_size_log;
     for run in &map.runs {
-        let clusters = scene.clusters(run.start, run.len.into());
+        let clusters = checked.clusters(run.start, run.len.into());
         let count = shared.count(clusters.clone());
         if count == 0 {
             continue;
@@ -187,10 +187,11 @@ fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, i64)> {
         let mut cluster = clusters.start;
         while cluster < clusters.end {
             if shared.contains(cluster) {
-                let block = scene.block_of(cluster).max(run.start);
+                let block = checked.block_of(cluster).max(run.start);
                 let first = run.first + (block.0 - run.start.0) as u32;
                 let inside = if u64::from(first) < blocks { 5 } else { 0 };
-                let score = base + 1 + goes_on + inside + data_score(ward, patient, block, first);
+                let score =
+                    base + 1 + goes_on + inside + data_score(context, subject, block, first);
                 claims.push((cluster, Use::Data(first), score));
             }
             cluster += 1;
@@ -200,20 +201,20 @@ fn claims(ward: &Ward<'_>, patient: &Patient) -> Vec<(u64, Use, i64)> {
 }
 
 /// Returns the score of the evidence in a directory block that it belongs to this directory.
-fn data_score(ward: &Ward<'_>, patient: &Patient, block: Block, first: u32) -> i64 {
-    if !patient.inode.is_dir() {
+fn data_score(context: &RepairContext<'_>, subject: &InodeDraft, block: Block, first: u32) -> i64 {
+    if !subject.inode.is_dir() {
         return 0;
     }
-    let Some(bytes) = ward.scene.block(block) else { return 0 };
-    if first == 0 && dirent::record_at(&bytes, 0).is_some_and(|dot| dot.inode == patient.ino) {
+    let Some(bytes) = context.checked.block(block) else { return 0 };
+    if first == 0 && dirent::record_at(&bytes, 0).is_some_and(|dot| dot.inode == subject.ino) {
         return 90;
     }
-    if is_sealed_for(&bytes, patient) == Some(true) { 100 } else { 0 }
+    if is_sealed_for(&bytes, subject) == Some(true) { 100 } else { 0 }
 }
 
 /// Returns whether a directory block has a valid checksum of this directory.
-fn is_sealed_for(bytes: &[u8], patient: &Patient) -> Option<bool> {
-    let seed = patient.block_seed()?;
+fn is_sealed_for(bytes: &[u8], subject: &InodeDraft) -> Option<bool> {
+    let seed = subject.block_seed()?;
     let is_leaf = dirent::verify(bytes, u32::MAX, Some(seed)).is_ok();
     let is_index = |place| htree::verify(bytes, place, Some(seed)).is_ok();
     Some(is_leaf || is_index(htree::Place::Root) || is_index(htree::Place::Node))
@@ -221,38 +222,39 @@ fn is_sealed_for(bytes: &[u8], patient: &Patient) -> Option<bool> {
 
 /// Gives an inode copies of clusters that others keep, and removes clusters of the file system itself.
 fn part(
-    ward: &mut Ward<'_>,
-    mut patient: Patient,
+    context: &mut RepairContext<'_>,
+    mut subject: InodeDraft,
     owners: &HashMap<u64, Owner>,
     is_copy: bool,
     findings: &[&Finding],
 ) -> Result<()> {
-    let ino = patient.ino;
-    if ward.scene.is_hidden(ino) {
+    let ino = subject.ino;
+    if context.checked.is_hidden(ino) {
         return Ok(());
     }
     let mut draft = Draft::default();
     let mut lost: HashSet<Block> = HashSet::new();
     let mut moved: HashSet<Block> = HashSet::new();
     let mut data = Vec::new();
-    if patient.translator(&ward.scene).is_some_and(|block| ward.scene.is_system(block, 1)) {
-        patient.inode.set_translator(0);
+    if subject.translator(&context.checked).is_some_and(|block| context.checked.is_system(block, 1))
+    {
+        subject.inode.set_translator(0);
     }
-    let claims = claims(ward, &patient);
+    let claims = claims(context, &subject);
     let is_owner = |cluster: &u64, what: Use| {
         owners.get(cluster).is_none_or(|owner| owner.ino == ino && owner.what == what)
     };
     let lacking = claims.iter().filter(|(cluster, what, _)| !is_owner(cluster, *what)).count();
     // Contents that were never this inode's must not take the last free space.
-    let has_room = !is_copy || ward.has_free(lacking as u64 + RESERVE_CLUSTERS);
+    let has_room = !is_copy || context.has_free(lacking as u64 + RESERVE_CLUSTERS);
     for (cluster, what, _) in claims {
         match what {
             _ if is_owner(&cluster, what) => {}
-            Use::Attributes => copy_attributes(ward, &mut patient, &mut draft),
-            Use::Translator => copy_translator(ward, &mut patient, &mut draft),
+            Use::Attributes => copy_attributes(context, &mut subject, &mut draft),
+            Use::Translator => copy_translator(context, &mut subject, &mut draft),
             Use::Node(node) => {
                 let is_foreign =
-                    patient.block_seed().is_some() && node_score(ward, &patient, node) == 0;
+                    subject.block_seed().is_some() && node_score(context, &subject, node) == 0;
                 let side = if is_foreign || !has_room { &mut lost } else { &mut moved };
                 side.insert(node);
             }
@@ -260,22 +262,22 @@ fn part(
         }
     }
     let is_kept = lost.is_empty() && moved.is_empty();
-    let mut map = Map::read_without(&ward.scene, &patient, lost);
-    let mut changes = copy_data(ward, &patient, &map, (&data, has_room), findings)?;
-    map::take_system(ward, &map, &mut changes);
+    let mut map = Map::read_without(&context.checked, &subject, lost);
+    let mut changes = copy_data(context, &subject, &map, (&data, has_room), findings)?;
+    map::take_system(context, &map, &mut changes);
     map.replace(&changes);
     if map.is_unreadable {
         return Ok(());
     }
     // An inode that keeps all its clusters does not change.
-    if patient.has_map() && !(is_kept && changes.is_empty() && !map.is_damaged) {
-        if !map::write(ward, &mut patient, &mut map, &mut draft) {
+    if subject.has_map() && !(is_kept && changes.is_empty() && !map.is_damaged) {
+        if !map::write(context, &mut subject, &mut map, &mut draft) {
             return Ok(());
         }
-        let clusters = map.clusters(&ward.scene);
-        set_blocks(ward, &mut patient, clusters, true);
+        let clusters = map.clusters(&context.checked);
+        set_blocks(context, &mut subject, clusters, true);
     }
-    patient.store(&mut draft);
+    subject.store(&mut draft);
     let is_lost = |block: &Option<Block>| block.is_none();
     let sentence = |finding: &&Finding| match finding.code {
         code if code == BLOCK_METADATA => "Metadata blocks are removed from the inode.",
@@ -287,94 +289,94 @@ fn part(
         _ => "The inode gets copies of the blocks.",
     };
     let actions = findings.iter().map(|finding| Action::about(finding, sentence(finding)));
-    ward.end(draft, actions.collect())?;
+    context.end(draft, actions.collect())?;
     Ok(())
 }
 
 /// Copies data clusters of an inode that others keep. Returns the new blocks by file block; `None` for blocks that are
 /// lost.
 fn copy_data(
-    ward: &mut Ward<'_>,
-    patient: &Patient,
+    context: &mut RepairContext<'_>,
+    subject: &InodeDraft,
     map: &Map,
     (data, has_room): (&[(u32, u64)], bool),
     findings: &[&Finding],
 ) -> Result<BTreeMap<u32, Option<Block>>> {
     let mut changes = BTreeMap::new();
-    if ward.scene.geometry().cluster_blocks() > 1 {
+    if context.checked.geometry().cluster_blocks() > 1 {
         // Blocks of a file in one cluster must be moved to a new cluster together.
         let is_askew = findings.iter().any(|finding| finding.code == EXTENT_CLUSTER);
-        let mut wrong = if is_askew { askew(ward, map) } else { BTreeSet::new() };
-        let within = ward.scene.geometry().cluster_blocks() - 1;
+        let mut wrong = if is_askew { askew(context, map) } else { BTreeSet::new() };
+        let within = context.checked.geometry().cluster_blocks() - 1;
         wrong.extend(data.iter().map(|(first, _)| first & !within));
-        copy_logical(ward, map, &wrong, has_room, &mut changes)?;
+        copy_logical(context, map, &wrong, has_room, &mut changes)?;
     } else if !has_room {
         changes.extend(data.iter().map(|(first, _)| (*first, None)));
     } else {
         for (first, cluster) in data {
-            copy_cluster(ward, patient, map, (*first, *cluster), &mut changes)?;
+            copy_cluster(context, subject, map, (*first, *cluster), &mut changes)?;
         }
     }
     Ok(changes)
 }
 
 /// Gives an inode its own copy of an attribute block.
-fn copy_attributes(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft) {
-    let place = Block(patient.inode.file_acl());
-    let bytes = ward.scene.block(place);
+fn copy_attributes(context: &mut RepairContext<'_>, subject: &mut InodeDraft, draft: &mut Draft) {
+    let place = Block(subject.inode.file_acl());
+    let bytes = context.checked.block(place);
     let bytes = bytes.filter(|bytes| xattr::verify_block_structure(bytes).is_ok());
-    let copy = bytes.and_then(|bytes| Some((bytes, ward.take_cluster()?)));
-    let Some((mut bytes, place)) = copy else { return patient.inode.set_file_acl(0) };
+    let copy = bytes.and_then(|bytes| Some((bytes, context.take_cluster()?)));
+    let Some((mut bytes, place)) = copy else { return subject.inode.set_file_acl(0) };
     bytes[BLOCK_REFCOUNT_RANGE].copy_from_slice(&1_u32.to_le_bytes());
-    let params = ward.scene.params();
+    let params = context.checked.params();
     if params.checksums {
         xattr::seal_block(&mut bytes, place, params.sb.checksum_seed);
     }
-    draft.write(ward.byte_of(place), bytes);
-    patient.inode.set_file_acl(place.0);
+    draft.write(context.byte_of(place), bytes);
+    subject.inode.set_file_acl(place.0);
 }
 
 /// Gives an inode its own copy of a translator, if the block contains one: a length in two bytes, and a path.
-fn copy_translator(ward: &mut Ward<'_>, patient: &mut Patient, draft: &mut Draft) {
+fn copy_translator(context: &mut RepairContext<'_>, subject: &mut InodeDraft, draft: &mut Draft) {
     let is_one = |bytes: &Vec<u8>| {
         let len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
         (1..=bytes.len() - 2).contains(&len) && bytes[2] == b'/'
     };
-    let bytes = patient.translator(&ward.scene).and_then(|place| ward.scene.block(place));
-    let copy = bytes.filter(is_one).and_then(|bytes| Some((bytes, ward.take_cluster()?)));
+    let bytes = subject.translator(&context.checked).and_then(|place| context.checked.block(place));
+    let copy = bytes.filter(is_one).and_then(|bytes| Some((bytes, context.take_cluster()?)));
     let copy = copy.and_then(|(bytes, place)| Some((bytes, place, u32::try_from(place.0).ok()?)));
-    let Some((bytes, place, number)) = copy else { return patient.inode.set_translator(0) };
-    draft.write(ward.byte_of(place), bytes);
-    patient.inode.set_translator(number);
+    let Some((bytes, place, number)) = copy else { return subject.inode.set_translator(0) };
+    draft.write(context.byte_of(place), bytes);
+    subject.inode.set_translator(number);
 }
 
 /// Copies the blocks of a file in a cluster to a new one. A directory block that belongs to another directory is
 /// dropped.
 fn copy_cluster(
-    ward: &mut Ward<'_>,
-    patient: &Patient,
+    context: &mut RepairContext<'_>,
+    subject: &InodeDraft,
     map: &Map,
     (first, cluster): (u32, u64),
     changes: &mut BTreeMap<u32, Option<Block>>,
 ) -> Result<()> {
-    let geometry = *ward.scene.geometry();
-    let start = ward.scene.block_of(cluster);
+    let geometry = *context.checked.geometry();
+    let start = context.checked.block_of(cluster);
     let end = start.plus(geometry.cluster_blocks().into());
     let in_cluster =
         |number: &u32| map.place(*number).is_some_and(|place| (start..end).contains(&place));
     let last = first.saturating_add(geometry.cluster_blocks());
     let blocks: Vec<u32> = (first..last).take_while(in_cluster).collect();
-    let is_foreign = patient.inode.is_dir()
-        && ward
-            .scene
+    let is_foreign = subject.inode.is_dir()
+        && context
+            .checked
             .block(start)
-            .is_some_and(|bytes| is_sealed_for(&bytes, patient) == Some(false));
-    let copy = if is_foreign || blocks.is_empty() { None } else { ward.take_cluster() };
+            .is_some_and(|bytes| is_sealed_for(&bytes, subject) == Some(false));
+    let copy = if is_foreign || blocks.is_empty() { None } else { context.take_cluster() };
     for number in blocks {
         let Some(place) = map.place(number) else { continue };
         let to = copy.map(|copy| copy.plus(place.0 - start.0));
         let to = match to {
-            Some(to) => copy_block(ward, place, to)?.then_some(to),
+            Some(to) => copy_block(context, place, to)?.then_some(to),
             None => None,
         };
         changes.insert(number, to);
@@ -383,18 +385,18 @@ fn copy_cluster(
 }
 
 /// Copies a block. Returns whether it could be read and the target is accessible.
-fn copy_block(ward: &Ward<'_>, from: Block, to: Block) -> Result<bool> {
-    let Some(bytes) = ward.scene.block(from) else { return Ok(false) };
-    if ward.scene.block(to).is_none() {
+fn copy_block(context: &RepairContext<'_>, from: Block, to: Block) -> Result<bool> {
+    let Some(bytes) = context.checked.block(from) else { return Ok(false) };
+    if context.checked.block(to).is_none() {
         return Ok(false);
     }
-    ward.staging().write_at(ward.byte_of(to), &bytes).map_err(vfs::Error::Device)?;
+    context.staging().write_at(context.byte_of(to), &bytes).map_err(vfs::Error::Device)?;
     Ok(true)
 }
 
 /// Returns the first blocks of the file's clusters that are not aligned to a device cluster or are split over several.
-fn askew(ward: &Ward<'_>, map: &Map) -> BTreeSet<u32> {
-    let geometry = ward.scene.geometry();
+fn askew(context: &RepairContext<'_>, map: &Map) -> BTreeSet<u32> {
+    let geometry = context.checked.geometry();
     let within = geometry.cluster_blocks() - 1;
     let mut wrong = BTreeSet::new();
     let mut last: Option<(u32, Block)> = None;
@@ -416,23 +418,23 @@ fn askew(ward: &Ward<'_>, map: &Map) -> BTreeSet<u32> {
 
 /// Copies clusters of a file, each to a new one, or removes them if they do not fit.
 fn copy_logical(
-    ward: &mut Ward<'_>,
+    context: &mut RepairContext<'_>,
     map: &Map,
     wrong: &BTreeSet<u32>,
     has_room: bool,
     changes: &mut BTreeMap<u32, Option<Block>>,
 ) -> Result<()> {
-    let within = ward.scene.geometry().cluster_blocks() - 1;
+    let within = context.checked.geometry().cluster_blocks() - 1;
     for logical in wrong {
         let numbers = *logical..=logical | within;
         if numbers.clone().all(|number| map.place(number).is_none()) {
             continue;
         }
-        let cluster = if has_room { ward.take_cluster() } else { None };
+        let cluster = if has_room { context.take_cluster() } else { None };
         for number in numbers {
             let Some(place) = map.place(number) else { continue };
             let to = match cluster.map(|cluster| cluster.plus((number & within).into())) {
-                Some(to) if copy_block(ward, place, to)? => Some(to),
+                Some(to) if copy_block(context, place, to)? => Some(to),
                 _ => None,
             };
             changes.insert(number, to);

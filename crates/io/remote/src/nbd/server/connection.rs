@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::handshake::{self, Wish};
+use super::handshake::{self, HandshakeOutcome};
 use super::{Exported, transmission};
 use crate::nbd::protocol::{
     PAYLOAD_BYTES_MAX, REQUEST_BYTES, Reply, Request, command, errno, violation,
@@ -32,7 +32,8 @@ struct Work<'a> {
 
 /// Serves a client until its connection ends. Errors of a connection are not reported.
 pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce() -> bool) {
-    if !matches!(handshake::serve(stream, exported), Ok(Wish::Requests)) || !establish() {
+    if !matches!(handshake::serve(stream, exported), Ok(HandshakeOutcome::Requests)) || !establish()
+    {
         return;
     }
     if stream.set_write_timeout(Some(STALL)).is_err() {

@@ -17,14 +17,14 @@ const BLOCK_BYTES: (u32, u32) = (1, 4096);
 
 /// Outcome of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum HandshakeOutcome {
     Requests,
     /// The client only queried information.
     Nothing,
 }
 
 /// Performs the handshake and answers the client's options.
-pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
+pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<HandshakeOutcome> {
     let mut timed = Timed::new(stream, TIME);
     stream.set_write_timeout(Some(TIME))?;
     let flags = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
@@ -51,14 +51,19 @@ pub(super) fn serve(stream: &Stream, exported: &Exported) -> io::Result<Wish> {
         if number == option::EXPORT_NAME {
             return by_name(stream, exported, &data, zeroes);
         }
-        if let Some(wish) = (Answers { stream, exported, number }).answer(&data)? {
-            return Ok(wish);
+        if let Some(outcome) = (Answers { stream, exported, number }).answer(&data)? {
+            return Ok(outcome);
         }
     }
 }
 
 /// Handles `EXPORT_NAME`. The only possible error reply is to close the connection.
-fn by_name(stream: &Stream, exported: &Exported, name: &[u8], zeroes: bool) -> io::Result<Wish> {
+fn by_name(
+    stream: &Stream,
+    exported: &Exported,
+    name: &[u8],
+    zeroes: bool,
+) -> io::Result<HandshakeOutcome> {
     if !exported.is_called(name) {
         return Err(violation("a client requests an unknown export"));
     }
@@ -67,7 +72,7 @@ fn by_name(stream: &Stream, exported: &Exported, name: &[u8], zeroes: bool) -> i
         answer.resize(answer.len() + EXPORT_ZEROES, 0);
     }
     (&*stream).write_all(&answer)?;
-    Ok(Wish::Requests)
+    Ok(HandshakeOutcome::Requests)
 }
 
 /// Answers one option.
@@ -79,12 +84,12 @@ struct Answers<'a> {
 
 impl Answers<'_> {
     /// Handles the option. Returns the outcome if it ends the handshake.
-    fn answer(&self, data: &[u8]) -> io::Result<Option<Wish>> {
+    fn answer(&self, data: &[u8]) -> io::Result<Option<HandshakeOutcome>> {
         match self.number {
             option::ABORT => {
                 // The client may not wait for the reply.
                 let _ = self.say(reply::ACK, &[]);
-                return Ok(Some(Wish::Nothing));
+                return Ok(Some(HandshakeOutcome::Nothing));
             }
             option::LIST if data.is_empty() => self.list()?,
             option::LIST => self.say(reply::INVALID, b"a list request must not have data")?,
@@ -101,7 +106,7 @@ impl Answers<'_> {
     }
 
     /// Handles `INFO` and `GO`. `GO` starts the transmission phase.
-    fn tell(&self, data: &[u8]) -> io::Result<Option<Wish>> {
+    fn tell(&self, data: &[u8]) -> io::Result<Option<HandshakeOutcome>> {
         let Some((name, asked)) = parse_go(data) else {
             self.say(reply::INVALID, b"its lengths contradict each other")?;
             return Ok(None);
@@ -123,7 +128,7 @@ impl Answers<'_> {
             self.say(reply::INFO, &[&kind(info::NAME)[..], name].concat())?;
         }
         self.say(reply::ACK, &[])?;
-        Ok((self.number == option::GO).then_some(Wish::Requests))
+        Ok((self.number == option::GO).then_some(HandshakeOutcome::Requests))
     }
 
     fn say(&self, kind: u32, data: &[u8]) -> io::Result<()> {

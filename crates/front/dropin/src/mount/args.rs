@@ -8,7 +8,7 @@ use crate::words::{Word, Words};
 
 /// Requested mount.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct Args {
     operands: Vec<OsString>,
     /// `-o` options for the mount.
     options: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct Wish {
     pub(super) only_version: bool,
 }
 
-impl Wish {
+impl Args {
     /// Returns the arguments of `diskwright mount`.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = self.others.iter().map(OsString::from).collect();
@@ -60,21 +60,21 @@ impl Wish {
 }
 
 /// `IMAGE DIRECTORY [-sfnv] [-N NAMESPACE] [-t TYPE] [-o OPTIONS]`.
-pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<Args, Failure> {
+    let mut args = Args::default();
     let mut words = Words::new(arguments, statuses, &supported::MOUNT);
     let mut lists = Vec::new();
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(operand) => wish.operands.push(operand),
+            Word::Operand(operand) => args.operands.push(operand),
             Word::Option('o') => lists.push(words.text()?),
-            Word::Option('s') => wish.is_sloppy = true,
-            Word::Option('f') => wish.is_trial = true,
+            Word::Option('s') => args.is_sloppy = true,
+            Word::Option('f') => args.is_trial = true,
             // Only the kernel's mount table is used, and the type is detected from the image.
             Word::Option('n' | 'v') => {}
             Word::Option('t') => drop(words.value()?),
-            Word::Option('r') => wish.options.push("ro".into()),
-            Word::Option('w') => wish.options.push("rw".into()),
+            Word::Option('r') => args.options.push("ro".into()),
+            Word::Option('w') => args.options.push("rw".into()),
             Word::Option('N') => {
                 return Err(words.refused("enter the namespace with nsenter(1) first"));
             }
@@ -82,9 +82,9 @@ pub(super) fn of_mount(arguments: Vec<OsString>, statuses: Statuses) -> Result<W
         }
     }
     for word in words_of(&lists) {
-        wish.word_of_mount(word);
+        args.word_of_mount(word);
     }
-    wish.complete(statuses)
+    args.complete(statuses)
 }
 
 /// Splits comma-separated lists into options.
@@ -92,7 +92,7 @@ fn words_of(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-impl Wish {
+impl Args {
     fn word_of_mount(&mut self, word: &str) {
         if self.common(word) {
             return;
@@ -114,17 +114,17 @@ fn is_known(word: &str) -> bool {
 }
 
 /// `[-dfs] [-o OPTIONS] IMAGE DIRECTORY`.
-pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result<Args, Failure> {
+    let mut args = Args::default();
     let mut words = Words::new(arguments, statuses, &supported::FUSE2FS);
     let mut lists = Vec::new();
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(operand) => wish.operands.push(operand),
+            Word::Operand(operand) => args.operands.push(operand),
             Word::Option('o') => lists.push(words.text()?),
-            Word::Option('f') => wish.foreground = true,
-            Word::Option('s') => wish.options.push("threads=1".into()),
-            Word::Option('V') => wish.only_version = true,
+            Word::Option('f') => args.foreground = true,
+            Word::Option('s') => args.options.push("threads=1".into()),
+            Word::Option('V') => args.only_version = true,
             Word::Option('d') => {
                 return Err(words.refused("kernel requests cannot be printed"));
             }
@@ -132,12 +132,12 @@ pub(super) fn of_fuse2fs(arguments: Vec<OsString>, statuses: Statuses) -> Result
         }
     }
     for word in words_of(&lists) {
-        wish.word_of_fuse2fs(word, statuses)?;
+        args.word_of_fuse2fs(word, statuses)?;
     }
-    wish.complete(statuses)
+    args.complete(statuses)
 }
 
-impl Wish {
+impl Args {
     fn word_of_fuse2fs(&mut self, word: &str, statuses: Statuses) -> Result<(), Failure> {
         if self.common(word) {
             return Ok(());
@@ -172,9 +172,9 @@ mod tests {
     use super::*;
     use crate::failure::STATUSES;
 
-    fn shown(wish: Result<Wish, Failure>) -> String {
-        let wish = wish.unwrap_or_else(|failure| panic!("{}", failure.message));
-        let words = wish.arguments();
+    fn shown(args: Result<Args, Failure>) -> String {
+        let args = args.unwrap_or_else(|failure| panic!("{}", failure.message));
+        let words = args.arguments();
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum May {
 
 /// Result of a check or repair.
 #[derive(Debug)]
-pub(crate) struct Mended {
+pub(crate) struct Repaired {
     /// Number of remaining findings.
     pub(crate) left: u64,
     /// True if the image was changed.
@@ -65,12 +65,12 @@ fn counts(finding: &Finding) -> bool {
 }
 
 /// Checks an image and performs the permitted repairs.
-pub(crate) fn mend(
+pub(crate) fn repair(
     image: &Path,
     open: &OpenImage,
     may: May,
     completion: Option<&Completion>,
-) -> Result<Mended> {
+) -> Result<Repaired> {
     let stop = diskwright::stop_on_signals()?;
     let repair = match may {
         May::Look => Repair::open_to_plan(image, open)?,
@@ -78,7 +78,12 @@ pub(crate) fn mend(
     };
     let plan = repair.plan(&Options::default(), &Watch { stop, completion })?;
     if stop.load(Ordering::Relaxed) {
-        return Ok(Mended { left: 0, is_changed: false, is_interrupted: true, device_error: None });
+        return Ok(Repaired {
+            left: 0,
+            is_changed: false,
+            is_interrupted: true,
+            device_error: None,
+        });
     }
     let found = plan.findings.iter().filter(|finding| counts(finding)).count() as u64;
     if found > 0 {
@@ -96,7 +101,7 @@ pub(crate) fn mend(
     if !goes_on || plan.steps.is_empty() {
         let left = found;
         let device_error = repair.device_error().map(str::to_owned);
-        return Ok(Mended { left, is_changed: false, is_interrupted: false, device_error });
+        return Ok(Repaired { left, is_changed: false, is_interrupted: false, device_error });
     }
     let kept = carry_out(&repair, &plan, stop)?;
     let (left, failed) = (Left::default(), repair.reads_failed());
@@ -111,7 +116,7 @@ pub(crate) fn mend(
     let device_error = device_error.map(str::to_owned);
     // Changes other than those of copies: a repair without findings processes orphans or clears flags.
     let is_changed = found > 0 || plan.findings.is_empty();
-    Ok(Mended { left, is_changed, is_interrupted, device_error })
+    Ok(Repaired { left, is_changed, is_interrupted, device_error })
 }
 
 /// Executes the plan. Returns the undo file, if there is one.

@@ -9,22 +9,22 @@ use vfs::check::{Code, Finding};
 use vfs::{FileType, Result};
 
 use super::draft::Draft;
+use super::inode_draft::InodeDraft;
 use super::map::Map;
-use super::patient::Patient;
-use crate::check::scene::Scene;
+use crate::check::checked_image::CheckedImage;
 use crate::format::address::Block;
 use crate::format::dirent;
 use crate::format::inode::Inode;
-use crate::repair::Job;
+use crate::repair::RepairJob;
 
 /// Number of equal repairs of an inode after which the strictest repair is used.
 const PATIENCE: u32 = 4;
 
 /// The image in the staging, as seen by one fix.
-pub(super) struct Ward<'j> {
-    pub(super) job: &'j Job,
-    pub(super) scene: Scene,
-    /// True if the scene contains the blocks and inodes in use.
+pub(super) struct RepairContext<'j> {
+    pub(super) job: &'j RepairJob,
+    pub(super) checked: CheckedImage,
+    /// True if the checked contains the blocks and inodes in use.
     is_surveyed: bool,
     /// Cluster from which to search for free space.
     next: u64,
@@ -34,10 +34,10 @@ pub(super) struct Ward<'j> {
     entry_types: Option<HashMap<u32, u8>>,
 }
 
-impl<'j> Ward<'j> {
+impl<'j> RepairContext<'j> {
     /// Returns `None` if there is no superblock.
-    pub(super) fn new(job: &'j Job) -> Result<Option<Self>> {
-        let Some(scene) = Scene::open(Arc::clone(&job.staging) as _, &job.options)? else {
+    pub(super) fn new(job: &'j RepairJob) -> Result<Option<Self>> {
+        let Some(checked) = CheckedImage::open(Arc::clone(&job.staging) as _, &job.options)? else {
             return Ok(None);
         };
         let mut before = HashMap::new();
@@ -46,15 +46,15 @@ impl<'j> Ward<'j> {
                 *before.entry((inode, code.name)).or_default() += 1;
             }
         });
-        Ok(Some(Self { job, scene, is_surveyed: false, next: 0, before, entry_types: None }))
+        Ok(Some(Self { job, checked, is_surveyed: false, next: 0, before, entry_types: None }))
     }
 
     /// Like [`Self::new`], but also surveys the blocks and inodes in use.
-    pub(super) fn surveyed(job: &'j Job) -> Result<Option<Self>> {
-        let ward = Self::new(job)?;
-        Ok(ward.map(|mut ward| {
-            ward.survey();
-            ward
+    pub(super) fn surveyed(job: &'j RepairJob) -> Result<Option<Self>> {
+        let context = Self::new(job)?;
+        Ok(context.map(|mut context| {
+            context.survey();
+            context
         }))
     }
 
@@ -70,7 +70,7 @@ impl<'j> Ward<'j> {
     /// Surveys the blocks and inodes in use, unless that was done already.
     pub(super) fn survey(&mut self) {
         if !self.is_surveyed {
-            self.scene.survey();
+            self.checked.survey();
             self.is_surveyed = true;
         }
     }
@@ -79,13 +79,13 @@ impl<'j> Ward<'j> {
     /// few repairs need it; attribute values are included. All directories are read once.
     pub(super) fn entry_types(&mut self) -> &HashMap<u32, u8> {
         let (job, is_surveyed) = (self.job, self.is_surveyed);
-        let scene = &self.scene;
+        let checked = &self.checked_image;
         self.entry_types.get_or_insert_with(|| {
             if is_surveyed {
-                return entry_types(scene);
+                return entry_types(checked);
             }
             // The clusters in use must not be known before `claim_all`.
-            let other = Scene::open(Arc::clone(&job.staging) as _, &job.options);
+            let other = CheckedImage::open(Arc::clone(&job.staging) as _, &job.options);
             other.ok().flatten().map_or_else(HashMap::new, |mut other| {
                 other.survey();
                 entry_types(&other)
@@ -94,27 +94,27 @@ impl<'j> Ward<'j> {
     }
 
     pub(super) fn block_size(&self) -> usize {
-        self.scene.geometry().block_size() as usize
+        self.checked.geometry().block_size() as usize
     }
 
     /// Returns an inode. Returns `None` if there is no such inode, or if the device fails.
-    pub(super) fn patient(&self, ino: u32) -> Option<Patient> {
-        Patient::read(&self.scene, ino)
+    pub(super) fn subject(&self, ino: u32) -> Option<InodeDraft> {
+        InodeDraft::read(&self.checked, ino)
     }
 
     /// Marks the blocks of damaged maps and below shared map nodes as in use, too. The check does not walk them, but
     /// later repairs still read them.
     pub(super) fn claim_all(&mut self) {
         self.survey();
-        let scene = &self.scene;
-        scene.for_each_slot(&mut |ino, slot| {
+        let checked = &self.checked_image;
+        checked.for_each_slot(&mut |ino, slot| {
             let inode = Inode::from_slot(slot);
-            let is_used = inode.links_count() > 0 || scene.is_orphan(ino);
-            let Some(patient) = Patient::read(scene, ino).filter(|_| is_used) else { return };
-            let map = Map::read(scene, &patient);
+            let is_used = inode.links_count() > 0 || checked.is_orphan(ino);
+            let Some(subject) = InodeDraft::read(checked, ino).filter(|_| is_used) else { return };
+            let map = Map::read(checked, &subject);
             let runs = map.runs.iter().map(|run| (run.start, u64::from(run.len)));
             for (start, len) in runs.chain(map.nodes.iter().map(|node| (*node, 1))) {
-                scene.used().insert_range(scene.clusters(start, len), |_| {});
+                checked.used().insert_range(checked.clusters(start, len), |_| {});
             }
         });
     }
@@ -125,8 +125,8 @@ impl<'j> Ward<'j> {
             self.claim_all();
         }
         let is_shared = |block: &Block| {
-            let cluster = self.scene.clusters(*block, 1).start;
-            self.scene.shared().is_some_and(|shared| shared.contains(cluster))
+            let cluster = self.checked.clusters(*block, 1).start;
+            self.checked.shared().is_some_and(|shared| shared.contains(cluster))
         };
         blocks.iter().any(is_shared)
     }
@@ -140,11 +140,11 @@ impl<'j> Ward<'j> {
         if !self.is_surveyed {
             self.claim_all();
         }
-        let limit = self.scene.used().limit();
+        let limit = self.checked.used().limit();
         let found = self.find_free(self.next..limit).or_else(|| self.find_free(0..limit))?;
-        self.scene.used().insert(found);
+        self.checked.used().insert(found);
         self.next = found + 1;
-        Some(self.scene.block_of(found))
+        Some(self.checked.block_of(found))
     }
 
     /// Returns whether `count` clusters can be allocated.
@@ -152,7 +152,7 @@ impl<'j> Ward<'j> {
         if !self.is_surveyed {
             self.claim_all();
         }
-        let limit = self.scene.used().limit();
+        let limit = self.checked.used().limit();
         let mut next = 0;
         let found = (0..count).all(|_| {
             let found = self.find_free(next..limit);
@@ -162,7 +162,7 @@ impl<'j> Ward<'j> {
     }
 
     fn find_free(&self, clusters: Range<u64>) -> Option<u64> {
-        let (used, geometry) = (self.scene.used(), self.scene.geometry());
+        let (used, geometry) = (self.checked.used(), self.checked.geometry());
         let mut cluster = clusters.start;
         let mut of_uninit = None;
         while cluster < clusters.end {
@@ -171,19 +171,19 @@ impl<'j> Ward<'j> {
                 continue;
             }
             if !used.contains(cluster) {
-                let block = self.scene.block_of(cluster);
+                let block = self.checked.block_of(cluster);
                 let is_whole = geometry.contains(block, geometry.cluster_blocks().into());
                 let group = geometry.group_of(block);
                 // Groups with an uninitialised block bitmap are the last choice.
-                if is_whole && !self.scene.is_block_uninit(group) {
+                if is_whole && !self.checked.is_block_uninit(group) {
                     return Some(cluster);
                 }
                 if is_whole && of_uninit.is_none() {
                     of_uninit = Some(cluster);
                 }
-                if self.scene.is_block_uninit(group) {
+                if self.checked.is_block_uninit(group) {
                     let after = geometry.first_block(group).plus(geometry.blocks_per_group.into());
-                    cluster = self.scene.clusters(after, 1).start.max(cluster + 1);
+                    cluster = self.checked.clusters(after, 1).start.max(cluster + 1);
                     continue;
                 }
             }
@@ -200,17 +200,17 @@ impl<'j> Ward<'j> {
 
     /// Returns the byte offset of a block.
     pub(super) fn byte_of(&self, block: Block) -> u64 {
-        self.scene.geometry().byte_of(block)
+        self.checked.geometry().byte_of(block)
     }
 }
 
-/// See [`Ward::entry_types`].
-fn entry_types(scene: &Scene) -> HashMap<u32, u8> {
+/// See [`RepairContext::entry_types`].
+fn entry_types(checked: &CheckedImage) -> HashMap<u32, u8> {
     let usual = [FileType::Regular, FileType::Directory].map(dirent::file_type_code);
     let is_listed = |code: u8| !usual.contains(&code);
     let mut types = HashMap::new();
-    scene.for_each_entry(&mut |_, entry| {
-        let known = scene.known(entry.inode);
+    checked.for_each_entry(&mut |_, entry| {
+        let known = checked.known(entry.inode);
         if known.is_some_and(|known| known.is_nameless || is_listed(known.type_code)) {
             types.entry(entry.inode).or_insert(entry.file_type);
         }

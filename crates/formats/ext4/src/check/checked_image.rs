@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::BlockDevice;
-use vfs::check::{BitSet, Finding, Observer, Options};
+use vfs::check::{BitSet, Options, Silent};
 use vfs::{Ino, Result};
 
 use super::context::Context;
@@ -17,12 +17,6 @@ use crate::format::dirent::Record;
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::params::Params;
-
-struct Nobody;
-
-impl Observer for Nobody {
-    fn found(&self, _: Finding) {}
-}
 
 /// Properties of an inode in use.
 #[derive(Clone, Copy, Debug)]
@@ -45,21 +39,21 @@ pub(crate) struct Ways {
 }
 
 /// An image as seen by the check, read on demand.
-pub(crate) struct Scene {
+pub(crate) struct CheckedImage {
     context: Context<'static>,
     directories: Directories,
 }
 
-impl Scene {
+impl CheckedImage {
     /// Reads superblock and descriptors. Returns `None` if there is no superblock.
     ///
     /// # Errors
     /// Like [`super::check`].
     pub(crate) fn open(device: Arc<dyn BlockDevice>, options: &Options) -> Result<Option<Self>> {
         let options = options.with_norecovery(true);
-        let Some(start) = superblock::begin(device, &options, &Nobody)? else { return Ok(None) };
+        let Some(start) = superblock::begin(device, &options, &Silent)? else { return Ok(None) };
         let mut context =
-            Context::new(start.device, &Nobody, options.threads, Params::of(start.sb));
+            Context::new(start.device, &Silent, options.threads, Params::of(start.sb));
         context.check_groups();
         context.find_orphans();
         Ok(Some(Self { context, directories: Directories::default() }))

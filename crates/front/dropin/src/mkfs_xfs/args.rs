@@ -22,7 +22,7 @@ const NO_REALTIME: &str = "realtime sections are created without groups, on a de
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct Args {
     pub(super) image: PathBuf,
     pub(super) bytes: Option<u64>,
     pub(super) source: Option<BuildSource>,
@@ -73,32 +73,32 @@ pub(super) struct Wish {
 }
 
 /// Parses the arguments.
-pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
+    let mut args = Args::default();
     let mut words = Words::new(arguments, STATUSES, &supported::MKFS_XFS);
     let (mut named, mut settings) = (None, Settings::default());
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => words.only(&mut named, operand)?,
-            Word::Option(letter) => wish.option(letter, &mut words, &mut settings)?,
+            Word::Option(letter) => args.option(letter, &mut words, &mut settings)?,
         }
     }
     for setting in settings.read()? {
-        wish.set(&setting)?;
+        args.set(&setting)?;
     }
-    match (named, wish.named.take()) {
+    match (named, args.named.take()) {
         (Some(_), Some(_)) => return Err(STATUSES.usage("-d name option respecified")),
-        (Some(image), None) | (None, Some(image)) => wish.image = image,
-        (None, None) if wish.only_version => {}
+        (Some(image), None) | (None, Some(image)) => args.image = image,
+        (None, None) if args.only_version => {}
         (None, None) => {
             return Err(STATUSES.usage("No data device name specified: add the image to create"));
         }
     }
-    wish.settle()?;
-    Ok(wish)
+    args.settle()?;
+    Ok(args)
 }
 
-impl Wish {
+impl Args {
     fn option(
         &mut self,
         letter: char,

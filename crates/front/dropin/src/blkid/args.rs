@@ -23,7 +23,7 @@ pub(super) enum Form {
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct Args {
     pub(super) images: Vec<PathBuf>,
     pub(super) form: Form,
     pub(super) only_version: bool,
@@ -38,7 +38,7 @@ pub(super) struct Wish {
     pub(super) offset: u64,
 }
 
-impl Wish {
+impl Args {
     /// Returns whether the type of an image is accepted.
     pub(super) fn wants(&self, tags: &[Tag]) -> bool {
         let usage = tags.iter().find(|tag| tag.name == "USAGE");
@@ -63,22 +63,22 @@ impl Wish {
 }
 
 /// Parses the arguments.
-pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
+    let mut args = Args::default();
     let mut words = Words::new(arguments, STATUSES, &supported::BLKID);
     while let Some(word) = words.next()? {
         match word {
-            Word::Operand(image) => wish.images.push(image.into()),
-            Word::Option(letter) => wish.option(letter, &mut words)?,
+            Word::Operand(image) => args.images.push(image.into()),
+            Word::Option(letter) => args.option(letter, &mut words)?,
         }
     }
-    if wish.images.is_empty() && !wish.only_version {
+    if args.images.is_empty() && !args.only_version {
         return Err(STATUSES.usage("no image given; devices of the host are not searched"));
     }
-    Ok(wish)
+    Ok(args)
 }
 
-impl Wish {
+impl Args {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         match letter {
             'p' => self.is_low_level = true,

@@ -3,7 +3,7 @@
 use vfs::{FileType, Ino};
 
 use super::draft::Draft;
-use crate::check::scene::Scene;
+use crate::check::checked_image::CheckedImage;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, flags};
@@ -13,7 +13,7 @@ pub(super) const BAD_BLOCKS_INO: u32 = 1;
 
 /// An inode with its whole slot.
 #[derive(Clone)]
-pub(super) struct Patient {
+pub(super) struct InodeDraft {
     pub(super) ino: u32,
     /// Fixed fields. They replace those in `slot` when the inode is written.
     pub(super) inode: Inode,
@@ -24,10 +24,10 @@ pub(super) struct Patient {
     seed: Option<u32>,
 }
 
-impl Patient {
-    pub(super) fn read(scene: &Scene, ino: u32) -> Option<Self> {
-        let (slot, place) = (scene.slot(ino)?, scene.slot_place(ino)?);
-        let params = scene.params();
+impl InodeDraft {
+    pub(super) fn read(checked: &CheckedImage, ino: u32) -> Option<Self> {
+        let (slot, place) = (checked.slot(ino)?, checked.slot_place(ino)?);
+        let params = checked.params();
         let seed = params.checksums.then_some(params.sb.checksum_seed);
         Some(Self { ino, inode: Inode::from_slot(&slot), slot, place, seed })
     }
@@ -52,11 +52,11 @@ impl Patient {
     }
 
     /// Returns the block of its passive translator in a file system of the Hurd, if there is one.
-    pub(super) fn translator(&self, scene: &Scene) -> Option<Block> {
+    pub(super) fn translator(&self, checked: &CheckedImage) -> Option<Block> {
         let mut slot = self.slot.clone();
         let fields = self.inode.as_bytes();
         slot[..fields.len()].copy_from_slice(fields);
-        scene.translator(self.ino, &slot)
+        checked.translator(self.ino, &slot)
     }
 
     /// Returns the checksum seed of its blocks, if there are checksums.

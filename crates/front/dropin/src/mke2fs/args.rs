@@ -16,7 +16,7 @@ use crate::words::{Word, Words};
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct Args {
     pub(super) image: PathBuf,
     pub(super) size: Option<Size>,
     pub(super) source: Option<PathBuf>,
@@ -77,23 +77,23 @@ pub(crate) enum UuidWish {
 }
 
 /// Parses the arguments.
-pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
-    let mut wish = Wish::default();
+pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
+    let mut args = Args::default();
     let mut words = Words::new(arguments, STATUSES, &supported::MKE2FS);
     let mut operands = Vec::new();
     while let Some(word) = words.next()? {
         match word {
             Word::Operand(operand) => operands.push(operand),
-            Word::Option(letter) => wish.option(letter, &mut words)?,
+            Word::Option(letter) => args.option(letter, &mut words)?,
         }
     }
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            wish.place(Target::parse(image, STATUSES)?)?;
-            wish.size = size.map(|text| image_size(&text)).transpose()?;
+            args.place(Target::parse(image, STATUSES)?)?;
+            args.size = size.map(|text| image_size(&text)).transpose()?;
         }
-        (None, ..) if wish.only_version => {}
+        (None, ..) if args.only_version => {}
         (None, ..) => {
             return Err(STATUSES.usage("no image given: add its name, and its size after it"));
         }
@@ -102,10 +102,10 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Wish, Failure> {
             return Err(STATUSES.usage(format_args!("unexpected argument after the size: {extra}")));
         }
     }
-    Ok(wish)
+    Ok(args)
 }
 
-impl Wish {
+impl Args {
     /// Sets the image. Both its name and `-E offset` may contain the offset.
     fn place(&mut self, image: Target) -> Result<(), Failure> {
         let offset = &mut self.extended.offset;
@@ -126,7 +126,7 @@ fn image_size(text: &OsString) -> Result<Size, Failure> {
     size::parse(&text).map_err(|why| STATUSES.usage(format_args!("size {text}: {why}")))
 }
 
-impl Wish {
+impl Args {
     fn option(&mut self, letter: char, words: &mut Words) -> Result<(), Failure> {
         match letter {
             'b' => {
