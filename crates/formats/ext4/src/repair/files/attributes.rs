@@ -248,7 +248,7 @@ pub(super) fn repair_block(
     subject: &mut InodeDraft,
     draft: &mut Draft,
 ) -> Repaired {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let place = Block(subject.inode.file_acl());
     if place.0 == 0 {
         return Repaired::Left;

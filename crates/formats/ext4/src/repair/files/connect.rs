@@ -87,7 +87,7 @@ impl Plan<'_, '_> {
         if found.is_empty() {
             return;
         }
-        let checked = &self.context.checked_image;
+        let checked = &self.context.checked;
         let mut all: HashMap<u32, Vec<(u32, Vec<u8>)>> = HashMap::new();
         checked.for_each_name(&mut |directory, name, ino| {
             if checked.known(ino).is_some_and(|known| known.is_dir) {

@@ -28,7 +28,7 @@ struct Names {
 /// Marks clusters below shared map nodes as shared. The check walks each node only once, so a decision about the nodes
 /// alone would be made without the blocks below them, and about these later.
 pub(super) fn share_beneath(context: &RepairContext<'_>, claimants: &[u32]) {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let Some(shared) = checked.shared() else { return };
     if checked.params().sb.features.ro_compat(RoCompat::SHARED_BLOCKS) {
         return;

@@ -62,7 +62,7 @@ pub(super) fn make(context: &mut RepairContext<'_>, findings: &[&Finding]) -> Re
 
 /// Returns a free inode, turned into a directory without blocks.
 fn new_inode(context: &RepairContext<'_>) -> Option<InodeDraft> {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let ino = free_inode(context)?;
     let mut subject = checked.slot(ino).and_then(|_| InodeDraft::read(checked, ino))?;
     let size = usize::from(checked.geometry().inode_size);
@@ -82,7 +82,7 @@ fn new_inode(context: &RepairContext<'_>) -> Option<InodeDraft> {
 
 /// Returns a free inode, preferably in the part of a table that the check reads.
 fn free_inode(context: &RepairContext<'_>) -> Option<u32> {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let geometry = checked.geometry();
     let first = checked.params().sb.first_ino;
     let mut beyond = None;
@@ -108,7 +108,7 @@ fn free_inode(context: &RepairContext<'_>) -> Option<u32> {
 
 /// Ensures that the used part of the group's inode table includes the inode.
 fn make_read(context: &RepairContext<'_>, ino: u32) -> Result<()> {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let geometry = checked.geometry();
     let Some((group, index)) = geometry.place_of(Ino(ino.into())) else { return Ok(()) };
     let Some(mut desc) = checked.descriptor(group).filter(|_| checked.inodes_read(group) <= index)

@@ -360,7 +360,7 @@ pub(super) fn old_name(
     directory: &InodeDraft,
     ino: u32,
 ) -> Option<Vec<u8>> {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let map = Map::read(checked, directory);
     let code = checked.known(ino).map_or(0, |known| known.type_code);
     let has_types = checked.params().filetype;

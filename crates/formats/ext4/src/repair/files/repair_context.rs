@@ -79,7 +79,7 @@ impl<'j> RepairContext<'j> {
     /// few repairs need it; attribute values are included. All directories are read once.
     pub(super) fn entry_types(&mut self) -> &HashMap<u32, u8> {
         let (job, is_surveyed) = (self.job, self.is_surveyed);
-        let checked = &self.checked_image;
+        let checked = &self.checked;
         self.entry_types.get_or_insert_with(|| {
             if is_surveyed {
                 return entry_types(checked);
@@ -106,7 +106,7 @@ impl<'j> RepairContext<'j> {
     /// later repairs still read them.
     pub(super) fn claim_all(&mut self) {
         self.survey();
-        let checked = &self.checked_image;
+        let checked = &self.checked;
         checked.for_each_slot(&mut |ino, slot| {
             let inode = Inode::from_slot(slot);
             let is_used = inode.links_count() > 0 || checked.is_orphan(ino);

@@ -145,7 +145,7 @@ fn resize_cluster(context: &RepairContext<'_>) -> Option<u64> {
 
 /// Returns the clusters that an inode claims and others too, with the score of each claim.
 fn claims(context: &RepairContext<'_>, subject: &InodeDraft) -> Vec<(u64, Use, i64)> {
-    let checked = &context.checked_image;
+    let checked = &context.checked;
     let Some(shared) = checked.shared() else { return Vec::new() };
     let is_own = checked.is_hidden(subject.ino) || subject.ino == BAD_BLOCKS_INO;
     let base = if is_own { 10_000 } else { 0 };
