@@ -36,8 +36,15 @@ pub(super) struct UsedExtents {
     used: BitSet,
     /// Extents that were claimed more than once, up to the limit.
     disputed: Mutex<Vec<u64>>,
-    /// If set, the sorted extents whose claims are listed, and the claims: extent and inode.
-    listed: Option<(Vec<u64>, Mutex<Vec<(u64, u64)>>)>,
+    listed: Option<Listed>,
+}
+
+/// Claims of chosen realtime extents.
+struct Listed {
+    /// The extents, sorted.
+    wanted: Vec<u64>,
+    /// An extent and an inode for each claim.
+    claims: Mutex<Vec<(u64, u64)>>,
 }
 
 /// The claims of one file, in the order of its map.
@@ -57,7 +64,7 @@ impl UsedExtents {
     }
 
     fn of(realtime: Realtime, listed: Option<Vec<u64>>) -> Self {
-        let listed = listed.map(|extents| (extents, Mutex::default()));
+        let listed = listed.map(|wanted| Listed { wanted, claims: Mutex::default() });
         let used = BitSet::new(realtime.extents());
         Self { realtime, used, disputed: Mutex::default(), listed }
     }
@@ -79,7 +86,7 @@ impl UsedExtents {
     }
 
     fn claim(&self, ino: u64, extents: std::ops::Range<u64>) {
-        if let Some((wanted, claims)) = &self.listed {
+        if let Some(Listed { wanted, claims }) = &self.listed {
             let from = wanted.partition_point(|extent| *extent < extents.start);
             let within = wanted[from..].iter().take_while(|extent| **extent < extents.end);
             claims.lock().extend(within.map(|extent| (*extent, ino)));
@@ -112,9 +119,9 @@ impl FileClaims<'_> {
         });
         if !continues {
             self.end();
-            let starts = extent.start.0 % of_extent == 0 && extent.offset.0 % of_extent == 0;
-            self.is_aligned &= starts;
-        } else if extent.start.0 % of_extent != 0 {
+            self.is_aligned &= extent.start.0.is_multiple_of(of_extent)
+                && extent.offset.0.is_multiple_of(of_extent);
+        } else if !extent.start.0.is_multiple_of(of_extent) {
             // A part of the realtime extent that the last extent ends in, with another state.
             extents.start += 1;
         }
@@ -164,7 +171,7 @@ fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {
             }
         });
     });
-    let Some((_, claims)) = again.listed else { return };
+    let Some(Listed { claims, .. }) = again.listed else { return };
     let mut claims = claims.into_inner();
     claims.sort_unstable();
     let mut last: Option<(u64, Vec<u64>)> = None;

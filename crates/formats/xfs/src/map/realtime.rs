@@ -109,11 +109,11 @@ impl ForkMap<'_, '_> {
         let whole_start = range.start.0.next_multiple_of(of_extent);
         let whole_end = rounded_down(end.0, of_extent);
         if whole_start >= whole_end {
-            return self.to_unwritten(range.start..end, budget);
+            return self.make_unwritten(range.start..end, budget);
         }
-        Ok(self.to_unwritten(FileBlock(whole_end)..end, budget)?
+        Ok(self.make_unwritten(FileBlock(whole_end)..end, budget)?
             && self.unmap_whole(of_extent, whole_start..whole_end, budget)?
-            && self.to_unwritten(range.start..FileBlock(whole_start), budget)?)
+            && self.make_unwritten(range.start..FileBlock(whole_start), budget)?)
     }
 
     /// Unmaps and frees whole realtime extents, from the end of the range backwards.
@@ -145,7 +145,7 @@ impl ForkMap<'_, '_> {
                 continue;
             }
             let first = FileBlock(rounded_down(part.offset.0, of_extent));
-            if !self.to_unwritten(first..part_end, budget)? {
+            if !self.make_unwritten(first..part_end, budget)? {
                 return Ok(false);
             }
             self.unmap_split(first, part_end)?;
@@ -180,7 +180,7 @@ impl ForkMap<'_, '_> {
     }
 
     /// Converts written blocks of a range to unwritten ones, until `budget` is used up. Returns whether that was all.
-    fn to_unwritten(&mut self, range: Range<FileBlock>, budget: &mut u32) -> Outcome<bool> {
+    fn make_unwritten(&mut self, range: Range<FileBlock>, budget: &mut u32) -> Outcome<bool> {
         let mut at = range.start;
         while at < range.end {
             let (extent, next) = self.lookup(at)?;

@@ -111,7 +111,7 @@ pub(super) const COUNTS: &[Fix<RepairJob>] = &[
 
 /// Returns whether a finding is about the free-space trees or the inode trees of a group.
 pub(super) fn is_of_space(code: &Code) -> bool {
-    [INODE_TREES, SPACE_TREES].iter().any(|codes| codes.iter().any(|known| *known == code))
+    [INODE_TREES, SPACE_TREES].iter().any(|codes| codes.contains(&code))
 }
 
 /// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.

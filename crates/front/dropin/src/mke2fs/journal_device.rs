@@ -1,7 +1,7 @@
 //! `-O journal_dev`: a journal on its own device, without a file system.
 
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, JoinedDevice, MemoryDevice};
@@ -45,7 +45,7 @@ pub(super) fn take_block_size(args: &mut Args) -> Result<(), Failure> {
 }
 
 /// Reads the superblock of a journal device.
-fn read(path: &PathBuf) -> Result<JournalDevice, Failure> {
+fn read(path: &Path) -> Result<JournalDevice, Failure> {
     let failed =
         |e: &dyn std::fmt::Display| STATUSES.failed(format_args!("{}: {e}", path.display()));
     let device = open_other_device(path, false).map_err(|e| failed(&e))?;
