@@ -143,8 +143,9 @@ pub(super) fn volume(block_log: u8) -> XfsCore {
     let volume = Arc::new(Volume {
         sb,
         geometry,
-        ags: Ags::new(&geometry, vec![state]),
+        ags: Ags::new(&geometry, vec![state], 0),
         quotas: Default::default(),
+        realtime: Default::default(),
     });
     XfsCore::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
 }
