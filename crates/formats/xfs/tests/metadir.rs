@@ -378,7 +378,7 @@ const HARMS: &[Harm] = &[
     (
         "permissions",
         |image| {
-            edit(image, of_type(image, MetafileType::UserQuota), |of| of.set_permissions(0o644))
+            edit(image, of_type(image, MetafileType::UserQuota), |of| of.set_permissions(0o644));
         },
         "xfs-inode-field",
     ),
