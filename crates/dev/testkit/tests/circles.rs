@@ -30,7 +30,7 @@ const KNOWN: &[&[&str]] = &[
         "ext4/src/check/tree.rs",
     ],
     &["ext4/src/repair/files/attributes.rs", "ext4/src/repair/files/inodes.rs"],
-    &["ext4/src/repair/files/map.rs", "ext4/src/repair/files/ward.rs"],
+    &["ext4/src/repair/files/map.rs", "ext4/src/repair/files/repair_context.rs"],
     &["ext4/src/repair/quota.rs", "ext4/src/repair/system_files.rs"],
     &[
         "xfs/src/check/attributes.rs",
@@ -38,7 +38,6 @@ const KNOWN: &[&[&str]] = &[
         "xfs/src/check/forks.rs",
         "xfs/src/check/inodes.rs",
         "xfs/src/check/names.rs",
-        "xfs/src/check/quota.rs",
     ],
     &["xfs/src/check/directory/blocks.rs", "xfs/src/check/directory/index.rs"],
     &["xfs/src/log/bounds.rs", "xfs/src/log/end.rs", "xfs/src/log/read.rs"],

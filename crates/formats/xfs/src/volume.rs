@@ -8,7 +8,7 @@ use vfs::StatFs;
 
 use crate::alloc::ags::{Ag, AgState, Ags};
 use crate::alloc::headers::{self, Totals};
-use crate::alloc::realtime::{self, RealtimeSpace};
+use crate::alloc::realtime::{RealtimeSpace, group_of};
 use crate::dir::DirStates;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
@@ -161,7 +161,7 @@ impl Format for Backing {
             quotas.flush_deferred(geometry, txn)?;
         }
         let write = |ag, _: &Ag, state: &mut AgState| {
-            if ag == realtime::group_of(geometry) {
+            if ag == group_of(geometry) {
                 headers::write_realtime_count(geometry, txn, state.frextents)
             } else {
                 headers::write(geometry, txn, ag, state)

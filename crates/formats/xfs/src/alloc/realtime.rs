@@ -6,30 +6,21 @@
 //! INVARIANT: bitmap and summary change only in operations that hold this group.
 
 mod change;
-mod files;
+mod load;
 mod search;
+mod space;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use engine::Corruption;
 use operations::Outcome;
 use vfs::Error;
 
-pub(crate) use self::files::RealtimeSpace;
-use crate::format::address::{AgNumber, FsBlock};
-use crate::format::geometry::Geometry;
+pub(crate) use self::space::{RealtimeSpace, group_of};
+use crate::format::address::FsBlock;
 use crate::format::realtime::Realtime;
 use crate::op::Op;
-
-/// Number of the group for the realtime section: after all allocation groups.
-pub(crate) const fn group_of(geometry: &Geometry) -> AgNumber {
-    AgNumber(geometry.ag_count)
-}
-
-/// The end of the last allocation, which the next file continues.
-#[derive(Debug, Default)]
-struct Cursor(AtomicU64);
 
 /// The realtime section held by an operation.
 pub(crate) struct HeldRealtime<'o, 'a> {

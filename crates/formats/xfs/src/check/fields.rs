@@ -5,7 +5,7 @@ use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
-use super::realtime;
+use super::realtime::{file_size, is_realtime};
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
@@ -267,7 +267,7 @@ fn check_times(fields: &Fields<'_>, inode: &Inode) {
 
 fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let geometry = &fields.ctx.geometry;
-    let on_realtime = geometry.realtime.filter(|_| realtime::is_realtime(inode));
+    let on_realtime = geometry.realtime.filter(|_| is_realtime(inode));
     let check = |field, blocks: u32, is_set: bool| {
         let most = match on_realtime {
             Some(_) => LEN_MAX,
@@ -310,7 +310,7 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
             // The realtime bitmap and summary are empty without a realtime device.
             let ctx = fields.ctx;
             let layout = ctx.geometry.realtime.map(|realtime| realtime.space());
-            let expected = realtime::file_size(&ctx.sb.raw, layout.as_ref(), fields.ino);
+            let expected = file_size(&ctx.sb.raw, layout.as_ref(), fields.ino);
             let expected = expected.unwrap_or(size);
             if size != expected {
                 fields.require(false, "di_size", &format!("{expected:#x}"), size);

@@ -6,7 +6,7 @@ use vfs::{FileType, Ino};
 use super::codes;
 use super::inodes::Inodes;
 use super::owners::Owners;
-use super::realtime::{self, FileClaims};
+use super::realtime::{FileClaims, is_realtime};
 use super::tree::{Owner, Visitor, Walk};
 use crate::btree::records::{BmapTree, rmap_offset};
 use crate::format::address::{Block, FileBlock, FsBlock};
@@ -107,7 +107,7 @@ pub(super) fn map(
     let ctx = inodes.ctx;
     let is_file = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
     let is_on_realtime =
-        fork == Fork::Data && realtime::is_realtime(inode) && ctx.geometry.realtime.is_some();
+        fork == Fork::Data && is_realtime(inode) && ctx.geometry.realtime.is_some();
     let may_share = is_file && ctx.geometry.features.ro_compat(RoCompat::REFLINK);
     let mut map = Map {
         owners: inodes.owners,

@@ -13,7 +13,7 @@ use vfs::check::{BitSet, Finding};
 use super::chunks::{Chunks, Known};
 use super::codes;
 use super::context::Context;
-use super::metadir::{self, Trees};
+use super::metadir::{Trees, root};
 use super::sums;
 use crate::format::features::Incompat;
 
@@ -86,7 +86,7 @@ impl<'c> Links<'c> {
 
     /// Returns whether an inode is the root of the ordinary tree or of the metadata directory tree.
     pub(super) fn is_root(&self, ino: Ino) -> bool {
-        ino == self.root() || Some(ino) == metadir::root(self.ctx)
+        ino == self.root() || Some(ino) == root(self.ctx)
     }
 
     pub(super) const fn trees(&self) -> Option<&Trees> {

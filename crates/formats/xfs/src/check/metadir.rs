@@ -1,6 +1,8 @@
 //! Checks the metadata directory tree: its root, the types of its files, and that it shares no inode with the ordinary
 //! tree. Its directories are checked like all others.
 
+mod trees;
+
 use std::collections::HashSet;
 
 use vfs::Ino;
@@ -13,25 +15,17 @@ use super::diagnose;
 use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use super::names;
-use crate::format::features::{Incompat, Version};
+use crate::format::features::Version;
 use crate::format::inode::Inode;
 use crate::format::metafile::{MetafileType, quota_path};
 use crate::format::quota::QuotaKind;
+
+pub(super) use trees::{Trees, root};
 
 /// Maximum number of levels of the tree. Kernels use two.
 const LEVELS_MAX: usize = 8;
 /// Maximum number of files that are visited.
 const FILES_MAX: usize = 1 << 23;
-
-/// Inodes by the trees that they belong to: one bit per inode each.
-pub(super) struct Trees {
-    /// Inodes with the metadata flag.
-    marked: BitSet,
-    /// Inodes with a name in a directory with the flag.
-    named_inside: BitSet,
-    /// Inodes with a name in a directory without it.
-    named_outside: BitSet,
-}
 
 /// A file of the tree.
 #[derive(Debug)]
@@ -40,32 +34,6 @@ pub(super) struct Metafile {
     pub(super) path: Vec<u8>,
     pub(super) ino: Ino,
     pub(super) inode: Inode,
-}
-
-impl Trees {
-    /// Returns `None` for an image without the tree.
-    pub(super) fn new(ctx: &Context<'_>, inodes: usize) -> Option<Self> {
-        let set = || BitSet::new(inodes as u64);
-        let trees = || Self { marked: set(), named_inside: set(), named_outside: set() };
-        ctx.geometry.features.incompat(Incompat::METADIR).then(trees)
-    }
-
-    /// Records an inode with the metadata flag.
-    pub(super) fn mark(&self, number: u32) {
-        self.marked.insert(number.into());
-    }
-
-    /// Records an entry for an inode in a directory, which has the flag if `is_inside`.
-    pub(super) fn name(&self, number: u32, is_inside: bool) {
-        let set = if is_inside { &self.named_inside } else { &self.named_outside };
-        set.insert(number.into());
-    }
-}
-
-/// Returns the root of the tree; `None` for an image without it.
-pub(super) fn root(ctx: &Context<'_>) -> Option<Ino> {
-    let has_tree = ctx.geometry.features.incompat(Incompat::METADIR);
-    has_tree.then(|| Ino(ctx.sb.raw.metadirino.get()))
 }
 
 /// Returns all files of the tree that can be reached from its root, directories before their contents.

@@ -4,7 +4,7 @@ use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
 
 use super::options::{Autofsck, Inherited, Options};
-use super::{log_size, numbers, realtime};
+use super::{log_size, numbers, realtime_fields};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
@@ -184,7 +184,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         return Err(Error::Invalid("the log must be in one of the allocation groups"));
     }
     let mut superblock = fixed_superblock(options, &features, groups);
-    realtime::set_fields(options, &mut superblock)?;
+    realtime_fields::set_fields(options, &mut superblock)?;
     let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
     let (roots, body) = place_roots(&geometry);
     let log_ag = AgNumber(options.log_group.unwrap_or(groups.ag_count / 2));

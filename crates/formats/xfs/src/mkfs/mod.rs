@@ -18,6 +18,7 @@ mod log_size;
 mod numbers;
 mod options;
 mod realtime;
+mod realtime_fields;
 mod roots;
 mod write;
 
@@ -25,9 +26,9 @@ pub use layout::Layout;
 pub(crate) use log_size::blocks_min as log_blocks_min;
 pub use numbers::LOG_BYTES_MAX;
 pub use options::{
-    Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, SIZE_MIN, SMALL_SIZE_MIN,
+    Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, RealtimeSection, SIZE_MIN,
+    SMALL_SIZE_MIN,
 };
-pub use realtime::RealtimeSection;
 pub use write::{Contents, format};
 
 /// Plans the layout of a new file system.

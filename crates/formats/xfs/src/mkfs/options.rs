@@ -2,7 +2,6 @@
 
 use vfs::{Error, Result, Timestamp};
 
-use super::realtime::{self, RealtimeSection};
 use crate::format::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
 
 /// Maximum length of a label in bytes.
@@ -210,6 +209,16 @@ pub struct Inherited {
     pub project: u32,
 }
 
+/// A realtime section to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealtimeSection {
+    /// Size of the section in bytes. A partial block at the end is not used.
+    pub bytes: u64,
+    /// Size of a realtime extent in bytes: a multiple of the block size from 4 KiB to 1 GiB. By default the block size,
+    /// at least 4 KiB.
+    pub extent_bytes: Option<u32>,
+}
+
 impl Options {
     /// Returns the defaults for an image of `size_bytes`, with UUID and time all zeros.
     #[must_use]
@@ -332,12 +341,32 @@ impl Options {
             return Err(Error::Invalid("quotas of a new file system need the feature metadir"));
         }
         features.version_bits.set(Version::QUOTA, self.quota_flags != 0);
-        realtime::restrict(self, &mut features)?;
+        self.restrict_for_realtime(&mut features)?;
         let has_reflink = features.ro_compat.contains(RoCompat::REFLINK);
         if self.inherited.cow_extent_blocks != 0 && !has_reflink {
             return Err(Error::Invalid("a copy-on-write extent size hint needs reflink"));
         }
         Ok(features)
+    }
+
+    /// Turns off the features that need a section with groups, unless they are demanded.
+    ///
+    /// # Errors
+    /// `Invalid` if one of them is demanded.
+    fn restrict_for_realtime(&self, features: &mut Features) -> Result<()> {
+        if self.realtime.is_none() {
+            return Ok(());
+        }
+        for (bit, name) in [
+            (RoCompat::RMAPBT, "rmapbt is not possible with a realtime section without groups"),
+            (RoCompat::REFLINK, "reflink is not possible with a realtime section without groups"),
+        ] {
+            if self.demands(Feature::RoCompat(bit)) {
+                return Err(Error::Invalid(name));
+            }
+            features.ro_compat.remove(bit);
+        }
+        Ok(())
     }
 }
 

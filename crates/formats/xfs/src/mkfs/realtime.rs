@@ -1,87 +1,12 @@
-//! The realtime section of a new file system, without groups: its size, its bitmap and its summary.
+//! The realtime section of a new file system, without groups: its bitmap and its summary.
 //!
 //! Both files follow the first inodes, the bitmap first. All extents are free.
 
-use vfs::{Error, Result};
-
 use super::layout::{Layout, Run};
-use super::options::Options;
 use crate::format::address::{AgBlock, AgNumber, FileBlock};
 use crate::format::extent::{Extent, LEN_MAX};
-use crate::format::features::{Features, RoCompat};
 use crate::format::inode::{Fork, Inode};
-use crate::format::realtime::space::{SpaceFile, SpaceLayout, WORD_BITS};
-use crate::format::superblock::RawSuperblock;
-
-/// Minimum and maximum size of a realtime extent in bytes (`XFS_MIN_RTEXTSIZE`, `XFS_MAX_RTEXTSIZE`).
-const EXTENT_BYTES_MIN: u32 = 4 << 10;
-const EXTENT_BYTES_MAX: u32 = 1 << 30;
-
-/// A realtime section to create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RealtimeSection {
-    /// Size of the section in bytes. A partial block at the end is not used.
-    pub bytes: u64,
-    /// Size of a realtime extent in bytes: a multiple of the block size from 4 KiB to 1 GiB. By default the block size,
-    /// at least 4 KiB.
-    pub extent_bytes: Option<u32>,
-}
-
-/// Turns off the features that need a section with groups, unless they are demanded.
-///
-/// # Errors
-/// `Invalid` if one of them is demanded.
-pub(super) fn restrict(options: &Options, features: &mut Features) -> Result<()> {
-    if options.realtime.is_none() {
-        return Ok(());
-    }
-    for (bit, name) in [
-        (RoCompat::RMAPBT, "rmapbt is not possible with a realtime section without groups"),
-        (RoCompat::REFLINK, "reflink is not possible with a realtime section without groups"),
-    ] {
-        if options.demands(super::Feature::RoCompat(bit)) {
-            return Err(Error::Invalid(name));
-        }
-        features.ro_compat.remove(bit);
-    }
-    Ok(())
-}
-
-/// Sets the fields of the superblock.
-///
-/// # Errors
-/// `Invalid` for an invalid size.
-pub(super) fn set_fields(options: &Options, sb: &mut RawSuperblock) -> Result<()> {
-    let Some(section) = options.realtime else { return Ok(()) };
-    let default = options.block_size.max(EXTENT_BYTES_MIN);
-    let extent_bytes = section.extent_bytes.unwrap_or(default);
-    if !(EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&extent_bytes)
-        || !extent_bytes.is_multiple_of(options.block_size)
-    {
-        return Err(Error::Invalid(
-            "the realtime extent size must be a multiple of the block size, 4 KiB to 1 GiB",
-        ));
-    }
-    let (blocks, of_extent) =
-        (section.bytes >> sb.blocklog, u64::from(extent_bytes / options.block_size));
-    let extents = blocks / of_extent;
-    if extents == 0 {
-        return Err(Error::Invalid("the realtime section is smaller than a realtime extent"));
-    }
-    if u32::try_from(extents).is_err() {
-        return Err(Error::Invalid(
-            "the realtime section has more than 2^32 extents; increase the realtime extent size",
-        ));
-    }
-    let layout = SpaceLayout::new(sb.blocklog, extents, false);
-    sb.rblocks = blocks.into();
-    sb.rextents = extents.into();
-    sb.rextsize = (of_extent as u32).into();
-    sb.frextents = extents.into();
-    sb.rbmblocks = (layout.bitmap_blocks() as u32).into();
-    sb.rextslog = (layout.levels() - 1) as u8;
-    Ok(())
-}
+use crate::format::realtime::space::{SpaceFile, WORD_BITS};
 
 impl Layout {
     /// Returns the size of the realtime section in bytes; 0 if there is none.

@@ -27,6 +27,7 @@ mod new_log;
 mod old;
 mod quota;
 mod realtime;
+mod realtime_limits;
 mod restart;
 mod rights;
 mod sealed;
@@ -127,10 +128,10 @@ const COUNTS: &[&[Fix<RepairJob>]] = &[volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
-        realtime::require_device(staging)?;
+        realtime_limits::require_device(staging)?;
         let is_readable = read_superblock(&**staging).is_ok();
         volume::begin(staging, is_sound)?;
-        if is_readable { Ok(()) } else { realtime::refuse_restored(staging) }
+        if is_readable { Ok(()) } else { realtime_limits::refuse_restored(staging) }
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
@@ -138,7 +139,7 @@ impl Repairer for Repair {
     }
 
     fn repair(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
-        realtime::check_findings(staging, findings)?;
+        realtime_limits::check_findings(staging, findings)?;
         let job = RepairJob::new(staging, self.options, findings);
         let mut is_changed = repair_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {

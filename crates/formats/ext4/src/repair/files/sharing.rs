@@ -236,8 +236,8 @@ fn part(
     let mut lost: HashSet<Block> = HashSet::new();
     let mut moved: HashSet<Block> = HashSet::new();
     let mut data = Vec::new();
-    if subject.translator(&context.checked).is_some_and(|block| context.checked.is_system(block, 1))
-    {
+    let is_system = |block: Block| context.checked.is_system(block, 1);
+    if subject.translator(&context.checked).is_some_and(is_system) {
         subject.inode.set_translator(0);
     }
     let claims = claims(context, &subject);
@@ -289,8 +289,7 @@ fn part(
         _ => "The inode gets copies of the blocks.",
     };
     let actions = findings.iter().map(|finding| Action::about(finding, sentence(finding)));
-    context.end(draft, actions.collect())?;
-    Ok(())
+    context.end(draft, actions.collect()).map(drop)
 }
 
 /// Copies data clusters of an inode that others keep. Returns the new blocks by file block; `None` for blocks that are

@@ -4,41 +4,20 @@ use vfs::Ino;
 use vfs::check::Finding;
 
 use super::super::chunks::Known;
+use super::super::codes;
 use super::super::forks;
 use super::super::inodes::Inodes;
 use super::super::names;
-use super::finding_of;
 use crate::format::address::Block;
 use crate::format::extent::Extent;
 use crate::format::inode::Fork;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
-use crate::format::superblock::RawSuperblock;
 
 /// One of the files, with its map.
 pub(super) struct OpenFile {
     pub(super) file: SpaceFile,
     pub(super) ino: Ino,
     extents: Vec<Extent>,
-}
-
-impl SpaceFile {
-    /// Returns the inode of the file in a section without groups.
-    pub(super) fn ino(self, raw: &RawSuperblock) -> Ino {
-        Ino(match self {
-            Self::Bitmap => raw.rbmino.get(),
-            Self::Summary => raw.rsumino.get(),
-        })
-    }
-}
-
-/// Returns the expected size in bytes of the file of the section with this inode; `None` for another inode.
-pub(in super::super) fn file_size(
-    raw: &RawSuperblock,
-    layout: Option<&SpaceLayout>,
-    ino: Ino,
-) -> Option<u64> {
-    let file = [SpaceFile::Bitmap, SpaceFile::Summary].into_iter().find(|it| it.ino(raw) == ino)?;
-    Some(layout.map_or(0, |layout| layout.blocks_of(file) << raw.blocklog))
 }
 
 impl OpenFile {
@@ -102,4 +81,9 @@ impl OpenFile {
         }
         true
     }
+}
+
+/// Returns a finding about one of the section's files.
+fn finding_of(ino: Ino) -> Finding {
+    Finding::new(codes::REALTIME_FILE).of_inode(ino.0)
 }

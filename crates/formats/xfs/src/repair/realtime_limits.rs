@@ -1,0 +1,71 @@
+//! Limits of repairs of images with a realtime section without groups.
+
+use operations::repair::Staging;
+use vfs::check::{Code, Finding};
+use vfs::{Error, Result};
+
+use super::volume;
+use crate::check::codes;
+use crate::volume::read_superblock;
+
+/// Codes of the bitmap and the summary, which follow from files.
+const OF_SPACE: [&Code; 3] =
+    [codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY];
+
+/// Other codes whose fixes do not depend on the extents of realtime files.
+const OTHERS: [&Code; 8] = [
+    codes::SUPERBLOCK_COUNTS,
+    codes::SUPERBLOCK_COPY,
+    codes::SUPERBLOCK_REST,
+    codes::SUPERBLOCK_LOG_BITS,
+    codes::AG_CHECKSUM,
+    codes::AGF_COUNTS,
+    codes::SPACE_LOST,
+    codes::CNTBT_DIFFERS,
+];
+
+const ADVICE: &str = "xfs_repair -r DEVICE repairs such images";
+
+/// Returns whether an image has a realtime section.
+pub(super) fn has_section(staging: &Staging) -> bool {
+    read_superblock(staging).is_ok_and(|sb| sb.raw.rblocks.get() != 0)
+}
+
+/// Refuses to repair an image without its realtime device.
+pub(super) fn require_device(staging: &Staging) -> Result<()> {
+    crate::open::realtime::require_device(staging)
+}
+
+/// Refuses findings whose fixes do not know the extents of realtime files.
+///
+/// # Errors
+/// `Unsupported` for such a finding.
+pub(super) fn check_findings(staging: &Staging, findings: &[Finding]) -> Result<()> {
+    if !has_section(staging) {
+        return Ok(());
+    }
+    // Copies of blocks with two owners are made for all files.
+    let is_known = |code: &Code| {
+        OF_SPACE.iter().chain(&OTHERS).any(|known| *known == code)
+            || volume::is_of_space(code) && code != codes::SPACE_TWICE
+    };
+    match findings.iter().find(|finding| !is_known(finding.code)) {
+        None => Ok(()),
+        Some(finding) => {
+            let code = finding.code.name;
+            let what = format!("repairing {code} in an image with a realtime section");
+            Err(Error::unsupported(what, ADVICE))
+        }
+    }
+}
+
+/// Refuses a section that only copies of the superblock know.
+pub(super) fn refuse_restored(staging: &Staging) -> Result<()> {
+    match has_section(staging) {
+        false => Ok(()),
+        true => {
+            let what = "restoring the superblock of an image with a realtime section";
+            Err(Error::unsupported(what, ADVICE))
+        }
+    }
+}
