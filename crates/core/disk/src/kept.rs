@@ -1,4 +1,4 @@
-//! A device that keeps what is read from one range.
+//! A device that caches reads of one range.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -54,9 +54,9 @@ impl JournalMap {
     /// Finds the journal of a file system. Returns `None` if there is none.
     ///
     /// # Errors
-    /// `Unsupported` if the journal is on another device, which is missing or that of another journal, or if such a
-    /// device is given for an internal journal; `Corrupt` if the journal's inode or block map is invalid or does not
-    /// map all of it.
+    /// `Unsupported` if the journal is on another device, and that device is missing or contains another journal.
+    /// `Unsupported` if a journal device is given for an image with an internal journal. `Corrupt` if the journal's
+    /// inode or block map is invalid or does not map all of it.
     pub fn read(device: &dyn BlockDevice, sb: &Superblock) -> Result<Option<Self>> {
         if !sb.features.compat(Compat::HAS_JOURNAL) {
             return Ok(None);

@@ -117,7 +117,7 @@ impl FeatureChange {
 /// The preventive maintenance that `xfs_scrub_all` does: the attribute `xfs:autofsck` of the root directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Autofsck {
-    /// None.
+    /// No maintenance.
     None,
     /// Check without repairs.
     Check,

@@ -146,7 +146,7 @@ pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<(Ino
     };
     let own = inode.metafile_type();
     let is_dir = inode.file_type() == Some(FileType::Directory);
-    // Where its parent pointers say.
+    // The places that its parent pointers name come first.
     for (dir, _, name) in said {
         let Some((path, _)) = files.iter().find(|(_, ino)| ino.0 == *dir) else { continue };
         let mut path = path.clone();

@@ -25,7 +25,7 @@ pub(crate) struct RealtimeSpace {
     pub(super) realtime: Realtime,
     pub(super) layout: SpaceLayout,
     pub(super) cursor: Cursor,
-    /// By block of the bitmap: 1 if all of its extents are free, otherwise unknown. Long runs are passed quickly.
+    /// One entry per block of the bitmap: 1 if all of its extents are free, otherwise unknown. Searches skip such blocks.
     pub(super) is_free: Box<[AtomicU8]>,
     pub(super) bitmap: FileMap,
     pub(super) summary: FileMap,

@@ -17,7 +17,7 @@ pub(super) const IDS_MAX: usize = 1 << 20;
 /// Blocks and inodes of an identifier.
 pub(super) type Counts = (u64, u64);
 
-/// By inode: number of blocks that quotas need not count.
+/// Number of blocks that quotas need not count, for each inode.
 pub(in super::super) type Uncounted = HashMap<u64, i64>;
 
 /// The usage counted so far, by kind.
