@@ -1,8 +1,8 @@
 //! Chunks of inodes in version 4 that no tree contains.
 //!
-//! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. The names in such an
-//! image refer to other numbers. So a run of blocks full of inodes is a chunk only if directory entries name most of its
-//! inodes in use, or if the superblock names its root.
+//! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. The names in such
+//! an image refer to other numbers. So a run of blocks full of inodes is a chunk only if directory entries name most of
+//! its inodes in use, or if the superblock names its root.
 
 use std::collections::HashSet;
 
@@ -123,9 +123,9 @@ pub(super) fn blocks(
     found
 }
 
-/// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in use
-/// must have names, or one must be the root. The first block and the last one contain an inode, so that no chunk starts before
-/// its first inode.
+/// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in
+/// use must have names, or one must be the root. The first block and the last one contain an inode, so that no chunk
+/// starts before its first inode.
 fn is_named_chunk(
     device: &GroupDevice<'_>,
     start: u32,

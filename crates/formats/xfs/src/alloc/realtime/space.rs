@@ -25,7 +25,8 @@ pub(crate) struct RealtimeSpace {
     pub(super) realtime: Realtime,
     pub(super) layout: SpaceLayout,
     pub(super) cursor: Cursor,
-    /// One entry per block of the bitmap: 1 if all of its extents are free, otherwise unknown. Searches skip such blocks.
+    /// One entry per block of the bitmap: 1 if all of its extents are free, otherwise unknown. Searches skip long
+    /// runs of such blocks.
     pub(super) is_free: Box<[AtomicU8]>,
     pub(super) bitmap: FileMap,
     pub(super) summary: FileMap,
