@@ -34,7 +34,7 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let mut groups = SmallVec::<[AgNumber; 8]>::new();
         for freed in freed {
-            if freed.start.realtime().is_some() {
+            if geometry.realtime.is_some() && freed.start.realtime().is_some() {
                 groups.push(realtime::group_of(&geometry));
                 continue;
             }
