@@ -41,7 +41,7 @@ pub(crate) const MKFS_XFS: Options = Options {
 pub(crate) const E2FSCK: Options =
     Options { works: "paynfzEVbBCDvdtFrsj", refused: "cklL", long: &[], lists: &E2FSCK_LISTS };
 pub(crate) const XFS_REPAIR: Options =
-    Options { works: "neVmtfLMPvol", refused: "cdr", long: &[], lists: &XFS_REPAIR_LISTS };
+    Options { works: "neVmtfLMPvolr", refused: "cd", long: &[], lists: &XFS_REPAIR_LISTS };
 pub(crate) const RESIZE2FS: Options =
     Options { works: "VMPfFpd", refused: "bsSz", long: &[], lists: &[] };
 pub(crate) const XFS_GROWFS: Options =

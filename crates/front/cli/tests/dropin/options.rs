@@ -216,7 +216,7 @@ const XFS_REPAIR: [&str; 14] = [
     "-o phase2_threads=2",
     "-V",
 ];
-const NOT_XFS_REPAIR: [&str; 4] = ["-c bigtime=1", "-d", "-r data", "-o force_geometry"];
+const NOT_XFS_REPAIR: [&str; 3] = ["-c bigtime=1", "-d", "-o force_geometry"];
 const MAKE_EXT4FS: [&str; 17] = [
     "-b 1024",
     "-B blocks",
