@@ -52,7 +52,7 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if raw.flags != 0 {
         tell("sb_flags", "0", raw.flags.to_string());
     }
-    let has_groups = raw.features().incompat(Incompat::METADIR);
+    let has_groups = raw.features().incompat(Incompat::METADIR) && raw.rblocks.get() != 0;
     for (field, expected, found) in realtime_fields(raw) {
         if !has_groups && expected != found {
             tell(field, &expected.to_string(), found.to_string());
