@@ -63,6 +63,10 @@ pub(crate) fn run(args: &LinksArgs) -> Result<Outcome> {
         |operation, path: &Path, source| Error::Host { operation, path: path.to_owned(), source };
     let program =
         std::env::current_exe().map_err(|e| failed("find", Path::new("diskwright"), e))?;
+    if directory.to_str().is_some_and(|name| name.contains("://")) {
+        let problem = io::Error::new(io::ErrorKind::InvalidInput, "links need a local directory");
+        return Err(failed("make", directory, problem));
+    }
     fs::create_dir_all(directory).map_err(|e| failed("make", directory, e))?;
     let mut outcome = Outcome::Done;
     for name in Program::all().map(Program::name).filter(|name| args.wants(name)) {

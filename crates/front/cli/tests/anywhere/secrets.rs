@@ -152,6 +152,7 @@ fn assert_silent(dir: &Path, number: usize, line: &str, url: &str) {
         assert!(!text.contains("panicked"), "{line}: {stream}: {text}");
     }
     assert!(!holds(&out, CANARY.as_bytes()), "{line}: a file has it");
+    assert!(!dir.join("http:").exists(), "{line}: a directory is named after the address");
 }
 
 #[test]

@@ -76,8 +76,9 @@ pub enum Released {
 /// [`Error::NotMounted`] if there is no such mount. Also if unmounting fails, for example because it is in use.
 pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> {
     let point = absolute(mountpoint)?;
-    let mount =
-        find(&mounts()?, &point).ok_or_else(|| Error::NotMounted { path: point.clone() })?;
+    // The path as given: if it is an address, messages hide its secrets.
+    let mount = find(&mounts()?, &point)
+        .ok_or_else(|| Error::NotMounted { path: mountpoint.to_owned() })?;
     let was_changed = !mount.options.split(',').any(|word| word == "ro");
     let synced = sync(&point, was_changed);
     take_away(&point, options.lazy)?;
