@@ -26,14 +26,18 @@ const OTHERS: [&Code; 8] = [
 
 const ADVICE: &str = "xfs_repair -r DEVICE repairs such images";
 
-/// Returns whether an image has a realtime section.
+/// Returns whether an image has a realtime section. A single damaged field is no evidence of one: the copies of the
+/// superblock decide about it.
 pub(super) fn has_section(staging: &Staging) -> bool {
-    read_superblock(staging).is_ok_and(|sb| sb.raw.rblocks.get() != 0)
+    read_superblock(staging).is_ok_and(|sb| {
+        let raw = &sb.raw;
+        raw.rblocks.get() != 0 && raw.rextents.get() != 0 && raw.rbmblocks.get() != 0
+    })
 }
 
 /// Refuses to repair an image without its realtime device.
 pub(super) fn require_device(staging: &Staging) -> Result<()> {
-    crate::open::realtime::require_device(staging)
+    if has_section(staging) { crate::open::realtime::require_device(staging) } else { Ok(()) }
 }
 
 /// Refuses findings whose fixes do not know the extents of realtime files.
