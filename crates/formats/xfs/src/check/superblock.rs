@@ -84,7 +84,7 @@ pub(super) fn open(
 
 /// The state of a log.
 enum Replayed {
-    /// Nothing to replay.
+    /// The log is empty.
     Clean(LogEnd),
     /// The image with the log replayed in memory.
     Dirty(Box<Image>),

@@ -217,7 +217,7 @@ mod tests {
         inode.set_uid(7);
         assert_eq!(inode.metafile_type(), MetafileType::Unknown);
         inode.set_metadata(MetafileType::Directory);
-        // As made by mkfs.xfs 7.2.
+        // mkfs.xfs 7.2 sets the same values.
         assert_eq!((inode.mode(), inode.flags(), inode.uid()), (0o40000, 0x24e8, 0));
         assert_eq!((inode.flags2(), inode.metatype_number()), (0x20, 1));
         assert_eq!(inode.metafile_type(), MetafileType::Directory);

@@ -180,8 +180,8 @@ impl Superblock {
         self.features.incompat(Incompat::METADIR) && self.raw.rblocks.get() != 0
     }
 
-    /// Returns the reason why even a repair cannot write structures that it changes, if so. Version 4 is no reason: its
-    /// log cannot be written, but a repair writes in place.
+    /// Returns the reason why even a repair cannot change the image, or `None` if it can. A repair can change images of
+    /// version 4, because it writes in place instead of through the log.
     pub fn unmaintained(&self) -> Option<String> {
         if self.has_realtime_groups() {
             return Some("realtime groups".to_owned());

@@ -49,7 +49,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns the UUID in the record at a position of the log; `None` if there is no record.
+/// Returns the UUID in the record at a position of the log, or `None` without a valid record.
 pub(crate) fn uuid_of_log(device: &dyn BlockDevice, sb: &Superblock, at: Lsn) -> Option<[u8; 16]> {
     let area = Area::of(device, sb).ok()?;
     match uuid_at(device, area, at).ok()? {

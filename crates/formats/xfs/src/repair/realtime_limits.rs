@@ -26,8 +26,8 @@ const OTHERS: [&Code; 8] = [
 
 const ADVICE: &str = "xfs_repair -r DEVICE repairs such images";
 
-/// Returns whether an image has a realtime section. A single damaged field is no evidence of one: the copies of the
-/// superblock decide about it.
+/// Returns whether an image has a realtime section: three fields of the superblock must say so. One field alone is
+/// treated as damage, which the copies of the superblock correct.
 pub(super) fn has_section(staging: &Staging) -> bool {
     read_superblock(staging).is_ok_and(|sb| {
         let raw = &sb.raw;

@@ -47,7 +47,7 @@ pub(in super::super) struct FileClaims<'u> {
 }
 
 impl UsedExtents {
-    /// Returns an empty set; `None` if there is no realtime section whose files are checked.
+    /// Returns an empty set. Returns `None` for images without a realtime section, and for those with realtime groups.
     pub(in super::super) fn new(ctx: &Context<'_>) -> Option<Self> {
         let realtime = ctx.geometry.realtime.filter(|realtime| !realtime.has_groups())?;
         Some(Self::of(realtime, None))

@@ -5,8 +5,8 @@
 //! length of 2^level to 2^(level + 1) - 1. The counters of a level are contiguous.
 //!
 //! Bitmap and summary consist of 32-bit words. With groups, each block starts with a header, and words are big-endian.
-//! Without groups, there are no headers, and words have the byte order of the kernel that wrote them. Little-endian is
-//! assumed here.
+//! Without groups, blocks contain only words, in the byte order of the kernel that wrote them. This module assumes
+//! little-endian.
 
 use std::ops::Range;
 
