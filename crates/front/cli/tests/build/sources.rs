@@ -11,6 +11,7 @@ use crate::build::common::{
     EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, diskwright, judge,
     judge_but, mount, narrow_sample, sample_in, small_sample, succeed, tar,
 };
+use crate::mount_cli::common::may_copy_mounts;
 
 /// Builds from a directory and from archives of it in every form.
 fn every_source(sample: &Sample, options: &str) {
@@ -308,6 +309,7 @@ fn a_file_of_unknown_size_is_read_to_its_end() {
         std::fs::write(source.join(name), "").unwrap();
     }
     let image = directory.path().join("image");
+    let _copies = may_copy_mounts();
     let script = "mount --bind /proc/kallsyms \"$0/symbols\" && exec \"$@\"";
     for options in ["", "--threads 1", "--fs xfs"] {
         let build = build_command(&source, &image, &format!("--force {options}"));

@@ -9,19 +9,20 @@ use testkit::{command, e2fsck, require, scratch, umount_when_free, wait_until};
 
 use super::run;
 use crate::mount::{Point, diskwright, is_mounted, unmount_when_free};
-use crate::mount_cli::common::{cat, ext4, own_mounts, xfs};
+use crate::mount_cli::common::{OwnMounts, cat, ext4, own_mounts, xfs};
 
 /// Directory in which mount(8) looks for helpers.
 const HELPERS: &str = "/usr/sbin";
 
 /// Installs the program as helper where a package would, in a mount namespace of this thread.
-fn helpers() {
-    own_mounts();
+fn helpers() -> OwnMounts {
+    let mounts = own_mounts();
     let mounted = command("mount").args(["-t", "tmpfs", "none", HELPERS]).status().unwrap();
     assert!(mounted.success());
     for name in ["mount.diskwright", "mount.fuse.diskwright"] {
         symlink(env!("CARGO_BIN_EXE_diskwright"), Path::new(HELPERS).join(name)).unwrap();
     }
+    mounts
 }
 
 fn ok(command: &mut Command) {
@@ -55,7 +56,7 @@ fn mount_finds_its_helper() {
     // A separate thread, because its view of the helper directory hides the checker.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            helpers();
+            let _mounts = helpers();
             mounts_by_type(&image);
             what_cannot_be_is_told(dir.path(), &image);
         });
@@ -99,7 +100,7 @@ fn what_cannot_be_is_told(dir: &Path, image: &Path) {
 #[test]
 fn a_line_of_fstab_mounts_an_image() {
     require!(Root, Fuse, Tool("mount"), Tool("umount"));
-    helpers();
+    let _mounts = helpers();
     let dir = scratch();
     let (image, point) = (xfs(dir.path()), Point::new());
     let table = dir.path().join("fstab");

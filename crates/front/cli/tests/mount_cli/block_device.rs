@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use testkit::{LoopDevice, judge, require};
 
 use crate::mount::{Mounted, Mounting, Point, unmount_when_free, wait_until};
-use crate::mount_cli::common::on_each_format;
+use crate::mount_cli::common::{on_each_format, one_mount_table};
 use crate::place::{has_compiler, probe, run, tool};
 
 fn type_of(point: &Path) -> String {
@@ -39,6 +39,7 @@ fn umount(point: &Path) {
 #[test]
 fn it_is_released_when_umount_returns() {
     require!(Root, Loop, Fuse, Tool("losetup"), Tool("e2fsck"), Tool("xfs_repair"));
+    let _one = one_mount_table();
     on_each_device(|device, _| {
         for round in 0..testkit::effort(4, 20, 200) {
             let mounted = Mounted::new(device);

@@ -1,9 +1,11 @@
 //! Images to mount, and running the program.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use nix::sched::CloneFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 
 use crate::mount::{Point, diskwright, unmount_when_free};
@@ -84,9 +86,39 @@ pub(crate) fn cat(image: &Path, path: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Lock for tests that copy the mount table. A file system stays mounted while a private mount namespace has a copy of
+/// its mount.
+static MOUNT_TABLE: RwLock<()> = RwLock::new(());
+
+/// Waits until no test of this program has a copy of the mount table, and prevents new copies.
+pub(crate) fn one_mount_table() -> RwLockWriteGuard<'static, ()> {
+    MOUNT_TABLE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Permits this thread to start a program that copies the mount table.
+pub(crate) fn may_copy_mounts() -> RwLockReadGuard<'static, ()> {
+    MOUNT_TABLE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A private mount namespace of this thread. The thread leaves it on drop.
+pub(crate) struct OwnMounts {
+    shared: File,
+    _copied: RwLockReadGuard<'static, ()>,
+}
+
 /// Gives this thread, and those that it starts, a private mount namespace. Needs root.
-pub(crate) fn own_mounts() {
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+pub(crate) fn own_mounts() -> OwnMounts {
+    let copied = may_copy_mounts();
+    let shared = File::open("/proc/thread-self/ns/mnt").unwrap();
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).unwrap();
+    OwnMounts { shared, _copied: copied }
+}
+
+impl Drop for OwnMounts {
+    fn drop(&mut self) {
+        // Before the lock is released: the namespace ends with its last thread.
+        nix::sched::setns(&self.shared, CloneFlags::CLONE_NEWNS).expect("root may enter it");
+    }
 }

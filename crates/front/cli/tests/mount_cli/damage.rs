@@ -101,7 +101,7 @@ fn a_background_mount_writes_its_log() {
 #[test]
 fn failed_write_back_is_reported_to_every_fsync() {
     require!(Fuse, Root, Tool("e2fsck"), Tool("xfs_repair"));
-    own_mounts();
+    let _mounts = own_mounts();
     [ext4, xfs].into_iter().for_each(what_cannot_be_written_into);
 }
 

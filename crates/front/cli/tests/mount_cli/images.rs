@@ -135,7 +135,7 @@ fn an_image_on_a_file_system_for_reading_is_mounted_for_reading() {
     require!(Fuse, Root);
     let dir = scratch();
     let image = ext4(dir.path());
-    own_mounts();
+    let _mounts = own_mounts();
     mount_bind(dir.path(), dir.path()).unwrap();
     let flags = MountFlags::BIND | MountFlags::RDONLY;
     mount_remount(dir.path(), flags, "").unwrap();

@@ -10,7 +10,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use testkit::{e2fsck, require, scratch};
 
 use crate::mount::{Point, is_mounted};
-use crate::mount_cli::common::{cat, ext4, own_mounts};
+use crate::mount_cli::common::{OwnMounts, cat, ext4, own_mounts};
 
 /// User ID of `nobody`. `fusermount3` requires users with a name.
 const UID: u32 = 65_534;
@@ -36,11 +36,11 @@ fn program(dir: &Path) -> String {
 
 /// Lets users open `/dev/fuse`, as in the usual configuration. Only this thread and its children
 /// see the change and their mounts.
-fn let_users_mount() {
+fn let_users_mount() -> Option<OwnMounts> {
     if as_user(&["sh", "-c", "exec 3<>/dev/fuse"]).status.success() {
-        return;
+        return None;
     }
-    own_mounts();
+    let mounts = own_mounts();
     let device = fs::metadata("/dev/fuse").unwrap().rdev();
     let place = tempfile::tempdir().unwrap();
     mount("none", place.path(), "tmpfs", MountFlags::empty(), None).unwrap();
@@ -49,12 +49,13 @@ fn let_users_mount() {
     fs::set_permissions(&node, fs::Permissions::from_mode(0o666)).unwrap();
     mount_bind(&node, "/dev/fuse").unwrap();
     unmount(place.path(), UnmountFlags::DETACH).unwrap();
+    Some(mounts)
 }
 
 #[test]
 fn a_user_mounts_and_unmounts() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let_users_mount();
+    let _mounts = let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -81,7 +82,7 @@ fn a_user_mounts_and_unmounts() {
 #[test]
 fn a_users_own_image_is_changed_by_that_user_alone() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let_users_mount();
+    let _mounts = let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -115,7 +116,7 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
 #[test]
 fn endless_writes_fail_without_space() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let_users_mount();
+    let _mounts = let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
@@ -146,7 +147,7 @@ fn endless_writes_fail_without_space() {
 #[test]
 fn an_image_that_may_not_be_written_may_be_read() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"));
-    let_users_mount();
+    let _mounts = let_users_mount();
     let dir = scratch();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (image, point) = (ext4(dir.path()), Point::new());
