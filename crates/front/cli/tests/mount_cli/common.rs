@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use nix::sched::CloneFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 
-use crate::mount::{Point, diskwright, unmount_when_free};
+use crate::mount::{Point, diskwright, unmount_when_free, wait_until};
 
 /// Runs a command line in a directory. `POINT` stands for the mount point.
 pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
@@ -118,7 +118,10 @@ pub(crate) fn own_mounts() -> OwnMounts {
 
 impl Drop for OwnMounts {
     fn drop(&mut self) {
-        // Before the lock is released: the namespace ends with its last thread.
-        nix::sched::setns(&self.shared, CloneFlags::CLONE_NEWNS).expect("root may enter it");
+        // The namespace ends with its last thread, and must end before the lock is released. Threads started in it share
+        // this thread's root directory, and then EINVAL is returned.
+        wait_until("threads of the namespace to end", || {
+            nix::sched::setns(&self.shared, CloneFlags::CLONE_NEWNS).is_ok()
+        });
     }
 }
