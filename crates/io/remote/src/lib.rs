@@ -1,6 +1,7 @@
 //! Images that are not local files. With the feature `objects`: images in object storage, behind addresses and in
 //! virtual disks (`place`), images published as chunks (`publish`), and block devices in a bucket (`volume`).
-//! Without it: network block devices ([`nbd`]).
+//! Without it: network block devices ([`nbd`]), and with the feature `vhost-user` on Linux, disks of virtual machines
+//! (`vhost_user`).
 #![forbid(unsafe_code)]
 
 pub mod nbd;
@@ -8,5 +9,9 @@ pub mod nbd;
 pub mod place;
 #[cfg(feature = "objects")]
 pub mod publish;
+#[cfg(unix)]
+mod socket;
+#[cfg(all(feature = "vhost-user", target_os = "linux"))]
+pub mod vhost_user;
 #[cfg(feature = "objects")]
 pub mod volume;

@@ -9,5 +9,7 @@ mod nbd;
 mod place;
 #[cfg(feature = "objects")]
 mod publish;
+#[cfg(all(feature = "vhost-user", target_os = "linux"))]
+mod vhost_user;
 #[cfg(feature = "objects")]
 mod volume;

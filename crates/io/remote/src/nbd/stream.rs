@@ -4,8 +4,6 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 #[cfg(unix)]
 use std::os::unix::net::{UnixListener, UnixStream};
-#[cfg(unix)]
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::nbd::Address;
@@ -220,7 +218,7 @@ impl Listener {
         let listener = match address {
             Address::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
             #[cfg(unix)]
-            Address::Unix(path) => Self::Unix(bind_unix(path)?),
+            Address::Unix(path) => Self::Unix(crate::socket::bind(path)?),
             #[cfg(not(unix))]
             Address::Unix(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
@@ -263,15 +261,4 @@ impl Listener {
             Self::Unix(_) => asked.clone(),
         }
     }
-}
-
-#[cfg(unix)]
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
-    let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if is_socket && UnixStream::connect(path).is_err_and(|error| refused(&error)) {
-        std::fs::remove_file(path)?;
-    }
-    UnixListener::bind(path)
 }
