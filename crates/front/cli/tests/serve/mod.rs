@@ -27,12 +27,18 @@ fn image(folder: &Path) {
 fn serve(options: &[&str]) -> Served {
     let folder = tempfile::tempdir().unwrap();
     image(folder.path());
-    let mut command = diskwright();
-    command.current_dir(folder.path()).args(["serve", "a.img", "--nbd", "unix:s"]).args(options);
-    let server = command.stderr(Stdio::piped()).spawn().unwrap();
-    let socket = folder.path().join("s");
-    wait_until("the server's socket", || UnixStream::connect(&socket).is_ok());
+    let server = start(folder.path(), &[&["a.img", "--nbd", "unix:s"], options].concat());
     Served { server, folder }
+}
+
+/// Starts a server at the socket `s` in a folder.
+fn start(folder: &Path, arguments: &[&str]) -> Child {
+    let mut command = diskwright();
+    command.current_dir(folder).arg("serve").args(arguments);
+    let server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let socket = folder.join("s");
+    wait_until("the server's socket", || UnixStream::connect(&socket).is_ok());
+    server
 }
 
 impl Served {
@@ -111,4 +117,86 @@ fn images_that_cannot_be_served_are_reported() {
     let (status, said) = run(&["serve", "a.img", "--nbd", "unix:no/such/folder"]);
     assert_eq!(status, Some(4), "{said}");
     assert!(said.contains("cannot listen at unix:no/such/folder"), "{said}");
+}
+
+#[test]
+fn one_protocol_must_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    image(folder.path());
+    for line in [
+        "serve a.img",
+        "serve a.img --nbd unix:s --vhost-user t",
+        "serve a.img --nbd unix:s --queues 2",
+        "serve a.img --vhost-user s --queues 0",
+        "serve a.img --vhost-user s --queues 65",
+    ] {
+        let output = diskwright().current_dir(folder.path()).args(line.split(' ')).output();
+        assert_eq!(output.unwrap().status.code(), Some(2), "{line}");
+    }
+    let mut command = diskwright();
+    command.current_dir(folder.path());
+    let output = command.args(["serve", "a.img", "--vhost-user", "no/such/folder"]).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains("cannot listen at no/such/folder"), "{said}");
+}
+
+/// Script of the virtual machine. `go` in the shared folder tells that it is writing.
+const WRITES: &str = r#"
+set -e
+modprobe virtio_blk
+mount /dev/vda /mnt
+grep -q Welcome /mnt/motd
+echo go > /share/go
+for i in $(seq 400); do
+    echo "$i" > /mnt/file$i
+    [ $((i % 20)) != 0 ] || dd if=/share/data of=/mnt/data$i bs=64k conv=fsync 2>/dev/null
+done
+fstrim /mnt
+umount /mnt
+echo complete
+"#;
+
+/// A kernel writes while the server is killed and started again.
+#[test]
+fn a_virtual_machine_writes_to_its_disk_and_survives_a_restart_of_the_server() {
+    require!(Guest("VIRTIO_BLK"), Tool("e2fsck"), Tool("xfs_repair"), Tool("python3"));
+    for format in ["ext4", "xfs"] {
+        let (folder, share) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path().join("source")).unwrap();
+        fs::write(folder.path().join("source/motd"), "Welcome.\n").unwrap();
+        let mut build = diskwright();
+        build.current_dir(folder.path()).args(["build", "source", "a.img", "--size", "400M"]);
+        assert!(build.args(["--fs", format]).output().unwrap().status.success());
+        let data: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+        fs::write(share.path().join("data"), &data).unwrap();
+        let arguments = ["a.img", "--vhost-user", "s", "--queues", "2"];
+        let mut server = start(folder.path(), &arguments);
+        let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
+        let mut machine = testkit::command("python3");
+        machine.arg(guest).arg("--vhost-user").arg(folder.path().join("s"));
+        machine.arg("--share").arg(share.path()).args(["--memory", "512", "--", WRITES]);
+        let machine = machine.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the guest to write", || share.path().join("go").exists());
+        for _ in 0..3 {
+            server.kill().unwrap();
+            server.wait().unwrap();
+            server = start(folder.path(), &arguments);
+            std::thread::sleep(std::time::Duration::from_millis(700));
+        }
+        let output = machine.wait_with_output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("complete"), "{output:?}");
+        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+        let image = folder.path().join("a.img");
+        testkit::judge(&image);
+        let read = |path: &str| {
+            let output = diskwright().arg("cat").arg(&image).arg(path).output().unwrap();
+            assert!(output.status.success(), "{path}: {output:?}");
+            output.stdout
+        };
+        for number in 1..=400 {
+            assert_eq!(read(&format!("/file{number}")), format!("{number}\n").as_bytes());
+            assert!(number % 20 != 0 || read(&format!("/data{number}")) == data, "{number}");
+        }
+    }
 }

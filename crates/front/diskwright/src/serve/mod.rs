@@ -1,13 +1,13 @@
-//! Export of images as network block devices (`diskwright serve`).
+//! Export of images as network block devices, and as disks of virtual machines (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
 //! use diskwright::OpenImage;
-//! use diskwright::serve::{Address, Service};
+//! use diskwright::serve::{Export, Service};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let address: Address = "127.0.0.1:10809".parse()?;
-//! let service = Service::open("root.img".as_ref(), &OpenImage::default(), &address, true)?;
+//! let export = Export::Nbd("127.0.0.1:10809".parse()?);
+//! let service = Service::open("root.img".as_ref(), &OpenImage::default(), &export, true)?;
 //! println!("nbd://{}", service.address());
 //! service.serve(&AtomicBool::new(false))?;
 //! # Ok(()) }
@@ -24,10 +24,30 @@ pub use remote::nbd::{Address, AddressError};
 use crate::image::{open_device, window};
 use crate::{Error, OpenImage, Result, lock};
 
-/// Export of an image, or a partition of a disk, to NBD clients. Clients receive the raw bytes, whatever they contain.
+/// Protocol and address of a service.
+#[derive(Clone, Debug)]
+pub enum Export {
+    /// NBD at an address.
+    Nbd(Address),
+    /// vhost-user-blk at a Unix socket, for one virtual machine at a time. Linux only.
+    VhostUser {
+        /// Path of the socket.
+        socket: PathBuf,
+        /// Number of queues: 1 to 64.
+        queues: usize,
+    },
+}
+
+/// Export of an image, or a partition of a disk. Clients receive the raw bytes, whatever they contain.
 pub struct Service {
-    server: remote::nbd::Server,
+    server: Server,
     image: PathBuf,
+}
+
+enum Server {
+    Nbd(remote::nbd::Server),
+    #[cfg(target_os = "linux")]
+    VhostUser(remote::vhost_user::Server),
 }
 
 impl Service {
@@ -39,19 +59,29 @@ impl Service {
     pub fn open(
         image: &Path,
         options: &OpenImage,
-        address: &Address,
+        export: &Export,
         read_only: bool,
     ) -> Result<Self> {
         let read_only = read_only || options.norecovery;
         let device = device(image, options, read_only)?;
-        let server = remote::nbd::Server::bind(address, device, "", read_only)
-            .map_err(|e| Error::host("listen at", address.to_string(), e))?;
+        let server = match export {
+            Export::Nbd(address) => remote::nbd::Server::bind(address, device, "", read_only)
+                .map(Server::Nbd)
+                .map_err(|e| Error::host("listen at", address.to_string(), e))?,
+            Export::VhostUser { socket, queues } => {
+                vhost_user(image, device, socket, *queues, read_only)?
+            }
+        };
         Ok(Self { server, image: image.to_owned() })
     }
 
     /// Returns the address: with TCP, including the port chosen for port 0.
-    pub fn address(&self) -> &Address {
-        self.server.address()
+    pub fn address(&self) -> Address {
+        match &self.server {
+            Server::Nbd(server) => server.address().clone(),
+            #[cfg(target_os = "linux")]
+            Server::VhostUser(server) => Address::Unix(server.path().to_owned()),
+        }
     }
 
     /// Serves until `stop` is set, then makes all writes durable.
@@ -59,8 +89,41 @@ impl Service {
     /// # Errors
     /// If connections cannot be accepted, or the image cannot be written.
     pub fn serve(self, stop: &AtomicBool) -> Result<()> {
-        self.server.serve(stop).map_err(|e| Error::host("serve", &self.image, e))
+        let served = match &self.server {
+            Server::Nbd(server) => server.serve(stop),
+            #[cfg(target_os = "linux")]
+            Server::VhostUser(server) => server.serve(stop),
+        };
+        served.map_err(|e| Error::host("serve", &self.image, e))
     }
+}
+
+/// Starts a disk of virtual machines. Its serial number is the name of the image.
+#[cfg(target_os = "linux")]
+fn vhost_user(
+    image: &Path,
+    device: Arc<dyn BlockDevice>,
+    socket: &Path,
+    queues: usize,
+    read_only: bool,
+) -> Result<Server> {
+    let name = image.file_name().unwrap_or_default();
+    let id = name.to_string_lossy().into_owned();
+    let options = remote::vhost_user::Options { queues, read_only, id };
+    remote::vhost_user::Server::bind(socket, device, &options)
+        .map(Server::VhostUser)
+        .map_err(|e| Error::host("listen at", socket, e))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn vhost_user(
+    _image: &Path,
+    _device: Arc<dyn BlockDevice>,
+    _socket: &Path,
+    _queues: usize,
+    _read_only: bool,
+) -> Result<Server> {
+    Err(Error::Usage("vhost-user needs Linux; use NBD".into()))
 }
 
 /// Opens the device to serve.

@@ -67,6 +67,12 @@ impl Server {
         Ok(Self { listener, path, exported, queues: options.queues })
     }
 
+    /// Returns the path of the socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Serves virtual machines until `stop` is set. Then it completes the current requests, disconnects, and flushes
     /// the device.
     ///
