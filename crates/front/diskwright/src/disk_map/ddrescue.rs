@@ -1,0 +1,224 @@
+//! Blocks in use as a mapfile of GNU ddrescue.
+//!
+//! Source of the format: "Mapfile structure" in the manual of GNU ddrescue 1.27.
+
+use std::fmt::Write as _;
+use std::ops::{ControlFlow, Range};
+
+use vfs::Result;
+use vfs::check::BitSet;
+use vfs::survey::{Extent, FileLayout, Kind, Sink, TellsLayout};
+
+/// Blocks that a mapfile contains as finished (`+`). All others are not tried (`?`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// All blocks in use.
+    Used,
+    /// Blocks in use that are not contents of files.
+    Metadata,
+}
+
+/// A mapfile, and what could not be read for it.
+#[derive(Clone, Debug)]
+pub struct Mapfile {
+    /// Contents of the file.
+    pub text: String,
+    /// Messages about unreadable metadata. Blocks that nothing describes are in the mapfile.
+    pub remarks: Vec<String>,
+    /// Whether the survey was not cancelled.
+    pub is_complete: bool,
+}
+
+/// Returns the mapfile of a file system. It describes a device of `device_bytes` bytes, on which the file system begins
+/// at `start`.
+///
+/// # Errors
+/// If the device fails while the log is examined.
+pub fn mapfile(
+    fs: &dyn TellsLayout,
+    domain: Domain,
+    start: u64,
+    device_bytes: u64,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Mapfile> {
+    let shape = fs.shape()?;
+    let mut blocks = Blocks {
+        domain,
+        included: BitSet::new(shape.blocks),
+        excluded: BitSet::new(shape.blocks),
+        limit: shape.blocks,
+        remarks: Vec::new(),
+        is_complete: true,
+        progress,
+    };
+    fs.tell_layout(&mut blocks);
+    let block_bytes = u64::from(shape.block_size);
+    let mut text = Text::new(device_bytes);
+    for run in blocks.runs() {
+        let bytes = |block: u64| block.saturating_mul(block_bytes).saturating_add(start);
+        text.finished(bytes(run.start)..bytes(run.end));
+    }
+    let Blocks { remarks, is_complete, .. } = blocks;
+    Ok(Mapfile { text: text.end(), remarks, is_complete })
+}
+
+/// Receiver of the layout. Blocks that are reported as free and as used are used.
+struct Blocks<'p> {
+    domain: Domain,
+    included: BitSet,
+    excluded: BitSet,
+    limit: u64,
+    remarks: Vec<String>,
+    is_complete: bool,
+    progress: &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+}
+
+impl Blocks<'_> {
+    /// Returns the runs of blocks of the domain. Blocks that were not reported are in it.
+    fn runs(&self) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for index in 0..self.limit.div_ceil(64) {
+            let word = self.included.word(index) | !self.excluded.word(index);
+            let base = index * 64;
+            let mut bit = 0;
+            while bit < 64 && base + bit < self.limit {
+                let rest = word >> bit;
+                let (is_in, same) = match rest & 1 {
+                    1 => (true, u64::from(rest.trailing_ones())),
+                    _ => (false, u64::from(rest.trailing_zeros()).min(64 - bit)),
+                };
+                let run = base + bit..(base + bit + same).min(self.limit);
+                bit += same;
+                match runs.last_mut() {
+                    _ if !is_in => {}
+                    Some(last) if last.end == run.start => last.end = run.end,
+                    _ => runs.push(run),
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl Sink for Blocks<'_> {
+    fn extent(&mut self, Extent { start, len, kind }: Extent) {
+        let run = start.min(self.limit)..start.saturating_add(len).min(self.limit);
+        let is_excluded = match kind {
+            Kind::Free => true,
+            Kind::Data | Kind::Shared | Kind::Preallocated => self.domain == Domain::Metadata,
+            _ => false,
+        };
+        let set = if is_excluded { &self.excluded } else { &self.included };
+        // A damaged image may report a block twice.
+        set.insert_range(run, |_| {});
+    }
+
+    fn file(&mut self, _file: FileLayout) {}
+
+    fn remark(&mut self, remark: String) {
+        self.remarks.push(remark);
+    }
+
+    fn progress(&mut self, done: u64, total: u64) -> ControlFlow<()> {
+        let flow = (self.progress)(done, total);
+        self.is_complete &= flow.is_continue();
+        flow
+    }
+}
+
+/// Contents of a mapfile whose blocks are written in order.
+struct Text {
+    text: String,
+    at: u64,
+    end: u64,
+}
+
+impl Text {
+    fn new(end: u64) -> Self {
+        let version = env!("CARGO_PKG_VERSION");
+        let text = format!(
+            "# Mapfile. Created by diskwright {version}\n\
+             # current_pos  current_status  current_pass\n\
+             0x00000000     ?               1\n\
+             #      pos        size  status\n"
+        );
+        Self { text, at: 0, end }
+    }
+
+    fn finished(&mut self, bytes: Range<u64>) {
+        self.until(bytes.start, '?');
+        self.until(bytes.end, '+');
+    }
+
+    fn until(&mut self, end: u64, status: char) {
+        let end = end.min(self.end);
+        if end > self.at {
+            let len = end - self.at;
+            writeln!(self.text, "{:#010x}  {len:#010x}  {status}", self.at).expect("memory");
+            self.at = end;
+        }
+    }
+
+    fn end(mut self) -> String {
+        self.until(self.end, '?');
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(limit: u64, domain: Domain, extents: &[(u64, u64, Kind)]) -> Vec<Range<u64>> {
+        let mut progress = |_, _| ControlFlow::Continue(());
+        let mut blocks = Blocks {
+            domain,
+            included: BitSet::new(limit),
+            excluded: BitSet::new(limit),
+            limit,
+            remarks: Vec::new(),
+            is_complete: true,
+            progress: &mut progress,
+        };
+        extents.iter().for_each(|&(start, len, kind)| blocks.extent(Extent { start, len, kind }));
+        blocks.runs()
+    }
+
+    #[test]
+    fn runs_cross_words_and_end_with_the_device() {
+        let free = [(10, 100, Kind::Free), (130, 10, Kind::Free), (199, 5, Kind::Free)];
+        assert_eq!(blocks(200, Domain::Used, &free), [0..10, 110..130, 140..199]);
+        assert_eq!(blocks(128, Domain::Used, &[(0, 128, Kind::Free)]), []);
+        assert_eq!(blocks(130, Domain::Used, &[]), [0..130]);
+    }
+
+    #[test]
+    fn contents_are_no_metadata_and_doubt_is_use() {
+        let extents = [
+            (0, 5, Kind::Headers),
+            (5, 20, Kind::Data),
+            (20, 10, Kind::Free),
+            (30, 4, Kind::Directories),
+            (34, 6, Kind::Free),
+        ];
+        assert_eq!(blocks(40, Domain::Used, &extents), [0..25, 30..34]);
+        assert_eq!(blocks(50, Domain::Metadata, &extents), [0..5, 30..34, 40..50]);
+    }
+
+    #[test]
+    fn the_text_covers_the_whole_device() {
+        let mut text = Text::new(0x3000);
+        text.finished(0x1000..0x1800);
+        text.finished(0x2000..0x9000);
+        let text = text.end();
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            "0x00000000     ?               1",
+            "0x00000000  0x00001000  ?",
+            "0x00001000  0x00000800  +",
+            "0x00001800  0x00000800  ?",
+            "0x00002000  0x00001000  +",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
