@@ -59,7 +59,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 fn all_findings_of_e2fsck_in_golden_images_are_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_found(victims, effort(40, 100, 20_000));
+    assert_found(victims, effort(30, 60, 20_000));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn all_findings_of_e2fsck_in_images_of_mke2fs_are_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_found(victims, effort(25, 100, 20_000));
+    assert_found(victims, effort(25, 60, 20_000));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn damage_is_found_where_it_is() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let mut random = fastrand::Rng::with_seed(4);
-        for _ in 0..effort(100, 500, 20_000) {
+        for _ in 0..effort(100, 250, 20_000) {
             let case = damage(&victim, &mut random);
             let Ok((findings, _)) = check(device(&case.image)) else { continue };
             for finding in &findings {

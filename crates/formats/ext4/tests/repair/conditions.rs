@@ -76,7 +76,7 @@ fn unreadable_parts_are_reported_and_not_written() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let before = Tree::of(&victim.image).expect("a sound image");
-        for number in 0..effort(6, 40, 4_000) {
+        for number in 0..effort(6, 20, 4_000) {
             // The page of one structure cannot be read, and another structure is damaged, or none.
             let bad: Vec<Range<u64>> = (0..random.usize(1..4))
                 .map(|_| {
@@ -139,7 +139,7 @@ fn truncated_images_are_repaired() {
     let (mut whole, mut too_little, mut problems) = (0, 0, Vec::new());
     let golden = GOLDEN.iter().map(|(name, _)| (*name, golden(name)));
     for (name, image) in golden.chain(made(work.path())) {
-        for number in 0..effort(6, 30, 2_000) {
+        for number in 0..effort(6, 15, 2_000) {
             let mut len = random.usize(image.len() / 8..image.len());
             if random.bool() {
                 len = len / 4096 * 4096;

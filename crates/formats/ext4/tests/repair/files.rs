@@ -113,14 +113,14 @@ fn compare((before, now): (&Tree, &Tree), touched: u64, what: &str) -> Result<()
 fn files_of_golden_images_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(40, 100, 10_000), 1);
+    assert_repaired(victims, effort(30, 60, 10_000), 1);
 }
 
 #[test]
 fn files_with_several_damages_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(15, 50, 5_000), 4);
+    assert_repaired(victims, effort(15, 25, 5_000), 4);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn files_of_images_of_mke2fs_are_repaired() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_repaired(victims, effort(20, 50, 5_000), 1);
+    assert_repaired(victims, effort(20, 30, 5_000), 1);
 }
 
 /// Damages a whole structure: it becomes zeros, random bytes, or a copy of another structure.
@@ -157,21 +157,21 @@ fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
 fn lost_and_exchanged_structures_of_files_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(30, 60, 5_000), 1, damage_whole);
+    assert_repaired_of(victims, effort(20, 40, 5_000), 1, damage_whole);
 }
 
 #[test]
 fn several_lost_and_exchanged_structures_of_files_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(15, 50, 5_000), 5, damage_whole);
+    assert_repaired_of(victims, effort(15, 25, 5_000), 5, damage_whole);
 }
 
 #[test]
 fn files_with_very_many_damages_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(4, 30, 2_000), 40);
+    assert_repaired(victims, effort(4, 15, 2_000), 40);
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(4, 30, 2_000), 20, damage_whole);
+    assert_repaired_of(victims, effort(4, 15, 2_000), 20, damage_whole);
 }

@@ -36,7 +36,7 @@ fn a_device_that_fails_while_shrinking_is_named_and_loses_no_file() {
         for access in [Access::Read, Access::Write, Access::Flush] {
             let (_, result, count) = run(access, Fault::Never);
             let whole = result.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
-            for nth in 0..effort(2, 6, 200) {
+            for nth in 0..effort(2, 4, 200) {
                 let at = if nth == 0 { count } else { random.u64(1..=count) };
                 let fault = if random.bool() { Fault::Nth(at) } else { Fault::From(at) };
                 let what = format!("{}: {access:?} {fault:?} of {count}", kind.name);
