@@ -2,24 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
-use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
 use diskwright::check::{self, Observer, Summary};
-use diskwright::{Image, ImageInfo, OpenImage, OpenToEdit, UnknownFormat};
+use diskwright::{Image, ImageOptions, UnknownFormat};
 use serde::Deserialize;
-use vfs::survey::TellsLayout;
-use vfs::{FileSystem, Paths};
+use vfs::Paths;
 
 use crate::failure::{Failure, Result};
 use crate::place::{Place, no_file_system};
 
 /// Default metadata cache size in bytes. A module has at most 4 GiB of memory.
 const CACHE_BYTES_DEFAULT: usize = 64 << 20;
-
-/// Name of the image in errors. [`Failure`] does not show it.
-const UNNAMED: &str = "the image";
 
 /// Options for opening a file system.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -54,65 +49,9 @@ pub(crate) struct Format {
     small: bool,
 }
 
-/// Image that is open for reading or for writing.
-pub(crate) enum Opened {
-    Read(Image),
-    Write(OpenToEdit),
-}
-
-impl Opened {
-    /// Returns its operations.
-    pub(crate) fn files(&self) -> &dyn FileSystem {
-        match self {
-            Self::Read(image) => image.file_system(),
-            Self::Write(image) => image.file_system(),
-        }
-    }
-
-    /// Returns its layout.
-    pub(crate) fn layout(&self) -> &dyn TellsLayout {
-        match self {
-            Self::Read(image) => image.layout(),
-            Self::Write(image) => image.layout(),
-        }
-    }
-
-    /// Returns its properties.
-    pub(crate) fn info(&self) -> Result<ImageInfo> {
-        match self {
-            Self::Read(image) => Ok(image.info().clone()),
-            Self::Write(image) => Ok(image.info()?),
-        }
-    }
-
-    /// Returns damage that does not prevent reading.
-    pub(crate) fn remarks(&self) -> &[String] {
-        match self {
-            Self::Read(image) => image.remarks(),
-            Self::Write(image) => image.remarks(),
-        }
-    }
-
-    /// Returns the number of replayed transactions.
-    pub(crate) fn replayed(&self) -> u64 {
-        let report = match self {
-            Self::Read(image) => image.recovery(),
-            Self::Write(image) => image.recovery(),
-        };
-        report.transactions
-    }
-
-    fn close(self) -> Result<()> {
-        match self {
-            Self::Read(_) => Ok(()),
-            Self::Write(image) => Ok(image.close()?),
-        }
-    }
-}
-
 /// Open file system that can be closed while shared. Later calls then fail.
 pub(crate) struct Volume {
-    image: RefCell<Option<Opened>>,
+    image: RefCell<Option<Image>>,
     /// True if a call is running. A device that makes another call during a read would deadlock.
     is_busy: Cell<bool>,
     pub(crate) is_writable: bool,
@@ -137,13 +76,9 @@ impl Volume {
             return Err(no_file_system(&device, signature));
         }
         let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
-        let how = OpenImage::default().norecovery(options.norecovery).cache_bytes(cache_bytes);
-        let name = Path::new(UNNAMED);
-        let image = match options.writable {
-            true => Opened::Write(OpenToEdit::on_device(name, device, &how)?),
-            false => Opened::Read(Image::open_device(name, device, &how)?),
-        };
-        vfs::path::check_root(image.files())?;
+        let how = ImageOptions::new().write(options.writable).norecovery(options.norecovery);
+        let image = how.cache_bytes(cache_bytes).open_device(device)?;
+        vfs::path::check_root(&*image.file_system()?)?;
         let image = RefCell::new(Some(image));
         Ok(Self { image, is_busy: Cell::new(false), is_writable: options.writable })
     }
@@ -152,7 +87,7 @@ impl Volume {
     ///
     /// # Errors
     /// `EBADF` after closing, `EBUSY` during another call.
-    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Image) -> Result<T>) -> Result<T> {
         let _busy = self.begin()?;
         match &*self.image.borrow() {
             Some(image) => work(image),
@@ -165,7 +100,7 @@ impl Volume {
     /// # Errors
     /// Same as [`Self::with_image`].
     pub(crate) fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Result<T>) -> Result<T> {
-        self.with_image(|image| work(Paths::new(image.files())))
+        self.with_image(|image| work(image.file_system()?.paths()))
     }
 
     /// Makes all changes durable and marks the image clean. It is closed even on errors.
@@ -175,7 +110,7 @@ impl Volume {
     pub(crate) fn close(&self) -> Result<()> {
         let _busy = self.begin()?;
         let image = self.image.borrow_mut().take();
-        image.ok_or_else(closed)?.close()
+        Ok(image.ok_or_else(closed)?.close()?)
     }
 
     fn begin(&self) -> Result<Busy<'_>> {

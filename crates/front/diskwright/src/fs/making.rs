@@ -11,8 +11,8 @@ use ext4::mkfs as of_ext4;
 use vfs::Timestamp;
 use xfs::mkfs as of_xfs;
 
-use super::shared::now;
-use super::{Image, ImageOptions};
+use crate::image::shared::now;
+use crate::image::{Image, ImageOptions};
 use crate::{Error, Result, lock};
 
 /// Size of the area at the start of a device that may contain magic numbers of other formats and partition tables.

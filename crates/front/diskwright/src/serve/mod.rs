@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::serve::{Address, Service};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let address: Address = "127.0.0.1:10809".parse()?;
-//! let service = Service::open("root.img".as_ref(), &OpenImage::default(), &address, true)?;
+//! let service = Service::open("root.img".as_ref(), &ImageOptions::default(), &address, true)?;
 //! println!("nbd://{}", service.address());
 //! service.serve(&AtomicBool::new(false))?;
 //! # Ok(()) }
@@ -22,7 +22,7 @@ use disk::{BlockDevice, FileDevice};
 pub use remote::nbd::{Address, AddressError};
 
 use crate::image::{open_device, window};
-use crate::{Error, OpenImage, Result, lock};
+use crate::{Error, ImageOptions, Result, lock};
 
 /// Export of an image, or a partition of a disk, to NBD clients. Clients receive the raw bytes, whatever they contain.
 pub struct Service {
@@ -32,13 +32,13 @@ pub struct Service {
 
 impl Service {
     /// Opens an image and starts listening. A writable image is locked like by a mount, a read-only one like by reading
-    /// commands. With [`OpenImage::norecovery`] it is read-only and not locked.
+    /// commands. With [`ImageOptions::norecovery`] it is read-only and not locked.
     ///
     /// # Errors
     /// If the image cannot be opened or is in use, or the address is not available.
     pub fn open(
         image: &Path,
-        options: &OpenImage,
+        options: &ImageOptions,
         address: &Address,
         read_only: bool,
     ) -> Result<Self> {
@@ -64,7 +64,7 @@ impl Service {
 }
 
 /// Opens the device to serve.
-fn device(image: &Path, options: &OpenImage, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+fn device(image: &Path, options: &ImageOptions, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
     options
         .devices
         .require_none("clients get the bytes of one device; serve each with a command")?;
