@@ -97,8 +97,6 @@ pub mod serve;
 #[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
 mod signals;
-#[cfg(all(feature = "build", target_os = "linux"))]
-mod stop;
 pub mod text;
 #[cfg(feature = "build")]
 pub mod tune;
@@ -125,11 +123,7 @@ pub use image::{
 pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};
 #[cfg(feature = "build")]
-pub use signals::clean_up_on_signals;
-#[cfg(all(feature = "build", not(target_os = "linux")))]
-pub use signals::stop_on_signals;
-#[cfg(all(feature = "build", target_os = "linux"))]
-pub use stop::stop_on_signals;
+pub use signals::{clean_up_on_signals, stop_on_signals};
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

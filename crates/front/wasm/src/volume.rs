@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use diskwright::check::{self, Observer, Summary};
+use diskwright::fs::{Ext4Options, FormatOptions, NewImage, XfsOptions};
 use diskwright::{Image, ImageOptions, UnknownFormat};
 use serde::Deserialize;
 use vfs::Paths;
@@ -47,6 +48,17 @@ pub(crate) struct Format {
     is_blank: bool,
     /// Allow XFS images below 300 MiB, which mkfs.xfs refuses.
     small: bool,
+}
+
+impl Format {
+    /// Sets the options that both formats have.
+    fn common<F>(&self, new: NewImage<F>) -> NewImage<F> {
+        let new = new.label(self.label.clone()).features(&self.features);
+        match self.block_size {
+            Some(bytes) => new.block_size(bytes),
+            None => new,
+        }
+    }
 }
 
 /// Open file system that can be closed while shared. Later calls then fail.
@@ -132,57 +144,19 @@ fn closed() -> Failure {
 /// If the options are invalid, or the device is too small or fails.
 pub(crate) fn format(device: &Arc<dyn BlockDevice>, options: &Format) -> Result<()> {
     let uuid = parse_uuid(&options.uuid)?;
-    let time = vfs::clock::now().unwrap_or_default();
     let format: diskwright::Format =
         options.fs.parse().map_err(|error: UnknownFormat| Failure::invalid(error.to_string()))?;
-    match format {
-        diskwright::Format::Ext4 => format_ext4(device, options, uuid, time)?,
-        diskwright::Format::Xfs => format_xfs(device, options, uuid, time)?,
-    }
-    Ok(device.flush()?)
-}
-
-fn format_ext4(
-    device: &Arc<dyn BlockDevice>,
-    options: &Format,
-    uuid: [u8; 16],
-    time: vfs::Timestamp,
-) -> vfs::Result<()> {
-    use ext4::mkfs;
-    let mut hash_seed = uuid;
-    hash_seed.reverse();
-    let layout = mkfs::plan(&mkfs::Options {
-        block_size: options.block_size,
-        label: options.label.clone().into_bytes(),
-        uuid,
-        hash_seed,
-        features: mkfs::FeatureChange::parse_list(&options.features)?,
-        time,
-        ..mkfs::Options::new(device.len())
-    })?;
-    let before = if options.is_blank { mkfs::Contents::Zeros } else { mkfs::Contents::Unknown };
-    mkfs::format(&**device, &layout, before)
-}
-
-fn format_xfs(
-    device: &Arc<dyn BlockDevice>,
-    options: &Format,
-    uuid: [u8; 16],
-    time: vfs::Timestamp,
-) -> vfs::Result<()> {
-    use xfs::mkfs;
-    let defaults = mkfs::Options::new(device.len());
-    let layout = mkfs::plan(&mkfs::Options {
-        block_size: options.block_size.unwrap_or(defaults.block_size),
-        label: options.label.clone().into_bytes(),
-        uuid,
-        features: mkfs::FeatureChange::parse_list(&options.features)?,
-        time,
-        allow_small: options.small,
-        ..defaults
-    })?;
-    let before = if options.is_blank { mkfs::Contents::Zeros } else { mkfs::Contents::Unknown };
-    mkfs::format(&**device, &layout, before)
+    let new: FormatOptions = match format {
+        diskwright::Format::Ext4 => {
+            let mut hash_seed = uuid;
+            hash_seed.reverse();
+            options.common(Ext4Options::new().uuid(uuid)).hash_seed(hash_seed).into()
+        }
+        diskwright::Format::Xfs => {
+            options.common(XfsOptions::new().uuid(uuid)).allow_small(options.small).into()
+        }
+    };
+    Ok(new.write(&**device, options.is_blank)?)
 }
 
 fn parse_uuid(text: &str) -> Result<[u8; 16]> {
