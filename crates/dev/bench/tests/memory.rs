@@ -11,7 +11,7 @@ use bench::environments::{FsSpec, ImageFile, Memory, TargetSpec};
 use bench::target::Target;
 use bench::{Error, with_target};
 use disk::{BlockDevice, MemoryDevice};
-use diskwright::Image;
+use diskwright::{Image, ImageOptions};
 use testkit::{Mke2fs, MkfsXfs, require, scratch};
 use vfs::FileType;
 
@@ -344,8 +344,9 @@ fn image_of(format: &str, dir: &Path) -> std::path::PathBuf {
 
 /// Returns the names in the root of an image.
 fn root_names(image: &Path) -> Vec<String> {
-    let image = Image::open(image, &Default::default()).unwrap();
-    let entries = image.paths().read_dir(b"/").unwrap();
+    let image = Image::open(image).unwrap();
+    let fs = image.file_system().unwrap();
+    let entries = fs.paths().read_dir(b"/").unwrap();
     entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect()
 }
 
@@ -398,15 +399,17 @@ fn what_a_kill_leaves_in(format: &str) {
     testkit::copy_image(&path, &killed);
     drop(session);
 
-    Image::recover(&killed, &Default::default()).unwrap();
+    ImageOptions::new().recover(&killed).unwrap();
     testkit::judge(&killed);
     let left = root_names(&killed);
     let own = format!("diskwright-workload-{}-0", std::process::id());
     assert!(left.contains(&own), "{left:?}");
-    let opened = Image::open(&killed, &Default::default()).unwrap();
-    let found = opened.paths().read_dir(format!("/{own}/files").as_bytes()).unwrap();
+    let opened = Image::open(&killed).unwrap();
+    let fs = opened.file_system().unwrap();
+    let found = fs.paths().read_dir(format!("/{own}/files").as_bytes()).unwrap();
     let found: Vec<Vec<u8>> = found.into_iter().map(|entry| entry.name).collect();
     assert!(files.keys().all(|name| found.contains(name)) && found.len() >= files.len());
+    drop(fs);
     drop(opened);
 
     // Another run of the same process uses another name.

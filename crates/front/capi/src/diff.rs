@@ -97,7 +97,7 @@ impl<'a> Tree<'a> {
         if path.is_dir() {
             return Ok(Self::Directory(path));
         }
-        Ok(Self::Image(Box::new(Image::open(path, &place)?)))
+        Ok(Self::Image(Box::new(place.open(path)?)))
     }
 
     fn side(&self) -> Side<'_> {

@@ -2,8 +2,6 @@
 
 use std::ffi::{c_char, c_int};
 
-use diskwright::Image;
-
 use crate::border::{call, check_place, host_path, put};
 use crate::error::dw_error;
 use crate::opening::{dw_open_options, place};
@@ -64,8 +62,7 @@ pub unsafe extern "C" fn dw_read_info(
     unsafe {
         call(error, || {
             check_place(info, "the image information")?;
-            let image = Image::open_rootless(host_path(image)?, &place(open)?)?;
-            let known = image.info();
+            let known = place(open)?.info(host_path(image)?)?;
             let value = dw_info {
                 format: cut(known.format_name()),
                 label: cut(&known.label_text()),

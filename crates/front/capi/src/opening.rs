@@ -2,8 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use diskwright::OpenImage;
-use diskwright::fs::ImageOptions;
+use diskwright::ImageOptions;
 
 use crate::border::{self, Options, call, check_flags, host_path, options, put_handle};
 use crate::device::{device, dw_device};
@@ -43,34 +42,24 @@ impl dw_open_options {
     /// Converts them to [`ImageOptions`].
     pub(crate) fn for_files(&self) -> Result<ImageOptions> {
         check_flags(self.flags, DW_WRITABLE | DW_NORECOVERY)?;
-        let mut options = ImageOptions::new()
-            .write(self.flags & DW_WRITABLE != 0)
-            .norecovery(self.flags & DW_NORECOVERY != 0)
-            .offset(self.offset)
-            .owner(self.uid, self.gid);
-        if self.partition > 0 {
-            options = options.partition(self.partition);
-        }
-        Ok(match self.cache() {
-            Some(bytes) => options.cache_bytes(bytes),
-            None => options,
-        })
+        let options = self.location().write(self.flags & DW_WRITABLE != 0);
+        Ok(options.owner(self.uid, self.gid))
     }
 
     /// Converts them to a location, for functions that process a whole image.
-    pub(crate) fn for_whole(&self) -> Result<OpenImage> {
+    pub(crate) fn for_whole(&self) -> Result<ImageOptions> {
         check_flags(self.flags, DW_NORECOVERY)?;
-        let mut options = OpenImage::default();
+        Ok(self.location())
+    }
+
+    fn location(&self) -> ImageOptions {
+        let mut options = ImageOptions::new();
         options.offset = self.offset;
         options.partition = (self.partition > 0).then_some(self.partition);
         options.norecovery = self.flags & DW_NORECOVERY != 0;
-        options.cache_bytes = self.cache();
-        Ok(options)
-    }
-
-    fn cache(&self) -> Option<usize> {
         let bytes = usize::try_from(self.cache_bytes).unwrap_or(usize::MAX);
-        (bytes > 0).then_some(bytes)
+        options.cache_bytes = (bytes > 0).then_some(bytes);
+        options
     }
 }
 
@@ -78,7 +67,7 @@ impl dw_open_options {
 ///
 /// # Safety
 /// As for [`options`].
-pub(crate) unsafe fn place(given: *const dw_open_options) -> Result<OpenImage> {
+pub(crate) unsafe fn place(given: *const dw_open_options) -> Result<ImageOptions> {
     // SAFETY: as above.
     unsafe { border::options(given) }?.for_whole()
 }

@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use diskwright::find::{FindOptions, Style, find};
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let image = Image::open("root.img")?;
 //! let services = FindOptions::default().name("*.service").style(Style::Lines);
-//! find(image.paths(), b"/etc", &services, &mut std::io::stdout())?;
+//! find(image.file_system()?.paths(), b"/etc", &services, &mut std::io::stdout())?;
 //! # Ok(()) }
 //! ```
 

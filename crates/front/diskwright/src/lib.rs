@@ -1,11 +1,11 @@
 //! Diskwright: ext4 and XFS in user space.
 //!
-//! - [`mod@fs`] is the API for programs. It reads and writes images and their files like `std::fs`.
-//! - [`Image`] opens an image file, or a partition of a disk image, and detects its format; [`vfs::Paths`] reads it
-//!   like `std::fs`.
+//! - [`Image`] is an open image: a file, or a partition of a disk image. It detects its format. Its methods are the
+//!   functions of `std::fs`, and [`ImageOptions`] opens it in other ways.
+//! - [`mod@fs`] has the files, directories and options of these methods.
 //! - [`build`] builds an image from directories, archives, container images and other images.
-//! - [`Image::edit`] opens an image for changes. [`edit`] and [`copy`] implement `mkdir`, `rm`, `cp` and similar
-//!   commands.
+//! - [`Image::file_system`] gives the modules below access to an image. [`edit`] and [`copy`] implement `mkdir`, `rm`,
+//!   `cp` and similar commands.
 //! - [`apply`](mod@apply) applies a container image layer to an image. [`diff`](mod@diff) compares two images or
 //!   creates the layer.
 //! - `mount` serves an image as a directory, on Linux.
@@ -76,7 +76,6 @@ pub mod mount;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod mounts;
-mod open_to_edit;
 #[cfg(feature = "build")]
 pub mod output;
 #[cfg(feature = "anywhere")]
@@ -98,8 +97,6 @@ pub mod serve;
 #[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
 mod signals;
-#[cfg(all(feature = "build", target_os = "linux"))]
-mod stop;
 pub mod text;
 #[cfg(feature = "build")]
 pub mod tune;
@@ -118,19 +115,15 @@ pub use format::{Format, UnknownFormat};
 pub use host::file_id;
 pub use host::is_same_file;
 pub use image::{
-    Details, ExtDetails, ExtVersion, FeatureGroup, Image, ImageInfo, ImageState, OpenImage,
-    OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number, open_other_device,
+    Details, ExtDetails, ExtVersion, FeatureGroup, FileSystemRef, Image, ImageInfo, ImageOptions,
+    ImageState, OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number,
+    open_other_device,
 };
-pub use open_to_edit::OpenToEdit;
 #[cfg(feature = "build")]
 pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};
 #[cfg(feature = "build")]
-pub use signals::clean_up_on_signals;
-#[cfg(all(feature = "build", not(target_os = "linux")))]
-pub use signals::stop_on_signals;
-#[cfg(all(feature = "build", target_os = "linux"))]
-pub use stop::stop_on_signals;
+pub use signals::{clean_up_on_signals, stop_on_signals};
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

@@ -2,11 +2,11 @@
 //!
 //! ```no_run
 //! use diskwright::list::{ListOptions, Style, list};
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
-//! list(image.paths(), b"/", &ListOptions::default().style(Style::Long), &mut std::io::stdout())?;
+//! let image = Image::open("root.img")?;
+//! list(image.file_system()?.paths(), b"/", &ListOptions::default().style(Style::Long), &mut std::io::stdout())?;
 //! # Ok(()) }
 //! ```
 

@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use diskwright::lsattr::{FlagOptions, FlagStyle, list_flags};
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let image = Image::open("root.img")?;
 //! let how = FlagOptions::default().style(FlagStyle::Names).recursive(true);
-//! list_flags(image.paths(), b"/etc", &how, &mut std::io::stdout())?;
+//! list_flags(image.file_system()?.paths(), b"/etc", &how, &mut std::io::stdout())?;
 //! # Ok(()) }
 //! ```
 

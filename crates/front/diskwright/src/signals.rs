@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::fs::{AtFlags, unlinkat};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::low_level;
+use signal_hook::{flag, low_level};
 
 use crate::{Error, Result};
 
@@ -53,6 +54,37 @@ pub fn clean_up_on_signals() -> Result<()> {
         let _ = low_level::emulate_default_handler(signal);
         low_level::exit(STATUS_BASE + signal);
     })
+}
+
+/// Returns a flag that is set by the next SIGINT, SIGTERM or SIGHUP of this process, for a check's
+/// [`Observer`](crate::check::Observer) or a workload. A further signal ends the process immediately, with status 130,
+/// 143 or 129. SIGHUP remains ignored if it was ignored at process start.
+///
+/// For programs only: it permanently changes the signal handling of the whole process.
+///
+/// # Errors
+/// If the signal handlers cannot be installed.
+pub fn stop_on_signals() -> Result<&'static AtomicBool> {
+    static STOP: Mutex<Option<&'static Arc<AtomicBool>>> = Mutex::new(None);
+    let mut first = STOP.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stop) = *first {
+        return Ok(stop);
+    }
+    // Lives as long as the process, like the handlers.
+    let stop: &'static _ = Box::leak(Box::new(Arc::new(AtomicBool::new(false))));
+    set_on_signals(stop).map_err(|e| Error::host("handle", "signals", e))?;
+    *first = Some(stop);
+    Ok(stop)
+}
+
+fn set_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
+    let hangup = heeded().find(|&signal| signal == SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+        // The order matters: on the first signal the flag is not set yet when the shutdown handler runs.
+        flag::register_conditional_shutdown(signal, STATUS_BASE + signal, Arc::clone(stop))?;
+        flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
 }
 
 /// Returns the termination signals that were not ignored at process start (for example by `nohup`).

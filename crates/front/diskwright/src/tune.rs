@@ -1,12 +1,12 @@
 //! Changes of superblock settings.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::tune::change_superblock;
 //!
 //! # fn main() -> diskwright::Result<()> {
 //! // Checked every 30 mounts, as by `tune2fs -c 30`.
-//! change_superblock("root.img".as_ref(), &OpenImage::default(), &mut |superblock| {
+//! change_superblock("root.img".as_ref(), &ImageOptions::default(), &mut |superblock| {
 //!     superblock.max_mnt_count = 30_u16.into();
 //!     Ok(())
 //! })?;
@@ -22,7 +22,7 @@ pub use ext4::tune::Request;
 pub use xfs::tune::{NewFeature, NewUuid};
 
 use crate::image::{self, probe};
-use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock, mmp};
+use crate::{Error, Format, ImageOptions, Result, anywhere, dispatch, lock, mmp};
 
 /// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
 /// fields that do not affect the layout, or returns an error.
@@ -32,7 +32,7 @@ use crate::{Error, Format, Image, OpenImage, Result, anywhere, dispatch, lock, m
 /// journal replay was written then.
 pub fn change_superblock(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
     let device = settled(path, options, Format::Ext4, "not an ext2, ext3 or ext4 superblock")?;
@@ -51,7 +51,7 @@ pub fn change_superblock(
 /// was written then.
 pub fn tune(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     request: &Request,
     change: &mut dyn FnMut(&mut RawSuperblock) -> std::result::Result<(), &'static str>,
 ) -> Result<()> {
@@ -70,7 +70,7 @@ pub fn tune(
 ///
 /// # Errors
 /// If the image is in use, damaged, or of another format. Only the log replay was written then.
-pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result<()> {
+pub fn change_xfs_uuid(path: &Path, options: &ImageOptions, new: NewUuid) -> Result<()> {
     let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
     xfs::tune::change_uuid(&*device, new).map_err(|e| at(path, e))
 }
@@ -80,7 +80,11 @@ pub fn change_xfs_uuid(path: &Path, options: &OpenImage, new: NewUuid) -> Result
 /// # Errors
 /// If the image is in use, damaged, or of another format, or if a feature cannot be added. Only the log replay was
 /// written then.
-pub fn add_xfs_features(path: &Path, options: &OpenImage, features: &[NewFeature]) -> Result<()> {
+pub fn add_xfs_features(
+    path: &Path,
+    options: &ImageOptions,
+    features: &[NewFeature],
+) -> Result<()> {
     let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
     xfs::tune::add_features(&device, features).map_err(|e| at(path, e))
 }
@@ -92,7 +96,7 @@ pub fn add_xfs_features(path: &Path, options: &OpenImage, features: &[NewFeature
 /// If the image is in use, cannot be opened, or is of another format.
 pub fn open_ext_device(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     is_writable: bool,
 ) -> Result<Arc<dyn BlockDevice>> {
     const OTHERWISE: &str = "not an ext2, ext3 or ext4 superblock";
@@ -116,7 +120,7 @@ pub fn open_ext_device(
 /// Opens the device of an image of this format after recovery.
 fn settled(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
@@ -127,14 +131,14 @@ fn settled(
     }
     // Release the lock for the recovery.
     drop(device);
-    Image::recover(path, options)?;
+    options.recover(path)?;
     device_of_format(path, options, format, otherwise)
 }
 
 /// Opens and locks the device of an image of this format.
 fn device_of_format(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {

@@ -2,7 +2,10 @@
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use disk::{Access, Fault, FaultyDevice};
 use diskwright::Error;
@@ -150,6 +153,76 @@ fn a_panic_leaves_an_image_as_a_crash_does() {
         assert!(!image.exists("after").unwrap());
         image.close().unwrap();
         judge(&device);
+    }
+}
+
+#[test]
+fn an_abandoned_image_is_as_after_a_crash() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
+    for format in FORMATS {
+        let (device, image) = new_image(format);
+        image.write("before", "text").unwrap();
+        image.sync().unwrap();
+        image.write("after", "text").unwrap();
+        let file = File::open(&image, "before").unwrap();
+        image.abandon();
+        assert!(matches!(file.read_at(&mut [0; 4], 0).unwrap_err(), Error::Closed), "{format}");
+        drop(file);
+        let verdict = testkit::show_image(&device, testkit::verdict);
+        assert!(verdict.is_err(), "{format} was closed");
+        let image = open(&device, true);
+        assert!(image.exists("before").unwrap() && !image.exists("after").unwrap(), "{format}");
+        image.close().unwrap();
+        judge(&device);
+    }
+}
+
+#[test]
+fn closing_waits_for_the_file_system_of_other_threads() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
+    for format in FORMATS {
+        let (device, image) = new_image(format);
+        let (started, has_started) = mpsc::channel();
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (image, is_done) = (&image, &is_done);
+            scope.spawn(move || {
+                let fs = image.file_system().unwrap();
+                started.send(()).unwrap();
+                // The other thread closes the image meanwhile.
+                thread::sleep(Duration::from_millis(100));
+                fs.set_label(b"late").unwrap();
+                is_done.store(true, Ordering::SeqCst);
+            });
+            has_started.recv().unwrap();
+            image.close_for_all().unwrap();
+            assert!(is_done.load(Ordering::SeqCst), "{format} was closed too early");
+        });
+        assert!(matches!(image.file_system().err(), Some(Error::Closed)));
+        assert!(matches!(image.info().unwrap_err(), Error::Closed));
+        image.close_for_all().unwrap();
+        judge(&device);
+        assert_eq!(open(&device, false).label().unwrap(), b"late");
+    }
+}
+
+#[test]
+fn a_file_system_can_own_its_image() {
+    require!(Tool("e2fsck"), Tool("xfs_repair"));
+    for format in FORMATS {
+        let (device, image) = new_image(format);
+        let fs = image.into_file_system().unwrap();
+        fs.set_label(b"one").unwrap();
+        fs.close().unwrap();
+        judge(&device);
+        let fs = open(&device, true).into_file_system().unwrap();
+        assert_eq!(fs.label().unwrap(), b"one");
+        fs.set_label(b"two").unwrap();
+        drop(fs);
+        judge(&device);
+        let image = open(&device, false);
+        assert!(!image.info().unwrap().needs_recovery);
+        assert_eq!(image.info().unwrap().label, b"two");
     }
 }
 

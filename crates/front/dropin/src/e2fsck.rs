@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use diskwright::{Format, Image, ImageInfo, ImageState, OpenImage, SuperblockPlace};
+use diskwright::{Format, ImageInfo, ImageOptions, ImageState, SuperblockPlace};
 
 use crate::completion::Completion;
 use crate::dumpe2fs;
@@ -71,7 +71,7 @@ fn check(args: &Args) -> Ended {
         say(format_args!("{name}: recovering journal"));
         let before = counts(&args.image);
         // The repair handles a journal that cannot be replayed.
-        let is_replayed = Image::recover(&args.image.path, &args.image.open()).is_ok();
+        let is_replayed = args.image.open().recover(&args.image.path).is_ok();
         // e2fsck counts the replay as a repair only if it then corrects the counts in the superblock.
         if is_replayed && counts(&args.image) != before {
             status |= CORRECTED;
@@ -101,12 +101,12 @@ fn counts(image: &Target) -> Option<(u64, u32)> {
 /// Returns the properties of the image, or `None` if it cannot be opened without recovery.
 fn look(args: &Args) -> Result<Option<ImageInfo>, Failure> {
     let open = args.image.open().norecovery(true);
-    match Image::open_rootless(&args.image.path, &open) {
-        Ok(image) if image.info().format() == Format::Xfs => {
+    match open.info(&args.image.path) {
+        Ok(info) if info.format() == Format::Xfs => {
             let name = args.image.path.display();
             Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_repair")))
         }
-        Ok(image) => Ok(Some(image.info().clone())),
+        Ok(info) => Ok(Some(info)),
         Err(e) if e.outcome() == diskwright::Outcome::Io => Err(STATUSES.of(&e)),
         Err(_) => Ok(None),
     }
@@ -223,7 +223,7 @@ fn exists(image: &Path) -> Result<(), Failure> {
 
 impl Args {
     /// Returns how to open the image: with the superblock copy of `-b` and the block size of `-B`.
-    fn open(&self) -> OpenImage {
+    fn open(&self) -> ImageOptions {
         let mut open = self.image.open();
         let block_bytes = self.block_bytes;
         open.superblock = self.superblock.map(|block| SuperblockPlace { block, block_bytes });

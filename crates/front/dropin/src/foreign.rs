@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use disk::partition::signature::{self, Found, Usage};
 use disk::{BlockDevice, FileDevice, WindowDevice};
-use diskwright::{Image, OpenImage};
+use diskwright::ImageOptions;
 use ext4::format::journal_device::is_journal_device;
 use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 use zerocopy::IntoBytes;
@@ -43,9 +43,8 @@ pub(crate) fn find(path: &Path) -> Option<Old> {
     let known = |found: &&Found| found.usage.name().is_some();
     let first = found.iter().find(known);
     if first.is_none_or(|first| !matches!(first.usage, Usage::Raid | Usage::Crypto))
-        && let Ok(image) = Image::open_rootless(path, &OpenImage::default().norecovery(true))
+        && let Ok(info) = ImageOptions::default().norecovery(true).info(path)
     {
-        let info = image.info();
         let label = (!info.label.is_empty()).then(|| info.label_text().into_bytes());
         return Some(Old::Contents(info.format_name().to_owned(), label));
     }

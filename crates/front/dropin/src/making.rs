@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use diskwright::build::{BuildError, BuildOptions, BuildSource, Format, Progress, build};
 use diskwright::output::OutputFormat;
-use diskwright::{Image, ImageInfo, OpenImage};
+use diskwright::{ImageInfo, ImageOptions};
 
 use crate::failure::{Failure, NO_BLOCKS, NO_INODES, Statuses};
 
@@ -150,11 +150,10 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
 }
 
 fn describe(options: &BuildOptions, statuses: Statuses) -> Result<ImageInfo, Failure> {
-    let mut open = OpenImage::default().offset(options.offset);
+    let mut open = ImageOptions::default().offset(options.offset);
     open.devices.log.clone_from(&options.log_device);
     open.devices.realtime.clone_from(&options.realtime_device);
-    let image = Image::open_rootless(&options.image, &open);
-    Ok(image.map_err(|e| statuses.of(&e))?.info().clone())
+    open.info(&options.image).map_err(|e| statuses.of(&e))
 }
 
 /// Sets the time from the environment.

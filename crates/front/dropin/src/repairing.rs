@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use diskwright::repair::Repair;
-use diskwright::{OpenImage, Result};
+use diskwright::{ImageOptions, Result};
 use operations::repair::Plan;
 use vfs::check::{Finding, Observer, Options, Phase, Severity};
 
@@ -67,7 +67,7 @@ fn counts(finding: &Finding) -> bool {
 /// Checks an image and performs the permitted repairs.
 pub(crate) fn repair(
     image: &Path,
-    open: &OpenImage,
+    open: &ImageOptions,
     may: May,
     completion: Option<&Completion>,
 ) -> Result<Repaired> {

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
+use diskwright::Format;
 use diskwright::resize::{Least, Report, grow, plan_shrink, shrink};
-use diskwright::{Format, Image};
 use ext4::format::features::Incompat;
 
 use crate::dumpe2fs;
@@ -89,8 +89,7 @@ fn before(image: &Target) -> Result<Before, Failure> {
     {
         return Ok(Before { blocks: sb.blocks_count, block_bytes: sb.block_size() });
     }
-    let opened = Image::open_rootless(&image.path, &image.open()).map_err(|e| STATUSES.of(&e))?;
-    let info = opened.info();
+    let info = image.open().info(&image.path).map_err(|e| STATUSES.of(&e))?;
     if info.format() == Format::Xfs {
         let name = image.path.display();
         return Err(STATUSES.failed(format_args!("{name} contains XFS; use xfs_growfs")));

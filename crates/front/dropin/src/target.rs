@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diskwright::OpenImage;
+use diskwright::ImageOptions;
 use ext4::e2undo::UndoFile;
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 
@@ -49,8 +49,8 @@ impl Target {
     }
 
     /// Returns the options for opening the image.
-    pub(crate) fn open(&self) -> OpenImage {
-        let mut open = OpenImage::default().offset(self.offset);
+    pub(crate) fn open(&self) -> ImageOptions {
+        let mut open = ImageOptions::default().offset(self.offset);
         open.undo.clone_from(&self.undo);
         open.devices.log.clone_from(&self.journal);
         open

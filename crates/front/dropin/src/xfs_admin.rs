@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use diskwright::fs::ImageOptions;
 use diskwright::tune::{NewFeature, NewUuid, add_xfs_features, change_xfs_uuid};
-use diskwright::{Format, Image, ImageInfo, OpenImage, OtherDevices};
+use diskwright::{Format, ImageInfo, ImageOptions, OtherDevices};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -100,12 +99,12 @@ impl Args {
         }
         let mut uuid = info.uuid_text();
         if let Some(new) = self.uuid {
-            let open = OpenImage::default().devices(self.devices.clone());
+            let open = ImageOptions::default().devices(self.devices.clone());
             change_xfs_uuid(path, &open, new).map_err(|e| STATUSES.of(&e))?;
             uuid = looked_at(path)?.uuid_text();
         }
         if !self.features.is_empty() {
-            let open = OpenImage::default().devices(self.devices.clone());
+            let open = ImageOptions::default().devices(self.devices.clone());
             let added = add_xfs_features(path, &open, &self.features);
             added.map_err(|e| STATUSES.of(&e))?;
         }
@@ -159,8 +158,7 @@ impl Args {
 }
 
 fn looked_at(path: &Path) -> Result<ImageInfo, Failure> {
-    let opened = Image::open_rootless(path, &OpenImage::default().norecovery(true));
-    Ok(opened.map_err(|e| STATUSES.of(&e))?.info().clone())
+    ImageOptions::default().norecovery(true).info(path).map_err(|e| STATUSES.of(&e))
 }
 
 /// Parses a UUID, `nil`, `generate` (random), or `restore` (the original UUID).

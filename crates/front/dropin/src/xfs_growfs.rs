@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use diskwright::OpenImage;
+use diskwright::ImageOptions;
 use diskwright::resize::grow;
 
 use crate::failure::{Ended, Failure, STATUSES};
@@ -95,7 +95,7 @@ fn grow_image(args: &Args) -> Ended {
         let bytes = blocks.checked_mul(before.block_size.into());
         bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
     });
-    let report = grow(&args.target, &OpenImage::default(), bytes.transpose()?);
+    let report = grow(&args.target, &ImageOptions::default(), bytes.transpose()?);
     let report = report.map_err(|e| STATUSES.of(&e))?;
     if report.is_nothing() {
         say(format_args!("data size unchanged, skipping"));

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::{Format, Image, OpenImage, OtherDevices, Outcome};
+use diskwright::{Format, ImageOptions, OtherDevices, Outcome};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -34,18 +34,16 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         return Ok(invoked.version());
     }
     let name = args.image.display();
-    let open = OpenImage::default().devices(args.devices.clone());
-    if let Ok(image) = Image::open_rootless(&args.image, &open.clone().norecovery(true)) {
-        if image.info().format() != Format::Xfs {
-            let found = image.info().format_name();
+    let open = ImageOptions::default().devices(args.devices.clone());
+    if let Ok(info) = open.clone().norecovery(true).info(&args.image) {
+        if info.format() != Format::Xfs {
+            let found = info.format_name();
             return Err(STATUSES.failed(format_args!("{name} contains {found}; use e2fsck")));
         }
-        let needs_recovery = image.info().needs_recovery;
-        drop(image);
-        if needs_recovery && !args.only_look {
+        if info.needs_recovery && !args.only_look {
             say(format_args!("{name}: replaying the log"));
             // The repair handles a log that cannot be replayed.
-            let _ = Image::recover(&args.image, &open);
+            let _ = open.recover(&args.image);
         }
     }
     let may = if args.only_look { May::Look } else { May::Mend };

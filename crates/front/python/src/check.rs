@@ -53,10 +53,7 @@ pub(crate) fn info(
     partition: Option<u32>,
     offset: u64,
 ) -> PyResult<String> {
-    let info = py.detach(|| -> Result<_> {
-        let image = Image::open_rootless(&source.0, &part(partition, offset, false))?;
-        Ok(image.info().clone())
-    });
+    let info = py.detach(|| part(partition, offset, false).info(&source.0));
     let info = info.map_err(|error| error::plain(py, &error))?;
     serde_json::to_string(&info).map_err(|error| PyValueError::new_err(error.to_string()))
 }
@@ -91,15 +88,14 @@ pub(crate) fn check(
 pub(crate) fn salvaged(
     py: Python<'_>,
     path: &Path,
-    open: &diskwright::OpenImage,
-) -> PyResult<diskwright::fs::Image> {
+    open: &diskwright::ImageOptions,
+) -> PyResult<Image> {
     let hook = Hook::new(None);
     let opened = py.detach(|| -> Result<_> {
         let repair = Repair::open_to_plan(path, open)?;
         let collector = Collector::new(Limits::NONE);
         let watch = Watch { collector: &collector, hook: &hook };
-        let (image, _plan) = repair.salvage(&Options::default(), &watch)?;
-        Ok(image.into())
+        Ok(repair.salvage(&Options::default(), &watch)?.0)
     });
     hook.end(opened.map_err(|error| error::plain(py, &error)))
 }

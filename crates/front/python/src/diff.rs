@@ -29,7 +29,7 @@ impl Open {
         if path.0.is_dir() {
             return Ok(Self::Directory(path.0.clone()));
         }
-        let image = Image::open(&path.0, &part(*partition, 0, false))?;
+        let image = part(*partition, 0, false).open(&path.0)?;
         Ok(Self::Image(Box::new(image)))
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, RwLock};
 use diskwright::Format;
 use diskwright::copy::CopyOptions;
 use diskwright::fs::{
-    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, FsError, Image, ImageOptions,
-    OpenOptions, RenameMode, SpecialFile, Timestamp, XfsOptions,
+    BlockDevice, DeviceNumber, Ext4Options, FileTimes, FormatOptions, FsError, Image, OpenOptions,
+    RenameMode, SpecialFile, Timestamp, XfsOptions,
 };
 use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -120,10 +120,8 @@ impl OpenArgs {
             }
             return salvaged(py, &path, &part(self.partition, self.offset, false));
         }
-        let mut options = ImageOptions::new().write(self.writable).offset(self.offset);
-        options = options.norecovery(self.norecovery).owner(self.owner.0, self.owner.1);
-        options = self.partition.map_or(options.clone(), |number| options.partition(number));
-        options = self.cache_bytes.map_or(options.clone(), |bytes| options.cache_bytes(bytes));
+        let mut options = part(self.partition, self.offset, self.norecovery).write(self.writable);
+        (options.owner, options.cache_bytes) = (self.owner, self.cache_bytes);
         let opened = py.detach(|| match place {
             Place::Path(path) => options.open(path),
             Place::Device(device) => options.open_device(device as Arc<dyn BlockDevice>),

@@ -6,10 +6,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use diskwright::mount::{
-    Mount as EngineMount, MountOptions, OpenToMount, UnmountOptions, Unmounter, unmount_on_signals,
-};
-use diskwright::{Error, Result};
+use diskwright::mount::{MountOptions, UnmountOptions, Unmounter, unmount_on_signals};
+use diskwright::{Error, Image, Result};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -27,8 +25,8 @@ pub(crate) struct Mount {
 }
 
 /// Mounts the image and returns when the mount is usable.
-fn start(image: OpenToMount, point: &Path, options: MountOptions) -> Result<Mount> {
-    let mount = EngineMount::new(image, point, options)?;
+fn start(image: Image, point: &Path, options: MountOptions) -> Result<Mount> {
+    let mount = image.mount(point, options)?;
     let unmounter = mount.unmounter();
     unmount_on_signals(mount.unmounter())?;
     let (ready, is_ready) = mpsc::channel();
@@ -68,9 +66,8 @@ impl Mount {
         options.read_only = !writable;
         options.apply(words).map_err(PyValueError::new_err)?;
         let started = py.detach(|| -> Result<_> {
-            let image =
-                OpenToMount::open(&source.0, &part(partition, offset, false), options.read_only)?;
-            start(image, &point.0, options)
+            let open = part(partition, offset, false).write(!options.read_only);
+            start(open.open_to_mount(&source.0)?, &point.0, options)
         });
         started.map_err(|error| error::plain(py, &error))
     }

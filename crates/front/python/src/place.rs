@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use diskwright::fs::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::partition::{self, Signature};
-use diskwright::{Error, Format, OpenImage, Result};
+use diskwright::{Error, Format, ImageOptions, Result};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -45,8 +45,8 @@ impl Place {
 }
 
 /// Returns the options for a part of a file.
-pub(crate) fn part(partition: Option<u32>, offset: u64, norecovery: bool) -> OpenImage {
-    let mut options = OpenImage::default();
+pub(crate) fn part(partition: Option<u32>, offset: u64, norecovery: bool) -> ImageOptions {
+    let mut options = ImageOptions::default();
     (options.offset, options.partition, options.norecovery) = (offset, partition, norecovery);
     options
 }

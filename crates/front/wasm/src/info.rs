@@ -3,12 +3,11 @@
 use std::ops::ControlFlow;
 
 use diskwright::disk_map::{Curve, Options, Survey};
-use diskwright::{Details, ImageInfo, ImageState};
+use diskwright::{Details, Image, ImageInfo, ImageState};
 use serde::Serialize;
 
 use crate::entry::lossy;
 use crate::failure::Result;
-use crate::volume::Opened;
 
 /// The image as a whole.
 #[derive(Debug, Serialize)]
@@ -37,9 +36,9 @@ pub(crate) struct Info {
 ///
 /// # Errors
 /// If its totals cannot be read.
-pub(crate) fn info(image: &Opened) -> Result<Info> {
-    let totals = image.files().statfs()?;
-    let (found, replayed) = (image.info()?, image.replayed());
+pub(crate) fn info(image: &Image) -> Result<Info> {
+    let totals = image.statfs()?;
+    let (found, replayed) = (image.info()?, image.recovery().transactions);
     Ok(Info {
         format: found.format_name(),
         label: lossy(&found.label),
@@ -72,9 +71,9 @@ fn state(found: &ImageInfo, replayed: u64) -> &'static str {
 ///
 /// # Errors
 /// If the device fails.
-pub(crate) fn map(image: &Opened, title: &str, cells: u32) -> Result<String> {
-    let survey =
-        Survey::take(image.layout(), cells as usize, &mut |_, _| ControlFlow::Continue(()))?;
+pub(crate) fn map(image: &Image, title: &str, cells: u32) -> Result<String> {
+    let fs = image.file_system()?;
+    let survey = Survey::take(fs.layout(), cells as usize, &mut |_, _| ControlFlow::Continue(()))?;
     let format = info(image)?.format.into();
     Ok(diskwright::disk_map::svg(
         &survey,

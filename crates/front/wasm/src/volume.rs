@@ -2,24 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
-use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
 use diskwright::check::{self, Observer, Summary};
-use diskwright::{Image, ImageInfo, OpenImage, OpenToEdit, UnknownFormat};
+use diskwright::fs::{Ext4Options, FormatOptions, NewImage, XfsOptions};
+use diskwright::{Image, ImageOptions, UnknownFormat};
 use serde::Deserialize;
-use vfs::survey::TellsLayout;
-use vfs::{FileSystem, Paths};
+use vfs::Paths;
 
 use crate::failure::{Failure, Result};
 use crate::place::{Place, no_file_system};
 
 /// Default metadata cache size in bytes. A module has at most 4 GiB of memory.
 const CACHE_BYTES_DEFAULT: usize = 64 << 20;
-
-/// Name of the image in errors. [`Failure`] does not show it.
-const UNNAMED: &str = "the image";
 
 /// Options for opening a file system.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -54,65 +50,20 @@ pub(crate) struct Format {
     small: bool,
 }
 
-/// Image that is open for reading or for writing.
-pub(crate) enum Opened {
-    Read(Image),
-    Write(OpenToEdit),
-}
-
-impl Opened {
-    /// Returns its operations.
-    pub(crate) fn files(&self) -> &dyn FileSystem {
-        match self {
-            Self::Read(image) => image.file_system(),
-            Self::Write(image) => image.file_system(),
-        }
-    }
-
-    /// Returns its layout.
-    pub(crate) fn layout(&self) -> &dyn TellsLayout {
-        match self {
-            Self::Read(image) => image.layout(),
-            Self::Write(image) => image.layout(),
-        }
-    }
-
-    /// Returns its properties.
-    pub(crate) fn info(&self) -> Result<ImageInfo> {
-        match self {
-            Self::Read(image) => Ok(image.info().clone()),
-            Self::Write(image) => Ok(image.info()?),
-        }
-    }
-
-    /// Returns damage that does not prevent reading.
-    pub(crate) fn remarks(&self) -> &[String] {
-        match self {
-            Self::Read(image) => image.remarks(),
-            Self::Write(image) => image.remarks(),
-        }
-    }
-
-    /// Returns the number of replayed transactions.
-    pub(crate) fn replayed(&self) -> u64 {
-        let report = match self {
-            Self::Read(image) => image.recovery(),
-            Self::Write(image) => image.recovery(),
-        };
-        report.transactions
-    }
-
-    fn close(self) -> Result<()> {
-        match self {
-            Self::Read(_) => Ok(()),
-            Self::Write(image) => Ok(image.close()?),
+impl Format {
+    /// Sets the options that both formats have.
+    fn common<F>(&self, new: NewImage<F>) -> NewImage<F> {
+        let new = new.label(self.label.clone()).features(&self.features);
+        match self.block_size {
+            Some(bytes) => new.block_size(bytes),
+            None => new,
         }
     }
 }
 
 /// Open file system that can be closed while shared. Later calls then fail.
 pub(crate) struct Volume {
-    image: RefCell<Option<Opened>>,
+    image: RefCell<Option<Image>>,
     /// True if a call is running. A device that makes another call during a read would deadlock.
     is_busy: Cell<bool>,
     pub(crate) is_writable: bool,
@@ -137,13 +88,9 @@ impl Volume {
             return Err(no_file_system(&device, signature));
         }
         let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
-        let how = OpenImage::default().norecovery(options.norecovery).cache_bytes(cache_bytes);
-        let name = Path::new(UNNAMED);
-        let image = match options.writable {
-            true => Opened::Write(OpenToEdit::on_device(name, device, &how)?),
-            false => Opened::Read(Image::open_device(name, device, &how)?),
-        };
-        vfs::path::check_root(image.files())?;
+        let how = ImageOptions::new().write(options.writable).norecovery(options.norecovery);
+        let image = how.cache_bytes(cache_bytes).open_device(device)?;
+        vfs::path::check_root(&*image.file_system()?)?;
         let image = RefCell::new(Some(image));
         Ok(Self { image, is_busy: Cell::new(false), is_writable: options.writable })
     }
@@ -152,7 +99,7 @@ impl Volume {
     ///
     /// # Errors
     /// `EBADF` after closing, `EBUSY` during another call.
-    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Image) -> Result<T>) -> Result<T> {
         let _busy = self.begin()?;
         match &*self.image.borrow() {
             Some(image) => work(image),
@@ -165,7 +112,7 @@ impl Volume {
     /// # Errors
     /// Same as [`Self::with_image`].
     pub(crate) fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Result<T>) -> Result<T> {
-        self.with_image(|image| work(Paths::new(image.files())))
+        self.with_image(|image| work(image.file_system()?.paths()))
     }
 
     /// Makes all changes durable and marks the image clean. It is closed even on errors.
@@ -175,7 +122,7 @@ impl Volume {
     pub(crate) fn close(&self) -> Result<()> {
         let _busy = self.begin()?;
         let image = self.image.borrow_mut().take();
-        image.ok_or_else(closed)?.close()
+        Ok(image.ok_or_else(closed)?.close()?)
     }
 
     fn begin(&self) -> Result<Busy<'_>> {
@@ -197,57 +144,19 @@ fn closed() -> Failure {
 /// If the options are invalid, or the device is too small or fails.
 pub(crate) fn format(device: &Arc<dyn BlockDevice>, options: &Format) -> Result<()> {
     let uuid = parse_uuid(&options.uuid)?;
-    let time = vfs::clock::now().unwrap_or_default();
     let format: diskwright::Format =
         options.fs.parse().map_err(|error: UnknownFormat| Failure::invalid(error.to_string()))?;
-    match format {
-        diskwright::Format::Ext4 => format_ext4(device, options, uuid, time)?,
-        diskwright::Format::Xfs => format_xfs(device, options, uuid, time)?,
-    }
-    Ok(device.flush()?)
-}
-
-fn format_ext4(
-    device: &Arc<dyn BlockDevice>,
-    options: &Format,
-    uuid: [u8; 16],
-    time: vfs::Timestamp,
-) -> vfs::Result<()> {
-    use ext4::mkfs;
-    let mut hash_seed = uuid;
-    hash_seed.reverse();
-    let layout = mkfs::plan(&mkfs::Options {
-        block_size: options.block_size,
-        label: options.label.clone().into_bytes(),
-        uuid,
-        hash_seed,
-        features: mkfs::FeatureChange::parse_list(&options.features)?,
-        time,
-        ..mkfs::Options::new(device.len())
-    })?;
-    let before = if options.is_blank { mkfs::Contents::Zeros } else { mkfs::Contents::Unknown };
-    mkfs::format(&**device, &layout, before)
-}
-
-fn format_xfs(
-    device: &Arc<dyn BlockDevice>,
-    options: &Format,
-    uuid: [u8; 16],
-    time: vfs::Timestamp,
-) -> vfs::Result<()> {
-    use xfs::mkfs;
-    let defaults = mkfs::Options::new(device.len());
-    let layout = mkfs::plan(&mkfs::Options {
-        block_size: options.block_size.unwrap_or(defaults.block_size),
-        label: options.label.clone().into_bytes(),
-        uuid,
-        features: mkfs::FeatureChange::parse_list(&options.features)?,
-        time,
-        allow_small: options.small,
-        ..defaults
-    })?;
-    let before = if options.is_blank { mkfs::Contents::Zeros } else { mkfs::Contents::Unknown };
-    mkfs::format(&**device, &layout, before)
+    let new: FormatOptions = match format {
+        diskwright::Format::Ext4 => {
+            let mut hash_seed = uuid;
+            hash_seed.reverse();
+            options.common(Ext4Options::new().uuid(uuid)).hash_seed(hash_seed).into()
+        }
+        diskwright::Format::Xfs => {
+            options.common(XfsOptions::new().uuid(uuid)).allow_small(options.small).into()
+        }
+    };
+    Ok(new.write(&**device, options.is_blank)?)
 }
 
 fn parse_uuid(text: &str) -> Result<[u8; 16]> {

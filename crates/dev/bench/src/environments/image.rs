@@ -12,11 +12,10 @@ use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side}
 use crate::target::{InProcess, TIME};
 use crate::{Error, Result};
 use operations::profile::ListingProfile;
-use vfs::{FileSystem, Ino, NewInode, Paths};
+use vfs::{FileSystem, Ino, NewInode};
 
 use super::CACHE_BYTES;
-use diskwright::edit::OpenToEdit;
-use diskwright::{Image, OpenImage};
+use diskwright::{FileSystemRef, ImageOptions};
 
 /// Maximum number of names tried for the directory.
 const NAMES_MAX: u32 = 1000;
@@ -49,19 +48,19 @@ enum Place {
     Own(u32),
 }
 
-enum Open {
-    ToRead(Image),
-    ToWrite(OpenToEdit, Ino),
+struct Open {
+    fs: FileSystemRef<'static>,
+    /// Directory of the workload.
+    top: Ino,
 }
 
 impl ImageFile {
     /// Selects an image. Its results are compared with those of `base`.
     ///
     /// # Errors
-    /// Same as [`Image::open`].
+    /// Same as [`ImageOptions::open`].
     pub fn new(path: PathBuf, base: Option<String>) -> diskwright::Result<Self> {
-        let image = Image::open(&path, &options())?;
-        let info = image.info();
+        let info = options().open(&path)?.info()?;
         let features = info.features();
         let names: Vec<&str> =
             features.iter().flat_map(|group| &group.names).map(String::as_str).collect();
@@ -72,11 +71,14 @@ impl ImageFile {
 
     /// Opens the image for writing and creates a directory.
     fn start_writing(&self, need: &Need) -> Result<(Open, u32)> {
-        let open = Image::edit(&self.path, &options()).map_err(not_opened)?;
-        match make_directory(open.file_system(), need) {
-            Ok((top, number)) => Ok((Open::ToWrite(open, top), number)),
+        let mut open = Open::new(&self.path, true)?;
+        match make_directory(&*open.fs, need) {
+            Ok((top, number)) => {
+                open.top = top;
+                Ok((open, number))
+            }
             Err(error) => {
-                Open::ToWrite(open, Ino(0)).close()?;
+                open.close()?;
                 Err(error)
             }
         }
@@ -106,7 +108,7 @@ impl Contestant for ImageFile {
 
     fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
         let (open, place) = if need.existing {
-            (Open::to_read(&self.path)?, Place::Whole)
+            (Open::new(&self.path, false)?, Place::Whole)
         } else {
             let (open, number) = self.start_writing(need)?;
             (open, Place::Own(number))
@@ -117,8 +119,8 @@ impl Contestant for ImageFile {
 }
 
 /// Returns the options for opening images.
-fn options() -> OpenImage {
-    OpenImage::default().cache_bytes(CACHE_BYTES)
+fn options() -> ImageOptions {
+    ImageOptions::default().cache_bytes(CACHE_BYTES)
 }
 
 fn directory_name(number: u32) -> String {
@@ -190,53 +192,28 @@ fn drop_cache(_: &File) -> io::Result<()> {
 }
 
 impl Open {
-    fn to_read(path: &Path) -> Result<Self> {
-        Image::open(path, &options()).map(Self::ToRead).map_err(not_opened)
-    }
-
-    fn file_system(&self) -> &dyn FileSystem {
-        match self {
-            Self::ToRead(image) => image.file_system(),
-            Self::ToWrite(open, _) => open.file_system(),
-        }
-    }
-
-    fn listing_profile(&self) -> &ListingProfile {
-        match self {
-            Self::ToRead(image) => image.listing_profile(),
-            Self::ToWrite(open, _) => open.listing_profile(),
-        }
-    }
-
-    fn top(&self) -> Ino {
-        match self {
-            Self::ToRead(image) => image.file_system().root(),
-            Self::ToWrite(_, top) => *top,
-        }
+    /// Opens an image. The workload runs in its root.
+    fn new(path: &Path, is_writable: bool) -> Result<Self> {
+        let opened = options().write(is_writable).open(path);
+        let fs = opened.and_then(|image| image.into_file_system()).map_err(not_opened)?;
+        Ok(Self { top: fs.root(), fs })
     }
 
     fn close(self) -> Result<()> {
-        match self {
-            Self::ToRead(_) => Ok(()),
-            Self::ToWrite(open, _) => open.close().map_err(|error| match error {
-                diskwright::Error::Image { source, .. } => failed("close")(source),
-                other => Error::host("close", io::Error::other(other)),
-            }),
-        }
+        self.fs.close().map_err(|error| match error {
+            diskwright::Error::Image { source, .. } => failed("close")(source),
+            other => Error::host("close", io::Error::other(other)),
+        })
     }
 }
 
 impl ImageSession {
     fn reopen(&mut self) -> Result<()> {
-        let open = match self.place {
-            Place::Whole => Open::to_read(&self.path)?,
-            Place::Own(number) => {
-                let open = Image::edit(&self.path, &options()).map_err(not_opened)?;
-                let fs = open.file_system();
-                let top = fs.lookup(fs.root(), directory_name(number).as_bytes());
-                Open::ToWrite(open, top.map_err(failed("lookup"))?)
-            }
-        };
+        let mut open = Open::new(&self.path, self.place != Place::Whole)?;
+        if let Place::Own(number) = self.place {
+            let top = open.fs.lookup(open.top, directory_name(number).as_bytes());
+            open.top = top.map_err(failed("lookup"))?;
+        }
         self.open = Some(open);
         Ok(())
     }
@@ -248,7 +225,7 @@ impl ImageSession {
         let removed = match place {
             Place::Whole => Ok(()),
             Place::Own(number) => {
-                let paths = Paths::new(open.file_system());
+                let paths = open.fs.paths();
                 let name = directory_name(number);
                 let removed = paths.remove_all(name.as_bytes(), None, &mut || ());
                 removed.map_err(|walk| failed("remove")(walk.error))
@@ -264,11 +241,11 @@ impl Session for ImageSession {
     /// If dropping caches failed before.
     fn target(&self) -> AnyTarget<'_> {
         let open = self.open.as_ref().expect("a session ends when dropping caches fails");
-        AnyTarget::InProcess(InProcess::new(open.file_system(), open.top()))
+        AnyTarget::InProcess(InProcess::new(&*open.fs, open.top))
     }
 
     fn profile(&self) -> Option<&ListingProfile> {
-        self.open.as_ref().map(Open::listing_profile)
+        self.open.as_ref().map(|open| open.fs.listing_profile())
     }
 
     /// Reopens the image. Open files become invalid.

@@ -4,7 +4,7 @@
 #[cfg(target_os = "linux")]
 mod host;
 #[cfg(not(target_os = "linux"))]
-#[path = "host_elsewhere.rs"]
+#[path = "host_portable.rs"]
 mod host;
 mod in_process;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use diskwright::{Format, OpenImage, SuperblockPlace};
+use diskwright::{Format, ImageOptions, SuperblockPlace};
 
 use super::devices::DeviceArgs;
 
@@ -48,8 +48,8 @@ pub(crate) struct PlaceArgs {
 
 impl PlaceArgs {
     /// Returns the options for opening an image at this location.
-    pub(crate) fn options(&self, norecovery: bool) -> OpenImage {
-        let mut options = OpenImage::default().offset(self.offset).norecovery(norecovery);
+    pub(crate) fn options(&self, norecovery: bool) -> ImageOptions {
+        let mut options = ImageOptions::default().offset(self.offset).norecovery(norecovery);
         options.partition = self.partition;
         options.devices = self.devices.devices();
         options
@@ -99,9 +99,16 @@ pub(crate) struct ImageToEdit {
     pub(crate) place: PlaceArgs,
 }
 
+impl ImageToEdit {
+    /// Opens the image for writing.
+    pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
+        self.place.options(false).write(true).open(&self.image)
+    }
+}
+
 impl ImageArgs {
     /// Returns the options for opening the image.
-    pub(crate) fn options(&self) -> OpenImage {
+    pub(crate) fn options(&self) -> ImageOptions {
         self.place.options(self.norecovery)
     }
 
@@ -111,20 +118,20 @@ impl ImageArgs {
 
     /// Like [`Self::open`], but accepts an image without a root directory.
     pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
-        diskwright::Image::open_rootless(&self.image, &to_read(&self.options())).map(told)
+        to_read(&self.options()).open_rootless(&self.image).map(told)
     }
 }
 
 /// Opens an image read-only and prints its remarks.
 pub(crate) fn open_to_read(
     path: &std::path::Path,
-    options: &OpenImage,
+    options: &ImageOptions,
 ) -> diskwright::Result<diskwright::Image> {
-    diskwright::Image::open(path, &to_read(options)).map(told)
+    to_read(options).open(path).map(told)
 }
 
 /// Returns the options with the default cache size of read-only commands.
-fn to_read(options: &OpenImage) -> OpenImage {
+fn to_read(options: &ImageOptions) -> ImageOptions {
     options.clone().cache_bytes(options.cache_bytes.unwrap_or(READING_CACHE_BYTES))
 }
 

@@ -26,7 +26,8 @@ pub(crate) struct CatArgs {
 
 pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let image = args.image.open()?;
-    let paths = image.paths();
+    let fs = image.file_system()?;
+    let paths = fs.paths();
     terminal::with_output(|out| {
         for path in &args.paths {
             let path = bytes(path);

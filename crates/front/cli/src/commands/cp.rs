@@ -136,7 +136,13 @@ fn out(
         }
         Side::Image { image, path } => {
             let image = open_to_read(image, &args.place.options(args.norecovery))?;
-            out_of_image(image.paths(), path, to, options, &mut CopyProgress::new("copying:"))
+            out_of_image(
+                image.file_system()?.paths(),
+                path,
+                to,
+                options,
+                &mut CopyProgress::new("copying:"),
+            )
         }
     });
     *report = copied;
@@ -165,7 +171,7 @@ fn into(
             }
             Side::Image { image, path } => {
                 let image = open_to_read(image, &args.place.options(args.norecovery))?;
-                import(copy::From::Image(image.paths(), path))
+                import(copy::From::Image(image.file_system()?.paths(), path))
             }
         }
     });

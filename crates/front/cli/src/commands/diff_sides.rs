@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use diskwright::build::{Container, ImageFile, ManifestFile, Platform, Reference};
 use diskwright::diff::{Side, SourceTree};
-use diskwright::{Error, Image, OpenImage, Result};
+use diskwright::{Error, Image, ImageOptions, Result};
 
 use crate::commands::arguments::open_to_read;
 
@@ -114,7 +114,7 @@ impl SidesArgs {
     }
 
     fn image(&self, file: &Path, partition: Option<u32>) -> Result<Open<'static>> {
-        let mut options = OpenImage::default().norecovery(self.norecovery);
+        let mut options = ImageOptions::default().norecovery(self.norecovery);
         options.partition = partition;
         Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
     }

@@ -95,16 +95,17 @@ pub(crate) fn run(args: &ExtractArgs) -> Result<Outcome> {
         .keep_going(args.keep_going || args.salvage)
         .force(args.force)
         .map_names(args.names.map_names);
+    let fs = image.file_system()?;
     let report = if to_output {
         let mut progress = CopyProgress::new("extracting:");
-        terminal::with_output(|out| extract_to_tar(image.paths(), out, &options, &mut progress))?
+        terminal::with_output(|out| extract_to_tar(fs.paths(), out, &options, &mut progress))?
     } else if to_archive {
         diskwright::clean_up_on_signals()?;
         let mut progress = CopyProgress::new("extracting:");
-        extract_to_tar_file(image.paths(), &args.destination, &options, &mut progress)?
+        extract_to_tar_file(fs.paths(), &args.destination, &options, &mut progress)?
     } else {
         let mut progress = CopyProgress::new("extracting:");
-        extract_to_directory(image.paths(), &args.destination, &options, &mut progress)?
+        extract_to_directory(fs.paths(), &args.destination, &options, &mut progress)?
     };
     let outcome = finish(args, &report)?;
     Ok(salvaged.map_or(outcome, |salvaged| outcome.max(salvaged.outcome())))

@@ -56,6 +56,7 @@ fn file_type(text: &str) -> Result<FileType, String> {
 
 pub(crate) fn run(args: &FindArgs) -> Result<Outcome> {
     let image = args.image.open()?;
+    let fs = image.file_system()?;
     let style = match (args.json, args.is_null) {
         (true, _) => Style::Json,
         (_, true) => Style::Null,
@@ -64,6 +65,6 @@ pub(crate) fn run(args: &FindArgs) -> Result<Outcome> {
     };
     let mut options = FindOptions::default().types(args.types.clone()).style(style);
     options.name = args.name.as_deref().map(|name| bytes(name).to_vec());
-    terminal::with_output(|out| find(image.paths(), bytes(&args.path), &options, out))?;
+    terminal::with_output(|out| find(fs.paths(), bytes(&args.path), &options, out))?;
     Ok(Outcome::Done)
 }

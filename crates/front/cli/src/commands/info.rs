@@ -20,14 +20,14 @@ pub(crate) struct InfoArgs {
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
-    let image = args.image.open_rootless()?;
+    let info = args.image.open_rootless()?.info()?;
     terminal::with_output(|out| {
         let written = if args.json {
-            terminal::write_json_pretty(&mut *out, image.info())
+            terminal::write_json_pretty(&mut *out, &info)
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
         } else {
-            write_text(image.info(), out)
+            write_text(&info, out)
         };
         written.map_err(Error::Output)
     })?;

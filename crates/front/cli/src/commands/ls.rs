@@ -37,6 +37,7 @@ pub(crate) struct LsArgs {
 
 pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     let image = args.image.open()?;
+    let fs = image.file_system()?;
     let style = match (args.json, args.long) {
         (true, _) => Style::Json,
         (_, true) => Style::Long,
@@ -44,6 +45,6 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     };
     let escape = terminal::escapes_names();
     let options = ListOptions::default().style(style).recursive(args.recursive).escape(escape);
-    terminal::with_output(|out| list(image.paths(), bytes(&args.path), &options, out))?;
+    terminal::with_output(|out| list(fs.paths(), bytes(&args.path), &options, out))?;
     Ok(Outcome::Done)
 }

@@ -49,6 +49,7 @@ pub(crate) struct LsattrArgs {
 
 pub(crate) fn run(args: &LsattrArgs) -> Result<Outcome> {
     let image = args.image.open()?;
+    let fs = image.file_system()?;
     let style = match (args.json, args.long) {
         (true, _) => FlagStyle::Json,
         (_, true) => FlagStyle::Names,
@@ -62,6 +63,6 @@ pub(crate) fn run(args: &LsattrArgs) -> Result<Outcome> {
         .projects(args.project)
         .escape(terminal::escapes_names());
     terminal::with_output(|out| {
-        Ok(session::each(&args.paths, |path| list_flags(image.paths(), path, &options, out)))
+        Ok(session::each(&args.paths, |path| list_flags(fs.paths(), path, &options, out)))
     })
 }

@@ -55,7 +55,7 @@ struct PathRecord {
 
 pub(crate) fn run(args: &PathsArgs) -> Result<Outcome> {
     let image = args.image.open()?;
-    let found = paths_of(image.file_system(), Ino(args.inode)).map_err(|source| {
+    let found = paths_of(&*image.file_system()?, Ino(args.inode)).map_err(|source| {
         let inode = format!("inode {}", args.inode);
         Error::file(inode.as_bytes(), source)
     })?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use diskwright::edit::{RecoverDetails, RecoverReport};
-use diskwright::{Image, Outcome, Result};
+use diskwright::{Outcome, Result};
 
 use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
@@ -29,7 +29,7 @@ pub(crate) struct RecoverArgs {
 }
 
 pub(crate) fn run(args: &RecoverArgs) -> Result<Outcome> {
-    let report = Image::recover(&args.image.image, &args.image.place.options(false))?;
+    let report = args.image.place.options(false).recover(&args.image.image)?;
     if args.json {
         terminal::json_line(&report)?;
     } else {

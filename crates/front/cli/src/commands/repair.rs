@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use diskwright::check::{Finding, Observer, Options, Phase};
 use diskwright::repair::{Done, Plan, Prepared, Repair, Standing, restore, write_plan};
-use diskwright::{Error, OpenImage, Outcome, Result, text};
+use diskwright::{Error, ImageOptions, Outcome, Result, text};
 
 use crate::commands::arguments::{PlaceArgs, SuperblockArgs};
 use crate::terminal::{self, RepairProgress};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &RepairArgs) -> Result<Outcome> {
     Job { args, repair, plan, options, stop }.run()
 }
 
-fn bring_back(undo: &Path, image: &Path, open: &OpenImage) -> Result<Outcome> {
+fn bring_back(undo: &Path, image: &Path, open: &ImageOptions) -> Result<Outcome> {
     let restored = restore(undo, image, open)?;
     let pages = restored.pages;
     let what = match (pages, restored.was_finished) {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use diskwright::build::Owner;
 use diskwright::edit::{Editor, Policy};
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 use vfs::Timestamp;
 
 use crate::commands::arguments::{ImageToEdit, bytes};
@@ -28,8 +28,8 @@ pub(super) fn edit(
     change: impl FnOnce(Editor<'_>) -> Result<Outcome>,
 ) -> Result<Outcome> {
     let policy = policy(owner)?;
-    let open = Image::edit(&args.image, &args.place.options(false))?;
-    let outcome = change(open.editor(policy)).unwrap_or_else(|error| told(&error));
+    let open = args.open()?;
+    let outcome = change(open.file_system()?.editor(policy)).unwrap_or_else(|error| told(&error));
     open.close()?;
     Ok(outcome)
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use diskwright::{Error, Image, Outcome, Result};
+use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::ImageToEdit;
 use crate::terminal;
@@ -39,8 +39,8 @@ pub(crate) struct TrimArgs {
 }
 
 pub(crate) fn run(args: &TrimArgs) -> Result<Outcome> {
-    let open = Image::edit(&args.image.image, &args.image.place.options(false))?;
-    let trimmed = open.file_system().trim(0..u64::MAX, args.minimum);
+    let open = args.image.open()?;
+    let trimmed = open.file_system()?.trim(0..u64::MAX, args.minimum);
     open.close()?;
     let bytes =
         trimmed.map_err(|source| Error::Image { image: args.image.image.clone(), source })?;

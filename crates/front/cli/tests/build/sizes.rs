@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use diskwright::Image;
 use diskwright::build::{BuildOptions, BuildReport, Format, Progress, build};
-use diskwright::{Image, OpenImage};
 use testkit::{require, scratch};
 
 struct Quiet;
@@ -158,8 +158,8 @@ fn mixture(path: &Path, rng: &mut fastrand::Rng, block_size: u32) {
 fn build_and_judge(options: &BuildOptions, what: &str) -> BuildReport {
     let report = build(options, &Quiet).unwrap_or_else(|error| panic!("{what}: {error}"));
     testkit::judge(&options.image);
-    let image = Image::open(&options.image, &OpenImage::default()).unwrap();
-    let info = image.info();
+    let image = Image::open(&options.image).unwrap();
+    let info = image.info().unwrap();
     let free = info.blocks_free * u64::from(info.block_size);
     let bytes = report.image_bytes;
     if options.free > 0 {
@@ -256,8 +256,8 @@ fn free_space_comes_with_inodes() {
     let mut options = options(&path, Format::Ext4);
     options.free = 256 << 20;
     build_and_judge(&options, "256 MiB free");
-    let image = Image::open(&options.image, &OpenImage::default()).unwrap();
-    let found = image.file_system().statfs().unwrap();
+    let image = Image::open(&options.image).unwrap();
+    let found = image.statfs().unwrap();
     // One inode per 16 KiB, as with mke2fs.
     assert!(found.inodes_free >= 16_384, "{found:?}");
     assert!(found.inodes_free < 20_000, "{found:?}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use disk::{Access, Fault, FaultyDevice, FileDevice};
 use diskwright::check::{Collector, Limits, Options, Subject, Verdict};
-use diskwright::{OpenImage, Outcome};
+use diskwright::{ImageOptions, Outcome};
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::{Mke2fs, require};
@@ -92,7 +92,8 @@ fn no_read_that_fails_is_taken_for_damage() {
         let device = Arc::new(FaultyDevice::new(Arc::new(device)));
         let check = |fault| {
             device.set(Access::Read, Fault::Never);
-            let subject = Subject::on_device(&path, device.clone(), &OpenImage::default()).unwrap();
+            let subject =
+                Subject::on_device(&path, device.clone(), &ImageOptions::default()).unwrap();
             device.set(Access::Read, fault);
             let collector = Collector::new(Limits::default());
             let summary = subject.check(&Options::default(), &collector).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use ::diskwright::{Image, OpenImage};
+use ::diskwright::Image;
 use vfs::{FileAttributes, FileType, InodeFlags, Timestamp};
 
 use crate::build::common::diskwright;
@@ -33,8 +33,8 @@ pub(crate) struct File {
 
 /// Returns all files of an image except `lost+found`, by path.
 pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
-    let image = Image::open(image, &OpenImage::default()).unwrap();
-    let fs = image.file_system();
+    let image = Image::open(image).unwrap();
+    let fs = image.file_system().unwrap();
     let mut files = BTreeMap::new();
     let mut pending = vec![(Vec::new(), fs.root())];
     while let Some((path, ino)) = pending.pop() {
@@ -64,7 +64,7 @@ pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
             xattrs,
         };
         if is_directory {
-            for entry in image.paths().read_dir_inode(ino).unwrap() {
+            for entry in fs.paths().read_dir_inode(ino).unwrap() {
                 let below = [&path[..], b"/", &entry.name].concat();
                 if below != b"/lost+found" {
                     pending.push((below, entry.ino));

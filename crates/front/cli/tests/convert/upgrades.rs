@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ::diskwright::{Details, Image, ImageInfo, OpenImage};
+use ::diskwright::{Details, Image, ImageInfo};
 use testkit::{Ignore, Tree, XfsSample, require, scratch};
 
 use super::common::{convert, files};
@@ -13,7 +13,7 @@ use crate::build::common::{
 };
 
 fn info(image: &Path) -> ImageInfo {
-    Image::open(image, &OpenImage::default()).unwrap().info().clone()
+    Image::open(image).unwrap().info().unwrap()
 }
 
 #[test]

@@ -138,8 +138,8 @@ fn xfs_admin_gives_another_uuid() {
         assert_eq!(done(dir, "xfs_admin -u image"), format!("UUID = {uuid}\n"));
         assert_eq!(done(dir, "blkid -o value -s UUID image").trim(), uuid);
         assert_eq!(super::contents(dir, "image", "/etc/file-17"), "17");
-        let info = diskwright::Image::open(&dir.join("image"), &diskwright::OpenImage::default());
-        let features = format!("{:?}", info.unwrap().info().features());
+        let info = diskwright::Image::open(dir.join("image"));
+        let features = format!("{:?}", info.unwrap().info().unwrap().features());
         assert_eq!(features.contains("meta-uuid"), has_other, "{features}");
         testkit::xfs_repair(dir.join("image"));
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use diskwright::{Image, OpenImage};
+use diskwright::Image;
 use testkit::{judge, require, scratch};
 use vfs::{Ino, NewInode};
 
@@ -29,8 +29,8 @@ fn deep_image(dir: &Path, options: &str, deep: usize) -> Ino {
     own_image(dir, "small.img", "");
     ok(dir, &format!("build empty a.img --size 400M {options}"));
     let image = dir.join("a.img");
-    let open = Image::edit(&image, &OpenImage::default()).unwrap();
-    let fs = open.file_system();
+    let open = Image::open_writable(&image).unwrap();
+    let fs = open.file_system().unwrap();
     let top = fs.mkdir(fs.root(), b"top", &NEW).unwrap();
     let mut at = top;
     for depth in 0..deep {
@@ -42,6 +42,7 @@ fn deep_image(dir: &Path, options: &str, deep: usize) -> Ino {
         at = fs.mkdir(at, b"d", &NEW).unwrap();
     }
     let deepest = fs.create(at, b"deepest", &NEW).unwrap();
+    drop(fs);
     open.close().unwrap();
     deepest
 }

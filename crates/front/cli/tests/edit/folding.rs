@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use diskwright::{Image, OpenImage};
+use diskwright::Image;
 use testkit::{Mke2fs, judge, require};
-use vfs::{FileSystem, RenameMode};
+use vfs::RenameMode;
 
 use crate::edit::common::{OWN_XFS, fails, ok, own_image};
 use crate::mount::Mounted;
@@ -175,15 +175,14 @@ fn the_library_renames_to_another_spelling() {
     on_both(|dir| {
         ok(dir, "cp one c.img:/d/Foo");
         {
-            let image = diskwright::fs::ImageOptions::new().write(true).open(dir.join("c.img"));
-            let image = image.unwrap();
+            let image = Image::open_writable(dir.join("c.img")).unwrap();
             image.rename("/d/FOO", "/d/foo").unwrap();
             image.rename_with("/d/foo", "/d/FOO", RenameMode::NoReplace).unwrap_err();
             image.close().unwrap();
         }
         assert_eq!(names(dir, "/d"), ["foo"]);
-        let image = Image::open(&dir.join("c.img"), &OpenImage::default()).unwrap();
-        let fs: &dyn FileSystem = image.paths().file_system();
+        let image = Image::open(dir.join("c.img")).unwrap();
+        let fs = image.file_system().unwrap();
         let d = fs.lookup(fs.root(), b"d").unwrap();
         assert!(fs.is_same_name(d, b"FoO", b"foo").unwrap());
     });

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, Event, MemoryDevice, RecordingDevice};
+use diskwright::Image;
 use diskwright::apply::{Observer, apply_in};
 use diskwright::build::Owner;
 use diskwright::diff::{Change, DiffOptions, Side, diff};
 use diskwright::edit::{Editor, Policy};
-use diskwright::{Image, OpenImage};
 use import::oci::{LayerFile, Limits};
 use testkit::crash::{cut_off, read_image, write_image};
 use testkit::{Mke2fs, effort, judge, require};
@@ -55,7 +55,7 @@ fn recorded(start: &MemoryDevice, layer: &Path, is_xfs: bool) -> Vec<Event> {
 
 /// Returns the differences between two images.
 fn differences(a: &Path, b: &Path) -> Vec<Change> {
-    let open = |path: &Path| Image::open(path, &OpenImage::default()).unwrap();
+    let open = |path: &Path| Image::open(path).unwrap();
     let (a, b) = (open(a), open(b));
     let options = DiffOptions::default();
     let mut changes = Vec::new();

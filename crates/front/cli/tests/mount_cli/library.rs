@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use diskwright::mount::OpenToMount;
 use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter, unmount};
-use diskwright::{Error, Image, OpenImage};
+use diskwright::{Error, Image, ImageOptions};
 use testkit::{e2fsck, judge, require, scratch};
 
 use crate::mount::Point;
@@ -24,8 +23,8 @@ fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Resul
     server.join().unwrap()
 }
 
-fn open(image: &Path, read_only: bool) -> OpenToMount {
-    OpenToMount::open(image, &OpenImage::default(), read_only).unwrap()
+fn open(image: &Path, read_only: bool) -> Image {
+    ImageOptions::new().write(!read_only).open_to_mount(image).unwrap()
 }
 
 #[test]
@@ -34,8 +33,8 @@ fn a_program_mounts_what_it_has_opened() {
     on_each_format(|_, image| {
         let point = Point::new();
         let opened = open(image, false);
-        assert!(!opened.is_read_only() && opened.warnings().is_empty());
-        let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
+        assert!(opened.is_writable() && opened.remarks().is_empty());
+        let mount = opened.mount(point.path(), MountOptions::default()).unwrap();
         let served = serve_while(mount, |unmounter| {
             fs::write(point.path().join("new"), "by itself").unwrap();
             unmounter.unmount().unwrap();
@@ -52,8 +51,8 @@ fn an_image_that_is_open_for_reading_is_mounted_so() {
     require!(Fuse);
     let dir = scratch();
     let (image, point) = (ext4(dir.path()), Point::new());
-    let opened = Image::open(&image, &OpenImage::default()).unwrap();
-    let mount = Mount::new(opened, point.path(), MountOptions::default()).unwrap();
+    let opened = Image::open(&image).unwrap();
+    let mount = opened.mount(point.path(), MountOptions::default()).unwrap();
     let served = serve_while(mount, |unmounter| {
         assert_eq!(fs::read_to_string(point.path().join("motd")).unwrap(), "Welcome.\n");
         let refused = fs::write(point.path().join("new"), "").unwrap_err();
@@ -68,9 +67,9 @@ fn a_writable_image_may_be_mounted_read_only() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|_, image| {
         let point = Point::new();
-        let opened = Image::edit(image, &OpenImage::default()).unwrap();
+        let opened = Image::open_writable(image).unwrap();
         let options = MountOptions::default().read_only(true);
-        let mount = Mount::new(opened, point.path(), options).unwrap();
+        let mount = opened.mount(point.path(), options).unwrap();
         let served = serve_while(mount, |unmounter| {
             let refused = fs::create_dir(point.path().join("new")).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
@@ -87,7 +86,7 @@ fn a_failed_mount_closes_the_image() {
     let dir = scratch();
     let image = ext4(dir.path());
     let nowhere = dir.path().join("nowhere");
-    let refused = Mount::new(open(&image, false), &nowhere, MountOptions::default());
+    let refused = open(&image, false).mount(&nowhere, MountOptions::default());
     let error = refused.err().expect("no such directory");
     assert!(matches!(error, Error::Mount(_)), "{error}");
     e2fsck(&image);
@@ -98,7 +97,7 @@ fn a_program_waits_for_the_image_of_another() {
     require!(Fuse);
     let dir = scratch();
     let (image, point) = (ext4(dir.path()), Point::new());
-    let mount = Mount::new(open(&image, false), point.path(), MountOptions::default()).unwrap();
+    let mount = open(&image, false).mount(point.path(), MountOptions::default()).unwrap();
     let patience = testkit::HANG_AFTER;
     let served = serve_while(mount, |_| {
         let released = unmount(point.path(), &UnmountOptions::default().patience(patience));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use diskwright::OpenImage;
+use diskwright::ImageOptions;
 use diskwright::check::{Collector, Limits, Options, Subject};
 use diskwright::repair::{Repair, Standing};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn a_written_repair_is_not_checked_again() {
         let links =
             inode_offset(home.path(), "bad.img", "/dir/file") + if is_xfs { 16 } else { 26 };
         write(&path, links, &[3]);
-        let (open, options) = (OpenImage::default(), Options::default());
+        let (open, options) = (ImageOptions::default(), Options::default());
         let subject = Subject::open(&path, &open).unwrap();
         subject.check(&options, &Collector::new(Limits::default())).unwrap();
         let of_check = subject.bytes_read();
@@ -97,7 +97,7 @@ fn a_repair_that_was_not_written_is_not_reported_as_done() {
         let path = home.path().join("bad.img");
         let damaged = bytes(&home, "bad.img");
         let options = Options::default();
-        let repair = Repair::open(&path, &OpenImage::default()).unwrap();
+        let repair = Repair::open(&path, &ImageOptions::default()).unwrap();
         let plan = repair.plan(&options, &Collector::new(Limits::default())).unwrap();
         assert_eq!(repair.standing_after(&plan, &options).unwrap(), Standing::Damaged);
         repair.prepare(&plan, None).unwrap().carry_out(&mut |_, _| true).unwrap();

@@ -6,7 +6,7 @@
 //! dropped. Otherwise it is applied in several steps, and files are complete after each one.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::apply::{LayerFile, LayerLimits, LayerOptions, Observer, apply};
 //! use diskwright::edit::Policy;
 //!
@@ -25,7 +25,7 @@
 //!     &LayerLimits::default(),
 //!     &LayerOptions::default(),
 //! )?;
-//! let place = OpenImage::default();
+//! let place = ImageOptions::default();
 //! let report = apply(&layer, "root.img".as_ref(), &place, Policy::now(None), &mut Quiet)?;
 //! println!("{} files, {} names removed", report.files, report.removed);
 //! # Ok(()) }
@@ -43,7 +43,7 @@ use serde::Serialize;
 
 use crate::edit::{Editor, Policy};
 use crate::list::join;
-use crate::{Error, Image, OpenImage, Result};
+use crate::{Error, ImageOptions, Result};
 
 pub use crate::extract::Observer;
 pub use import::Options as LayerOptions;
@@ -120,37 +120,42 @@ impl Fault {
 pub fn apply(
     layer: &LayerFile,
     image: &Path,
-    place: &OpenImage,
+    place: &ImageOptions,
     policy: Policy,
     observer: &mut dyn Observer,
 ) -> Result<ApplyReport> {
-    let open = Image::edit(image, place)?;
-    let editor = open.editor(policy);
+    let open = place.clone().write(true).open(image)?;
+    let fs = open.file_system()?;
+    let editor = fs.editor(policy);
     let staged = match Staged::fill(editor, layer, observer) {
         Ok(staged) => staged,
         Err(error) => {
             // Report the earlier error instead.
+            drop(fs);
             let _ = open.close();
             return Err(error);
         }
     };
-    let before = open.checkpoints_closed();
+    let before = fs.checkpoints_closed();
     let mut putter = Putter::new(editor, layer, &staged);
     let put = putter.run(observer);
     let (report, applied) = putter.end();
-    let one_change = before.is_some() && before == open.checkpoints_closed();
+    let one_change = before.is_some() && before == fs.checkpoints_closed();
     let Err(error) = put else {
-        staged.close(editor.fs());
+        staged.close(&*fs);
+        drop(fs);
         open.close()?;
         return Ok(ApplyReport { one_change, ..report });
     };
     if one_change {
         // Nothing is durable except files without names, which recovery removes.
-        drop(open);
-        let _ = Image::recover(image, place);
+        drop(fs);
+        open.abandon();
+        let _ = place.recover(image);
         return Err(error);
     }
-    staged.close(editor.fs());
+    staged.close(&*fs);
+    drop(fs);
     let _ = open.close();
     Err(in_part(error, applied, layer))
 }

@@ -10,7 +10,7 @@ use super::{
     Progress, build,
 };
 use crate::output::OutputOptions;
-use crate::{Details, Image, ImageInfo};
+use crate::{Details, ImageInfo};
 
 /// ext4 features that files may require and new images lack by default.
 const NEEDED_BY_FILES: [&str; 3] = ["project", "ea_inode", "large_dir"];
@@ -146,21 +146,21 @@ fn check_place(options: &ConvertOptions) -> Result<(), BuildError> {
 fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
     check_place(options)?;
     let failed = |error| BuildError::Image(Box::new(error));
-    let old = Image::open_as_source(&options.from.path, &image_source::how(&options.from), false);
+    let old = image_source::how(&options.from).open_as_source(&options.from.path, false);
     let old = old.map_err(failed)?;
-    let info = old.info().clone();
+    let info = old.info().map_err(failed)?;
     let was = info.format();
     let format = options.format.unwrap_or(was);
     let label = match &options.label {
         Some(label) => label.clone(),
-        None => kept_label(&old, format)?,
+        None => kept_label(&old.label().map_err(failed)?, format)?,
     };
     let old_bytes = info.blocks.saturating_mul(u64::from(info.block_size));
     let small = options.small || was == Format::Xfs && old_bytes < XFS_SIZE_MIN;
     let small = small && format == Format::Xfs;
     let is_kind = was == format;
     let mut features = if format == Format::Ext4 {
-        needed_features(ImageTree::of(&options.from, old, format), &info)?
+        needed_features(ImageTree::of(&options.from, old, format).map_err(failed)?, &info)?
     } else {
         Vec::new()
     };
@@ -190,16 +190,15 @@ fn plan(options: &ConvertOptions) -> Result<BuildOptions, BuildError> {
 }
 
 /// Returns the label of the old image, or an error if it is too long for the new format.
-fn kept_label(old: &Image, format: Format) -> Result<Vec<u8>, BuildError> {
-    let label = old.file_system().label()?;
+fn kept_label(label: &[u8], format: Format) -> Result<Vec<u8>, BuildError> {
     if format == Format::Xfs && label.len() > XFS_LABEL_BYTES_MAX {
-        let label = crate::text::escaped(&label);
+        let label = crate::text::escaped(label);
         return Err(BuildError::usage(format!(
             "the label {label} is longer than the XFS maximum of {XFS_LABEL_BYTES_MAX} bytes; \
              choose another with --label"
         )));
     }
-    Ok(label)
+    Ok(label.to_vec())
 }
 
 /// Returns the ext4 features that the files of an image require.

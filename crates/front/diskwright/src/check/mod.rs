@@ -7,11 +7,11 @@
 //! after a mount.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::check::{Options, Verdict, check};
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let report = check("root.img".as_ref(), &OpenImage::default(), &Options::default())?;
+//! let report = check("root.img".as_ref(), &ImageOptions::default(), &Options::default())?;
 //! if report.verdict() != Verdict::Clean {
 //!     println!("{} findings", report.count());
 //! }
@@ -41,17 +41,17 @@ pub use json::{error_line, finding_line};
 pub use report::{FindingsOfKind, Report, Verdict};
 
 use crate::dispatch::check as dispatch;
-use crate::{Error, OpenImage, Result, SuperblockPlace, image};
+use crate::{Error, ImageOptions, Result, SuperblockPlace, image};
 use meter::Meter;
 
 /// Checks an image and collects findings within the default [`Limits`].
 ///
 /// ```no_run
-/// use diskwright::OpenImage;
+/// use diskwright::ImageOptions;
 /// use diskwright::check::{Options, check};
 ///
 /// # fn main() -> diskwright::Result<()> {
-/// let report = check("root.img".as_ref(), &OpenImage::default(), &Options::default())?;
+/// let report = check("root.img".as_ref(), &ImageOptions::default(), &Options::default())?;
 /// for kind in &report.kinds {
 ///     println!("{} times {}: {}", kind.count, kind.code.name, kind.code.meaning);
 /// }
@@ -61,7 +61,7 @@ use meter::Meter;
 ///
 /// # Errors
 /// Same as [`Subject::open`] and [`Subject::check`]. Damage is not an error.
-pub fn check(path: &Path, open: &OpenImage, options: &Options) -> Result<Report> {
+pub fn check(path: &Path, open: &ImageOptions, options: &Options) -> Result<Report> {
     let subject = Subject::open(path, open)?;
     let collector = Collector::new(Limits::default());
     let summary = subject.check(options, &collector)?;
@@ -73,7 +73,7 @@ pub fn codes(format: Format) -> &'static [&'static Code] {
     dispatch::codes(format)
 }
 
-/// Image opened for a check. Other programs cannot change it meanwhile, unless [`OpenImage::norecovery`] allows it.
+/// Image opened for a check. Other programs cannot change it meanwhile, unless [`ImageOptions::norecovery`] allows it.
 pub struct Subject {
     path: PathBuf,
     format: Format,
@@ -89,16 +89,20 @@ impl Subject {
     /// # Errors
     /// If the file cannot be read or is in use, or the format cannot be detected. The error describes the detected
     /// contents.
-    pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+    pub fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
         Self::with_device(path, image::open_device(path, options)?, options)
     }
 
-    fn with_device(path: &Path, device: Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Self> {
+    fn with_device(
+        path: &Path,
+        device: Arc<dyn BlockDevice>,
+        options: &ImageOptions,
+    ) -> Result<Self> {
         let device = Arc::new(Meter::new(device));
         let of_format = Arc::clone(&device) as Arc<dyn BlockDevice>;
         let format = format_of_device(path, &of_format, options);
         let format = format.map_err(|error| device.blame(path, error))?;
-        let OpenImage { norecovery, superblock, .. } = *options;
+        let ImageOptions { norecovery, superblock, .. } = *options;
         Ok(Self { path: path.to_owned(), format, device, norecovery, superblock })
     }
 
@@ -109,7 +113,7 @@ impl Subject {
     pub fn on_device(
         name: &Path,
         device: Arc<dyn BlockDevice>,
-        options: &OpenImage,
+        options: &ImageOptions,
     ) -> Result<Self> {
         let device = image::window(name, device, options)?;
         Self::with_device(name, device, options)
@@ -136,7 +140,7 @@ impl Subject {
         self.device.first_error()
     }
 
-    /// Checks the whole image and reports each finding to `observer`. With [`OpenImage::norecovery`] or the
+    /// Checks the whole image and reports each finding to `observer`. With [`ImageOptions::norecovery`] or the
     /// corresponding option, the image is checked without recovery.
     ///
     /// # Errors
@@ -160,7 +164,7 @@ impl Subject {
 pub(crate) fn format_of_device(
     path: &Path,
     device: &Arc<dyn BlockDevice>,
-    options: &OpenImage,
+    options: &ImageOptions,
 ) -> Result<Format> {
     if options.superblock.is_some() {
         return Ok(Format::Ext4);

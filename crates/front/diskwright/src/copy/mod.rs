@@ -6,7 +6,7 @@
 //! ```no_run
 //! use diskwright::copy::{CopyOptions, From, Observer, into_image};
 //! use diskwright::edit::Policy;
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # struct Quiet;
 //! # impl Observer for Quiet {
@@ -17,10 +17,10 @@
 //! #     }
 //! # }
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::edit("root.img".as_ref(), &OpenImage::default())?;
+//! let image = Image::open_writable("root.img")?;
 //! let how = CopyOptions::default().recursive(true).preserve(true);
 //! let from = From::Host("rootfs/etc".as_ref());
-//! let report = into_image(image.editor(Policy::now(None)), from, b"/etc", how, &mut Quiet)?;
+//! let report = into_image(image.file_system()?.editor(Policy::now(None)), from, b"/etc", how, &mut Quiet)?;
 //! println!("{} files", report.files);
 //! image.close()?;
 //! # Ok(()) }

@@ -6,24 +6,28 @@ use vfs::{Corruption, FileSystem, FileType, Ino, InodeFlags};
 use super::tree::{Data, Node, Steps, Tree, Xattrs};
 use crate::extract::contents::{Run, data_runs, read_exactly};
 use crate::list::join;
-use crate::{Error, Format, Image, Result};
+use crate::{Error, FileSystemRef, Format, Image, ImageInfo, Result};
 
 /// Minimum inode size of ext4 with nanosecond timestamps, in bytes.
 const EXT4_NANOSECONDS_BYTES: u32 = 256;
 
 /// Tree of an image.
 pub(super) struct ImageTree<'a> {
-    image: &'a Image,
+    fs: FileSystemRef<'a>,
+    info: ImageInfo,
 }
 
 impl<'a> ImageTree<'a> {
     /// Wraps an open image.
-    pub(super) fn new(image: &'a Image) -> Self {
-        Self { image }
+    ///
+    /// # Errors
+    /// If the image is closed, or its properties cannot be determined.
+    pub(super) fn new(image: &'a Image) -> Result<Self> {
+        Ok(Self { fs: image.file_system()?, info: image.info()? })
     }
 
-    fn fs(&self) -> &'a dyn FileSystem {
-        self.image.file_system()
+    fn fs(&self) -> &dyn FileSystem {
+        &*self.fs
     }
 }
 
@@ -65,18 +69,17 @@ impl Data for ImageData<'_> {
 
 impl Tree for ImageTree<'_> {
     fn steps(&self) -> Box<dyn Steps + '_> {
-        let paths = self.image.paths();
-        Box::new(ImageSteps(paths.walk(self.fs().root(), Order::Sorted)))
+        Box::new(ImageSteps(self.fs.paths().walk(self.fs().root(), Order::Sorted)))
     }
 
     fn find(&self, path: &[u8]) -> Result<Node> {
-        let ino = self.image.paths().resolve(path, LastLink::Keep).map_err(at(path))?;
+        let ino = self.fs.paths().resolve(path, LastLink::Keep).map_err(at(path))?;
         let attributes = self.fs().attributes(ino).map_err(at(path))?;
         Ok(Node { path: path.to_vec(), attributes, device: 0 })
     }
 
     fn count(&self, directory: &Node) -> Result<u64> {
-        let entries = self.image.paths().read_dir_inode(directory.attributes.ino);
+        let entries = self.fs.paths().read_dir_inode(directory.attributes.ino);
         Ok(entries.map_err(at(&directory.path))?.len() as u64)
     }
 
@@ -130,11 +133,10 @@ impl Tree for ImageTree<'_> {
     }
 
     fn has_nanoseconds(&self) -> bool {
-        let info = self.image.info();
-        info.format() == Format::Xfs || info.inode_size >= EXT4_NANOSECONDS_BYTES
+        self.info.format() == Format::Xfs || self.info.inode_size >= EXT4_NANOSECONDS_BYTES
     }
 
     fn format(&self) -> &str {
-        self.image.info().format_name()
+        self.info.format_name()
     }
 }

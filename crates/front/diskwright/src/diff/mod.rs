@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use diskwright::diff::{DiffOptions, Observer, Side, diff, line};
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # struct Quiet;
 //! # impl Observer for Quiet {
@@ -18,7 +18,7 @@
 //! #     }
 //! # }
 //! # fn main() -> diskwright::Result<()> {
-//! let old = Image::open("old.img".as_ref(), &OpenImage::default())?;
+//! let old = Image::open("old.img")?;
 //! let sides = (Side::Image(&old), Side::Directory("rootfs".as_ref()));
 //! let report = diff(sides.0, sides.1, &DiffOptions::default().threads(2), &mut Quiet, &mut |change| {
 //!     println!("{}", line(change));
@@ -70,7 +70,7 @@ pub enum Side<'a> {
 impl<'a> Side<'a> {
     fn tree(self) -> Result<Box<dyn Tree + 'a>> {
         Ok(match self {
-            Self::Image(image) => Box::new(image::ImageTree::new(image)),
+            Self::Image(image) => Box::new(image::ImageTree::new(image)?),
             Self::Directory(path) => Box::new(host::HostTree::open(path)?),
             Self::Source(tree) => Box::new(tree),
         })

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Survey;
 use crate::replace::{Replace, Replacement};
-use crate::{Error, Image, OpenImage, Result};
+use crate::{Error, ImageOptions, Result};
 
 /// Layout and format of an image.
 #[derive(Clone, Debug)]
@@ -26,15 +26,16 @@ pub struct Mapped {
 /// If the image cannot be opened, or the device of its log fails. Other damage is in the remarks of the survey.
 pub fn survey(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     cells: usize,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Mapped> {
-    let image = Image::open_rootless(path, options)?;
+    let image = options.open_rootless(path)?;
     let at = |source| Error::Image { image: path.to_owned(), source };
-    let survey = Survey::take(image.layout(), cells, progress).map_err(at)?;
+    let fs = image.file_system()?;
+    let survey = Survey::take(fs.layout(), cells, progress).map_err(at)?;
     let remarks = image.remarks().to_vec();
-    Ok(Mapped { survey, format: image.info().format_name(), remarks })
+    Ok(Mapped { survey, format: image.info()?.format_name(), remarks })
 }
 
 /// Writes a picture to a file that is renamed into place when complete. With `force` it replaces an existing file.

@@ -1,5 +1,7 @@
 //! Open ext2, ext3 and ext4 images.
 
+use std::sync::Arc;
+
 use disk::{BlockDevice, Part};
 use ext4::Ext4;
 use ext4::format::features::{Compat, Features, Incompat, RoCompat};
@@ -23,7 +25,7 @@ pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<
 }
 
 impl OpenFs for Ext4 {
-    fn file_system(&self) -> &dyn MeasuresListings {
+    fn file_system(&self) -> &(dyn MeasuresListings + 'static) {
         self
     }
 
@@ -58,8 +60,8 @@ impl OpenFs for Ext4 {
         engine.has_log().then(|| engine.checkpoints_closed())
     }
 
-    fn close(self: Box<Self>) -> vfs::Result<()> {
-        Ext4::close(*self)
+    fn close(self: Arc<Self>) -> vfs::Result<()> {
+        Arc::into_inner(self).map_or(Ok(()), Ext4::close)
     }
 }
 

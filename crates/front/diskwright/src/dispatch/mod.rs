@@ -21,11 +21,11 @@ use vfs::survey::TellsLayout;
 
 use crate::image::ImageInfo;
 use crate::recovery::RecoverReport;
-use crate::{Format, OpenImage, mmp};
+use crate::{Format, ImageOptions, mmp};
 
 /// Open file system of either format.
 pub(crate) trait OpenFs: Send + Sync {
-    fn file_system(&self) -> &dyn MeasuresListings;
+    fn file_system(&self) -> &(dyn MeasuresListings + 'static);
     fn layout(&self) -> &dyn TellsLayout;
     /// Returns damage that does not prevent opening.
     fn remarks(&self) -> &[String];
@@ -35,18 +35,19 @@ pub(crate) trait OpenFs: Send + Sync {
     fn recovery(&self) -> RecoverReport;
     /// Returns the number of closed checkpoints, or `None` without a log.
     fn checkpoints_closed(&self) -> Option<u64>;
-    fn close(self: Box<Self>) -> vfs::Result<()>;
+    /// Makes all changes durable and marks the image clean. The caller has the only reference.
+    fn close(self: Arc<Self>) -> vfs::Result<()>;
 }
 
 /// Opens a file system for reading. Its journal or log is replayed in memory.
 pub(crate) fn open(
     format: Format,
     device: Arc<dyn BlockDevice>,
-    options: &OpenImage,
-) -> vfs::Result<Box<dyn OpenFs>> {
+    options: &ImageOptions,
+) -> vfs::Result<Arc<dyn OpenFs>> {
     Ok(match format {
-        Format::Ext4 => Box::new(Ext4::open(device, &options.ext4())?),
-        Format::Xfs => Box::new(Xfs::open(device, &options.xfs())?),
+        Format::Ext4 => Arc::new(Ext4::open(device, &options.ext4())?),
+        Format::Xfs => Arc::new(Xfs::open(device, &options.xfs())?),
     })
 }
 
@@ -54,15 +55,15 @@ pub(crate) fn open(
 pub(crate) fn open_writable(
     format: Format,
     device: Arc<dyn BlockDevice>,
-    options: &OpenImage,
+    options: &ImageOptions,
     name: &Path,
-) -> vfs::Result<Box<dyn OpenFs>> {
+) -> vfs::Result<Arc<dyn OpenFs>> {
     Ok(match format {
         Format::Ext4 => {
             let options = ::ext4::OpenOptions { mmp: mmp::options(name), ..options.ext4() };
-            Box::new(Ext4::open_writable(device, &options)?)
+            Arc::new(Ext4::open_writable(device, &options)?)
         }
-        Format::Xfs => Box::new(Xfs::open_writable(device, &options.xfs())?),
+        Format::Xfs => Arc::new(Xfs::open_writable(device, &options.xfs())?),
     })
 }
 

@@ -1,5 +1,7 @@
 //! Open XFS images.
 
+use std::sync::Arc;
+
 use disk::{BlockDevice, Part};
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
@@ -56,7 +58,7 @@ pub(super) fn read_only_because(device: &dyn BlockDevice) -> vfs::Result<Option<
 }
 
 impl OpenFs for Xfs {
-    fn file_system(&self) -> &dyn MeasuresListings {
+    fn file_system(&self) -> &(dyn MeasuresListings + 'static) {
         self
     }
 
@@ -95,8 +97,8 @@ impl OpenFs for Xfs {
         engine.has_log().then(|| engine.checkpoints_closed())
     }
 
-    fn close(self: Box<Self>) -> vfs::Result<()> {
-        Xfs::close(*self)
+    fn close(self: Arc<Self>) -> vfs::Result<()> {
+        Arc::into_inner(self).map_or(Ok(()), Xfs::close)
     }
 }
 

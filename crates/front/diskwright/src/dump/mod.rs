@@ -4,12 +4,12 @@
 //! a description of the damage. The journal is not replayed, and nothing is written.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::dump::{Target, What, dump};
 //!
 //! # fn main() -> diskwright::Result<()> {
 //! let what = What::Inode(Target::Path(b"/etc/motd".to_vec()));
-//! let inode = dump("root.img".as_ref(), &OpenImage::default(), &what)?;
+//! let inode = dump("root.img".as_ref(), &ImageOptions::default(), &what)?;
 //! for problem in &inode.problems {
 //!     println!("{problem}");
 //! }
@@ -31,7 +31,7 @@ use vfs::path::LastLink;
 use vfs::{FileSystem, Ino, Paths};
 
 use crate::image::{format_of, open_device, probe};
-use crate::{Error, Format, OpenImage, Outcome, Result};
+use crate::{Error, Format, ImageOptions, Outcome, Result};
 
 pub use node::{Fields, Node};
 
@@ -97,7 +97,7 @@ impl Dump {
 ///
 /// # Errors
 /// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
-pub fn dump(path: &Path, options: &OpenImage, what: &What) -> Result<Dump> {
+pub fn dump(path: &Path, options: &ImageOptions, what: &What) -> Result<Dump> {
     let device = open_device(path, options)?;
     let at = |source| Error::Image { image: path.to_owned(), source };
     if *what == What::Superblock {

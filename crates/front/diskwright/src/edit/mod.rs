@@ -1,18 +1,20 @@
 //! Changes of an image in place: `mkdir`, `rm`, `mv`, `ln`, `chmod`, `chown`, `setfattr` and `truncate`.
 //!
-//! [`OpenToEdit`] is an image that is open for writing and locked. [`Editor`] implements the changes on any file
-//! system. Each change is atomic. If the program is killed, the image contains the changes up to some moment.
-//! [`OpenImage::defer_creates`](crate::OpenImage::defer_creates) weakens this order.
+//! [`Editor`] implements the changes on any file system. Each change is atomic. If the program is killed, the image
+//! contains the changes up to some moment. [`ImageOptions::defer_creates`](crate::ImageOptions::defer_creates) weakens this
+//! order.
 //!
 //! ```no_run
 //! use diskwright::edit::Policy;
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::edit("root.img".as_ref(), &OpenImage::default())?;
-//! let editor = image.editor(Policy::now(None));
+//! let image = Image::open_writable("root.img")?;
+//! let fs = image.file_system()?;
+//! let editor = fs.editor(Policy::now(None));
 //! editor.make_directory(b"/var/lib/app", None, true)?;
 //! editor.symlink(b"../lib/app", b"/var/app", false)?;
+//! drop(fs);
 //! image.close()?;
 //! # Ok(()) }
 //! ```
@@ -27,6 +29,7 @@ use std::time::SystemTime;
 
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
+use crate::FileSystemRef;
 use crate::build::Owner;
 use crate::inode::inherit_group;
 
@@ -36,7 +39,6 @@ pub use mode::ModeChange;
 pub use names::{Move, MoveOptions};
 pub use values::{OwnerChange, SizeChange, parse_owner_change, parse_xattr_value};
 
-pub use crate::open_to_edit::OpenToEdit;
 pub use crate::recovery::{RecoverDetails, RecoverReport};
 
 /// Owner and time of changes.
@@ -56,8 +58,8 @@ impl Policy {
     }
 }
 
-impl OpenToEdit {
-    /// Returns an editor for the image.
+impl FileSystemRef<'_> {
+    /// Returns an editor for an image that is open for writing.
     pub fn editor(&self, policy: Policy) -> Editor<'_> {
         Editor { paths: self.paths(), policy }
     }

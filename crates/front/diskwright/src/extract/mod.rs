@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use diskwright::extract::{ExtractOptions, Observer, extract_to_directory};
-//! use diskwright::{Image, OpenImage};
+//! use diskwright::Image;
 //!
 //! # struct Quiet;
 //! # impl Observer for Quiet {
@@ -18,9 +18,9 @@
 //! #     }
 //! # }
 //! # fn main() -> diskwright::Result<()> {
-//! let image = Image::open("root.img".as_ref(), &OpenImage::default())?;
+//! let image = Image::open("root.img")?;
 //! let what = ExtractOptions::default().path("/etc").keep_going(true);
-//! let report = extract_to_directory(image.paths(), "etc".as_ref(), &what, &mut Quiet)?;
+//! let report = extract_to_directory(image.file_system()?.paths(), "etc".as_ref(), &what, &mut Quiet)?;
 //! println!("{} files, {} could not be read", report.files, report.unreadable);
 //! # Ok(()) }
 //! ```

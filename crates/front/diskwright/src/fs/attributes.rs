@@ -3,8 +3,8 @@
 use vfs::Ino;
 use vfs::path::LastLink;
 
-use super::shared::Names;
 use super::{AsImagePath, FileTimes, Image, Metadata, inode};
+use crate::image::shared::Names;
 use crate::{Error, Result};
 
 impl Image {

@@ -7,8 +7,8 @@ use vfs::path::{Entries, LastLink, Named, NamedRef, Order};
 use vfs::{Error as FsError, FileType, Ino};
 
 use super::path::join;
-use super::shared::Held;
 use super::{AsImagePath, Image, Metadata};
+use crate::image::shared::Held;
 use crate::{Error, Result};
 
 /// Directory of a listing.

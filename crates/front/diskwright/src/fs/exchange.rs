@@ -4,11 +4,11 @@ use std::path::Path;
 
 use vfs::Paths;
 
-use super::shared::now;
 use super::{AsImagePath, Image};
 use crate::copy::{self, CopyOptions, CopyReport, From};
 use crate::edit::{Editor, Policy};
 use crate::extract::{ExtractOptions, ExtractReport, Observer, extract_to_directory};
+use crate::image::shared::now;
 use crate::{Result, build};
 
 /// Observers passed to these methods must not use the image, because the call holds its gate.

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use parking_lot::Mutex;
 use vfs::ExtentPlace;
 
-use super::shared::{Held, now};
 use super::{FileTimes, Metadata, inode};
+use crate::image::shared::{Held, now};
 use crate::{Error, Result};
 
 /// Access mode of an open file.

@@ -11,8 +11,8 @@ use ext4::mkfs as of_ext4;
 use vfs::Timestamp;
 use xfs::mkfs as of_xfs;
 
-use super::shared::now;
-use super::{Image, ImageOptions};
+use crate::image::shared::now;
+use crate::image::{Image, ImageOptions, UNNAMED};
 use crate::{Error, Result, lock};
 
 /// Size of the area at the start of a device that may contain magic numbers of other formats and partition tables.
@@ -263,7 +263,13 @@ impl NewImage<OfXfs> {
 }
 
 impl FormatOptions {
-    fn write(&self, device: &dyn BlockDevice, is_zero: bool) -> vfs::Result<()> {
+    /// Creates an empty file system that fills a device, and leaves it clean. With `is_zero` the device contains only
+    /// zeros. Otherwise its contents are overwritten.
+    ///
+    /// # Errors
+    /// If the options are invalid or the device is too small; nothing is written then. If writing fails, the device may
+    /// contain a partial file system.
+    pub fn write(&self, device: &dyn BlockDevice, is_zero: bool) -> vfs::Result<()> {
         match self {
             Self::Ext4(options) if is_zero => options.write(device, of_ext4::Contents::Zeros),
             Self::Ext4(options) => options.write(device, of_ext4::Contents::Unknown),
@@ -293,11 +299,10 @@ impl Image {
     /// Creates an empty file system that fills a device, overwriting its contents, and opens it for writing.
     ///
     /// # Errors
-    /// If the options are invalid or the device is too small; nothing is written then. If writing fails, the device may
-    /// contain a partial file system.
+    /// Same as [`FormatOptions::write`].
     pub fn format(device: Arc<dyn BlockDevice>, options: impl Into<FormatOptions>) -> Result<Self> {
         let made = options.into().write(&*device, false);
-        made.map_err(|source| Error::Image { image: "the image".into(), source })?;
+        made.map_err(|source| Error::Image { image: UNNAMED.into(), source })?;
         ImageOptions::new().write(true).open_device(device)
     }
 

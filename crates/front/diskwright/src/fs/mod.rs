@@ -35,28 +35,24 @@ mod directory;
 #[cfg(feature = "build")]
 mod exchange;
 mod file;
-mod image;
 mod inode;
 mod making;
 mod metadata;
 mod names;
 mod open_options;
-mod opening;
 mod path;
-mod shared;
 mod walk;
 
+pub use crate::image::{Image, ImageOptions};
 pub use disk::{BlockDevice, FileDevice, MemoryDevice, WindowDevice};
 pub use vfs::{Corruption, Error as FsError};
 pub use vfs::{DeviceNumber, FileType, Ino, RenameMode, SpecialFile, StatFs, Timestamp};
 
 pub use directory::{DirEntry, DirEntryRef, ReadDir};
 pub use file::File;
-pub use image::Image;
 pub use making::{Ext4Options, FormatOptions, NewImage, OfExt4, OfXfs, XfsOptions};
 pub use metadata::{FileTimes, Metadata};
 pub use open_options::OpenOptions;
-pub use opening::ImageOptions;
 pub use path::AsImagePath;
 #[cfg(feature = "build")]
 pub(crate) use path::join;

@@ -4,8 +4,8 @@ use vfs::path::{Circle, LastLink, WalkError, split_last};
 use vfs::{Error as FsError, FileType, Ino, RenameMode, SpecialFile};
 
 use super::path::join;
-use super::shared::Names;
 use super::{AsImagePath, Image};
+use crate::image::shared::Names;
 use crate::{Error, Result};
 
 /// Permissions of a new directory.

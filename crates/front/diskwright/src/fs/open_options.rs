@@ -4,8 +4,8 @@ use vfs::path::{LastLink, split_last};
 use vfs::{Error as FsError, FileType, Ino};
 
 use super::file::Access;
-use super::shared::{Held, Names};
 use super::{AsImagePath, File, Image};
+use crate::image::shared::{Held, Names};
 use crate::{Error, Result};
 
 /// Default permissions of a new file.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use vfs::path::{LastLink, Order, Visit, WalkSteps};
 
 use super::path::join;
-use super::shared::Shared;
 use super::{AsImagePath, Image, Metadata};
+use crate::image::shared::Shared;
 use crate::{Error, Result};
 
 /// Files at and below a path: depth first, directories before their entries, in on-disk order unless [`Walk::sorted`].

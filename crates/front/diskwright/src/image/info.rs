@@ -4,7 +4,7 @@ use crate::Format;
 
 /// Properties of an image. They are read as stored, without the changes in its journal or log. The free counts are the
 /// exception: they are those after recovery, because the stored ones may be outdated. With
-/// [`OpenImage::norecovery`](crate::OpenImage::norecovery) the free counts are also read as stored.
+/// [`ImageOptions::norecovery`](crate::ImageOptions::norecovery) the free counts are also read as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageInfo {
     /// Label, without padding.
@@ -154,6 +154,13 @@ impl ImageInfo {
             Details::Ext(_) => Format::Ext4,
             Details::Xfs(_) => Format::Xfs,
         }
+    }
+
+    /// Returns whether the image was cleanly closed. Valid only if it was opened with
+    /// [`ImageOptions::norecovery`](crate::ImageOptions::norecovery).
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.needs_recovery && self.state == ImageState::Clean
     }
 
     /// Returns the name of the format and version: `ext2`, `ext3`, `ext4` or `xfs`.

@@ -5,24 +5,33 @@ use std::sync::Arc;
 use super::OtherDevices;
 use crate::SuperblockPlace;
 
-/// Location of an image in a file, and options for reading it.
+/// Options for opening an image, and its location in a file. Functions that use only the location ignore
+/// [`Self::write`] and [`Self::owner`].
 ///
-/// ```
-/// use diskwright::OpenImage;
+/// ```no_run
+/// use diskwright::ImageOptions;
 ///
-/// let options = OpenImage::default().partition(2).norecovery(true);
-/// assert_eq!(options.partition, Some(2));
+/// # fn main() -> diskwright::Result<()> {
+/// let image = ImageOptions::new().write(true).partition(2).open("disk.img")?;
+/// # image.close() }
 /// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct OpenImage {
+pub struct ImageOptions {
+    /// Open for writing, not for reading.
+    pub write: bool,
+    /// User and group of new files. The default is root. As on Linux, files created in a set-group-ID directory inherit
+    /// its group instead.
+    pub owner: (u32, u32),
     /// Byte offset of the image in the file.
     pub offset: u64,
-    /// Number of the partition that contains the image, instead of `offset`.
+    /// Number of the partition that contains the image, from 1 on, instead of `offset`. The disk has a partition table
+    /// (GPT or MBR).
     pub partition: Option<u32>,
-    /// Other devices of the image.
+    /// Other devices of the image, such as the one with its log.
     pub devices: OtherDevices,
-    /// Read the image without recovery, even if its journal or log needs it or another program changes the image.
+    /// Read the image without recovery, even if its journal or log needs it or another program changes the image. Not
+    /// valid for writing.
     pub norecovery: bool,
     /// Metadata cache size in bytes. `None` selects the default of the format.
     pub cache_bytes: Option<usize>,
@@ -36,7 +45,8 @@ pub struct OpenImage {
     pub undo: Option<Arc<::ext4::e2undo::UndoFile>>,
 }
 
-setters!(OpenImage {
+setters!(ImageOptions {
+    write: bool,
     offset: u64,
     partition: u32 = Some(partition),
     devices: OtherDevices,
@@ -45,7 +55,20 @@ setters!(OpenImage {
     defer_creates: bool,
 });
 
-impl OpenImage {
+impl ImageOptions {
+    /// Creates options for reading an image that fills the whole file.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the field `owner`.
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+        self.owner = (uid, gid);
+        self
+    }
+
     pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
         let defer_creates = self.defer_creates.then_some(::ext4::OpenOptions::DEFER_LARGE);

@@ -1,15 +1,15 @@
 //! Mounts of images (`diskwright mount` and `unmount`).
 //!
-//! An [`OpenToMount`] image becomes a [`Mount`]. It answers the kernel's FUSE requests in this process until it is
-//! unmounted, and then closes the image:
+//! [`Image::mount`] converts an open image to a [`Mount`]. It answers the kernel's FUSE requests in this process until
+//! it is unmounted, and then closes the image:
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
-//! use diskwright::mount::{Mount, MountOptions, OpenToMount};
+//! use diskwright::ImageOptions;
+//! use diskwright::mount::MountOptions;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let image = OpenToMount::open("root.img".as_ref(), &OpenImage::default(), false)?;
-//! let mount = Mount::new(image, "/mnt".as_ref(), MountOptions::default())?;
+//! let image = ImageOptions::new().write(true).open_to_mount("root.img")?;
+//! let mount = image.mount("/mnt", MountOptions::default())?;
 //! let unmounter = mount.unmounter();
 //! let server = std::thread::spawn(|| mount.serve(|| println!("it can be used")));
 //! // ... any program can work in /mnt ...
@@ -21,12 +21,13 @@
 //! A thread that answers requests must not wait for one. A program must not use its own mount on the serving thread, or
 //! hold a lock there that [`Mount::serve`] needs.
 
-mod image;
+mod opening;
 mod options;
 mod served;
 mod signals;
 mod unmount;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -34,14 +35,15 @@ use fuse::{Adapter, Durable, SpaceKeeper, Syncer};
 use linux::{Session, SessionOptions};
 
 pub use fuse::{AccessTimes, OnDamage};
-pub use image::OpenToMount;
 pub use linux::Unmounter;
+pub(crate) use opening::Mounting;
 pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};
 
-use crate::lock::Ending;
-use crate::{Error, Result};
+use crate::lock::{DeviceClaim, Ending};
+use crate::{Error, Image, Result};
+use served::Served;
 
 /// Mount type after `fuse.`.
 const SUBTYPE: &str = "diskwright";
@@ -49,37 +51,42 @@ const SUBTYPE: &str = "diskwright";
 /// Maximum block size of a block device mount, in bytes: the page size of most machines.
 const BLOCK_SIZE_MAX: u32 = 4096;
 
-/// Mounted image. Requests wait until [`Self::serve`] answers them.
-///
-/// If dropped without serving, the image is unmounted. A writable image is then in the state after a crash, although
-/// nothing was changed.
+/// Mounted image. Requests wait until [`Self::serve`] answers them. If dropped without serving, the image is unmounted
+/// and closed.
 pub struct Mount {
     // Declared before the image, so that it is dropped first.
     session: Session,
-    image: OpenToMount,
+    image: Image,
+    /// Source name in `/proc/mounts`.
+    name: OsString,
     options: MountOptions,
+    /// Entry for writable images that are not local files. Waiting programs must find the image closed, so it is dropped
+    /// after the image.
+    served: Option<Served>,
 }
 
-impl Mount {
-    /// Mounts an image by mount(2) if permitted, otherwise by `fusermount3`.
+impl Image {
+    /// Mounts the image by mount(2) if permitted, otherwise by `fusermount3`. An image that was opened by
+    /// [`ImageOptions::open_to_mount`](crate::ImageOptions::open_to_mount) may be read-only.
     ///
     /// # Errors
     /// If it cannot be mounted. The image has been closed then.
-    pub fn new(
-        image: impl Into<OpenToMount>,
-        mountpoint: &Path,
-        options: MountOptions,
-    ) -> Result<Self> {
-        let mut image = image.into();
-        match mount_in_kernel(&mut image, mountpoint, &options) {
-            Ok(session) => Ok(Self { session, image, options }),
+    pub fn mount(mut self, mountpoint: impl AsRef<Path>, options: MountOptions) -> Result<Mount> {
+        let name = self.mounting.name.take().unwrap_or_else(|| opening::name_of(self.path()));
+        let is_far = self.is_writable() && opening::is_place(self.path());
+        let is_served = is_far && !Path::new(&name).is_absolute();
+        let served = if is_served { Served::begin(&name) } else { None };
+        match mount_in_kernel(&mut self, &name, mountpoint.as_ref(), &options) {
+            Ok(session) => Ok(Mount { session, image: self, name, options, served }),
             Err(error) => {
-                image.close()?;
+                self.close()?;
                 Err(error)
             }
         }
     }
+}
 
+impl Mount {
     /// Returns a handle that unmounts from any thread.
     pub fn unmounter(&self) -> Unmounter {
         self.session.unmounter()
@@ -93,18 +100,20 @@ impl Mount {
     /// was shut down ([`Error::ShutDown`]). In the last two cases, unless [`OnDamage::Continue`] was set, nothing was
     /// written after the event, and the image is in the state after a crash.
     pub fn serve(self, ready: impl FnOnce()) -> Result<()> {
-        let Self { session, image, options } = self;
+        let Self { session, image, name, options, served: _served } = self;
         let session_options = SessionOptions {
-            threads: options.thread_count(image.is_place()),
+            // Requests to a remote image may wait for a server.
+            threads: options.thread_count(opening::is_place(image.path())),
             io_uring: options.io_uring,
         };
-        let adapter =
-            Adapter::new(image.file_system(), options.adapter(is_read_only(&image, &options)));
-        let keeps_space = !is_read_only(&image, &options) && !options.sync;
+        let fs = image.file_system()?;
+        let is_read_only = is_read_only(&image, &options);
+        let adapter = Adapter::new(&*fs, options.adapter(is_read_only));
+        let keeps_space = !is_read_only && !options.sync;
         let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
-        let name = PathBuf::from(image.name());
+        let name = PathBuf::from(name);
         let (served, _ending) = thread::scope(|scope| {
-            let interval = options.sync_interval.filter(|_| !is_read_only(&image, &options));
+            let interval = options.sync_interval.filter(|_| !is_read_only);
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
             let mut keeper = None;
             let served = session.serve(
@@ -123,12 +132,15 @@ impl Mount {
         let is_damaged = adapter.is_damaged() || matches!(finished, Err(vfs::Error::Corrupt(_)));
         let is_shut_down = adapter.is_shut_down();
         drop(adapter);
+        drop(fs);
         if is_shut_down {
-            // Drop without closing, so that nothing more is written. umount(2) returns after that.
-            drop(image);
+            // Nothing more is written. umount(2) returns after that.
+            image.abandon();
             return Err(Error::ShutDown { image: name });
         }
-        if !is_damaged || options.on_damage == OnDamage::Continue {
+        if is_damaged && options.on_damage != OnDamage::Continue {
+            image.abandon();
+        } else {
             image.close()?;
         }
         served.map_err(|e| Error::host("serve the mount of", &name, e))?;
@@ -142,15 +154,16 @@ impl Mount {
 /// Mounts a block device as `fuseblk` if the kernel can. The kernel then forwards syncfs(2), and umount(2) waits until
 /// the image is closed. Not possible with another source name (`fsname=`).
 fn mount_in_kernel(
-    image: &mut OpenToMount,
+    image: &mut Image,
+    name: &OsString,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Session> {
-    let plain = kernel_options(image, options);
+    let plain = kernel_options(image, name, options);
     if options.fs_name.is_none()
-        && let Some(claim) = image.take_claim()
+        && let Some(claim) = image.mounting.claim.take()
     {
-        let totals = image.file_system().statfs();
+        let totals = image.statfs();
         // Between this and the kernel's own claim, only another mount can claim the device.
         drop(claim);
         let block_size = totals.ok().map(|totals| totals.block_size.min(BLOCK_SIZE_MAX));
@@ -158,20 +171,21 @@ fn mount_in_kernel(
         if let Ok(session) = Session::mount(mountpoint, &of_device) {
             return Ok(session);
         }
-        image.claim_again()?;
+        // Claim the device again after the kernel did not mount it.
+        image.mounting.claim = Some(DeviceClaim::new(Path::new(name))?);
     }
     Session::mount(mountpoint, &plain).map_err(Error::Mount)
 }
 
 /// Returns whether the mount is read-only, by request or because the image is.
-fn is_read_only(image: &OpenToMount, options: &MountOptions) -> bool {
-    options.read_only || image.is_read_only()
+fn is_read_only(image: &Image, options: &MountOptions) -> bool {
+    options.read_only || !image.is_writable()
 }
 
 /// Returns the options of the kernel mount.
-fn kernel_options(image: &OpenToMount, options: &MountOptions) -> linux::MountOptions {
+fn kernel_options(image: &Image, name: &OsString, options: &MountOptions) -> linux::MountOptions {
     linux::MountOptions {
-        fs_name: options.fs_name.as_ref().unwrap_or(image.name()).clone(),
+        fs_name: options.fs_name.as_ref().unwrap_or(name).clone(),
         subtype: SUBTYPE.into(),
         read_only: is_read_only(image, options),
         allow_other: options.allow_other,

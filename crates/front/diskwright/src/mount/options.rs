@@ -90,7 +90,7 @@ pub struct MountOptions {
     /// Make every directory change durable before it returns.
     pub dirsync: bool,
     /// Defer creates in large directories. The order of changes is then weaker, see
-    /// [`OpenImage::defer_creates`](crate::OpenImage::defer_creates); the caller opens the image with that option.
+    /// [`ImageOptions::defer_creates`](crate::ImageOptions::defer_creates); the caller opens the image with that option.
     pub defer_creates: bool,
     /// Honour set-user-ID bits and capabilities. Requires root.
     pub suid: bool,

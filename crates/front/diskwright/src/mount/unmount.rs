@@ -19,7 +19,7 @@ use rustix::mount::UnmountFlags;
 use super::served;
 use crate::anywhere::words;
 use crate::mounts::Mount;
-use crate::{Error, Image, ImageState, OpenImage, Result};
+use crate::{Error, ImageOptions, ImageState, Result};
 
 /// Interval between checks of the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -242,12 +242,10 @@ fn image_of(mount: &Mount) -> Option<File> {
 
 /// Returns whether an image was cleanly closed, if that can be determined.
 fn is_clean(image: &Path) -> bool {
-    let as_it_lies = OpenImage { norecovery: true, ..OpenImage::default() };
-    let is_clean = |image: Image| {
-        // The device of an external log is not known here.
-        image.is_clean() || image.info().state == ImageState::LogExternal
-    };
-    Image::open(image, &as_it_lies).map_or(true, is_clean)
+    let as_it_lies = ImageOptions { norecovery: true, ..ImageOptions::default() };
+    let found = as_it_lies.open(image).and_then(|image| image.info());
+    // The device of an external log is not known here.
+    found.map_or(true, |info| info.is_clean() || info.state == ImageState::LogExternal)
 }
 
 /// Waits for a lock for a limited time. The lock is not kept.

@@ -10,7 +10,7 @@ use disk::{BlockDevice, FileDevice, OverlayDevice, WindowDevice};
 use parking_lot::Mutex;
 
 use crate::image::format_of_device;
-use crate::{OpenImage, dispatch};
+use crate::{ImageOptions, dispatch};
 
 /// Device that records discarded ranges. Writes stay in memory.
 struct Given {
@@ -58,7 +58,7 @@ pub(crate) fn free_ranges(image: &File, len: u64) -> vfs::Result<Vec<Range<u64>>
     let image = OverlayDevice::new(device);
     let given = Arc::new(Given { image, ranges: Mutex::default() });
     let shared: Arc<dyn BlockDevice> = Arc::clone(&given) as _;
-    let open = dispatch::open_writable(format, shared, &OpenImage::default(), Path::new(""))?;
+    let open = dispatch::open_writable(format, shared, &ImageOptions::default(), Path::new(""))?;
     open.file_system().trim(0..u64::MAX, 0)?;
     // Recovery and closing do not change the free space.
     open.close()?;

@@ -27,8 +27,8 @@ use remote::publish::{CHUNK_BYTES_DEFAULT, Facts, Options, record};
 pub use remote::publish::{Observer, Patience, Report, Silent, Stage, SweepOptions, Swept};
 use serde::Serialize;
 
-use crate::image::{Image, format_of, open_device};
-use crate::{Error, OpenImage, Result};
+use crate::image::{format_of, open_device};
+use crate::{Error, ImageOptions, Result};
 
 /// Options for publishing.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct PublishOptions {
     /// Published name, instead of the file name without its extension.
     pub name: Option<String>,
     /// Location of the image in the file.
-    pub open: OpenImage,
+    pub open: ImageOptions,
     /// Chunk size in bytes: a power of two from 4 KiB to 16 MiB.
     pub chunk_bytes: u64,
     /// Record of the ranges read first by a start, created by mounting with a record.
@@ -57,7 +57,7 @@ impl PublishOptions {
             image: image.into(),
             url: url.into(),
             name: None,
-            open: OpenImage::default(),
+            open: ImageOptions::default(),
             chunk_bytes: CHUNK_BYTES_DEFAULT.into(),
             order: None,
             resend: false,
@@ -67,7 +67,7 @@ impl PublishOptions {
 
 setters!(PublishOptions {
     name: Option<String>,
-    open: OpenImage,
+    open: ImageOptions,
     chunk_bytes: u64,
     order: Option<PathBuf>,
     resend: bool,
@@ -143,14 +143,13 @@ fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
 }
 
 /// Returns the properties of an image. Partitioned disks and other formats can be published too, without properties.
-fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &OpenImage) -> Result<Facts> {
+fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &ImageOptions) -> Result<Facts> {
     if format_of(path, &**device)?.is_none() {
         return Ok(Facts::default());
     }
     // The device is already the part selected by the options.
-    let whole = OpenImage { offset: 0, partition: None, ..options.clone() };
-    let image = Image::open_device(path, Arc::clone(device), &whole)?;
-    let info = image.info();
+    let whole = ImageOptions { offset: 0, partition: None, ..options.clone() };
+    let info = whole.open_named(path, Arc::clone(device))?.info()?;
     Ok(Facts {
         format: info.format_name().to_owned(),
         label: info.label_text(),

@@ -6,12 +6,12 @@
 //! restores an image from an undo file.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::check::{Collector, Limits, Options};
 //! use diskwright::repair::Repair;
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let repair = Repair::open("root.img".as_ref(), &OpenImage::default())?;
+//! let repair = Repair::open("root.img".as_ref(), &ImageOptions::default())?;
 //! let plan = repair.plan(&Options::default(), &Collector::new(Limits::default()))?;
 //! if !plan.steps.is_empty() {
 //!     let done = repair.prepare(&plan, None)?.carry_out(&mut |_, _| true)?;
@@ -45,7 +45,7 @@ use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::dispatch::repair as dispatch;
 use crate::format::Format;
-use crate::{Error, OpenImage, Result, SuperblockPlace, image, lock, mmp};
+use crate::{Error, ImageOptions, Result, SuperblockPlace, image, lock, mmp};
 
 /// Image opened for repair. Other programs cannot use it meanwhile.
 pub struct Repair {
@@ -74,7 +74,7 @@ impl Repair {
     ///
     /// # Errors
     /// If the file cannot be read or written, is in use, or its format cannot be detected.
-    pub fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+    pub fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
         let file = lock::open_to_write(path)?;
         let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
         let device = image::window_to_write(path, Arc::new(device), options)?;
@@ -85,7 +85,7 @@ impl Repair {
     ///
     /// # Errors
     /// Same as [`Self::open`], but write access is not required.
-    pub fn open_to_plan(path: &Path, options: &OpenImage) -> Result<Self> {
+    pub fn open_to_plan(path: &Path, options: &ImageOptions) -> Result<Self> {
         let device = image::open_device(path, options)?;
         Self::with_device(path, device, options, false)
     }
@@ -93,7 +93,7 @@ impl Repair {
     fn with_device(
         path: &Path,
         device: Arc<dyn BlockDevice>,
-        options: &OpenImage,
+        options: &ImageOptions,
         is_writable: bool,
     ) -> Result<Self> {
         let meter = Arc::new(Meter::writable(device));
@@ -157,7 +157,7 @@ impl Repair {
         let staging = Arc::new(Staging::new(Arc::clone(&self.device)));
         let plan =
             self.plan_in(&staging, options, &|repairer| try_out(repairer, &staging, observer))?;
-        let opened = image::open_repaired(self.format, staging);
+        let opened = ImageOptions::open_repaired(&self.path, self.format, staging);
         Ok((opened.map_err(|source| self.failed(source))?, plan))
     }
 
@@ -330,7 +330,7 @@ impl Prepared<'_> {
 /// # Errors
 /// If the undo file is invalid or belongs to another image, or the image was changed after the repair; nothing is
 /// written then. Also if the image is in use or cannot be written.
-pub fn restore(undo: &Path, image: &Path, options: &OpenImage) -> Result<Restored> {
+pub fn restore(undo: &Path, image: &Path, options: &ImageOptions) -> Result<Restored> {
     let device = FileDevice::new(lock::open_to_write(image)?);
     let device = device.map_err(|e| Error::host("read", image, e))?;
     let device = image::window_to_write(image, Arc::new(device), options)?;

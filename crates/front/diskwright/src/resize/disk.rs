@@ -8,7 +8,7 @@ use disk::{BlockDevice, FileDevice};
 
 use crate::image::window_to_write;
 use crate::partition::{self, Partition};
-use crate::{Error, OpenImage, Result, lock};
+use crate::{Error, ImageOptions, Result, lock};
 
 /// Open and locked file or block device.
 pub(super) struct Disk {
@@ -18,7 +18,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// Opens and locks the file or device.
-    pub(super) fn open(path: &Path, options: &OpenImage) -> Result<Self> {
+    pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
         let file = lock::open_to_write(path)?;
         let failed = |e| Error::host("read", path, e);
         let is_regular = file.metadata().map_err(failed)?.is_file();
@@ -35,7 +35,11 @@ impl Disk {
 
     /// Returns the part selected by the options, together with the other devices of the image. It locks those, so only
     /// one may exist at a time.
-    pub(super) fn window(&self, path: &Path, options: &OpenImage) -> Result<Arc<dyn BlockDevice>> {
+    pub(super) fn window(
+        &self,
+        path: &Path,
+        options: &ImageOptions,
+    ) -> Result<Arc<dyn BlockDevice>> {
         window_to_write(path, self.device.clone(), options)
     }
 
@@ -45,7 +49,7 @@ impl Disk {
     }
 
     /// Extends the file and the partition entry for an image of `bytes` bytes.
-    pub(super) fn extend(self, path: &Path, options: &OpenImage, bytes: u64) -> Result<Self> {
+    pub(super) fn extend(self, path: &Path, options: &ImageOptions, bytes: u64) -> Result<Self> {
         let Some(number) = options.partition else {
             let needed = self.len().max(options.offset.saturating_add(bytes));
             return self.set_len(path, needed);
@@ -66,7 +70,7 @@ impl Disk {
     }
 
     /// Shrinks the partition entry, or truncates the file after the image.
-    pub(super) fn cut(self, path: &Path, options: &OpenImage, bytes: u64) -> Result<Self> {
+    pub(super) fn cut(self, path: &Path, options: &ImageOptions, bytes: u64) -> Result<Self> {
         if let Some(number) = options.partition {
             let resized = partition::resize(&*self.device, number, bytes);
             return resized.map(|()| self).map_err(in_table(path));
@@ -78,7 +82,7 @@ impl Disk {
     pub(super) fn take_back(
         self,
         path: &Path,
-        options: &OpenImage,
+        options: &ImageOptions,
         (disk, part): (u64, u64),
     ) -> Result<()> {
         if let Some(number) = options.partition

@@ -4,11 +4,11 @@
 //! system therefore never exceeds them.
 //!
 //! ```no_run
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::resize::{Least, grow, shrink};
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let place = OpenImage::default();
+//! let place = ImageOptions::default();
 //! let grown = grow("root.img".as_ref(), &place, Some(20 << 30))?;
 //! println!("{} blocks, before {}", grown.after.blocks, grown.before.blocks);
 //! shrink("root.img".as_ref(), &place, Least::Possible, &mut |_, _| true)?;
@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::dispatch::resize as dispatch;
 pub use crate::dispatch::resize::{Least, Size};
 use crate::image::probe;
-use crate::{Error, OpenImage, Result, mmp};
+use crate::{Error, ImageOptions, Result, mmp};
 use disk::Disk;
 
 /// Length before and after.
@@ -62,7 +62,7 @@ impl Report {
 /// # Errors
 /// `Usage` if the image is larger already. Also if it is in use or damaged, has features that prevent growing, its
 /// partition has no free space after it, or its block device is too small. Nothing was changed then.
-pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Report> {
+pub fn grow(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<Report> {
     let disk = Disk::open(path, options)?;
     let device = disk.window(path, options)?;
     let format = probe(path, &device, options)?;
@@ -111,7 +111,7 @@ pub fn grow(path: &Path, options: &OpenImage, bytes: Option<u64>) -> Result<Repo
 ///
 /// # Errors
 /// Same as [`shrink`].
-pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Report> {
+pub fn plan_shrink(path: &Path, options: &ImageOptions, wish: Least) -> Result<Report> {
     let device = crate::image::open_device(path, options)?;
     let format = probe(path, &device, options)?;
     let len = device.len();
@@ -131,7 +131,7 @@ pub fn plan_shrink(path: &Path, options: &OpenImage, wish: Least) -> Result<Repo
 /// old size, or for [`Least::Possible`] one in between.
 pub fn shrink(
     path: &Path,
-    options: &OpenImage,
+    options: &ImageOptions,
     wish: Least,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Report> {
@@ -173,7 +173,7 @@ fn too_small(path: &Path, wish: Least, source: vfs::Error) -> Error {
 }
 
 /// Returns the byte offset of the image in its file.
-fn options_start(path: &Path, options: &OpenImage, disk: &Disk) -> Result<u64> {
+fn options_start(path: &Path, options: &ImageOptions, disk: &Disk) -> Result<u64> {
     match options.partition {
         Some(number) => disk.partition(path, number).map(|partition| partition.offset),
         None => Ok(options.offset),

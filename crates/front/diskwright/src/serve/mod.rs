@@ -2,12 +2,12 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use diskwright::OpenImage;
+//! use diskwright::ImageOptions;
 //! use diskwright::serve::{Export, Service};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let export = Export::Nbd("127.0.0.1:10809".parse()?);
-//! let service = Service::open("root.img".as_ref(), &OpenImage::default(), &export, true)?;
+//! let service = Service::open("root.img".as_ref(), &ImageOptions::default(), &export, true)?;
 //! println!("nbd://{}", service.address());
 //! service.serve(&AtomicBool::new(false))?;
 //! # Ok(()) }
@@ -22,7 +22,7 @@ use disk::{BlockDevice, FileDevice};
 pub use remote::nbd::{Address, AddressError};
 
 use crate::image::{open_device, window};
-use crate::{Error, OpenImage, Result, lock};
+use crate::{Error, ImageOptions, Result, lock};
 
 /// Protocol and address of a service.
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ enum Server {
 
 impl Service {
     /// Opens an image and starts listening. A writable image is locked like by a mount, a read-only one like by reading
-    /// commands. With [`OpenImage::norecovery`] it is read-only and not locked.
+    /// commands. With [`ImageOptions::norecovery`] it is read-only and not locked.
     ///
     /// # Errors
     /// If the image cannot be opened or is in use, or the address is not available.
     pub fn open(
         image: &Path,
-        options: &OpenImage,
+        options: &ImageOptions,
         export: &Export,
         read_only: bool,
     ) -> Result<Self> {
@@ -127,7 +127,7 @@ fn vhost_user(
 }
 
 /// Opens the device to serve.
-fn device(image: &Path, options: &OpenImage, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+fn device(image: &Path, options: &ImageOptions, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
     options
         .devices
         .require_none("clients get the bytes of one device; serve each with a command")?;

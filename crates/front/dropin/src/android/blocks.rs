@@ -5,17 +5,17 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use diskwright::{Image, OpenImage};
-use vfs::ExtentPlace;
+use diskwright::Image;
+use vfs::{ExtentPlace, FileSystem};
 
 use crate::failure::{Failure, STATUSES};
 
 /// Writes the block list of an image to a file.
 pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Failure> {
     let failed = |e: diskwright::Error| STATUSES.of(&e);
-    let names = diskwright::fs::Image::open(image).map_err(failed)?;
-    let opened = Image::open(image, &OpenImage::default()).map_err(failed)?;
-    let block_size = u64::from(opened.info().block_size);
+    let names = Image::open(image).map_err(failed)?;
+    let fs = names.file_system().map_err(failed)?;
+    let block_size = u64::from(names.info().map_err(failed)?.block_size);
     let mut out = Vec::new();
     for entry in names.walk("/").sorted() {
         let entry = entry.map_err(failed)?;
@@ -23,7 +23,7 @@ pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Fa
         if !metadata.is_file() {
             continue;
         }
-        let ranges = ranges(&opened, metadata.ino(), metadata.len(), block_size)?;
+        let ranges = ranges(&*fs, metadata.ino(), metadata.len(), block_size)?;
         if ranges.is_empty() {
             continue;
         }
@@ -49,7 +49,7 @@ pub(super) fn list(image: &Path, mount_point: &[u8], to: &Path) -> Result<(), Fa
 
 /// Returns the first and last blocks of each extent of a file, in file order.
 fn ranges(
-    image: &Image,
+    fs: &dyn FileSystem,
     ino: vfs::Ino,
     len: u64,
     block_size: u64,
@@ -65,7 +65,7 @@ fn ranges(
         }
         ControlFlow::Continue(())
     };
-    let mapped = image.file_system().extent_map(ino, 0, len, &mut each);
+    let mapped = fs.extent_map(ino, 0, len, &mut each);
     mapped.map_err(|e| STATUSES.failed(e))?;
     Ok(ranges)
 }

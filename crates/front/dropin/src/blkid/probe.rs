@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use disk::partition::signature::{self, Found as Other, Usage};
-use diskwright::{Details, Error, ExtVersion, Format, Image, ImageInfo, OpenImage};
+use diskwright::{Details, Error, ExtVersion, Format, ImageInfo, ImageOptions};
 use ext4::format::journal_device::is_journal_device;
 
 use crate::foreign;
@@ -53,10 +53,10 @@ pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
     if let Some(volume) = others.first().filter(is_volume) {
         return Ok(Found::Tags(of_other(volume)));
     }
-    let mut open = OpenImage::default().norecovery(true);
+    let mut open = ImageOptions::default().norecovery(true);
     open.offset = offset;
-    let mut tags = match Image::open_rootless(image, &open) {
-        Ok(found) => tags(found.info(), label(image, offset, found.info()).map_err(failed)?),
+    let mut tags = match open.info(image) {
+        Ok(found) => tags(&found, label(image, offset, &found).map_err(failed)?),
         Err(error @ Error::Host { .. }) => return Err(error.to_string()),
         Err(_) => journal_device(image, offset).unwrap_or_default(),
     };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use diskwright::OpenImage;
+use diskwright::ImageOptions;
 use diskwright::build::{BuildOptions, FeatureChange, Tuning};
 use diskwright::check::{Collector, Limits, Options};
 use diskwright::repair::Repair;
@@ -66,12 +66,12 @@ impl Quotas {
         if self.0.is_empty() {
             return Ok(());
         }
-        let mut open = OpenImage::default().offset(options.offset);
+        let mut open = ImageOptions::default().offset(options.offset);
         open.devices.log.clone_from(&options.log_device);
         self.write(&options.image, &open).map_err(|e| STATUSES.of(&e))
     }
 
-    fn write(&self, image: &Path, open: &OpenImage) -> diskwright::Result<()> {
+    fn write(&self, image: &Path, open: &ImageOptions) -> diskwright::Result<()> {
         let number = |kind, ino: u32| if self.0.contains(&kind) { ino } else { 0 };
         change_superblock(image, open, &mut |raw: &mut RawSuperblock| {
             let mut features = raw.features();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use diskwright::check::{
     Collector, Finding, Limits, Observer, Options, Phase, Subject, Summary, finding_line,
 };
-use diskwright::{Error, OpenImage, Outcome, Result};
+use diskwright::{Error, ImageOptions, Outcome, Result};
 
 use super::output::{Output, Style};
 use crate::terminal::CheckProgress;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Checks an image and writes the report.
 pub(super) fn check(
     path: &Path,
-    open: &OpenImage,
+    open: &ImageOptions,
     options: &Options,
     stop: &'static AtomicBool,
     output: &Arc<Output>,

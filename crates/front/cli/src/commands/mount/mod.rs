@@ -6,8 +6,8 @@ mod help;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use diskwright::mount::{Mount, MountOptions, OpenToMount, unmount_on_signals};
-use diskwright::{Error, Image, OpenImage, Outcome, Result};
+use diskwright::mount::{MountOptions, unmount_on_signals};
+use diskwright::{Error, Image, ImageOptions, Outcome, Result};
 
 use super::session;
 use crate::commands::arguments::ImageArgs;
@@ -69,10 +69,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
         Ok(image) => image,
         Err(error) => return Ok(refused(args, &options, &error)),
     };
-    for warning in image.warnings().iter().filter(|_| !options.silent) {
-        terminal::message(warning);
-    }
-    let mount = Mount::new(image, &mountpoint, options)?;
+    let remarks = image.remarks().iter().filter(|_| !image.is_writable() && !options.silent);
+    remarks.for_each(|remark| terminal::message(remark));
+    let mount = image.mount(&mountpoint, options)?;
     unmount_on_signals(mount.unmounter())?;
     mount.serve(|| {
         if let Some(background) = background {
@@ -83,27 +82,27 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 }
 
 /// Returns the options for opening the image, with those of `-o`.
-fn how(args: &MountArgs, options: &MountOptions) -> OpenImage {
+fn how(args: &MountArgs, options: &MountOptions) -> ImageOptions {
     let mut how = args.image.options().defer_creates(options.defer_creates);
     how.devices.extend(&options.devices);
     how
 }
 
-fn open(args: &MountArgs, options: &MountOptions) -> Result<OpenToMount> {
+fn open(args: &MountArgs, options: &MountOptions) -> Result<Image> {
     let how = how(args, options);
     let path = &args.image.image;
     #[cfg(feature = "anywhere")]
     if let Some(overlay) = &args.overlay {
-        return OpenToMount::open_over(path, &how, overlay);
+        return how.open_over(path, overlay);
     }
     #[cfg(feature = "anywhere")]
     if let Some(record) = &args.record {
-        return OpenToMount::open_recorded(path, &how, record);
+        return how.open_recorded(path, record);
     }
     if options.read_only && options.recover && !how.norecovery {
-        return OpenToMount::open_recovered(path, &how);
+        return how.open_recovered(path);
     }
-    OpenToMount::open(path, &how, options.read_only)
+    how.write(!options.read_only).open_to_mount(path)
 }
 
 impl MountArgs {
@@ -125,10 +124,7 @@ fn checked_options(words: &str) -> Result<String, String> {
 fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
     let outcome = session::told(error);
     let is_taken = matches!(error, Error::InUse { .. });
-    if !options.read_only
-        && !is_taken
-        && Image::open(&args.image.image, &how(args, options)).is_ok()
-    {
+    if !options.read_only && !is_taken && how(args, options).open(&args.image.image).is_ok() {
         terminal::message(&"mount it read-only with -o ro");
     }
     outcome

@@ -10,15 +10,15 @@ use import::{FileId, Source, SourceError};
 use vfs::FileSystem;
 
 use super::{Format, ImageFile};
-use crate::{Image, OpenImage, Result, host};
+use crate::{FileSystemRef, Image, ImageOptions, Result, host};
 
 /// Maximum number of inodes used by the formats themselves.
 const INODES_OF_FORMAT: u64 = 8;
 
 /// Returns the options for opening an image.
-pub(super) fn how(file: &ImageFile) -> OpenImage {
+pub(super) fn how(file: &ImageFile) -> ImageOptions {
     let ImageFile { offset, partition, ref devices, .. } = *file;
-    OpenImage { offset, partition, devices: devices.clone(), ..OpenImage::default() }
+    ImageOptions { offset, partition, devices: devices.clone(), ..ImageOptions::default() }
 }
 
 /// Open source image.
@@ -27,7 +27,7 @@ pub(crate) struct ImageTree(Arc<Opened>);
 
 struct Opened {
     path: PathBuf,
-    image: Image,
+    fs: FileSystemRef<'static>,
     /// True to skip an empty `lost+found` of ext, which the new format does not use.
     skips_lost_found: bool,
 }
@@ -41,18 +41,22 @@ impl ImageTree {
     pub(crate) fn open(file: &ImageFile, format: Format, replaced: &[FileId]) -> Result<Self> {
         let path = &file.path;
         let is_locked = host::file_id(path).is_some_and(|found| replaced.contains(&found));
-        let image = Image::open_as_source(path, &how(file), is_locked)?;
-        Ok(Self::of(file, image, format))
+        let image = how(file).open_as_source(path, is_locked)?;
+        Self::of(file, image, format)
     }
 
     /// Wraps an open image as a source for a new image of `format`.
-    pub(super) fn of(file: &ImageFile, image: Image, format: Format) -> Self {
-        let skips_lost_found = format == Format::Xfs && image.info().format() == Format::Ext4;
-        Self(Arc::new(Opened { path: file.path.clone(), image, skips_lost_found }))
+    ///
+    /// # Errors
+    /// If the image is closed.
+    pub(super) fn of(file: &ImageFile, image: Image, format: Format) -> Result<Self> {
+        let skips_lost_found = format == Format::Xfs && image.info()?.format() == Format::Ext4;
+        let fs = image.into_file_system()?;
+        Ok(Self(Arc::new(Opened { path: file.path.clone(), fs, skips_lost_found })))
     }
 
     fn fs(&self) -> &dyn FileSystem {
-        self.0.image.file_system()
+        &*self.0.fs
     }
 
     /// Starts reading from the beginning.

@@ -9,58 +9,48 @@
 //!   hold it exclusively, so the size cannot change meanwhile.
 //!
 //! A gate of contents is acquired after the gate of names, and a thread never holds two gates of contents.
+//!
+//! Operations of other modules use the file system through a [`FileSystemRef`](super::FileSystemRef), which has a
+//! [`Lease`] instead of a gate: closing first waits for the gates, then for the leases.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
+use crate::dispatch::OpenFs;
 use crate::inode::inherit_group;
-use crate::open_to_edit::OpenToEdit;
-use crate::{Error, Image as ReadOnly, Result};
+use crate::{Error, Result};
 
 /// Owner of new files: user and group.
-pub(super) type Owner = (u32, u32);
+type Owner = (u32, u32);
 
 /// Number of gates of contents: a power of two, larger than the usual number of threads.
 const GATES: usize = 64;
 
-/// Image opened for reading or for writing.
-pub(super) enum Backing {
-    Read(ReadOnly),
-    Write(OpenToEdit),
-}
-
-impl Backing {
-    fn file_system(&self) -> &dyn FileSystem {
-        match self {
-            Self::Read(image) => image.file_system(),
-            Self::Write(image) => image.file_system(),
-        }
-    }
-
-    fn close(self) -> Result<()> {
-        match self {
-            Self::Read(_) => Ok(()),
-            Self::Write(image) => image.close(),
-        }
-    }
-}
-
 /// Aligned, so that threads at different gates do not share cache lines. `None` after closing.
 #[repr(align(64))]
-struct Gate(RwLock<Option<Arc<Backing>>>);
+struct Gate(RwLock<Option<Arc<dyn OpenFs>>>);
 
 impl Gate {
-    fn new(backing: &Arc<Backing>) -> Self {
-        Self(RwLock::new(Some(Arc::clone(backing))))
+    fn new(fs: &Arc<dyn OpenFs>) -> Self {
+        Self(RwLock::new(Some(Arc::clone(fs))))
     }
 }
 
-pub(super) struct Shared {
+pub(crate) struct Shared {
     names: Gate,
     contents: Box<[Gate]>,
+    /// Number of leases.
+    leases: Mutex<usize>,
+    /// Signalled when the last lease ends.
+    released: Condvar,
+    /// Held while a thread closes the image, so that others wait for it.
+    closing: Mutex<()>,
+    /// Name in errors.
+    pub(super) path: PathBuf,
     is_writable: bool,
     /// Owner of new files.
     owner: Owner,
@@ -70,17 +60,17 @@ pub(super) struct Shared {
 
 /// Context of a call that follows a path.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) paths: Paths<'a>,
-    pub(super) fs: &'a dyn FileSystem,
+pub(crate) struct Names<'a> {
+    pub(crate) paths: Paths<'a>,
+    pub(crate) fs: &'a dyn FileSystem,
     /// Time of this call.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     owner: Owner,
 }
 
 impl Names<'_> {
     /// Returns the initial attributes of a new file in `dir`.
-    pub(super) fn new_inode(
+    pub(crate) fn new_inode(
         &self,
         dir: Ino,
         mode: u32,
@@ -94,36 +84,52 @@ impl Names<'_> {
 }
 
 /// Returns the current time, or 1970 if the host has no clock.
-pub(super) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     vfs::clock::now().unwrap_or_default()
 }
 
 impl Shared {
-    pub(super) fn new(backing: Backing, owner: Owner) -> Arc<Self> {
-        let is_writable = matches!(backing, Backing::Write(_));
-        let backing = Arc::new(backing);
-        let contents = (0..GATES).map(|_| Gate::new(&backing)).collect();
-        let (names, removals) = (Gate::new(&backing), AtomicU64::new(0));
-        Arc::new(Self { names, contents, is_writable, owner, removals })
+    pub(super) fn new(
+        fs: &Arc<dyn OpenFs>,
+        path: &Path,
+        is_writable: bool,
+        owner: Owner,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            names: Gate::new(fs),
+            contents: (0..GATES).map(|_| Gate::new(fs)).collect(),
+            leases: Mutex::new(0),
+            released: Condvar::new(),
+            closing: Mutex::new(()),
+            path: path.to_owned(),
+            is_writable,
+            owner,
+            removals: AtomicU64::new(0),
+        })
     }
 
-    pub(super) fn is_writable(&self) -> bool {
+    /// Creates an error for the whole image.
+    pub(super) fn error(&self, source: vfs::Error) -> Error {
+        Error::Image { image: self.path.clone(), source }
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
     }
 
     /// Returns the owner of new files.
     #[cfg(feature = "build")]
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
     /// Returns a counter that changes whenever a name was removed or renamed.
-    pub(super) fn removals(&self) -> u64 {
+    pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Relaxed)
     }
 
     /// Calls `act` with the gate of names held. Errors name `path`.
-    pub(super) fn names<R>(
+    pub(crate) fn names<R>(
         &self,
         path: &[u8],
         act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
@@ -133,7 +139,7 @@ impl Shared {
     }
 
     /// Same as [`Self::names`], but holds the gate exclusively, for calls that remove names.
-    pub(super) fn removing<R>(
+    pub(crate) fn removing<R>(
         &self,
         path: &[u8],
         act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
@@ -146,26 +152,26 @@ impl Shared {
     fn act_on<R>(
         &self,
         path: &[u8],
-        backing: Option<&Backing>,
+        opened: Option<&dyn OpenFs>,
         act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
     ) -> Result<R> {
-        let fs = backing.ok_or(Error::Closed)?.file_system();
+        let fs = opened.ok_or(Error::Closed)?.file_system();
         let names = Names { paths: Paths::new(fs), fs, now: now(), owner: self.owner };
         check(path).and_then(|()| act(names)).map_err(|error| Error::file(path, error))
     }
 
     /// Calls `act` for an operation that needs no path.
-    pub(super) fn whole<R>(&self, act: impl FnOnce(&dyn FileSystem) -> Result<R>) -> Result<R> {
+    pub(crate) fn whole<R>(&self, act: impl FnOnce(&dyn FileSystem) -> Result<R>) -> Result<R> {
         let gate = self.names.0.read();
         act(gate.as_deref().ok_or(Error::Closed)?.file_system())
     }
 
-    fn gate(&self, ino: Ino) -> &RwLock<Option<Arc<Backing>>> {
+    fn gate(&self, ino: Ino) -> &RwLock<Option<Arc<dyn OpenFs>>> {
         &self.contents[ino.0 as usize % GATES].0
     }
 
     /// Calls `act` for a held inode. Errors name `path`.
-    pub(super) fn contents<R>(
+    pub(crate) fn contents<R>(
         &self,
         ino: Ino,
         path: &[u8],
@@ -177,7 +183,7 @@ impl Shared {
     }
 
     /// Same as [`Self::contents`], but with exclusive access to the inode's gate.
-    pub(super) fn contents_alone<R>(
+    pub(crate) fn contents_alone<R>(
         &self,
         ino: Ino,
         path: &[u8],
@@ -188,15 +194,57 @@ impl Shared {
         act(fs).map_err(|error| Error::file(path, error))
     }
 
-    /// Waits for running calls, makes all changes durable and marks the image clean. Open files are closed too.
+    /// Returns the file system with a lease of it.
+    pub(super) fn lease(shared: &Arc<Self>) -> Result<(Arc<dyn OpenFs>, Lease)> {
+        let gate = shared.names.0.read();
+        let fs = gate.clone().ok_or(Error::Closed)?;
+        *shared.leases.lock() += 1;
+        Ok((fs, Lease(Arc::clone(shared))))
+    }
+
+    /// Waits for running calls and leases and takes the file system. Open files are closed. Returns `None` if it was
+    /// taken before. This is the last reference: any other user would still have a gate or a lease.
+    pub(super) fn take(&self) -> Option<Arc<dyn OpenFs>> {
+        let taken = {
+            let mut names = self.names.0.write();
+            let contents: Vec<_> = self.contents.iter().map(|gate| gate.0.write()).collect();
+            for mut gate in contents {
+                *gate = None;
+            }
+            names.take()
+        };
+        let mut leases = self.leases.lock();
+        self.released.wait_while(&mut leases, |leases| *leases > 0);
+        taken
+    }
+
+    /// Waits for running calls and leases, makes all changes durable and marks the image clean. Open files are closed
+    /// too.
     pub(super) fn close(&self) -> Result<()> {
-        let mut names = self.names.0.write();
-        let mut contents: Vec<_> = self.contents.iter().map(|gate| gate.0.write()).collect();
-        for gate in &mut contents {
-            **gate = None;
+        let _closing = self.closing.lock();
+        match self.take() {
+            Some(fs) if self.is_writable => fs.close().map_err(|source| self.error(source)),
+            _ => Ok(()),
         }
-        // This is the last reference: any other user would still hold a gate.
-        names.take().and_then(Arc::into_inner).map_or(Ok(()), Backing::close)
+    }
+}
+
+/// Use of the file system by an operation of another module.
+pub(super) struct Lease(Arc<Shared>);
+
+impl Lease {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut leases = self.0.leases.lock();
+        *leases -= 1;
+        if *leases == 0 {
+            self.0.released.notify_all();
+        }
     }
 }
 
@@ -220,28 +268,28 @@ fn check(path: &[u8]) -> vfs::Result<()> {
 }
 
 /// Reference to an inode. The inode is not freed before this is dropped, even if its last name is removed.
-pub(super) struct Held {
+pub(crate) struct Held {
     shared: Arc<Shared>,
     ino: Ino,
 }
 
 impl Held {
     /// Holds an inode that was just found or created under the gate of names.
-    pub(super) fn new(shared: &Arc<Shared>, fs: &dyn FileSystem, ino: Ino) -> vfs::Result<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, fs: &dyn FileSystem, ino: Ino) -> vfs::Result<Self> {
         fs.open(ino)?;
         Ok(Self { shared: Arc::clone(shared), ino })
     }
 
-    pub(super) fn ino(&self) -> Ino {
+    pub(crate) fn ino(&self) -> Ino {
         self.ino
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
     /// Calls `act` for the inode. Errors name `path`.
-    pub(super) fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         path: &[u8],
         act: impl FnOnce(&dyn FileSystem) -> vfs::Result<R>,

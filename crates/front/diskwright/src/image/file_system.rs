@@ -1,0 +1,81 @@
+//! Access to the file system of an open image.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use operations::profile::ListingProfile;
+use vfs::survey::TellsLayout;
+use vfs::{FileSystem, Paths};
+
+use super::shared::{Lease, Shared};
+use super::{Image, ImageInfo};
+use crate::Result;
+use crate::dispatch::OpenFs;
+
+/// File system of an open [`Image`], for operations below the calls of `std::fs`. Closing the image waits until this is
+/// dropped.
+///
+/// Calls of the image do not wait for this: an inode number that was found by a path is valid until a file is removed,
+/// or as long as [`FileSystem::open`] holds the inode.
+pub struct FileSystemRef<'a> {
+    // Declared before the lease, which ends when nothing uses the file system.
+    fs: Arc<dyn OpenFs>,
+    lease: Lease,
+    image: PhantomData<&'a Image>,
+}
+
+impl FileSystemRef<'_> {
+    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self> {
+        let (fs, lease) = Shared::lease(shared)?;
+        Ok(Self { fs, lease, image: PhantomData })
+    }
+
+    /// Returns access to the files by path.
+    pub fn paths(&self) -> Paths<'_> {
+        Paths::new(&**self)
+    }
+
+    /// Returns the use of the blocks.
+    pub fn layout(&self) -> &dyn TellsLayout {
+        self.fs.layout()
+    }
+
+    /// Returns the profile of the time spent in listings.
+    #[doc(hidden)]
+    pub fn listing_profile(&self) -> &ListingProfile {
+        self.fs.file_system().listing_profile()
+    }
+
+    /// Returns the current properties of an image that is open for writing.
+    pub(super) fn info(&self) -> vfs::Result<ImageInfo> {
+        self.fs.info(None)
+    }
+
+    /// Returns the number of checkpoints closed since opening, or `None` without a journal or log. Changes are atomic
+    /// if no checkpoint was closed between them: all become durable or none, and none if the image is abandoned.
+    #[cfg(feature = "build")]
+    pub(crate) fn checkpoints_closed(&self) -> Option<u64> {
+        self.fs.checkpoints_closed()
+    }
+}
+
+impl FileSystemRef<'static> {
+    /// Closes the image, like [`Image::close`].
+    ///
+    /// # Errors
+    /// Same as [`Image::close`].
+    pub fn close(self) -> Result<()> {
+        let shared = Arc::clone(self.lease.shared());
+        drop(self);
+        shared.close()
+    }
+}
+
+impl Deref for FileSystemRef<'_> {
+    type Target = dyn FileSystem;
+
+    fn deref(&self) -> &Self::Target {
+        self.fs.file_system()
+    }
+}

@@ -1,0 +1,365 @@
+//! Opening images of any format.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use disk::{BlockDevice, FileDevice, WindowDevice};
+use vfs::Error as FsError;
+
+use super::devices::{self, Access};
+use super::shared::Shared;
+use super::{Image, ImageInfo, ImageOptions};
+use crate::dispatch::{self, OpenFs};
+use crate::format::Format;
+use crate::partition::{self, Partition, PartitionError, Signature};
+use crate::recovery::RecoverReport;
+use crate::{Error, Result, anywhere, lock};
+
+/// Name in errors for an image on a device without a name.
+pub(crate) const UNNAMED: &str = "the image";
+
+impl Image {
+    /// Opens an image file for reading. Its journal or log is replayed in memory.
+    ///
+    /// # Errors
+    /// Same as [`ImageOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        ImageOptions::new().open(path)
+    }
+
+    /// Opens an image file for writing. Its journal or log is replayed first.
+    ///
+    /// # Errors
+    /// Same as [`ImageOptions::open`].
+    pub fn open_writable(path: impl AsRef<Path>) -> Result<Self> {
+        ImageOptions::new().write(true).open(path)
+    }
+
+    /// Returns new [`ImageOptions`].
+    pub fn options() -> ImageOptions {
+        ImageOptions::new()
+    }
+
+    /// Checks that the image has a root directory. Without one it is damaged.
+    fn with_root(self) -> Result<Self> {
+        let at = |source| self.shared.error(source);
+        self.shared.whole(|fs| vfs::path::check_root(fs).map_err(at))?;
+        Ok(self)
+    }
+}
+
+impl ImageOptions {
+    /// Opens an image in a host file or on a block device. The image is locked against other programs. The lock is
+    /// shared with other readers if it is opened for reading.
+    ///
+    /// # Errors
+    /// If another program uses the image, it cannot be read or written, or it is not a usable image. The error names
+    /// the detected contents and gives advice. Nothing has been written then.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Image> {
+        self.check()?;
+        let path = path.as_ref();
+        if !self.write {
+            return self.open_rootless(path)?.with_root();
+        }
+        match anywhere::open_to_write(path)? {
+            Some(device) => self.open_named(path, device),
+            None => self.open_file(path, &lock::open_to_write(path)?),
+        }
+    }
+
+    /// Opens an image for reading even if it has no root directory. This suffices for [`Image::info`].
+    ///
+    /// # Errors
+    /// Same as [`Self::open`], except for a missing root directory.
+    pub fn open_rootless(&self, path: impl AsRef<Path>) -> Result<Image> {
+        let path = path.as_ref();
+        self.read_window(path, open_device(path, self)?)
+    }
+
+    /// Reads the properties of an image, like [`Image::info`].
+    ///
+    /// # Errors
+    /// Same as [`Self::open_rootless`].
+    pub fn info(&self, path: impl AsRef<Path>) -> Result<ImageInfo> {
+        self.open_rootless(path)?.info()
+    }
+
+    /// Opens an image on any device. No other program may change the device meanwhile.
+    ///
+    /// # Errors
+    /// Same as [`Self::open`].
+    pub fn open_device(&self, device: Arc<dyn BlockDevice>) -> Result<Image> {
+        self.check()?;
+        self.open_named(Path::new(UNNAMED), device)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.write && self.norecovery {
+            let problem = "norecovery is read-only; leave it out to change the image";
+            return Err(Error::Usage(problem.into()));
+        }
+        Ok(())
+    }
+
+    /// Same as [`Self::open_device`]. Errors call the image `name`.
+    pub(crate) fn open_named(&self, name: &Path, device: Arc<dyn BlockDevice>) -> Result<Image> {
+        if !self.write {
+            return self.read_window(name, window(name, device, self)?)?.with_root();
+        }
+        let device = window_to_write(name, device, self)?;
+        let format = probe(name, &device, self)?;
+        let opened = dispatch::open_writable(format, device, self, name);
+        let fs = opened.map_err(|source| Error::Image { image: name.to_owned(), source })?;
+        Ok(self.image(fs, name, None))
+    }
+
+    /// Opens an image for writing in a file that is open and locked.
+    pub(crate) fn open_file(&self, path: &Path, file: &File) -> Result<Image> {
+        let open = || {
+            let device = file.try_clone().and_then(FileDevice::new);
+            let device = device.map_err(|e| Error::host("read", path, e))?;
+            self.open_named(path, Arc::new(device))
+        };
+        match open() {
+            // The error may belong to an earlier writer: the kernel reports write-back errors once. Only recovery has
+            // run so far, which can be interrupted and repeated.
+            Err(Error::Image { source: vfs::Error::Device(_), .. })
+                if lock::forget_earlier_error(file).is_ok() =>
+            {
+                open()
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens an image as the source of a copy. `is_locked` is true if this process has locked the file in order to
+    /// replace it.
+    ///
+    /// # Errors
+    /// Same as [`Self::open`], and if the kernel has the image attached for writing.
+    pub(crate) fn open_as_source(&self, path: &Path, is_locked: bool) -> Result<Image> {
+        let device = match anywhere::open(path, is_locked)? {
+            Some(device) => device,
+            None => {
+                let file = lock::open_to_read(path, is_locked)?;
+                lock::refuse_attached(path, &file)?;
+                Arc::new(FileDevice::new(file).map_err(|e| Error::host("read", path, e))?)
+            }
+        };
+        self.open_named(path, device)
+    }
+
+    /// Opens the result of a repair in memory for reading. If recovery fails, opens it without recovery.
+    pub(crate) fn open_repaired(
+        path: &Path,
+        format: Format,
+        device: Arc<dyn BlockDevice>,
+    ) -> vfs::Result<Image> {
+        let options = Self::new();
+        options.read_format(path, format, Arc::clone(&device)).or_else(|error| {
+            let as_it_lies = options.norecovery(true);
+            as_it_lies.read_format(path, format, device).map_err(|_| error)
+        })
+    }
+
+    fn read_window(&self, path: &Path, device: Arc<dyn BlockDevice>) -> Result<Image> {
+        let format = probe(path, &device, self)?;
+        self.read_format(path, format, device)
+            .map_err(|source| Error::Image { image: path.to_owned(), source })
+    }
+
+    /// Opens an image of a known format for reading.
+    fn read_format(
+        &self,
+        path: &Path,
+        format: Format,
+        device: Arc<dyn BlockDevice>,
+    ) -> vfs::Result<Image> {
+        let fs = dispatch::open(format, Arc::clone(&device), self)?;
+        // Read the log state from the device: `fs` has replayed the log in memory only.
+        let info = fs.info(Some(&*device))?;
+        Ok(self.image(fs, path, Some(info)))
+    }
+
+    /// Wraps an open file system. `info` has its properties if it is open for reading.
+    fn image(&self, fs: Arc<dyn OpenFs>, path: &Path, info: Option<ImageInfo>) -> Image {
+        Image {
+            shared: Shared::new(&fs, path, info.is_none(), self.owner),
+            remarks: fs.remarks().to_vec(),
+            recovery: fs.recovery(),
+            info,
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            mounting: Default::default(),
+        }
+    }
+
+    /// Returns the feature that makes the image read-only, or `None`. The image may still be damaged or in use, which
+    /// opening it for writing reports.
+    ///
+    /// # Errors
+    /// If the image cannot be read or has no known format.
+    pub fn read_only_because(&self, path: impl AsRef<Path>) -> Result<Option<String>> {
+        let path = path.as_ref();
+        let device = open_device(path, &self.clone().norecovery(true))?;
+        let reason = dispatch::read_only_because(probe(path, &device, self)?, &*device);
+        reason.map_err(|source| Error::Image { image: path.to_owned(), source })
+    }
+
+    /// Replays the journal or log of an image, completes operations interrupted by a crash, and marks it clean.
+    ///
+    /// # Errors
+    /// Same as opening it for writing, and as [`Image::close`].
+    pub fn recover(&self, path: impl AsRef<Path>) -> Result<RecoverReport> {
+        let image = self.clone().write(true).open(path)?;
+        let report = image.recovery();
+        image.close().map(|()| report)
+    }
+}
+
+/// Opens the device selected by the options for reading. Other programs cannot change it meanwhile, unless the options
+/// allow that.
+pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
+    if let Some(device) = anywhere::open(path, options.norecovery)? {
+        return window(path, device, options);
+    }
+    let file = lock::open_to_read(path, options.norecovery)?;
+    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+    window(path, Arc::new(device), options)
+}
+
+/// Returns the format of an image, if its magic number is known.
+pub(crate) fn format_of(path: &Path, device: &dyn BlockDevice) -> Result<Option<Format>> {
+    let signature = Signature::of(device).map_err(|e| Error::host("read", path, e))?;
+    Ok(Format::of(&signature))
+}
+
+/// Returns the format of an image under construction.
+pub(crate) fn format_of_device(device: &dyn BlockDevice) -> io::Result<Option<Format>> {
+    Ok(Format::of(&Signature::of(device)?))
+}
+
+/// Returns the format of an image. The error describes the detected contents instead.
+pub(crate) fn probe(
+    path: &Path,
+    device: &Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+) -> Result<Format> {
+    let signature = Signature::of(&**device).map_err(|e| Error::host("read", path, e))?;
+    Format::of(&signature).ok_or_else(|| {
+        let source = no_format(&**device, signature, options);
+        Error::Image { image: path.to_owned(), source }
+    })
+}
+
+/// Returns the part of the device selected by the options, for reading, together with the other devices of the image.
+pub(crate) fn window(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    join(path, device, options, Access::Read)
+}
+
+/// Like [`window`], for writing.
+pub(crate) fn window_to_write(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    join(path, device, options, Access::Write)
+}
+
+fn join(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>> {
+    let device = window_alone(path, device, options)?;
+    devices::join(path, device, &options.devices, options.norecovery, access)
+}
+
+/// Returns the part of the device selected by the options, without other devices.
+fn window_alone(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    let device = part(path, device, options)?;
+    Ok(match &options.undo {
+        Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, Arc::clone(undo))),
+        None => device,
+    })
+}
+
+fn part(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    options: &ImageOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    let (start, len) = match options.partition {
+        Some(number) => {
+            let found = partition::find(&*device, number)
+                .map_err(|error| no_partition(path, &*device, error))?;
+            (found.offset, found.len)
+        }
+        None if options.offset == 0 => return Ok(device),
+        None => match device.len().checked_sub(options.offset) {
+            Some(len) if len > 0 => (options.offset, len),
+            _ => {
+                let len = device.len();
+                let past = format!("--offset is past the end of the image ({len} bytes)");
+                return Err(Error::Usage(past));
+            }
+        },
+    };
+    let window = WindowDevice::new(device, start, len).map_err(|e| Error::host("read", path, e))?;
+    Ok(Arc::new(window))
+}
+
+/// Creates the error for a missing partition. If the file has another format, the error says so.
+fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
+    if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
+    {
+        let source = FsError::unsupported(found.description(), found.advice);
+        return Error::Image { image: path.to_owned(), source };
+    }
+    Error::Partition { image: path.to_owned(), source: error }
+}
+
+/// Creates the error for an image of unknown format.
+fn no_format(device: &dyn BlockDevice, signature: Signature, options: &ImageOptions) -> FsError {
+    let is_whole = options.partition.is_none() && options.offset == 0;
+    let partitions = if is_whole { partition::read(device).ok().flatten() } else { None };
+    if let Some(partitions) = partitions.filter(|partitions| !partitions.is_empty()) {
+        return whole_disk(&partitions);
+    }
+    let what = match signature {
+        Signature::Other(found) => return FsError::unsupported(found.description(), found.advice),
+        Signature::Lost(lost) => {
+            let what = format!(
+                "an {} file system without a valid superblock; another structure of it is at byte \
+                 {}",
+                lost.format, lost.at
+            );
+            return FsError::unsupported(what, LOST);
+        }
+        Signature::Zeros => "an image that starts with zeros only",
+        _ => "neither an ext2/3/4 nor an XFS image",
+    };
+    FsError::unsupported(what, if is_whole { WHOLE } else { DAMAGED })
+}
+
+const LOST: &str =
+    "run diskwright check for the damage, or diskwright extract --salvage to read the files";
+const DAMAGED: &str =
+    "if it is damaged, diskwright check and extract --salvage search for superblock copies";
+const WHOLE: &str = "if it is inside a disk image, use --partition or --offset; if it is damaged, \
+                     diskwright check and extract --salvage search for superblock copies";
+
+fn whole_disk(partitions: &[Partition]) -> FsError {
+    let what = format!("a disk with partitions; {}", partition::overview(partitions));
+    FsError::unsupported(what, "choose one with --partition N")
+}
