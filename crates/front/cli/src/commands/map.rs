@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use diskwright::disk_map::{self, CELLS_MAX, Curve, Figures, Mapped, Options};
+use diskwright::disk_map::{self, CELLS_MAX, Curve, Domain, Figures, Mapped, Options};
 use diskwright::{Error, Outcome, Result, text};
 
 use crate::commands::arguments::ImageArgs;
@@ -18,6 +18,8 @@ Examples:
   diskwright map root.img -o root.svg
   diskwright map disk.img --partition 2 -o disk.html --curve hilbert
   diskwright map root.img --format json | jq '.kinds[] | select(.blocks > 0)'
+  diskwright map /dev/sdb --partition 1 --format ddrescue --metadata -o domain.map
+  ddrescue -m domain.map /dev/sdb rescued.img rescued.map
 
 Shows the use of each part of the disk, the lengths of free extents, the fragmentation of files, and the location of the \
 journal or log. docs/map.md defines the kinds of blocks. Nothing is written to the image.
@@ -52,6 +54,14 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
+    /// With --format ddrescue, include all blocks in use. This is the default
+    #[arg(long, conflicts_with = "metadata")]
+    used: bool,
+
+    /// With --format ddrescue, include no contents of files
+    #[arg(long)]
+    metadata: bool,
+
     /// Divide the disk into at most N parts, 1 to 65536 [default: 4096, for text 1536]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=CELLS_MAX as i64))]
     cells: Option<u32>,
@@ -72,6 +82,8 @@ enum Format {
     /// Letters, for a terminal
     #[value(alias = "txt")]
     Text,
+    /// Domain mapfile of GNU ddrescue: the blocks in use
+    Ddrescue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,27 +124,49 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
     if args.file().is_some() {
         diskwright::clean_up_on_signals()?;
     }
+    if format == Format::Ddrescue {
+        return rescue_domain(args);
+    }
+    if args.used || args.metadata {
+        return Err(Error::Usage("--used and --metadata need --format ddrescue".to_owned()));
+    }
     let usual = if format == Format::Text { CELLS_OF_TEXT } else { CELLS };
     let cells = args.cells.map_or(usual, |cells| cells as usize);
-    let progress = RepairProgress::new("reading");
-    let mut show = |done, total| {
-        progress.show("disk map", done, total);
-        ControlFlow::Continue(())
-    };
     let options = args.image.options().cache_bytes(CACHE_BYTES);
-    let mapped = disk_map::survey(&args.image.image, &options, cells, &mut show)?;
-    drop(progress);
-    let bytes = picture(args, format, &mapped)?;
-    match args.file() {
-        Some(path) => disk_map::write_file(path, &bytes, args.force)?,
-        None => terminal::with_output(|out| out.write_all(&bytes).map_err(Error::Output))?,
-    }
+    let mapped = with_progress(|show| disk_map::survey(&args.image.image, &options, cells, show))?;
+    write(args, &picture(args, format, &mapped)?)?;
     let survey = &mapped.survey;
     let of_survey = survey.remarks.iter().filter(|_| format != Format::Text);
     for remark in mapped.remarks.iter().chain(of_survey) {
         terminal::message(remark);
     }
     Ok(if survey.is_sound() { Outcome::Done } else { Outcome::Image })
+}
+
+/// Calls a function with a progress bar.
+fn with_progress<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> T) -> T {
+    let progress = RepairProgress::new("reading");
+    work(&mut |done, total| {
+        progress.show("disk map", done, total);
+        ControlFlow::Continue(())
+    })
+}
+
+fn write(args: &MapArgs, bytes: &[u8]) -> Result<()> {
+    match args.file() {
+        Some(path) => disk_map::write_file(path, bytes, args.force),
+        None => terminal::with_output(|out| out.write_all(bytes).map_err(Error::Output)),
+    }
+}
+
+fn rescue_domain(args: &MapArgs) -> Result<Outcome> {
+    let domain = if args.metadata { Domain::Metadata } else { Domain::Used };
+    let options = args.image.options().cache_bytes(CACHE_BYTES);
+    let map =
+        with_progress(|show| disk_map::rescue_domain(&args.image.image, &options, domain, show))?;
+    write(args, map.text.as_bytes())?;
+    map.remarks.iter().for_each(|remark| terminal::message(remark));
+    Ok(if map.remarks.is_empty() { Outcome::Done } else { Outcome::Image })
 }
 
 fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
@@ -151,6 +185,7 @@ fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
         Format::Svg => disk_map::svg(survey, &options).into_bytes(),
         Format::Html => disk_map::html(survey, &options).into_bytes(),
         Format::Text => disk_map::text(survey, &options).into_bytes(),
+        Format::Ddrescue => unreachable!("it is not made of a survey"),
         Format::Json => {
             let figures = Figures::new(survey, &options);
             let json = serde_json::to_string(&figures).map_err(|e| Error::Output(e.into()))?;

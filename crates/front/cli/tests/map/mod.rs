@@ -130,3 +130,67 @@ fn readable_parts_of_a_damaged_image_are_shown() {
     assert!(out.contains("in use, unknown purpose"), "{out}");
     assert!(out.contains("inode 1"), "{out}");
 }
+
+/// Returns the blocks of a mapfile: position, size and status.
+fn mapfile(text: &str) -> Vec<(u64, u64, char)> {
+    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x").unwrap(), 16).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+    let words = lines.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words.map(|words| (number(words[0]), number(words[1]), words[2].parse().unwrap())).collect()
+}
+
+#[test]
+fn ddrescue_copies_the_blocks_in_use() {
+    testkit::require!(Tool("ddrescue"), Tool("e2fsck"), Tool("xfs_repair"));
+    for options in FORMATS {
+        let home = image(options);
+        let dir = home.path();
+        let image = dir.join("image.img");
+        // Free blocks have other contents, which are not copied.
+        let (status, out, messages) = said(dir, "map image.img --used --format ddrescue -o used");
+        assert_eq!((status, &out[..], &messages[..]), (0, "", ""));
+        let blocks = mapfile(&fs::read_to_string(dir.join("used")).unwrap());
+        let file = File::options().write(true).open(&image).unwrap();
+        for &(start, len, _) in blocks.iter().filter(|block| block.2 == '?') {
+            file.write_all_at(&vec![0xa5; len as usize], start).unwrap();
+        }
+        let mut ddrescue = testkit::command("ddrescue");
+        ddrescue.current_dir(dir).args(["-q", "-m", "used", "image.img", "copy.img", "log"]);
+        assert!(ddrescue.status().unwrap().success());
+        let copy = File::options().write(true).open(dir.join("copy.img")).unwrap();
+        copy.set_len(64 << 20).unwrap();
+        testkit::judge(&dir.join("copy.img"));
+        let (status, contents, _) = said(dir, "cat copy.img /dir/file");
+        assert!(status == 0 && contents == "\u{1}".repeat(1 << 20));
+        // Most of the image is not copied, and metadata is less.
+        let sum = |blocks: &[(u64, u64, char)]| -> u64 {
+            blocks.iter().filter(|block| block.2 == '+').map(|block| block.1).sum()
+        };
+        assert!(sum(&blocks) < 40 << 20, "{}", sum(&blocks));
+        assert_eq!(blocks.iter().map(|block| block.1).sum::<u64>(), 64 << 20);
+        let (status, text, _) = said(dir, "map image.img --format ddrescue --metadata");
+        assert_eq!(status, 0);
+        assert_eq!(sum(&blocks) - sum(&mapfile(&text)), 1 << 20);
+    }
+}
+
+#[test]
+fn a_mapfile_describes_the_whole_disk() {
+    let home = image("--fs ext4 --size 64M");
+    let dir = home.path();
+    let whole = said(dir, "map image.img --format ddrescue").1;
+    let bytes = fs::read(dir.join("image.img")).unwrap();
+    fs::write(dir.join("disk.img"), [&[0; 1 << 20], &bytes[..], &[0; 4096]].concat()).unwrap();
+    let (status, text, _) = said(dir, "map disk.img --offset 1M --format ddrescue");
+    assert_eq!(status, 0);
+    let used = |text: &str, offset: u64| -> Vec<(u64, u64)> {
+        let used = mapfile(text).into_iter().filter(|block| block.2 == '+');
+        used.map(|(start, len, _)| (start - offset, len)).collect()
+    };
+    assert_eq!(used(&text, 1 << 20), used(&whole, 0));
+    let total: u64 = mapfile(&text).iter().map(|block| block.1).sum();
+    assert_eq!(total, 65 << 20 | 4096);
+    for line in ["map image.img --metadata", "map image.img --used --metadata --format ddrescue"] {
+        assert_eq!(said(dir, line).0, 2, "{line}");
+    }
+}

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::Survey;
+use super::{Domain, Mapfile, Survey, mapfile};
+use crate::image::place_in_file;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, ImageOptions, Result};
 
@@ -36,6 +37,26 @@ pub fn survey(
     let survey = Survey::take(fs.layout(), cells, progress).map_err(at)?;
     let remarks = image.remarks().to_vec();
     Ok(Mapped { survey, format: image.info()?.format_name(), remarks })
+}
+
+/// Returns the blocks of an image in use as a mapfile of GNU ddrescue. Positions are those of the whole file, also if the
+/// image is a part of it.
+///
+/// # Errors
+/// Same as [`survey`].
+pub fn rescue_domain(
+    path: &Path,
+    options: &ImageOptions,
+    domain: Domain,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Mapfile> {
+    let image = options.open_rootless(path)?;
+    let (start, device_bytes) = place_in_file(path, options)?;
+    let fs = image.file_system()?;
+    let mut map = mapfile(fs.layout(), domain, start, device_bytes, progress)
+        .map_err(|source| Error::Image { image: path.to_owned(), source })?;
+    map.remarks.splice(..0, image.remarks().iter().cloned());
+    Ok(map)
 }
 
 /// Writes a picture to a file that is renamed into place when complete. With `force` it replaces an existing file.

@@ -13,6 +13,8 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
+#[cfg(feature = "build")]
+pub(crate) use opening::place_in_file;
 pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, probe, window, window_to_write,
 };

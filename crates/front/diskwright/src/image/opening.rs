@@ -294,27 +294,39 @@ fn window_alone(
     })
 }
 
+/// Returns the offset of an image in its file, and the size of the file, both in bytes.
+#[cfg(feature = "build")]
+pub(crate) fn place_in_file(path: &Path, options: &ImageOptions) -> Result<(u64, u64)> {
+    let device = open_device(path, &ImageOptions::new().norecovery(true))?;
+    Ok((range(path, &*device, options)?.0, device.len()))
+}
+
+/// Returns offset and length in bytes of the part of a device selected by the options.
+fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Result<(u64, u64)> {
+    if let Some(number) = options.partition {
+        let found =
+            partition::find(device, number).map_err(|error| no_partition(path, device, error))?;
+        return Ok((found.offset, found.len));
+    }
+    match device.len().checked_sub(options.offset) {
+        Some(len) if len > 0 || options.offset == 0 => Ok((options.offset, len)),
+        _ => {
+            let len = device.len();
+            let past = format!("--offset is past the end of the image ({len} bytes)");
+            Err(Error::Usage(past))
+        }
+    }
+}
+
 fn part(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let (start, len) = match options.partition {
-        Some(number) => {
-            let found = partition::find(&*device, number)
-                .map_err(|error| no_partition(path, &*device, error))?;
-            (found.offset, found.len)
-        }
-        None if options.offset == 0 => return Ok(device),
-        None => match device.len().checked_sub(options.offset) {
-            Some(len) if len > 0 => (options.offset, len),
-            _ => {
-                let len = device.len();
-                let past = format!("--offset is past the end of the image ({len} bytes)");
-                return Err(Error::Usage(past));
-            }
-        },
-    };
+    if options.partition.is_none() && options.offset == 0 {
+        return Ok(device);
+    }
+    let (start, len) = range(path, &*device, options)?;
     let window = WindowDevice::new(device, start, len).map_err(|e| Error::host("read", path, e))?;
     Ok(Arc::new(window))
 }
