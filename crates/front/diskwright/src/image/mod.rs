@@ -13,8 +13,10 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
+#[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
-    UNNAMED, format_of, format_of_device, open_device, probe, window, window_to_write,
+    UNNAMED, format_of, format_of_device, open_device, open_file_to_write, probe, window,
+    window_to_write,
 };
 pub use options::ImageOptions;
 pub use text::{FeatureGroup, Section};
