@@ -204,6 +204,11 @@ impl Error {
         Self::Host { operation, path: path.as_ref().to_owned(), source: source.into() }
     }
 
+    /// Creates an error for a whole image.
+    pub(crate) fn image(path: impl AsRef<Path>, source: vfs::Error) -> Self {
+        Self::Image { image: path.as_ref().to_owned(), source }
+    }
+
     /// Creates an error for a file in the image.
     pub fn file(path: &[u8], source: vfs::Error) -> Self {
         Self::File { path: path.to_vec(), source }

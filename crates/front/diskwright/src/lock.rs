@@ -15,6 +15,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use disk::FileDevice;
+
 use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
@@ -26,6 +28,11 @@ pub(crate) const TRIES: u32 = 100;
 
 /// Maximum wait for a lock that is held only briefly.
 const GRACE: Duration = Duration::from_millis(250);
+
+/// Returns the device of an open image file.
+pub(crate) fn device(path: &Path, file: File) -> Result<FileDevice> {
+    FileDevice::new(file).map_err(|e| Error::host("read", path, e))
+}
 
 /// Opens an image for reading. Other programs cannot open it for writing meanwhile, unless `unlocked`.
 pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {

@@ -16,13 +16,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, FileDevice};
+use disk::BlockDevice;
 use ext4::format::superblock::RawSuperblock;
 pub use ext4::tune::Request;
 pub use xfs::tune::{NewFeature, NewUuid};
 
 use crate::image::{self, probe};
-use crate::{Error, Format, ImageOptions, Result, anywhere, dispatch, lock, mmp};
+use crate::{Error, Format, ImageOptions, Result, anywhere, dispatch, mmp};
 
 /// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
 /// fields that do not affect the layout, or returns an error.
@@ -142,9 +142,7 @@ fn device_of_format(
     format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let file = lock::open_to_write(path)?;
-    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-    let device = image::window_to_write(path, Arc::new(device), options)?;
+    let device = image::open_file_to_write(path, options)?;
     if probe(path, &device, options)? != format {
         return Err(at(path, vfs::Error::Invalid(otherwise)));
     }
@@ -152,5 +150,5 @@ fn device_of_format(
 }
 
 fn at(path: &Path, source: vfs::Error) -> Error {
-    Error::Image { image: path.to_owned(), source }
+    Error::image(path, source)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use disk::{BlockDevice, FileDevice};
+use disk::BlockDevice;
 use remote::place::disk::VirtualDisk;
 use remote::place::{OpenError, Place};
 
@@ -60,7 +60,7 @@ pub(super) fn open_base(word: &Path) -> Result<Base> {
     let Some(place) = Place::parse(word.as_os_str()) else {
         let file = lock::open_to_read(word, false)?;
         let identity = identity_of_file("file", word, &file)?;
-        let device = FileDevice::new(file).map_err(|e| Error::host("read", word, e))?;
+        let device = lock::device(word, file)?;
         return Ok(Base { device: Arc::new(device), identity });
     };
     let open = open_place(&place, false)?;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use disk::OverlayFile;
 use disk::overlay_file::{About, OverlayError};
-use disk::{FileDevice, OverlayFile};
 
 use super::open::{Base, open_base};
 use crate::{Error, Result, lock};
@@ -18,7 +18,7 @@ pub(super) struct Overlay {
 /// Opens an overlay for reading, on its original base or on `base`.
 pub(super) fn read(file: &Path, base: Option<&Path>) -> Result<Overlay> {
     let locked = lock::open_to_read(file, false)?;
-    let storage = FileDevice::new(locked).map_err(|e| Error::host("read", file, e))?;
+    let storage = lock::device(file, locked)?;
     let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
     let word = base.map_or_else(|| PathBuf::from(&about.base), Path::to_owned);
     let Base { device, identity } = open_base(&word)?;
@@ -33,5 +33,5 @@ pub(super) fn told(file: &Path, error: OverlayError) -> Error {
         _ => "use an overlay created by mount --overlay, or a new file name",
     };
     let source = vfs::Error::unsupported(error.to_string(), advice);
-    Error::Image { image: file.to_owned(), source }
+    Error::image(file, source)
 }

@@ -46,7 +46,7 @@ fn create(locked: &File, file: &Path, word: &Path, base: Base) -> Result<Overlay
 }
 
 fn existing(locked: File, file: &Path, base: Base) -> Result<OverlayFile> {
-    let storage = FileDevice::new(locked).map_err(|e| Error::host("read", file, e))?;
+    let storage = lock::device(file, locked)?;
     OverlayFile::open(Arc::new(storage), base.device, &base.identity).map_err(|e| told(file, e))
 }
 

@@ -155,7 +155,7 @@ impl Subject {
         match checked {
             // The report contains the device error.
             Err(_) if self.device_error().is_some() => Ok(Summary::default()),
-            checked => checked.map_err(|source| Error::Image { image: self.path.clone(), source }),
+            checked => checked.map_err(|source| Error::image(&self.path, source)),
         }
     }
 }

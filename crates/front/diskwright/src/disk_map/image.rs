@@ -32,7 +32,7 @@ pub fn survey(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Mapped> {
     let image = options.open_rootless(path)?;
-    let at = |source| Error::Image { image: path.to_owned(), source };
+    let at = |source| Error::image(path, source);
     let fs = image.file_system()?;
     let survey = Survey::take(fs.layout(), cells, progress).map_err(at)?;
     let remarks = image.remarks().to_vec();

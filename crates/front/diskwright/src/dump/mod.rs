@@ -99,7 +99,7 @@ impl Dump {
 /// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
 pub fn dump(path: &Path, options: &ImageOptions, what: &What) -> Result<Dump> {
     let device = open_device(path, options)?;
-    let at = |source| Error::Image { image: path.to_owned(), source };
+    let at = |source| Error::image(path, source);
     if *what == What::Superblock {
         return superblock(path, &*device);
     }
@@ -131,7 +131,7 @@ fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
         Some(Format::Xfs) => xfs::superblock::dump(device),
         _ => ext4::superblock::dump(device),
     };
-    dump.map_err(|source| Error::Image { image: path.to_owned(), source })
+    dump.map_err(|source| Error::image(path, source))
 }
 
 /// Dump functions of a format.

@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, FileDevice};
+use disk::BlockDevice;
 use ext4::mkfs as of_ext4;
 use vfs::Timestamp;
 use xfs::mkfs as of_xfs;
@@ -302,7 +302,7 @@ impl Image {
     /// Same as [`FormatOptions::write`].
     pub fn format(device: Arc<dyn BlockDevice>, options: impl Into<FormatOptions>) -> Result<Self> {
         let made = options.into().write(&*device, false);
-        made.map_err(|source| Error::Image { image: UNNAMED.into(), source })?;
+        made.map_err(|source| Error::image(UNNAMED, source))?;
         ImageOptions::new().write(true).open_device(device)
     }
 
@@ -335,8 +335,7 @@ impl Image {
 
 /// Creates a file system in a new file.
 fn write_file(path: &Path, options: &FormatOptions) -> Result<()> {
-    let file = lock::open_to_write(path)?;
-    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
+    let device = lock::device(path, lock::open_to_write(path)?)?;
     let made = options.write(&device, true);
-    made.map_err(|source| Error::Image { image: path.to_owned(), source })
+    made.map_err(|source| Error::image(path, source))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{BlockDevice, FileDevice, JoinedDevice};
+use disk::{BlockDevice, JoinedDevice};
 
 use crate::format::Format;
 use crate::{Error, Result, anywhere, image, lock};
@@ -126,5 +126,5 @@ pub(crate) fn open(path: &Path, unlocked: bool, access: Access) -> Result<Arc<dy
         Access::Read => lock::open_to_read(path, unlocked)?,
         Access::Write => lock::open_to_write(path)?,
     };
-    Ok(Arc::new(FileDevice::new(file).map_err(|e| Error::host("read", path, e))?))
+    Ok(Arc::new(lock::device(path, file)?))
 }

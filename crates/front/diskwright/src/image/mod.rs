@@ -15,8 +15,10 @@ pub use info::{
 };
 #[cfg(feature = "build")]
 pub(crate) use opening::place_in_file;
+#[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
-    UNNAMED, format_of, format_of_device, open_device, probe, window, window_to_write,
+    UNNAMED, format_of, format_of_device, open_device, open_file_to_write, probe, window,
+    window_to_write,
 };
 pub use options::ImageOptions;
 pub use text::{FeatureGroup, Section};

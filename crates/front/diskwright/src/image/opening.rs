@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, FileDevice, WindowDevice};
+use disk::{BlockDevice, WindowDevice};
 use vfs::Error as FsError;
 
 use super::devices::{self, Access};
@@ -111,16 +111,15 @@ impl ImageOptions {
         let device = window_to_write(name, device, self)?;
         let format = probe(name, &device, self)?;
         let opened = dispatch::open_writable(format, device, self, name);
-        let fs = opened.map_err(|source| Error::Image { image: name.to_owned(), source })?;
+        let fs = opened.map_err(|source| Error::image(name, source))?;
         Ok(self.image(fs, name, None))
     }
 
     /// Opens an image for writing in a file that is open and locked.
     pub(crate) fn open_file(&self, path: &Path, file: &File) -> Result<Image> {
         let open = || {
-            let device = file.try_clone().and_then(FileDevice::new);
-            let device = device.map_err(|e| Error::host("read", path, e))?;
-            self.open_named(path, Arc::new(device))
+            let again = file.try_clone().map_err(|e| Error::host("read", path, e))?;
+            self.open_named(path, Arc::new(lock::device(path, again)?))
         };
         match open() {
             // The error may belong to an earlier writer: the kernel reports write-back errors once. Only recovery has
@@ -145,7 +144,7 @@ impl ImageOptions {
             None => {
                 let file = lock::open_to_read(path, is_locked)?;
                 lock::refuse_attached(path, &file)?;
-                Arc::new(FileDevice::new(file).map_err(|e| Error::host("read", path, e))?)
+                Arc::new(lock::device(path, file)?)
             }
         };
         self.open_named(path, device)
@@ -166,8 +165,7 @@ impl ImageOptions {
 
     fn read_window(&self, path: &Path, device: Arc<dyn BlockDevice>) -> Result<Image> {
         let format = probe(path, &device, self)?;
-        self.read_format(path, format, device)
-            .map_err(|source| Error::Image { image: path.to_owned(), source })
+        self.read_format(path, format, device).map_err(|source| Error::image(path, source))
     }
 
     /// Opens an image of a known format for reading.
@@ -204,7 +202,7 @@ impl ImageOptions {
         let path = path.as_ref();
         let device = open_device(path, &self.clone().norecovery(true))?;
         let reason = dispatch::read_only_because(probe(path, &device, self)?, &*device);
-        reason.map_err(|source| Error::Image { image: path.to_owned(), source })
+        reason.map_err(|source| Error::image(path, source))
     }
 
     /// Replays the journal or log of an image, completes operations interrupted by a crash, and marks it clean.
@@ -225,8 +223,17 @@ pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn
         return window(path, device, options);
     }
     let file = lock::open_to_read(path, options.norecovery)?;
-    let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-    window(path, Arc::new(device), options)
+    window(path, Arc::new(lock::device(path, file)?), options)
+}
+
+/// Opens the device selected by the options for writing. Other programs cannot use it meanwhile. The image must be a
+/// local file.
+pub(crate) fn open_file_to_write(
+    path: &Path,
+    options: &ImageOptions,
+) -> Result<Arc<dyn BlockDevice>> {
+    let file = lock::open_to_write(path)?;
+    window_to_write(path, Arc::new(lock::device(path, file)?), options)
 }
 
 /// Returns the format of an image, if its magic number is known.
@@ -249,7 +256,7 @@ pub(crate) fn probe(
     let signature = Signature::of(&**device).map_err(|e| Error::host("read", path, e))?;
     Format::of(&signature).ok_or_else(|| {
         let source = no_format(&**device, signature, options);
-        Error::Image { image: path.to_owned(), source }
+        Error::image(path, source)
     })
 }
 
@@ -336,7 +343,7 @@ fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) ->
     if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
     {
         let source = FsError::unsupported(found.description(), found.advice);
-        return Error::Image { image: path.to_owned(), source };
+        return Error::image(path, source);
     }
     Error::Partition { image: path.to_owned(), source: error }
 }

@@ -110,7 +110,7 @@ impl Shared {
 
     /// Creates an error for the whole image.
     pub(super) fn error(&self, source: vfs::Error) -> Error {
-        Error::Image { image: self.path.clone(), source }
+        Error::image(&self.path, source)
     }
 
     pub(crate) fn is_writable(&self) -> bool {

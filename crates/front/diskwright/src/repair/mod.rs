@@ -31,7 +31,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::{BlockDevice, FileDevice, OverlayDevice};
+use disk::{BlockDevice, OverlayDevice};
 use ext4::mmp::MmpDevice;
 pub use operations::repair::{Action, Plan, Restored, Step};
 use operations::repair::{
@@ -45,7 +45,7 @@ use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
 use crate::dispatch::repair as dispatch;
 use crate::format::Format;
-use crate::{Error, ImageOptions, Result, SuperblockPlace, image, lock, mmp};
+use crate::{Error, ImageOptions, Result, SuperblockPlace, image, mmp};
 
 /// Image opened for repair. Other programs cannot use it meanwhile.
 pub struct Repair {
@@ -75,10 +75,7 @@ impl Repair {
     /// # Errors
     /// If the file cannot be read or written, is in use, or its format cannot be detected.
     pub fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
-        let file = lock::open_to_write(path)?;
-        let device = FileDevice::new(file).map_err(|e| Error::host("read", path, e))?;
-        let device = image::window_to_write(path, Arc::new(device), options)?;
-        Self::with_device(path, device, options, true)
+        Self::with_device(path, image::open_file_to_write(path, options)?, options, true)
     }
 
     /// Opens an image for planning only. It may be write-protected and read by others.
@@ -100,7 +97,7 @@ impl Repair {
         let device = Arc::clone(&meter) as Arc<dyn BlockDevice>;
         let format = format_of_device(path, &device, options);
         let format = format.map_err(|error| meter.blame(path, error))?;
-        let at = |source| Error::Image { image: path.to_owned(), source };
+        let at = |source| Error::image(path, source);
         let claim = if is_writable { mmp::claim(path, format, &device).map_err(at)? } else { None };
         let device = claim.clone().map_or(device, |claim| claim as _);
         let device = dispatch::kept(format, device);
@@ -257,7 +254,7 @@ impl Repair {
     }
 
     fn failed(&self, source: vfs::Error) -> Error {
-        self.meter.blame(&self.path, Error::Image { image: self.path.clone(), source })
+        self.meter.blame(&self.path, Error::image(&self.path, source))
     }
 }
 
@@ -331,12 +328,10 @@ impl Prepared<'_> {
 /// If the undo file is invalid or belongs to another image, or the image was changed after the repair; nothing is
 /// written then. Also if the image is in use or cannot be written.
 pub fn restore(undo: &Path, image: &Path, options: &ImageOptions) -> Result<Restored> {
-    let device = FileDevice::new(lock::open_to_write(image)?);
-    let device = device.map_err(|e| Error::host("read", image, e))?;
-    let device = image::window_to_write(image, Arc::new(device), options)?;
+    let device = image::open_file_to_write(image, options)?;
     // An image of another format, or a damaged one, has no block to claim.
     let claim = ext4::mmp::claim_for_repair(&device, &mmp::options(image))
-        .map_err(|source| Error::Image { image: image.to_owned(), source })?;
+        .map_err(|source| Error::image(image, source))?;
     let device = claim.map_or(device, |claim| claim as _);
     let file = File::open(undo).map_err(|e| Error::host("open the undo file", undo, e))?;
     operations::repair::restore(&*device, BufReader::new(file)).map_err(|source| Error::Restore {

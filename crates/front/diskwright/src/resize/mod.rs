@@ -66,7 +66,7 @@ pub fn grow(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<R
     let disk = Disk::open(path, options)?;
     let device = disk.window(path, options)?;
     let format = probe(path, &device, options)?;
-    let at = |source| Error::Image { image: path.to_owned(), source };
+    let at = |source| Error::image(path, source);
     let bytes = bytes.unwrap_or(device.len());
     let before = dispatch::size(format, &*device).map_err(at)?;
     if bytes / u64::from(before.block_size) < before.blocks {
@@ -165,11 +165,11 @@ fn too_small(path: &Path, wish: Least, source: vfs::Error) -> Error {
         }
         (vfs::Error::NoSpace, _) => "its contents need more space",
         (vfs::Error::NoInodes, _) => "its groups would have fewer inodes than are in use",
-        _ => return Error::Image { image: path.to_owned(), source },
+        _ => return Error::image(path, source),
     };
     let advice = "show the minimum size with diskwright shrink --size min --dry-run";
     let source = vfs::Error::unsupported(format!("shrinking to that size: {what}"), advice);
-    Error::Image { image: path.to_owned(), source }
+    Error::image(path, source)
 }
 
 /// Returns the byte offset of the image in its file.

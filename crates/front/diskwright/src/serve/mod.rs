@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use disk::{BlockDevice, FileDevice};
+use disk::BlockDevice;
 
 pub use remote::nbd::{Address, AddressError};
 
@@ -138,7 +138,6 @@ fn device(image: &Path, options: &ImageOptions, read_only: bool) -> Result<Arc<d
     if read_only {
         return open_device(image, options);
     }
-    let device = FileDevice::new(lock::open_to_write(image)?);
-    let device = device.map_err(|e| Error::host("read", image, e))?;
+    let device = lock::device(image, lock::open_to_write(image)?)?;
     window(image, Arc::new(device), options)
 }
