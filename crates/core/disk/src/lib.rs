@@ -4,6 +4,7 @@
 
 pub mod address;
 mod at;
+mod ddrescue;
 mod faulty;
 mod file;
 mod joined;
@@ -23,6 +24,7 @@ use std::fs::File;
 use std::io;
 
 pub use at::FileAt;
+pub use ddrescue::{Mapfile, MapfileError, MapfileWriter, RescuedDevice};
 pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
 pub use joined::{JoinedDevice, Part, end_at};

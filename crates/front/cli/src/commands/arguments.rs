@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use diskwright::{Format, ImageOptions, SuperblockPlace};
+use disk::Mapfile;
+use diskwright::{Error, Format, ImageOptions, SuperblockPlace};
 
 use super::devices::DeviceArgs;
 
@@ -21,6 +22,32 @@ pub(crate) struct ImageArgs {
     /// inconsistent
     #[arg(long, alias = "stale", help_heading = "Image")]
     norecovery: bool,
+
+    #[command(flatten)]
+    rescue: RescueArgs,
+}
+
+/// Mapfile of a copy of a failing disk.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RescueArgs {
+    /// Report areas that GNU ddrescue did not rescue, according to its mapfile FILE, as read errors
+    #[arg(long, value_name = "FILE", help_heading = "Image")]
+    mapfile: Option<PathBuf>,
+}
+
+impl RescueArgs {
+    /// Adds the areas of the mapfile to the options.
+    pub(crate) fn add(&self, options: ImageOptions) -> diskwright::Result<ImageOptions> {
+        let Some(path) = &self.mapfile else { return Ok(options) };
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Host {
+            operation: "read",
+            path: path.clone(),
+            source,
+        })?;
+        let map = Mapfile::parse(&text)
+            .map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+        Ok(options.mapfile(map.into()))
+    }
 }
 
 /// Location of an image in its file.
@@ -108,17 +135,20 @@ impl ImageToEdit {
 
 impl ImageArgs {
     /// Returns the options for opening the image.
-    pub(crate) fn options(&self) -> ImageOptions {
-        self.place.options(self.norecovery)
+    ///
+    /// # Errors
+    /// If the mapfile cannot be read.
+    pub(crate) fn options(&self) -> diskwright::Result<ImageOptions> {
+        self.rescue.add(self.place.options(self.norecovery))
     }
 
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
-        open_to_read(&self.image, &self.options())
+        open_to_read(&self.image, &self.options()?)
     }
 
     /// Like [`Self::open`], but accepts an image without a root directory.
     pub(crate) fn open_rootless(&self) -> diskwright::Result<diskwright::Image> {
-        to_read(&self.options()).open_rootless(&self.image).map(told)
+        to_read(&self.options()?).open_rootless(&self.image).map(told)
     }
 }
 

@@ -87,7 +87,7 @@ fn what(args: &DumpArgs) -> Result<What> {
 
 pub(crate) fn run(args: &DumpArgs) -> Result<Outcome> {
     let what = what(args)?;
-    let dump = dump(&args.image.image, &args.image.options(), &what)?;
+    let dump = dump(&args.image.image, &args.image.options()?, &what)?;
     terminal::with_output(|out| {
         let written = if args.json {
             terminal::write_json_pretty(&mut *out, &dump)

@@ -133,7 +133,7 @@ impl Salvaged {
 
 /// Returns the image as it would be after a repair, and prints its problems.
 fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
-    let mut open = args.image.options();
+    let mut open = args.image.options()?;
     open.superblock = args.superblock.superblock;
     let repair = Repair::open_to_plan(&args.image.image, &open)?;
     let watch = Watch::new(diskwright::stop_on_signals()?);

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
     }
     let usual = if format == Format::Text { CELLS_OF_TEXT } else { CELLS };
     let cells = args.cells.map_or(usual, |cells| cells as usize);
-    let options = args.image.options().cache_bytes(CACHE_BYTES);
+    let options = args.image.options()?.cache_bytes(CACHE_BYTES);
     let mapped = with_progress(|show| disk_map::survey(&args.image.image, &options, cells, show))?;
     write(args, &picture(args, format, &mapped)?)?;
     let survey = &mapped.survey;
@@ -161,9 +161,10 @@ fn write(args: &MapArgs, bytes: &[u8]) -> Result<()> {
 
 fn rescue_domain(args: &MapArgs) -> Result<Outcome> {
     let domain = if args.metadata { Domain::Metadata } else { Domain::Used };
-    let options = args.image.options().cache_bytes(CACHE_BYTES);
-    let map =
-        with_progress(|show| disk_map::rescue_domain(&args.image.image, &options, domain, show))?;
+    let options = args.image.options()?.cache_bytes(CACHE_BYTES);
+    let map = with_progress(|show| {
+        disk_map::rescue_domain_of(&args.image.image, &options, domain, show)
+    })?;
     write(args, map.text.as_bytes())?;
     map.remarks.iter().for_each(|remark| terminal::message(remark));
     Ok(if map.remarks.is_empty() { Outcome::Done } else { Outcome::Image })

@@ -76,7 +76,7 @@ impl Observer for Progress {
 pub(crate) fn run(args: &PublishArgs) -> Result<Outcome> {
     let options = PublishOptions::new(&args.image.image, &args.url)
         .name(args.name.clone())
-        .open(args.image.options())
+        .open(args.image.options()?)
         .chunk_bytes(args.chunk_size)
         .order(args.order.clone())
         .resend(args.resend);

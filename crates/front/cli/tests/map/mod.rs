@@ -194,3 +194,46 @@ fn a_mapfile_describes_the_whole_disk() {
         assert_eq!(said(dir, line).0, 2, "{line}");
     }
 }
+
+/// A copy without one block of a file, one of a directory, and one of the superblock.
+#[test]
+fn areas_that_were_not_rescued_are_errors_and_no_zeros() {
+    for options in FORMATS {
+        let home = image(options);
+        let dir = home.path();
+        fs::write(dir.join("tree/other"), "sound\n").unwrap();
+        assert_eq!(said(dir, &format!("build tree image.img --force {options}")).0, 0);
+        let bytes = fs::read(dir.join("image.img")).unwrap();
+        // The contents of a file, and zeros in the copy.
+        let start = bytes.windows(8192).position(|part| part.iter().all(|&byte| byte == 1));
+        let start = (start.unwrap() as u64).next_multiple_of(4096) + 8192;
+        let mut copy = bytes.clone();
+        copy[start as usize..][..4096].fill(0);
+        fs::write(dir.join("copy.img"), copy).unwrap();
+        let rest = (64 << 20) - start - 4096;
+        let map = format!("0 ?\n0 {start} +\n{start} 4096 -\n{} {rest} +\n", start + 4096);
+        fs::write(dir.join("map"), map).unwrap();
+        let (status, out, messages) = said(dir, "cat copy.img --mapfile map /dir/file");
+        assert_eq!(status, 4, "{messages}");
+        assert!(messages.contains("was not rescued"), "{messages}");
+        assert!(!out.contains('\0'));
+        let (status, out, messages) = said(dir, "cat copy.img --mapfile map /other");
+        assert_eq!((status, &out[..], &messages[..]), (0, "sound\n", ""));
+        assert_eq!(said(dir, "check copy.img --mapfile map").0, 0);
+        // Without the file system's head nothing can be read.
+        fs::write(dir.join("map"), "0 ?\n0 8192 -\n8192 67100672 +\n").unwrap();
+        let (status, _, messages) = said(dir, "ls copy.img --mapfile map /");
+        assert_eq!(status, 4, "{messages}");
+        assert!(messages.contains("byte 0 was not rescued"), "{messages}");
+        // Nothing is written to a copy with gaps.
+        let (status, _, messages) = said(dir, "serve copy.img --mapfile map --nbd unix:s");
+        assert_eq!(status, 2, "{messages}");
+        assert!(messages.contains("can only be read"), "{messages}");
+    }
+    let home = image(FORMATS[0]);
+    fs::write(home.path().join("map"), "0 ?\n0 1M +\n").unwrap();
+    let (status, _, messages) = said(home.path(), "ls image.img --mapfile map /");
+    assert_eq!(status, 2);
+    assert!(messages.contains("map: line 2 of the mapfile: expected position"), "{messages}");
+    assert_eq!(said(home.path(), "ls image.img --mapfile none /").0, 4);
+}

@@ -1,10 +1,8 @@
 //! Blocks in use as a mapfile of GNU ddrescue.
-//!
-//! Source of the format: "Mapfile structure" in the manual of GNU ddrescue 1.27.
 
-use std::fmt::Write as _;
 use std::ops::{ControlFlow, Range};
 
+use disk::MapfileWriter;
 use vfs::Result;
 use vfs::check::BitSet;
 use vfs::survey::{Extent, FileLayout, Kind, Sink, TellsLayout};
@@ -18,9 +16,9 @@ pub enum Domain {
     Metadata,
 }
 
-/// A mapfile, and what could not be read for it.
+/// A domain mapfile, and what could not be read for it.
 #[derive(Clone, Debug)]
-pub struct Mapfile {
+pub struct RescueDomain {
     /// Contents of the file.
     pub text: String,
     /// Messages about unreadable metadata. Blocks that nothing describes are in the mapfile.
@@ -34,13 +32,13 @@ pub struct Mapfile {
 ///
 /// # Errors
 /// If the device fails while the log is examined.
-pub fn mapfile(
+pub fn rescue_domain(
     fs: &dyn TellsLayout,
     domain: Domain,
     start: u64,
     device_bytes: u64,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<Mapfile> {
+) -> Result<RescueDomain> {
     let shape = fs.shape()?;
     let mut blocks = Blocks {
         domain,
@@ -53,13 +51,13 @@ pub fn mapfile(
     };
     fs.tell_layout(&mut blocks);
     let block_bytes = u64::from(shape.block_size);
-    let mut text = Text::new(device_bytes);
+    let mut writer = MapfileWriter::new(device_bytes, env!("CARGO_PKG_VERSION"));
     for run in blocks.runs() {
         let bytes = |block: u64| block.saturating_mul(block_bytes).saturating_add(start);
-        text.finished(bytes(run.start)..bytes(run.end));
+        writer.finished(bytes(run.start)..bytes(run.end));
     }
     let Blocks { remarks, is_complete, .. } = blocks;
-    Ok(Mapfile { text: text.end(), remarks, is_complete })
+    Ok(RescueDomain { text: writer.end(), remarks, is_complete })
 }
 
 /// Receiver of the layout. Blocks that are reported as free and as used are used.
@@ -126,45 +124,6 @@ impl Sink for Blocks<'_> {
     }
 }
 
-/// Contents of a mapfile whose blocks are written in order.
-struct Text {
-    text: String,
-    at: u64,
-    end: u64,
-}
-
-impl Text {
-    fn new(end: u64) -> Self {
-        let version = env!("CARGO_PKG_VERSION");
-        let text = format!(
-            "# Mapfile. Created by diskwright {version}\n\
-             # current_pos  current_status  current_pass\n\
-             0x00000000     ?               1\n\
-             #      pos        size  status\n"
-        );
-        Self { text, at: 0, end }
-    }
-
-    fn finished(&mut self, bytes: Range<u64>) {
-        self.until(bytes.start, '?');
-        self.until(bytes.end, '+');
-    }
-
-    fn until(&mut self, end: u64, status: char) {
-        let end = end.min(self.end);
-        if end > self.at {
-            let len = end - self.at;
-            writeln!(self.text, "{:#010x}  {len:#010x}  {status}", self.at).expect("memory");
-            self.at = end;
-        }
-    }
-
-    fn end(mut self) -> String {
-        self.until(self.end, '?');
-        self.text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,22 +162,5 @@ mod tests {
         ];
         assert_eq!(blocks(40, Domain::Used, &extents), [0..25, 30..34]);
         assert_eq!(blocks(50, Domain::Metadata, &extents), [0..5, 30..34, 40..50]);
-    }
-
-    #[test]
-    fn the_text_covers_the_whole_device() {
-        let mut text = Text::new(0x3000);
-        text.finished(0x1000..0x1800);
-        text.finished(0x2000..0x9000);
-        let text = text.end();
-        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        let expected = [
-            "0x00000000     ?               1",
-            "0x00000000  0x00001000  ?",
-            "0x00001000  0x00000800  +",
-            "0x00001800  0x00000800  ?",
-            "0x00002000  0x00001000  +",
-        ];
-        assert_eq!(lines, expected);
     }
 }

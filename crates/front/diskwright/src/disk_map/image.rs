@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::{Domain, Mapfile, Survey, mapfile};
+use super::{Domain, RescueDomain, Survey, rescue_domain};
 use crate::image::place_in_file;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, ImageOptions, Result};
@@ -44,16 +44,16 @@ pub fn survey(
 ///
 /// # Errors
 /// Same as [`survey`].
-pub fn rescue_domain(
+pub fn rescue_domain_of(
     path: &Path,
     options: &ImageOptions,
     domain: Domain,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-) -> Result<Mapfile> {
+) -> Result<RescueDomain> {
     let image = options.open_rootless(path)?;
     let (start, device_bytes) = place_in_file(path, options)?;
     let fs = image.file_system()?;
-    let mut map = mapfile(fs.layout(), domain, start, device_bytes, progress)
+    let mut map = rescue_domain(fs.layout(), domain, start, device_bytes, progress)
         .map_err(|source| Error::Image { image: path.to_owned(), source })?;
     map.remarks.splice(..0, image.remarks().iter().cloned());
     Ok(map)

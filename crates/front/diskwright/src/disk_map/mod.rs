@@ -30,12 +30,12 @@ mod words;
 
 pub use cells::Cells;
 pub use curve::Curve;
-pub use ddrescue::{Domain, Mapfile, mapfile};
+pub use ddrescue::{Domain, RescueDomain, rescue_domain};
 pub use figures::Figures;
 pub use histogram::{Bucket, Histogram};
 pub use html::html;
 #[cfg(feature = "build")]
-pub use image::{Mapped, rescue_domain, survey, write_file};
+pub use image::{Mapped, rescue_domain_of, survey, write_file};
 pub use survey::{CELLS_MAX, Files, Fragmented, Survey};
 pub use svg::svg;
 pub use text::text;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, WindowDevice};
+use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
 
 use super::devices::{self, Access};
@@ -284,6 +284,14 @@ fn join(
     options: &ImageOptions,
     access: Access,
 ) -> Result<Arc<dyn BlockDevice>> {
+    let device = match (&options.mapfile, access) {
+        (None, _) => device,
+        (Some(map), Access::Read) => Arc::new(RescuedDevice::new(device, Arc::clone(map))),
+        (Some(_), Access::Write) => {
+            let message = "an image with a mapfile can only be read; copy it to change it";
+            return Err(Error::Usage(message.to_owned()));
+        }
+    };
     let device = window_alone(path, device, options)?;
     devices::join(path, device, &options.devices, options.norecovery, access)
 }

@@ -41,6 +41,8 @@ pub struct ImageOptions {
     pub defer_creates: bool,
     /// Copy of the ext2, ext3 or ext4 superblock for checks and repairs.
     pub superblock: Option<SuperblockPlace>,
+    /// Areas of the file that were not rescued from a failing disk. They are read errors. Only for reading.
+    pub mapfile: Option<Arc<disk::Mapfile>>,
     /// Undo file that gets the old contents of all changed blocks.
     pub undo: Option<Arc<::ext4::e2undo::UndoFile>>,
 }
@@ -53,6 +55,7 @@ setters!(ImageOptions {
     norecovery: bool,
     cache_bytes: usize = Some(cache_bytes),
     defer_creates: bool,
+    mapfile: Arc<disk::Mapfile> = Some(mapfile),
 });
 
 impl ImageOptions {

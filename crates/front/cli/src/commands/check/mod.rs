@@ -13,7 +13,7 @@ use diskwright::check::{Options, error_line};
 use diskwright::{Outcome, Result};
 
 use super::session::told;
-use crate::commands::arguments::{PlaceArgs, SuperblockArgs};
+use crate::commands::arguments::{PlaceArgs, RescueArgs, SuperblockArgs};
 use crate::terminal;
 use output::{Output, Style};
 
@@ -67,6 +67,9 @@ pub(crate) struct CheckArgs {
     /// inconsistent
     #[arg(long, help_heading = "Image")]
     norecovery: bool,
+
+    #[command(flatten)]
+    rescue: RescueArgs,
 }
 
 impl CheckArgs {
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
         if args.images.len() > 1 {
             output.heading(image, nth == 0);
         }
-        let mut open = args.place.options(args.norecovery);
+        let mut open = args.rescue.add(args.place.options(args.norecovery))?;
         open.superblock = args.superblock.superblock;
         let checked = run::check(image, &open, &args.options(), stop, &output);
         worst = worst.max(checked.unwrap_or_else(|error| {

@@ -82,14 +82,14 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
 }
 
 /// Returns the options for opening the image, with those of `-o`.
-fn how(args: &MountArgs, options: &MountOptions) -> ImageOptions {
-    let mut how = args.image.options().defer_creates(options.defer_creates);
+fn how(args: &MountArgs, options: &MountOptions) -> Result<ImageOptions> {
+    let mut how = args.image.options()?.defer_creates(options.defer_creates);
     how.devices.extend(&options.devices);
-    how
+    Ok(how)
 }
 
 fn open(args: &MountArgs, options: &MountOptions) -> Result<Image> {
-    let how = how(args, options);
+    let how = how(args, options)?;
     let path = &args.image.image;
     #[cfg(feature = "anywhere")]
     if let Some(overlay) = &args.overlay {
@@ -124,7 +124,8 @@ fn checked_options(words: &str) -> Result<String, String> {
 fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
     let outcome = session::told(error);
     let is_taken = matches!(error, Error::InUse { .. });
-    if !options.read_only && !is_taken && how(args, options).open(&args.image.image).is_ok() {
+    let opens = || how(args, options)?.open(&args.image.image);
+    if !options.read_only && !is_taken && opens().is_ok() {
         terminal::message(&"mount it read-only with -o ro");
     }
     outcome

@@ -54,7 +54,7 @@ pub(crate) struct ServeArgs {
 pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     // Install the signal handler before a socket exists that a signal would leave behind.
     let stop = stop_on_signals()?;
-    let options = args.image.options();
+    let options = args.image.options()?;
     let service = Service::open(&args.image.image, &options, &export(args), args.read_only)?;
     terminal::message(&format_args!("serving at {}; stop it with Ctrl-C", service.address()));
     service.serve(stop)?;
