@@ -3,6 +3,8 @@
 pub(crate) mod devices;
 mod file_system;
 mod info;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod mounting;
 mod opening;
 mod options;
 pub(crate) mod shared;
@@ -60,7 +62,7 @@ pub struct Image {
     info: Option<ImageInfo>,
     /// Parts for a mount.
     #[cfg(all(feature = "mount", target_os = "linux"))]
-    pub(crate) mounting: crate::mount::Mounting,
+    pub(crate) mounting: mounting::Mounting,
 }
 
 impl Image {

@@ -36,7 +36,6 @@ use linux::{Session, SessionOptions};
 
 pub use fuse::{AccessTimes, OnDamage};
 pub use linux::Unmounter;
-pub(crate) use opening::Mounting;
 pub use options::MountOptions;
 pub use signals::unmount_on_signals;
 pub use unmount::{Released, UnmountOptions, unmount};

@@ -7,30 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::image::UNNAMED;
-use crate::lock::{self, DeviceClaim};
-use crate::{Image, ImageOptions, Result, anywhere, host};
-
-/// Parts of an open image that only a mount uses.
-#[derive(Default)]
-pub(crate) struct Mounting {
-    /// Mount source, if it is not the image.
-    pub(super) name: Option<OsString>,
-    /// Claim of a block device that the kernel can mount.
-    pub(super) claim: Option<DeviceClaim>,
-    #[cfg(feature = "anywhere")]
-    recording: Option<crate::publish::Recording>,
-}
-
-impl Mounting {
-    /// Writes what was recorded.
-    pub(crate) fn finish(self) -> Result<()> {
-        #[cfg(feature = "anywhere")]
-        if let Some(recording) = self.recording {
-            recording.finish()?;
-        }
-        Ok(())
-    }
-}
+use crate::{Image, ImageOptions, Result, anywhere, host, lock};
 
 impl ImageOptions {
     /// Opens an image for a mount. It is opened for reading without [`Self::write`], with [`Self::norecovery`], if it is
