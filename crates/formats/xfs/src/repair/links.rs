@@ -284,7 +284,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
             }
         } else if is_lost || links.len() > 1 {
             let said = parents_of(view, ino, &inode);
-            let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
+            let right = right_name(&mut known, ino, &links, &said);
             let to = known.home(ino, &inode);
             // `..` and parent pointers agree with each other, or the name would create a loop.
             let is_home = match &to {
@@ -300,6 +300,22 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
         }
     }
     plans
+}
+
+/// Returns the right name of a directory: one in its parent pointers, or one in the directory of its `..`. An inode that
+/// was overwritten with a directory names the same children.
+fn right_name<'l>(
+    known: &mut Known<'_, '_>,
+    ino: Ino,
+    links: &'l [Link],
+    said: &[Link],
+) -> &'l Link {
+    if let Some(link) = links.iter().find(|link| said.contains(link)) {
+        return link;
+    }
+    let parent = known.dot_dot(ino).filter(|parent| !known.is_below(*parent, ino));
+    let by_parent = parent.and_then(|parent| links.iter().find(|link| link.0 == parent.0));
+    by_parent.unwrap_or(&links[0])
 }
 
 /// Returns the move of a metadata file without a name.

@@ -4,6 +4,8 @@
 //! `DISKWRIGHT_V4_BATCHES=FILE[,COUNT]` runs batches of 1,000 damaged images, and `DISKWRIGHT_V4_SEED=SEED` runs one, as
 //! in [`super::rule`].
 
+mod causes;
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
