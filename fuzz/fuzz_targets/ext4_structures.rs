@@ -20,7 +20,7 @@ fn filled<T: FromZeros + IntoBytes + zerocopy::FromBytes>(bytes: &[u8]) -> T {
 fn journal_device(seal: bool, len: u64, bytes: &[u8]) {
     let mut raw: RawSuperblock = filled(bytes);
     if seal {
-        raw.checksum = raw.computed_checksum().into();
+        raw.seal();
     }
     let is_one = is_journal_device(&raw);
     let Ok(device) = JournalDevice::parse(raw, len) else { return };

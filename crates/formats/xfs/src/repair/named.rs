@@ -112,10 +112,20 @@ fn add_names(
     }
 }
 
-/// Returns the inodes that connected directories name. `firsts` contains inodes and the first blocks that state them.
+/// Returns the inodes that the root and connected directories name. `firsts` contains inodes and the first blocks that state them.
 fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
     let names = view(job.staging.clone(), |view| {
         let mut named = HashSet::new();
+        let mut add = |dir: Ino, inode: &Inode, extents: &[Extent]| {
+            view.entries(dir, inode, extents, |_, child| {
+                named.insert(child.0);
+                true
+            });
+        };
+        let root = view.root();
+        if let Some(inode) = view.inode(root).filter(Inode::is_dir) {
+            add(root, &inode, &map::read(view, root, &inode, Fork::Data).extents);
+        }
         for (ino, block) in firsts {
             let geometry = view.geometry();
             let slot = geometry.split_ino(*ino).and_then(|_| view.slot(*ino));
@@ -127,10 +137,7 @@ fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
                 extent.offset == FileBlock(0) && geometry.device_block(extent.start) == *block
             };
             if inode.is_dir() && extents.first().is_some_and(starts_there) {
-                view.entries(*ino, &inode, &extents, |_, child| {
-                    named.insert(child.0);
-                    true
-                });
+                add(*ino, &inode, &extents);
             }
         }
         named

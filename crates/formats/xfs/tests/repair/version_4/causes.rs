@@ -56,6 +56,29 @@ fn a_copy_of_a_directory_takes_no_children() {
     judge(|base, damaged| copy(base, b"deep/deeper", b"fifo")(damaged));
 }
 
+/// A directory whose link count is 0 keeps its children, because it has a name.
+#[test]
+fn a_directory_without_links_keeps_its_children() {
+    testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    judge(|base, damaged| {
+        let links = slot(base, b"deep/deeper").start as u64 + 16;
+        damaged.write_at(links, &[0; 4]).unwrap();
+    });
+}
+
+/// A directory keeps its list of extents if it only counts attributes that it does not have.
+#[test]
+fn a_wrong_count_of_attributes_takes_nothing_from_the_data_fork() {
+    const ATTRIBUTE_EXTENTS: u64 = 80;
+    testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    judge(|base, damaged| {
+        for path in [&b"of 900"[..], b"of 220"] {
+            let count = slot(base, path).start as u64 + ATTRIBUTE_EXTENTS;
+            damaged.write_at(count, &[0, 2]).unwrap();
+        }
+    });
+}
+
 /// The root is recreated if its slot contains a file. It gets nothing from that file.
 #[test]
 fn a_root_that_is_another_inode_is_recreated() {
