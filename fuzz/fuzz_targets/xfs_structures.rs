@@ -25,7 +25,10 @@ fn block_of(bytes: &[u8]) -> Vec<u8> {
 
 fn metafile(bytes: &[u8]) {
     if let Some(found) = MetafileType::of_path(bytes) {
-        assert!(!found.is_quota() || bytes.starts_with(b"quota/"), "quota files have one directory");
+        assert!(
+            !found.is_quota() || bytes.starts_with(b"quota/"),
+            "quota files have one directory"
+        );
     }
     if let [high, low, ..] = bytes {
         let _ = MetafileType::from_number(u16::from_be_bytes([*high, *low]));

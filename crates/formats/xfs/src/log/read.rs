@@ -8,9 +8,8 @@ use crate::format::bytes::be32;
 use crate::format::log::build::{RECORD_SIZE_MAX, next_cycle};
 use crate::format::log::operation::{OP_HEADER_SIZE, Operations};
 use crate::format::log::{
-    BUFFER_SIZE,
-    BLOCK_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION, RawRecordHeader, Record,
-    check_record,
+    BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION,
+    RawRecordHeader, Record, check_record,
 };
 
 /// Byte offset of the first saved word in the first header.

@@ -352,7 +352,9 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     if options.log_bytes.is_some() && !log_len.is_multiple_of(unit) {
         return Err(Error::Invalid("the log size must be a multiple of the log stripe unit"));
     }
-    let log_len = log_len - log_len % unit;
+    let whole = log_len.next_multiple_of(unit);
+    let is_possible = whole <= fit && numbers::is_log_length(options, whole.into());
+    let log_len = if is_possible { whole } else { log_len - log_len % unit };
     layout.superblock.logblocks = log_len.into();
     if options.external_log {
         return Ok(());

@@ -47,13 +47,18 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
         (Some(bytes), _) => bytes / block_size,
         (None, Some(0)) => return Err(Error::Invalid("at least one allocation group is required")),
         (None, Some(count)) => blocks.div_ceil(count.into()),
-        (None, None) if options.stripe.is_some() => striped_ag_blocks(options.size_bytes, block_size),
+        (None, None) if options.stripe.is_some() => {
+            striped_ag_blocks(options.size_bytes, block_size)
+        }
         (None, None) => default_ag_blocks(options.size_bytes, block_size),
     };
     let ag_blocks_max = AG_BYTES_MAX / block_size - 1;
     let ag_blocks = match options.stripe.and_then(|stripe| stripe.in_blocks(options.block_size)) {
         Some(stripe) if options.ag_bytes.is_none() => {
-            aligned(ag_blocks, stripe, (AG_BYTES_MIN / block_size, ag_blocks_max), blocks)
+            let limits = (AG_BYTES_MIN / block_size, ag_blocks_max);
+            // A given number of groups is kept even if it is worse.
+            let is_free = options.ag_count.is_none() && blocks > ag_blocks;
+            aligned(ag_blocks, stripe, limits, is_free)
         }
         Some((unit, _)) if !ag_blocks.is_multiple_of(unit.into()) => {
             return Err(Error::Invalid("allocation groups must be whole stripe units"));
@@ -100,12 +105,17 @@ fn striped_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
 }
 
 /// Rounds the size of a group to whole stripe units. If it were whole stripes, the headers of all groups would be on one
-/// disk, so it is changed by a unit.
-fn aligned(ag_blocks: u64, (unit, width): (u32, u32), (min, max): (u64, u64), blocks: u64) -> u64 {
+/// disk, so it is changed by a unit if it is free.
+fn aligned(
+    ag_blocks: u64,
+    (unit, width): (u32, u32),
+    (min, max): (u64, u64),
+    is_free: bool,
+) -> u64 {
     let (unit, width) = (u64::from(unit), u64::from(width));
     let up = ag_blocks.next_multiple_of(unit);
     let whole = if up <= max { up } else { ag_blocks - ag_blocks % unit };
-    if width == unit || !whole.is_multiple_of(width) || blocks <= whole {
+    if width == unit || !whole.is_multiple_of(width) || !is_free {
         return whole;
     }
     if whole - unit >= min { whole - unit } else { whole + unit }
@@ -118,6 +128,11 @@ pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
         1..50 => 5,
         _ => 1,
     }
+}
+
+/// Returns whether a log may have this number of blocks.
+pub(super) fn is_log_length(options: &Options, blocks: u64) -> bool {
+    blocks <= LOG_BLOCKS_MAX.min(LOG_BYTES_MAX / u64::from(options.block_size))
 }
 
 /// Returns the number of log blocks, given the minimum that works and the maximum that fits into a group.

@@ -46,8 +46,7 @@ impl RepairJob {
     pub(super) fn named_inodes(&self, survey: &Survey) -> &Named {
         self.named_inodes.get_or_init(|| {
             let raw = &survey.sb.raw;
-            let special =
-                [&raw.rootino, &raw.rbmino, &raw.rsumino, &raw.uquotino, &raw.gquotino];
+            let special = [&raw.rootino, &raw.rbmino, &raw.rsumino, &raw.uquotino, &raw.gquotino];
             let all = special.into_iter().map(|ino| ino.get()).collect();
             let (mut all, mut firsts): (HashSet<u64>, Vec<_>) = (all, Vec::new());
             let geometry = &survey.geometry;
@@ -112,7 +111,8 @@ fn add_names(
     }
 }
 
-/// Returns the inodes that the root and connected directories name. `firsts` contains inodes and the first blocks that state them.
+/// Returns the inodes that the root and connected directories name. `firsts` contains inodes, and the first blocks that
+/// state them.
 fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
     let names = view(job.staging.clone(), |view| {
         let mut named = HashSet::new();
@@ -170,13 +170,9 @@ pub(super) fn blocks(
 }
 
 /// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in
-/// use must have names, or some must have them in connected directories, or one must be the root. The first block and the last one contain an inode, so that no chunk
-/// starts before its first inode.
-fn is_named_chunk(
-    device: &GroupDevice<'_>,
-    start: u32,
-    (named, root): (&Named, u64),
-) -> bool {
+/// use must have names, or some must have them in connected directories, or one must be the root. The first block and
+/// the last one contain an inode, so that no chunk starts before its first inode.
+fn is_named_chunk(device: &GroupDevice<'_>, start: u32, (named, root): (&Named, u64)) -> bool {
     let geometry = device.geometry;
     let (mut used, mut known, mut connected, mut damaged) = (0_u32, 0_u32, 0_u32, 0);
     let mut has_root = false;

@@ -36,8 +36,7 @@ impl Stripes {
     /// Returns the stripes; `None` if there are none.
     pub(super) fn stripe(&self, block_bytes: u32) -> Result<Option<Stripe>, Failure> {
         let usage = |problem: &str| STATUSES.usage(problem);
-        let (in_sectors, in_bytes) =
-            ((self.sunit, self.swidth), (self.su, self.sw));
+        let (in_sectors, in_bytes) = ((self.sunit, self.swidth), (self.su, self.sw));
         let (unit_bytes, units) = match (in_sectors, in_bytes) {
             ((None, None), (None, None)) => return Ok(None),
             ((None, None), (Some(unit), Some(units))) => {
@@ -74,7 +73,8 @@ impl Stripes {
 fn of_sectors(unit: u32, width: u32) -> Result<(u32, u32), Failure> {
     let is_whole = if unit == 0 { width == 0 } else { width.is_multiple_of(unit) };
     if !is_whole {
-        let problem = format!("stripe width ({width}) must be a multiple of the stripe unit ({unit})");
+        let problem =
+            format!("stripe width ({width}) must be a multiple of the stripe unit ({unit})");
         return Err(STATUSES.usage(problem));
     }
     let bytes = unit.checked_mul(SECTOR_BYTES);
