@@ -53,6 +53,14 @@ const CASES: &[Case] = &[
     Case { label: "twelve bytes", ..case(GIB) },
     Case { ag_count: Some(7), ..case(5 * GIB) },
     Case { log_bytes: Some(100 * MIB), ..case(GIB) },
+    Case { stripe: Some((64, 4)), ..case(GIB) },
+    Case { stripe: Some((64, 1)), ..case(GIB) },
+    Case { stripe: Some((512, 2)), ..case(GIB) },
+    Case { stripe: Some((20, 3)), ..case(GIB) },
+    Case { stripe: Some((64, 4)), block_size: 8192, inode_size: 1024, ..case(GIB) },
+    Case { stripe: Some((1024, 4)), features: "+metadir", ..case(GIB) },
+    Case { stripe: Some((64, 4)), ag_count: Some(8), ..case(GIB) },
+    Case { stripe: Some((64, 3)), ag_count: Some(7), ..case(5 * GIB) },
     case(32 * MIB),
     case(63 * MIB),
     case(64 * MIB),
@@ -103,6 +111,11 @@ fn plans_are_those_of_mkfs() {
                 let case = Case { block_size, sector_size, ..case(size) };
                 case.compare_plans();
             }
+        }
+    }
+    for size in [GIB, 8 * GIB, 9 * GIB, 512 * GIB, 600 * GIB, 2 * TIB, 5 * TIB] {
+        for stripe in [(64, 4), (20, 3), (512, 2), (4, 3), (256, 1)] {
+            Case { stripe: Some(stripe), ..case(size) }.compare_plans();
         }
     }
     for features in ["-nrext64", "-rmapbt", "-reflink", "-finobt", "-sparse,-bigtime", "+metadir"] {

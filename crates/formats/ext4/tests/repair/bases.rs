@@ -60,6 +60,20 @@ const KINDS: &[(&str, &str)] = &[
     ("group-sums", "-t ext4 -b 1024 -O ^metadata_csum,uninit_bg,^64bit -g 2048"),
 ];
 
+/// Names and arguments of mke2fs for formats that not every kernel mounts. mke2fs fills them.
+const NEWER: &[(&str, &str)] = &[
+    ("blocks-16k", "-t ext4 -b 16384 -O ^has_journal,orphan_file"),
+    ("blocks-64k", "-t ext4 -b 65536 -O ^has_journal,inline_data -I 512"),
+    ("mmp", "-t ext4 -b 1024 -O mmp -E mmp_update_interval=1"),
+];
+
+/// Returns the images that mke2fs fills.
+pub(super) fn newer() -> Vec<Base> {
+    let folder = scratch();
+    let image = folder.path().join("image");
+    NEWER.iter().map(|(name, arguments)| made(name, arguments, &image)).collect()
+}
+
 /// Returns all images.
 pub(super) fn all() -> Vec<Base> {
     let folder = scratch();
@@ -80,8 +94,8 @@ pub(super) fn one(name: &str) -> Base {
 }
 
 fn made(name: &'static str, arguments: &str, image: &Path) -> Base {
-    if name == "quota" {
-        // Filled by mke2fs, because not every kernel writes images with quotas.
+    if name == "quota" || NEWER.iter().any(|(newer, _)| *newer == name) {
+        // Filled by mke2fs, because not every kernel writes images with quotas or large blocks.
         let tree = scratch();
         fill(tree.path(), name);
         format(image, &format!("{arguments} -d {}", tree.path().display()));

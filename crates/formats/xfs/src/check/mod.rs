@@ -61,7 +61,7 @@ use crate::format::dir::Layout;
 ///
 /// # Errors
 /// `Unsupported` for images that cannot be checked: unknown incompatible features, realtime groups, a log on another
-/// device or a dirty log of version 4. All damage is reported as findings.
+/// device. All damage is reported as findings.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &Options,

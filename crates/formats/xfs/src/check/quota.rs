@@ -92,7 +92,10 @@ fn read(
                     ctx.found(fault("an invalid quota record").at_block(place.0));
                     return false;
                 }
-                if let Err(damage) = checksum::check("quota", record, DQUOT_CRC_OFFSET) {
+                let sealed = checksum::check("quota", record, DQUOT_CRC_OFFSET);
+                if let Err(damage) = sealed
+                    && ctx.geometry.features.crc()
+                {
                     ctx.damage(codes::QUOTA, &damage.of_inode(ino.0), Some(place));
                 }
                 let count = |resource| quota::read(record, resource).count;

@@ -106,7 +106,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Replayed> {
     if let Some(end) = log_end(&*device, sb)?.filter(|end| end.is_clean) {
         return Ok(Replayed::Clean(end));
     }
-    if let Some(reason) = sb.read_only_because() {
+    if let Some(reason) = sb.unmaintained() {
         return Err(Error::unsupported(
             format!("replaying the log of an image that cannot be written ({reason})"),
             "mount and unmount it once, or check it without its log: --norecovery",

@@ -298,7 +298,8 @@ impl Inode {
         &mut self.bytes
     }
 
-    fn core_size(&self) -> usize {
+    /// Returns the size of its core, after which the data fork starts.
+    pub(crate) fn core_size(&self) -> usize {
         if self.bytes[4] == 3 { CORE_SIZE_V3 } else { CORE_SIZE_V2 }
     }
 

@@ -7,7 +7,9 @@ use engine::Corruption;
 
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
+use super::features::Version;
 use super::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
+use super::superblock::RawSuperblock;
 
 /// A kind of quota. The order is that of the superblock's inode numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +34,8 @@ const UUID: usize = 120;
 const BIGTIME_SHIFT: u32 = 2;
 /// `sb_qflags`: all kinds were counted.
 pub const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
+/// `sb_qflags` of version 4: groups or projects were counted.
+pub const OLD_COUNTED: u16 = 0x20;
 
 impl QuotaKind {
     /// All kinds.
@@ -61,6 +65,25 @@ impl QuotaKind {
     pub const fn counted(self) -> u16 {
         [0x4, 0x100, 0x400][self as usize]
     }
+}
+
+/// Kinds of quota whose usage an image states, with the inode numbers of their files.
+///
+/// Version 4 has one file for groups or projects, and one bit that says that either was counted.
+pub fn counted_files(raw: &RawSuperblock) -> [Option<u64>; 3] {
+    let flags = raw.qflags.get();
+    let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
+    let features = raw.features();
+    if !features.version_bits.contains(Version::QUOTA) {
+        return [None; 3];
+    }
+    QuotaKind::ALL.map(|kind| {
+        let is_accounted = flags & kind.accounted() != 0;
+        let is_old = !features.crc() && kind != QuotaKind::User;
+        let counted = if is_old { OLD_COUNTED } else { kind.counted() };
+        let file = if is_old { files[QuotaKind::Group as usize] } else { files[kind as usize] };
+        (is_accounted && flags & counted != 0).then_some(file)
+    })
 }
 
 /// Something that quotas limit. The value is the index of its fields in a record.

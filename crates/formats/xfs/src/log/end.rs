@@ -85,14 +85,16 @@ pub(super) struct Ring<'a> {
     pub(super) blocks: u32,
     /// The UUID in its records.
     pub(super) uuid: [u8; 16],
+    /// True if all records with changes have a checksum. Old kernels wrote none with version 4.
+    pub(super) has_checksums: bool,
 }
 
 impl<'a> Ring<'a> {
     /// Returns `None` if the superblock's log fields are invalid.
     pub(super) fn of(device: &'a dyn BlockDevice, superblock: &Superblock) -> Result<Option<Self>> {
         let area = Area::find(device, superblock)?;
-        let uuid = superblock.raw.uuid;
-        Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid }))
+        let (uuid, has_checksums) = (superblock.raw.uuid, superblock.features.crc());
+        Ok(area.map(|Area { start, blocks }| Self { device, start, blocks, uuid, has_checksums }))
     }
 
     /// Returns its byte range on the device.

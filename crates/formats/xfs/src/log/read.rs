@@ -8,8 +8,8 @@ use crate::format::bytes::be32;
 use crate::format::log::build::{RECORD_SIZE_MAX, next_cycle};
 use crate::format::log::operation::{OP_HEADER_SIZE, Operations};
 use crate::format::log::{
-    BLOCK_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION, RawRecordHeader, Record,
-    check_record,
+    BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION,
+    RawRecordHeader, Record, check_record,
 };
 
 /// Byte offset of the first saved word in the first header.
@@ -84,7 +84,7 @@ impl Ring<'_> {
         self.check_cycles(at, &bytes, &whole)?;
         if let Err(found) = check_record(&bytes, &whole.body) {
             // mkfs.xfs does not set the checksum of the unmount record.
-            if found.stored != 0 || !whole.is_unmount() {
+            if found.stored != 0 || self.has_checksums && !whole.is_unmount() {
                 let (computed, stored) = (found.computed, found.stored);
                 let expected = format!("{computed:#010x}");
                 let problem = damage(at, "wrong checksum");
@@ -102,9 +102,10 @@ impl Ring<'_> {
         let (Some((raw, _)), Some(record)) = (raw, Record::parse(block, self.blocks)) else {
             return Err(fault("no record starts there"));
         };
-        if raw.version.get() != RECORD_VERSION {
+        let version = raw.version.get();
+        if version != RECORD_VERSION && self.has_checksums {
             let problem = damage(at, "version");
-            return Err(problem.mismatch(RECORD_VERSION, raw.version).into());
+            return Err(problem.mismatch(RECORD_VERSION, version).into());
         }
         if record.lsn != at || raw.cycle.get() != at.cycle {
             let found = format!("cycle {}, log block {}", record.lsn.cycle, record.lsn.block);
@@ -120,7 +121,9 @@ impl Ring<'_> {
         if raw.fs_uuid != self.uuid {
             return Err(fault("it belongs to another file system"));
         }
-        let (size, len) = (raw.size.get() as usize, raw.len.get() as usize);
+        let len = raw.len.get() as usize;
+        // Records of version 1 do not state the size.
+        let size = if version == 1 { BUFFER_SIZE } else { raw.size.get() as usize };
         if size > RECORD_SIZE_MAX {
             let problem = damage(at, "size");
             return Err(problem.mismatch(format_args!("at most {RECORD_SIZE_MAX}"), size).into());

@@ -146,9 +146,6 @@ pub(crate) fn has_torn_records(device: &dyn BlockDevice, sb: &Superblock) -> Res
 /// Refuses logs that cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
     const ADVICE: &str = "mount and unmount it once, or read it without its log: --norecovery";
-    if !sb.features.crc() {
-        return Err(Error::unsupported("replaying the log of XFS version 4", ADVICE));
-    }
     let unknown = sb.features.log_incompat.difference(LogIncompat::all());
     if !unknown.is_empty() {
         let what = format!("a log with unknown features {:#x}", unknown.bits());

@@ -131,7 +131,7 @@ impl Layout {
         let before_log = Run { start: self.body, len: log_start - self.body };
         let agfl = Run { start: log.end(), len: self.agfl_len };
         let end = self.geometry.ag_len(ag);
-        let align = self.superblock.inoalignmt.get().max(1);
+        let align = self.first_alignment();
         let has_inodes = ag.0 == 0 || self.metadir_ag == Some(ag);
         let inodes = Run {
             start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
@@ -145,9 +145,17 @@ impl Layout {
         AgPlan { log, agfl, inodes, realtime, free: [before_log, gap, rest] }
     }
 
-    /// Returns the first block of the log in its group.
+    /// Returns the first block of the log in its group. Its address is aligned.
     fn log_start(&self) -> AgBlock {
-        AgBlock(self.body.next_multiple_of(self.log_unit))
+        let of_block = |block| self.geometry.fs_block(self.log_ag, AgBlock(block)).0;
+        let start = of_block(self.body).next_multiple_of(self.log_unit.into());
+        AgBlock((start - of_block(0)) as u32)
+    }
+
+    /// Returns the alignment of the first chunk of inodes in blocks: a stripe unit of whole chunks, or that of all chunks.
+    fn first_alignment(&self) -> u32 {
+        let (own, unit) = (self.superblock.inoalignmt.get().max(1), self.superblock.unit.get());
+        if own > 1 && unit > 0 && unit.is_multiple_of(own) { unit } else { own }
     }
 
     /// Returns the number of inodes in the blocks of a chunk.
@@ -197,7 +205,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         agfl_len: agfl_len(&geometry),
         log_ag,
         log_len: 0,
-        log_unit: options.log_stripe_bytes.map_or(1, |bytes| bytes / options.block_size),
+        log_unit: options.log_stripe().map_or(1, |bytes| bytes / options.block_size),
         metadir_ag: features.incompat(Incompat::METADIR).then_some(metadir_ag),
         root: RootDirectory {
             uid: options.root_uid,
@@ -243,6 +251,7 @@ fn fixed_superblock(
     sb.dirblklog = (options.dir_block_size().trailing_zeros() as u8) - block_log;
     set_alignment(&mut sb, features);
     set_features(&mut sb, features);
+    set_stripe(&mut sb, options);
     sb.qflags = options.quota_flags.into();
     if features.incompat(Incompat::METADIR) {
         sb.rgblklog = REALTIME_GROUP_LOG - block_log;
@@ -254,10 +263,19 @@ fn fixed_superblock(
         (sb.logsectlog, sb.logsectsize) = (sb.sectlog, sb.sectsize);
         sb.logsunit = options.block_size.into();
     }
-    if let Some(bytes) = options.log_stripe_bytes {
+    if let Some(bytes) = options.log_stripe() {
         sb.logsunit = bytes.into();
     }
     sb
+}
+
+/// Sets the stripes of the device.
+fn set_stripe(sb: &mut RawSuperblock, options: &Options) {
+    let stripe = options.stripe.and_then(|stripe| stripe.in_blocks(options.block_size));
+    if let Some((unit, width)) = stripe {
+        (sb.unit, sb.width) = (unit.into(), width.into());
+        sb.versionnum = (sb.versionnum.get() | Version::DALIGN.bits()).into();
+    }
 }
 
 /// Sets the alignment, in blocks, of whole and sparse inode chunks.
@@ -321,10 +339,10 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let unit = layout.log_unit;
     let min = log_size::blocks_min(geometry)
-        + options.log_stripe_bytes.map_or(0, |_| log_size::blocks_of_stripes(unit));
+        + options.log_stripe().map_or(0, |_| log_size::blocks_of_stripes(unit));
     // Blocks in use in the group without the log. After the log, inodes may need alignment again.
     let others = layout.ag(layout.log_ag).inodes;
-    let slack = if others.len == 0 { 1 } else { layout.superblock.inoalignmt.get() + 1 };
+    let slack = if others.len == 0 { 1 } else { layout.first_alignment() + 1 };
     let used = others.end() + slack + (layout.log_start().0 - layout.body);
     let fit = match options.external_log {
         true => u32::MAX,
@@ -334,7 +352,9 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     if options.log_bytes.is_some() && !log_len.is_multiple_of(unit) {
         return Err(Error::Invalid("the log size must be a multiple of the log stripe unit"));
     }
-    let log_len = log_len - log_len % unit;
+    let whole = log_len.next_multiple_of(unit);
+    let is_possible = whole <= fit && numbers::is_log_length(options, whole.into());
+    let log_len = if is_possible { whole } else { log_len - log_len % unit };
     layout.superblock.logblocks = log_len.into();
     if options.external_log {
         return Ok(());

@@ -12,6 +12,11 @@ const AG_BYTES_MAX: u64 = 1 << 40;
 const MANY_AGS_FROM: u64 = 4 << 40;
 /// Minimum size of images with four groups by default, in bytes. Images of at least half of it have two.
 const FOUR_AGS_FROM: u64 = 64 << 20;
+/// Minimum size of images with stripes that have more than four groups, in bytes.
+const STRIPES_FROM: u64 = 128 << 20;
+/// Maximum sizes of images with stripes that have eight and 16 groups, in bytes; larger ones have 32.
+const FEW_STRIPES_TO: u64 = 8 << 30;
+const SOME_STRIPES_TO: u64 = 512 << 30;
 /// Ratio of image size to log size.
 const LOG_RATIO: u64 = 2048;
 /// Minimum log size of images of at least [`ORDINARY_FROM`], in bytes.
@@ -42,9 +47,24 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
         (Some(bytes), _) => bytes / block_size,
         (None, Some(0)) => return Err(Error::Invalid("at least one allocation group is required")),
         (None, Some(count)) => blocks.div_ceil(count.into()),
+        (None, None) if options.stripe.is_some() => {
+            striped_ag_blocks(options.size_bytes, block_size)
+        }
         (None, None) => default_ag_blocks(options.size_bytes, block_size),
     };
     let ag_blocks_max = AG_BYTES_MAX / block_size - 1;
+    let ag_blocks = match options.stripe.and_then(|stripe| stripe.in_blocks(options.block_size)) {
+        Some(stripe) if options.ag_bytes.is_none() => {
+            let limits = (AG_BYTES_MIN / block_size, ag_blocks_max);
+            // A given number of groups is kept even if it is worse.
+            let is_free = options.ag_count.is_none() && blocks > ag_blocks;
+            aligned(ag_blocks, stripe, limits, is_free)
+        }
+        Some((unit, _)) if !ag_blocks.is_multiple_of(unit.into()) => {
+            return Err(Error::Invalid("allocation groups must be whole stripe units"));
+        }
+        _ => ag_blocks,
+    };
     let is_asked_for = options.ag_bytes.is_some() || options.ag_count.is_some();
     if is_asked_for && !(AG_BYTES_MIN / block_size..=ag_blocks_max).contains(&ag_blocks) {
         return Err(Error::Invalid("allocation groups must have 16 MiB to 1 TiB minus one block"));
@@ -71,6 +91,36 @@ fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
     blocks.div_ceil(count).min(max)
 }
 
+/// Returns the number of blocks of a group that mkfs.xfs chooses for a device with stripes.
+fn striped_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
+    let blocks = size_bytes / block_size;
+    let max = AG_BYTES_MAX / block_size - 1;
+    let count = match size_bytes {
+        ..STRIPES_FROM => return default_ag_blocks(size_bytes, block_size),
+        ..=FEW_STRIPES_TO => 8,
+        ..=SOME_STRIPES_TO => 16,
+        _ => 32,
+    };
+    blocks.div_ceil(count).min(max)
+}
+
+/// Rounds the size of a group to whole stripe units. If it were whole stripes, the headers of all groups would be on one
+/// disk, so it is changed by a unit if it is free.
+fn aligned(
+    ag_blocks: u64,
+    (unit, width): (u32, u32),
+    (min, max): (u64, u64),
+    is_free: bool,
+) -> u64 {
+    let (unit, width) = (u64::from(unit), u64::from(width));
+    let up = ag_blocks.next_multiple_of(unit);
+    let whole = if up <= max { up } else { ag_blocks - ag_blocks % unit };
+    if width == unit || !whole.is_multiple_of(width) || !is_free {
+        return whole;
+    }
+    if whole - unit >= min { whole - unit } else { whole + unit }
+}
+
 /// Returns the maximum share of space for inodes, in percent, that mkfs.xfs chooses.
 pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
     match size_bytes >> 40 {
@@ -78,6 +128,11 @@ pub(super) const fn inodes_percent_max(size_bytes: u64) -> u8 {
         1..50 => 5,
         _ => 1,
     }
+}
+
+/// Returns whether a log may have this number of blocks.
+pub(super) fn is_log_length(options: &Options, blocks: u64) -> bool {
+    blocks <= LOG_BLOCKS_MAX.min(LOG_BYTES_MAX / u64::from(options.block_size))
 }
 
 /// Returns the number of log blocks, given the minimum that works and the maximum that fits into a group.
@@ -107,6 +162,7 @@ pub(super) fn log_blocks(options: &Options, blocks: u64, min: u64, fit: u64) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Stripe;
     use super::*;
 
     #[test]
@@ -115,6 +171,25 @@ mod tests {
         let groups = groups(&options).unwrap();
         assert_eq!((groups.ag_count, groups.ag_blocks), (4, (1 << 28) - 1));
         assert_eq!(groups.blocks, 4 * ((1 << 28) - 1));
+    }
+
+    /// The sizes are those of `mkfs.xfs -N`.
+    #[test]
+    fn groups_of_stripes_are_those_of_mkfs_xfs() {
+        let of = |mib: u64, kib: u32, units: u32| {
+            let stripe = Some(Stripe { unit_bytes: kib << 10, units });
+            let groups = groups(&Options { stripe, ..Options::new(mib << 20) }).unwrap();
+            (groups.ag_count, groups.ag_blocks, groups.blocks)
+        };
+        assert_eq!(of(100, 64, 4), (4, 6384, 25536));
+        assert_eq!(of(128, 64, 4), (7, 4112, 28784));
+        assert_eq!(of(1024, 64, 4), (8, 32752, 262_016));
+        assert_eq!(of(1024, 64, 1), (8, 32768, 262_144));
+        assert_eq!(of(1024, 20, 3), (8, 32770, 262_144));
+        assert_eq!(of(1024, 1024, 4), (8, 32512, 260_096));
+        assert_eq!(of(8193, 64, 4), (16, 131_088, 2_097_408));
+        assert_eq!(of(600 << 10, 64, 4), (32, 4_915_184, 157_285_888));
+        assert_eq!(of(5 << 20, 64, 4), (32, 41_943_024, 1_342_176_768));
     }
 
     #[test]

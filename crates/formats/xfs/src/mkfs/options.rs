@@ -16,6 +16,10 @@ const DIR_BLOCK_SIZE_MIN: u32 = 4096;
 const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
 /// Maximum stripe unit of the log in bytes (`XLOG_MAX_RECORD_BSIZE`).
 const LOG_STRIPE_BYTES_MAX: u32 = 256 << 10;
+/// Stripe unit of the log in bytes if that of the device is larger than the maximum.
+const LOG_STRIPE_BYTES_USUAL: u32 = 32 << 10;
+/// Maximum stripe width in blocks.
+const STRIPE_BLOCKS_MAX: u32 = i32::MAX as u32;
 
 /// A feature that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +169,9 @@ pub struct Options {
     /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned
     /// to sectors of 512 bytes, or to blocks if sectors are larger.
     pub log_stripe_bytes: Option<u32>,
+    /// Stripes of the device: they decide the size of groups, where the first inodes and the log are, and by default the
+    /// stripe unit of the log.
+    pub stripe: Option<Stripe>,
     /// Label, at most 12 bytes.
     pub label: Vec<u8>,
     /// UUID of the file system.
@@ -192,6 +199,25 @@ pub struct Options {
     pub realtime: Option<RealtimeSection>,
     /// Attributes that new files inherit from the root directory.
     pub inherited: Inherited,
+}
+
+/// Stripes of the device of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// Stripe unit in bytes: a multiple of the block size.
+    pub unit_bytes: u32,
+    /// Number of units of a whole stripe.
+    pub units: u32,
+}
+
+impl Stripe {
+    /// Returns the unit and the width in blocks (`sb_unit`, `sb_width`); `None` if they are invalid.
+    pub(super) fn in_blocks(self, block_size: u32) -> Option<(u32, u32)> {
+        let unit = self.unit_bytes / block_size;
+        let is_valid = unit > 0 && self.unit_bytes.is_multiple_of(block_size) && self.units > 0;
+        let width = unit.checked_mul(self.units).filter(|width| *width <= STRIPE_BLOCKS_MAX)?;
+        is_valid.then_some((unit, width))
+    }
 }
 
 /// Attributes of the root directory that new files inherit.
@@ -235,6 +261,7 @@ impl Options {
             log_group: None,
             external_log: false,
             log_stripe_bytes: None,
+            stripe: None,
             label: Vec::new(),
             uuid: [0; 16],
             features: Vec::new(),
@@ -254,6 +281,16 @@ impl Options {
     /// Returns the size of a directory block in bytes, as given or by default.
     pub(super) fn dir_block_size(&self) -> u32 {
         self.dir_block_size.unwrap_or(self.block_size.max(DIR_BLOCK_SIZE_MIN))
+    }
+
+    /// Returns the stripe unit of the log in bytes, as given or as that of the device.
+    pub(super) fn log_stripe(&self) -> Option<u32> {
+        let of_device = |stripe: Stripe| match stripe.unit_bytes <= LOG_STRIPE_BYTES_MAX {
+            true => stripe.unit_bytes,
+            false => LOG_STRIPE_BYTES_USUAL.max(self.block_size),
+        };
+        let own = self.stripe.filter(|_| !self.external_log).map(of_device);
+        self.log_stripe_bytes.or(own)
     }
 
     /// Checks the sizes.
@@ -285,6 +322,12 @@ impl Options {
         if stripe == 0 || !stripe.is_multiple_of(self.block_size) || stripe > LOG_STRIPE_BYTES_MAX {
             return Err(Error::Invalid(
                 "the log stripe unit must be a multiple of the block size, and at most 256 KiB",
+            ));
+        }
+        if self.stripe.is_some_and(|stripe| stripe.in_blocks(self.block_size).is_none()) {
+            return Err(Error::Invalid(
+                "the stripe unit must be a multiple of the block size, and the stripe width a multiple of \
+                 the unit below 2^31 blocks",
             ));
         }
         self.check_numbers()

@@ -135,14 +135,13 @@ impl XfsCore {
         options: &OpenOptions,
     ) -> Result<Self> {
         if !options.norecovery && !log_is_clean(&*device, sb)? {
-            if let Some(reason) = sb.read_only_because() {
+            if let Some(reason) = sb.unmaintained() {
                 return Err(Error::unsupported(
                     format!("replaying the log of an image that cannot be written ({reason})"),
                     "mount and unmount it once, or read it without its log: --norecovery",
                 ));
             }
             let overlay = Arc::new(OverlayDevice::new(device));
-            check_writable(&*overlay)?;
             let mut fs = Self::open_recovered(overlay, options)?.without_leftovers()?;
             fs.mode = Mode::ReadOnly;
             return Ok(fs);
@@ -175,10 +174,11 @@ impl XfsCore {
         let Recovered { report, intents, position } = log::recover(&*device, &sb)?;
         // The log may have contained a newer superblock.
         let sb = read_superblock(&*device)?;
-        let log = XfsLog::open(device.clone(), &sb, position)?;
-        let hook: Box<dyn Log> = Box::new(log.clone());
-        let mut fs = Self::with_device(device, Some(hook), options.cache_bytes, Mode::Writable)?;
-        fs.log = Some(log);
+        let mut fs = match sb.features.crc() {
+            true => Self::with_log(device, &sb, (position, options.cache_bytes))?,
+            // The log of version 4 cannot be written, so changes are written in place: in memory or by a repair.
+            false => Self::with_device(device, None, options.cache_bytes, Mode::InProgress)?,
+        };
         fs.load_realtime()?;
         fs.load_unlinked_lists()?;
         fs.recovered = log::Report { intents: intents.len() as u64, ..report };
@@ -187,6 +187,19 @@ impl XfsCore {
         }
         fs.finish_intents(intents)?;
         fs.free_staged()?;
+        Ok(fs)
+    }
+
+    /// Opens an image with a replayed log for changes.
+    fn with_log(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        (position, cache_bytes): (log::Position, usize),
+    ) -> Result<Self> {
+        let log = XfsLog::open(device.clone(), sb, position)?;
+        let hook: Box<dyn Log> = Box::new(log.clone());
+        let mut fs = Self::with_device(device, Some(hook), cache_bytes, Mode::Writable)?;
+        fs.log = Some(log);
         Ok(fs)
     }
 

@@ -24,7 +24,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
     let damage = match log::log_is_clean(&**staging, &sb) {
         Ok(true) => return without_torn(staging, &sb),
-        Ok(false) => match sb.read_only_because() {
+        Ok(false) => match sb.unmaintained() {
             Some(reason) => {
                 let what =
                     format!("replaying the log of an image that cannot be written ({reason})");
@@ -39,6 +39,10 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {
     let damage = match damage {
         Some(error) => error,
         None => match whole(Arc::clone(staging) as _) {
+            // The replay leaves the log of version 4 unchanged.
+            Ok(_) if !sb.features.crc() && restart(staging).is_err() => {
+                Error::Invalid("the log cannot be emptied")
+            }
             Ok(transactions) => {
                 let what = format!("The log is replayed: {}.", counted(transactions));
                 return end(staging, Action::new(what));

@@ -44,10 +44,10 @@ pub(super) fn find(staging: &Staging, first: &RawSuperblock) -> Option<RawSuperb
     let lengths = lengths(staging);
     let mut all = vec![first.clone()];
     all.extend(damaged_copies(staging, first, &lengths));
-    if let Some(mixture) = mixtures(staging, first, &all[1..]).into_iter().next() {
+    if let Some(mixture) = mixtures(staging, first, &all[1..]).into_iter().find(has_checksums) {
         return Some(mixture);
     }
-    of_fewest_changes(staging, &all, &lengths, |_| true)
+    of_fewest_changes(staging, &all, &lengths, |_| true).filter(has_checksums)
 }
 
 /// Returns alternatives to the first superblock, which may be valid itself: with words of damaged copies, and with
@@ -59,6 +59,7 @@ pub(super) fn others(staging: &Staging, first: &RawSuperblock) -> Vec<RawSuperbl
     lengths.retain(|length| *length != first.agblocks.get());
     let all = std::slice::from_ref(first);
     others.extend(of_fewest_changes(staging, all, &lengths, |set| set & LENGTH != 0));
+    others.retain(|other| has_checksums(other) == has_checksums(first));
     others
 }
 
@@ -175,8 +176,12 @@ fn with(raw: &RawSuperblock, set: u32, clues: &Clues) -> Option<RawSuperblock> {
         way(&mut raw, clues);
     }
     let sector = sealed(&raw, &vec![0; SUPERBLOCK_SIZE])?;
-    let is_crc = raw.features().crc();
-    Superblock::parse(&sector, clues.device_len).is_ok().then_some(raw).filter(|_| is_crc)
+    Superblock::parse(&sector, clues.device_len).is_ok().then_some(raw)
+}
+
+/// Returns whether a superblock has a checksum, so that a derived one without other evidence can be trusted.
+fn has_checksums(raw: &RawSuperblock) -> bool {
+    raw.features().crc()
 }
 
 fn magic(raw: &mut RawSuperblock, _: &Clues) {

@@ -146,14 +146,15 @@ struct Pieces {
     parent: Option<Ino>,
 }
 
-/// Returns the inodes that the readable entries of a data block name.
+/// Returns the inodes that the readable entries of a data block name. If it is the first block of a directory, the first
+/// result is its `.`.
 pub(super) fn named_in(
     layout: &Layout,
     geometry: &Geometry,
     block: &[u8],
-) -> impl Iterator<Item = Ino> {
-    // `.` and `..` are entries like the others, except in the first block.
-    entries(layout, geometry, 1, block).entries.into_iter().map(|found| found.ino)
+) -> (Option<Ino>, impl Iterator<Item = Ino>) {
+    let pieces = entries(layout, geometry, 0, block);
+    (pieces.own, pieces.entries.into_iter().map(|found| found.ino))
 }
 
 /// Returns all readable entries of data block `number`.

@@ -114,7 +114,9 @@ impl Repairer<'_, '_> {
             return;
         }
         let places = std::iter::once(said.0).chain((8..literal).step_by(8));
-        for at in places.filter(|at| *at > 0 && can_be(*at)) {
+        // The data fork contains lists that look like those of attributes.
+        let first = if said.0 == 0 { data_end(inode) } else { 0 };
+        for at in places.filter(|at| *at > 0 && *at >= first && can_be(*at)) {
             for format in [said.1, 1, 2, 3] {
                 let mut other = inode.clone();
                 other.set_forkoff_bytes(at);
@@ -244,6 +246,16 @@ fn remove_attributes(inode: &mut Inode) {
     bytes[82] = 0;
     bytes[ATTR_FORMAT_OFFSET] = Format::Extents as u8;
     let _ = inode.set_extents(Fork::Attr, 0);
+}
+
+/// Returns the number of bytes in the data fork that its list of extents or its contents use; 0 if they do not fit.
+fn data_end(inode: &Inode) -> usize {
+    let end = match inode.format() {
+        Format::Extents => inode.extents(Fork::Data).saturating_mul(EXTENT_SIZE as u64),
+        Format::Local => inode.size(),
+        Format::Btree | Format::Device => 0,
+    };
+    usize::try_from(end).ok().filter(|end| *end <= inode.literal_size()).unwrap_or(0)
 }
 
 /// Returns whether the bytes after the boundary can be attributes in the stored format.

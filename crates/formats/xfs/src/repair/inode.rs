@@ -123,6 +123,7 @@ impl Repairer<'_, '_> {
         identify(&geometry, ino, inode.as_mut_bytes());
         self.flags2(&mut inode);
         let file_type = match inode.file_type() {
+            Some(other) if self.is_other_inode(ino, &inode, other) => return None,
             _ if self.view.is_root(ino) => FileType::Directory,
             _ if self.view.is_special(ino) => FileType::Regular,
             Some(file_type) => file_type,
@@ -177,6 +178,15 @@ impl Repairer<'_, '_> {
         }
         self.fields(&mut inode, ino, file_type);
         self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
+    }
+
+    /// Returns whether the root's slot contains another inode of version 4: neither its type nor its contents are a
+    /// directory's.
+    fn is_other_inode(&self, ino: Ino, inode: &Inode, file_type: FileType) -> bool {
+        !self.geometry().features.crc()
+            && self.view.is_root(ino)
+            && file_type != FileType::Directory
+            && self.guess_type(inode, ino, &[]) != Some(FileType::Directory)
     }
 
     /// Returns whether a slot of version 4, which has only two identifying fields, is a valid inode with corrected ones.

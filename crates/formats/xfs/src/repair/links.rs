@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use operations::names::mkdir;
 use operations::repair::Action;
+use parking_lot::Mutex;
 use vfs::check::{Code, Finding};
 use vfs::{Error, FileType, Ino, NewInode, Result};
 
@@ -34,11 +35,16 @@ const DEPTH_MAX: usize = 1 << 12;
 /// Names of some inodes.
 pub(super) type Names = HashMap<u64, Vec<Link>>;
 
-/// Collects the names of some inodes.
+/// Collects the names of some inodes. Directories without links count if they have a name themselves: then their link
+/// count is damaged.
 pub(super) fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
+    let unlinked = Mutex::new(HashSet::new());
     let by_directory = view.each_used(|dir, inode| {
-        if !inode.is_dir() || inode.nlink() == 0 {
+        if !inode.is_dir() {
             return None;
+        }
+        if inode.nlink() == 0 {
+            unlinked.lock().insert(dir.0);
         }
         let extents = map::read(view, dir, inode, Fork::Data).extents;
         let mut links = Vec::new();
@@ -54,6 +60,12 @@ pub(super) fn gather(view: &View<'_>, wanted: &HashSet<u64>) -> Names {
     for (child, link) in by_directory.flatten() {
         names.entry(child).or_default().push(link);
     }
+    let mut unlinked = unlinked.into_inner();
+    unlinked.retain(|dir| !names.contains_key(dir));
+    names.retain(|_, links| {
+        links.retain(|(dir, ..)| !unlinked.contains(dir));
+        !links.is_empty()
+    });
     names
 }
 
@@ -284,7 +296,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
             }
         } else if is_lost || links.len() > 1 {
             let said = parents_of(view, ino, &inode);
-            let right = links.iter().find(|link| said.contains(link)).unwrap_or(&links[0]);
+            let right = right_name(&mut known, ino, &links, &said);
             let to = known.home(ino, &inode);
             // `..` and parent pointers agree with each other, or the name would create a loop.
             let is_home = match &to {
@@ -300,6 +312,22 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
         }
     }
     plans
+}
+
+/// Returns the right name of a directory: one in its parent pointers, or one in the directory of its `..`. An inode that
+/// was overwritten with a directory names the same children.
+fn right_name<'l>(
+    known: &mut Known<'_, '_>,
+    ino: Ino,
+    links: &'l [Link],
+    said: &[Link],
+) -> &'l Link {
+    if let Some(link) = links.iter().find(|link| said.contains(link)) {
+        return link;
+    }
+    let parent = known.dot_dot(ino).filter(|parent| !known.is_below(*parent, ino));
+    let by_parent = parent.and_then(|parent| links.iter().find(|link| link.0 == parent.0));
+    by_parent.unwrap_or(&links[0])
 }
 
 /// Returns the move of a metadata file without a name.

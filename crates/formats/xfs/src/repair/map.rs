@@ -281,8 +281,11 @@ impl Reader<'_, '_> {
         }
         let area = shape.leaf_area(&geometry);
         let records = (0..area.count(&data).min(area.max)).map(|at| area.entry(&data, at));
-        let list = if is_right { &mut self.good } else { &mut self.map.poor };
-        list.extend(records.map(Extent::parse));
+        let extents = records.map(Extent::parse);
+        match is_right {
+            true => self.good.extend(extents),
+            false => self.map.poor.extend(extents.map(|extent| within(&geometry, extent))),
+        }
     }
 
     /// Returns whether a damaged block probably belongs to the tree: most of its identifying fields are right.
@@ -298,6 +301,12 @@ impl Reader<'_, '_> {
         ];
         signs.iter().filter(|sign| **sign).count() >= 3 && be64(data, OWNER_OFFSET) == self.ino.0
     }
+}
+
+/// Returns a damaged extent without the bits of its start that no block of the file system has.
+fn within(geometry: &Geometry, extent: Extent) -> Extent {
+    let end = u64::from(geometry.ag_count).next_power_of_two() << geometry.ag_block_log;
+    Extent { start: FsBlock(extent.start.0 & (end - 1)), ..extent }
 }
 
 /// Returns the extents of a fork according to the reverse map.

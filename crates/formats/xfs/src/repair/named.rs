@@ -1,8 +1,10 @@
 //! Chunks of inodes in version 4 that no tree contains.
 //!
 //! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. The names in such
-//! an image refer to other numbers. So a run of blocks full of inodes is a chunk only if directory entries name most of
-//! its inodes in use, or if the superblock names its root.
+//! an image refer to other numbers. So a run of blocks full of inodes is a chunk only if the superblock names its root,
+//! if directory entries name most of its inodes in use, or if connected directories name some of them: those whose first
+//! block is the one that their inode maps. A directory in an image in a file is not connected, because the inode with its
+//! number is another one.
 
 use std::collections::HashSet;
 
@@ -12,12 +14,15 @@ use vfs::Ino;
 use super::RepairJob;
 use super::directory;
 use super::group::GroupDevice;
+use super::map;
 use crate::check::survey::Survey;
-use crate::format::address::{AgBlock, AgIno, Block};
+use crate::check::view::view;
+use crate::format::address::{AgBlock, AgIno, Block, FileBlock};
 use crate::format::ag::{AGFL_SECTOR, sector_place};
 use crate::format::bytes::{be16, be32};
 use crate::format::dir::short::Short;
 use crate::format::dir::{Layout, magic};
+use crate::format::extent::Extent;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::inode::{self, Fork, Format, Inode};
 
@@ -25,24 +30,30 @@ use crate::format::inode::{self, Fork, Format, Inode};
 const PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of damaged slots in a chunk.
 const DAMAGED_MAX: u32 = INODES_PER_CHUNK / 8;
+/// Number of names in connected directories that are enough for a chunk. One may be a damaged number.
+const CONNECTED_MIN: u32 = 2;
+
+/// Inodes that directory entries name.
+pub(super) struct Named {
+    /// In any directory, or in the superblock.
+    all: HashSet<u64>,
+    /// In connected directories.
+    connected: HashSet<u64>,
+}
 
 impl RepairJob {
     /// Returns the inodes that the superblock or any directory entry in the image names.
-    pub(super) fn named_inodes(&self, survey: &Survey) -> &HashSet<u64> {
+    pub(super) fn named_inodes(&self, survey: &Survey) -> &Named {
         self.named_inodes.get_or_init(|| {
             let raw = &survey.sb.raw;
-            let mut named = HashSet::from([
-                raw.rootino.get(),
-                raw.rbmino.get(),
-                raw.rsumino.get(),
-                raw.uquotino.get(),
-                raw.gquotino.get(),
-            ]);
+            let special = [&raw.rootino, &raw.rbmino, &raw.rsumino, &raw.uquotino, &raw.gquotino];
+            let all = special.into_iter().map(|ino| ino.get()).collect();
+            let (mut all, mut firsts): (HashSet<u64>, Vec<_>) = (all, Vec::new());
             let geometry = &survey.geometry;
             for_each_block(self, geometry, |block, bytes| {
-                add_names(self, geometry, block, bytes, &mut named);
+                add_names(self, geometry, (block, bytes), (&mut all, &mut firsts));
             });
-            named
+            Named { all, connected: connected(self, &firsts) }
         })
     }
 }
@@ -65,13 +76,12 @@ fn for_each_block(job: &RepairJob, geometry: &Geometry, mut visit: impl FnMut(Bl
     }
 }
 
-/// Adds the inodes that the entries in a block name.
+/// Adds the inodes that the entries in a block name, and the directory that starts with the block.
 fn add_names(
     job: &RepairJob,
     geometry: &Geometry,
-    block: Block,
-    bytes: &[u8],
-    named: &mut HashSet<u64>,
+    (block, bytes): (Block, &[u8]),
+    (all, firsts): (&mut HashSet<u64>, &mut Vec<(Ino, Block)>),
 ) {
     let layout = Layout::new(geometry);
     let kind = be32(bytes, 0);
@@ -83,7 +93,9 @@ fn add_names(
         {
             return;
         }
-        named.extend(directory::named_in(&layout, geometry, &whole).map(|ino| ino.0));
+        let (own, entries) = directory::named_in(&layout, geometry, &whole);
+        all.extend(entries.map(|ino| ino.0));
+        firsts.extend(own.map(|own| (own, block)));
     } else if be16(bytes, 0) == inode::MAGIC {
         for slot in bytes.chunks_exact(geometry.inode_size()) {
             let is_inode = inode::verify_structure(geometry, Ino(0), slot).is_ok();
@@ -93,17 +105,51 @@ fn add_names(
             }
             let contents = inode.fork(Fork::Data).get(..inode.size() as usize).unwrap_or_default();
             if let Ok(short) = Short::parse(&layout, geometry, contents) {
-                named.extend(short.entries().map(|entry| entry.ino.0));
+                all.extend(short.entries().map(|entry| entry.ino.0));
             }
         }
     }
+}
+
+/// Returns the inodes that the root and connected directories name. `firsts` contains inodes, and the first blocks that
+/// state them.
+fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
+    let names = view(job.staging.clone(), |view| {
+        let mut named = HashSet::new();
+        let mut add = |dir: Ino, inode: &Inode, extents: &[Extent]| {
+            view.entries(dir, inode, extents, |_, child| {
+                named.insert(child.0);
+                true
+            });
+        };
+        let root = view.root();
+        if let Some(inode) = view.inode(root).filter(Inode::is_dir) {
+            add(root, &inode, &map::read(view, root, &inode, Fork::Data).extents);
+        }
+        for (ino, block) in firsts {
+            let geometry = view.geometry();
+            let slot = geometry.split_ino(*ino).and_then(|_| view.slot(*ino));
+            let is_inode = |slot: &Vec<u8>| inode::verify_structure(geometry, *ino, slot).is_ok();
+            let Some(slot) = slot.filter(is_inode) else { continue };
+            let inode = Inode::from_slot(&slot);
+            let extents = map::read(view, *ino, &inode, Fork::Data).extents;
+            let starts_there = |extent: &Extent| {
+                extent.offset == FileBlock(0) && geometry.device_block(extent.start) == *block
+            };
+            if inode.is_dir() && extents.first().is_some_and(starts_there) {
+                add(*ino, &inode, &extents);
+            }
+        }
+        named
+    });
+    names.unwrap_or_default()
 }
 
 /// Returns the blocks of a group with chunks that are named.
 pub(super) fn blocks(
     device: &GroupDevice<'_>,
     alignment: u32,
-    (named, root): (&HashSet<u64>, u64),
+    (named, root): (&Named, u64),
     is_taken: impl Fn(u32) -> bool,
 ) -> Vec<u32> {
     let geometry = device.geometry;
@@ -124,15 +170,12 @@ pub(super) fn blocks(
 }
 
 /// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in
-/// use must have names, or one must be the root. The first block and the last one contain an inode, so that no chunk
-/// starts before its first inode.
-fn is_named_chunk(
-    device: &GroupDevice<'_>,
-    start: u32,
-    (named, root): (&HashSet<u64>, u64),
-) -> bool {
+/// use must have names, or some must have them in connected directories, or one must be the root. The first block and
+/// the last one contain an inode, so that no chunk starts before its first inode.
+fn is_named_chunk(device: &GroupDevice<'_>, start: u32, (named, root): (&Named, u64)) -> bool {
     let geometry = device.geometry;
-    let (mut used, mut known, mut damaged, mut has_root) = (0_u32, 0_u32, 0, false);
+    let (mut used, mut known, mut connected, mut damaged) = (0_u32, 0_u32, 0_u32, 0);
+    let mut has_root = false;
     for block in start..start + geometry.chunk_blocks() {
         let Some(bytes) = device.read_block(AgBlock(block)) else { return false };
         let first = geometry.first_ino(AgBlock(block)).0;
@@ -145,7 +188,8 @@ fn is_named_chunk(
                 damaged += 1;
             } else if be16(slot, 2) != 0 {
                 used += 1;
-                known += u32::from(named.contains(&ino.0));
+                known += u32::from(named.all.contains(&ino.0));
+                connected += u32::from(named.connected.contains(&ino.0));
             }
         }
         let is_at_end = block == start || block == start + geometry.chunk_blocks() - 1;
@@ -153,5 +197,5 @@ fn is_named_chunk(
             return false;
         }
     }
-    has_root || used > 0 && known >= used.div_ceil(2)
+    has_root || connected >= CONNECTED_MIN || used > 0 && known >= used.div_ceil(2)
 }

@@ -14,7 +14,7 @@ use crate::format::features::Incompat;
 use crate::format::inode::Fork;
 use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
 use crate::format::metafile::quota_path;
-use crate::format::quota::{ALL_COUNTED, QuotaKind, is_record};
+use crate::format::quota::{ALL_COUNTED, OLD_COUNTED, QuotaKind, counted_files, is_record};
 
 /// Byte offset of `dd_uuid`.
 const UUID_OFFSET: usize = 120;
@@ -25,7 +25,10 @@ pub(super) fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let raw = &survey.sb.raw;
     let files = match survey.geometry.features.incompat(Incompat::METADIR) {
         true => in_metadir(job)?,
-        false => [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino),
+        false if survey.geometry.features.crc() => {
+            [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino)
+        }
+        false => counted_files(raw).map(|file| Ino(file.unwrap_or(0))),
     };
     for (kind, &file) in QuotaKind::ALL.into_iter().zip(&files) {
         let concerned: Vec<&Finding> =
@@ -43,7 +46,9 @@ pub(super) fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
                 }
                 let per_block = (bytes.len() / DQUOT_BLOCK_SIZE) as u64;
                 let first = ((extent.offset.0 + nth) * per_block) as u32;
-                if make_anew(&mut bytes, first, kind, &survey.geometry.meta_uuid) {
+                let has_checksums = survey.geometry.features.crc();
+                let uuid = has_checksums.then_some(&survey.geometry.meta_uuid);
+                if make_anew(&mut bytes, first, kind, uuid) {
                     job.staging.write_at(byte, &bytes).map_err(Error::Device)?;
                 }
             }
@@ -73,13 +78,14 @@ fn extents(job: &RepairJob, ino: Ino) -> Result<Vec<Extent>> {
 }
 
 /// Rebuilds the invalid records in a quota block whose identifiers start with `first`. Returns whether there were any.
-fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: &[u8; 16]) -> bool {
+/// Records have checksums if they have a UUID.
+fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: Option<&[u8; 16]>) -> bool {
     let mut is_changed = false;
     for (nth, quota) in (0..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
         // Identifiers of the last block wrap around.
         let id = first.wrapping_add(nth);
         let is_it = is_record(kind, id, quota);
-        if is_it && checksum::check("quota", quota, CRC_OFFSET).is_ok() {
+        if is_it && (uuid.is_none() || checksum::check("quota", quota, CRC_OFFSET).is_ok()) {
             continue;
         }
         if !is_it {
@@ -88,8 +94,10 @@ fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: &[u8; 16]) -> 
             (quota[2], quota[3]) = (1, kind.number());
             put32(quota, 4, id);
         }
-        quota[UUID_OFFSET..UUID_OFFSET + 16].copy_from_slice(uuid);
-        checksum::seal(quota, CRC_OFFSET);
+        if let Some(uuid) = uuid {
+            quota[UUID_OFFSET..UUID_OFFSET + 16].copy_from_slice(uuid);
+            checksum::seal(quota, CRC_OFFSET);
+        }
         is_changed = true;
     }
     is_changed
@@ -99,6 +107,7 @@ fn make_anew(bytes: &mut [u8], first: u32, kind: QuotaKind, uuid: &[u8; 16]) -> 
 pub(super) fn uncount(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let what = "Quotas are marked for a quota check at the next mount.";
     superblock::change(job, findings, what, |raw| {
-        raw.qflags = (raw.qflags.get() & !ALL_COUNTED).into();
+        let old = if raw.features().crc() { 0 } else { OLD_COUNTED };
+        raw.qflags = (raw.qflags.get() & !(ALL_COUNTED | old)).into();
     })
 }

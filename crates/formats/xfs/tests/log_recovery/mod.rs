@@ -4,5 +4,6 @@ mod damage;
 mod guest;
 mod kernel;
 mod made;
+mod old;
 pub(crate) mod support;
 mod torn;

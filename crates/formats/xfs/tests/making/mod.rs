@@ -16,7 +16,7 @@ use testkit::MkfsXfs;
 use vfs::Timestamp;
 use xfs::format::features::Incompat;
 use xfs::format::superblock::{RawSuperblock, Superblock};
-use xfs::mkfs::{self, Contents, FeatureChange, Layout, Options};
+use xfs::mkfs::{self, Contents, FeatureChange, Layout, Options, Stripe};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -38,6 +38,8 @@ pub struct Case {
     pub sector_size: u32,
     pub ag_count: Option<u32>,
     pub log_bytes: Option<u64>,
+    /// Stripe unit in KiB, and units of a stripe.
+    pub stripe: Option<(u32, u32)>,
     pub label: &'static str,
     /// Features to disable, or `+metadir`.
     pub features: &'static str,
@@ -52,6 +54,7 @@ pub const fn case(size: u64) -> Case {
         sector_size: 512,
         ag_count: None,
         log_bytes: None,
+        stripe: None,
         label: "",
         features: "",
     }
@@ -66,6 +69,7 @@ impl Case {
             sector_size: self.sector_size,
             ag_count: self.ag_count,
             log_bytes: self.log_bytes,
+            stripe: self.stripe.map(|(kib, units)| Stripe { unit_bytes: kib << 10, units }),
             label: self.label.into(),
             uuid: UUID,
             features: FeatureChange::parse_list(self.features)?,
@@ -107,6 +111,9 @@ impl Case {
             .arguments(["-m", &metadata, "-i", &inodes, "-n", &names, "-L", self.label]);
         if let Some(count) = self.ag_count {
             mkfs = mkfs.arguments(["-d", &format!("agcount={count}")]);
+        }
+        if let Some((kib, units)) = self.stripe {
+            mkfs = mkfs.arguments(["-d", &format!("su={kib}k,sw={units}")]);
         }
         if let Some(bytes) = self.log_bytes {
             mkfs = mkfs.arguments(["-l", &format!("size={bytes}")]);

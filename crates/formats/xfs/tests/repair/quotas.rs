@@ -1,8 +1,11 @@
-//! Repair of quotas. No available kernel counts quotas, so the tests make quota files.
+//! Repair of quotas. Most tests make quota files. The guests' kernels count those of version 4.
 
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
+use testkit::crash::read_image;
+use testkit::guest::{self, Job, Kernel};
+use testkit::{MkfsXfs, effort, require, scratch};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::format::address::{AgBlock, AgNumber};
 use xfs::format::bytes::{be16, put32, put64};
@@ -141,4 +144,41 @@ fn quota_files_lose_parent_pointers() {
     let fs = Xfs::open(Arc::new(outcome.device), &OpenOptions::default()).unwrap();
     assert_eq!(fs.attributes(ino).unwrap().links, 1);
     fs.parents(ino, &mut |dir, _| panic!("a parent pointer to {dir}")).unwrap();
+}
+
+/// Quotas of version 4: one file is for groups or projects, and records have no checksum.
+#[test]
+fn quotas_of_version_4_are_compared() {
+    const USER_1000: [u8; 8] = [0x44, 0x51, 1, 1, 0, 0, 3, 0xe8];
+    const BLOCKS: u64 = 40;
+    require!(StableGuest("XFS_SUPPORT_V4"), Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let kinds = ["uquota,gquota", "uquota,pquota", "pqnoenforce,uqnoenforce"];
+    for options in effort(&kinds[..0], &kinds[..1], &kinds[..]) {
+        let home = scratch();
+        let path = home.path().join("image");
+        MkfsXfs::default().options("-m crc=0 -n ftype=1").create(&path, 64 << 20);
+        let script = format!(
+            "set -e\nmkdir -p /mnt/image\nmount -t xfs -o nouuid,{options} $1 /mnt/image\n\
+             cd /mnt/image\nmkdir dir\nxfs_io -r -c 'chproj 42' -c 'chattr +P' dir\n\
+             for n in $(seq 70); do head -c $((n * 900)) /dev/zero >dir/$n; \
+             chown $((n % 3 * 500)):$((n % 4)) dir/$n; done\ncd /\numount /mnt/image"
+        );
+        let answer = guest::run(&Job::new(script).on(Kernel::Stable).disk(&path, false));
+        assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
+        let image = read_image(&path).unwrap();
+        let found = findings(Arc::new(image.fork())).unwrap();
+        assert!(found.is_empty(), "{options}: {found:#?}");
+        let bytes = std::fs::read(&path).unwrap();
+        let record = (0..bytes.len()).step_by(8).find(|at| bytes[*at..].starts_with(&USER_1000));
+        let count = record.unwrap() as u64 + BLOCKS;
+        image.write_at(count, &77_777_u64.to_be_bytes()).unwrap();
+        let outcome = repaired(image).unwrap();
+        assert_eq!(outcome.codes, ["xfs-quota-counts"], "{options}");
+        assert!(outcome.left.is_empty() && outcome.is_complete, "{options}");
+        testkit::show_image(&outcome.device, testkit::xfs_repair_alone).unwrap();
+        // The counted bits of users, and of groups or projects.
+        let mut flags = [0; 2];
+        outcome.device.read_at(176, &mut flags).unwrap();
+        assert_eq!(u16::from_be_bytes(flags) & (0x4 | 0x20), 0, "{options}");
+    }
 }

@@ -38,6 +38,11 @@ impl Base {
         let tree = tree(&device(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
         Self { image: Image::new(name, bytes), tree }
     }
+
+    /// Returns the tree of the valid image.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
 }
 
 /// Returns all images to be damaged, made once.
@@ -85,7 +90,7 @@ fn repaired_by_xfsprogs(damaged: &MemoryDevice) -> Option<MemoryDevice> {
 ///
 /// # Errors
 /// If fewer files survive the own repair.
-fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
+pub(super) fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String> {
     let ours = repaired(damaged.fork())?;
     let found = tree(&ours.device);
     let kept = found.as_ref().map_or_else(|_| BTreeSet::new(), |tree| survivors(&base.tree, tree));

@@ -4,6 +4,8 @@
 //! `DISKWRIGHT_V4_BATCHES=FILE[,COUNT]` runs batches of 1,000 damaged images, and `DISKWRIGHT_V4_SEED=SEED` runs one, as
 //! in [`super::rule`].
 
+mod causes;
+
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,7 +160,8 @@ fn repaired_images_are_valid() {
 /// UUIDs of superblocks.
 const WRONG_ONCE: [u64; 10] = [31, 54, 92, 104, 122, 164, 1028, 1108, 2124, 2161];
 /// Seeds of cases in which fewer files once survived.
-const WORSE_ONCE: [u64; 3] = [145, 269, 398];
+const WORSE_ONCE: [u64; 13] =
+    [145, 269, 398, 766, 1219, 1362, 1493, 1501, 1844, 1948, 2517, 2592, 3174];
 
 #[test]
 fn former_failures_of_version_4_pass() {

@@ -36,6 +36,12 @@ const SAME: &[&str] = &[
     "-d sectsize=1024",
     "-d size=310m",
     "-d su=0,sw=0",
+    "-d su=4k,sw=3,agcount=4",
+    "-d su=64k,sw=1,agcount=4 -l su=32k",
+    "-d su=64k,sw=4,agcount=4",
+    "-d su=64k,sw=4,agcount=3 -b size=1024",
+    "-d su=512k,sw=2,agcount=2",
+    "-d sunit=128,swidth=512,agcount=3",
     "-d sunit=0,swidth=0",
     "-f",
     "-i align=1",
@@ -139,6 +145,8 @@ const WRONG: &[&str] = &[
     "-d size=200m",
     "-d su=64k",
     "-d su=64k,sw=0",
+    "-d su=64k,sw=2,sunit=128,swidth=256",
+    "-d sunit=128,swidth=500",
     "-d sunit=128",
     "-i align=0",
     "-i attr=1",
@@ -172,8 +180,6 @@ const WRONG: &[&str] = &[
 /// Options that only the original accepts, with the words of our error, which name them.
 const REFUSED: &[(&str, &str)] = &[
     ("-c makecfg=made", "-c makecfg"),
-    ("-d su=64k,sw=2", "-d su"),
-    ("-d sunit=128,swidth=256", "-d sunit"),
     ("-i max_atomic_write=4k", "-i max_atomic_write"),
     ("-l file", "-l file"),
     ("-m crc=0", "-m crc"),
@@ -217,6 +223,41 @@ fn theirs_says(dir: &Path, image: &str) -> String {
     let mut command = testkit::command("xfs_db");
     let output = command.current_dir(dir).args(["-r", "-c", "info", image]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns the value of `autofsck` that an image has.
+fn autofsck(dir: &Path) -> String {
+    let mut command = testkit::command("xfs_db");
+    let commands = ["-x", "-r", "-c", "path /", "-c", "attr_get -r xfs:autofsck", "image"];
+    let output = command.current_dir(dir).args(commands).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn images_are_repaired_automatically_as_those_of_mkfs_xfs() {
+    testkit::require!(Version("mkfs.xfs", 7, 0), Tool("xfs_db"), Tool("xfs_repair"));
+    let home = prepare();
+    let dir = home.path();
+    let mut values = std::collections::BTreeSet::new();
+    for options in [
+        "",
+        "-m rmapbt=0",
+        "-n parent=0",
+        "-m metadir=1",
+        "-m autofsck=none",
+        "-m autofsck=check,rmapbt=0",
+        "-p tree",
+    ] {
+        let ended = ours(dir, options);
+        assert_eq!(ended.status, 0, "{options}: {ended:?}");
+        testkit::xfs_repair(dir.join("image"));
+        let known = autofsck(dir);
+        let (status, said) = theirs(dir, options);
+        assert_eq!(status, 0, "{options}: {said}");
+        assert_eq!(known, autofsck(dir), "{options}");
+        values.insert(known);
+    }
+    assert_eq!(values.len(), 4, "{values:?}");
 }
 
 #[test]

@@ -56,6 +56,8 @@ impl Identity {
             ("realtime size", options.realtime_bytes),
             ("realtime extent", options.realtime_extent_bytes.map(u64::from)),
             ("log stripe", options.log_stripe_bytes.map(u64::from)),
+            ("stripe unit", options.xfs_stripe.map(|stripe| stripe.unit_bytes.into())),
+            ("stripe width", options.xfs_stripe.map(|stripe| stripe.units.into())),
             ("quotas", Some(options.xfs_quota_flags).filter(|flags| *flags != 0).map(u64::from)),
             ("autofsck", options.xfs_autofsck.map(|value| value as u64)),
             ("journal size", options.journal_bytes),

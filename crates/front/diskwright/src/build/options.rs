@@ -295,6 +295,8 @@ pub struct BuildOptions {
     pub keeps_journal: bool,
     /// Stripe unit of the log in bytes (XFS).
     pub log_stripe_bytes: Option<u32>,
+    /// Stripes of the device (XFS). By default there are none.
+    pub xfs_stripe: Option<xfs::mkfs::Stripe>,
     /// Quotas that kernels account and enforce, as in `sb_qflags` (XFS). They need the feature `metadir`, and are counted at
     /// the first mount.
     pub xfs_quota_flags: u16,
@@ -428,6 +430,7 @@ impl BuildOptions {
             keeps_journal: false,
             log_stripe_bytes: None,
             xfs_quota_flags: 0,
+            xfs_stripe: None,
             xfs_autofsck: None,
             realtime_device: None,
             realtime_bytes: None,

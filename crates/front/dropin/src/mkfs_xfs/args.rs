@@ -8,6 +8,7 @@ use xfs::format::quota::QuotaKind;
 use xfs::mkfs::Autofsck;
 
 use super::settings::{Setting, Settings};
+use super::stripes::Stripes;
 use crate::failure::{Failure, STATUSES};
 use crate::lists::Item;
 use crate::size::{self, Size};
@@ -37,7 +38,7 @@ pub(super) struct Args {
     pub(super) features: Vec<FeatureChange>,
     /// Quotas, as in `sb_qflags`.
     pub(super) quota_flags: u16,
-    pub(super) autofsck: Option<Autofsck>,
+    autofsck: Option<Autofsck>,
     /// Device of an external log.
     pub(super) log_device: Option<PathBuf>,
     /// Group of an internal log.
@@ -56,6 +57,7 @@ pub(super) struct Args {
     /// `--unsupported`: allow small sizes.
     pub(super) is_unsupported: bool,
     pub(super) only_version: bool,
+    pub(super) stripes: Stripes,
     named: Option<PathBuf>,
     prototype: Option<PathBuf>,
     slashes_are_spaces: bool,
@@ -208,11 +210,9 @@ impl Args {
             "name" => self.named = Some(item.text()?.into()),
             "sectsize" => self.sector_size = Some(item.by(small)?),
             "file" => self.is_file = item.switch()?,
-            "noalign" => always(item, true)?,
+            "noalign" => self.stripes.is_off = item.switch()?,
             "concurrency" => drop(item.value()),
-            "sunit" | "swidth" | "su" | "sw" => {
-                nothing(item, "stripe alignment is not implemented")?;
-            }
+            "sunit" | "swidth" | "su" | "sw" => self.stripes.set(item)?,
             "rtinherit" => self.inherited.realtime = item.switch()?,
             "daxinherit" => self.inherited.dax = item.switch()?,
             "projinherit" => self.inherited.project = item.by(number)?,
@@ -336,6 +336,24 @@ impl Args {
             _ => return Err(item.unknown()),
         }
         Ok(())
+    }
+
+    /// Returns whether a feature that is on by default stays on.
+    pub(super) fn is_on(&self, feature: &str) -> bool {
+        let change = self.features.iter().rev().find(|change| change.name == feature);
+        change.is_none_or(|change| change.is_on)
+    }
+
+    /// Returns the value of `autofsck`: by default, images with a reverse map and parent pointers are repaired.
+    pub(super) fn autofsck(&self) -> Option<Autofsck> {
+        let can_repair = self.is_on("rmapbt") && self.is_on("parent");
+        // A realtime section without groups has no reverse map.
+        let has_reverse_map = self.realtime_device.is_none() || self.is_named("metadir");
+        self.autofsck.or((can_repair && has_reverse_map).then_some(Autofsck::Repair))
+    }
+
+    fn is_named(&self, feature: &str) -> bool {
+        self.features.iter().any(|change| change.name == feature) && self.is_on(feature)
     }
 
     /// Turns a kind of quota on or off. Quotas of a new file system need a metadata directory, as in mkfs.xfs.

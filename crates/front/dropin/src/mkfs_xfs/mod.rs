@@ -2,6 +2,7 @@
 
 mod args;
 mod settings;
+mod stripes;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -176,7 +177,8 @@ fn options(args: &Args, file: &File, bytes: u64) -> Result<BuildOptions, Failure
     options.label = args.label.clone();
     options.features = args.features.clone();
     options.xfs_quota_flags = args.quota_flags;
-    options.xfs_autofsck = args.autofsck;
+    options.xfs_autofsck = args.autofsck();
+    options.xfs_stripe = args.stripes.stripe(args.block_bytes())?;
     options.block_size = args.block_size;
     options.inode_size = args.inode_size()?;
     options.dir_block_size = args.dir_block_size;

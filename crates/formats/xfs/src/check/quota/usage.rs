@@ -6,9 +6,8 @@ use parking_lot::Mutex;
 use vfs::Ino;
 
 use super::super::context::Context;
-use crate::format::features::Version;
 use crate::format::inode::Inode;
-use crate::format::quota::QuotaKind;
+use crate::format::quota::counted_files;
 use crate::format::superblock::Superblock;
 
 /// Maximum number of identifiers counted per kind.
@@ -27,16 +26,9 @@ pub(in super::super) struct Usage {
     uncounted: Uncounted,
 }
 
-/// Returns whether an image says that a kind of quota was counted.
-fn is_kind_counted(sb: &Superblock, kind: QuotaKind) -> bool {
-    let has_quota = sb.features.crc() && sb.features.version_bits.contains(Version::QUOTA);
-    let flags = kind.accounted() | kind.counted();
-    has_quota && sb.raw.qflags.get() & flags == flags
-}
-
 /// Returns whether an image says that any quotas were counted.
 pub(in super::super) fn is_counted(sb: &Superblock) -> bool {
-    QuotaKind::ALL.into_iter().any(|kind| is_kind_counted(sb, kind))
+    counted_files(&sb.raw).iter().any(Option::is_some)
 }
 
 impl Usage {
@@ -46,8 +38,11 @@ impl Usage {
         if !is_counted(&ctx.sb) {
             return None;
         }
-        let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
-        let kinds = QuotaKind::ALL.map(|kind| is_kind_counted(&ctx.sb, kind).then(Mutex::default));
+        let counted = counted_files(raw);
+        let kinds = counted.map(|file| file.is_some().then(Mutex::default));
+        // Files are not counted, even if their kind is not.
+        let named = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
+        let files = [0, 1, 2].map(|at| Ino(counted[at].unwrap_or(named[at])));
         Some(Self { kinds, files, uncounted })
     }
 

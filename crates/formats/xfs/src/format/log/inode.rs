@@ -29,6 +29,10 @@ pub mod fields {
 
 /// Byte offset of `di_lsn`.
 const LSN_OFFSET: usize = 112;
+/// Byte offset of `di_flushiter`.
+const FLUSHES_OFFSET: usize = 30;
+/// Size of a logged core of version 1 or 2, which ends before `di_next_unlinked`.
+const LOGGED_CORE_V2: usize = 96;
 const STRUCTURE: &str = "log inode item";
 
 /// A logged fork.
@@ -100,21 +104,50 @@ impl<'t> InodeItem<'t> {
 
     fn check_core(&self) -> Parsed<()> {
         let fault = |problem| Corruption::new(STRUCTURE, problem);
-        if self.core.len() < CORE_SIZE_V3 {
+        let version = self.core.get(4).copied().unwrap_or(0);
+        let size = if (1..=2).contains(&version) { LOGGED_CORE_V2 } else { CORE_SIZE_V3 };
+        if self.core.len() < size {
             let damage = fault("its core is truncated");
-            return Err(damage.mismatch(CORE_SIZE_V3, self.core.len()));
+            return Err(damage.mismatch(size, self.core.len()));
         }
         let magic = le16(self.core, 0).unwrap_or(0);
-        if magic != MAGIC || self.core[4] != 3 {
-            let found = format!("{magic:#06x}, version {}", self.core[4]);
-            let expected = format!("{MAGIC:#06x}, version 3");
+        if magic != MAGIC || !(1..=3).contains(&version) {
+            let found = format!("{magic:#06x}, version {version}");
+            let expected = format!("{MAGIC:#06x}, version 1 to 3");
             return Err(fault("magic number and version").mismatch(expected, found));
+        }
+        if !self.is_v3() {
+            return Ok(());
         }
         let ino = le64(self.core, 152).unwrap_or(0);
         if ino != self.ino.0 {
             return Err(fault("its core belongs to another inode").mismatch(self.ino, ino));
         }
         Ok(())
+    }
+
+    /// Returns whether the inode has version 3, as all inodes of version 5 of XFS.
+    pub fn is_v3(&self) -> bool {
+        self.core[4] == 3
+    }
+
+    /// Returns `di_flushiter` of versions 1 and 2: the number of times that the inode was written to its place.
+    pub fn flushes(&self) -> u16 {
+        le16(self.core, FLUSHES_OFFSET).unwrap_or(0)
+    }
+
+    /// Writes a core of version 1 or 2 into the inode's slot. Its flushes are counted from 0 again.
+    fn write_old_core(&self, slot: &mut [u8]) {
+        const U16: [usize; 8] = [0, 2, 6, 20, 22, 80, 88, 90];
+        const U32: [usize; 13] = [8, 12, 16, 32, 36, 40, 44, 48, 52, 72, 76, 84, 92];
+        const U64: [usize; 2] = [56, 64];
+        const BYTES: [std::ops::Range<usize>; 3] = [4..6, 24..30, 82..84];
+        let core = self.core;
+        let _ = U16.map(|at| put16(slot, at, le16(core, at).unwrap_or(0)));
+        let _ = U32.map(|at| put32(slot, at, le32(core, at).unwrap_or(0)));
+        let _ = U64.map(|at| put64(slot, at, le64(core, at).unwrap_or(0)));
+        let _ = BYTES.map(|range| slot[range.clone()].copy_from_slice(&core[range]));
+        put16(slot, FLUSHES_OFFSET, 0);
     }
 
     /// Writes the core into the inode's slot, in on-disk byte order, except for `di_next_unlinked`, which is in other
@@ -126,6 +159,10 @@ impl<'t> InodeItem<'t> {
         const U64: [usize; 6] = [24, 56, 64, 104, 120, 152];
         const TIMES: [usize; 4] = [32, 40, 48, 144];
         const BYTES: [std::ops::Range<usize>; 4] = [4..6, 82..84, 132..144, 160..176];
+        if !self.is_v3() {
+            self.write_old_core(slot);
+            return;
+        }
         let core = self.core;
         let _ = U16.map(|at| put16(slot, at, le16(core, at).unwrap_or(0)));
         let _ = U32.map(|at| put32(slot, at, le32(core, at).unwrap_or(0)));
@@ -144,6 +181,11 @@ impl<'t> InodeItem<'t> {
         put64(slot, LSN_OFFSET, lsn.to_raw());
         const _: () = assert!(NEXT_UNLINKED_OFFSET == 96);
     }
+}
+
+/// Returns `di_flushiter` of the slot of an inode of version 1 or 2.
+pub fn slot_flushes(slot: &[u8]) -> u16 {
+    crate::format::bytes::be16(slot, FLUSHES_OFFSET)
 }
 
 /// Returns the LSN of the last change of an inode's slot.

@@ -6,9 +6,9 @@ use super::Replay;
 use crate::format::address::{AgIno, Block};
 use crate::format::bytes::{be16, put32};
 use crate::format::geometry::DADDR_BYTES_LOG;
-use crate::format::inode::{CORE_SIZE_V3, Fork, Inode, MAGIC, seal_slot, verify_slot};
+use crate::format::inode::{Fork, Inode, MAGIC, seal_slot, verify_slot};
 use crate::format::log::Lsn;
-use crate::format::log::inode::{InodeItem, fields, slot_lsn, write_fork};
+use crate::format::log::inode::{InodeItem, fields, slot_flushes, slot_lsn, write_fork};
 
 fn fault(problem: &str) -> Corruption {
     Corruption::new("log inode item", problem)
@@ -32,8 +32,11 @@ impl Replay<'_> {
             let found = format!("{:#06x}", be16(&slot, 0));
             return Err(problem.mismatch(format_args!("{MAGIC:#06x}"), found).into());
         }
-        let at = slot_lsn(&slot);
-        if at != 0 && at != u64::MAX && Lsn::from_raw(at) > lsn {
+        if item.is_v3() != self.geometry.features.crc() {
+            let problem = fault("its core has the version of another format of XFS");
+            return Err(problem.of_inode(item.ino.0).into());
+        }
+        if is_newer(&slot, item, lsn) {
             self.report.items_skipped += 1;
             return Ok(());
         }
@@ -93,6 +96,18 @@ impl Replay<'_> {
     }
 }
 
+/// Returns whether the slot of an inode is newer than a logged inode. Slots of version 4 of XFS have no LSN, but a count
+/// of flushes that wraps around.
+fn is_newer(slot: &[u8], item: &InodeItem<'_>, lsn: Lsn) -> bool {
+    if item.is_v3() {
+        let at = slot_lsn(slot);
+        return at != 0 && at != u64::MAX && Lsn::from_raw(at) > lsn;
+    }
+    let (logged, written) = (item.flushes(), slot_flushes(slot));
+    let has_wrapped = written == u16::MAX && logged < u16::MAX >> 1;
+    logged < written && !has_wrapped
+}
+
 /// Writes the logged parts of an inode into its slot.
 fn write_inode(item: &InodeItem<'_>, lsn: Lsn, slot: &mut [u8]) -> Result<(), Corruption> {
     item.write_core(slot, lsn);
@@ -102,7 +117,8 @@ fn write_inode(item: &InodeItem<'_>, lsn: Lsn, slot: &mut [u8]) -> Result<(), Co
         return Err(fault("boundary of its forks").mismatch(room, inode.forkoff_bytes()));
     }
     if item.fields & fields::DEVICE != 0 {
-        put32(&mut inode.as_mut_bytes()[CORE_SIZE_V3..], 0, item.device);
+        let core = inode.core_size();
+        put32(&mut inode.as_mut_bytes()[core..], 0, item.device);
     }
     for (fork, logged) in [(Fork::Data, item.data), (Fork::Attr, item.attr)] {
         if let Some(logged) = logged {

@@ -39,13 +39,16 @@ impl Replay<'_> {
         }
         let offset = start + u64::from(item.offset);
         let mut bytes = self.changes.read(offset, DQUOT_BLOCK_SIZE)?;
+        let has_lsn = self.geometry.features.crc();
         let at = be64(&bytes, LSN_OFFSET);
-        if at != 0 && at != u64::MAX && Lsn::from_raw(at) >= lsn {
+        if has_lsn && at != 0 && at != u64::MAX && Lsn::from_raw(at) >= lsn {
             self.report.items_skipped += 1;
             return Ok(());
         }
         bytes[..DQUOT_SIZE].copy_from_slice(item.dquot);
-        checksum::seal(&mut bytes, CRC_OFFSET);
+        if has_lsn {
+            checksum::seal(&mut bytes, CRC_OFFSET);
+        }
         self.changes.write(offset, &bytes)?;
         self.report.items_replayed += 1;
         Ok(())

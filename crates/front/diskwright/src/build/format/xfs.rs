@@ -85,6 +85,7 @@ impl<'a> XfsMaker<'a> {
             log_group: options.log_group,
             external_log: self.log_device.is_some(),
             log_stripe_bytes: options.log_stripe_bytes,
+            stripe: options.xfs_stripe,
             label: options.label.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
