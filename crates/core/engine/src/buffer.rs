@@ -76,7 +76,7 @@ impl NoteSlot {
 /// share a cache line.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Contents {
+pub(crate) struct BufferState {
     /// True if `data` holds the block (read and verified, or created).
     pub(crate) loaded: bool,
     pub(crate) tag: Tag,
@@ -107,7 +107,7 @@ pub(crate) struct Frozen {
     pub(crate) chunks: u64,
 }
 
-impl Contents {
+impl BufferState {
     /// Returns whether the log has an image of the block, or is about to get one.
     pub(crate) fn is_in_log(&self, running: Epoch) -> bool {
         self.logged != 0 || self.frozen.is_some() || (self.dirty != 0 && self.dirty < running)
@@ -206,11 +206,11 @@ impl Changed {
     }
 }
 
-pub(crate) type Shared = Arc<RwLock<Contents>>;
-pub(crate) type WriteGuard = ArcRwLockWriteGuard<Contents>;
+pub(crate) type SharedBuffer = Arc<RwLock<BufferState>>;
+pub(crate) type WriteGuard = ArcRwLockWriteGuard<BufferState>;
 
 /// A verified metadata block, locked for reading.
-pub struct BufferRef(pub(crate) ArcRwLockReadGuard<Contents>);
+pub struct BufferRef(pub(crate) ArcRwLockReadGuard<BufferState>);
 
 impl BufferRef {
     /// Returns the marks of the block: 64 bits defined by the format. They are valid as long as the [`Note`], but

@@ -12,6 +12,7 @@ pub mod debug;
 mod deferred_create;
 mod dir;
 pub mod e2undo;
+mod fast_commit;
 mod file;
 pub mod format;
 mod fs;

@@ -36,6 +36,7 @@ mod host;
 pub mod mtree;
 pub mod oci;
 pub mod protofile;
+mod rule_file;
 pub mod table;
 mod tar;
 
@@ -43,7 +44,7 @@ pub use combine::{Combination, Combined, Conflict, Part};
 pub use content::{Body, Content, ContentFile, DataRun, Detached, ReadContent, Stored};
 pub use directory::DirectorySource;
 pub use entry::{Entry, EntryKind, InodeDetails, Metadata, Time, Xattr};
-pub use error::{Change, Damage, SourceError, Unsupported};
+pub use error::{Damage, SourceChange, SourceError, Unsupported};
 pub use tar::{BLOCK_BYTES as TAR_BLOCK_BYTES, Header as TarHeader, TarSource};
 
 use std::path::Path;

@@ -9,4 +9,4 @@ mod build;
 mod shape;
 
 pub use build::{Ground, build, digest};
-pub use shape::{DIGEST_BYTES, Digest, Level, Shape};
+pub use shape::{DIGEST_BYTES, Digest, TreeLevel, TreeShape};

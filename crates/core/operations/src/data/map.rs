@@ -17,7 +17,7 @@ impl LogicalBlock {
 
 /// Location of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<B> {
+pub enum Mapping<B> {
     /// Written, from this block on.
     Written(B),
     /// Allocated from this block on, but unwritten.
@@ -28,9 +28,9 @@ pub enum Place<B> {
 
 /// A run of contiguous blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run<B> {
+pub struct MappedRun<B> {
     /// Location of the first block.
-    pub place: Place<B>,
+    pub place: Mapping<B>,
     /// Number of blocks, at least 1.
     pub len: u64,
 }

@@ -14,7 +14,7 @@
 //!
 //! Three parts stay in the formats, because their similarity is superficial:
 //! - Maps. An ext4 extent tree is changed node by node and may need another round after a split; an XFS fork replaces
-//!   neighbours in a list or a tree and maintains the reverse map and reference counts. Both return [`Run`] and
+//!   neighbours in a list or a tree and maintains the reverse map and reference counts. Both return [`MappedRun`] and
 //!   [`Piece`].
 //! - The end of a truncation of several operations. An ext4 file is an orphan until then, the truncation continues
 //!   after a crash, and errors are deferred. XFS leaves space past the end, which the format permits, so errors are
@@ -36,7 +36,7 @@ pub use ahead::read_ahead;
 pub use allocate::allocate;
 pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zeros};
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};
-pub use map::{LogicalBlock, Piece, Place, Run, Want, Was};
+pub use map::{LogicalBlock, MappedRun, Mapping, Piece, Want, Was};
 pub use read::{bytes_at, extent_map, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::{InProcess, TIME};
 use crate::{Error, Result};
 use operations::profile::ListingProfile;
@@ -35,21 +35,21 @@ pub struct ImageFile {
 struct ImageSession {
     path: PathBuf,
     size: u64,
-    place: Place,
+    place: ImageScope,
     /// `None` only while it is being reopened.
-    open: Option<Open>,
+    open: Option<OpenedImage>,
 }
 
 /// Location of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ImageScope {
     /// Whole image, read-only.
     Whole,
     /// Directory with this number.
     Own(u32),
 }
 
-enum Open {
+enum OpenedImage {
     ToRead(Image),
     ToWrite(OpenToEdit, Ino),
 }
@@ -71,12 +71,12 @@ impl ImageFile {
     }
 
     /// Opens the image for writing and creates a directory.
-    fn start_writing(&self, need: &Need) -> Result<(Open, u32)> {
+    fn start_writing(&self, need: &Need) -> Result<(OpenedImage, u32)> {
         let open = Image::edit(&self.path, &options()).map_err(not_opened)?;
         match make_directory(open.file_system(), need) {
-            Ok((top, number)) => Ok((Open::ToWrite(open, top), number)),
+            Ok((top, number)) => Ok((OpenedImage::ToWrite(open, top), number)),
             Err(error) => {
-                Open::ToWrite(open, Ino(0)).close()?;
+                OpenedImage::ToWrite(open, Ino(0)).close()?;
                 Err(error)
             }
         }
@@ -87,7 +87,7 @@ impl Contestant for ImageFile {
     fn describe(&self) -> Description {
         Description {
             name: self.path.display().to_string(),
-            side: Side::Ours,
+            side: Origin::Ours,
             format: self.format.clone(),
             deviations: 0,
             what: format!("Diskwright's {}, in an image file, in this process", self.format),
@@ -106,10 +106,10 @@ impl Contestant for ImageFile {
 
     fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
         let (open, place) = if need.existing {
-            (Open::to_read(&self.path)?, Place::Whole)
+            (OpenedImage::to_read(&self.path)?, ImageScope::Whole)
         } else {
             let (open, number) = self.start_writing(need)?;
-            (open, Place::Own(number))
+            (open, ImageScope::Own(number))
         };
         let path = self.path.clone();
         Ok(Box::new(ImageSession { path, size: self.size, place, open: Some(open) }))
@@ -189,7 +189,7 @@ fn drop_cache(_: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "file caches can be dropped only on Linux"))
 }
 
-impl Open {
+impl OpenedImage {
     fn to_read(path: &Path) -> Result<Self> {
         Image::open(path, &options()).map(Self::ToRead).map_err(not_opened)
     }
@@ -229,12 +229,12 @@ impl Open {
 impl ImageSession {
     fn reopen(&mut self) -> Result<()> {
         let open = match self.place {
-            Place::Whole => Open::to_read(&self.path)?,
-            Place::Own(number) => {
+            ImageScope::Whole => OpenedImage::to_read(&self.path)?,
+            ImageScope::Own(number) => {
                 let open = Image::edit(&self.path, &options()).map_err(not_opened)?;
                 let fs = open.file_system();
                 let top = fs.lookup(fs.root(), directory_name(number).as_bytes());
-                Open::ToWrite(open, top.map_err(failed("lookup"))?)
+                OpenedImage::ToWrite(open, top.map_err(failed("lookup"))?)
             }
         };
         self.open = Some(open);
@@ -244,10 +244,10 @@ impl ImageSession {
     /// Removes the directory recursively and closes the image.
     fn end(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let place = std::mem::replace(&mut self.place, Place::Whole);
+        let place = std::mem::replace(&mut self.place, ImageScope::Whole);
         let removed = match place {
-            Place::Whole => Ok(()),
-            Place::Own(number) => {
+            ImageScope::Whole => Ok(()),
+            ImageScope::Own(number) => {
                 let paths = Paths::new(open.file_system());
                 let name = directory_name(number);
                 let removed = paths.remove_all(name.as_bytes(), None, &mut || ());
@@ -268,7 +268,7 @@ impl Session for ImageSession {
     }
 
     fn profile(&self) -> Option<&ListingProfile> {
-        self.open.as_ref().map(Open::listing_profile)
+        self.open.as_ref().map(OpenedImage::listing_profile)
     }
 
     /// Reopens the image. Open files become invalid.
@@ -292,7 +292,7 @@ impl Session for ImageSession {
 impl Drop for ImageSession {
     /// After an error: removes as much as possible.
     fn drop(&mut self) {
-        if self.open.is_none() && self.place != Place::Whole {
+        if self.open.is_none() && self.place != ImageScope::Whole {
             let _ = self.reopen();
         }
         let _ = self.end();

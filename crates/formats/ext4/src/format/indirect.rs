@@ -14,12 +14,12 @@ pub const LEVELS_MAX: usize = 3;
 
 /// Path from `i_block` to a file block: the slot at each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct IndirectPath {
     indexes: [u16; LEVELS_MAX + 1],
     levels: u8,
 }
 
-impl Path {
+impl IndirectPath {
     /// Returns the path to `block`, or `None` past the capacity of a map with blocks of `block_size` bytes.
     pub fn to(block: FileBlock, block_size: u32) -> Option<Self> {
         let pointers_log = (block_size / 4).ilog2();
@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn ways_are_those_of_the_format() {
-        let indexes = |block, size| Path::to(FileBlock(block), size).unwrap().indexes().to_vec();
+        let indexes =
+            |block, size| IndirectPath::to(FileBlock(block), size).unwrap().indexes().to_vec();
         assert_eq!(indexes(11, 1024), [11]);
         assert_eq!(indexes(12, 1024), [12, 0]);
         assert_eq!(indexes(12 + 255, 1024), [12, 255]);
@@ -101,8 +102,8 @@ mod tests {
         assert_eq!(indexes(12 + 256 + 65536 + 65537, 1024), [14, 1, 0, 1]);
         let last = 12 + 256 + 65536 + (1 << 24) - 1;
         assert_eq!(indexes(last, 1024), [14, 255, 255, 255]);
-        assert_eq!(Path::to(FileBlock(last + 1), 1024), None);
-        assert!(Path::to(FileBlock(u32::MAX), 65536).is_some());
+        assert_eq!(IndirectPath::to(FileBlock(last + 1), 1024), None);
+        assert!(IndirectPath::to(FileBlock(u32::MAX), 65536).is_some());
     }
 
     #[test]
@@ -120,13 +121,13 @@ mod tests {
         #[test]
         fn shared_path_prefixes_end_where_the_pointer_differs(block in 0_u32..20_000_000, size_log in 10_u32..17) {
             let size = 1 << size_log;
-            if let Some(path) = Path::to(FileBlock(block), size) {
+            if let Some(path) = IndirectPath::to(FileBlock(block), size) {
                 for step in 0..=path.levels() {
                     let end = u64::from(block) + path.shared_after(step, size);
                     let last = u32::try_from(end - 1).unwrap_or(u32::MAX);
-                    let last = Path::to(FileBlock(last), size).unwrap();
+                    let last = IndirectPath::to(FileBlock(last), size).unwrap();
                     prop_assert_eq!(&last.indexes()[..=step], &path.indexes()[..=step]);
-                    if let Some(next) = u32::try_from(end).ok().and_then(|end| Path::to(FileBlock(end), size)) {
+                    if let Some(next) = u32::try_from(end).ok().and_then(|end| IndirectPath::to(FileBlock(end), size)) {
                         let other = next.levels() != path.levels()
                             || next.indexes()[..=step] != path.indexes()[..=step];
                         prop_assert!(other);

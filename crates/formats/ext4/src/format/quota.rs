@@ -23,7 +23,8 @@ pub const ROOT_BLOCK: u32 = 1;
 /// Number of levels of the tree above the leaves.
 pub const TREE_DEPTH: u32 = 4;
 /// Number of entries of a leaf.
-pub const ENTRIES_PER_BLOCK: usize = (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<Entry>();
+pub const ENTRIES_PER_BLOCK: usize =
+    (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<DiskQuota>();
 
 /// Version number of `vfsv1`.
 const VERSION: u32 = 1;
@@ -86,7 +87,7 @@ pub struct LeafHeader {
 /// Limits and usage of one id.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Entry {
+pub struct DiskQuota {
     /// The id.
     pub id: U32,
     padding: U32,
@@ -104,9 +105,9 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Info>() == 32);
 const _: () = assert!(size_of::<LeafHeader>() == 16);
-const _: () = assert!(size_of::<Entry>() == 72);
-const _: () = assert!(std::mem::offset_of!(Entry, inodes) == 24);
-const _: () = assert!(std::mem::offset_of!(Entry, space) == 48);
+const _: () = assert!(size_of::<DiskQuota>() == 72);
+const _: () = assert!(std::mem::offset_of!(DiskQuota, inodes) == 24);
+const _: () = assert!(std::mem::offset_of!(DiskQuota, space) == 48);
 const _: () = assert!(ENTRIES_PER_BLOCK == 14);
 
 /// Default grace period for exceeding a soft limit, in seconds: one week.
@@ -131,7 +132,7 @@ impl Info {
     }
 }
 
-impl Entry {
+impl DiskQuota {
     /// Returns whether it has any limit.
     #[must_use]
     pub fn has_limits(&self) -> bool {
@@ -171,8 +172,8 @@ impl Entry {
 /// Returns the byte range of entry `index` in a leaf.
 #[must_use]
 pub fn entry_range(index: usize) -> Range<usize> {
-    let start = size_of::<LeafHeader>() + index * size_of::<Entry>();
-    start..start + size_of::<Entry>()
+    let start = size_of::<LeafHeader>() + index * size_of::<DiskQuota>();
+    start..start + size_of::<DiskQuota>()
 }
 
 /// Byte range of a leaf's header.
@@ -259,8 +260,8 @@ pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption>
 
 /// Returns the entry at `index` of a leaf; `None` past its end.
 #[must_use]
-pub fn entry_at(leaf: &[u8], index: usize) -> Option<Entry> {
-    if index < ENTRIES_PER_BLOCK { Entry::at(leaf, entry_range(index).start) } else { None }
+pub fn entry_at(leaf: &[u8], index: usize) -> Option<DiskQuota> {
+    if index < ENTRIES_PER_BLOCK { DiskQuota::at(leaf, entry_range(index).start) } else { None }
 }
 
 /// Returns the header of a leaf or of a free block.
@@ -286,9 +287,9 @@ mod tests {
 
     #[test]
     fn the_entry_of_id_0_is_never_taken_for_none() {
-        assert!(Entry::new(0).is_none() && !Entry::new(1).is_none());
-        assert!(!Entry::new(0).stored().is_none());
-        assert_eq!(Entry::new(5).stored().inode_time.get(), 0);
+        assert!(DiskQuota::new(0).is_none() && !DiskQuota::new(1).is_none());
+        assert!(!DiskQuota::new(0).stored().is_none());
+        assert_eq!(DiskQuota::new(5).stored().inode_time.get(), 0);
         assert_eq!(entry_range(ENTRIES_PER_BLOCK - 1).end, BLOCK_SIZE);
     }
 

@@ -10,7 +10,7 @@ use super::{check, show};
 use crate::common::image::{GOLDEN, device};
 
 #[derive(Default)]
-struct Counts {
+struct DamageCounts {
     both: u32,
     neither: u32,
     /// First code of each case in which only the check found something.
@@ -19,7 +19,11 @@ struct Counts {
 }
 
 /// Damages an image `count` times. Returns what e2fsck finds and the check does not.
-fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -> Vec<String> {
+fn compare(
+    (name, victim): (&str, &Victim),
+    count: usize,
+    counts: &mut DamageCounts,
+) -> Vec<String> {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
     let mut missed = Vec::new();
     for _ in 0..count {
@@ -43,12 +47,12 @@ fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -
 
 /// Damages each image `count` times, and asserts that the check finds something whenever e2fsck does.
 fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: usize) {
-    let mut counts = Counts::default();
+    let mut counts = DamageCounts::default();
     let mut missed = Vec::new();
     for (name, victim) in victims {
         missed.extend(compare((name, &victim), count, &mut counts));
     }
-    let Counts { both, neither, only_ours, explained } = counts;
+    let DamageCounts { both, neither, only_ours, explained } = counts;
     println!("both {both}, neither {neither}, explained {explained}, only ours {only_ours:?}");
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n\n"));
     // Large parts of an image are unused or have no meaning.

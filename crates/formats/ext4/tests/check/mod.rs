@@ -16,9 +16,9 @@ use vfs::check::{Finding, Observer, Options, Summary};
 
 /// Collects all findings.
 #[derive(Default)]
-struct Keep(Mutex<Vec<Finding>>);
+struct CollectedFindings(Mutex<Vec<Finding>>);
 
-impl Observer for Keep {
+impl Observer for CollectedFindings {
     fn found(&self, finding: Finding) {
         self.0.lock().push(finding);
     }
@@ -26,7 +26,7 @@ impl Observer for Keep {
 
 /// Returns the findings of the check of an image.
 fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
-    let keep = Keep::default();
+    let keep = CollectedFindings::default();
     let options = Options::default().with_threads(NonZero::new(2).expect("two is not zero"));
     let summary = ext4::check::check(device, &options, &keep)?;
     Ok((keep.0.into_inner(), summary))

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{CachedPart, Case, Judge, Mounted, Options, Target, copy_in_memory, part_of};
+use testkit::crash::{
+    CachedPart, CrashCase, CrashTarget, Judge, OpenFileSystem, Options, copy_in_memory, part_of,
+};
 use testkit::operation::Mix;
 use testkit::{Ignore, differences, require};
 
 use super::support::{Pair, joined, made};
 use super::{JOURNAL_BYTES, SIZE};
-use crate::changing::crashing::Open;
+use crate::changing::crashing::OpenExt4;
 use crate::changing::{SMALL_CACHE_BYTES, open_with};
 
 /// Images in one device of the explorer: the data first, then the journal.
@@ -41,7 +43,7 @@ impl TwoDevices {
     }
 }
 
-impl Target for TwoDevices {
+impl CrashTarget for TwoDevices {
     fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made[seed as usize % self.made.len()].fork())
     }
@@ -51,13 +53,13 @@ impl Target for TwoDevices {
         std::iter::once(1024..2048).collect()
     }
 
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let [data, journal] = parts(device);
         let [data_is_bad, journal_is_bad] = self.swallows_flushes;
         let data = Arc::new(CachedPart::new(data, data_is_bad));
         let journal = Arc::new(CachedPart::new(journal, journal_is_bad));
         let fs = open_with(joined(data, journal), SMALL_CACHE_BYTES, None)?;
-        Ok(Box::new(Open(fs)))
+        Ok(Box::new(OpenExt4(fs)))
     }
 }
 
@@ -90,7 +92,7 @@ impl Judge for OnTwoDevices {
         if self.asks_kernel { 8 } else { 2 }
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let recovered = self.put(case.recovered);
         let verdict = if self.asks_kernel {
             let crashed = self.put(case.crashed);

@@ -230,7 +230,9 @@ fn wrong_journal_devices_are_refused_and_not_written() {
         assert_same(&device, &before);
     }
     // An image with its journal inside has no other one, nor does one without a journal.
-    for layout in [crate::changing::Layout::DEFAULT, crate::changing::Layout::NO_JOURNAL] {
+    for layout in
+        [crate::changing::ImageParameters::DEFAULT, crate::changing::ImageParameters::NO_JOURNAL]
+    {
         let both = joined(Arc::new(layout.make()), journal.clone());
         let found = Ext4::open(both.clone(), &OpenOptions::default()).err().unwrap();
         assert!(found.to_string().contains("leave --log-device out"), "{found}");

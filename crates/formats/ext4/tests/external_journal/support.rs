@@ -103,9 +103,9 @@ pub(super) fn joined(
 
 /// Collects findings as text.
 #[derive(Default)]
-struct Found(std::sync::Mutex<Vec<String>>);
+struct FindingTexts(std::sync::Mutex<Vec<String>>);
 
-impl Observer for Found {
+impl Observer for FindingTexts {
     fn found(&self, finding: Finding) {
         self.0.lock().unwrap().push(format!("{finding:?}"));
     }
@@ -113,7 +113,7 @@ impl Observer for Found {
 
 /// Returns the findings of our own check.
 pub(super) fn findings(device: Arc<dyn BlockDevice>) -> Vec<String> {
-    let found = Found::default();
+    let found = FindingTexts::default();
     ext4::check::check(device, &Default::default(), &found).unwrap();
     found.0.into_inner().unwrap()
 }

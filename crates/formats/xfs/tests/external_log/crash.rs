@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{CachedPart, Case, Judge, Mounted, Options, Target, copy_in_memory, part_of};
+use testkit::crash::{
+    CachedPart, CrashCase, CrashTarget, Judge, OpenFileSystem, Options, copy_in_memory, part_of,
+};
 use testkit::operation::Mix;
 use testkit::{Ignore, differences, require};
 use vfs::{FileSystem, NewInode};
@@ -52,12 +54,12 @@ impl TwoDevices {
     }
 }
 
-impl Target for TwoDevices {
+impl CrashTarget for TwoDevices {
     fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made[seed as usize % self.made.len()].fork())
     }
 
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let [data, log] = parts(device);
         let [data_is_bad, log_is_bad] = self.swallows_flushes;
         let data = Arc::new(CachedPart::new(data, data_is_bad));
@@ -97,7 +99,7 @@ impl Judge for OnTwoDevices {
         if self.asks_kernel { 8 } else { 2 }
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let recovered = self.put(case.recovered);
         let verdict = if self.asks_kernel {
             let crashed = self.put(case.crashed);

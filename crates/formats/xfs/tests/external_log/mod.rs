@@ -51,7 +51,7 @@ fn logs_of_the_kernel_are_replayed_from_another_device() {
         let before = [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap());
         let expected = theirs.tree();
         let fs = Xfs::open(pair.device(), &OpenOptions::default()).unwrap();
-        let shown = testkit::fs_tree::Tree::of(&fs).unwrap();
+        let shown = testkit::fs_tree::FsTree::of(&fs).unwrap();
         let list = testkit::shown_differences(&expected, &shown, testkit::Leave::default());
         assert!(list.is_empty(), "{options}:\n{}", list.join("\n"));
         assert!(before == [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap()));

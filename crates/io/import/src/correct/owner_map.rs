@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::fault::RuleFault;
-use super::lines::{RuleFile, fields, id, number};
 use crate::SourceError;
+use crate::rule_file::fault::RuleFault;
+use crate::rule_file::lines::{RuleFile, fields, id, number};
 
 /// A map of owners. IDs without a line do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

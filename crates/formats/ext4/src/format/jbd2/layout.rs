@@ -24,7 +24,7 @@ pub enum Checksums {
 
 /// Layout of the blocks of a journal.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct JournalLayout {
     /// Block size in bytes.
     pub block_size: usize,
     /// True if block numbers have 64 bits.
@@ -39,7 +39,7 @@ pub struct Layout {
     pub uuid: [u8; 16],
 }
 
-impl Layout {
+impl JournalLayout {
     pub(super) fn new(
         block_size: usize,
         compat: JournalCompat,

@@ -5,7 +5,7 @@
 //! of revoke blocks. A commit block ends it. A block is trusted only if it has the expected sequence number and, if
 //! there are checksums, the expected checksum.
 //!
-//! The layout of a block depends on the journal's features; see [`Layout`].
+//! The layout of a block depends on the journal's features; see [`JournalLayout`].
 
 mod commit;
 mod crc32;
@@ -29,7 +29,7 @@ pub use crc32::crc32_be;
 pub use descriptor::{DescriptorWriter, Tag, tags};
 pub use fast_commit::{FastCommitEntry, FastCommitScan, FastCommitTag, Scanned};
 pub use features::{JournalCompat, JournalIncompat};
-pub use layout::{Checksums, Layout};
+pub use layout::{Checksums, JournalLayout};
 pub use revoke::{encode_revokes, revokes};
 pub use superblock::{
     BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock, RawJournalSuperblock,

@@ -7,7 +7,7 @@ use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::features::{JournalCompat, JournalIncompat};
-use super::layout::{Layout, UUID_SIZE};
+use super::layout::{JournalLayout, UUID_SIZE};
 use super::{BlockType, MAGIC, Tid};
 use crate::format::checksum::crc32c;
 
@@ -186,7 +186,7 @@ pub struct JournalSuperblock {
     /// Raw superblock, which can be changed and written back.
     pub raw: RawJournalSuperblock,
     /// Layout of the journal's blocks.
-    pub layout: Layout,
+    pub layout: JournalLayout,
     /// Journal blocks of the circular log.
     pub log: Range<u32>,
     /// Journal blocks of the fast-commit area.
@@ -225,7 +225,7 @@ impl JournalSuperblock {
             return Err(damage("start", format!("0 or {first} to {}", log_end - 1), start));
         }
         Ok(Self {
-            layout: Layout::new(block.len(), raw.compat(), raw.incompat(), uuid(&raw)),
+            layout: JournalLayout::new(block.len(), raw.compat(), raw.incompat(), uuid(&raw)),
             log,
             fast_commit,
             start: (start != 0).then_some(start),
@@ -262,7 +262,7 @@ impl JournalSuperblock {
             self.raw.checksum = 0.into();
         }
         let size = self.layout.block_size;
-        self.layout = Layout::new(size, self.raw.compat(), incompat, uuid(&self.raw));
+        self.layout = JournalLayout::new(size, self.raw.compat(), incompat, uuid(&self.raw));
     }
 }
 

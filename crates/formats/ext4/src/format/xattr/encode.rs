@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn read(area: Area<'_>) -> Model {
-        let pair = |entry: super::super::Entry<'_>| {
+        let pair = |entry: super::super::XattrEntry<'_>| {
             let Value::Here(value) = entry.value else { panic!("all values are in this block") };
             ((entry.name_index, entry.name.to_vec()), value.to_vec())
         };

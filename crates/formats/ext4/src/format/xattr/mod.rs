@@ -76,7 +76,7 @@ pub enum Value<'a> {
 
 /// A stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct XattrEntry<'a> {
     /// `e_name_index`: number of the name's prefix.
     pub name_index: u8,
     /// Rest of the name.
@@ -114,7 +114,7 @@ impl<'a> Area<'a> {
     }
 
     /// Iterates over all attributes in stored order.
-    pub fn entries(self) -> impl Iterator<Item = Entry<'a>> {
+    pub fn entries(self) -> impl Iterator<Item = XattrEntry<'a>> {
         let mut at = self.entries;
         std::iter::from_fn(move || {
             let entry = self.entry(at).ok().flatten()?;
@@ -139,12 +139,12 @@ impl<'a> Area<'a> {
     }
 
     /// Finds the attribute with this name.
-    pub fn find(self, name: AttributeName<'_>) -> Option<Entry<'a>> {
+    pub fn find(self, name: AttributeName<'_>) -> Option<XattrEntry<'a>> {
         self.entries().find(|entry| entry.name_index == name.index && entry.name == name.suffix)
     }
 
     /// Returns the entry at an offset of the area, or `None` at the end of the entries.
-    fn entry(self, at: usize) -> Result<Option<Entry<'a>>, &'static str> {
+    fn entry(self, at: usize) -> Result<Option<XattrEntry<'a>>, &'static str> {
         const CUT: &str = "the entries run past the end";
         let head = u32_at(self.base, at).ok_or(CUT)?;
         if head == 0 {
@@ -166,7 +166,7 @@ impl<'a> Area<'a> {
             };
             Value::Here(value.ok_or("a value runs past the end")?)
         };
-        Ok(Some(Entry { name_index: header[1], name, value, hash: word(12) }))
+        Ok(Some(XattrEntry { name_index: header[1], name, value, hash: word(12) }))
     }
 
     fn verify(self) -> Result<(), Corruption> {

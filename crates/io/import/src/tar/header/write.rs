@@ -88,7 +88,7 @@ fn octal(field: &mut [u8], mut value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BLOCK_BYTES, Format};
+    use super::super::{BLOCK_BYTES, HeaderFormat};
     use super::*;
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         header.set_linkname(b"target");
         let block: [u8; BLOCK_BYTES] = header.finish().try_into().unwrap();
         let read = Header::parse(&block).unwrap();
-        assert_eq!(read.format(), Format::Ustar);
+        assert_eq!(read.format(), HeaderFormat::Ustar);
         assert_eq!((read.typeflag, read.path().as_slice()), (b'0', &b"name"[..]));
         assert_eq!((read.size().unwrap(), read.permissions().unwrap()), (0o1234, 0o4711));
         assert_eq!((read.uid().unwrap(), read.gid().unwrap()), (Header::ID_MAX, 0));
