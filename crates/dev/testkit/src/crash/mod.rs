@@ -5,6 +5,7 @@
 mod cut_off;
 mod explorer;
 mod log_states;
+mod pair;
 mod parts;
 
 use std::fs::File;
@@ -30,6 +31,7 @@ pub use explorer::{
     OpenFileSystem, Options,
 };
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
+pub use pair::{PairJudge, PairTarget, PairedFormat, PairedImage, joined};
 pub use parts::{CachedPart, copy_in_memory, part_of};
 
 /// Granularity of holes in written images, in bytes.
