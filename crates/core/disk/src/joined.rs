@@ -23,9 +23,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// All roles.
-    pub const ALL: [Self; 2] = [Self::Log, Self::Realtime];
-
     /// Returns the address of its first byte in a [`JoinedDevice`].
     #[must_use]
     pub const fn start(self) -> u64 {

@@ -163,12 +163,6 @@ impl Changed {
         Self::new(u64::MAX, block_size)
     }
 
-    /// Only the pieces that contain bytes of `range` in a block of `block_size` bytes.
-    #[must_use]
-    pub fn only(range: Range<usize>, block_size: usize) -> Self {
-        Self::new(chunk_bits(range, block_size), block_size)
-    }
-
     /// Size of a piece in bytes. Smaller fields may count as changed because a neighbour changed.
     #[must_use]
     pub fn piece(self) -> usize {
@@ -264,7 +258,7 @@ mod tests {
         assert_eq!(rows(0b10, 12, 12, 340), [(4, 10)]);
         assert_eq!(rows(0b1010, 12, 12, 16), [(4, 10), (15, 16)]);
         assert_eq!(rows(u64::MAX, 12, 12, 0), []);
-        let changed = Changed::only(100..101, 4096);
+        let changed = Changed::new(chunk_bits(100..101, 4096), 4096);
         assert!(changed.touches(64..65) && changed.touches(0..4096) && !changed.touches(128..200));
     }
 }

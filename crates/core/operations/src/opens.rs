@@ -130,7 +130,7 @@ impl<P: Copy> OpenInodes<P> {
     ///
     /// # Errors
     /// If the inode is not open.
-    pub fn close_last(&self, ino: Ino) -> Result<bool> {
+    pub(crate) fn close_last(&self, ino: Ino) -> Result<bool> {
         self.change(ino, |state| {
             if state.opens == 0 {
                 return Err(Error::Invalid("closing an inode that is not open"));

@@ -64,7 +64,7 @@ pub struct Options {
 
 impl Options {
     /// Maximum number of threads that read ahead, which bounds the number of open directories.
-    pub const THREADS_MAX: usize = 16;
+    pub(crate) const THREADS_MAX: usize = 16;
 }
 
 /// Identity of a host file.

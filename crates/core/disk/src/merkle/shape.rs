@@ -1,7 +1,7 @@
 //! The number of levels of a tree and their locations.
 
 /// Size of a digest in bytes.
-pub const DIGEST_BYTES: usize = 32;
+pub(crate) const DIGEST_BYTES: usize = 32;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; DIGEST_BYTES];

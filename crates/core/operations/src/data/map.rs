@@ -6,7 +6,7 @@ pub struct LogicalBlock(pub u64);
 
 impl LogicalBlock {
     /// An upper bound of all file blocks.
-    pub const END: Self = Self(u64::MAX);
+    pub(crate) const END: Self = Self(u64::MAX);
 
     /// Returns the block `count` blocks later. Saturates, so that a hostile sum stays outside of every range.
     #[must_use]
@@ -78,7 +78,7 @@ pub struct Piece<B> {
 
 impl<B> Piece<B> {
     /// Returns whether the device contains old data that becomes readable unless the operation overwrites it.
-    pub fn is_exposed(&self) -> bool {
+    pub(crate) fn is_exposed(&self) -> bool {
         self.written && self.was != Was::Written
     }
 

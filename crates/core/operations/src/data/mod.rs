@@ -32,15 +32,17 @@ mod resize;
 mod write;
 mod zero;
 
-pub use ahead::read_ahead;
+pub(crate) use ahead::read_ahead;
 pub use allocate::allocate;
 pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zeros};
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};
 pub use map::{LogicalBlock, MappedRun, Mapping, Piece, Want, Was};
-pub use read::{bytes_at, extent_map, read, read_in_place, require_regular};
+pub(crate) use read::bytes_at;
+pub use read::{extent_map, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
-pub use zero::{zero_past_size, zero_written};
+pub use zero::zero_past_size;
+pub(crate) use zero::zero_written;
 
 /// Maximum number of bytes that one operation writes, so that operations stay short.
-pub const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
+pub(crate) const WRITTEN_PER_OP_MAX: u64 = 16 << 20;

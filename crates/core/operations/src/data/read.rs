@@ -106,7 +106,11 @@ pub fn read_in_place<F: ReadFiles>(
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
-pub fn bytes_at<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64) -> Result<(ExtentPlace, u64)> {
+pub(crate) fn bytes_at<F: ReadFiles>(
+    fs: &F,
+    file: &F::Inode,
+    offset: u64,
+) -> Result<(ExtentPlace, u64)> {
     let log = fs.block_size_log();
     let within = offset & ((1 << log) - 1);
     let run = fs.find_run(file, LogicalBlock(offset >> log))?;

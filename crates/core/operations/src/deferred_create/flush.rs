@@ -102,7 +102,7 @@ pub(super) fn flush_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Flushed<'
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
+pub(crate) fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
     if fs.deferred().is_empty() {
         return Ok(());
     }

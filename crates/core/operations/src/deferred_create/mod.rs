@@ -39,11 +39,11 @@ use vfs::Ino;
 pub use batch::Batch;
 pub use create::note_name;
 use directories::Directories;
-pub use flush::{flush_all, flush_file};
+pub use flush::flush_file;
 pub use format::{DeferCreates, HashNames};
 use gate::Gates;
 pub use layer::Layer;
-pub use run::{InodeRun, RUN_SPAN_MAX};
+pub use run::InodeRun;
 pub use table::{BatchOrder, DeferredFile};
 use table::{DeferredDirectory, Map, RunOwner};
 

@@ -10,7 +10,7 @@
 mod note;
 
 use engine::Corruption;
-pub use note::{may_have, note, note_entry, note_removal, search_noted};
+pub(crate) use note::{may_have, note, note_entry, note_removal, search_noted};
 use vfs::FileType;
 
 use super::checksum::crc32c;
@@ -24,7 +24,7 @@ pub const HEADER_SIZE: usize = 8;
 pub const TAIL_SIZE: usize = 12;
 
 /// Size of the parent's inode number at the start of an inline directory, in bytes.
-pub const INLINE_PARENT_SIZE: usize = 4;
+pub(crate) const INLINE_PARENT_SIZE: usize = 4;
 
 /// File-type byte of the checksum record.
 const TAIL_FILE_TYPE: u8 = 0xde;
@@ -213,7 +213,7 @@ pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(DirRecord<'a>, Option
 }
 
 /// Like [`locate`], but `is_wanted` compares the names.
-pub fn locate_by<'a>(
+pub(crate) fn locate_by<'a>(
     block: &'a [u8],
     mut is_wanted: impl FnMut(&[u8]) -> bool,
 ) -> Option<(DirRecord<'a>, Option<usize>)> {
@@ -228,7 +228,13 @@ pub fn locate_by<'a>(
 }
 
 /// Writes a record of length `rec_len` to the start of `bytes`.
-pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8, name: &[u8]) {
+pub(crate) fn write_record(
+    bytes: &mut [u8],
+    rec_len: usize,
+    inode: u32,
+    file_type: u8,
+    name: &[u8],
+) {
     bytes[..4].copy_from_slice(&inode.to_le_bytes());
     bytes[4..6].copy_from_slice(&encode_rec_len(rec_len));
     bytes[6] = name.len() as u8;
@@ -237,12 +243,12 @@ pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8,
 }
 
 /// Writes the length field of a record, which is all of `bytes`.
-pub fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
+pub(crate) fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
     bytes.copy_from_slice(&encode_rec_len(rec_len));
 }
 
 /// Writes the checksum record with a zero checksum to the end of a block.
-pub fn write_tail(block: &mut [u8]) {
+pub(crate) fn write_tail(block: &mut [u8]) {
     let at = block.len() - TAIL_SIZE;
     write_record(&mut block[at..], TAIL_SIZE, 0, TAIL_FILE_TYPE, &[]);
     block[at + 8..].fill(0);

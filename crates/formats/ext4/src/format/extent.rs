@@ -19,14 +19,14 @@ pub const ENTRY_SIZE: usize = 12;
 const TAIL_SIZE: usize = 4;
 
 /// Maximum depth of a tree.
-pub const DEPTH_MAX: u16 = 5;
+pub(crate) const DEPTH_MAX: u16 = 5;
 
 /// Maximum number of blocks of a written extent. A larger length field means an unwritten extent, whose length is the
 /// excess.
-pub const WRITTEN_LEN_MAX: u32 = 1 << 15;
+pub(crate) const WRITTEN_LEN_MAX: u32 = 1 << 15;
 
 /// Maximum number of blocks of an unwritten extent.
-pub const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
+pub(crate) const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
 
 /// A run of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,12 +164,12 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Parses a node in a block that was already verified.
-    pub fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
+    pub(crate) fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
         Self::header(bytes, Some(depth))
     }
 
     /// Checks that the node maps only blocks in its parent's range, `start..end`.
-    pub fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
+    pub(crate) fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
         let Some(last) = self.len().checked_sub(1) else { return Ok(()) };
         let first = self.first_block(0).unwrap_or_default();
         let entry_end = if self.depth == 0 {
@@ -188,7 +188,7 @@ impl<'a> ExtentNode<'a> {
 
     /// Checks that some entries refer to blocks of a file system with `blocks_count` blocks. Entries must pass this, in
     /// addition to [`ExtentNode::parse`], before they are written.
-    pub fn check_places(
+    pub(crate) fn check_places(
         &self,
         entries: std::ops::Range<usize>,
         blocks_count: u64,

@@ -23,7 +23,7 @@ const NODE_ENTRIES: usize = 0x08;
 const ENTRY_SIZE: usize = 8;
 
 /// Hash version of directories whose names are both encrypted and case-insensitive.
-pub const SIPHASH: u8 = 6;
+pub(crate) const SIPHASH: u8 = 6;
 /// Maximum number of node levels below the root.
 pub const LEVELS_MAX: u8 = 1;
 /// Maximum number of node levels below the root with `large_dir`.
@@ -75,12 +75,12 @@ pub fn root_info(block: &[u8]) -> RootInfo {
 }
 
 /// Writes `dx_root_info` to the eight bytes `bytes`.
-pub fn write_root_info(bytes: &mut [u8], info: RootInfo) {
+pub(crate) fn write_root_info(bytes: &mut [u8], info: RootInfo) {
     bytes.copy_from_slice(&[0, 0, 0, 0, info.hash_version, 8, info.indirect_levels, 0]);
 }
 
 /// Byte range of `dx_root_info` in a root.
-pub const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
+pub(crate) const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
 
 fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
@@ -147,7 +147,7 @@ impl<'a> Index<'a> {
 }
 
 /// Returns the byte range that changes when an entry is inserted at position `at` (at least 1) of `count` entries.
-pub fn insert_range(place: IndexKind, at: usize, count: usize) -> std::ops::Range<usize> {
+pub(crate) fn insert_range(place: IndexKind, at: usize, count: usize) -> std::ops::Range<usize> {
     let start = place.entries();
     start + at * ENTRY_SIZE..start + (count + 1) * ENTRY_SIZE
 }
@@ -161,19 +161,19 @@ pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
 }
 
 /// Returns the byte range of `limit`, `count` and the block of entry 0.
-pub const fn count_range(place: IndexKind) -> std::ops::Range<usize> {
+pub(crate) const fn count_range(place: IndexKind) -> std::ops::Range<usize> {
     place.entries()..place.entries() + ENTRY_SIZE
 }
 
 /// Writes `limit`, `count` and the block of entry 0 to the eight bytes `bytes`.
-pub fn write_counts(bytes: &mut [u8], limit: u16, count: u16, block: FileBlock) {
+pub(crate) fn write_counts(bytes: &mut [u8], limit: u16, count: u16, block: FileBlock) {
     bytes[..2].copy_from_slice(&limit.to_le_bytes());
     bytes[2..4].copy_from_slice(&count.to_le_bytes());
     bytes[4..8].copy_from_slice(&block.0.to_le_bytes());
 }
 
 /// Returns the bytes of the entries `range` of a block.
-pub fn entry_bytes(block: &[u8], place: IndexKind, range: std::ops::Range<usize>) -> &[u8] {
+pub(crate) fn entry_bytes(block: &[u8], place: IndexKind, range: std::ops::Range<usize>) -> &[u8] {
     let start = place.entries();
     &block[start + range.start * ENTRY_SIZE..start + range.end * ENTRY_SIZE]
 }
@@ -240,7 +240,7 @@ fn checksum(block: &[u8], place: IndexKind, seed: u32) -> u32 {
 }
 
 /// Returns the checksum that an index block of a file system with checksums stores.
-pub fn stored_checksum(block: &[u8], place: IndexKind) -> Option<u32> {
+pub(crate) fn stored_checksum(block: &[u8], place: IndexKind) -> Option<u32> {
     let limit = usize::from(Index::new(block, place).limit());
     // The checksum is the second half of an entry-sized record after the last entry.
     let at = place.entries() + limit * ENTRY_SIZE + ENTRY_SIZE / 2;

@@ -8,7 +8,7 @@ use engine::Corruption;
 use super::address::{Block, FileBlock};
 
 /// Number of direct pointers in `i_block`.
-pub const DIRECT_COUNT: u32 = 12;
+pub(crate) const DIRECT_COUNT: u32 = 12;
 /// Maximum number of pointer blocks between `i_block` and data.
 pub const LEVELS_MAX: usize = 3;
 
@@ -21,7 +21,7 @@ pub struct IndirectPath {
 
 impl IndirectPath {
     /// Returns the path to `block`, or `None` past the capacity of a map with blocks of `block_size` bytes.
-    pub fn to(block: FileBlock, block_size: u32) -> Option<Self> {
+    pub(crate) fn to(block: FileBlock, block_size: u32) -> Option<Self> {
         let pointers_log = (block_size / 4).ilog2();
         let mut rest = u64::from(block.0);
         if rest < u64::from(DIRECT_COUNT) {
@@ -50,13 +50,13 @@ impl IndirectPath {
     }
 
     /// Returns the slot in `i_block`, then the slot in each pointer block.
-    pub fn indexes(&self) -> &[u16] {
+    pub(crate) fn indexes(&self) -> &[u16] {
         &self.indexes[..=self.levels()]
     }
 
     /// Returns the number of file blocks, from this one on, below the pointer at `step` of the path (0 is `i_block`).
     /// If that pointer is 0, it is the length of the hole.
-    pub fn shared_after(&self, step: usize, block_size: u32) -> u64 {
+    pub(crate) fn shared_after(&self, step: usize, block_size: u32) -> u64 {
         let pointers_log = (block_size / 4).ilog2();
         let below = self.indexes().iter().skip(step + 1);
         let position = below.fold(0, |at, &index| at << pointers_log | u64::from(index));
@@ -66,7 +66,7 @@ impl IndirectPath {
 }
 
 /// Returns pointer `index` of a pointer block or of `i_block`; `None` for a hole.
-pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
+pub(crate) fn pointer(block: &[u8], index: u16) -> Option<Block> {
     let at = usize::from(index) * 4;
     let bytes = block.get(at..at + 4)?;
     let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

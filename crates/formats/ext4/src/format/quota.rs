@@ -15,15 +15,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Size of a block of a quota file in bytes.
 pub const BLOCK_SIZE: usize = 1024;
 /// Base-2 logarithm of [`BLOCK_SIZE`].
-pub const BLOCK_SIZE_LOG: u32 = 10;
+pub(crate) const BLOCK_SIZE_LOG: u32 = 10;
 /// Block of the header.
-pub const INFO_BLOCK: u32 = 0;
+pub(crate) const INFO_BLOCK: u32 = 0;
 /// Root block of the tree.
-pub const ROOT_BLOCK: u32 = 1;
+pub(crate) const ROOT_BLOCK: u32 = 1;
 /// Number of levels of the tree above the leaves.
-pub const TREE_DEPTH: u32 = 4;
+pub(crate) const TREE_DEPTH: u32 = 4;
 /// Number of entries of a leaf.
-pub const ENTRIES_PER_BLOCK: usize =
+pub(crate) const ENTRIES_PER_BLOCK: usize =
     (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<DiskQuota>();
 
 /// Version number of `vfsv1`.
@@ -117,7 +117,7 @@ impl Info {
     /// Returns the header of a file of `blocks` blocks, where `free_leaf` is the leaf with room. Times and flags are
     /// taken from `before` if given.
     #[must_use]
-    pub fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
+    pub(crate) fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
         let grace = |time: Option<U32>| time.unwrap_or_else(|| GRACE_DEFAULT.into());
         Self {
             magic: kind.magic().into(),
@@ -135,20 +135,20 @@ impl Info {
 impl DiskQuota {
     /// Returns whether it has any limit.
     #[must_use]
-    pub fn has_limits(&self) -> bool {
+    pub(crate) fn has_limits(&self) -> bool {
         let limits = [self.inodes_hard, self.inodes_soft, self.blocks_hard, self.blocks_soft];
         limits.iter().any(|limit| limit.get() != 0)
     }
 
     /// Returns an entry without limits or usage.
     #[must_use]
-    pub fn new(id: u32) -> Self {
+    pub(crate) fn new(id: u32) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 
     /// Returns the entry at byte `offset` of a block; `None` past its end.
     #[must_use]
-    pub fn at(block: &[u8], offset: usize) -> Option<Self> {
+    pub(crate) fn at(block: &[u8], offset: usize) -> Option<Self> {
         Self::read_from_prefix(block.get(offset..)?).ok().map(|(entry, _)| entry)
     }
 
@@ -177,14 +177,14 @@ pub fn entry_range(index: usize) -> Range<usize> {
 }
 
 /// Byte range of a leaf's header.
-pub const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
+pub(crate) const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
 
 /// Byte range of [`Info`] in its block.
-pub const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
+pub(crate) const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
 
 /// Returns the byte range of the block number for `id` in a node of `level` (0 is the root).
 #[must_use]
-pub fn reference_range(level: u32, id: u32) -> Range<usize> {
+pub(crate) fn reference_range(level: u32, id: u32) -> Range<usize> {
     let index = (id >> (8 * (TREE_DEPTH - 1 - level)) & 0xff) as usize;
     index * 4..index * 4 + 4
 }
@@ -193,7 +193,7 @@ pub fn reference_range(level: u32, id: u32) -> Range<usize> {
 ///
 /// # Errors
 /// A wrong magic number or version, or a number of blocks that is too small for a tree or larger than the file.
-pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
+pub(crate) fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
     let Ok((info, _)) = Info::read_from_prefix(block) else {
         return Err(Corruption::new("quota file", "truncated"));
     };
@@ -266,7 +266,7 @@ pub fn entry_at(leaf: &[u8], index: usize) -> Option<DiskQuota> {
 
 /// Returns the header of a leaf or of a free block.
 #[must_use]
-pub fn leaf_header(leaf: &[u8]) -> LeafHeader {
+pub(crate) fn leaf_header(leaf: &[u8]) -> LeafHeader {
     LeafHeader::read_from_prefix(leaf).map_or_else(|_| LeafHeader::default(), |(header, _)| header)
 }
 

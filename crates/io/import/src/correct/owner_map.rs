@@ -42,7 +42,7 @@ impl OwnerMap {
     ///
     /// # Errors
     /// If the file cannot be read, a line has another form, or two lines contain the same ID.
-    pub fn read(path: &Path) -> Result<Self, SourceError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, SourceError> {
         Self::of(&RuleFile::read(path)?)
     }
 

@@ -22,7 +22,7 @@ impl ManifestCorrection {
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
-    pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
+    pub(crate) fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
         Self::of(RuleFile::read(file)?, &IdNames::of_root(root)?)
     }
 

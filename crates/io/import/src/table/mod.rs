@@ -86,7 +86,7 @@ impl DeviceTable {
     ///
     /// # Errors
     /// If it cannot be read, or a line is malformed.
-    pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
+    pub(crate) fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
         Self::of(&RuleFile::read(file)?, &IdNames::of_root(root)?)
     }
 

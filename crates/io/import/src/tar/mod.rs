@@ -101,7 +101,7 @@ impl TarSource {
     ///
     /// # Errors
     /// If it cannot be opened, or the compression is not supported.
-    pub fn open(path: &Path) -> Result<Self, SourceError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
         Ok(Self::new(Input::open(path)?))
     }
 

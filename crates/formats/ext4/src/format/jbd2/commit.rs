@@ -56,7 +56,11 @@ impl Commit {
     /// Parses a commit block. `transaction_crc` is the register of [`crc32_be`](super::crc32_be) over all descriptor
     /// blocks and images of the transaction, required for journals with [`Checksums::Transaction`].
     #[must_use]
-    pub fn parse(block: &[u8], layout: &JournalLayout, transaction_crc: u32) -> (Self, Trust) {
+    pub(crate) fn parse(
+        block: &[u8],
+        layout: &JournalLayout,
+        transaction_crc: u32,
+    ) -> (Self, Trust) {
         let raw = RawCommit::read_from_prefix(block)
             .map_or_else(|_| RawCommit::new_zeroed(), |(raw, _)| raw);
         let commit = Self { sec: raw.commit_sec.get(), nsec: raw.commit_nsec.get() };

@@ -124,7 +124,7 @@ pub struct DescriptorWriter {
 
 impl DescriptorWriter {
     /// Starts a descriptor block in `block`, which must be zero.
-    pub fn start(block: &mut [u8], tid: Tid) -> Self {
+    pub(crate) fn start(block: &mut [u8], tid: Tid) -> Self {
         write_header(block, BlockType::Descriptor, tid);
         Self { count: 0, end: HEADER_SIZE, last_flags: HEADER_SIZE }
     }

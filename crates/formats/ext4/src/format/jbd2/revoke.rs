@@ -25,7 +25,7 @@ const _: () = assert!(HEADER_SIZE == 16);
 impl JournalLayout {
     /// Returns the maximum number of records of a revoke block.
     #[must_use]
-    pub fn revokes_max(&self) -> usize {
+    pub(crate) fn revokes_max(&self) -> usize {
         (self.records_end() - HEADER_SIZE) / self.revoke_size()
     }
 }
@@ -57,7 +57,7 @@ pub fn revokes<'b>(
 }
 
 /// Writes a revoke block of at most [`JournalLayout::revokes_max`] blocks to `block`, which must be zero.
-pub fn encode_revokes(block: &mut [u8], layout: &JournalLayout, tid: Tid, revoked: &[u64]) {
+pub(crate) fn encode_revokes(block: &mut [u8], layout: &JournalLayout, tid: Tid, revoked: &[u64]) {
     write_header(block, BlockType::Revoke, tid);
     let size = layout.revoke_size();
     let used = HEADER_SIZE + revoked.len() * size;

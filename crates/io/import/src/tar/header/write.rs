@@ -6,11 +6,11 @@ use super::Header;
 
 impl Header {
     /// Maximum length of a name and of a link target in bytes.
-    pub const NAME_BYTES_MAX: usize = 100;
+    pub(crate) const NAME_BYTES_MAX: usize = 100;
     /// Maximum owner ID: seven octal digits.
-    pub const ID_MAX: u32 = 0o7_777_777;
+    pub(crate) const ID_MAX: u32 = 0o7_777_777;
     /// Maximum size in bytes, and maximum time in seconds: eleven octal digits.
-    pub const SIZE_MAX: u64 = 0o77_777_777_777;
+    pub(crate) const SIZE_MAX: u64 = 0o77_777_777_777;
 
     /// Creates a header with default attributes (0644, root, 1970). A longer name is truncated, and a size above
     /// [`Header::SIZE_MAX`] becomes 0.

@@ -170,7 +170,7 @@ impl Qcow2Header {
     ///
     /// # Errors
     /// If it is not a header, a field is out of its range, or the image has unsupported features.
-    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Qcow2Error> {
+    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Qcow2Error> {
         let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
         if raw.magic != MAGIC {
             return Err(Qcow2Error::Magic { found: raw.magic });

@@ -20,7 +20,7 @@ impl Qcow2Header {
     ///
     /// # Errors
     /// As [`Self::parse`], or if the device fails.
-    pub fn read(device: &dyn BlockDevice) -> Result<Self, Qcow2Error> {
+    pub(crate) fn read(device: &dyn BlockDevice) -> Result<Self, Qcow2Error> {
         Ok(read_header(device)?.0)
     }
 }

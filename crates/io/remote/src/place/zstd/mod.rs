@@ -67,7 +67,7 @@ impl ZstdSource {
     ///
     /// # Errors
     /// If the seek table is missing or invalid.
-    pub fn open(
+    pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         name: &str,
         identity: &str,

@@ -19,9 +19,9 @@ use crate::publish::digest::Digest;
 pub const MAGIC: [u8; 8] = *b"DWMANIF1";
 
 /// Minimum chunk size in bytes. Chunk sizes are powers of two.
-pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
+pub(crate) const CHUNK_BYTES_MIN: u32 = 4 << 10;
 /// Maximum chunk size in bytes.
-pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
+pub(crate) const CHUNK_BYTES_MAX: u32 = 16 << 20;
 
 /// Facts about an image, which help people and programs to choose among images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ impl Manifest {
 
     /// Returns the length of chunk `number` in bytes.
     #[must_use]
-    pub fn len_of(&self, number: u32) -> usize {
+    pub(crate) fn len_of(&self, number: u32) -> usize {
         let start = u64::from(number) * u64::from(self.chunk_bytes);
         self.image_bytes.saturating_sub(start).min(self.chunk_bytes.into()) as usize
     }
