@@ -17,7 +17,7 @@ mod file;
 pub mod format;
 mod fs;
 mod inode;
-pub mod inspect;
+mod inspect;
 mod interface;
 mod kind;
 pub mod log;

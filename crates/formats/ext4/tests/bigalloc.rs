@@ -319,20 +319,8 @@ fn attempt(sizes: (u32, u32), pieces: u64, change: &FileChange, left: u64) -> bo
         }
     }
     fs.truncate(filler, size - left * cluster, None).unwrap();
-    let free = fs.statfs().unwrap().blocks_free;
     let context = format!("{sizes:?}, {pieces} pieces, {left} left, {change:?}");
-    let done = match change.apply(&fs, ino) {
-        Ok(()) => {
-            model.apply(change);
-            true
-        }
-        Err(Error::NoSpace) => {
-            assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
-            false
-        }
-        Err(error) => panic!("{context}: {error}"),
-    };
-    model.assert_same(&fs, ino, &context);
+    let done = model.change_if_space(&fs, ino, change, &context);
     fs.close().unwrap();
     check(&image);
     done

@@ -5,7 +5,7 @@ use crate::files;
 
 use files::{FileChange, FileModel, FileParameters, MIB, SHAPES, check, create, make, open};
 use testkit::{require, scratch};
-use vfs::{AllocateMode, Error, FileSystem, Ino};
+use vfs::{AllocateMode, FileSystem, Ino};
 
 const IMAGE_SIZE: u64 = 16 * MIB;
 /// Blocks of the long runs at the start of the file: written ones, then unwritten ones.
@@ -82,20 +82,8 @@ fn attempt(shape: FileParameters, pieces: u64, change: &FileChange, left: u64) -
         model.apply(&step);
     }
     fill(&fs, filler, shape, left);
-    let free = fs.statfs().unwrap().blocks_free;
     let context = format!("{shape:?}, {pieces} pieces, {left} left, {change:?}");
-    let done = match change.apply(&fs, ino) {
-        Ok(()) => {
-            model.apply(change);
-            true
-        }
-        Err(Error::NoSpace) => {
-            assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
-            false
-        }
-        Err(error) => panic!("{context}: {error}"),
-    };
-    model.assert_same(&fs, ino, &context);
+    let done = model.change_if_space(&fs, ino, change, &context);
     fs.close().unwrap();
     check(&image);
     done

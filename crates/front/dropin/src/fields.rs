@@ -219,7 +219,7 @@ pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<()
 
 /// Part of a field selected by a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FieldPart {
+pub(crate) enum FieldPart {
     Whole,
     Low,
     High,

@@ -138,7 +138,7 @@ impl PairedImage {
     /// Checks it with the format's checker and by our own check.
     ///
     /// # Errors
-    /// What is not right.
+    /// A description of the problem.
     pub fn verdict(&self) -> Result<(), String> {
         let output = self.checker(self.format.checker.1);
         if !output.status.success() {
@@ -167,7 +167,7 @@ pub struct PairTarget {
     format: &'static PairedFormat,
     sizes: [u64; 2],
     made: Vec<MemoryDevice>,
-    /// Which device loses its flushes: the data, or the other one.
+    /// True for each device that loses its flushes: the data, and the other one.
     pub swallows_flushes: [bool; 2],
     /// See [`CrashTarget::indivisible`].
     pub indivisible: Vec<Range<u64>>,

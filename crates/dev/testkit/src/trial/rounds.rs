@@ -52,13 +52,13 @@ pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>], times: u64) {
 }
 
 /// Counts the bytes written to some ranges of a device.
-struct Counting {
+struct CountedWrites {
     inner: Arc<MemoryDevice>,
     parts: Vec<Range<u64>>,
     bytes: AtomicU64,
 }
 
-impl BlockDevice for Counting {
+impl BlockDevice for CountedWrites {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -96,7 +96,7 @@ struct Durable {
 struct RepeatedChange<'t> {
     trial: &'t Trial<'t>,
     change: ChangeKind,
-    device: Arc<Counting>,
+    device: Arc<CountedWrites>,
     mounted: Box<dyn crate::crash::OpenFileSystem>,
     file: Ino,
     number: u64,
@@ -106,7 +106,7 @@ struct RepeatedChange<'t> {
 impl<'t> RepeatedChange<'t> {
     fn new(trial: &'t Trial<'t>, log: &[Range<u64>], change: ChangeKind) -> Self {
         let (inner, parts, bytes) = (trial.make(), log.to_vec(), AtomicU64::new(0));
-        let device = Arc::new(Counting { inner, parts, bytes });
+        let device = Arc::new(CountedWrites { inner, parts, bytes });
         let mounted = trial.open(device.clone());
         let fs = mounted.file_system();
         let file = fs.create(fs.root(), b"file", &NEW).unwrap();

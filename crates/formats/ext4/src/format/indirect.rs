@@ -10,11 +10,11 @@ use super::address::{Block, FileBlock};
 /// Number of direct pointers in `i_block`.
 pub(crate) const DIRECT_COUNT: u32 = 12;
 /// Maximum number of pointer blocks between `i_block` and data.
-pub const LEVELS_MAX: usize = 3;
+pub(crate) const LEVELS_MAX: usize = 3;
 
 /// Path from `i_block` to a file block: the slot at each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndirectPath {
+pub(crate) struct IndirectPath {
     indexes: [u16; LEVELS_MAX + 1],
     levels: u8,
 }
@@ -45,7 +45,7 @@ impl IndirectPath {
     }
 
     /// Returns the number of pointer blocks on the path.
-    pub fn levels(&self) -> usize {
+    pub(crate) fn levels(&self) -> usize {
         usize::from(self.levels)
     }
 
@@ -75,7 +75,7 @@ pub(crate) fn pointer(block: &[u8], index: u16) -> Option<Block> {
 
 /// Checks that all pointers of a block, or of `i_block`, are below `blocks_count`. Used after reading and before
 /// writing, because these blocks have no checksum.
-pub fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
+pub(crate) fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
     let (pointers, _) = block.as_chunks::<4>();
     match pointers.iter().map(|&p| u32::from_le_bytes(p)).find(|&p| u64::from(p) >= blocks_count) {
         Some(found) => Err(Corruption::new("indirect block", "a pointer past the last block")

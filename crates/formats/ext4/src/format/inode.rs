@@ -59,7 +59,7 @@ pub mod flags {
 /// The fixed fields on disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct RawInode {
+pub(crate) struct RawInode {
     mode: U16,
     uid_lo: U16,
     size_lo: U32,

@@ -73,7 +73,7 @@ pub struct Info {
 /// Header of a leaf.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct LeafHeader {
+pub(crate) struct LeafHeader {
     /// Next leaf with room, or next free block; 0 for none.
     pub next_free: U32,
     /// Previous leaf with room; 0 for none.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, Part};
 use operations::repair::Staging;
-use vfs::check::{Finding, Options};
+use vfs::check::{Finding, FindingList, Options};
 use vfs::{Error, Result, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -468,9 +468,9 @@ impl Changes {
     }
 
     fn find(&self) -> Result<Vec<Finding>> {
-        let keep = CollectedFindings(parking_lot::Mutex::default());
-        crate::check::check(self.staging.clone() as _, &Options::default(), &keep)?;
-        Ok(keep.0.into_inner())
+        let found = FindingList::default();
+        crate::check::check(self.staging.clone() as _, &Options::default(), &found)?;
+        Ok(found.into_findings())
     }
 
     /// Rewrites all copies of superblock and descriptors.
@@ -496,15 +496,6 @@ impl Changes {
             image.write(place, raw.as_bytes()).map_err(device)?;
         }
         Ok(())
-    }
-}
-
-/// Collects the findings of a check.
-struct CollectedFindings(parking_lot::Mutex<Vec<Finding>>);
-
-impl vfs::check::Observer for CollectedFindings {
-    fn found(&self, finding: Finding) {
-        self.0.lock().push(finding);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use testkit::{effort, require, scratch};
 
-use super::victim::{Victim, damage, is_explained, judge, made};
+use super::victim::{Victim, damage, damage_block, is_explained, judge, made};
 use super::{check, show};
 use crate::common::image::{GOLDEN, device};
 
@@ -80,16 +80,10 @@ fn blocks_that_are_lost_swapped_or_random_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        let blocks = victim.image.len() / size;
         for _ in 0..effort(15, 50, 5_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..4) {
-                let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
-                match random.u8(..3) {
-                    0 => image[one..one + size].fill(0),
-                    1 => image.copy_within(one..one + size, two),
-                    _ => image[one..one + size].fill_with(|| random.u8(..)),
-                }
+                damage_block(&mut image, size, &mut random);
             }
             victim.layout.seal(&mut image);
             if random.bool() {

@@ -117,6 +117,17 @@ pub(crate) struct DamagedImage {
     pub(crate) ino: Option<u32>,
 }
 
+/// Loses a block, replaces it by another one, or fills it with random bytes.
+pub(crate) fn damage_block(image: &mut [u8], size: usize, random: &mut fastrand::Rng) {
+    let blocks = image.len() / size;
+    let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
+    match random.u8(..3) {
+        0 => image[one..one + size].fill(0),
+        1 => image.copy_within(one..one + size, two),
+        _ => image[one..one + size].fill_with(|| random.u8(..)),
+    }
+}
+
 /// Damages a field of one of the targets. One case in four keeps its wrong checksum.
 pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> DamagedImage {
     let target = &victim.targets[random.usize(..victim.targets.len())];

@@ -9,7 +9,7 @@ use ext4::mkfs::{self, Contents, ExternalJournal, FeatureChange, Options};
 use ext4::{Ext4, log};
 use testkit::crash::{PairedFormat, PairedImage, joined};
 use vfs::Timestamp;
-use vfs::check::{Finding, Observer};
+use vfs::check::FindingList;
 
 use crate::changing::crashing::OpenExt4;
 use crate::changing::{SMALL_CACHE_BYTES, open_with};
@@ -39,21 +39,11 @@ pub(super) fn write(folder: &Path, name: &str, parts: [&MemoryDevice; 2]) -> Pai
     PairedImage::write(&EXT4, folder, name, parts)
 }
 
-/// Collects findings as text.
-#[derive(Default)]
-struct FindingTexts(std::sync::Mutex<Vec<String>>);
-
-impl Observer for FindingTexts {
-    fn found(&self, finding: Finding) {
-        self.0.lock().unwrap().push(format!("{finding:?}"));
-    }
-}
-
 /// Returns the findings of our own check.
 pub(super) fn findings(device: Arc<dyn BlockDevice>) -> Vec<String> {
-    let found = FindingTexts::default();
+    let found = FindingList::default();
     ext4::check::check(device, &Default::default(), &found).unwrap();
-    found.0.into_inner().unwrap()
+    found.into_texts()
 }
 
 /// Makes an image and its journal in memory.

@@ -147,6 +147,27 @@ impl FileModel {
         })
     }
 
+    /// Changes a file and its model. Returns false if there was no space; then nothing may have changed.
+    pub fn change_if_space(
+        &mut self,
+        fs: &dyn FileSystem,
+        ino: Ino,
+        change: &FileChange,
+        context: &str,
+    ) -> bool {
+        let free = fs.statfs().unwrap().blocks_free;
+        let result = change.apply(fs, ino);
+        match &result {
+            Ok(()) => self.apply(change),
+            Err(Error::NoSpace) => {
+                assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
+            }
+            Err(error) => panic!("{context}: {error}"),
+        }
+        self.assert_same(fs, ino, context);
+        result.is_ok()
+    }
+
     pub fn apply(&mut self, change: &FileChange) {
         match *change {
             FileChange::Write { offset, len, seed } => self.write(offset, &bytes_of(len, seed)),

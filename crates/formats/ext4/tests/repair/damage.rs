@@ -8,7 +8,7 @@ use testkit::{effort, require, scratch};
 
 use super::tree::ReachableTree;
 use super::{apply, describe, plan};
-use crate::check::victim::{DamagedImage, Victim, damage, is_explained, judge, made};
+use crate::check::victim::{DamagedImage, Victim, damage, damage_block, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
 /// Results of repairs.
@@ -152,16 +152,10 @@ fn lost_swapped_and_random_blocks_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        let blocks = victim.image.len() / size;
         for number in 0..effort(4, 30, 3_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..6) {
-                let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
-                match random.u8(..3) {
-                    0 => image[one..one + size].fill(0),
-                    1 => image.copy_within(one..one + size, two),
-                    _ => image[one..one + size].fill_with(|| random.u8(..)),
-                }
+                damage_block(&mut image, size, &mut random);
             }
             victim.layout.seal(&mut image);
             if random.u8(..4) == 0 {

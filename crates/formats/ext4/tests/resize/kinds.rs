@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
-use parking_lot::Mutex;
 use testkit::Mke2fs;
 use testkit::fs_tree::{FsTree, Rules};
-use vfs::check::{Finding, Observer, Options};
+use vfs::check::{FindingList, Options};
 
 use crate::changing::judges::verdict;
 
@@ -134,21 +133,12 @@ pub(super) fn assert_shows(image: &Path, expected: &FsTree, what: &str) {
     assert!(list.is_empty(), "{what}: {list:#?}");
 }
 
-#[derive(Default)]
-struct FindingTexts(Mutex<Vec<String>>);
-
-impl Observer for FindingTexts {
-    fn found(&self, finding: Finding) {
-        self.0.lock().push(format!("{finding:?}"));
-    }
-}
-
 /// Asserts that neither e2fsck nor the check reports anything.
 #[track_caller]
 pub(super) fn assert_sound(image: &Path, what: &str) {
     verdict(image).unwrap_or_else(|text| panic!("{what}: e2fsck:\n{text}"));
-    let keep = FindingTexts::default();
-    ext4::check::check(device(image), &Options::default(), &keep).unwrap();
-    let found = keep.0.into_inner();
+    let found = FindingList::default();
+    ext4::check::check(device(image), &Options::default(), &found).unwrap();
+    let found = found.into_texts();
     assert!(found.is_empty(), "{what}: {found:#?}");
 }

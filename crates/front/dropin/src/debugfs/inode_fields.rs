@@ -6,7 +6,7 @@ use super::phrases::words;
 use super::request::Request;
 use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
-use crate::fields;
+use crate::fields::{self, FieldPart};
 use crate::invoked::say;
 
 /// Offset and number of the bytes of a field in an inode.
@@ -114,14 +114,6 @@ enum Problem {
     Value(String),
     /// The field cannot be set.
     Field(String),
-}
-
-/// Part of a field selected by a name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FieldPart {
-    Whole,
-    Low,
-    High,
 }
 
 /// Changes a field of an inode. Returns false if there is nothing to change.

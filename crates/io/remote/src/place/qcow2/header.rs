@@ -401,7 +401,7 @@ fn within<T: PartialOrd + std::fmt::Display>(
 
 /// An entry of an L1 or L2 table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mapping {
+pub(super) enum ClusterMapping {
     /// Not allocated.
     None,
     /// A table or a data cluster.
@@ -421,31 +421,31 @@ const COMPRESSED: u64 = 1 << 62;
 const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 
 /// Parses an entry of an L1 table.
-pub(super) fn l1_entry(raw: u64) -> Mapping {
+pub(super) fn l1_entry(raw: u64) -> ClusterMapping {
     standard(raw, !(OFFSET | EXCLUSIVE))
 }
 
 /// Parses an entry of an L2 table.
-pub(super) fn l2_entry(raw: u64, header: &Qcow2Header) -> Mapping {
+pub(super) fn l2_entry(raw: u64, header: &Qcow2Header) -> ClusterMapping {
     if raw & COMPRESSED == 0 {
         // In version 3, bit 0 means that the cluster reads as zeros, whatever it contains.
         let reserved = !(OFFSET | EXCLUSIVE | u64::from(header.version == 3));
         return standard(raw, reserved);
     }
     if raw & EXCLUSIVE != 0 {
-        return Mapping::Reserved(EXCLUSIVE);
+        return ClusterMapping::Reserved(EXCLUSIVE);
     }
     let descriptor = raw & (COMPRESSED - 1);
     let bits = 62 - (header.cluster_bits - 8);
     let offset = descriptor & ((1 << bits) - 1) & 0x00ff_ffff_ffff_ffff;
     let sectors = (descriptor >> bits) + 1;
-    Mapping::Compressed { offset, bytes: sectors * 512 - offset % 512 }
+    ClusterMapping::Compressed { offset, bytes: sectors * 512 - offset % 512 }
 }
 
-fn standard(raw: u64, reserved: u64) -> Mapping {
+fn standard(raw: u64, reserved: u64) -> ClusterMapping {
     match (raw & reserved, raw & OFFSET) {
-        (0, 0) => Mapping::None,
-        (0, offset) => Mapping::Cluster { offset, is_exclusive: raw & EXCLUSIVE != 0 },
-        (bits, _) => Mapping::Reserved(bits),
+        (0, 0) => ClusterMapping::None,
+        (0, offset) => ClusterMapping::Cluster { offset, is_exclusive: raw & EXCLUSIVE != 0 },
+        (bits, _) => ClusterMapping::Reserved(bits),
     }
 }

@@ -3,7 +3,7 @@
 use disk::{BlockDevice, MemoryDevice};
 
 use super::clusters::{Clusters, PAGE_CLUSTERS, Verdict, refcount};
-use super::header::{HEADER_BYTES, Mapping, l1_entry, l2_entry};
+use super::header::{ClusterMapping, HEADER_BYTES, l1_entry, l2_entry};
 use super::{Qcow2Error, Qcow2Header, verify};
 
 fn header() -> [u8; HEADER_BYTES] {
@@ -35,15 +35,27 @@ fn refcounts_of_all_widths_are_read() {
 #[test]
 fn entries_are_distinguished() {
     let header = Qcow2Header::parse(&header()).unwrap();
-    assert_eq!(l1_entry(0), Mapping::None);
-    assert_eq!(l1_entry(1 << 63 | 512), Mapping::Cluster { offset: 512, is_exclusive: true });
-    assert_eq!(l1_entry(3), Mapping::Reserved(3));
-    assert_eq!(l2_entry(1, &header), Mapping::None);
-    assert_eq!(l2_entry(1024 | 1, &header), Mapping::Cluster { offset: 1024, is_exclusive: false });
+    assert_eq!(l1_entry(0), ClusterMapping::None);
+    assert_eq!(
+        l1_entry(1 << 63 | 512),
+        ClusterMapping::Cluster { offset: 512, is_exclusive: true }
+    );
+    assert_eq!(l1_entry(3), ClusterMapping::Reserved(3));
+    assert_eq!(l2_entry(1, &header), ClusterMapping::None);
+    assert_eq!(
+        l2_entry(1024 | 1, &header),
+        ClusterMapping::Cluster { offset: 1024, is_exclusive: false }
+    );
     // With clusters of 512 bytes, the number of further sectors is one bit.
-    assert_eq!(l2_entry(1 << 62 | 700, &header), Mapping::Compressed { offset: 700, bytes: 324 });
-    assert_eq!(l2_entry(3 << 61 | 700, &header), Mapping::Compressed { offset: 700, bytes: 836 });
-    assert_eq!(l2_entry(3 << 62, &header), Mapping::Reserved(1 << 63));
+    assert_eq!(
+        l2_entry(1 << 62 | 700, &header),
+        ClusterMapping::Compressed { offset: 700, bytes: 324 }
+    );
+    assert_eq!(
+        l2_entry(3 << 61 | 700, &header),
+        ClusterMapping::Compressed { offset: 700, bytes: 836 }
+    );
+    assert_eq!(l2_entry(3 << 62, &header), ClusterMapping::Reserved(1 << 63));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use disk::BlockDevice;
 use super::clusters::{self, Clusters, PAGE_CLUSTERS, Verdict};
 use super::damage::{Qcow2Error, Structure, damage};
 use super::header::{
-    self, BITMAP_BYTES, Bitmaps, Extensions, HEADER_BYTES, Mapping, Qcow2Header, SNAPSHOT_BYTES,
-    TableEntry, TableLocation,
+    self, BITMAP_BYTES, Bitmaps, ClusterMapping, Extensions, HEADER_BYTES, Qcow2Header,
+    SNAPSHOT_BYTES, TableEntry, TableLocation,
 };
 
 /// Read size for tables, in bytes.
@@ -271,15 +271,15 @@ impl<'a> ReferenceWalk<'a> {
         self.for_each_entry(table, |walk, index, entry| {
             let l2 = Structure::L2(snapshot, index);
             match header::l1_entry(entry) {
-                Mapping::Cluster { offset, is_exclusive } => {
+                ClusterMapping::Cluster { offset, is_exclusive } => {
                     walk.header.check_aligned(l2, offset)?;
                     walk.add_l2(l2, offset, snapshot.is_none(), is_exclusive)
                 }
-                Mapping::Reserved(bits) => {
+                ClusterMapping::Reserved(bits) => {
                     let (at, found) = (table.offset + index * 8, format!("{bits:#x}"));
                     Err(damage(structure, at, "reserved bits of an entry", 0, found))
                 }
-                Mapping::None | Mapping::Compressed { .. } => Ok(()),
+                ClusterMapping::None | ClusterMapping::Compressed { .. } => Ok(()),
             }
         })
     }
@@ -361,7 +361,7 @@ impl<'a> ReferenceWalk<'a> {
             }
             self.claim(structure, entry.table.offset, entry.table.entries * 8, false)?;
             self.for_each_entry(entry.table, |walk, _, entry| {
-                let Mapping::Cluster { offset, .. } = header::l1_entry(entry & !1) else {
+                let ClusterMapping::Cluster { offset, .. } = header::l1_entry(entry & !1) else {
                     return Ok(());
                 };
                 let structure = Structure::BitmapData(bitmap);
@@ -422,17 +422,17 @@ impl<'a> ReferenceWalk<'a> {
             self.for_each_entry(TableLocation { offset, entries }, |walk, index, entry| {
                 let guest = (l1_index * entries + index) << walk.header.cluster_bits;
                 match header::l2_entry(entry, &walk.header) {
-                    Mapping::None => Ok(()),
-                    Mapping::Cluster { offset, is_exclusive } => {
+                    ClusterMapping::None => Ok(()),
+                    ClusterMapping::Cluster { offset, is_exclusive } => {
                         let data = Structure::Data(guest);
                         walk.header.check_aligned(data, offset)?;
                         let unit = walk.header.cluster_bytes();
                         walk.refer(data, offset, unit, references, is_active && is_exclusive)
                     }
-                    Mapping::Compressed { offset, bytes } => {
+                    ClusterMapping::Compressed { offset, bytes } => {
                         walk.refer(Structure::Compressed(guest), offset, bytes, references, false)
                     }
-                    Mapping::Reserved(bits) => {
+                    ClusterMapping::Reserved(bits) => {
                         let (at, found) = (offset + index * 8, format!("{bits:#x}"));
                         Err(damage(structure, at, "reserved bits of an entry", 0, found))
                     }
