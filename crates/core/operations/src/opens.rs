@@ -108,7 +108,7 @@ impl<P: Copy> OpenInodes<P> {
     }
 
     /// Drops a reference. Returns `None`, and does nothing, if it is the last one to an orphan: the caller must then
-    /// lock the inode and call [`OpenInodes::close_last`]. If the operation that makes the inode an orphan has not
+    /// lock the inode and call `OpenInodes::close_last`. If the operation that makes the inode an orphan has not
     /// committed yet, its thread checks for references after the commit.
     ///
     /// # Errors

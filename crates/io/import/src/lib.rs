@@ -55,7 +55,7 @@ use tar::compress::Compression;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Number of threads that read a directory's metadata ahead of the caller; 0 reads it on the caller's thread.
-    /// Ignored on hosts other than Unix. Values above [`Options::THREADS_MAX`] are reduced to it. A compressed archive
+    /// Ignored on hosts other than Unix. Values above `Options::THREADS_MAX` are reduced to it. A compressed archive
     /// always uses one thread for decompression, if the host has threads, and an uncompressed one none.
     pub threads: usize,
     /// Files of a directory source to exclude, such as the image being written.

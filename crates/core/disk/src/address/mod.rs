@@ -178,7 +178,7 @@ pub fn shown(word: &[u8]) -> String {
     shown
 }
 
-/// Escapes in JSON every character that [`is_hostile`] matches. Such characters occur only inside JSON strings.
+/// Escapes in JSON every character that `is_hostile` matches. Such characters occur only inside JSON strings.
 #[must_use]
 pub fn safe_json(json: String) -> String {
     let is_unsafe = |c: char| c != '\n' && is_hostile(c);

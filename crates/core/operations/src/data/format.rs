@@ -61,7 +61,7 @@ pub trait MapFiles: ReadFiles {
     ) -> Outcome<MappedRun<Self::Block>>;
 
     /// Provides block `at` of a file in the wanted state, and further contiguous blocks up to `limit`. Changes only the
-    /// map: [`Piece::is_exposed`] and [`Piece::copied_from`] specify the necessary writes to the device.
+    /// map: `Piece::is_exposed` and [`Piece::copied_from`] specify the necessary writes to the device.
     ///
     /// # Errors
     /// `NoSpace`, `FileTooLarge`, `Corrupt`, `Device`.

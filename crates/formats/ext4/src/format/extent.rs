@@ -33,7 +33,7 @@ pub(crate) const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
 pub struct Extent {
     /// First block in the file.
     pub block: FileBlock,
-    /// Number of blocks: 1 to [`WRITTEN_LEN_MAX`], or to [`UNWRITTEN_LEN_MAX`] if unwritten.
+    /// Number of blocks: 1 to `WRITTEN_LEN_MAX`, or to `UNWRITTEN_LEN_MAX` if unwritten.
     pub len: u32,
     /// First block on the device.
     pub start: Block,

@@ -152,7 +152,7 @@ pub(crate) fn insert_range(place: IndexKind, at: usize, count: usize) -> std::op
     start + at * ENTRY_SIZE..start + (count + 1) * ENTRY_SIZE
 }
 
-/// Moves the entries in `bytes` (from [`insert_range`]) up by one and writes the new one at the start.
+/// Moves the entries in `bytes` (from `insert_range`) up by one and writes the new one at the start.
 pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     let end = bytes.len() - ENTRY_SIZE;
     bytes.copy_within(..end, ENTRY_SIZE);

@@ -349,7 +349,7 @@ impl Inode {
         u64::from(self.raw.ctime.get()) << 32 | u64::from(self.raw.version.get())
     }
 
-    /// Sets [`Inode::value_refcount`].
+    /// Sets `Inode::value_refcount`.
     pub fn set_value_refcount(&mut self, count: u64) {
         self.raw.ctime = ((count >> 32) as u32).into();
         self.raw.version = (count as u32).into();

@@ -3,7 +3,7 @@
 //! Source: the description of the format vfsv1 in quota-tools, and files made by mke2fs. A file consists of blocks of 1
 //! KiB, independent of the file system's block size. Block 0 contains the header and [`Info`]. Block 1 is the root of a
 //! tree of four levels; each level is indexed by 8 bits of the id, highest bits first. A node has 256 block numbers, 0
-//! for none. Below the last level are leaves with a header ([`LeafHeader`]) and [`ENTRIES_PER_BLOCK`] entries in any
+//! for none. Below the last level are leaves with a header (`LeafHeader`) and `ENTRIES_PER_BLOCK` entries in any
 //! order. An entry of zeros is unused.
 
 use std::ops::Range;

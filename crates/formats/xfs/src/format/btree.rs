@@ -272,7 +272,7 @@ impl Shape {
         start..start + size
     }
 
-    /// Returns a sibling; [`NO_SIBLING`] at the end of a level.
+    /// Returns a sibling; `NO_SIBLING` at the end of a level.
     pub fn sibling(&self, data: &[u8], side: Side) -> u64 {
         read_pointer(data, self.sibling_range(side).start, self.long)
     }

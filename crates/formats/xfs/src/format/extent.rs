@@ -29,7 +29,7 @@ pub struct Extent {
     pub offset: FileBlock,
     /// First block.
     pub start: FsBlock,
-    /// Number of blocks: 1 to [`LEN_MAX`].
+    /// Number of blocks: 1 to `LEN_MAX`.
     pub len: u64,
     /// True if they are unwritten and read as zeros.
     pub unwritten: bool,

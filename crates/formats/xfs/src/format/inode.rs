@@ -141,7 +141,7 @@ const BIGTIME_EPOCH_OFFSET: i64 = 1 << 31;
 pub(crate) const BIGTIME_SEC_MAX: i64 = (u64::MAX / NSEC_PER_SEC) as i64 - BIGTIME_EPOCH_OFFSET - 1;
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
-/// A copy of an inode's slot: core and forks. Checked by [`Inode::parse`].
+/// A copy of an inode's slot: core and forks. Checked by `Inode::parse`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
     bytes: Slot,

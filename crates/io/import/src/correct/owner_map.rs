@@ -49,7 +49,7 @@ impl OwnerMap {
     /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::read`].
+    /// Returns the errors of `Self::read`.
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         Self::of(&RuleFile { name: name.to_owned(), bytes: bytes.to_vec() })
     }

@@ -93,7 +93,7 @@ impl DeviceTable {
     /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::read`].
+    /// Returns the errors of `Self::read`.
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         let file = RuleFile { name: name.to_owned(), bytes: bytes.to_vec() };
         Self::of(&file, &IdNames::default())

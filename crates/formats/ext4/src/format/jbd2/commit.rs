@@ -87,7 +87,7 @@ impl Commit {
         (commit, Trust::Wrong { computed, stored })
     }
 
-    /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in [`Commit::parse`].
+    /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in `Commit::parse`.
     pub fn encode(&self, block: &mut [u8], layout: &JournalLayout, tid: Tid, transaction_crc: u32) {
         let mut raw = RawCommit::new_zeroed();
         raw.commit_sec = self.sec.into();

@@ -5,7 +5,7 @@
 //! or, in an inode, to the first entry. A large value (`ea_inode`) is stored in a separate inode, whose number is in
 //! the entry.
 //!
-//! [`Area::in_inode`] and [`verify_block`] detect damage once. Iteration relies on that for correct results but not for
+//! `Area::in_inode` and `verify_block` detect damage once. Iteration relies on that for correct results but not for
 //! safety: in an invalid area it ends early.
 
 mod acl;

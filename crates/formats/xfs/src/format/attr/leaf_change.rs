@@ -71,7 +71,7 @@ pub(crate) fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool 
     Header::read(layout, data).free(layout) >= new.content_size()
 }
 
-/// Adds an entry at `index`, which must keep the order of hashes. There must be room ([`has_room`]).
+/// Adds an entry at `index`, which must keep the order of hashes. There must be room (`has_room`).
 pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
     let mut header = Header::read(layout, block.bytes());
     let size = new.size();

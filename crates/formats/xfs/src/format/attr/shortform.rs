@@ -63,7 +63,7 @@ pub(crate) fn total(fork: &[u8]) -> Result<usize, Corruption> {
     Err(damage("their size").mismatch(expected, total))
 }
 
-/// Returns the number of entries. The fork must be valid for [`total`].
+/// Returns the number of entries. The fork must be valid for `total`.
 pub fn count(fork: &[u8]) -> u8 {
     fork[2]
 }

@@ -179,7 +179,7 @@ pub fn size<'a>(
     2 + size + (count + 1) * if wide { 8 } else { 4 }
 }
 
-/// Returns a directory's bytes. There must be at most [`COUNT_MAX`] entries.
+/// Returns a directory's bytes. There must be at most `COUNT_MAX` entries.
 pub fn build<'a>(
     layout: &Layout,
     parent: Ino,

@@ -13,7 +13,7 @@ use super::{
 /// A record including its headers is never longer. Kernels search the header of the last record in the same number of
 /// bytes before the head (`XLOG_REC_SHIFT`), and refuse the log if they find none.
 pub(crate) const RECORD_SIZE_MAX: usize = 256 << 10;
-/// Number of blocks of a record of [`RECORD_SIZE_MAX`], including headers.
+/// Number of blocks of a record of `RECORD_SIZE_MAX`, including headers.
 pub const RECORD_BLOCKS_MAX: u32 = (RECORD_SIZE_MAX / BLOCK_SIZE) as u32;
 
 /// Header fields of a record that do not follow from its contents.
@@ -45,7 +45,7 @@ pub struct RecordBuilder {
 
 impl RecordBuilder {
     /// Returns a builder. The buffers of the log have `size` bytes (`h_size`), a multiple of 32 KiB up to
-    /// [`RECORD_SIZE_MAX`]. Records are multiples of `unit` bytes (`sb_logsunit`; values up to 512 mean 512), and at
+    /// `RECORD_SIZE_MAX`. Records are multiples of `unit` bytes (`sb_logsunit`; values up to 512 mean 512), and at
     /// most `size` and `limit` bytes long, including headers. `limit` is raised if an operation of `least` bytes would
     /// not fit.
     pub fn new(size: usize, unit: u32, limit: usize, least: usize) -> Self {

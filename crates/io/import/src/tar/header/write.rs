@@ -13,7 +13,7 @@ impl Header {
     pub(crate) const SIZE_MAX: u64 = 0o77_777_777_777;
 
     /// Creates a header with default attributes (0644, root, 1970). A longer name is truncated, and a size above
-    /// [`Header::SIZE_MAX`] becomes 0.
+    /// `Header::SIZE_MAX` becomes 0.
     pub fn new(typeflag: u8, name: &[u8], size: u64) -> Self {
         let mut header = Self {
             mode: *b"0000644\0",
@@ -38,7 +38,7 @@ impl Header {
         octal(&mut self.mode, permissions.into());
     }
 
-    /// Sets the owners. An ID above [`Header::ID_MAX`] becomes 0.
+    /// Sets the owners. An ID above `Header::ID_MAX` becomes 0.
     pub fn set_owner(&mut self, uid: u32, gid: u32) {
         let fitting = |id: u32| if id > Self::ID_MAX { 0 } else { id.into() };
         octal(&mut self.uid, fitting(uid));
