@@ -23,9 +23,6 @@ pub enum Part {
 }
 
 impl Part {
-    /// All roles.
-    pub const ALL: [Self; 2] = [Self::Log, Self::Realtime];
-
     /// Returns the address of its first byte in a [`JoinedDevice`].
     #[must_use]
     pub const fn start(self) -> u64 {
@@ -55,7 +52,7 @@ pub fn end_at(device: &(impl BlockDevice + ?Sized), offset: u64) -> u64 {
 }
 
 /// One of the joined devices.
-struct Member {
+struct JoinedPart {
     device: Arc<dyn BlockDevice>,
     /// Number of writes that returned.
     written: AtomicU64,
@@ -63,7 +60,7 @@ struct Member {
     flushed: Mutex<u64>,
 }
 
-impl Member {
+impl JoinedPart {
     fn new(device: Arc<dyn BlockDevice>) -> Self {
         // Earlier writers may not have flushed, so the first flush is always made.
         Self { device, written: AtomicU64::new(1), flushed: Mutex::new(0) }
@@ -94,8 +91,8 @@ impl Member {
 /// INVARIANT: a flush returns when everything written to any of the devices before it is durable. A log record may
 /// refer to data on another device, and data may be written back only after the log record on another device.
 pub struct JoinedDevice {
-    data: Member,
-    others: [Option<Member>; 2],
+    data: JoinedPart,
+    others: [Option<JoinedPart>; 2],
 }
 
 impl JoinedDevice {
@@ -113,11 +110,11 @@ impl JoinedDevice {
         if all.into_iter().flatten().any(|device| device.len() > longest) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device is too long"));
         }
-        let others = [log.map(Member::new), realtime.map(Member::new)];
-        Ok(Self { data: Member::new(data), others })
+        let others = [log.map(JoinedPart::new), realtime.map(JoinedPart::new)];
+        Ok(Self { data: JoinedPart::new(data), others })
     }
 
-    fn other(&self, part: Part) -> Option<&Member> {
+    fn other(&self, part: Part) -> Option<&JoinedPart> {
         match part {
             Part::Log => self.others[0].as_ref(),
             Part::Realtime => self.others[1].as_ref(),
@@ -125,14 +122,14 @@ impl JoinedDevice {
     }
 
     /// Returns the device with a range of addresses, and the offset in it. The device checks the end.
-    fn at(&self, offset: u64, len: u64) -> io::Result<(&Member, u64)> {
+    fn at(&self, offset: u64, len: u64) -> io::Result<(&JoinedPart, u64)> {
         let Some(part) = Part::of(offset) else { return Ok((&self.data, offset)) };
         check_range(end_at(self, offset), offset, len)?;
         let missing = || io::Error::other("the device is not attached");
         Ok((self.other(part).ok_or_else(missing)?, offset - part.start()))
     }
 
-    fn members(&self) -> impl Iterator<Item = &Member> {
+    fn members(&self) -> impl Iterator<Item = &JoinedPart> {
         std::iter::once(&self.data).chain(self.others.iter().flatten())
     }
 }
@@ -182,7 +179,7 @@ impl BlockDevice for JoinedDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.members().try_for_each(Member::flush)
+        self.members().try_for_each(JoinedPart::flush)
     }
 
     fn has_long_flushes(&self) -> bool {

@@ -31,7 +31,7 @@ pub(crate) struct Ahead {
 
 /// Number of bytes read in a region that start each stage of read-ahead.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ReadAheadStages {
     following: u64,
     all: u64,
     next: u64,
@@ -39,12 +39,14 @@ struct Limits {
 
 /// Reading the directories of one region takes little more than the first limit; more reads indicate a table that is
 /// walked. With lower limits, searches in a large image prefetch more than they read.
-const METADATA: Limits = Limits { following: 8 << 10, all: 256 << 10, next: 1 << 20 };
-const DATA: Limits = Limits { following: 192 << 10, all: 768 << 10, next: 3 << 20 };
+const METADATA: ReadAheadStages =
+    ReadAheadStages { following: 8 << 10, all: 256 << 10, next: 1 << 20 };
+const DATA: ReadAheadStages =
+    ReadAheadStages { following: 192 << 10, all: 768 << 10, next: 3 << 20 };
 
 /// Bytes read of recently used regions.
 struct Regions {
-    limits: Limits,
+    limits: ReadAheadStages,
     slots: [AtomicU64; 1 << SLOTS_LOG],
 }
 
@@ -67,7 +69,7 @@ impl Ahead {
 }
 
 impl Regions {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ReadAheadStages) -> Self {
         Self { limits, slots: [const { AtomicU64::new(0) }; 1 << SLOTS_LOG] }
     }
 

@@ -1,12 +1,12 @@
 //! A format that does not interpret blocks.
 
-use crate::{Changed, Corruption, Format, Result, Tag, Txn};
+use crate::{BlockFormat, Changed, Corruption, Result, Tag, Txn};
 
 /// Neither verifies nor seals blocks. For callers that write whole blocks verified elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsTheyAre;
 
-impl Format for AsTheyAre {
+impl BlockFormat for AsTheyAre {
     fn verify(&self, _: Tag, _: u64, _: &[u8]) -> Result<(), Corruption> {
         Ok(())
     }

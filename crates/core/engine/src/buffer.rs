@@ -76,7 +76,7 @@ impl NoteSlot {
 /// share a cache line.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Contents {
+pub(crate) struct BufferState {
     /// True if `data` holds the block (read and verified, or created).
     pub(crate) loaded: bool,
     pub(crate) tag: Tag,
@@ -107,7 +107,7 @@ pub(crate) struct Frozen {
     pub(crate) chunks: u64,
 }
 
-impl Contents {
+impl BufferState {
     /// Returns whether the log has an image of the block, or is about to get one.
     pub(crate) fn is_in_log(&self, running: Epoch) -> bool {
         self.logged != 0 || self.frozen.is_some() || (self.dirty != 0 && self.dirty < running)
@@ -163,12 +163,6 @@ impl Changed {
         Self::new(u64::MAX, block_size)
     }
 
-    /// Only the pieces that contain bytes of `range` in a block of `block_size` bytes.
-    #[must_use]
-    pub fn only(range: Range<usize>, block_size: usize) -> Self {
-        Self::new(chunk_bits(range, block_size), block_size)
-    }
-
     /// Size of a piece in bytes. Smaller fields may count as changed because a neighbour changed.
     #[must_use]
     pub fn piece(self) -> usize {
@@ -206,11 +200,11 @@ impl Changed {
     }
 }
 
-pub(crate) type Shared = Arc<RwLock<Contents>>;
-pub(crate) type WriteGuard = ArcRwLockWriteGuard<Contents>;
+pub(crate) type SharedBuffer = Arc<RwLock<BufferState>>;
+pub(crate) type WriteGuard = ArcRwLockWriteGuard<BufferState>;
 
 /// A verified metadata block, locked for reading.
-pub struct BufferRef(pub(crate) ArcRwLockReadGuard<Contents>);
+pub struct BufferRef(pub(crate) ArcRwLockReadGuard<BufferState>);
 
 impl BufferRef {
     /// Returns the marks of the block: 64 bits defined by the format. They are valid as long as the [`Note`], but
@@ -264,7 +258,7 @@ mod tests {
         assert_eq!(rows(0b10, 12, 12, 340), [(4, 10)]);
         assert_eq!(rows(0b1010, 12, 12, 16), [(4, 10), (15, 16)]);
         assert_eq!(rows(u64::MAX, 12, 12, 0), []);
-        let changed = Changed::only(100..101, 4096);
+        let changed = Changed::new(chunk_bits(100..101, 4096), 4096);
         assert!(changed.touches(64..65) && changed.touches(0..4096) && !changed.touches(128..200));
     }
 }

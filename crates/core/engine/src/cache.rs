@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 
-use crate::buffer::{Contents, Shared};
+use crate::buffer::{BufferState, SharedBuffer};
 use crate::locks::atomic::AtomicU64;
 use crate::locks::{Mutex, RwLock};
 
@@ -52,23 +52,23 @@ impl Hasher for BlockHasher {
 /// Consecutive blocks, as far as they are cached. The blocks of one directory share a few pages of the table, even if
 /// they are accessed at random.
 struct Region {
-    buffers: [Option<Shared>; 1 << REGION_BITS],
+    buffers: [Option<SharedBuffer>; 1 << REGION_BITS],
     /// One bit for each block that was used since the clock hand last passed.
     referenced: u16,
 }
 
 #[derive(Default)]
-struct Shard {
+struct CacheShard {
     regions: HashMap<u64, Box<Region>, BuildHasherDefault<BlockHasher>>,
     /// Cached blocks in clock order.
     slots: Vec<u64>,
     hand: usize,
-    dirty: Vec<Shared>,
+    dirty: Vec<SharedBuffer>,
 }
 
 pub(crate) struct Cache {
     /// A power of two.
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<CacheShard>>]>,
     /// Number of hash bits that do not select the shard.
     shard_shift: u32,
     /// One bit for each shard with dirty blocks, so that a small checkpoint does not visit all shards. Set while the
@@ -95,7 +95,7 @@ impl Cache {
     }
 
     /// Returns the buffer of `block`; creates it (not loaded) if it was not cached.
-    pub(crate) fn get(&self, block: u64) -> Shared {
+    pub(crate) fn get(&self, block: u64) -> SharedBuffer {
         let mut shard = self.shards[self.shard_number(block)].lock();
         if let Some(region) = shard.regions.get_mut(&(block >> REGION_BITS))
             && let Some(buffer) = &region.buffers[place(block)]
@@ -107,7 +107,7 @@ impl Cache {
     }
 
     /// Adds a buffer that became dirty in the running checkpoint.
-    pub(crate) fn add_dirty(&self, block: u64, buffer: &Shared) {
+    pub(crate) fn add_dirty(&self, block: u64, buffer: &SharedBuffer) {
         let number = self.shard_number(block);
         let mut shard = self.shards[number].lock();
         if shard.dirty.is_empty() {
@@ -118,7 +118,7 @@ impl Cache {
 
     /// Takes the buffers that became dirty since the last call, in no particular order. No buffer may be added during
     /// the call.
-    pub(crate) fn take_dirty(&self) -> Vec<Shared> {
+    pub(crate) fn take_dirty(&self) -> Vec<SharedBuffer> {
         let mut all = Vec::new();
         for (bits, shards) in self.dirty_shards.iter().zip(self.shards.chunks(WORD)) {
             let mut bits = bits.swap(0, Ordering::Relaxed);
@@ -148,8 +148,8 @@ impl Default for Region {
     }
 }
 
-impl Shard {
-    fn insert(&mut self, block: u64, slots_max: usize) -> Shared {
+impl CacheShard {
+    fn insert(&mut self, block: u64, slots_max: usize) -> SharedBuffer {
         let victim = if self.slots.len() < slots_max { None } else { self.find_victim() };
         let old = match victim {
             Some(slot) => {
@@ -169,7 +169,7 @@ impl Shard {
     }
 
     /// Removes a block from its region, and an empty region from the shard.
-    fn remove(&mut self, block: u64) -> Option<Shared> {
+    fn remove(&mut self, block: u64) -> Option<SharedBuffer> {
         let region = self.regions.get_mut(&(block >> REGION_BITS))?;
         let buffer = region.buffers[place(block)].take();
         if region.buffers.iter().all(Option::is_none) {
@@ -191,7 +191,7 @@ impl Shard {
             let bit = 1 << place(block);
             let was_used = region.referenced & bit != 0;
             region.referenced &= !bit;
-            let is_held = |buffer: &Shared| Arc::strong_count(buffer) > 1;
+            let is_held = |buffer: &SharedBuffer| Arc::strong_count(buffer) > 1;
             if !was_used && !region.buffers[place(block)].as_ref().is_some_and(is_held) {
                 return Some(position);
             }
@@ -201,7 +201,7 @@ impl Shard {
 }
 
 /// Returns a buffer for `block` that reuses the memory of an unreferenced buffer.
-fn renewed(mut buffer: Shared, block: u64) -> Shared {
+fn renewed(mut buffer: SharedBuffer, block: u64) -> SharedBuffer {
     match Arc::get_mut(&mut buffer) {
         Some(lock) => {
             let contents = lock.get_mut();
@@ -209,10 +209,10 @@ fn renewed(mut buffer: Shared, block: u64) -> Shared {
             let (data, mut note) =
                 (std::mem::take(&mut contents.data), std::mem::take(&mut contents.note));
             note.clear();
-            *contents = Contents { block, data, note, ..Contents::default() };
+            *contents = BufferState { block, data, note, ..BufferState::default() };
             buffer
         }
-        None => Arc::new(RwLock::new(Contents { block, ..Contents::default() })),
+        None => Arc::new(RwLock::new(BufferState { block, ..BufferState::default() })),
     }
 }
 

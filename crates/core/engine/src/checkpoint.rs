@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::buffer::{Contents, Epoch, Shared, Tag};
+use crate::buffer::{BufferState, Epoch, SharedBuffer, Tag};
 use crate::engine::Engine;
 use crate::{Error, Result, Txn};
 
@@ -55,7 +55,7 @@ pub enum Fit {
 pub struct Checkpoint<'c> {
     engine: &'c Engine,
     epoch: Epoch,
-    buffers: &'c [(u64, Shared)],
+    buffers: &'c [(u64, SharedBuffer)],
     freed: &'c [u64],
     /// True if the log will forget the checkpoints before it.
     is_whole: bool,
@@ -63,7 +63,7 @@ pub struct Checkpoint<'c> {
 
 /// A block as of a checkpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Image<'i> {
+pub struct BlockImage<'i> {
     /// Block number.
     pub block: u64,
     /// Type of the block.
@@ -77,7 +77,7 @@ pub struct Image<'i> {
 
 impl Checkpoint<'_> {
     /// Calls `each` with every block that the checkpoint changed, in ascending order.
-    pub fn for_each(&self, mut each: impl FnMut(Image<'_>) -> Result<()>) -> Result<()> {
+    pub fn for_each(&self, mut each: impl FnMut(BlockImage<'_>) -> Result<()>) -> Result<()> {
         for (block, buffer) in self.buffers {
             self.engine.with_image(buffer, self.epoch, |mut image| {
                 debug_assert_eq!(image.block, *block, "a buffer belongs to one block");
@@ -108,17 +108,17 @@ impl Checkpoint<'_> {
 
 /// State of the thread that writes checkpoints; only one thread does at a time.
 #[derive(Default)]
-pub(crate) struct Writer {
+pub(crate) struct CheckpointWriter {
     /// The last durable checkpoint.
     durable: Epoch,
     /// Buffers whose last durable image is in the log only. The references keep them in the cache.
-    logged: Vec<(u64, Shared)>,
+    logged: Vec<(u64, SharedBuffer)>,
     /// Buffers of a checkpoint whose write failed. The references keep them in the cache.
-    unwritten: Vec<(u64, Shared)>,
+    unwritten: Vec<(u64, SharedBuffer)>,
 }
 
 /// A closed checkpoint: its number, changed blocks and freed blocks.
-type Closed = (Epoch, Vec<(u64, Shared)>, Vec<u64>);
+type Closed = (Epoch, Vec<(u64, SharedBuffer)>, Vec<u64>);
 
 impl Engine {
     /// Makes all committed transactions durable. The calling thread must not have an open transaction, because it would
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    fn write_checkpoint(&self, writer: &mut Writer) -> Result<()> {
+    fn write_checkpoint(&self, writer: &mut CheckpointWriter) -> Result<()> {
         let (epoch, buffers, freed) = self.close_checkpoint()?;
         let Some(log) = self.log() else {
             let written =
@@ -249,9 +249,9 @@ impl Engine {
     /// return the changed state, not a mixture of it and of the device's contents.
     fn end_checkpoint(
         &self,
-        writer: &mut Writer,
+        writer: &mut CheckpointWriter,
         epoch: Epoch,
-        buffers: Vec<(u64, Shared)>,
+        buffers: Vec<(u64, SharedBuffer)>,
         written: Result<()>,
     ) -> Result<()> {
         if let Err(error) = written {
@@ -271,8 +271,8 @@ impl Engine {
     fn write_to_log(
         &self,
         log: &dyn Log,
-        writer: &mut Writer,
-        (epoch, buffers, freed): (Epoch, &[(u64, Shared)], &[u64]),
+        writer: &mut CheckpointWriter,
+        (epoch, buffers, freed): (Epoch, &[(u64, SharedBuffer)], &[u64]),
     ) -> Result<bool> {
         self.seal_all(epoch, buffers)?;
         let fit = log.fit(Size { images: buffers.len(), freed: freed.len() });
@@ -287,7 +287,11 @@ impl Engine {
 
     /// Writes back the blocks that are durable in the log and advances the tail. Blocks of the checkpoint numbered
     /// `spared` stay in the log: many of them will change again, and their next image is then written back instead.
-    fn write_logged_home(&self, writer: &mut Writer, spared: Option<Epoch>) -> Result<()> {
+    fn write_logged_home(
+        &self,
+        writer: &mut CheckpointWriter,
+        spared: Option<Epoch>,
+    ) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
         writer.logged.sort_unstable_by_key(|&(block, _)| block);
         // The list keeps the buffers in the cache until the writes are complete: an evicted buffer would be read again
@@ -309,11 +313,11 @@ impl Engine {
     /// image, and their index in the list.
     fn write_home(
         &self,
-        list: &[(u64, Shared)],
+        list: &[(u64, SharedBuffer)],
         durable: Epoch,
         spared: Option<Epoch>,
     ) -> Result<Vec<(Epoch, usize)>> {
-        let mut run = Run::new(self);
+        let mut run = WriteBack::new(self);
         let mut kept = Vec::new();
         for (at, (block, buffer)) in list.iter().enumerate() {
             let next = list.get(at + 1).map(|&(next, _)| next);
@@ -373,7 +377,12 @@ impl Engine {
     }
 
     /// Marks the buffers of a durable checkpoint as clean and waiting for write-back.
-    fn note_logged(&self, writer: &mut Writer, epoch: Epoch, buffers: Vec<(u64, Shared)>) {
+    fn note_logged(
+        &self,
+        writer: &mut CheckpointWriter,
+        epoch: Epoch,
+        buffers: Vec<(u64, SharedBuffer)>,
+    ) {
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
             let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
@@ -397,9 +406,9 @@ impl Engine {
     /// forgot the block, or if (without a log) the block belongs to a later checkpoint.
     fn with_image<R>(
         &self,
-        buffer: &Shared,
+        buffer: &SharedBuffer,
         epoch: Epoch,
-        use_image: impl FnOnce(Image<'_>) -> Result<R>,
+        use_image: impl FnOnce(BlockImage<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let contents = buffer.read();
         let block = contents.block;
@@ -407,18 +416,18 @@ impl Engine {
         let pieces = |changed| if contents.logged == 0 { u64::MAX } else { changed };
         if let Some(frozen) = &contents.frozen {
             let (tag, pieces) = (frozen.tag, pieces(frozen.chunks));
-            return use_image(Image { block, tag, pieces, data: &frozen.data }).map(Some);
+            return use_image(BlockImage { block, tag, pieces, data: &frozen.data }).map(Some);
         }
         if contents.dirty != epoch {
             return Ok(None);
         }
         let (tag, pieces) = (contents.tag, pieces(contents.chunks));
-        use_image(Image { block, tag, pieces, data: &contents.data }).map(Some)
+        use_image(BlockImage { block, tag, pieces, data: &contents.data }).map(Some)
     }
 
     /// Writes the blocks of a checkpoint in place.
-    fn write_back(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
-        let mut run = Run::new(self);
+    fn write_back(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<()> {
+        let mut run = WriteBack::new(self);
         for (at, (block, buffer)) in buffers.iter().enumerate() {
             let next = buffers.get(at + 1).map(|&(next, _)| next);
             self.with_image(buffer, epoch, |image| run.add(*block, image.data, next))?;
@@ -431,13 +440,13 @@ impl Engine {
 }
 
 /// Adjoining blocks that are written back in one write.
-struct Run<'e> {
+struct WriteBack<'e> {
     engine: &'e Engine,
     offset: u64,
     bytes: Vec<u8>,
 }
 
-impl<'e> Run<'e> {
+impl<'e> WriteBack<'e> {
     fn new(engine: &'e Engine) -> Self {
         Self { engine, offset: 0, bytes: Vec::new() }
     }
@@ -467,7 +476,7 @@ impl<'e> Run<'e> {
     }
 }
 
-fn clean(contents: &mut Contents, epoch: Epoch) {
+fn clean(contents: &mut BufferState, epoch: Epoch) {
     contents.frozen = None;
     if contents.dirty == epoch {
         contents.dirty = 0;
@@ -475,7 +484,7 @@ fn clean(contents: &mut Contents, epoch: Epoch) {
     }
 }
 
-fn is_dirty_in(buffers: &[(u64, Shared)], block: u64, epoch: Epoch) -> bool {
+fn is_dirty_in(buffers: &[(u64, SharedBuffer)], block: u64, epoch: Epoch) -> bool {
     buffers.binary_search_by_key(&block, |&(b, _)| b).is_ok_and(|at| {
         let contents: &Arc<_> = &buffers[at].1;
         let contents = contents.read();

@@ -35,7 +35,7 @@ impl Default for Stripes {
 }
 
 /// Shared guard of one open transaction.
-pub(crate) type Shared<'l> = RwLockReadGuard<'l, ()>;
+pub(crate) type SharedGuard<'l> = RwLockReadGuard<'l, ()>;
 
 /// Exclusive guard: no transaction is open.
 pub(crate) struct Exclusive<'l> {
@@ -47,7 +47,7 @@ pub(crate) struct Exclusive<'l> {
 
 impl CheckpointLock {
     /// Waits until no checkpoint is being closed. Not reentrant.
-    pub(crate) fn shared(&self) -> Shared<'_> {
+    pub(crate) fn shared(&self) -> SharedGuard<'_> {
         let stripe = thread_number() % STRIPES;
         if stripe >= self.in_use.load(Ordering::Acquire) {
             self.take_into_use(stripe);

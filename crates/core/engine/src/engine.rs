@@ -7,9 +7,9 @@ use crossbeam_utils::CachePadded;
 use disk::BlockDevice;
 
 use crate::ahead::Ahead;
-use crate::buffer::{BufferRef, Changed, Contents, Epoch, Tag, WriteGuard};
+use crate::buffer::{BufferRef, BufferState, Changed, Epoch, Tag, WriteGuard};
 use crate::cache::Cache;
-use crate::checkpoint::{Log, Writer};
+use crate::checkpoint::{CheckpointWriter, Log};
 use crate::checkpoint_lock::CheckpointLock;
 use crate::gather::Gathering;
 use crate::guard::Guard;
@@ -19,13 +19,13 @@ use crate::permits::{Admission, Permits};
 use crate::{Corruption, Result, Txn};
 
 /// Interface to an on-disk format: verification and sealing of blocks.
-pub trait Format: Send + Sync {
+pub trait BlockFormat: Send + Sync {
     /// Verifies a block that was read.
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption>;
 
     /// Verifies the structure of a block before it is written, and updates its checksum. An error indicates a bug in
     /// the code that changed the block: the engine stops, and nothing of the checkpoint is written. So it must accept
-    /// every block that [`Format::verify`] accepts and that no change made invalid. `changed` contains the parts that
+    /// every block that [`BlockFormat::verify`] accepts and that no change made invalid. `changed` contains the parts that
     /// may have changed since the block was read or written.
     fn seal(
         &self,
@@ -40,7 +40,7 @@ pub trait Format: Send + Sync {
     /// ([`Txn::join_part`]). An error stops the engine.
     fn flush_deferred(&self, txn: &mut Txn<'_>) -> Result<()>;
 
-    /// Returns an upper bound of the blocks that [`Format::flush_deferred`] would change and that may be clean now.
+    /// Returns an upper bound of the blocks that [`BlockFormat::flush_deferred`] would change and that may be clean now.
     /// They count as dirty when the size of a checkpoint is limited. Called after each transaction, so it must be fast.
     fn deferred_blocks(&self) -> usize {
         0
@@ -64,7 +64,7 @@ pub struct Engine {
     /// The same object as `guard`.
     device: Arc<dyn BlockDevice>,
     pub(crate) guard: Arc<Guard>,
-    format: Arc<dyn Format>,
+    format: Arc<dyn BlockFormat>,
     log: Option<Box<dyn Log>>,
     block_size: usize,
     pub(crate) cache: Cache,
@@ -74,7 +74,7 @@ pub struct Engine {
     /// The last checkpoint with a transaction that is not minor ([`Txn::set_minor`]).
     pub(crate) needed: AtomicU64,
     /// Serialises the writing of checkpoints.
-    pub(crate) writer: CachePadded<Mutex<Writer>>,
+    pub(crate) writer: CachePadded<Mutex<CheckpointWriter>>,
     /// Blocks that the running checkpoint forgot. On a separate cache line from the fields that every operation reads.
     pub(crate) freed: CachePadded<Mutex<Vec<u64>>>,
     pub(crate) dirty_blocks: CachePadded<AtomicUsize>,
@@ -98,7 +98,7 @@ impl Engine {
     /// acceptable only for images in progress.
     pub fn new(
         device: Arc<dyn BlockDevice>,
-        format: Arc<dyn Format>,
+        format: Arc<dyn BlockFormat>,
         log: Option<Box<dyn Log>>,
         options: Options,
     ) -> Self {
@@ -154,7 +154,7 @@ impl Engine {
         self.block_size
     }
 
-    pub(crate) fn format(&self) -> &dyn Format {
+    pub(crate) fn format(&self) -> &dyn BlockFormat {
         &*self.format
     }
 
@@ -207,7 +207,7 @@ impl Engine {
 
     /// Reads and verifies a block that is not loaded. A loaded block that is requested with another tag is verified
     /// under that tag, because two structures claim it.
-    fn load(&self, contents: &mut Contents, tag: Tag) -> Result<()> {
+    fn load(&self, contents: &mut BufferState, tag: Tag) -> Result<()> {
         let block = contents.block;
         if contents.loaded {
             if contents.tag != tag {

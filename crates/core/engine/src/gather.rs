@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_millis(50);
 /// State shared by the threads that sync; one of them writes at a time.
 #[derive(Default)]
 pub(crate) struct Gathering {
-    state: Mutex<State>,
+    state: Mutex<GatherState>,
     /// Signals that a thread arrived.
     has_come: Condvar,
     /// Signals that a write is complete.
@@ -27,7 +27,7 @@ pub(crate) struct Gathering {
 }
 
 #[derive(Default)]
-struct State {
+struct GatherState {
     /// A thread is gathering or writing.
     is_led: bool,
     /// Number of threads that arrived since the last write began.
@@ -111,7 +111,7 @@ mod tests {
         /// Returns the state after a round of `expected` threads with a very long flush.
         fn after_round(expected: usize) -> Self {
             let until = Some(Instant::now() + EVER);
-            let state = Mutex::new(State { expected, until, ..State::default() });
+            let state = Mutex::new(GatherState { expected, until, ..GatherState::default() });
             Self { state, ..Self::default() }
         }
     }

@@ -10,7 +10,7 @@
 //! - A buffer is written back only after the checkpoint that changed it is durable in the log.
 //! - A checkpoint writes the blocks as of its closing, even if a later transaction changes them before they are written
 //!   (the first such change freezes the earlier image).
-//! - Every block is verified when it is read, by the [`Format`] of its [`Tag`].
+//! - Every block is verified when it is read, by the [`BlockFormat`] of its [`Tag`].
 //! - All blocks of a checkpoint are sealed before the first is written: verified again, then their checksums computed.
 //!   An invalid block ends all writes.
 //! - Before a checkpoint is written, the log can be emptied of all others but the last one, which fits together with
@@ -39,7 +39,7 @@ mod txn;
 
 pub use as_they_are::AsTheyAre;
 pub use buffer::{BufferRef, Changed, Note, Tag};
-pub use checkpoint::{Checkpoint, Fit, Image, Log, Size};
-pub use engine::{Engine, Format, Options};
+pub use checkpoint::{BlockImage, Checkpoint, Fit, Log, Size};
+pub use engine::{BlockFormat, Engine, Options};
 pub use txn::{BufferId, Txn};
 pub use vfs::fault::{Corruption, Error, Result};

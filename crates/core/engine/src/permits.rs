@@ -51,7 +51,7 @@ impl Drop for Permit<'_> {
 pub(crate) struct Admission<'e> {
     /// Prevents the running checkpoint from being closed.
     #[expect(dead_code, reason = "held until dropped")]
-    pub(crate) checkpoint_lock: checkpoint_lock::Shared<'e>,
+    pub(crate) checkpoint_lock: checkpoint_lock::SharedGuard<'e>,
     #[expect(dead_code, reason = "held until dropped")]
     pub(crate) permit: Option<Permit<'e>>,
 }

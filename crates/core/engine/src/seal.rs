@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use crate::Result;
-use crate::buffer::{Changed, Epoch, Shared};
+use crate::buffer::{Changed, Epoch, SharedBuffer};
 use crate::engine::Engine;
 
 /// Minimum number of blocks per thread. Sealing a block takes about a microsecond, starting a thread about twenty.
@@ -17,7 +17,7 @@ impl Engine {
     /// Seals every block of a closed checkpoint before any of them is written, so that a refused block leaves no others
     /// in the log or in place. If a later transaction changes a block at the same time, its frozen image is sealed, or
     /// it was sealed before it was frozen. If several blocks are refused, the error is that of the first block.
-    pub(crate) fn seal_all(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
+    pub(crate) fn seal_all(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<()> {
         let threads = (buffers.len() / BLOCKS_PER_THREAD).min(processors()).clamp(1, THREADS_MAX);
         if threads == 1 {
             return self.seal_part(epoch, buffers);
@@ -45,7 +45,7 @@ impl Engine {
         })
     }
 
-    fn seal_part(&self, epoch: Epoch, buffers: &[(u64, Shared)]) -> Result<()> {
+    fn seal_part(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<()> {
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
             let contents = &mut *contents;

@@ -13,7 +13,7 @@ use crate::{Corruption, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferId(u32);
 
-struct Held {
+struct HeldBuffer {
     guard: WriteGuard,
     block: u64,
     changed: u64,
@@ -40,7 +40,7 @@ enum Undo {
 /// Memory of transactions, which each thread keeps for the next one, so that a transaction does not allocate.
 #[derive(Default)]
 struct Scratch {
-    held: Vec<Held>,
+    held: Vec<HeldBuffer>,
     undo: Vec<Undo>,
     old: Vec<u8>,
 }
@@ -138,7 +138,13 @@ impl<'e> Txn<'e> {
 
     fn hold(&mut self, block: u64, guard: WriteGuard) -> BufferId {
         let id = BufferId(self.scratch.held.len() as u32);
-        self.scratch.held.push(Held { guard, block, changed: 0, forgotten: false, created: false });
+        self.scratch.held.push(HeldBuffer {
+            guard,
+            block,
+            changed: 0,
+            forgotten: false,
+            created: false,
+        });
         id
     }
 
@@ -373,7 +379,7 @@ impl<'e> Txn<'e> {
 }
 
 /// Releases a buffer of a committed transaction. Returns 1 if it became dirty.
-fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
+fn finish(engine: &Engine, mut held: HeldBuffer, running: u64) -> usize {
     if held.forgotten {
         return give_up(engine, &mut held, running);
     }
@@ -394,7 +400,7 @@ fn finish(engine: &Engine, mut held: Held, running: u64) -> usize {
 }
 
 /// Releases the buffer of a freed block. Returns 1 if the log needs a revoke for it.
-fn give_up(engine: &Engine, held: &mut Held, running: u64) -> usize {
+fn give_up(engine: &Engine, held: &mut HeldBuffer, running: u64) -> usize {
     let contents = &mut *held.guard;
     let in_log = engine.log().is_some() && contents.is_in_log(running);
     if in_log {

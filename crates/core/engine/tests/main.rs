@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use disk::{Access, BlockDevice, Fault, FaultyDevice, MemoryDevice};
 use engine::{
-    Changed, Checkpoint, Corruption, Engine, Error, Fit, Format, Log, Options, Result, Size, Tag,
-    Txn,
+    BlockFormat, Changed, Checkpoint, Corruption, Engine, Error, Fit, Log, Options, Result, Size,
+    Tag, Txn,
 };
 
 const BLOCK: usize = 1024;
@@ -30,7 +30,7 @@ fn sum(data: &[u8]) -> u32 {
     data[..BLOCK - 4].iter().map(|&b| u32::from(b)).sum()
 }
 
-impl Format for Sums {
+impl BlockFormat for Sums {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> std::result::Result<(), Corruption> {
         let stored = u32::from_le_bytes(data[BLOCK - 4..].try_into().unwrap());
         if tag.kind == 1 && sum(data) != stored {

@@ -24,4 +24,5 @@ pub use in_memory_undo::InMemoryUndo;
 pub use interrupt::{Interrupt, Outcome};
 pub use mode::Mode;
 pub use mounted::Mounted;
-pub use run::{Operation, RunOperations, sync, sync_data};
+pub(crate) use run::sync_data;
+pub use run::{Operation, RunOperations, sync};

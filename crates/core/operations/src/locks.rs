@@ -19,11 +19,11 @@ const ROW: usize = 16;
 const ROWS: usize = 1024;
 
 /// Locks of consecutive inodes, on separate cache lines.
-type Row = CachePadded<[RwLock<()>; ROW]>;
+type LockRow = CachePadded<[RwLock<()>; ROW]>;
 
 /// The locks of all inodes of a file system.
 pub struct InodeLocks {
-    rows: Box<[Row]>,
+    rows: Box<[LockRow]>,
     /// Held while a directory gets another parent. Nothing else changes the ancestors of a directory.
     moves: Mutex<()>,
 }
@@ -43,7 +43,7 @@ impl Default for InodeLocks {
 impl InodeLocks {
     /// Creates unlocked locks.
     pub fn new() -> Self {
-        Self { rows: (0..ROWS).map(|_| Row::default()).collect(), moves: Mutex::new(()) }
+        Self { rows: (0..ROWS).map(|_| LockRow::default()).collect(), moves: Mutex::new(()) }
     }
 
     fn stripe(ino: Ino) -> usize {

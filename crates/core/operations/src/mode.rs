@@ -29,7 +29,7 @@ impl Mode {
     ///
     /// # Errors
     /// `ReadOnly`; `Invalid` for an image in progress.
-    pub fn check_relabel(self) -> Result<()> {
+    pub(crate) fn check_relabel(self) -> Result<()> {
         self.check_writable()?;
         match self {
             Self::InProgress => {

@@ -20,12 +20,12 @@ const NEIGHBOURS: u64 = 16;
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Copy)]
-struct State<P> {
+struct OpenInode<P> {
     opens: u32,
     place: Option<P>,
 }
 
-impl<P> Default for State<P> {
+impl<P> Default for OpenInode<P> {
     fn default() -> Self {
         Self { opens: 0, place: None }
     }
@@ -52,7 +52,7 @@ impl Hasher for InoHasher {
     }
 }
 
-type Shard<P> = HashMap<u64, State<P>, BuildHasherDefault<InoHasher>>;
+type Shard<P> = HashMap<u64, OpenInode<P>, BuildHasherDefault<InoHasher>>;
 
 /// Aligned to separate cache lines for threads on different shards.
 #[repr(align(64))]
@@ -108,7 +108,7 @@ impl<P: Copy> OpenInodes<P> {
     }
 
     /// Drops a reference. Returns `None`, and does nothing, if it is the last one to an orphan: the caller must then
-    /// lock the inode and call [`OpenInodes::close_last`]. If the operation that makes the inode an orphan has not
+    /// lock the inode and call `OpenInodes::close_last`. If the operation that makes the inode an orphan has not
     /// committed yet, its thread checks for references after the commit.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<P: Copy> OpenInodes<P> {
     ///
     /// # Errors
     /// If the inode is not open.
-    pub fn close_last(&self, ino: Ino) -> Result<bool> {
+    pub(crate) fn close_last(&self, ino: Ino) -> Result<bool> {
         self.change(ino, |state| {
             if state.opens == 0 {
                 return Err(Error::Invalid("closing an inode that is not open"));
@@ -157,7 +157,7 @@ impl<P: Copy> OpenInodes<P> {
     }
 
     /// Removes the entry of an inode when it becomes empty.
-    fn change<R>(&self, ino: Ino, change: impl FnOnce(&mut State<P>) -> R) -> R {
+    fn change<R>(&self, ino: Ino, change: impl FnOnce(&mut OpenInode<P>) -> R) -> R {
         let mut shard = self.shard(ino).lock();
         let state = shard.entry(ino.0).or_default();
         let outcome = change(state);

@@ -166,7 +166,7 @@ pub trait RunOperations {
 ///
 /// # Errors
 /// `Device`.
-pub fn sync_data<F: RunOperations>(fs: &F) -> Result<()> {
+pub(crate) fn sync_data<F: RunOperations>(fs: &F) -> Result<()> {
     if fs.mode() == Mode::ReadOnly {
         return Ok(());
     }

@@ -62,7 +62,7 @@ impl Tag {
 
 /// One entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct AclEntry {
     /// Subject of the entry.
     pub tag: Tag,
     /// Permissions: bits of [`PERMISSIONS`]. A parsed value may contain other bits.
@@ -71,7 +71,7 @@ pub struct Entry {
     pub id: u32,
 }
 
-impl Entry {
+impl AclEntry {
     /// Creates an entry. `id` is ignored if the tag names no user or group.
     pub const fn new(tag: Tag, permissions: u16, id: u32) -> Self {
         Self { tag, permissions, id: if tag.is_named() { id } else { NO_ID } }
@@ -102,18 +102,19 @@ pub enum Malformed {
 /// # Errors
 /// [`Malformed`] for a wrong version, a truncated value or an unknown tag. Permissions, order and the number of entries
 /// are not checked.
-pub fn parse(value: &[u8]) -> Result<Vec<Entry>, Malformed> {
+pub fn parse(value: &[u8]) -> Result<Vec<AclEntry>, Malformed> {
     let (version, entries) = value.split_first_chunk().ok_or(Malformed::Entries)?;
     if u32::from_le_bytes(*version) != VERSION {
         return Err(Malformed::Version);
     }
     let (entries, rest) = entries.as_chunks();
-    let entries: Option<Vec<_>> = entries.iter().map(|&bytes| Entry::from_bytes(bytes)).collect();
+    let entries: Option<Vec<_>> =
+        entries.iter().map(|&bytes| AclEntry::from_bytes(bytes)).collect();
     entries.filter(|_| rest.is_empty()).ok_or(Malformed::Entries)
 }
 
 /// Encodes a list as the value of an attribute.
-pub fn to_bytes(entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
+pub fn to_bytes(entries: impl IntoIterator<Item = AclEntry>) -> Vec<u8> {
     let entries = entries.into_iter();
     let mut value = Vec::with_capacity(size_of_val(&VERSION) + entries.size_hint().0 * ENTRY_SIZE);
     value.extend(VERSION.to_le_bytes());
@@ -132,12 +133,12 @@ mod tests {
     #[test]
     fn values_survive() {
         let list = [
-            Entry::new(Tag::UserObj, 6, NO_ID),
-            Entry::new(Tag::User, 7, 1000),
-            Entry::new(Tag::GroupObj, 4, 5),
-            Entry::new(Tag::Group, 9, 7),
-            Entry::new(Tag::Mask, 6, NO_ID),
-            Entry::new(Tag::Other, 0, NO_ID),
+            AclEntry::new(Tag::UserObj, 6, NO_ID),
+            AclEntry::new(Tag::User, 7, 1000),
+            AclEntry::new(Tag::GroupObj, 4, 5),
+            AclEntry::new(Tag::Group, 9, 7),
+            AclEntry::new(Tag::Mask, 6, NO_ID),
+            AclEntry::new(Tag::Other, 0, NO_ID),
         ];
         let value = to_bytes(list);
         assert_eq!(value[..12], [2, 0, 0, 0, 1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff]);

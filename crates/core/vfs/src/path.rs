@@ -83,13 +83,13 @@ pub struct NamedRef<'a> {
 
 impl NamedRef<'_> {
     /// Returns an entry with an owned name.
-    pub fn to_named(&self) -> Named {
+    pub(crate) fn to_named(&self) -> Named {
         Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
     }
 }
 
 /// A directory on a path, and the name that the path takes in it.
-type Step = (Ino, Vec<u8>);
+type PathStep = (Ino, Vec<u8>);
 
 impl<'a> Paths<'a> {
     /// Creates a path API over `fs`.
@@ -122,10 +122,10 @@ impl<'a> Paths<'a> {
     }
 
     /// Resolves a path. Returns its inode, and each directory on the way with the name taken in it.
-    fn follow(&self, path: &[u8], last: LastLink) -> Result<(Ino, Vec<Step>)> {
+    fn follow(&self, path: &[u8], last: LastLink) -> Result<(Ino, Vec<PathStep>)> {
         // Remaining components, the next one last.
         let mut pending: Vec<Vec<u8>> = components(path);
-        let mut parents: Vec<Step> = Vec::new();
+        let mut parents: Vec<PathStep> = Vec::new();
         let mut current = self.fs.root();
         let (mut links, mut bytes) = (0, path.len());
         let must_be_directory = path.ends_with(b"/") || path.ends_with(b"/.");

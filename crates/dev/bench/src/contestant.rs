@@ -22,7 +22,7 @@ pub struct Need {
 /// Origin of a contestant's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
+pub enum Origin {
     /// This project.
     Ours,
     /// The kernel's own file system, with the same format as one of ours, as the reference.
@@ -38,7 +38,7 @@ pub struct Description {
     /// Name in tables, as on the command line: `memory:xfs,^parent`.
     pub name: String,
     /// Origin: the summary of a report compares one of ours with one of the kernel's.
-    pub side: Side,
+    pub side: Origin,
     /// Format of its file system, `ext4` or `xfs`: contestants of the same format are compared. Empty if it does not
     /// matter.
     pub format: String,

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::contestant::{Contestant, Session};
 use crate::error::{Error, Result};
-use crate::jobs::{Case, Context, Job, Step};
+use crate::jobs::{Case, Context, Job, TimedStep};
 use crate::machine::Machine;
 use crate::report::{DURABILITY, FORMAT, Report};
-use progress::Progress;
+use progress::OperationCounter;
 use turns::{End, Turns};
 
 /// A workload with its contestants.
-pub struct Entry {
+pub struct ScheduledJob {
     /// The workload.
     pub job: Box<dyn Job>,
     /// The contestants, in the order of the tables.
@@ -71,7 +71,7 @@ pub trait Observer: Sync {
 /// # Errors
 /// `Unsupported` if there is nothing to run.
 pub fn run(
-    entries: &[Entry],
+    entries: &[ScheduledJob],
     options: &Options,
     stop: &AtomicBool,
     observer: &dyn Observer,
@@ -82,7 +82,7 @@ pub fn run(
     if options.rounds == 0 || !anything {
         return Err(Error::Unsupported("there is nothing to run".to_owned()));
     }
-    let progress = Progress::new(observer, planned);
+    let progress = OperationCounter::new(observer, planned);
     let mut report = Report {
         format: FORMAT,
         date: options.date.clone(),
@@ -116,7 +116,7 @@ pub fn once(
     seed: u64,
     stop: &AtomicBool,
     progress: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<Step>> {
+) -> Result<Vec<TimedStep>> {
     sized(job, case, contestant, &Context::new(seed, stop, progress)).map(|(steps, _)| steps)
 }
 
@@ -134,7 +134,7 @@ fn repeated(
     contestant: &dyn Contestant,
     context: &Context<'_>,
     least: Duration,
-) -> Result<(Vec<Step>, u32, u64)> {
+) -> Result<(Vec<TimedStep>, u32, u64)> {
     let start = Instant::now();
     let (mut steps, size) = sized(job, case, contestant, context)?;
     let mut repeats = 1;
@@ -148,7 +148,7 @@ fn repeated(
         }
         repeats += 1;
     }
-    let mean = |mut step: Step| {
+    let mean = |mut step: TimedStep| {
         step.cost = step.cost.divided(repeats);
         step.operations /= u64::from(repeats);
         step.extras.iter_mut().for_each(|extra| extra.value /= f64::from(repeats));
@@ -158,8 +158,8 @@ fn repeated(
 }
 
 /// Adds the figures of a run to those of others. Returns whether its steps are the same.
-fn add_all(steps: &mut [Step], again: &[Step]) -> bool {
-    let add = |(step, again): (&mut Step, &Step)| {
+fn add_all(steps: &mut [TimedStep], again: &[TimedStep]) -> bool {
+    let add = |(step, again): (&mut TimedStep, &TimedStep)| {
         step.operations += again.operations;
         step.cost += again.cost;
         let extras = step.extras.iter_mut().zip(&again.extras);
@@ -176,7 +176,7 @@ fn sized(
     case: &Case,
     contestant: &dyn Contestant,
     context: &Context<'_>,
-) -> Result<(Vec<Step>, u64)> {
+) -> Result<(Vec<TimedStep>, u64)> {
     let mut session: Box<dyn Session> = contestant.start(&case.need)?;
     let steps = job.run(case, &mut *session, context)?;
     let size = session.size();

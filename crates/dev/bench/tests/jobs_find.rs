@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bench::Error;
 use bench::contestant::Session;
-use bench::jobs::{Context, Find, FindTree, Job, Step};
+use bench::jobs::{Context, Find, FindTree, Job, TimedStep};
 use tempfile::TempDir;
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
 use vfs::{FileSystem, FileType, NewInode};
 
@@ -24,12 +24,12 @@ const GENERATED: FindTree = FindTree::Generated { files: FILES };
 const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: bench::target::TIME, parent_time: None };
 
-fn extra(step: &Step, name: &str) -> f64 {
+fn extra(step: &TimedStep, name: &str) -> f64 {
     let found = step.extras.iter().find(|extra| extra.name == name);
     found.unwrap_or_else(|| panic!("{} has no {name}", step.name)).value
 }
 
-fn names(steps: &[Step]) -> Vec<&str> {
+fn names(steps: &[TimedStep]) -> Vec<&str> {
     steps.iter().map(|step| step.name).collect()
 }
 
@@ -117,7 +117,7 @@ fn host_paths(top: &Path) -> BTreeMap<Vec<u8>, bool> {
     paths
 }
 
-fn paths_of(tree: &Tree) -> BTreeMap<Vec<u8>, bool> {
+fn paths_of(tree: &FsTree) -> BTreeMap<Vec<u8>, bool> {
     let is_directory = |path| tree.get(path).unwrap().attributes.file_type == FileType::Directory;
     let below = tree.paths.keys().filter(|path| !path.is_empty());
     below.map(|path| (path.clone(), is_directory(path))).collect()
@@ -128,7 +128,7 @@ fn all_targets_get_the_same_tree() {
     let find = Find { tree: GENERATED, walks: 1 };
     let trees = all_in_memory().map(|memory| {
         run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
-        Tree::of(&*memory).unwrap()
+        FsTree::of(&*memory).unwrap()
     });
     let rules = Rules { times: false, ..Rules::default() };
     for tree in &trees[1..] {
@@ -146,7 +146,7 @@ fn all_targets_get_the_same_tree() {
 
     let other: Arc<dyn FileSystem> = Arc::new(Model::new());
     run(&find, &mut InMemory::sharing(&other), 2).unwrap();
-    assert!(paths_of(&Tree::of(&*other).unwrap()) != paths_of(&trees[0]));
+    assert!(paths_of(&FsTree::of(&*other).unwrap()) != paths_of(&trees[0]));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_tree_like_another_has_its_names() {
     for memory in all_in_memory() {
         let steps = run(&find, &mut InMemory::sharing(&memory), 1).unwrap();
         assert_eq!([extra(&steps[0], "entries"), extra(&steps[0], "directories")], [8.0, 4.0]);
-        assert_eq!(paths_of(&Tree::of(&*memory).unwrap()), expected);
+        assert_eq!(paths_of(&FsTree::of(&*memory).unwrap()), expected);
     }
     let home = TempDir::new().unwrap();
     run(&find, &mut AtPath::new(home.path()), 1).unwrap();

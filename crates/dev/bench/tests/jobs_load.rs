@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bench::Error;
 use bench::jobs::{Context, Fserver, Job, StressOrphan, StressUnlink};
 use ext4::OrphanPolicy;
-use load::{Calls, Counting, Files, InMemory, files_of, on_ext4, on_host, on_xfs, run};
-use testkit::fs_tree::{Rules, Tree};
+use load::{Calls, Counting, FilesByName, InMemory, files_of, on_ext4, on_host, on_xfs, run};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
 use testkit::require;
 use vfs::FileSystem;
@@ -37,10 +37,10 @@ fn all() -> Vec<Box<dyn Job>> {
     vec![Box::new(orphan()), Box::new(unlink()), Box::new(fserver(24))]
 }
 
-fn on_model(job: &dyn Job, case: usize, seed: u64) -> Tree {
+fn on_model(job: &dyn Job, case: usize, seed: u64) -> FsTree {
     let model = Model::new();
     run(job, &job.cases()[case], &mut InMemory(&model), seed);
-    let tree = Tree::of(&model).unwrap();
+    let tree = FsTree::of(&model).unwrap();
     // Unreachable files would still exist.
     assert_eq!(model.inode_count(), tree.inodes.len(), "{}", job.name());
     tree
@@ -54,7 +54,7 @@ fn every_target_shows_the_same_afterwards() {
             let expected = on_model(&*job, number, SEED);
             // Times of writes are not set by the caller, and holes are not compared.
             let rules = Rules { times: false, holes: false, contents: true };
-            let same = |tree: &Tree, who: &str| {
+            let same = |tree: &FsTree, who: &str| {
                 let found = expected.differences(tree, rules);
                 assert!(found.is_empty(), "{} on {who}:\n{}", job.name(), found.join("\n"));
             };
@@ -67,7 +67,7 @@ fn every_target_shows_the_same_afterwards() {
     }
 }
 
-fn sizes(files: &Files) -> Vec<(&str, usize)> {
+fn sizes(files: &FilesByName) -> Vec<(&str, usize)> {
     files.iter().filter_map(|(path, bytes)| Some((&path[..], bytes.as_ref()?.len()))).collect()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bench::contestant::Session;
 use bench::jobs::{Change, Create, FsMark, Job, Remove};
 use bench::{Error, with_target};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
 use vfs::FileType;
 
@@ -33,7 +33,7 @@ fn fs_mark(cold: bool) -> FsMark {
 }
 
 /// Returns the paths in the form of [`OnHost::paths`].
-fn paths(tree: &Tree) -> Vec<String> {
+fn paths(tree: &FsTree) -> Vec<String> {
     let paths = tree.paths.iter().filter(|(path, _)| !path.is_empty());
     let show = |(path, &place): (&Vec<u8>, &usize)| {
         let is_directory = tree.inodes[place].attributes.file_type == FileType::Directory;
@@ -46,7 +46,7 @@ fn paths(tree: &Tree) -> Vec<String> {
 }
 
 /// Returns the number of files of each directory.
-fn counts(tree: &Tree) -> BTreeMap<String, usize> {
+fn counts(tree: &FsTree) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for path in paths(tree) {
         if let Some((dir, "")) = path.rsplit_once('/') {
@@ -64,7 +64,7 @@ fn expected<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usiz
 }
 
 #[track_caller]
-fn assert_same(expected: &Tree, found: &Tree) {
+fn assert_same(expected: &FsTree, found: &FsTree) {
     let differences = expected.differences(found, RULES);
     assert!(differences.is_empty(), "{} differences: {}", differences.len(), differences[0]);
 }
@@ -213,7 +213,7 @@ fn change_gives_files_other_names_and_permissions_everywhere() {
 #[test]
 fn removal_leaves_nothing() {
     let model = Model::new();
-    let empty = Tree::of(&model).unwrap();
+    let empty = FsTree::of(&model).unwrap();
     for mut session in [InMemory::new(model), InMemory::new(ext4()), InMemory::new(xfs())] {
         let used = inodes_used(&session);
         let steps = run(&remove(false), &mut session, 1).unwrap();
@@ -249,7 +249,7 @@ fn a_cold_cache_is_a_step_of_its_own() {
     run(&create(), &mut filled, 1).unwrap();
     assert_same(&filled.tree(), &watching.seen.unwrap()[1]);
     let fs = reopened.fs.unwrap();
-    assert_eq!(paths(&Tree::of(&fs).unwrap()), [""; 0]);
+    assert_eq!(paths(&FsTree::of(&fs).unwrap()), [""; 0]);
     fs.close().unwrap();
 }
 

@@ -19,7 +19,7 @@ const NEED: Need = Need { inodes: 10_000, bytes: 16 << 20, threads: 2, existing:
 const EXISTING: Need = Need { existing: true, ..NEED };
 
 /// Sizes of files by name.
-type Files = BTreeMap<Vec<u8>, u64>;
+type SizesByName = BTreeMap<Vec<u8>, u64>;
 
 /// Returns a name of 40 bytes. With such names, XFS directories soon get an index of free space.
 fn name(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -27,14 +27,14 @@ fn name(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Creates, changes and removes files in the directory `files`, in an order determined by `seed`.
-fn work<T: Target>(target: &T, files: &mut Files, seed: u64) {
+fn work<T: Target>(target: &T, files: &mut SizesByName, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let top = target.top().unwrap();
     if files.is_empty() {
         target.make_dir(&top, b"files").unwrap();
     }
     let dir = target.open_dir(&top, b"files").unwrap();
-    let any = |files: &Files, random: &mut fastrand::Rng| {
+    let any = |files: &SizesByName, random: &mut fastrand::Rng| {
         let at = random.usize(..files.len().max(1));
         files.keys().nth(at).cloned()
     };
@@ -80,9 +80,9 @@ fn work<T: Target>(target: &T, files: &mut Files, seed: u64) {
 
 /// Asserts that the directory `files` contains these files.
 #[track_caller]
-fn check<T: Target>(target: &T, files: &Files) {
+fn check<T: Target>(target: &T, files: &SizesByName) {
     let dir = target.open_dir(&target.top().unwrap(), b"files").unwrap();
-    let mut found = Files::new();
+    let mut found = SizesByName::new();
     target
         .list(&dir, &mut |name, _| {
             found.insert(name.to_vec(), 0);
@@ -109,7 +109,7 @@ fn leave_open<T: Target>(target: &T) {
 
 /// Works, drops caches, checks, and continues.
 fn work_in_two_parts(session: &mut dyn Session) {
-    let mut files = Files::new();
+    let mut files = SizesByName::new();
     with_target!(session.target(), target => work(target, &mut files, 1));
     with_target!(session.target(), target => leave_open(target));
     session.drop_caches().unwrap();
@@ -373,7 +373,7 @@ fn nothing_is_left_in(format: &str) {
 
     // A run that ends early.
     let session = image.start(&NEED).unwrap();
-    with_target!(session.target(), target => work(target, &mut Files::new(), 3));
+    with_target!(session.target(), target => work(target, &mut SizesByName::new(), 3));
     drop(session);
     assert_eq!(root_names(&path), before);
     testkit::judge(&path);
@@ -390,7 +390,7 @@ fn what_a_kill_leaves_in(format: &str) {
     let dir = scratch();
     let path = image_of(format, dir.path());
     let session = ImageFile::new(path.clone(), None).unwrap().start(&NEED).unwrap();
-    let mut files = Files::new();
+    let mut files = SizesByName::new();
     with_target!(session.target(), target => {
         work(target, &mut files, 1);
         target.sync().unwrap();

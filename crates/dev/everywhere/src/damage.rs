@@ -7,7 +7,7 @@ use disk::{BlockDevice, MemoryDevice};
 use operations::repair::{Staging, make_plan};
 
 use crate::digest::{Digest, bytes_of};
-use crate::images::{self, Findings, Format};
+use crate::images::{self, Findings, ImageFormat};
 use crate::load::Random;
 
 /// Number of images, each damaged in a different way.
@@ -18,7 +18,7 @@ const PLACES: u64 = 6;
 const BLOCK_BYTES: usize = 1024;
 
 /// Damages an image in many ways. Returns the digest of the results.
-pub(crate) fn look(format: Format, image: &MemoryDevice) -> Result<u32, Box<dyn Error>> {
+pub(crate) fn look(format: ImageFormat, image: &MemoryDevice) -> Result<u32, Box<dyn Error>> {
     let bytes = bytes_of(image)?;
     let blocks = bytes.chunks(BLOCK_BYTES).enumerate();
     let used: Vec<usize> =
@@ -42,7 +42,7 @@ pub(crate) fn look(format: Format, image: &MemoryDevice) -> Result<u32, Box<dyn 
 }
 
 /// Returns all results for one image.
-fn one(format: Format, damaged: &Arc<MemoryDevice>) -> Vec<u8> {
+fn one(format: ImageFormat, damaged: &Arc<MemoryDevice>) -> Vec<u8> {
     let read = images::read(format, damaged);
     let found = images::check(format, Arc::clone(damaged) as _);
     let staging = Arc::new(Staging::new(Arc::clone(damaged) as _));

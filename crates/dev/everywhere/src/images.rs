@@ -23,12 +23,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Type of the file system.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Format {
+pub(crate) enum ImageFormat {
     Ext4,
     Xfs,
 }
 
-impl Format {
+impl ImageFormat {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -67,10 +67,10 @@ impl Observer for Findings {
 }
 
 /// Creates an image and changes it.
-pub(crate) fn make(format: Format) -> Result<Arc<MemoryDevice>, Box<dyn Error>> {
+pub(crate) fn make(format: ImageFormat) -> Result<Arc<MemoryDevice>, Box<dyn Error>> {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     match format {
-        Format::Ext4 => {
+        ImageFormat::Ext4 => {
             let defaults = ext4::mkfs::Options::new(IMAGE_BYTES);
             let options =
                 ext4::mkfs::Options { time: TIME, uuid: [7; 16], hash_seed: [9; 16], ..defaults };
@@ -80,7 +80,7 @@ pub(crate) fn make(format: Format) -> Result<Arc<MemoryDevice>, Box<dyn Error>> 
             load::run(&fs)?;
             fs.close()?;
         }
-        Format::Xfs => {
+        ImageFormat::Xfs => {
             let defaults = xfs::mkfs::Options::new(IMAGE_BYTES);
             let options =
                 xfs::mkfs::Options { time: TIME, uuid: [7; 16], allow_small: true, ..defaults };
@@ -99,21 +99,24 @@ pub(crate) fn make(format: Format) -> Result<Arc<MemoryDevice>, Box<dyn Error>> 
 }
 
 /// Returns the findings of a check.
-pub(crate) fn check(format: Format, device: Arc<dyn BlockDevice>) -> vfs::Result<Vec<Finding>> {
+pub(crate) fn check(
+    format: ImageFormat,
+    device: Arc<dyn BlockDevice>,
+) -> vfs::Result<Vec<Finding>> {
     let findings = Findings::default();
     match format {
-        Format::Ext4 => ext4::check::check(device, &options(), &findings)?,
-        Format::Xfs => xfs::check::check(device, &options(), &findings)?,
+        ImageFormat::Ext4 => ext4::check::check(device, &options(), &findings)?,
+        ImageFormat::Xfs => xfs::check::check(device, &options(), &findings)?,
     };
     Ok(findings.into_inner())
 }
 
 /// Opens an image and reads everything in it.
-pub(crate) fn read(format: Format, device: &Arc<MemoryDevice>) -> vfs::Result<u32> {
+pub(crate) fn read(format: ImageFormat, device: &Arc<MemoryDevice>) -> vfs::Result<u32> {
     let device = Arc::clone(device) as Arc<dyn BlockDevice>;
     Ok(match format {
-        Format::Ext4 => read_all(&Ext4::open(device, &ext4::OpenOptions::default())?),
-        Format::Xfs => read_all(&Xfs::open(device, &xfs::OpenOptions::default())?),
+        ImageFormat::Ext4 => read_all(&Ext4::open(device, &ext4::OpenOptions::default())?),
+        ImageFormat::Xfs => read_all(&Xfs::open(device, &xfs::OpenOptions::default())?),
     })
 }
 

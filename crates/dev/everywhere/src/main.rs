@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use vfs::Timestamp;
 
-use images::Format;
+use images::ImageFormat;
 
 /// Timestamp of all files in the images: 2020-09-13.
 const TIME: Timestamp = Timestamp { sec: 1_600_000_000, nsec: 0 };
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let directory = std::env::args_os().nth(1).map(PathBuf::from);
     let mut line = Vec::new();
-    for format in [Format::Ext4, Format::Xfs] {
+    for format in [ImageFormat::Ext4, ImageFormat::Xfs] {
         let image = images::make(format)?;
         if let Some(directory) = &directory {
             std::fs::write(directory.join(format.name()), digest::bytes_of(&*image)?)?;

@@ -25,7 +25,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use of_ext4::crashing::Ext4Target;
 use of_ext4::judges::CheckRecovers;
 use of_xfs::XfsTarget;
-use testkit::crash::{Explorer, Failure, Judge, Options, Report, Target, write_image};
+use testkit::crash::{
+    CrashTarget, Exploration, Explorer, InvalidState, Judge, Options, write_image,
+};
 use testkit::operation::Mix;
 
 /// Maximum number of failures before an exploration ends.
@@ -76,17 +78,17 @@ enum Fs {
 }
 
 /// A kind of image.
-struct Kind {
+struct ImageKind {
     name: &'static str,
-    make: fn() -> Box<dyn Target>,
+    make: fn() -> Box<dyn CrashTarget>,
     mixes: Vec<Mix>,
     warm_steps_max: usize,
     /// Other programs can open such images.
     is_common: bool,
 }
 
-impl Kind {
-    fn new(name: &'static str, make: fn() -> Box<dyn Target>) -> Self {
+impl ImageKind {
+    fn new(name: &'static str, make: fn() -> Box<dyn CrashTarget>) -> Self {
         let mixes = vec![Mix::METADATA, Mix::ALL];
         Self { name, make, mixes, warm_steps_max: 0, is_common: true }
     }
@@ -99,22 +101,27 @@ impl Kind {
     }
 }
 
-fn of_ext4_kinds() -> Vec<Kind> {
-    use of_ext4::Layout;
+fn of_ext4_kinds() -> Vec<ImageKind> {
+    use of_ext4::ImageParameters;
     let mixes = [Mix::METADATA, Mix::ALL].map(|mix| Mix { preallocates: false, ..mix }).to_vec();
     vec![
-        Kind::new("default", || Box::new(Ext4Target::new(Layout::DEFAULT))),
-        Kind::new("small-blocks", || Box::new(Ext4Target::new(Layout::SMALL_BLOCKS))),
-        Kind::new("plain", || Box::new(Ext4Target::new(Layout::PLAIN))),
-        Kind { mixes, ..Kind::new("block-maps", || Box::new(Ext4Target::new(Layout::BLOCK_MAPS))) },
+        ImageKind::new("default", || Box::new(Ext4Target::new(ImageParameters::DEFAULT))),
+        ImageKind::new("small-blocks", || Box::new(Ext4Target::new(ImageParameters::SMALL_BLOCKS))),
+        ImageKind::new("plain", || Box::new(Ext4Target::new(ImageParameters::PLAIN))),
+        ImageKind {
+            mixes,
+            ..ImageKind::new("block-maps", || {
+                Box::new(Ext4Target::new(ImageParameters::BLOCK_MAPS))
+            })
+        },
     ]
 }
 
-fn of_xfs_kinds() -> Vec<Kind> {
+fn of_xfs_kinds() -> Vec<ImageKind> {
     use of_xfs::{FILLING, Layout, SYNCING};
     let worn = |name, make| {
         let mixes = vec![Mix::METADATA, Mix::ALL, SYNCING];
-        Kind { mixes, ..Kind::new(name, make) }
+        ImageKind { mixes, ..ImageKind::new(name, make) }
     };
     vec![
         worn("default", || Box::new(XfsTarget::worn(Layout::DEFAULT))),
@@ -125,22 +132,22 @@ fn of_xfs_kinds() -> Vec<Kind> {
         worn("mkfs", || Box::new(XfsTarget::worn(Layout::MKFS))),
         worn("mkfs-small-blocks", || Box::new(XfsTarget::worn(Layout::MKFS_SMALL_BLOCKS))),
         worn("mkfs-plain", || Box::new(XfsTarget::worn(Layout::MKFS_PLAIN))),
-        Kind {
+        ImageKind {
             mixes: vec![FILLING],
             warm_steps_max: 1_500,
-            ..Kind::new("small-log", || Box::new(XfsTarget::unhurried(Layout::SMALL_LOG)))
+            ..ImageKind::new("small-log", || Box::new(XfsTarget::unhurried(Layout::SMALL_LOG)))
         },
-        Kind {
+        ImageKind {
             mixes: vec![SYNCING, Mix::ALL],
             is_common: false,
-            ..Kind::new("tiny-log", || Box::new(XfsTarget::in_place(Layout::TINY_LOG)))
+            ..ImageKind::new("tiny-log", || Box::new(XfsTarget::in_place(Layout::TINY_LOG)))
         },
     ]
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut kinds = Kind::of(arguments.fs);
+    let mut kinds = ImageKind::of(arguments.fs);
     if let Some(only) = &arguments.layout {
         let names: Vec<_> = kinds.iter().map(|kind| kind.name).collect();
         kinds.retain(|kind| kind.name == only);
@@ -169,7 +176,7 @@ fn main() -> ExitCode {
 }
 
 /// Returns the judges for this kind of image, without those that are requested for no state.
-fn judges(arguments: &Arguments, kind: &Kind) -> Vec<Box<dyn Judge>> {
+fn judges(arguments: &Arguments, kind: &ImageKind) -> Vec<Box<dyn Judge>> {
     let &Arguments { check_one_in, recover_one_in, kernel_one_in, .. } = arguments;
     let all: Vec<Box<dyn Judge>> = match arguments.fs {
         _ if !kind.is_common => Vec::new(),
@@ -186,7 +193,7 @@ fn judges(arguments: &Arguments, kind: &Kind) -> Vec<Box<dyn Judge>> {
     all.into_iter().filter(|judge| judge.one_in() > 0).collect()
 }
 
-fn explore(arguments: &Arguments, kind: &Kind, states: u64) -> Report {
+fn explore(arguments: &Arguments, kind: &ImageKind, states: u64) -> Exploration {
     let target = (kind.make)();
     let judges = judges(arguments, kind);
     let judges: Vec<&dyn Judge> = judges.iter().map(|judge| &**judge).collect();
@@ -208,8 +215,8 @@ fn explore(arguments: &Arguments, kind: &Kind, states: u64) -> Report {
     report
 }
 
-fn print_summary(name: &str, report: &Report, seconds: f64) {
-    let Report { runs, states, boundaries, recrashed, verdicts, failures } = report;
+fn print_summary(name: &str, report: &Exploration, seconds: f64) {
+    let Exploration { runs, states, boundaries, recrashed, verdicts, failures } = report;
     println!("{name}: {states} crash states of {runs} runs in {seconds:.1} s");
     println!("  each recovered and compared with the model; {boundaries} with all writes present");
     println!("  {recrashed} with recovery stopped and done again");
@@ -219,8 +226,8 @@ fn print_summary(name: &str, report: &Report, seconds: f64) {
     println!("  {} failures", failures.len());
 }
 
-fn print_failure(arguments: &Arguments, layout: &str, failure: &Failure) {
-    let Failure { seed, state, what, image } = failure;
+fn print_failure(arguments: &Arguments, layout: &str, failure: &InvalidState) {
+    let InvalidState { seed, state, what, image } = failure;
     let fs = match arguments.fs {
         Fs::Ext4 => "ext4",
         Fs::Xfs => "xfs",

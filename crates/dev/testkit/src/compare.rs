@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::ops::Range;
 
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{Node, NodeKind, Tree};
 
 /// Maximum number of differences that a failing comparison prints.
 const DIFFERENCES_SHOWN: usize = 20;
@@ -91,7 +91,7 @@ pub fn differences(expected: &Tree, actual: &Tree, ignore: &Ignore) -> Vec<Strin
             found.push(format!("{}: missing ({:?})", shown(path), node.kind));
             continue;
         };
-        let mut pair = Pair { path, ignore, found: &mut found };
+        let mut pair = ComparedPath { path, ignore, found: &mut found };
         pair.compare(node, other, [expected, actual].map(|tree| links_ignored(tree, ignore)));
     }
     let known = |path: &[u8]| expected.nodes.contains_key(path) || ignore.skips(path);
@@ -110,13 +110,13 @@ fn shown(path: &[u8]) -> String {
     format!("/{}", path.escape_ascii())
 }
 
-struct Pair<'a> {
+struct ComparedPath<'a> {
     path: &'a [u8],
     ignore: &'a Ignore,
     found: &'a mut Vec<String>,
 }
 
-impl Pair<'_> {
+impl ComparedPath<'_> {
     fn compare(&mut self, expected: &Node, actual: &Node, root_links_ignored: [u64; 2]) {
         let is_root = self.path.is_empty();
         self.value("type", expected.kind, actual.kind);
@@ -125,7 +125,7 @@ impl Pair<'_> {
             self.times(expected, actual);
             self.xattrs(expected, actual);
         }
-        if expected.kind != Kind::Directory {
+        if expected.kind != NodeKind::Directory {
             self.value("nlink", expected.nlink, actual.nlink);
         } else if !self.ignore.directory_nlink {
             let [of_expected, of_actual] = if is_root { root_links_ignored } else { [0, 0] };

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::crash::{Explorer, Judge, Options, Report, Target};
+use crate::crash::{CrashTarget, Exploration, Explorer, Judge, Options};
 use crate::trial::Watchdog;
 
 use crate::effort;
@@ -18,11 +18,11 @@ const FAILURES_MAX: usize = 5;
 /// # Panics
 /// If it hangs.
 pub fn explore(
-    target: &dyn Target,
+    target: &dyn CrashTarget,
     judges: &[&dyn Judge],
     options: Options,
     states: u64,
-) -> Report {
+) -> Exploration {
     let limit = Duration::from_secs(effort(1_800, 1_800, 12 * 3_600));
     let _watchdog = Watchdog::new(limit, format!("{states} crash states"));
     Explorer::new(target, judges, options).explore(1, states, THREADS, &|_, failures| {
@@ -36,7 +36,12 @@ pub fn explore(
 /// # Panics
 /// With the failures, and instructions to reproduce them.
 #[track_caller]
-pub fn assert_survives(target: &dyn Target, judges: &[&dyn Judge], options: Options, states: u64) {
+pub fn assert_survives(
+    target: &dyn CrashTarget,
+    judges: &[&dyn Judge],
+    options: Options,
+    states: u64,
+) {
     let states = effort(states / 5, states / 2, states * 15);
     // Otherwise the few states of a quick exploration would all be at the beginning of the first runs.
     let per_run_max = effort((states / 4).max(10), u64::MAX, u64::MAX);

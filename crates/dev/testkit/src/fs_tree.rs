@@ -1,6 +1,6 @@
 //! A snapshot of a file system's tree, taken through the inode interface, and comparisons of snapshots.
 //!
-//! Invariants of a [`Tree`]: paths have no leading `/`, the root's is empty; hard links of one inode share an index in
+//! Invariants of a [`FsTree`]: paths have no leading `/`, the root's is empty; hard links of one inode share an index in
 //! `inodes`, which is sorted by first path; contents are stored by granule, and only granules that are not all zeros.
 
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ pub struct Inode {
     /// Extended attributes by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Contents of a regular file.
-    pub contents: Contents,
+    pub contents: FileContents,
 }
 
 /// The contents of a regular file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct FileContents {
     /// Granules that are not all zeros, by number. The last one is truncated at the size.
     pub granules: BTreeMap<u64, Box<[u8]>>,
     /// Granules with written space, as ranges of granule numbers: the others are holes or unwritten.
@@ -52,14 +52,14 @@ pub struct Contents {
 
 /// A whole tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct FsTree {
     /// Index in `inodes` of every path.
     pub paths: BTreeMap<Vec<u8>, usize>,
     /// Every inode that has a path.
     pub inodes: Vec<Inode>,
 }
 
-impl Tree {
+impl FsTree {
     /// Takes a snapshot of a file system from its root, without `lost+found` in the root.
     ///
     /// # Errors
@@ -71,9 +71,9 @@ impl Tree {
     /// Takes a snapshot from another directory.
     ///
     /// # Errors
-    /// Returns the errors of [`Tree::of`].
+    /// Returns the errors of [`FsTree::of`].
     pub fn below(fs: &dyn FileSystem, top: Ino) -> Result<Self, String> {
-        let mut walk = Walk { fs, found: BTreeMap::new() };
+        let mut walk = FsTreeWalk { fs, found: BTreeMap::new() };
         let fail = |error: Error| format!("the root: {error}");
         let mut root = fs.attributes(top).map_err(fail)?;
         if fs.lookup(top, LOST_AND_FOUND).is_ok() && root.links > 2 {
@@ -132,12 +132,12 @@ impl Tree {
     }
 }
 
-struct Walk<'f> {
+struct FsTreeWalk<'f> {
     fs: &'f dyn FileSystem,
     found: BTreeMap<Vec<u8>, Ino>,
 }
 
-impl Walk<'_> {
+impl FsTreeWalk<'_> {
     /// Adds everything below a directory, and checks its consistency.
     fn directory(
         &mut self,
@@ -222,14 +222,14 @@ impl Inode {
             _ => Vec::new(),
         };
         let contents = match attributes.file_type {
-            FileType::Regular => Contents::of(fs, ino, attributes.size)?,
-            _ => Contents::default(),
+            FileType::Regular => FileContents::of(fs, ino, attributes.size)?,
+            _ => FileContents::default(),
         };
         Ok(Self { attributes, target, xattrs, contents })
     }
 }
 
-impl Contents {
+impl FileContents {
     fn of(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Self> {
         let mut runs: Vec<MappedExtent> = Vec::new();
         fs.extent_map(ino, 0, u64::MAX, &mut |run| {

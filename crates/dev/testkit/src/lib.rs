@@ -89,7 +89,7 @@ pub use sparse::{copy_image, digest};
 pub use survivors::Survivors;
 pub use testkit_macros::test;
 pub use tool::{command, copy_program, program};
-pub use tree::{HOLE_GRANULE, Kind, Node, Tree};
+pub use tree::{HOLE_GRANULE, Node, NodeKind, Tree};
 pub use wait::{HANG_AFTER, umount_when_free, wait_until};
 pub use web::{RawServer, WebFault, WebRequest, WebServer};
 pub use xfs::{MkfsXfs, scrub, xfs_db, xfs_db_write};

@@ -166,12 +166,12 @@ fn unmount_within(place: &Path, patience: Duration) -> rustix::io::Result<()> {
 }
 
 /// Time to wait for a mount after a test failed while using it.
-const PATIENCE_OF_FAILURE: Duration = Duration::from_secs(1);
+const UNMOUNT_WAIT_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
         if self.mounted
-            && let Err(error) = self.try_unmount(PATIENCE_OF_FAILURE)
+            && let Err(error) = self.try_unmount(UNMOUNT_WAIT_AFTER_FAILURE)
         {
             eprintln!("{}: {error}; detaching it lazily", self.mount_point.display());
             let _ = unmount(&self.mount_point, UnmountFlags::DETACH);

@@ -19,9 +19,9 @@ mod judge {
     const SHOWN_MAX: usize = 20;
 
     #[derive(Default)]
-    struct Keep(Mutex<Vec<String>>);
+    struct FindingTexts(Mutex<Vec<String>>);
 
-    impl Observer for Keep {
+    impl Observer for FindingTexts {
         fn found(&self, finding: Finding) {
             let mut lines = self.0.lock();
             if lines.len() < SHOWN_MAX {
@@ -37,7 +37,7 @@ mod judge {
     ) -> Result<(), String> {
         let device =
             File::open(image).and_then(FileDevice::new).map_err(|error| error.to_string())?;
-        let keep = Keep::default();
+        let keep = FindingTexts::default();
         match check(Arc::new(device), &Options::default(), &keep) {
             Ok(_) | Err(vfs::Error::Unsupported(_)) => {}
             Err(error) => return Err(format!("our own check failed: {error}")),

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use crate::fs_tree::{Inode, Tree};
+use crate::fs_tree::{FsTree, Inode};
 
-use crate::{Kind, Node};
+use crate::{Node, NodeKind};
 
 /// Properties that are not compared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Leave {
 }
 
 /// Returns the differences between the tree of the kernel or a source and this project's tree, one line each.
-pub fn shown_differences(expected: &crate::Tree, ours: &Tree, leave: Leave) -> Vec<String> {
+pub fn shown_differences(expected: &crate::Tree, ours: &FsTree, leave: Leave) -> Vec<String> {
     let mut list = Vec::new();
     for path in ours.paths.keys().filter(|path| !expected.nodes.contains_key(*path)) {
         list.push(format!("{}: only we show it", path.escape_ascii()));
@@ -53,7 +53,7 @@ fn compare((node, links): (&Node, u64), inode: &Inode, leave: Leave, add: &mut d
         check("mtime", node.mtime, mtime, add);
         check("links", links, attributes.links.into(), add);
     }
-    if node.kind == Kind::File {
+    if node.kind == NodeKind::File {
         check("size", node.size, attributes.size, add);
         let mut sum = 0;
         for (granule, bytes) in &inode.contents.granules {

@@ -29,7 +29,7 @@ const XATTR_BYTES_USUAL: usize = 512;
 /// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the POSIX file types")]
-pub enum Kind {
+pub enum NodeKind {
     File,
     Directory,
     Symlink,
@@ -43,7 +43,7 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its type.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Mode bits 0o7777.
     pub permissions: u32,
     /// Owner.
@@ -89,7 +89,7 @@ impl Tree {
     #[track_caller]
     pub fn of(root: impl AsRef<Path>) -> Self {
         let root = root.as_ref();
-        let mut reader = Reader::default();
+        let mut reader = TreeReader::default();
         let mut pending = vec![PathBuf::new()];
         while let Some(relative) = pending.pop() {
             let path = if relative.as_os_str().is_empty() {
@@ -115,13 +115,13 @@ impl Tree {
 }
 
 #[derive(Default)]
-struct Reader {
+struct TreeReader {
     nodes: BTreeMap<Vec<u8>, Node>,
     paths_by_inode: HashMap<(u64, u64), Vec<Vec<u8>>>,
     buffer: Vec<u8>,
 }
 
-impl Reader {
+impl TreeReader {
     /// Reads one entry and queues its children.
     fn read(&mut self, path: &Path, relative: &Path, pending: &mut Vec<PathBuf>) -> io::Result<()> {
         let metadata = fs::symlink_metadata(path)?;
@@ -148,10 +148,10 @@ impl Reader {
         let mut node = node_of(metadata);
         self.buffer.resize(XATTR_BYTES_MAX, 0);
         node.xattrs = read_xattrs(path, &mut self.buffer)?;
-        if node.kind == Kind::File {
+        if node.kind == NodeKind::File {
             node.size = metadata.len();
             read_content(&File::open(path)?, &mut node, &mut self.buffer)?;
-        } else if node.kind == Kind::Symlink {
+        } else if node.kind == NodeKind::Symlink {
             node.size = metadata.len();
             node.target = fs::read_link(path)?.into_os_string().into_vec();
         }
@@ -172,22 +172,22 @@ impl Reader {
     }
 }
 
-fn kind_of(metadata: &Metadata) -> Kind {
+fn kind_of(metadata: &Metadata) -> NodeKind {
     let file_type = metadata.file_type();
     match () {
-        () if file_type.is_dir() => Kind::Directory,
-        () if file_type.is_symlink() => Kind::Symlink,
-        () if file_type.is_fifo() => Kind::Fifo,
-        () if file_type.is_socket() => Kind::Socket,
-        () if file_type.is_char_device() => Kind::CharDevice,
-        () if file_type.is_block_device() => Kind::BlockDevice,
-        () => Kind::File,
+        () if file_type.is_dir() => NodeKind::Directory,
+        () if file_type.is_symlink() => NodeKind::Symlink,
+        () if file_type.is_fifo() => NodeKind::Fifo,
+        () if file_type.is_socket() => NodeKind::Socket,
+        () if file_type.is_char_device() => NodeKind::CharDevice,
+        () if file_type.is_block_device() => NodeKind::BlockDevice,
+        () => NodeKind::File,
     }
 }
 
 fn node_of(metadata: &Metadata) -> Node {
     let kind = kind_of(metadata);
-    let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+    let is_device = matches!(kind, NodeKind::CharDevice | NodeKind::BlockDevice);
     Node {
         kind,
         permissions: metadata.mode() & 0o7777,

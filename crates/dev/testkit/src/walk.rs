@@ -59,7 +59,7 @@ impl BlockDevice for Counted {
 
 /// Result of a walk.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct WalkResult {
     /// Errors.
     pub errors: Vec<Error>,
     /// Number of files and directories below the root.
@@ -72,7 +72,7 @@ pub struct Outcome {
     pub reads: u64,
 }
 
-impl Outcome {
+impl WalkResult {
     /// Records an error.
     pub fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
@@ -80,7 +80,7 @@ impl Outcome {
 }
 
 /// Reads the attributes of everything below the root.
-pub fn paths(fs: &dyn FileSystem, outcome: &mut Outcome) {
+pub fn paths(fs: &dyn FileSystem, outcome: &mut WalkResult) {
     for step in Paths::new(fs).walk(fs.root(), Order::Physical).take(PATHS_MAX) {
         outcome.paths += 1;
         match step {
@@ -96,7 +96,7 @@ pub fn paths(fs: &dyn FileSystem, outcome: &mut Outcome) {
 }
 
 /// Reads everything of an inode in use.
-pub fn inode(fs: &dyn FileSystem, ino: Ino, outcome: &mut Outcome) {
+pub fn inode(fs: &dyn FileSystem, ino: Ino, outcome: &mut WalkResult) {
     match fs.attributes(ino) {
         Err(Error::NotFound) => {}
         Err(error) => outcome.errors.push(error),
@@ -114,7 +114,7 @@ pub fn inode(fs: &dyn FileSystem, ino: Ino, outcome: &mut Outcome) {
     }
 }
 
-fn directory(fs: &dyn FileSystem, dir: Ino, outcome: &mut Outcome) {
+fn directory(fs: &dyn FileSystem, dir: Ino, outcome: &mut WalkResult) {
     let (mut names, mut cookies, mut left) = (Vec::new(), Vec::new(), ITEMS_MAX);
     let listed = fs.readdir(dir, Cookie(0), &mut |entry| {
         names.push(entry.name.to_vec());
@@ -138,7 +138,7 @@ fn directory(fs: &dyn FileSystem, dir: Ino, outcome: &mut Outcome) {
     }
 }
 
-fn file(fs: &dyn FileSystem, ino: Ino, size: u64, outcome: &mut Outcome) {
+fn file(fs: &dyn FileSystem, ino: Ino, size: u64, outcome: &mut WalkResult) {
     let (mut left, mut expected) = (ITEMS_MAX, 0);
     let mapped = fs.extent_map(ino, 0, u64::MAX, &mut |run| {
         assert!(run.len > 0 && run.offset == expected, "runs follow each other without gaps");
@@ -162,7 +162,7 @@ fn file(fs: &dyn FileSystem, ino: Ino, size: u64, outcome: &mut Outcome) {
     }
 }
 
-fn extended_attributes(fs: &dyn FileSystem, ino: Ino, outcome: &mut Outcome) {
+fn extended_attributes(fs: &dyn FileSystem, ino: Ino, outcome: &mut WalkResult) {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let listed = fs.list_xattrs(ino, &mut |name| {
         if names.len() < ITEMS_MAX {

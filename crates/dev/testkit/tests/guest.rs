@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::guest::{self, Access, Job, Kernel};
+use testkit::guest::{self, Access, GuestJob, Kernel};
 use testkit::{
     Ignore, Mke2fs, MkfsXfs, Tree, debugfs_write, differences, require, scratch, xfs_db_write,
 };
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 /// Runs a script on an image. The script must succeed.
 #[track_caller]
 fn changed(image: &Path, script: &str) -> String {
-    let answer = guest::run(&Job::new(format!("set -e\n{script}")).disk(image, false));
+    let answer = guest::run(&GuestJob::new(format!("set -e\n{script}")).disk(image, false));
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     answer.output
 }
@@ -45,8 +45,9 @@ fn jobs_see_their_images_and_their_answers_come_back() {
         Mke2fs::new("ext4").create(image, 16 * MIB);
     }
     changed(&images[0], "mount $1 /mnt; echo from the guest >/mnt/file; umount /mnt");
-    let job =
-        Job::new("mount -o ro $2 /mnt; cat /mnt/file; umount /mnt; echo $#; echo oops >&2; exit 7");
+    let job = GuestJob::new(
+        "mount -o ro $2 /mnt; cat /mnt/file; umount /mnt; echo $#; echo oops >&2; exit 7",
+    );
     let job = job.disk(&images[1], false).disk(&images[0], true);
     // Twice, because an image must be attachable again after it was detached.
     for _ in 0..2 {
@@ -56,21 +57,23 @@ fn jobs_see_their_images_and_their_answers_come_back() {
         assert!(answer.log.contains("EXT4-fs"), "{}", answer.log);
         eprintln!("a job took {:?}", begin.elapsed());
     }
-    let refused = guest::run(&Job::new("mount -o rw $1 /mnt").disk(&images[0], true));
+    let refused = guest::run(&GuestJob::new("mount -o rw $1 /mnt").disk(&images[0], true));
     assert!(refused.status == 0 && refused.output.contains("read-only"), "{}", refused.output);
 }
 
 #[test]
 fn a_panic_is_reported_and_the_next_job_runs() {
     require!(StableGuest("MAGIC_SYSRQ"));
-    let panic = Job::new("echo before; sleep 1; echo c >/proc/sysrq-trigger").on(Kernel::Stable);
+    let panic =
+        GuestJob::new("echo before; sleep 1; echo c >/proc/sysrq-trigger").on(Kernel::Stable);
     let failure = guest::attempt(&panic).unwrap_err();
     assert!(failure.reason.contains("ended during the job"), "{failure}");
     assert!(failure.output.contains("before"), "{failure}");
     assert!(failure.console.contains("Kernel panic"), "{failure}");
-    assert_eq!(guest::run(&Job::new("echo again").on(Kernel::Stable)).output, "again\n");
+    assert_eq!(guest::run(&GuestJob::new("echo again").on(Kernel::Stable)).output, "again\n");
     // On the machine that is already running, because each start takes seconds.
-    let hang = Job { limit: Duration::from_secs(5), ..Job::new("echo last words; sleep 9999") };
+    let hang =
+        GuestJob { limit: Duration::from_secs(5), ..GuestJob::new("echo last words; sleep 9999") };
     let begin = Instant::now();
     let failure = guest::attempt(&hang.on(Kernel::Stable)).unwrap_err();
     assert!(failure.reason.contains("did not end within 5s"), "{failure}");
@@ -233,6 +236,7 @@ fn a_crash_leaves_a_log_that_a_mount_replays() {
     let damage = OpenOptions::new().write(true).open(&image).unwrap();
     damage.write_all_at(&[0; 512], 0).unwrap();
     assert!(
-        guest::attempt(&Job::new("mount -t xfs $1 /mnt").disk(&image, false)).unwrap().status != 0
+        guest::attempt(&GuestJob::new("mount -t xfs $1 /mnt").disk(&image, false)).unwrap().status
+            != 0
     );
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use testkit::{
-    Ignore, KernelMount, Kind, Mke2fs, MountOptions, Need, Sample, Tree, assert_same, debugfs,
+    Ignore, KernelMount, Mke2fs, MountOptions, Need, NodeKind, Sample, Tree, assert_same, debugfs,
     debugfs_write, differences, e2fsck, e2fsck_verdict, populate_with_kernel, require, sample_tree,
     scratch,
 };
@@ -274,7 +274,7 @@ fn a_sample_tree_is_rich_and_the_same_for_the_same_seed() {
         Tree::of(root)
     });
     assert_same(&first, &second, &Ignore { atime: false, ..Ignore::default() });
-    assert_eq!(first.node("types/fifo").kind, Kind::Fifo);
+    assert_eq!(first.node("types/fifo").kind, NodeKind::Fifo);
     assert_eq!(first.node("holes/huge").size, 5 << 30);
     assert_eq!(first.node("holes/huge").data.len(), 4);
     assert_eq!(

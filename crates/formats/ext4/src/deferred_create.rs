@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use operations::deferred_create::{
-    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames, InodeRun, Record,
+    Batch, BatchOrder, DeferCreates, DeferredCreates, DeferredFile, HashNames, InodeRun,
 };
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
@@ -22,7 +22,7 @@ use crate::format::hash::{HashVersion, NameHasher};
 use crate::format::inode::flags;
 use crate::inode::{self, Handle};
 use crate::op::Op;
-use crate::op::source::Source as _;
+use crate::op::source::BlockSource as _;
 
 /// Flags that a directory may have if creates in it are to be deferred.
 const PLAIN: u32 = flags::INDEX | flags::EXTENTS;
@@ -159,7 +159,7 @@ impl DeferCreates for Ext4Core {
         })
     }
 
-    fn attributes_of(&self, file: &Record) -> Result<Attributes> {
+    fn attributes_of(&self, file: &DeferredFile) -> Result<Attributes> {
         let handle = self.new_file(file.ino, file.generation, &file.new)?;
         inode::attributes(self, &handle)
     }

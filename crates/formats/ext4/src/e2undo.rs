@@ -56,10 +56,10 @@ const ZEROS_BYTES_MAX: u64 = 1 << 20;
 
 /// An undo file that is being written.
 pub struct UndoFile {
-    state: Mutex<State>,
+    state: Mutex<UndoState>,
 }
 
-struct State {
+struct UndoState {
     file: File,
     /// Byte offset of the file system in the image.
     offset: u64,
@@ -87,7 +87,7 @@ impl UndoFile {
         block_size: u32,
         superblock: &[u8; SUPERBLOCK_SIZE],
     ) -> io::Result<Self> {
-        let mut state = State {
+        let mut state = UndoState {
             file,
             offset,
             block_size,
@@ -146,7 +146,7 @@ impl fmt::Debug for UndoFile {
     }
 }
 
-impl State {
+impl UndoState {
     fn check(&self) -> io::Result<()> {
         match self.is_broken {
             true => Err(io::Error::other("an earlier write to the undo file failed")),

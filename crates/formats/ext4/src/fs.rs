@@ -80,9 +80,9 @@ pub struct Ext4Core {
     /// Start value of the generations of new inodes.
     pub(crate) generations: u32,
     /// Result of the journal replay.
-    pub(crate) recovered: crate::log::Report,
+    pub(crate) recovered: crate::log::RecoveryReport,
     pub(crate) mode: Mode,
-    pub(crate) found: Found,
+    pub(crate) found: StateBefore,
     pub(crate) clock: Clock,
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
@@ -92,7 +92,7 @@ pub struct Ext4Core {
 }
 
 /// State of an image before opening changed anything.
-pub(crate) struct Found {
+pub(crate) struct StateBefore {
     /// Its superblock.
     pub(crate) superblock: Superblock,
     /// Damage that does not prevent reading the image.

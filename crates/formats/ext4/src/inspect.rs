@@ -6,7 +6,7 @@ use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
 use crate::inode::load_unlinked;
-use crate::map::{self, Place};
+use crate::map::{self, Mapping};
 
 /// A run of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +36,9 @@ impl Ext4Core {
         let _lock = self.locks.shared(ino);
         let run = map::run_at(&mut &*self, &load_unlinked(self, ino)?, first)?;
         let (start, unwritten) = match run.place {
-            Place::Written(start) => (Some(start), false),
-            Place::Unwritten(start) => (Some(start), true),
-            Place::Hole => (None, false),
+            Mapping::Written(start) => (Some(start), false),
+            Mapping::Unwritten(start) => (Some(start), true),
+            Mapping::Hole => (None, false),
         };
         Ok(BlockRun { first, len: run.len, start, unwritten })
     }

@@ -17,8 +17,8 @@ use vfs::{
 
 use crate::Ext4Core;
 use crate::dir;
-use crate::dir::compare::Style;
-use crate::dir::listing::{Listing, Scratch};
+use crate::dir::compare::NameEncoding;
+use crate::dir::listing::{DirectoryListing, Scratch};
 use crate::file;
 use crate::format::features::Incompat;
 use crate::inode::{self, Handle};
@@ -83,7 +83,7 @@ impl ReadDirectories for Ext4Core {
         clock: ListingClock<'_>,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut listing = Listing::new(self, dir, clock);
+        let mut listing = DirectoryListing::new(self, dir, clock);
         with_scratch(|scratch| listing.readdir(from, scratch, each))
     }
 
@@ -93,7 +93,7 @@ impl ReadDirectories for Ext4Core {
         clock: ListingClock<'_>,
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut listing = Listing::new(self, dir, clock);
+        let mut listing = DirectoryListing::new(self, dir, clock);
         with_scratch(|scratch| listing.for_each_entry(scratch, each))
     }
 
@@ -102,7 +102,7 @@ impl ReadDirectories for Ext4Core {
     }
 
     fn fold_name<'n>(&self, dir: Ino, name: &'n [u8]) -> Result<Cow<'n, [u8]>> {
-        look_at_dir(self, dir, |dir| Ok(Style::of(dir).folded(name)))
+        look_at_dir(self, dir, |dir| Ok(NameEncoding::of(dir).folded(name)))
     }
 
     fn listings(&self) -> &ListingProfile {

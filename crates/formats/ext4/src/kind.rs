@@ -7,7 +7,7 @@ use crate::format::inode::Owner;
 /// Kind of a metadata block. Its number is stored in [`Tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum BlockKind {
     /// Group descriptors. Each one is checked separately.
     Descriptors,
     /// Part of an inode table. Each inode is checked separately.
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Quota,
 }
 
-impl Kind {
+impl BlockKind {
     /// All kinds, by number.
     pub(crate) const ALL: [Self; 13] = [
         Self::Descriptors,

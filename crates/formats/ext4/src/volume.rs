@@ -12,7 +12,7 @@ use crate::alloc::system::SystemZone;
 use crate::blocks::odd::Oddities;
 use crate::format::address::Block;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::params::{Params, read_superblock};
 use crate::quota::Quota;
 
@@ -88,7 +88,7 @@ impl Volume {
         change: impl FnOnce(&mut RawSuperblock),
     ) -> engine::Result<()> {
         let (block, range) = self.superblock_place();
-        let id = txn.buffer(block.0, Kind::Superblock.plain())?;
+        let id = txn.buffer(block.0, BlockKind::Superblock.plain())?;
         let mut raw = RawSuperblock::zeroed();
         let old = &txn.data(id)[range.clone()];
         raw.as_mut_bytes().copy_from_slice(old);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
 use fastrand::Rng;
-use files::{Change, MIB, Model, Shape, bytes_of, check, create, open};
+use files::{FileChange, FileModel, FileParameters, MIB, bytes_of, check, create, open};
 use testkit::{KernelMount, Mke2fs, MountOptions, Tree, populate_with_kernel, require, scratch};
 use vfs::{AllocateMode, Error, FileSystem, Ino, NewInode};
 
@@ -50,35 +50,35 @@ fn make(path: &Path, size: u64, (block, cluster): (u32, u32), features: &str) ->
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-fn shape((block_size, _): (u32, u32)) -> Shape {
-    Shape { block_size, extents: true }
+fn shape((block_size, _): (u32, u32)) -> FileParameters {
+    FileParameters { block_size, extents: true }
 }
 
 /// Returns a random change in a few windows, so that changes overlap in clusters.
-fn change(rng: &mut Rng, block: u64) -> Change {
+fn change(rng: &mut Rng, block: u64) -> FileChange {
     let base = [0, 300_000, 90_000_000][rng.usize(..3)] * block;
     let at = base + rng.u64(..400 * block);
     let offset = if rng.bool() { at / block * block } else { at };
     let len = if rng.u8(..8) == 0 { rng.u64(1..150 * block) } else { rng.u64(1..3 * block) };
     match rng.u8(..100) {
-        0 => Change::Truncate(offset),
-        1..50 => Change::Write { offset, len, seed: rng.u8(..) },
-        _ => Change::Allocate { offset, len, mode: MODES[rng.usize(..MODES.len())] },
+        0 => FileChange::Truncate(offset),
+        1..50 => FileChange::Write { offset, len, seed: rng.u8(..) },
+        _ => FileChange::Allocate { offset, len, mode: MODES[rng.usize(..MODES.len())] },
     }
 }
 
 /// Lets the kernel change a file that we wrote, and continues with the result.
-fn kernel_round(image: &Path, rng: &mut Rng, model: &mut Model) {
+fn kernel_round(image: &Path, rng: &mut Rng, model: &mut FileModel) {
     let block = u64::from(model.shape.block_size);
     populate_with_kernel(image, "ext4", |root| {
         let file = File::options().write(true).open(root.join("file")).unwrap();
         for _ in 0..20 {
-            let change = Change::Write {
+            let change = FileChange::Write {
                 offset: rng.u64(..400) * block,
                 len: rng.u64(1..3 * block),
                 seed: rng.u8(..),
             };
-            let Change::Write { offset, len, seed } = change else { continue };
+            let FileChange::Write { offset, len, seed } = change else { continue };
             file.write_all_at(&bytes_of(len, seed), offset).unwrap();
             model.apply(&change);
         }
@@ -92,7 +92,7 @@ fn run_changes(sizes: (u32, u32), features: &str, seed: u64) {
     let device = make(&image, 64 * MIB, sizes, features);
     let mut fs = open(&device);
     let ino = create(&fs, "file");
-    let mut model = Model::new(shape(sizes));
+    let mut model = FileModel::new(shape(sizes));
     for step in 1..=900 {
         let change = change(&mut rng, sizes.0.into());
         let context = || format!("{sizes:?}, seed {seed}, step {step}, {change:?}");
@@ -299,16 +299,16 @@ fn files_of_the_kernel_can_be_changed_and_removed() {
 }
 
 /// Makes one change of a fragmented file while `left` clusters are free. Returns whether there was room.
-fn attempt(sizes: (u32, u32), pieces: u64, change: &Change, left: u64) -> bool {
+fn attempt(sizes: (u32, u32), pieces: u64, change: &FileChange, left: u64) -> bool {
     let dir = scratch();
     let image = dir.path().join("image");
     let device = make(&image, 16 * MIB, sizes, "");
     let fs = open(&device);
     let (block, cluster) = (u64::from(sizes.0), u64::from(sizes.1));
     let (ino, filler) = (create(&fs, "file"), create(&fs, "filler"));
-    let mut model = Model::new(shape(sizes));
+    let mut model = FileModel::new(shape(sizes));
     for piece in 0..pieces {
-        let write = Change::Write { offset: piece * 2 * block, len: block, seed: piece as u8 };
+        let write = FileChange::Write { offset: piece * 2 * block, len: block, seed: piece as u8 };
         write.apply(&fs, ino).unwrap();
         model.apply(&write);
     }
@@ -319,20 +319,8 @@ fn attempt(sizes: (u32, u32), pieces: u64, change: &Change, left: u64) -> bool {
         }
     }
     fs.truncate(filler, size - left * cluster, None).unwrap();
-    let free = fs.statfs().unwrap().blocks_free;
     let context = format!("{sizes:?}, {pieces} pieces, {left} left, {change:?}");
-    let done = match change.apply(&fs, ino) {
-        Ok(()) => {
-            model.apply(change);
-            true
-        }
-        Err(Error::NoSpace) => {
-            assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
-            false
-        }
-        Err(error) => panic!("{context}: {error}"),
-    };
-    model.assert_same(&fs, ino, &context);
+    let done = model.change_if_space(&fs, ino, change, &context);
     fs.close().unwrap();
     check(&image);
     done
@@ -347,11 +335,11 @@ fn a_change_without_space_leaves_no_trace() {
         // The root of the tree is full, or a leaf is.
         for pieces in [4, 84 * block / 1024 + block / 1024 - 1] {
             let after = pieces * 2 * block;
-            let allocate = |mode, offset, len| Change::Allocate { offset, len, mode };
+            let allocate = |mode, offset, len| FileChange::Allocate { offset, len, mode };
             let changes = [
-                Change::Write { offset: after, len: 3 * cluster, seed: 1 },
-                Change::Write { offset: block / 2, len: 4 * block, seed: 2 },
-                Change::Write { offset: after + 1000 * cluster, len: 10, seed: 3 },
+                FileChange::Write { offset: after, len: 3 * cluster, seed: 1 },
+                FileChange::Write { offset: block / 2, len: 4 * block, seed: 2 },
+                FileChange::Write { offset: after + 1000 * cluster, len: 10, seed: 3 },
                 allocate(
                     AllocateMode::Unwritten,
                     after.saturating_sub(80 * block),
@@ -359,7 +347,7 @@ fn a_change_without_space_leaves_no_trace() {
                 ),
                 allocate(AllocateMode::PunchHole, 2 * block, block),
                 allocate(AllocateMode::Zero, 2 * block, 3 * block),
-                Change::Truncate(block),
+                FileChange::Truncate(block),
             ];
             for change in changes {
                 let mut left = 0;
@@ -383,14 +371,14 @@ fn long_runs_are_split_inside_of_clusters() {
         let device = make(&image, 128 * MIB, sizes, "");
         let fs = open(&device);
         let ino = create(&fs, "file");
-        let mut model = Model::new(shape(sizes));
-        let allocate = |mode, offset, len| Change::Allocate { offset, len, mode };
+        let mut model = FileModel::new(shape(sizes));
+        let allocate = |mode, offset, len| FileChange::Allocate { offset, len, mode };
         for change in [
             allocate(AllocateMode::Unwritten, 5000, 70 * MIB),
-            Change::Write { offset: 33 * MIB - 1, len: 20_000, seed: 1 },
+            FileChange::Write { offset: 33 * MIB - 1, len: 20_000, seed: 1 },
             allocate(AllocateMode::PunchHole, 10_000, 40 * MIB),
             allocate(AllocateMode::UnwrittenKeepSize, 3000, 41 * MIB),
-            Change::Truncate(35 * MIB + 1025),
+            FileChange::Truncate(35 * MIB + 1025),
         ] {
             change.apply(&fs, ino).unwrap();
             model.apply(&change);
@@ -539,13 +527,13 @@ fn reused_cluster_parts_are_written_in_whole_sectors() {
     let whole = Arc::new(WholeSectors(device.clone()));
     let fs = Ext4::open_writable(whole, &OpenOptions::default()).unwrap();
     let ino = create(&fs, "file");
-    let mut model = Model::new(shape(SIZES[0]));
-    let write = |offset, len| Change::Write { offset, len, seed: len as u8 };
+    let mut model = FileModel::new(shape(SIZES[0]));
+    let write = |offset, len| FileChange::Write { offset, len, seed: len as u8 };
     let parts = [(8192, 1), (8193, 510), (8700, 7), (8700, 600), (8703, 4100), (9000, 3288)];
     let mut changes = vec![write(0, 16384)];
     for (offset, len) in parts.into_iter().chain([(8192, 8192), (8191 + 512, 1), (8704, 513)]) {
         let mode = AllocateMode::PunchHole;
-        changes.push(Change::Allocate { offset: 8192, len: 8192, mode });
+        changes.push(FileChange::Allocate { offset: 8192, len: 8192, mode });
         changes.push(write(offset, len));
     }
     for change in changes {

@@ -3,7 +3,7 @@
 
 use crate::files;
 
-use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
+use files::{FileChange, FileModel, FileParameters, MIB, SHAPES, check, create, make, open};
 use proptest::prelude::*;
 use testkit::{require, scratch};
 use vfs::AllocateMode;
@@ -19,7 +19,7 @@ const MODES: [AllocateMode; 5] = [
     AllocateMode::ZeroKeepSize,
 ];
 
-fn offsets(shape: Shape) -> impl Strategy<Value = u64> {
+fn offsets(shape: FileParameters) -> impl Strategy<Value = u64> {
     let near = 0_u64..200 * u64::from(shape.block_size);
     let block = u64::from(shape.block_size);
     (0..ANCHORS, near, any::<bool>()).prop_map(move |(anchor, within, aligned)| {
@@ -28,27 +28,27 @@ fn offsets(shape: Shape) -> impl Strategy<Value = u64> {
     })
 }
 
-fn changes(shape: Shape) -> impl Strategy<Value = Change> {
+fn changes(shape: FileParameters) -> impl Strategy<Value = FileChange> {
     let block = u64::from(shape.block_size);
     let lengths = prop_oneof![4 => 1..4 * block, 1 => 1..100 * block];
     prop_oneof![
         5 => (offsets(shape), lengths.clone(), any::<u8>())
-            .prop_map(|(offset, len, seed)| Change::Write { offset, len, seed }),
-        1 => offsets(shape).prop_map(Change::Truncate),
+            .prop_map(|(offset, len, seed)| FileChange::Write { offset, len, seed }),
+        1 => offsets(shape).prop_map(FileChange::Truncate),
         5 => (offsets(shape), lengths, 0..MODES.len())
-            .prop_map(|(offset, len, mode)| Change::Allocate { offset, len, mode: MODES[mode] }),
+            .prop_map(|(offset, len, mode)| FileChange::Allocate { offset, len, mode: MODES[mode] }),
     ]
 }
 
 /// Applies changes to a file and a model, which must agree after each.
-fn run(shape: Shape, changes: &[Change]) {
+fn run(shape: FileParameters, changes: &[FileChange]) {
     require!(Tool("e2fsck"));
     let dir = scratch();
     let image = dir.path().join("image");
     let device = make(&image, IMAGE_SIZE, shape);
     let fs = open(&device);
     let ino = create(&fs, "file");
-    let mut model = Model::new(shape);
+    let mut model = FileModel::new(shape);
     for change in changes {
         if keeps_size_in_map(&model, change) {
             assert!(matches!(change.apply(&fs, ino), Err(vfs::Error::Unsupported(_))));
@@ -69,10 +69,10 @@ fn run(shape: Shape, changes: &[Change]) {
 }
 
 /// Returns whether a change would need blocks past the end, which a block map cannot have.
-fn keeps_size_in_map(model: &Model, change: &Change) -> bool {
+fn keeps_size_in_map(model: &FileModel, change: &FileChange) -> bool {
     let keeps = |mode| matches!(mode, AllocateMode::UnwrittenKeepSize | AllocateMode::ZeroKeepSize);
     match *change {
-        Change::Allocate { offset, len, mode } => {
+        FileChange::Allocate { offset, len, mode } => {
             !model.shape.extents && keeps(mode) && offset + len > model.size
         }
         _ => false,

@@ -5,23 +5,23 @@
 
 use crate::changing;
 
-use changing::Layout;
+use changing::ImageParameters;
 use changing::crashing::Ext4Target;
 use changing::judges::{CheckRecovers, check_recovered, kernel_recovers};
-use testkit::crash::{Judge, Options, Target};
+use testkit::crash::{CrashTarget, Judge, Options};
 use testkit::operation::Mix;
 use testkit::require;
 
 /// Asserts that a target survives crashes. The check judges each recovered image, and sometimes recovers the image
 /// itself.
-fn assert_survives(target: &dyn Target, mixes: Vec<Mix>, states: u64) {
+fn assert_survives(target: &dyn CrashTarget, mixes: Vec<Mix>, states: u64) {
     let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     testkit::assert_survives(target, &judges, Options { mixes, ..Options::default() }, states);
 }
 
 /// Asserts that a deliberate fault of a target is detected.
-fn assert_found_out(target: &dyn Target, mixes: Vec<Mix>) {
+fn assert_found_out(target: &dyn CrashTarget, mixes: Vec<Mix>) {
     let report = testkit::explore(target, &[], Options { mixes, ..Options::default() }, 400);
     assert!(report.failures.len() >= 5, "{} failures", report.failures.len());
 }
@@ -33,28 +33,28 @@ fn any() -> Vec<Mix> {
 #[test]
 fn metadata_and_data_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    assert_survives(&Ext4Target::new(Layout::DEFAULT), any(), 1_000);
+    assert_survives(&Ext4Target::new(ImageParameters::DEFAULT), any(), 1_000);
 }
 
 #[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    assert_survives(&Ext4Target::new(Layout::SMALL_BLOCKS), any(), 500);
+    assert_survives(&Ext4Target::new(ImageParameters::SMALL_BLOCKS), any(), 500);
 }
 
 #[test]
 fn old_features_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    assert_survives(&Ext4Target::new(Layout::PLAIN), vec![Mix::ALL], 250);
+    assert_survives(&Ext4Target::new(ImageParameters::PLAIN), vec![Mix::ALL], 250);
     let mix = Mix { preallocates: false, ..Mix::ALL };
-    assert_survives(&Ext4Target::new(Layout::BLOCK_MAPS), vec![mix], 250);
+    assert_survives(&Ext4Target::new(ImageParameters::BLOCK_MAPS), vec![mix], 250);
 }
 
 #[test]
 fn clusters_survive_a_crash_anywhere() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
-    for layout in [Layout::CLUSTERS, small_blocks] {
+    let small_blocks = ImageParameters { block_size: 1024, ..ImageParameters::CLUSTERS };
+    for layout in [ImageParameters::CLUSTERS, small_blocks] {
         assert_survives(&Ext4Target::new(layout), any(), 300);
     }
 }
@@ -63,7 +63,7 @@ fn clusters_survive_a_crash_anywhere() {
 fn discarded_space_is_never_needed_after_a_crash() {
     require!(Tool("e2fsck"));
     let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+    for layout in [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS] {
         assert_survives(&Ext4Target::new(layout), vec![mix], 300);
     }
 }
@@ -72,7 +72,9 @@ fn discarded_space_is_never_needed_after_a_crash() {
 fn the_kernel_recovers_what_a_crash_left() {
     require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
     let kernel = kernel_recovers(4);
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::CLUSTERS] {
+    for layout in
+        [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS, ImageParameters::CLUSTERS]
+    {
         let options = Options { mixes: vec![Mix::ALL], ..Options::default() };
         testkit::assert_survives(&Ext4Target::new(layout), &[&kernel], options, 100);
     }
@@ -80,12 +82,12 @@ fn the_kernel_recovers_what_a_crash_left() {
 
 #[test]
 fn a_file_system_that_does_not_flush_is_found_out() {
-    let mut target = Ext4Target::new(Layout::DEFAULT);
+    let mut target = Ext4Target::new(ImageParameters::DEFAULT);
     target.swallows_flushes = true;
     assert_found_out(&target, any());
 }
 
 #[test]
 fn a_file_system_without_a_journal_is_found_out() {
-    assert_found_out(&Ext4Target::new(Layout::NO_JOURNAL), vec![Mix::METADATA]);
+    assert_found_out(&Ext4Target::new(ImageParameters::NO_JOURNAL), vec![Mix::METADATA]);
 }

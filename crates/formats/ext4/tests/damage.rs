@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::image::{device, golden};
-use common::layout::{Kind, Layout, edit_superblock};
+use common::layout::{ImageStructures, StructureKind, edit_superblock};
 use common::walk;
 use ext4::format::address::{Block, FileBlock, Group};
 use ext4::format::extent::{self, Extent, IndexEntry};
@@ -15,15 +15,15 @@ use vfs::path::{LastLink, Order};
 use vfs::{Cookie, Corruption, Error, FileSystem, Ino, Paths};
 
 /// A golden image to be damaged.
-struct Victim {
+struct GoldenImage {
     image: Vec<u8>,
-    layout: Layout,
+    layout: ImageStructures,
 }
 
-impl Victim {
+impl GoldenImage {
     fn new(name: &str) -> Self {
         let image = golden(name);
-        Self { layout: Layout::of(&image), image }
+        Self { layout: ImageStructures::of(&image), image }
     }
 
     /// Returns the inode at a path of the undamaged image.
@@ -100,14 +100,14 @@ fn list(fs: &Ext4, dir: Ino) -> Result<(), Error> {
 }
 
 /// Returns the extent tree blocks of an inode, in tree order.
-fn extent_nodes(victim: &Victim, ino: Ino) -> Vec<Block> {
+fn extent_nodes(victim: &GoldenImage, ino: Ino) -> Vec<Block> {
     let all = victim.layout.structures.iter();
-    all.filter(|s| s.kind == Kind::Extents && s.ino == ino).map(|s| s.block).collect()
+    all.filter(|s| s.kind == StructureKind::Extents && s.ino == ino).map(|s| s.block).collect()
 }
 
 #[test]
 fn an_extent_tree_node_that_points_to_itself() {
-    let mut victim = Victim::new("ext4-plain");
+    let mut victim = GoldenImage::new("ext4-plain");
     let ino = victim.ino("many-blocks");
     let node = extent_nodes(&victim, ino)[0];
     let entry = IndexEntry { block: FileBlock(0), leaf: node }.encode();
@@ -119,7 +119,7 @@ fn an_extent_tree_node_that_points_to_itself() {
 
 #[test]
 fn an_extent_tree_node_under_two_parents() {
-    let mut victim = Victim::new("ext4-plain");
+    let mut victim = GoldenImage::new("ext4-plain");
     let ino = victim.ino("many-blocks");
     let nodes = extent_nodes(&victim, ino);
     // The second entry of the first index node refers to the first leaf.
@@ -136,7 +136,7 @@ fn an_extent_tree_node_under_two_parents() {
 #[test]
 fn an_extent_tree_of_the_wrong_depth() {
     for (depth, problem) in [(0, "wrong depth"), (2, "wrong depth"), (9, "wrong depth")] {
-        let mut victim = Victim::new("ext4");
+        let mut victim = GoldenImage::new("ext4");
         let ino = victim.ino("many-blocks");
         let node = extent_nodes(&victim, ino)[0];
         let expected = if depth == 0 { Some(node) } else { None };
@@ -154,7 +154,7 @@ fn an_extent_tree_of_the_wrong_depth() {
 
 #[test]
 fn extents_outside_the_file_system() {
-    let mut victim = Victim::new("ext4");
+    let mut victim = GoldenImage::new("ext4");
     let ino = victim.ino("small");
     let blocks = victim.layout.geometry.blocks_count;
     for start in [blocks, u64::from(u32::MAX) << 8, 0] {
@@ -169,7 +169,7 @@ fn extents_outside_the_file_system() {
 
 #[test]
 fn a_block_of_pointers_to_itself() {
-    let mut victim = Victim::new("ext3");
+    let mut victim = GoldenImage::new("ext3");
     let ino = victim.ino("many-blocks");
     let mut indirect = 0;
     victim.edit(ino, |inode| {
@@ -188,7 +188,7 @@ fn a_block_of_pointers_to_itself() {
 
 #[test]
 fn a_pointer_outside_the_file_system() {
-    let mut victim = Victim::new("ext3");
+    let mut victim = GoldenImage::new("ext3");
     let ino = victim.ino("many-blocks");
     let mut indirect = 0;
     victim.edit(ino, |inode| {
@@ -201,9 +201,10 @@ fn a_pointer_outside_the_file_system() {
 
 #[test]
 fn a_directory_that_contains_itself() {
-    let mut victim = Victim::new("ext4-plain");
+    let mut victim = GoldenImage::new("ext4-plain");
     let (dir, inside) = (victim.ino("directory/deeper"), victim.ino("directory/deeper/deepest"));
-    let leaf = victim.layout.structures.iter().find(|s| s.ino == dir && s.kind == Kind::Leaf);
+    let leaf =
+        victim.layout.structures.iter().find(|s| s.ino == dir && s.kind == StructureKind::Leaf);
     let leaf = leaf.unwrap().block;
     let block = victim.block(leaf);
     let at = block.windows(7).position(|name| name == b"deepest").unwrap() - 8;
@@ -219,10 +220,11 @@ fn a_directory_that_contains_itself() {
 #[test]
 fn records_of_a_directory_that_do_not_add_up() {
     for rec_len in [0_u16, 7, 2048, 0xfffc] {
-        let mut victim = Victim::new("ext4");
+        let mut victim = GoldenImage::new("ext4");
         let dir = victim.ino("directory");
         let mut structures = victim.layout.structures.iter();
-        let leaf = structures.find(|s| s.ino == dir && s.kind == Kind::Leaf).unwrap().block;
+        let leaf =
+            structures.find(|s| s.ino == dir && s.kind == StructureKind::Leaf).unwrap().block;
         victim.block(leaf)[16..18].copy_from_slice(&rec_len.to_le_bytes());
         victim.seal();
         let fs = victim.fs();
@@ -234,10 +236,10 @@ fn records_of_a_directory_that_do_not_add_up() {
 
 #[test]
 fn an_index_that_leads_back_to_its_root() {
-    let mut victim = Victim::new("deep-index-plain");
+    let mut victim = GoldenImage::new("deep-index-plain");
     let dir = victim.ino("many");
-    let node = victim.layout.first(Kind::IndexNode).block;
-    let root = victim.layout.first(Kind::IndexRoot).block;
+    let node = victim.layout.first(StructureKind::IndexNode).block;
+    let root = victim.layout.first(StructureKind::IndexRoot).block;
     let sound = victim.image.clone();
     // The block of the first entry, in the node and in the root.
     for (block, at) in [(node, 12), (root, 36)] {
@@ -257,10 +259,10 @@ fn an_index_that_leads_back_to_its_root() {
 
 #[test]
 fn an_index_whose_leaves_all_have_one_hash() {
-    let mut victim = Victim::new("deep-index-plain");
+    let mut victim = GoldenImage::new("deep-index-plain");
     let dir = victim.ino("many");
-    let node = victim.layout.first(Kind::IndexNode).block;
-    let root = victim.layout.first(Kind::IndexRoot).block;
+    let node = victim.layout.first(StructureKind::IndexNode).block;
+    let root = victim.layout.first(StructureKind::IndexRoot).block;
     // All entries refer to the same node, and there to the same leaf, which continues each time. In hash order that is
     // one run of 100 times 100 leaves.
     for (block, start) in [(root, 32), (node, 8)] {
@@ -285,11 +287,11 @@ fn an_index_whose_leaves_all_have_one_hash() {
 #[test]
 fn an_index_with_wrong_counts() {
     for (kind, at, name) in [
-        (Kind::IndexRoot, 32, "directory index root"),
-        (Kind::IndexNode, 8, "directory index node"),
+        (StructureKind::IndexRoot, 32, "directory index root"),
+        (StructureKind::IndexNode, 8, "directory index node"),
     ] {
         for (field, value) in [(0, 0xffff_u16), (2, 0xffff), (2, 0)] {
-            let mut victim = Victim::new("deep-index");
+            let mut victim = GoldenImage::new("deep-index");
             let dir = victim.ino("many");
             let block = victim.layout.first(kind).block;
             victim.block(block)[at + field..][..2].copy_from_slice(&value.to_le_bytes());
@@ -301,9 +303,9 @@ fn an_index_with_wrong_counts() {
 
 #[test]
 fn an_index_of_too_many_levels() {
-    let mut victim = Victim::new("deep-index");
+    let mut victim = GoldenImage::new("deep-index");
     let dir = victim.ino("many");
-    let root = victim.layout.first(Kind::IndexRoot).block;
+    let root = victim.layout.first(StructureKind::IndexRoot).block;
     victim.block(root)[30] = 2;
     victim.seal();
     let c = damage(list(&victim.fs(), dir));
@@ -314,7 +316,7 @@ fn an_index_of_too_many_levels() {
 #[test]
 fn invalid_sizes() {
     let huge = (1 << 60) - 1;
-    let mut victim = Victim::new("ext4");
+    let mut victim = GoldenImage::new("ext4");
     let [dir, link, file] = ["directory", "slow-link", "small"].map(|path| victim.ino(path));
     for ino in [dir, link, file] {
         victim.edit(ino, |inode| inode.set_size(huge));
@@ -333,7 +335,7 @@ fn invalid_sizes() {
 
 #[test]
 fn an_inline_directory_larger_than_its_room() {
-    let mut victim = Victim::new("inline");
+    let mut victim = GoldenImage::new("inline");
     let ino = victim.ino("empty");
     victim.edit(ino, |inode| inode.set_size(5_000));
     victim.seal();
@@ -345,7 +347,7 @@ fn group_descriptors_out_of_range() {
     let far = u32::MAX.to_le_bytes();
     for (name, group) in [("ext4", 0), ("meta-bg", 1)] {
         for at in [0, 4, 8] {
-            let mut victim = Victim::new(name);
+            let mut victim = GoldenImage::new(name);
             let range = victim.layout.descriptor_range(Group(group));
             victim.image[range.start + at..][..4].copy_from_slice(&far);
             victim.seal();
@@ -358,7 +360,7 @@ fn group_descriptors_out_of_range() {
 
 #[test]
 fn an_inode_table_over_the_directory_tree() {
-    let mut victim = Victim::new("ext4-plain");
+    let mut victim = GoldenImage::new("ext4-plain");
     let root = victim.layout.structures.iter().find(|s| s.ino == Ino(2)).unwrap().block;
     let range = victim.layout.descriptor_range(Group(0));
     victim.image[range.start + 8..][..4].copy_from_slice(&(root.0 as u32).to_le_bytes());
@@ -368,8 +370,8 @@ fn an_inode_table_over_the_directory_tree() {
 
 #[test]
 fn attributes_out_of_range() {
-    let mut victim = Victim::new("ext4");
-    let block = victim.layout.first(Kind::Attributes).block;
+    let mut victim = GoldenImage::new("ext4");
+    let block = victim.layout.first(StructureKind::Attributes).block;
     // The offset and the size of the first entry's value.
     for (at, len) in [(34, 2), (40, 4)] {
         let saved = victim.image.clone();
@@ -383,14 +385,17 @@ fn attributes_out_of_range() {
 
 #[test]
 fn an_attribute_value_in_a_wrong_inode() {
-    let mut victim = Victim::new("ea-inode");
+    let mut victim = GoldenImage::new("ea-inode");
     let ino = victim.ino("small");
     // The entry whose `e_value_inum` is not 0 gets the number of its own inode.
     let mut holders = victim.layout.inodes.iter().copied();
     let holder = holders.find(|i| victim.layout.inode(&victim.image, *i).has_flag(flags::EA_INODE));
     let holder = holder.expect("a large value").0 as u32;
-    let own =
-        victim.layout.structures.iter().filter(|s| s.ino == ino && s.kind == Kind::Attributes);
+    let own = victim
+        .layout
+        .structures
+        .iter()
+        .filter(|s| s.ino == ino && s.kind == StructureKind::Attributes);
     let mut ranges: Vec<_> = own.map(|s| victim.layout.block_range(s.block)).collect();
     ranges.push(victim.layout.slot_range(ino));
     for range in ranges {
@@ -407,7 +412,7 @@ fn an_attribute_value_in_a_wrong_inode() {
 
 #[test]
 fn an_attribute_block_outside_the_file_system() {
-    let mut victim = Victim::new("ext4");
+    let mut victim = GoldenImage::new("ext4");
     let ino = victim.ino("small");
     victim.edit(ino, |inode| inode.set_file_acl(1 << 40));
     victim.seal();
@@ -418,26 +423,26 @@ fn an_attribute_block_outside_the_file_system() {
 #[test]
 fn every_checksum_is_checked_and_named() {
     for (name, kind, structure) in [
-        ("ext4", Kind::Leaf, "directory block"),
-        ("ext4", Kind::IndexRoot, "directory index root"),
-        ("deep-index", Kind::IndexNode, "directory index node"),
-        ("ext4", Kind::Extents, "extent tree node"),
-        ("ext4", Kind::Attributes, "extended attribute block"),
+        ("ext4", StructureKind::Leaf, "directory block"),
+        ("ext4", StructureKind::IndexRoot, "directory index root"),
+        ("deep-index", StructureKind::IndexNode, "directory index node"),
+        ("ext4", StructureKind::Extents, "extent tree node"),
+        ("ext4", StructureKind::Attributes, "extended attribute block"),
     ] {
-        let mut victim = Victim::new(name);
+        let mut victim = GoldenImage::new(name);
         let found = victim.layout.first(kind);
         let block = victim.block(found.block);
         // A bit that no other check covers: of an inode number, a hash or the checksum.
         let at = match kind {
-            Kind::Leaf => 1020,
-            Kind::IndexRoot => 1020,
-            Kind::IndexNode => 1020,
-            Kind::Extents => 1020,
-            Kind::Attributes => 16,
+            StructureKind::Leaf => 1020,
+            StructureKind::IndexRoot => 1020,
+            StructureKind::IndexNode => 1020,
+            StructureKind::Extents => 1020,
+            StructureKind::Attributes => 16,
         };
         block[at] ^= 1;
         let c = victim.damage();
-        let owner = (kind != Kind::Attributes).then_some(found.ino);
+        let owner = (kind != StructureKind::Attributes).then_some(found.ino);
         assert_names(&c, structure, owner, Some(found.block));
         assert!(c.to_string().contains("wrong checksum"), "{c}");
     }
@@ -445,7 +450,7 @@ fn every_checksum_is_checked_and_named() {
 
 #[test]
 fn checksums_of_superblock_descriptors_and_inodes() {
-    let mut victim = Victim::new("ext4");
+    let mut victim = GoldenImage::new("ext4");
     let ino = victim.ino("small");
     let fresh = victim.image.clone();
     victim.edit(ino, |inode| inode.set_uid(77));
@@ -472,7 +477,7 @@ fn checksums_of_superblock_descriptors_and_inodes() {
 #[test]
 fn bitmaps_are_checked_before_they_are_used() {
     for (at, structure) in [(0, "block bitmap"), (4, "inode bitmap")] {
-        let mut victim = Victim::new("ext4");
+        let mut victim = GoldenImage::new("ext4");
         let dir = victim.ino("directory");
         let descriptor = &victim.layout.groups[0];
         let bitmap = if at == 0 { descriptor.block_bitmap } else { descriptor.inode_bitmap };
@@ -494,7 +499,7 @@ fn unsupported(result: Result<Ext4, Error>) -> String {
 #[test]
 fn unknown_features_are_refused_by_name() {
     for (bit, name) in [(Incompat::COMPRESSION.bits(), "compression"), (1 << 30, "I30")] {
-        let mut victim = Victim::new("ext4");
+        let mut victim = GoldenImage::new("ext4");
         edit_superblock(&mut victim.image, |raw| {
             raw.feature_incompat = (raw.feature_incompat.get() | bit).into();
         });
@@ -510,7 +515,7 @@ fn images_with_features_that_cannot_be_maintained_are_only_read() {
         (RoCompat::SHARED_BLOCKS, "shared_blocks"),
         (RoCompat::from_bits_retain(1 << 29), "FEATURE_R29"),
     ] {
-        let mut victim = Victim::new("ext4");
+        let mut victim = GoldenImage::new("ext4");
         edit_superblock(&mut victim.image, |raw| {
             raw.feature_ro_compat = (raw.feature_ro_compat.get() | ro_compat.bits()).into();
         });
@@ -522,7 +527,7 @@ fn images_with_features_that_cannot_be_maintained_are_only_read() {
 
 #[test]
 fn readers_replay_a_journal_in_memory_unless_recovery_is_disabled() {
-    let mut victim = Victim::new("journal");
+    let mut victim = GoldenImage::new("journal");
     edit_superblock(&mut victim.image, |raw| {
         raw.feature_incompat = (raw.feature_incompat.get() | Incompat::RECOVER.bits()).into();
     });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use disk::FileDevice;
 use ext4::Ext4;
 use fastrand::Rng;
-use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
+use files::{FileChange, FileModel, FileParameters, MIB, SHAPES, check, create, make, open};
 use testkit::{effort, require, scratch};
 use vfs::{AllocateMode, FileSystem, Ino};
 
@@ -25,7 +25,7 @@ const MODES: [AllocateMode; 5] = [
 ];
 
 /// Returns an offset in one of two windows of a sparse file: at its start and far out.
-fn offset(rng: &mut Rng, shape: Shape) -> u64 {
+fn offset(rng: &mut Rng, shape: FileParameters) -> u64 {
     let block = u64::from(shape.block_size);
     let window = 6000 * block;
     let base = if rng.bool() { 0 } else { (shape.size_max() / 3).next_multiple_of(block) };
@@ -33,14 +33,14 @@ fn offset(rng: &mut Rng, shape: Shape) -> u64 {
     if rng.bool() { offset / block * block } else { offset }
 }
 
-fn change(rng: &mut Rng, model: &Model) -> Change {
+fn change(rng: &mut Rng, model: &FileModel) -> FileChange {
     let shape = model.shape;
     let block = u64::from(shape.block_size);
     let offset = offset(rng, shape);
     let len = if rng.u8(..8) == 0 { rng.u64(1..200 * block) } else { rng.u64(1..3 * block) };
     match rng.u8(..100) {
-        0 => Change::Truncate(offset),
-        1..60 => Change::Write { offset, len, seed: rng.u8(..) },
+        0 => FileChange::Truncate(offset),
+        1..60 => FileChange::Write { offset, len, seed: rng.u8(..) },
         _ => {
             let mode = MODES[rng.usize(..MODES.len())];
             let keeps =
@@ -48,12 +48,12 @@ fn change(rng: &mut Rng, model: &Model) -> Change {
             // A block map cannot have space past the end.
             let past_end = keeps && !shape.extents && offset + len > model.size;
             let mode = if past_end { AllocateMode::PunchHole } else { mode };
-            Change::Allocate { offset, len, mode }
+            FileChange::Allocate { offset, len, mode }
         }
     }
 }
 
-fn read_some(fs: &dyn FileSystem, ino: Ino, model: &Model, rng: &mut Rng) {
+fn read_some(fs: &dyn FileSystem, ino: Ino, model: &FileModel, rng: &mut Rng) {
     let offset = offset(rng, model.shape);
     let mut buf = vec![0xaa; rng.usize(1..40_000)];
     let len = fs.read(ino, offset, &mut buf).unwrap();
@@ -66,13 +66,19 @@ fn read_some(fs: &dyn FileSystem, ino: Ino, model: &Model, rng: &mut Rng) {
 /// Small blocks lead to trees with two index levels. If the file has space past its end, e2fsck 1.47.0 reports such a
 /// tree as damaged, even one made by the kernel: for it the last index of the root ends at the size of the file.
 /// Therefore the file system is reopened once and the space past the end is freed before the check.
-fn judged(fs: Ext4, device: &Arc<FileDevice>, image: &Path, ino: Ino, model: &mut Model) -> Ext4 {
+fn judged(
+    fs: Ext4,
+    device: &Arc<FileDevice>,
+    image: &Path,
+    ino: Ino,
+    model: &mut FileModel,
+) -> Ext4 {
     let mut fs = fs;
     if has_deep_trees(model.shape) {
         fs.close().unwrap();
         fs = open(device);
         model.assert_same(&fs, ino, "opened again with space past the end");
-        let to_its_end = Change::Truncate(model.size);
+        let to_its_end = FileChange::Truncate(model.size);
         to_its_end.apply(&fs, ino).unwrap();
         model.apply(&to_its_end);
     }
@@ -81,11 +87,11 @@ fn judged(fs: Ext4, device: &Arc<FileDevice>, image: &Path, ino: Ino, model: &mu
     open(device)
 }
 
-fn has_deep_trees(shape: Shape) -> bool {
+fn has_deep_trees(shape: FileParameters) -> bool {
     shape.extents && shape.block_size < 4096
 }
 
-fn run(shape: Shape, seed: u64) {
+fn run(shape: FileParameters, seed: u64) {
     let steps = effort(1_500, 1_500, 15_000);
     let mut rng = Rng::with_seed(seed);
     let dir = scratch();
@@ -93,7 +99,7 @@ fn run(shape: Shape, seed: u64) {
     let device = make(&image, IMAGE_SIZE, shape);
     let mut fs = open(&device);
     let ino = create(&fs, "file");
-    let mut model = Model::new(shape);
+    let mut model = FileModel::new(shape);
     for step in 1..=steps {
         let change = change(&mut rng, &model);
         let context = || format!("seed {seed}, step {step}, {change:?}");
@@ -122,11 +128,11 @@ fn a_deep_tree_keeps_space_past_the_end() {
     let device = make(&image, 16 * MIB, shape);
     let fs = open(&device);
     let ino = create(&fs, "file");
-    let mut model = Model::new(shape);
+    let mut model = FileModel::new(shape);
     let block = u64::from(shape.block_size);
-    let write = Change::Write { offset: 0, len: 5 * block, seed: 1 };
+    let write = FileChange::Write { offset: 0, len: 5 * block, seed: 1 };
     let mode = AllocateMode::UnwrittenKeepSize;
-    let allocations = (0..PAST_END).map(|nth| Change::Allocate {
+    let allocations = (0..PAST_END).map(|nth| FileChange::Allocate {
         offset: (10 + 2 * nth) * block,
         len: block,
         mode,
@@ -144,7 +150,7 @@ fn a_deep_tree_keeps_space_past_the_end() {
     judged(fs, &device, &image, ino, &mut model).close().unwrap();
 }
 
-fn run_all(shape: Shape) {
+fn run_all(shape: FileParameters) {
     require!(Tool("e2fsck"));
     for seed in 0..effort(1, 3, 100) {
         run(shape, seed);

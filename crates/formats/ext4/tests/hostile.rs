@@ -4,8 +4,8 @@ use crate::common;
 
 use common::fill;
 use common::image::{GOLDEN, device, unpack};
-use common::layout::Layout;
-use common::walk::{self, Outcome};
+use common::layout::ImageStructures;
+use common::walk::{self, WalkResult};
 use vfs::Error;
 
 /// Maximum number of device reads of a walk over a damaged golden image: a few times that of a valid one.
@@ -32,7 +32,7 @@ impl Random {
 }
 
 /// Reads everything and checks that the work is bounded.
-fn survive(image: &[u8], what: &str) -> Outcome {
+fn survive(image: &[u8], what: &str) -> WalkResult {
     let outcome = walk::everything(device(image));
     let bounded =
         outcome.reads < READS_MAX && outcome.entries < ENTRIES_MAX && outcome.bytes < BYTES_MAX;
@@ -55,13 +55,13 @@ fn golden_images_are_sound() {
         assert!(real.is_empty(), "{name}: {real:?}");
         assert!(outcome.paths > 90, "{name}: {} paths", outcome.paths);
         let mut sealed = image.clone();
-        Layout::of(&image).seal(&mut sealed);
+        ImageStructures::of(&image).seal(&mut sealed);
         assert!(sealed == image, "{name}: sealing changes nothing where all is right");
     }
 }
 
 /// Runs `damage` on each golden image, with one thread per processor.
-fn on_each_golden(damage: impl Fn(&str, &[u8], &Layout) + Sync) {
+fn on_each_golden(damage: impl Fn(&str, &[u8], &ImageStructures) + Sync) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn on_each_golden(damage: impl Fn(&str, &[u8], &Layout) + Sync) {
                     let nth = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     let Some((name, packed)) = GOLDEN.get(nth) else { break };
                     let image = unpack(packed);
-                    damage(name, &image, &Layout::of(&image));
+                    damage(name, &image, &ImageStructures::of(&image));
                 }
             });
         }

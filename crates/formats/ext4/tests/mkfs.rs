@@ -22,7 +22,7 @@ const TIME: i64 = 1_700_000_000;
 
 /// Parameters of a new file system.
 #[derive(Clone, Copy)]
-struct Case {
+struct MkfsCase {
     size: u64,
     block_size: u32,
     inode_size: u16,
@@ -31,11 +31,11 @@ struct Case {
     features: &'static str,
 }
 
-const fn case(size: u64, block_size: u32) -> Case {
-    Case { size, block_size, inode_size: 256, ratio: 16384, features: "" }
+const fn case(size: u64, block_size: u32) -> MkfsCase {
+    MkfsCase { size, block_size, inode_size: 256, ratio: 16384, features: "" }
 }
 
-impl Case {
+impl MkfsCase {
     fn options(&self) -> Options {
         Options {
             block_size: Some(self.block_size),
@@ -84,7 +84,7 @@ impl Case {
     }
 }
 
-impl std::fmt::Display for Case {
+impl std::fmt::Display for MkfsCase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { size, block_size, inode_size, ratio, features } = self;
         let mib = size / MIB;
@@ -93,7 +93,7 @@ impl std::fmt::Display for Case {
 }
 
 /// Sizes, block sizes and features that determine the layout.
-const CASES: &[Case] = &[
+const CASES: &[MkfsCase] = &[
     case(3 * MIB, 1024),
     case(3 * MIB, 4096),
     case(8 * MIB, 1024),
@@ -113,35 +113,38 @@ const CASES: &[Case] = &[
     case(9 * GIB, 4096),
     case(70 * GIB, 4096),
     case(300 * GIB, 4096),
-    Case { ratio: 4096, ..case(9 * GIB, 4096) },
-    Case { ratio: 1024, ..case(64 * MIB, 1024) },
-    Case { ratio: 1 << 20, ..case(9 * GIB, 4096) },
-    Case { inode_size: 128, ..case(500 * MIB, 4096) },
-    Case { inode_size: 512, ..case(500 * MIB, 4096) },
-    Case { inode_size: 1024, features: "+inline_data", ..case(500 * MIB, 2048) },
+    MkfsCase { ratio: 4096, ..case(9 * GIB, 4096) },
+    MkfsCase { ratio: 1024, ..case(64 * MIB, 1024) },
+    MkfsCase { ratio: 1 << 20, ..case(9 * GIB, 4096) },
+    MkfsCase { inode_size: 128, ..case(500 * MIB, 4096) },
+    MkfsCase { inode_size: 512, ..case(500 * MIB, 4096) },
+    MkfsCase { inode_size: 1024, features: "+inline_data", ..case(500 * MIB, 2048) },
     // A last group that is too short to be used, and one just long enough.
     case(128 * MIB + 100 * 4096, 4096),
     case(16 * MIB + 400 * 1024, 1024),
-    Case { features: "-has_journal,-orphan_file", ..case(500 * MIB, 4096) },
-    Case { features: "-orphan_file", ..case(500 * MIB, 4096) },
-    Case { features: "-resize_inode", ..case(GIB, 1024) },
-    Case { features: "-flex_bg", ..case(500 * MIB, 4096) },
-    Case { features: "-64bit", ..case(9 * GIB, 1024) },
-    Case { features: "-metadata_csum,-metadata_csum_seed", ..case(500 * MIB, 4096) },
-    Case { features: "-metadata_csum,-metadata_csum_seed,-flex_bg", ..case(64 * MIB, 1024) },
-    Case { features: "-metadata_csum,-metadata_csum_seed,+uninit_bg", ..case(GIB, 1024) },
-    Case { features: "-metadata_csum,-metadata_csum_seed,+uninit_bg,-64bit", ..case(GIB, 1024) },
-    Case { features: "-metadata_csum_seed", ..case(500 * MIB, 4096) },
-    Case { features: "-sparse_super,-resize_inode", ..case(500 * MIB, 1024) },
-    Case { features: "+sparse_super2", ..case(500 * MIB, 1024) },
-    Case { features: "+meta_bg,-resize_inode", ..case(GIB, 1024) },
-    Case { features: "+meta_bg,-resize_inode,-64bit", ..case(9 * GIB, 1024) },
-    Case { features: "+large_dir,+ea_inode", ..case(64 * MIB, 4096) },
-    Case { features: "+mmp", ..case(64 * MIB, 4096) },
-    Case { features: "+mmp,-metadata_csum,-metadata_csum_seed", ..case(16 * MIB, 1024) },
-    Case { features: "-extent,-64bit,-orphan_file", ..case(GIB, 1024) },
-    Case { features: "-extent,-64bit", ..case(64 * MIB, 4096) },
-    Case {
+    MkfsCase { features: "-has_journal,-orphan_file", ..case(500 * MIB, 4096) },
+    MkfsCase { features: "-orphan_file", ..case(500 * MIB, 4096) },
+    MkfsCase { features: "-resize_inode", ..case(GIB, 1024) },
+    MkfsCase { features: "-flex_bg", ..case(500 * MIB, 4096) },
+    MkfsCase { features: "-64bit", ..case(9 * GIB, 1024) },
+    MkfsCase { features: "-metadata_csum,-metadata_csum_seed", ..case(500 * MIB, 4096) },
+    MkfsCase { features: "-metadata_csum,-metadata_csum_seed,-flex_bg", ..case(64 * MIB, 1024) },
+    MkfsCase { features: "-metadata_csum,-metadata_csum_seed,+uninit_bg", ..case(GIB, 1024) },
+    MkfsCase {
+        features: "-metadata_csum,-metadata_csum_seed,+uninit_bg,-64bit",
+        ..case(GIB, 1024)
+    },
+    MkfsCase { features: "-metadata_csum_seed", ..case(500 * MIB, 4096) },
+    MkfsCase { features: "-sparse_super,-resize_inode", ..case(500 * MIB, 1024) },
+    MkfsCase { features: "+sparse_super2", ..case(500 * MIB, 1024) },
+    MkfsCase { features: "+meta_bg,-resize_inode", ..case(GIB, 1024) },
+    MkfsCase { features: "+meta_bg,-resize_inode,-64bit", ..case(9 * GIB, 1024) },
+    MkfsCase { features: "+large_dir,+ea_inode", ..case(64 * MIB, 4096) },
+    MkfsCase { features: "+mmp", ..case(64 * MIB, 4096) },
+    MkfsCase { features: "+mmp,-metadata_csum,-metadata_csum_seed", ..case(16 * MIB, 1024) },
+    MkfsCase { features: "-extent,-64bit,-orphan_file", ..case(GIB, 1024) },
+    MkfsCase { features: "-extent,-64bit", ..case(64 * MIB, 4096) },
+    MkfsCase {
         features: "-extent,-64bit,-orphan_file,-has_journal,-metadata_csum,-metadata_csum_seed,\
                    -flex_bg,-huge_file,-dir_nlink,-extra_isize",
         inode_size: 128,
@@ -150,16 +153,16 @@ const CASES: &[Case] = &[
 ];
 
 /// Blocks that are larger than the pages of most machines.
-const LARGE_BLOCKS: &[Case] = &[
+const LARGE_BLOCKS: &[MkfsCase] = &[
     case(256 * MIB, 8192),
     case(256 * MIB, 16384),
     case(3 * GIB, 16384),
     case(GIB, 32768),
     case(40 * MIB, 65536),
     case(9 * GIB, 65536),
-    Case { inode_size: 1024, features: "-resize_inode", ..case(2 * GIB, 65536) },
-    Case { features: "-metadata_csum,-metadata_csum_seed", ..case(GIB, 65536) },
-    Case { features: "-extent,-64bit,-orphan_file", ..case(GIB, 65536) },
+    MkfsCase { inode_size: 1024, features: "-resize_inode", ..case(2 * GIB, 65536) },
+    MkfsCase { features: "-metadata_csum,-metadata_csum_seed", ..case(GIB, 65536) },
+    MkfsCase { features: "-extent,-64bit,-orphan_file", ..case(GIB, 65536) },
 ];
 
 #[test]
@@ -197,7 +200,7 @@ fn the_kernel_mounts_and_writes_them() {
 }
 
 /// Returns what a program prints about an image, without the parts that may differ.
-fn description(program: &str, arguments: &[&str], image: &Path, case: &Case) -> String {
+fn description(program: &str, arguments: &[&str], image: &Path, case: &MkfsCase) -> String {
     let output =
         testkit::command(program).args(arguments).arg(image).env("TZ", "UTC").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -227,8 +230,9 @@ fn images_equal_those_of_mke2fs() {
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     let mut differences = String::new();
     // In the smallest images with large blocks, mke2fs puts the resize inode's block elsewhere.
-    let is_smallest =
-        |case: &&Case| [(3 * MIB, 4096), (40 * MIB, 65536)].contains(&(case.size, case.block_size));
+    let is_smallest = |case: &&MkfsCase| {
+        [(3 * MIB, 4096), (40 * MIB, 65536)].contains(&(case.size, case.block_size))
+    };
     let all = CASES.iter().chain(LARGE_BLOCKS);
     for case in all.filter(|case| !is_smallest(case)) {
         case.make(&ours);

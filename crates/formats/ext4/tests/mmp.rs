@@ -22,12 +22,12 @@ use zerocopy::IntoBytes;
 const SECOND: Duration = Duration::from_millis(20);
 
 /// An image with the feature in a temporary directory.
-struct Image {
+struct MmpImage {
     _folder: TempDir,
     path: PathBuf,
 }
 
-impl Image {
+impl MmpImage {
     fn new(arguments: &[&str]) -> Self {
         let folder = scratch();
         let path = folder.path().join("image");
@@ -104,7 +104,7 @@ fn an_open_image_is_in_use_and_a_closed_one_is_not() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("dumpe2fs"));
     for arguments in [&["-b", "1024"][..], &["-b", "4096"], &["-b", "4096", "-O", "^metadata_csum"]]
     {
-        let image = Image::new(arguments);
+        let image = MmpImage::new(arguments);
         let device = image.device();
         assert_eq!(block(&device).seq, SEQUENCE_CLEAN);
         let fs = open(&device, "one", SECOND).unwrap();
@@ -125,7 +125,7 @@ fn an_open_image_is_in_use_and_a_closed_one_is_not() {
 #[test]
 fn another_host_is_refused_by_name() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     let device = in_memory(&image.path);
     let fs = open(&device, "one", SECOND).unwrap();
     let said = refusal(open(&device, "two", SECOND));
@@ -139,7 +139,7 @@ fn another_host_is_refused_by_name() {
 #[test]
 fn an_image_being_checked_is_refused_at_once() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     let device = in_memory(&image.path);
     let options = MmpOptions { second: SECOND, ..MmpOptions::named(b"one", b"disk") };
     let claim = claim_for_repair(&device, &options).unwrap().unwrap();
@@ -162,7 +162,7 @@ fn in_bytes(device: &Arc<dyn BlockDevice>) -> Vec<u8> {
 #[test]
 fn a_host_that_has_crashed_is_replaced() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("dumpe2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     let device = image.device();
     let fs = open(&device, "one", SECOND).unwrap();
     create(&fs, "file").unwrap();
@@ -179,7 +179,7 @@ fn a_host_that_has_crashed_is_replaced() {
 #[test]
 fn a_host_that_lost_the_image_writes_nothing_more() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     let device = in_memory(&image.path);
     let fs = open(&device, "one", SECOND).unwrap();
     create(&fs, "file").unwrap();
@@ -197,7 +197,7 @@ fn a_host_that_lost_the_image_writes_nothing_more() {
 #[test]
 fn a_write_after_a_pause_looks_first() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     let device = in_memory(&image.path);
     // No update is due during the test, and the last one is too old for a write.
     let options = MmpOptions { second: Duration::from_secs(1000), ..MmpOptions::DEFAULT };
@@ -218,7 +218,7 @@ fn a_write_after_a_pause_looks_first() {
 #[test]
 fn damaged_blocks_are_named_and_repairs_may_go_on() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&[]);
+    let image = MmpImage::new(&[]);
     for (at, byte, problem) in
         [(0, 0, "magic number"), (20, 7, "checksum"), (4, 0, "checksum"), (1020, 1, "checksum")]
     {
@@ -245,7 +245,7 @@ fn damaged_blocks_are_named_and_repairs_may_go_on() {
 #[test]
 fn the_device_shows_an_unused_block() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&["-b", "1024"]);
+    let image = MmpImage::new(&["-b", "1024"]);
     let device = in_memory(&image.path);
     let place = place(&device);
     let options = MmpOptions { second: SECOND, ..MmpOptions::DEFAULT };
@@ -268,7 +268,7 @@ fn the_device_shows_an_unused_block() {
 #[test]
 fn a_resize_keeps_the_name_of_the_host() {
     require!(Tool("mke2fs"));
-    let image = Image::new(&["-b", "1024"]);
+    let image = MmpImage::new(&["-b", "1024"]);
     let options = MmpOptions { second: SECOND, ..MmpOptions::named(b"one", b"disk") };
     let claim = claim_for_repair(&image.device(), &options).unwrap().unwrap();
     shrink(claim.clone(), SizeRequest::Minimum, &mut |_, _| true).unwrap();
@@ -285,7 +285,7 @@ fn a_resize_keeps_the_name_of_the_host() {
 #[test]
 fn a_shrink_keeps_the_block() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("tune2fs"), Tool("dumpe2fs"));
-    let image = Image::new(&["-b", "1024", "-O", "^mmp"]);
+    let image = MmpImage::new(&["-b", "1024", "-O", "^mmp"]);
     let fs = open(&image.device(), "one", SECOND).unwrap();
     let file = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
     fs.write(file, 0, &vec![1; 10 << 20], None).unwrap();
@@ -315,7 +315,7 @@ fn a_shrink_keeps_the_block() {
 #[test]
 fn the_kernel_refuses_an_image_that_is_checked_or_open() {
     require!(Tool("mke2fs"), Mount("ext4"));
-    let image = Image::new(&["-E", "mmp_update_interval=1"]);
+    let image = MmpImage::new(&["-E", "mmp_update_interval=1"]);
     let device = image.device();
     let attempt = || KernelMount::attempt(&image.path, &MountOptions::read_write("ext4"));
     let claim = claim_for_repair(&device, &MmpOptions::DEFAULT).unwrap().unwrap();
@@ -334,7 +334,7 @@ fn the_kernel_refuses_an_image_that_is_checked_or_open() {
 #[test]
 fn an_image_that_the_kernel_has_mounted_is_refused() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("dumpe2fs"), Mount("ext4"));
-    let image = Image::new(&["-E", "mmp_update_interval=1"]);
+    let image = MmpImage::new(&["-E", "mmp_update_interval=1"]);
     let mount = KernelMount::new(&image.path, &MountOptions::read_write("ext4"));
     std::fs::write(mount.path().join("file"), "contents").unwrap();
     // 11 of these seconds are longer than the kernel's interval.

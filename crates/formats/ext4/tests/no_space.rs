@@ -3,9 +3,9 @@
 
 use crate::files;
 
-use files::{Change, MIB, Model, SHAPES, Shape, check, create, make, open};
+use files::{FileChange, FileModel, FileParameters, MIB, SHAPES, check, create, make, open};
 use testkit::{require, scratch};
-use vfs::{AllocateMode, Error, FileSystem, Ino};
+use vfs::{AllocateMode, FileSystem, Ino};
 
 const IMAGE_SIZE: u64 = 16 * MIB;
 /// Blocks of the long runs at the start of the file: written ones, then unwritten ones.
@@ -14,19 +14,19 @@ const LONG: u64 = 60;
 const FREE_MAX: u64 = 14;
 
 /// Changes in units of blocks and half blocks.
-fn changes(shape: Shape, after: u64) -> Vec<Change> {
+fn changes(shape: FileParameters, after: u64) -> Vec<FileChange> {
     let block = u64::from(shape.block_size);
-    let write = |at: u64, len: u64| Change::Write { offset: at, len, seed: 9 };
-    let allocate = |mode, at: u64, len: u64| Change::Allocate { offset: at, len, mode };
+    let write = |at: u64, len: u64| FileChange::Write { offset: at, len, seed: 9 };
+    let allocate = |mode, at: u64, len: u64| FileChange::Allocate { offset: at, len, mode };
     let mut changes = vec![
         write(after * block, 3 * block),
         write((2 * LONG + 4) * block + block / 2, 6 * block),
         write((LONG - 2) * block + 7, 4 * block),
         write((LONG + 20) * block + block / 2, block),
         write((after + 100_000) * block, 10),
-        Change::Truncate((LONG + 5) * block + 5),
-        Change::Truncate((after + 50) * block),
-        Change::Truncate(0),
+        FileChange::Truncate((LONG + 5) * block + 5),
+        FileChange::Truncate((after + 50) * block),
+        FileChange::Truncate(0),
     ];
     for mode in [AllocateMode::Unwritten, AllocateMode::PunchHole, AllocateMode::Zero] {
         changes.push(allocate(mode, 20 * block + 5, 5 * block));
@@ -38,21 +38,25 @@ fn changes(shape: Shape, after: u64) -> Vec<Change> {
 }
 
 /// Changes that create a file with a tree or map of a certain size: long runs, then every second block.
-fn fragmented(shape: Shape, pieces: u64) -> Vec<Change> {
+fn fragmented(shape: FileParameters, pieces: u64) -> Vec<FileChange> {
     let block = u64::from(shape.block_size);
     let mut all = vec![
-        Change::Write { offset: 0, len: LONG * block, seed: 1 },
-        Change::Allocate { offset: LONG * block, len: LONG * block, mode: AllocateMode::Unwritten },
+        FileChange::Write { offset: 0, len: LONG * block, seed: 1 },
+        FileChange::Allocate {
+            offset: LONG * block,
+            len: LONG * block,
+            mode: AllocateMode::Unwritten,
+        },
     ];
     for piece in 0..pieces {
         let offset = (2 * LONG + 1 + 2 * piece) * block;
-        all.push(Change::Write { offset, len: block, seed: piece as u8 });
+        all.push(FileChange::Write { offset, len: block, seed: piece as u8 });
     }
     all
 }
 
 /// Allocates all space except `left` blocks. The map of the filler may take a few more.
-fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
+fn fill(fs: &dyn FileSystem, filler: Ino, shape: FileParameters, left: u64) {
     let block = u64::from(shape.block_size);
     let mut size = 0;
     for step in [256, 16, 1] {
@@ -66,32 +70,20 @@ fn fill(fs: &dyn FileSystem, filler: Ino, shape: Shape, left: u64) {
 }
 
 /// Makes one change with `left` free blocks. Returns true if there was enough space.
-fn attempt(shape: Shape, pieces: u64, change: &Change, left: u64) -> bool {
+fn attempt(shape: FileParameters, pieces: u64, change: &FileChange, left: u64) -> bool {
     let dir = scratch();
     let image = dir.path().join("image");
     let device = make(&image, IMAGE_SIZE, shape);
     let fs = open(&device);
     let (ino, filler) = (create(&fs, "file"), create(&fs, "filler"));
-    let mut model = Model::new(shape);
+    let mut model = FileModel::new(shape);
     for step in fragmented(shape, pieces) {
         step.apply(&fs, ino).unwrap();
         model.apply(&step);
     }
     fill(&fs, filler, shape, left);
-    let free = fs.statfs().unwrap().blocks_free;
     let context = format!("{shape:?}, {pieces} pieces, {left} left, {change:?}");
-    let done = match change.apply(&fs, ino) {
-        Ok(()) => {
-            model.apply(change);
-            true
-        }
-        Err(Error::NoSpace) => {
-            assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
-            false
-        }
-        Err(error) => panic!("{context}: {error}"),
-    };
-    model.assert_same(&fs, ino, &context);
+    let done = model.change_if_space(&fs, ino, change, &context);
     fs.close().unwrap();
     check(&image);
     done
@@ -99,7 +91,7 @@ fn attempt(shape: Shape, pieces: u64, change: &Change, left: u64) -> bool {
 
 /// Asserts that each change fails without effect until there is enough space, and then succeeds. Returns the number of
 /// failures.
-fn run(shape: Shape, pieces: u64) -> usize {
+fn run(shape: FileParameters, pieces: u64) -> usize {
     let mut refused = 0;
     for change in changes(shape, 2 * LONG + 2 * pieces + 1) {
         let mut left = 0;

@@ -31,12 +31,12 @@ const KINDS: [(&str, &[&str]); 3] = [
 ];
 
 /// An image in a temporary directory.
-struct Image {
+struct OrphanImage {
     _folder: TempDir,
     path: PathBuf,
 }
 
-impl Image {
+impl OrphanImage {
     fn new(arguments: &[&str]) -> Self {
         let folder = scratch();
         let path = folder.path().join("image");
@@ -120,7 +120,7 @@ fn assert_sound(path: &Path) {
 fn a_file_without_a_name_lives_until_it_is_closed() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (_, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = image.free_inodes();
         let fs = image.open();
         let inos: Vec<_> = (0..3 * SLOTS_1K).map(|_| orphan(&fs)).collect();
@@ -149,7 +149,7 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
 fn a_name_ends_the_danger() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (_, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let fs = image.open();
         let [before, named, after] = std::array::from_fn(|_| orphan(&fs));
         fs.link(named, fs.root(), b"named", None).unwrap();
@@ -170,7 +170,7 @@ fn a_name_ends_the_danger() {
 fn a_clean_close_ends_what_is_still_open() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (_, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = image.free_inodes();
         let fs = image.open();
         for _ in 0..600 {
@@ -183,8 +183,8 @@ fn a_clean_close_ends_what_is_still_open() {
 }
 
 /// Creates an image that was not closed, with `count` orphans.
-fn crashed(arguments: &[&str], count: usize) -> Image {
-    let image = Image::new(arguments);
+fn crashed(arguments: &[&str], count: usize) -> OrphanImage {
+    let image = OrphanImage::new(arguments);
     let fs = image.open();
     let inos: Vec<_> = (0..count + 40).map(|_| orphan(&fs)).collect();
     for ino in inos.iter().step_by(count / 40 + 1).take(40) {
@@ -227,7 +227,7 @@ fn e2fsck_ends_what_a_crash_leaves() {
 fn policies_for_benchmarks_keep_the_image_right() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for policy in [OrphanPolicy::Always, OrphanPolicy::ListOnly, OrphanPolicy::Off] {
-        let image = Image::new(KINDS[0].1);
+        let image = OrphanImage::new(KINDS[0].1);
         let free = image.free_inodes();
         let fs = image.try_open(policy).unwrap();
         let inos: Vec<_> = (0..50).map(|_| orphan(&fs)).collect();
@@ -249,7 +249,7 @@ fn policies_for_benchmarks_keep_the_image_right() {
 fn threads_make_and_end_orphans_side_by_side() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = image.free_inodes();
         let fs = image.open();
         let left: usize = std::thread::scope(|scope| {

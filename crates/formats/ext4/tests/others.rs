@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::FileDevice;
-use files::{Change, MIB, Model, SHAPES, Shape, check, open};
+use files::{FileChange, FileModel, FileParameters, MIB, SHAPES, check, open};
 use testkit::{Mke2fs, populate_with_kernel, require, scratch};
 use vfs::{AllocateMode, ExtentPlace, FileSystem, Ino};
 
@@ -18,14 +18,14 @@ fn device(image: &Path) -> Arc<FileDevice> {
 }
 
 /// Changes that convert an inline file to one with blocks.
-fn changes() -> Vec<Change> {
-    let allocate = |mode, offset, len| Change::Allocate { offset, len, mode };
+fn changes() -> Vec<FileChange> {
+    let allocate = |mode, offset, len| FileChange::Allocate { offset, len, mode };
     vec![
-        Change::Write { offset: 10, len: 5, seed: 3 },
-        Change::Write { offset: 5000, len: 3000, seed: 3 },
-        Change::Truncate(0),
-        Change::Truncate(7),
-        Change::Truncate(100_000),
+        FileChange::Write { offset: 10, len: 5, seed: 3 },
+        FileChange::Write { offset: 5000, len: 3000, seed: 3 },
+        FileChange::Truncate(0),
+        FileChange::Truncate(7),
+        FileChange::Truncate(100_000),
         allocate(AllocateMode::Unwritten, 0, 9000),
         allocate(AllocateMode::UnwrittenKeepSize, 8192, 9000),
         allocate(AllocateMode::PunchHole, 3, 5),
@@ -57,11 +57,11 @@ fn inline_data_becomes_blocks() {
     let dir = scratch();
     let source = dir.path().join("source");
     std::fs::create_dir(&source).unwrap();
-    let contents = Change::Write { offset: 0, len: 100, seed: 1 };
+    let contents = FileChange::Write { offset: 0, len: 100, seed: 1 };
     std::fs::write(source.join("file"), files::bytes_of(100, 1)).unwrap();
     let image = dir.path().join("image");
     for features in ["inline_data", "inline_data,^extents,^64bit"] {
-        let shape = Shape { block_size: 4096, extents: features == "inline_data" };
+        let shape = FileParameters { block_size: 4096, extents: features == "inline_data" };
         for change in changes() {
             Mke2fs::new("ext4")
                 .block_size(4096)
@@ -72,7 +72,7 @@ fn inline_data_becomes_blocks() {
             let fs = open(&device);
             let ino = find(&fs, "file");
             fs.set_xattr(ino, b"user.kept", b"value").unwrap();
-            let mut model = Model::new(shape);
+            let mut model = FileModel::new(shape);
             model.apply(&contents);
             assert_eq!(first_place(&fs, ino), ExtentPlace::Inline);
             match change.apply(&fs, ino) {
@@ -98,12 +98,12 @@ fn inline_data_becomes_blocks() {
 #[test]
 fn garbage_behind_the_end_stays_hidden() {
     require!(Tool("e2fsck"));
-    let grow = |offset, len, mode| Change::Allocate { offset, len, mode };
+    let grow = |offset, len, mode| FileChange::Allocate { offset, len, mode };
     let growths = [
-        Change::Truncate(900),
-        Change::Truncate(1_000_000),
-        Change::Write { offset: 700, len: 3, seed: 5 },
-        Change::Write { offset: 70_000, len: 3, seed: 5 },
+        FileChange::Truncate(900),
+        FileChange::Truncate(1_000_000),
+        FileChange::Write { offset: 700, len: 3, seed: 5 },
+        FileChange::Write { offset: 70_000, len: 3, seed: 5 },
         grow(600, 10, AllocateMode::Unwritten),
         grow(60_000, 10, AllocateMode::Unwritten),
         grow(600, 10, AllocateMode::Zero),
@@ -116,8 +116,8 @@ fn garbage_behind_the_end_stays_hidden() {
             let device = files::make(&image, 16 * MIB, shape);
             let fs = open(&device);
             let ino = files::create(&fs, "file");
-            let mut model = Model::new(shape);
-            let first = Change::Write { offset: 0, len: 500, seed: 1 };
+            let mut model = FileModel::new(shape);
+            let first = FileChange::Write { offset: 0, len: 500, seed: 1 };
             first.apply(&fs, ino).unwrap();
             model.apply(&first);
             let ExtentPlace::Device(at) = first_place(&fs, ino) else { panic!("no data") };
@@ -133,18 +133,19 @@ fn garbage_behind_the_end_stays_hidden() {
 }
 
 /// Writes every second block of a file.
-fn every_second_block(write: impl Fn(u64, &[u8]), blocks: u64, model: &mut Model) {
+fn every_second_block(write: impl Fn(u64, &[u8]), blocks: u64, model: &mut FileModel) {
     let block = u64::from(model.shape.block_size);
     for number in 0..blocks {
-        let change = Change::Write { offset: number * 2 * block, len: block, seed: number as u8 };
+        let change =
+            FileChange::Write { offset: number * 2 * block, len: block, seed: number as u8 };
         write(number * 2 * block, &files::bytes_of(block, number as u8));
         model.apply(&change);
     }
 }
 
 /// Holes to punch in a tree with several levels.
-fn cuts(block: u64) -> Vec<Change> {
-    let punch = |offset: u64, len: u64| Change::Allocate {
+fn cuts(block: u64) -> Vec<FileChange> {
+    let punch = |offset: u64, len: u64| FileChange::Allocate {
         offset: offset * block,
         len: len * block,
         mode: AllocateMode::PunchHole,
@@ -154,10 +155,10 @@ fn cuts(block: u64) -> Vec<Change> {
         punch(500, 1500),
         punch(0, 300),
         punch(3001, 7),
-        Change::Truncate(4500 * block + 3),
+        FileChange::Truncate(4500 * block + 3),
         punch(2000, 2400),
-        Change::Truncate(301 * block),
-        Change::Truncate(0),
+        FileChange::Truncate(301 * block),
+        FileChange::Truncate(0),
     ]
 }
 
@@ -165,11 +166,11 @@ fn cuts(block: u64) -> Vec<Change> {
 fn deep_trees_of_the_kernel_are_cut() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for features in ["extents", "^extents,^64bit"] {
-        let shape = Shape { block_size: 1024, extents: features == "extents" };
+        let shape = FileParameters { block_size: 1024, extents: features == "extents" };
         let dir = scratch();
         let image = dir.path().join("image");
         Mke2fs::new("ext4").block_size(1024).features(features).create(&image, 64 * MIB);
-        let mut model = Model::new(shape);
+        let mut model = FileModel::new(shape);
         populate_with_kernel(&image, "ext4", |root| {
             let file = File::create(root.join("file")).unwrap();
             every_second_block(|at, data| file.write_all_at(data, at).unwrap(), 3000, &mut model);
@@ -197,7 +198,7 @@ fn the_kernel_cuts_deep_trees() {
         let device = files::make(&image, 64 * MIB, shape);
         let fs = open(&device);
         let ino = files::create(&fs, "file");
-        let mut model = Model::new(shape);
+        let mut model = FileModel::new(shape);
         every_second_block(|at, data| fs.write(ino, at, data, None).unwrap(), 3000, &mut model);
         fs.close().unwrap();
         check(&image);
@@ -208,8 +209,8 @@ fn the_kernel_cuts_deep_trees() {
             file.set_len(size).unwrap();
             file.write_all_at(&files::bytes_of(5000, 7), 1_000_001).unwrap();
         });
-        model.apply(&Change::Truncate(size));
-        model.apply(&Change::Write { offset: 1_000_001, len: 5000, seed: 7 });
+        model.apply(&FileChange::Truncate(size));
+        model.apply(&FileChange::Write { offset: 1_000_001, len: 5000, seed: 7 });
         check(&image);
         let fs = open(&device);
         model.assert_same(&fs, ino, "after the kernel");

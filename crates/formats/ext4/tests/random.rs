@@ -6,11 +6,11 @@ use crate::changing;
 use std::sync::Arc;
 
 use changing::crashing::Ext4Target;
-use changing::{Layout, MIB};
+use changing::{ImageParameters, MIB};
 use disk::MemoryDevice;
 use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::crash::write_image;
-use testkit::fs_tree::Tree;
+use testkit::fs_tree::FsTree;
 use testkit::operation::Mix;
 use testkit::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
 use testkit::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
@@ -19,11 +19,16 @@ use testkit::{KernelMount, Leave, MountOptions, effort, require, shown_differenc
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-fn run(layout: Layout, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+fn run(layout: ImageParameters, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
     one_thread(&Ext4Target::new(layout).trial(), layout.mix(mix), seed, steps)
 }
 
-fn run_threads(layout: Layout, threads: usize, seed: u64, steps: usize) -> Arc<MemoryDevice> {
+fn run_threads(
+    layout: ImageParameters,
+    threads: usize,
+    seed: u64,
+    steps: usize,
+) -> Arc<MemoryDevice> {
     several_threads(&Ext4Target::new(layout).trial(), threads, seed, steps)
 }
 
@@ -37,7 +42,7 @@ fn assert_kernel_agrees(device: &MemoryDevice) {
         testkit::Tree::of(mount.path())
     };
     let fs = Ext4::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap();
-    let ours = Tree::of(&fs).unwrap();
+    let ours = FsTree::of(&fs).unwrap();
     let list = shown_differences(&kernel, &ours, Leave::default());
     assert!(list.is_empty(), "{}", list.join("\n"));
 }
@@ -46,7 +51,7 @@ fn assert_kernel_agrees(device: &MemoryDevice) {
 fn one_thread_does_as_the_model_does() {
     require!(Tool("e2fsck"));
     for seed in 0..effort(2, 6, 100) {
-        run(Layout::DEFAULT, Mix::ALL, seed, 1_000);
+        run(ImageParameters::DEFAULT, Mix::ALL, seed, 1_000);
     }
 }
 
@@ -54,10 +59,12 @@ fn one_thread_does_as_the_model_does() {
 fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
     require!(Tool("e2fsck"));
     for seed in 100..100 + effort(1, 3, 50) {
-        for layout in [Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::NO_JOURNAL] {
+        for layout in
+            [ImageParameters::SMALL_BLOCKS, ImageParameters::PLAIN, ImageParameters::NO_JOURNAL]
+        {
             run(layout, Mix::ALL, seed, 600);
         }
-        run(Layout::BLOCK_MAPS, Mix { preallocates: false, ..Mix::ALL }, seed, 600);
+        run(ImageParameters::BLOCK_MAPS, Mix { preallocates: false, ..Mix::ALL }, seed, 600);
     }
 }
 
@@ -65,14 +72,19 @@ fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
 fn folding_names_do_as_the_model_does() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for seed in 500..500 + effort(1, 4, 100) {
-        for layout in [Layout::FOLDED, Layout::FOLDED_SMALL_BLOCKS] {
+        for layout in [ImageParameters::FOLDED, ImageParameters::FOLDED_SMALL_BLOCKS] {
             run(layout, Mix::ALL, seed, 1_000);
-            run(Layout { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 1_500);
+            run(ImageParameters { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 1_500);
         }
     }
-    run_threads(Layout { inodes: 2_000, size: 128 << 20, ..Layout::FOLDED }, 3, 504, 250);
+    run_threads(
+        ImageParameters { inodes: 2_000, size: 128 << 20, ..ImageParameters::FOLDED },
+        3,
+        504,
+        250,
+    );
     // Files are never deferred in a case-insensitive directory, because deferred names are compared by their bytes.
-    let layout = Layout { inodes: 2_000, ..Layout::FOLDED_SMALL_BLOCKS };
+    let layout = ImageParameters { inodes: 2_000, ..ImageParameters::FOLDED_SMALL_BLOCKS };
     let mut target = Ext4Target::new(layout);
     target.defer_creates = Some(DeferPolicy { blocks_min: 1, ..DeferPolicy::LARGE_IN_PARTS });
     one_thread(&target.trial(), layout.mix(LARGE_DIRECTORIES), 505, 1_500);
@@ -81,21 +93,22 @@ fn folding_names_do_as_the_model_does() {
 #[test]
 fn clusters_do_as_the_model_does() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let small_blocks = Layout { block_size: 1024, ..Layout::CLUSTERS };
-    let large_clusters = Layout { cluster_size: Some(64 << 10), ..Layout::CLUSTERS };
+    let small_blocks = ImageParameters { block_size: 1024, ..ImageParameters::CLUSTERS };
+    let large_clusters =
+        ImageParameters { cluster_size: Some(64 << 10), ..ImageParameters::CLUSTERS };
     for seed in 400..400 + effort(1, 2, 50) {
-        for layout in [Layout::CLUSTERS, small_blocks, large_clusters] {
+        for layout in [ImageParameters::CLUSTERS, small_blocks, large_clusters] {
             run(layout, Mix::ALL, seed, 800);
         }
-        run(Layout { inodes: 2_000, ..small_blocks }, LARGE_DIRECTORIES, seed, 1_500);
+        run(ImageParameters { inodes: 2_000, ..small_blocks }, LARGE_DIRECTORIES, seed, 1_500);
     }
 }
 
 #[test]
 fn large_directories_do_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for (layout, seed) in [(Layout::SMALL_BLOCKS, 200), (Layout::DEFAULT, 201)] {
-        run(Layout { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 2_500);
+    for (layout, seed) in [(ImageParameters::SMALL_BLOCKS, 200), (ImageParameters::DEFAULT, 201)] {
+        run(ImageParameters { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 2_500);
     }
 }
 
@@ -103,9 +116,9 @@ fn large_directories_do_as_the_model_does() {
 fn the_kernel_shows_what_random_operations_left() {
     require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
     for seed in 300..300 + effort(1, 3, 50) {
-        assert_kernel_agrees(&run(Layout::DEFAULT, Mix::ALL, seed, 700));
-        assert_kernel_agrees(&run(Layout::CLUSTERS, Mix::ALL, seed, 700));
-        assert_kernel_agrees(&run(Layout::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
+        assert_kernel_agrees(&run(ImageParameters::DEFAULT, Mix::ALL, seed, 700));
+        assert_kernel_agrees(&run(ImageParameters::CLUSTERS, Mix::ALL, seed, 700));
+        assert_kernel_agrees(&run(ImageParameters::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
     }
 }
 
@@ -114,16 +127,17 @@ fn several_threads_do_as_their_models_do() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (seed, threads) in [(1, 2), (2, 4), (3, 8)] {
         run_threads(
-            Layout { inodes: 2_000, size: 128 << 20, ..Layout::DEFAULT },
+            ImageParameters { inodes: 2_000, size: 128 << 20, ..ImageParameters::DEFAULT },
             threads,
             seed,
             250,
         );
     }
-    let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::CLUSTERS };
+    let layout = ImageParameters { inodes: 2_000, size: 128 << 20, ..ImageParameters::CLUSTERS };
     run_threads(layout, 4, 6, 250);
     for (seed, threads) in [(4, 3), (5, 6)] {
-        let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::SMALL_BLOCKS };
+        let layout =
+            ImageParameters { inodes: 2_000, size: 128 << 20, ..ImageParameters::SMALL_BLOCKS };
         run_threads(layout, threads, seed, 250);
     }
 }
@@ -131,7 +145,7 @@ fn several_threads_do_as_their_models_do() {
 #[test]
 fn the_kernel_shows_what_several_threads_left() {
     require!(Mount("ext4"), Tool("e2fsck"));
-    let layout = Layout { inodes: 2_000, size: 128 << 20, ..Layout::DEFAULT };
+    let layout = ImageParameters { inodes: 2_000, size: 128 << 20, ..ImageParameters::DEFAULT };
     assert_kernel_agrees(&run_threads(layout, 4, 77, 250));
 }
 
@@ -139,17 +153,27 @@ fn the_kernel_shows_what_several_threads_left() {
 #[test]
 fn freeing_works_when_full() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let roomy = |layout| Layout { size: 64 * MIB, inodes: 1024, ..layout };
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::NO_JOURNAL, Layout::CLUSTERS] {
+    let roomy = |layout| ImageParameters { size: 64 * MIB, inodes: 1024, ..layout };
+    for layout in [
+        ImageParameters::DEFAULT,
+        ImageParameters::SMALL_BLOCKS,
+        ImageParameters::NO_JOURNAL,
+        ImageParameters::CLUSTERS,
+    ] {
         freeing_when_full(&Ext4Target::new(roomy(layout)).trial(), true);
     }
-    freeing_when_full(&Ext4Target::new(roomy(Layout::BLOCK_MAPS)).trial(), false);
+    freeing_when_full(&Ext4Target::new(roomy(ImageParameters::BLOCK_MAPS)).trial(), false);
 }
 
 #[test]
 fn random_changes_of_a_full_image_free_all_space() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS, Layout::CLUSTERS] {
+    for layout in [
+        ImageParameters::DEFAULT,
+        ImageParameters::SMALL_BLOCKS,
+        ImageParameters::BLOCK_MAPS,
+        ImageParameters::CLUSTERS,
+    ] {
         for seed in 0..effort(1, 3, 50) {
             random_when_full(&Ext4Target::new(layout).trial(), seed, 1_500);
         }

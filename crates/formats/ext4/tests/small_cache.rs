@@ -5,7 +5,7 @@ use std::sync::Arc;
 use testkit::require;
 use vfs::FileSystem as _;
 
-use crate::changing::{Layout, MIB, SMALL_CACHE_BYTES, assert_clean, open};
+use crate::changing::{ImageParameters, MIB, SMALL_CACHE_BYTES, assert_clean, open};
 use crate::names::common::NEW;
 
 /// Length of contents that exceed the cache.
@@ -15,8 +15,8 @@ const FILE_BYTES: usize = 400 << 10;
 #[test]
 fn bitmaps_are_read_with_any_descriptor_flags() {
     require!(Tool("e2fsck"));
-    for features in ["", "^64bit", "^metadata_csum,^64bit", Layout::BLOCK_MAPS.features] {
-        let layout = Layout { size: 64 * MIB, features, ..Layout::SMALL_BLOCKS };
+    for features in ["", "^64bit", "^metadata_csum,^64bit", ImageParameters::BLOCK_MAPS.features] {
+        let layout = ImageParameters { size: 64 * MIB, features, ..ImageParameters::SMALL_BLOCKS };
         let device = Arc::new(layout.make());
         let fs = open(device.clone(), SMALL_CACHE_BYTES).unwrap();
         let data = vec![7; FILE_BYTES];

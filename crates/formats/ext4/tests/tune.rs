@@ -9,7 +9,7 @@ use ext4::OpenOptions;
 use ext4::format::features::Feature;
 use ext4::tune::{Request, tune};
 use testkit::crash::{Tearing, cut_off_beside, flushes, read_image, write_image};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::{effort, require};
 use vfs::Error;
 
@@ -58,8 +58,8 @@ fn request(features: &str) -> Request {
     request
 }
 
-fn tree(device: MemoryDevice) -> Tree {
-    Tree::of(&Ext4::open(Arc::new(device), &OpenOptions::default()).unwrap()).unwrap()
+fn tree(device: MemoryDevice) -> FsTree {
+    FsTree::of(&Ext4::open(Arc::new(device), &OpenOptions::default()).unwrap()).unwrap()
 }
 
 fn events(start: &MemoryDevice, features: &str) -> Vec<Event> {

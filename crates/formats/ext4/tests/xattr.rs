@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::layout::{Kind, Layout};
+use common::layout::{ImageStructures, StructureKind};
 use disk::FileDevice;
 use ext4::{Ext4, OpenOptions};
 use fastrand::Rng;
@@ -31,14 +31,14 @@ const NEW: NewInode = NewInode {
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "plain", "directory", "link", "long-link"];
 
 #[derive(Clone, Copy, Debug)]
-struct Case {
+struct XattrCase {
     fs_type: &'static str,
     block_size: u32,
     inode_size: u32,
     ea_inode: bool,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [XattrCase; 9] = [
     case("ext4", 1024, 128, false),
     case("ext4", 1024, 128, true),
     case("ext4", 1024, 256, false),
@@ -51,14 +51,19 @@ const CASES: [Case; 9] = [
     case("ext3", 1024, 256, true),
 ];
 
-const fn case(fs_type: &'static str, block_size: u32, inode_size: u32, ea_inode: bool) -> Case {
-    Case { fs_type, block_size, inode_size, ea_inode }
+const fn case(
+    fs_type: &'static str,
+    block_size: u32,
+    inode_size: u32,
+    ea_inode: bool,
+) -> XattrCase {
+    XattrCase { fs_type, block_size, inode_size, ea_inode }
 }
 
 type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
-type Model = BTreeMap<&'static str, Attributes>;
+type XattrModel = BTreeMap<&'static str, Attributes>;
 
-impl Case {
+impl XattrCase {
     /// Creates an image filled by the kernel: `a` to `d` have the same attributes and share a block. With `ea_inode`,
     /// all share a value, which some attribute blocks refer to.
     fn make(&self, image: &Path) {
@@ -67,9 +72,9 @@ impl Case {
         mke2fs.inode_size(self.inode_size).features(features).create(image, 16 * MIB);
         populate_with_kernel(image, "ext4", |root| self.fill(root));
         let bytes = std::fs::read(image).unwrap();
-        let layout = Layout::of(&bytes);
+        let layout = ImageStructures::of(&bytes);
         let blocks: Vec<_> =
-            layout.structures.iter().filter(|s| s.kind == Kind::Attributes).collect();
+            layout.structures.iter().filter(|s| s.kind == StructureKind::Attributes).collect();
         let sharers = blocks.iter().map(|s| blocks.iter().filter(|o| o.block == s.block).count());
         assert_eq!(sharers.max(), Some(4), "{self:?}: the kernel shares a block");
     }
@@ -138,7 +143,7 @@ fn attributes(fs: &Ext4, ino: Ino) -> Attributes {
 }
 
 /// Returns all attributes that the kernel shows.
-fn kernel(image: &Path) -> Model {
+fn kernel(image: &Path) -> XattrModel {
     let mount = KernelMount::new(image, &MountOptions::read_only("ext4"));
     let tree = Tree::of(mount.path());
     let model = NAMES.iter().map(|&name| (name, tree.node(name).xattrs.clone())).collect();
@@ -167,7 +172,7 @@ fn acl(users: u32) -> Vec<u8> {
 }
 
 /// Returns a random name that is valid for the inode, and a value.
-fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
+fn attribute(rng: &mut Rng, file: &str, case: &XattrCase) -> (Vec<u8>, Vec<u8>) {
     let prefix = if file.ends_with("link") { "trusted." } else { "user." };
     if prefix == "user." && rng.u8(..8) == 0 {
         return (b"system.posix_acl_access".to_vec(), acl(rng.u32(1..20)));
@@ -186,7 +191,7 @@ fn attribute(rng: &mut Rng, file: &str, case: &Case) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Makes one random change of one inode. Returns true if it succeeded.
-fn step(fs: &Ext4, rng: &mut Rng, case: &Case, model: &mut Model) -> bool {
+fn step(fs: &Ext4, rng: &mut Rng, case: &XattrCase, model: &mut XattrModel) -> bool {
     let file = NAMES[rng.usize(..NAMES.len())];
     if NAMES[..5].contains(&file) && rng.u8(..40) == 0 {
         // Deleting a file frees all space of its attributes.

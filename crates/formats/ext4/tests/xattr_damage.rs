@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use common::image::{device, golden};
-use common::layout::{Kind, Layout};
+use common::layout::{ImageStructures, StructureKind};
 use disk::{BlockDevice, MemoryDevice};
 use ext4::format::address::{Block, Group};
 use ext4::format::inode::{Inode, flags};
@@ -24,7 +24,7 @@ const APART: &[u8] = b"user.in-an-inode";
 
 struct Victim {
     image: Vec<u8>,
-    layout: Layout,
+    layout: ImageStructures,
     ino: Ino,
 }
 
@@ -33,7 +33,7 @@ impl Victim {
     fn new(name: &str) -> Self {
         let image = golden(name);
         let ino = find(&open(device(&image)), "small");
-        Self { layout: Layout::of(&image), image, ino }
+        Self { layout: ImageStructures::of(&image), image, ino }
     }
 
     fn edit(&mut self, ino: Ino, edit: impl FnOnce(&mut Inode)) {
@@ -47,7 +47,7 @@ impl Victim {
     /// Returns the attribute block of the victim.
     fn block(&mut self) -> &mut [u8] {
         let mut all = self.layout.structures.iter();
-        let found = all.find(|s| s.kind == Kind::Attributes && s.ino == self.ino).unwrap();
+        let found = all.find(|s| s.kind == StructureKind::Attributes && s.ino == self.ino).unwrap();
         let range = self.layout.block_range(found.block);
         &mut self.image[range]
     }
@@ -74,7 +74,7 @@ impl Victim {
             self.layout
                 .structures
                 .iter()
-                .filter(|s| s.kind == Kind::Attributes && s.ino == self.ino)
+                .filter(|s| s.kind == StructureKind::Attributes && s.ino == self.ino)
                 .map(|s| self.layout.block_range(s.block)),
         );
         let mut found = 0;
@@ -198,13 +198,13 @@ fn attribute_blocks_that_cannot_be_one() {
         |_| 1 << 40,
         |v| v.layout.groups[0].inode_table.0,
         // A node of a file's extent tree.
-        |v| v.layout.first(Kind::Extents).block.0,
+        |v| v.layout.first(StructureKind::Extents).block.0,
     ];
     for place in places {
         let mut victim = Victim::new("ext4");
         let (ino, block) = (victim.ino, place(&victim));
         victim.edit(ino, |inode| inode.set_file_acl(block));
-        victim.layout.structures.retain(|s| s.ino != ino || s.kind != Kind::Attributes);
+        victim.layout.structures.retain(|s| s.ino != ino || s.kind != StructureKind::Attributes);
         victim.seal().assert_refused(ANY, &["inode", "extended attribute block"]);
     }
 }
@@ -293,12 +293,12 @@ impl BlockDevice for Failing {
     }
 }
 
-type Change = fn(&Ext4, Ino) -> Result<(), Error>;
+type XattrOperation = fn(&Ext4, Ino) -> Result<(), Error>;
 
 #[test]
 fn a_device_that_fails_at_any_access() {
     require!(Tool("e2fsck"));
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, XattrOperation); 6] = [
         ("to the inode", |fs, ino| fs.set_xattr(ino, b"user.short", b"new")),
         ("to the block", |fs, ino| fs.set_xattr(ino, b"user.short", &[7; 200])),
         ("apart", |fs, ino| fs.set_xattr(ino, b"user.short", &[7; 20_000])),

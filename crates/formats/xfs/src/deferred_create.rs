@@ -4,7 +4,7 @@
 mod keys;
 
 use operations::deferred_create::{
-    Batch, BatchOrder, DeferCreates, DeferredCreates, HashNames as _, InodeRun, Record,
+    Batch, BatchOrder, DeferCreates, DeferredCreates, DeferredFile, HashNames as _, InodeRun,
 };
 use operations::inode::{InodeHandle as _, load_dir};
 use operations::reserve::Claim;
@@ -184,7 +184,7 @@ impl DeferCreates for XfsCore {
         })
     }
 
-    fn attributes_of(&self, file: &Record) -> Result<Attributes> {
+    fn attributes_of(&self, file: &DeferredFile) -> Result<Attributes> {
         let mut handle = self.handle_to_be(file.ino)?;
         self.set_new(&mut handle.inode, FileType::Regular, &file.new);
         inode::attributes(self, &handle)
@@ -193,7 +193,7 @@ impl DeferCreates for XfsCore {
 
 impl Op<'_> {
     /// Creates a file in a reserved inode that this operation allocated.
-    fn make_kept(&mut self, dir: &Handle, file: &Record, name: &[u8]) -> Outcome<()> {
+    fn make_kept(&mut self, dir: &Handle, file: &DeferredFile, name: &[u8]) -> Outcome<()> {
         let (ag, ag_ino) = self.fs.volume.geometry.split_ino(file.ino).ok_or(Error::NotFound)?;
         let mut handle = self.new_handle(ag, ag_ino)?;
         self.fs.set_new(&mut handle.inode, FileType::Regular, &file.new);

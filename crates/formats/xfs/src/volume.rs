@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use disk::BlockDevice;
-use engine::{Changed, Corruption, Format, Tag, Txn};
+use engine::{BlockFormat, Changed, Corruption, Tag, Txn};
 use vfs::StatFs;
 
 use crate::alloc::ags::{Ag, AgState, Ags};
@@ -134,7 +134,7 @@ pub(crate) struct Backing {
     pub(crate) keeps_totals: bool,
 }
 
-impl Format for Backing {
+impl BlockFormat for Backing {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> Result<(), Corruption> {
         let geometry = &self.volume.geometry;
         kind::verify(geometry, tag, Block(block), data).map_err(|c| c.at_block(block))

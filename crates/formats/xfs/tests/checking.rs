@@ -8,7 +8,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice};
 use parking_lot::Mutex;
 use rustix::fs::ioctl_ficlone;
-use testkit::crash::{Case, Judge};
+use testkit::crash::{CrashCase, Judge};
 use vfs::check::{Finding, Observer, Options};
 
 /// An observer that keeps findings.
@@ -60,7 +60,7 @@ impl Judge for Sound {
         1
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         for (what, device) in [("as it lies", case.crashed), ("recovered", case.recovered)] {
             let found = findings(Arc::new(device.fork()));
             let found = found.map_err(|error| format!("{what}: {error}"))?;

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use changing::judges::{check_recovered, kernel_recovers};
 use changing::target::{Way, XfsTarget};
 use changing::{FILLING, Layout, SYNCING};
-use testkit::crash::{Explorer, Judge, Options, Target};
+use testkit::crash::{CrashTarget, Explorer, Judge, Options};
 use testkit::operation::Mix;
 use testkit::require;
 
@@ -20,7 +20,7 @@ fn options(mixes: Vec<Mix>) -> Options {
 }
 
 /// Explores with xfs_repair as a judge of the recovered images, and sometimes the kernel, which recovers itself.
-fn assert_survives(target: &dyn Target, options: Options, states: u64) {
+fn assert_survives(target: &dyn CrashTarget, options: Options, states: u64) {
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     testkit::assert_survives(target, &judges, options, states);
@@ -33,7 +33,7 @@ fn assert_worn_survives(layout: Layout, states: u64) {
 }
 
 /// Asserts that an error of a target is detected.
-fn assert_found_out(target: &dyn Target, mixes: Vec<Mix>) {
+fn assert_found_out(target: &dyn CrashTarget, mixes: Vec<Mix>) {
     let report = testkit::explore(target, &[], options(mixes), 400);
     assert!(report.failures.len() >= 5, "{} failures", report.failures.len());
 }
@@ -60,7 +60,7 @@ fn small_blocks_survive_a_crash_anywhere() {
 }
 
 /// Asserts that a run that once failed survives crashes in some states.
-fn assert_run_survives(target: &dyn Target, options: Options, seed: u64, states: u64) {
+fn assert_run_survives(target: &dyn CrashTarget, options: Options, seed: u64, states: u64) {
     let (ours, theirs) = (check_recovered(1), kernel_recovers(8));
     let judges: [&dyn Judge; 2] = [&ours, &theirs];
     let explorer = Explorer::new(target, &judges, options);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::image::{GOLDEN, device, unpack};
 use common::layout::Layout;
-use common::walk::{self, Outcome};
+use common::walk::{self, WalkResult};
 use disk::BlockDevice;
 
 /// Maximum number of device reads for a walk over a damaged golden image: a few times the number for a valid one.
@@ -15,7 +15,7 @@ const READS_MAX: u64 = 200_000;
 const ENTRIES_MAX: usize = 200_000;
 const BYTES_MAX: u64 = 400 << 20;
 /// Reads everything and checks that the work was bounded.
-fn survive(device: Arc<dyn BlockDevice>, layout: &Layout, what: &str) -> Outcome {
+fn survive(device: Arc<dyn BlockDevice>, layout: &Layout, what: &str) -> WalkResult {
     let outcome = walk::everything(device, &layout.inodes);
     let bounded =
         outcome.reads < READS_MAX && outcome.entries < ENTRIES_MAX && outcome.bytes < BYTES_MAX;

@@ -131,12 +131,12 @@ impl Crashed {
     }
 
     /// Returns the tree after recovery in memory; the file is opened read-only.
-    fn in_memory(&self) -> Result<testkit::fs_tree::Tree, String> {
+    fn in_memory(&self) -> Result<testkit::fs_tree::FsTree, String> {
         let device = Arc::new(FileDevice::new(File::open(&self.path).unwrap()).unwrap());
         let fs = Xfs::open(device, &OpenOptions::default());
         let fs = fs.map_err(|error| format!("open: {error}"))?;
         crate::checking::verdict(&self.path)?;
-        testkit::fs_tree::Tree::of(&fs)
+        testkit::fs_tree::FsTree::of(&fs)
     }
 
     fn judge(&self) -> Result<RecoverReport, String> {

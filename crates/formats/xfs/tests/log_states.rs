@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice, RecordingDevice};
 use testkit::crash::{Bulk, Desk, LogState, LogStates, Loss, Tearing, change_in_bulk};
-use testkit::fs_tree::Tree;
+use testkit::fs_tree::FsTree;
 use testkit::{KernelMount, MountOptions, require, show_image, xfs_repair_verdict};
 use xfs::format::log::build::RECORD_BLOCKS_MAX;
 use xfs::format::superblock::Superblock;
@@ -190,7 +190,7 @@ fn a_log_of_records_longer_than_kernels_search_is_recovered() {
         changing::assert_clean(device);
         kernel_mounts(&desk.put(device).unwrap().0).unwrap();
         let fs = Xfs::open(device.clone(), &OpenOptions::default()).unwrap();
-        let files = Tree::of(&fs).unwrap();
+        let files = FsTree::of(&fs).unwrap();
         let is_replayed = |number: u32| {
             let path = format!("d/f{number:05}");
             files.get(path.as_bytes()).is_some_and(|file| file.attributes.permissions == 0o755)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use changing::kernel::assert_same;
 use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, write_image};
 use disk::{BlockDevice, MemoryDevice};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
 use testkit::operation::{Generator, Mix, Session};
 use testkit::{KernelMount, MountOptions, require};
@@ -83,7 +83,7 @@ fn assert_replayed_to(left: &MemoryDevice, model: &Model, what: &str) {
     assert_same(&tree, &path, Default::default());
     let device = disk::FileDevice::new(File::open(&path).unwrap()).unwrap();
     let fs = Xfs::open(Arc::new(device), &OpenOptions::default()).unwrap();
-    let list = Tree::of(model).unwrap().differences(&Tree::of(&fs).unwrap(), Rules::default());
+    let list = FsTree::of(model).unwrap().differences(&FsTree::of(&fs).unwrap(), Rules::default());
     assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
 }
 
@@ -346,8 +346,8 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
             open(&again, SMALL_CACHE_BYTES).close().unwrap();
             assert_clean(&again);
             let replayed = Xfs::open(again, &OpenOptions::default()).unwrap();
-            let tree = Tree::of(&replayed).unwrap();
-            let list = Tree::of(&model).unwrap().differences(&tree, Rules::default());
+            let tree = FsTree::of(&replayed).unwrap();
+            let list = FsTree::of(&model).unwrap().differences(&tree, Rules::default());
             assert!(list.is_empty(), "{layout:?}:\n{}", list.join("\n"));
             each(&|fs| {
                 for number in (0..400).filter(|number| number % 100 <= round * 20) {

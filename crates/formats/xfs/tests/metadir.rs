@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{Judge, Options, Target};
+use testkit::crash::{CrashTarget, Judge, Options};
 use testkit::operation::Mix;
 use testkit::{KernelMount, MkfsXfs, MountOptions, require, scratch};
 use vfs::survey::Kind;
@@ -213,7 +213,7 @@ fn a_crash_anywhere_leaves_a_sound_image() {
     let repair = check_recovered(4);
     let judges: [&dyn Judge; 2] = [&Sound, &repair];
     let options = Options { mixes: vec![Mix::ALL, Mix::METADATA, SYNCING], ..Options::default() };
-    let target: &dyn Target = &target;
+    let target: &dyn CrashTarget = &target;
     testkit::assert_survives(target, &judges, options, 100);
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use disk::FileDevice;
 use fastrand::Rng;
 use support::image::{kernel_image, open};
-use testkit::crash::Target as _;
+use testkit::crash::CrashTarget as _;
 use testkit::{require, xfs_repair};
 use vfs::path::{PathsOf, paths_of};
 use vfs::{Error, FileSystem, Ino, NewInode, RenameMode, Timestamp};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice, JoinedDevice, MemoryDevice, OverlayDevice};
-use testkit::guest::{self, Answer, Job};
+use testkit::guest::{self, Answer, GuestJob};
 use testkit::require;
 use vfs::{AllocateMode, Error, FileAttributesChange, FileSystem, Ino, InodeFlags, NewInode};
 use xfs::{OpenOptions, Xfs};
@@ -161,7 +161,7 @@ fn realtime_files_are_changed_as_the_kernel_expects() {
 
 /// Runs a script in the guest, whose arguments are the two devices of each image.
 pub(crate) fn in_guest(pairs: &[Pair], script: &str) -> Answer {
-    let mut job = Job::new(script.to_owned());
+    let mut job = GuestJob::new(script.to_owned());
     for pair in pairs {
         job = job.disk(&pair.image, false).disk(&pair.realtime, false);
     }

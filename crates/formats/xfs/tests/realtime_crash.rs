@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{BlockDevice, JoinedDevice, MemoryDevice, WindowDevice};
-use testkit::crash::{Case, Judge, Mounted, Options, Target, read_image, write_image};
+use testkit::crash::{
+    CrashCase, CrashTarget, Judge, OpenFileSystem, Options, read_image, write_image,
+};
 use testkit::operation::Mix;
 use testkit::{MkfsXfs, require};
 use xfs::{OpenOptions, Xfs};
@@ -104,12 +106,12 @@ impl OnRealtime {
     }
 }
 
-impl Target for OnRealtime {
+impl CrashTarget for OnRealtime {
     fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.0[seed as usize % self.0.len()].fork())
     }
 
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let options = OpenOptions { cache_bytes: SMALL_CACHE_BYTES, ..OpenOptions::default() };
         let fs = Xfs::open_writable(joined(device), &options)?;
         Ok(Box::new(Open(fs, Way::InPlace)))
@@ -128,7 +130,7 @@ impl Judge for Sound {
         1
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         for (what, device) in [("crashed", case.crashed), ("recovered", case.recovered)] {
             let found = findings(joined(Arc::new(device.fork())));
             let found = found.map_err(|error| format!("{what}: {error}"))?;
@@ -155,7 +157,7 @@ impl Judge for Repairable {
         3
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let pair = Pair::write(self.folder.path(), &name, case.recovered);
         let verdict = pair.verdict();

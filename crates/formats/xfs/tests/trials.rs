@@ -8,7 +8,7 @@ use std::sync::Arc;
 use changing::kernel::assert_kernel_agrees;
 use changing::{Layout, MIB, XfsTarget};
 use disk::MemoryDevice;
-use testkit::crash::Target;
+use testkit::crash::CrashTarget;
 use testkit::operation::Mix;
 use testkit::trial::{
     Trial, fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle,

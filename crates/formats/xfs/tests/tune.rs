@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice, RecordingDevice};
 use testkit::crash::{cut_off, flushes, write_image};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::{KernelMount, MountOptions, effort, require};
 use vfs::{Error, FileSystem, NewInode};
 use xfs::format::features::{Features, Incompat, RoCompat};
@@ -42,8 +42,8 @@ fn features(device: &MemoryDevice) -> Features {
     fs.superblock().features
 }
 
-fn tree(device: &MemoryDevice) -> Tree {
-    Tree::of(&Xfs::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap()).unwrap()
+fn tree(device: &MemoryDevice) -> FsTree {
+    FsTree::of(&Xfs::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap()).unwrap()
 }
 
 fn add(device: &MemoryDevice, wanted: &[NewFeature]) -> vfs::Result<MemoryDevice> {

@@ -62,7 +62,7 @@ fn there_and_back(format: &str) {
     judge(&again);
     output(&["extract", text(&again), text(&back)]);
     let mut expected = expected;
-    expected.nodes.retain(|_, node| node.kind != testkit::Kind::Socket);
+    expected.nodes.retain(|_, node| node.kind != testkit::NodeKind::Socket);
     assert_same(&expected, &Tree::of(&back), &Ignore::default());
 }
 

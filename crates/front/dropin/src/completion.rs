@@ -16,10 +16,10 @@ const SUMMARY: u8 = 5;
 
 /// Writes a line for each step: pass, current unit, maximum, device.
 pub(crate) struct Completion {
-    state: Mutex<State>,
+    state: Mutex<CompletionState>,
 }
 
-struct State {
+struct CompletionState {
     out: Box<dyn Write + Send>,
     device: String,
     /// Pass and unit of the last line.
@@ -41,7 +41,7 @@ impl Completion {
             _ => Box::new(File::options().append(true).open(format!("/dev/fd/{number}"))?),
         };
         let device = device.display().to_string();
-        Ok(Some(Self { state: Mutex::new(State { out, device, last: (0, 0) }) }))
+        Ok(Some(Self { state: Mutex::new(CompletionState { out, device, last: (0, 0) }) }))
     }
 
     /// Writes the progress of a check. Late steps and those of another round are skipped.
@@ -64,7 +64,7 @@ impl Completion {
     }
 }
 
-impl State {
+impl CompletionState {
     fn line(&mut self, pass: u8, done: u64, total: u64) {
         let is_first = self.last.0 != pass;
         if (pass, done) < self.last || (!is_first && self.last.1 == done) {

@@ -13,7 +13,7 @@ use crate::journal_device;
 use crate::lists;
 use crate::repairing::{May, Repaired, repair};
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 /// Exit statuses of e2fsck(8).
@@ -24,7 +24,7 @@ const STATUSES: Statuses = Statuses { usage: 16, failed: 8 };
 
 /// Policy for repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum RepairPolicy {
     /// No policy was given.
     Ask,
     /// `-p`: safe repairs only.
@@ -37,8 +37,8 @@ enum Answer {
 
 #[derive(Debug)]
 struct Args {
-    image: Target,
-    answer: Answer,
+    image: ImageTarget,
+    answer: RepairPolicy,
     is_forced: bool,
     only_journal: bool,
     undo: Option<PathBuf>,
@@ -67,7 +67,7 @@ fn check(args: &Args) -> Ended {
     let completion = args.completion()?;
     let mut status = 0;
     let mut found = look(args)?;
-    if found.as_ref().is_some_and(|info| info.needs_recovery) && args.answer != Answer::No {
+    if found.as_ref().is_some_and(|info| info.needs_recovery) && args.answer != RepairPolicy::No {
         say(format_args!("{name}: recovering journal"));
         let before = counts(&args.image);
         // The repair handles a journal that cannot be replayed.
@@ -92,7 +92,7 @@ fn check(args: &Args) -> Ended {
 }
 
 /// Returns the free block and inode counts of the superblock as stored.
-fn counts(image: &Target) -> Option<(u64, u32)> {
+fn counts(image: &ImageTarget) -> Option<(u64, u32)> {
     let raw = dumpe2fs::superblock(image).ok()?.raw;
     let blocks = u64::from(raw.free_blocks_count_hi.get()) << 32;
     Some((blocks | u64::from(raw.free_blocks_count_lo.get()), raw.free_inodes_count.get()))
@@ -139,9 +139,9 @@ fn tell(args: &Args, repaired: &Repaired, found: Option<ImageInfo>) -> Ended {
     }
     if repaired.left > 0 {
         let next = match args.answer {
-            Answer::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",
-            Answer::Ask => "nothing was changed; -p repairs what is safe, -y everything",
-            Answer::No | Answer::Yes => {
+            RepairPolicy::Preen => "UNEXPECTED INCONSISTENCY; run e2fsck without -p or -a, with -y",
+            RepairPolicy::Ask => "nothing was changed; -p repairs what is safe, -y everything",
+            RepairPolicy::No | RepairPolicy::Yes => {
                 "********** WARNING: Filesystem still has errors **********"
             }
         };
@@ -161,9 +161,9 @@ fn tell(args: &Args, repaired: &Repaired, found: Option<ImageInfo>) -> Ended {
 impl Args {
     fn may(&self) -> May {
         match self.answer {
-            Answer::Ask | Answer::No => May::Look,
-            Answer::Preen => May::MendHarmless,
-            Answer::Yes => May::Mend,
+            RepairPolicy::Ask | RepairPolicy::No => May::Look,
+            RepairPolicy::Preen => May::MendHarmless,
+            RepairPolicy::Yes => May::Mend,
         }
     }
 }
@@ -173,8 +173,8 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Args>, Failure> {
     let mut words = Words::new(arguments, STATUSES, &supported::E2FSCK);
     let (mut image, mut journal) = (None, None);
     let mut args = Args {
-        image: Target::default(),
-        answer: Answer::Ask,
+        image: ImageTarget::default(),
+        answer: RepairPolicy::Ask,
         is_forced: false,
         only_journal: false,
         undo: None,
@@ -191,9 +191,9 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Args>, Failure> {
             Word::Option(letter) => letter,
         };
         match letter {
-            'p' | 'a' => args.answer_by(Answer::Preen)?,
-            'y' => args.answer_by(Answer::Yes)?,
-            'n' => args.answer_by(Answer::No)?,
+            'p' | 'a' => args.answer_by(RepairPolicy::Preen)?,
+            'y' => args.answer_by(RepairPolicy::Yes)?,
+            'n' => args.answer_by(RepairPolicy::No)?,
             'f' => args.is_forced = true,
             'z' => args.undo = Some(words.path()?),
             'E' => args.extended(&words.text()?)?,
@@ -238,8 +238,8 @@ impl Args {
         })
     }
 
-    fn answer_by(&mut self, answer: Answer) -> Result<(), Failure> {
-        if self.answer != Answer::Ask && self.answer != answer {
+    fn answer_by(&mut self, answer: RepairPolicy) -> Result<(), Failure> {
+        if self.answer != RepairPolicy::Ask && self.answer != answer {
             return Err(STATUSES.usage("only one of -p (or -a), -n and -y may be given"));
         }
         self.answer = answer;

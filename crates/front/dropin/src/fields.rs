@@ -14,7 +14,7 @@ use crate::dumpe2fs::HASHES;
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FieldType {
     Unsigned,
     Signed,
     Time,
@@ -29,7 +29,7 @@ enum Kind {
 #[derive(Debug)]
 struct Field {
     name: &'static str,
-    kind: Kind,
+    kind: FieldType,
     /// Offset and number of bytes.
     low: (usize, usize),
     /// Offset and number of bytes of the upper part, if there is one.
@@ -44,7 +44,7 @@ macro_rules! fields {
     ($($name:ident $kind:ident $(+ $high:ident)? $([$count:literal])?;)*) => {
         &[$(Field {
             name: stringify!($name),
-            kind: Kind::$kind,
+            kind: FieldType::$kind,
             low: place!($name $([$count])?),
             high: fields!(@high $($high)?),
             count: fields!(@count $($count)?),
@@ -146,14 +146,14 @@ static FIELDS: &[Field] = fields! {
 static COUNTS: &[Field] = &[
     Field {
         name: "r_blocks_count",
-        kind: Kind::Unsigned,
+        kind: FieldType::Unsigned,
         low: place!(r_blocks_count_lo),
         high: Some(place!(r_blocks_count_hi)),
         count: 1,
     },
     Field {
         name: "free_blocks_count",
-        kind: Kind::Unsigned,
+        kind: FieldType::Unsigned,
         low: place!(free_blocks_count_lo),
         high: Some(place!(free_blocks_count_hi)),
         count: 1,
@@ -161,7 +161,7 @@ static COUNTS: &[Field] = &[
 ];
 
 /// Fields of the original that cannot be set, with the reasons.
-static REFUSED: &[(&str, Kind)] = &[
+static REFUSED: &[(&str, FieldType)] = &[
     ("inodes_count", LAYOUT),
     ("blocks_count", LAYOUT),
     ("first_data_block", LAYOUT),
@@ -183,10 +183,10 @@ static REFUSED: &[(&str, Kind)] = &[
     ("checksum_seed", CHECKSUMS),
 ];
 
-const LAYOUT: Kind = Kind::Refused("it belongs to the layout");
-const FEATURES: Kind =
-    Kind::Refused("tune2fs -O changes features with the structures that belong to them");
-const CHECKSUMS: Kind = Kind::Refused("checksums are computed with every change");
+const LAYOUT: FieldType = FieldType::Refused("it belongs to the layout");
+const FEATURES: FieldType =
+    FieldType::Refused("tune2fs -O changes features with the structures that belong to them");
+const CHECKSUMS: FieldType = FieldType::Refused("checksums are computed with every change");
 
 /// Sets the field of this name. Layout fields, features and checksums are rejected.
 pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<(), String> {
@@ -196,7 +196,7 @@ pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<()
         None => (name, None),
     };
     let base = base.strip_suffix("_lo").or_else(|| base.strip_suffix("_hi")).unwrap_or(base);
-    if let Some((_, Kind::Refused(why))) = REFUSED.iter().find(|(name, _)| *name == base) {
+    if let Some((_, FieldType::Refused(why))) = REFUSED.iter().find(|(name, _)| *name == base) {
         return Err(format!("the field {name} is not supported: {why}"));
     }
     let unknown = || format!("invalid field specifier: {name}");
@@ -208,10 +208,10 @@ pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<()
         _ => return Err(unknown()),
     };
     let part = match (name.strip_suffix("_lo"), name.strip_suffix("_hi")) {
-        _ if field.name == name => Part::Whole,
-        (Some(_), _) if field.high.is_some() => Part::Low,
-        (_, Some(_)) if field.high.is_some() => Part::High,
-        (None, None) => Part::Whole,
+        _ if field.name == name => FieldPart::Whole,
+        (Some(_), _) if field.high.is_some() => FieldPart::Low,
+        (_, Some(_)) if field.high.is_some() => FieldPart::High,
+        (None, None) => FieldPart::Whole,
         _ => return Err(unknown()),
     };
     field.set(raw.as_mut_bytes(), (name, value), index, part)
@@ -219,7 +219,7 @@ pub(crate) fn set(raw: &mut RawSuperblock, name: &str, value: &str) -> Result<()
 
 /// Part of a field selected by a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(crate) enum FieldPart {
     Whole,
     Low,
     High,
@@ -231,41 +231,43 @@ impl Field {
         raw: &mut [u8],
         (name, value): (&str, &str),
         index: usize,
-        part: Part,
+        part: FieldPart,
     ) -> Result<(), String> {
         let (at, len) = self.low;
         let low = (at + index * len, len);
         let places = match part {
-            Part::Whole => [Some(low), self.high],
-            Part::Low => [Some(low), None],
-            Part::High => [self.high, None],
+            FieldPart::Whole => [Some(low), self.high],
+            FieldPart::Low => [Some(low), None],
+            FieldPart::High => [self.high, None],
         };
         let unparsed = || format!("Couldn't parse '{value}' for field {name}.");
         let bytes = match self.kind {
-            Kind::Unsigned => number(value).ok_or_else(unparsed)?,
-            Kind::Signed => match value.strip_prefix('-').map(str::parse::<i16>) {
+            FieldType::Unsigned => number(value).ok_or_else(unparsed)?,
+            FieldType::Signed => match value.strip_prefix('-').map(str::parse::<i16>) {
                 Some(Ok(negative)) => negative.wrapping_neg().cast_unsigned().into(),
                 Some(Err(_)) => return Err(unparsed()),
                 None => number(value).ok_or_else(unparsed)?,
             },
-            Kind::Time if part == Part::High => number(value).ok_or_else(unparsed)?,
+            FieldType::Time if part == FieldPart::High => number(value).ok_or_else(unparsed)?,
             // The superblock stores 40 bits of a time.
-            Kind::Time => {
+            FieldType::Time => {
                 parse_time(value).map_err(|_| unparsed())?.cast_unsigned() & ((1 << 40) - 1)
             }
-            Kind::Hash => {
+            FieldType::Hash => {
                 let found = (0_u64..).zip(HASHES).find(|(_, hash)| *hash == value);
                 let hash = found.map(|(hash, _)| hash).or_else(|| number(value));
                 hash.ok_or_else(|| format!("Invalid hash algorithm: {value}"))?
             }
-            Kind::Text | Kind::Uuid => {
+            FieldType::Text | FieldType::Uuid => {
                 return set_bytes(&mut raw[at..at + len], self.kind, name, value);
             }
-            Kind::Refused(why) => return Err(format!("the field {name} is not supported: {why}")),
+            FieldType::Refused(why) => {
+                return Err(format!("the field {name} is not supported: {why}"));
+            }
         };
         let total = places.iter().flatten().map(|(_, len)| len * 8).sum::<usize>() as u32;
         let most = 1_u64.checked_shl(total).map_or(u64::MAX, |end| end - 1);
-        if bytes > most && self.kind != Kind::Time {
+        if bytes > most && self.kind != FieldType::Time {
             return Err(format!("Value '{value}' exceeds field {name} maximum {most}."));
         }
         let mut rest = bytes;
@@ -278,19 +280,19 @@ impl Field {
 
     fn kind_name(&self) -> &'static str {
         match self.kind {
-            Kind::Unsigned => "unsigned integer",
-            Kind::Signed => "integer",
-            Kind::Time => "date/time",
-            Kind::Text => "string",
-            Kind::Uuid => "UUID",
-            Kind::Hash => "hash algorithm",
-            Kind::Refused(_) => "unknown",
+            FieldType::Unsigned => "unsigned integer",
+            FieldType::Signed => "integer",
+            FieldType::Time => "date/time",
+            FieldType::Text => "string",
+            FieldType::Uuid => "UUID",
+            FieldType::Hash => "hash algorithm",
+            FieldType::Refused(_) => "unknown",
         }
     }
 }
 
-fn set_bytes(field: &mut [u8], kind: Kind, name: &str, value: &str) -> Result<(), String> {
-    if kind == Kind::Uuid {
+fn set_bytes(field: &mut [u8], kind: FieldType, name: &str, value: &str) -> Result<(), String> {
+    if kind == FieldType::Uuid {
         let uuid = match value {
             "null" | "clear" => [0; 16],
             "random" | "time" => crate::making::random_uuid(),
@@ -314,7 +316,9 @@ pub(crate) fn list() -> String {
     let mut lines = String::new();
     for field in COUNTS.iter().chain(FIELDS) {
         let name = match field {
-            Field { kind: Kind::Unsigned, high: Some(_), .. } => format!("{}[_hi|_lo]", field.name),
+            Field { kind: FieldType::Unsigned, high: Some(_), .. } => {
+                format!("{}[_hi|_lo]", field.name)
+            }
             Field { count: 1, .. } => field.name.to_owned(),
             Field { count, .. } => format!("{}[{count}]", field.name),
         };

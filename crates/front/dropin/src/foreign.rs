@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::partition::signature::{self, Found, Usage};
+use disk::partition::signature::{self, DetectedFormat, Usage};
 use disk::{BlockDevice, FileDevice, WindowDevice};
 use diskwright::ImageOptions;
 use ext4::format::journal_device::is_journal_device;
@@ -40,7 +40,7 @@ pub(crate) fn raw_superblock(device: &dyn BlockDevice) -> Option<RawSuperblock> 
 /// Returns the existing contents of a file. Returns `None` if it is empty, unreadable, or unknown to libblkid.
 pub(crate) fn find(path: &Path) -> Option<Old> {
     let found = signature::find_all(&*open(path, 0).ok()?).ok()?;
-    let known = |found: &&Found| found.usage.name().is_some();
+    let known = |found: &&DetectedFormat| found.usage.name().is_some();
     let first = found.iter().find(known);
     if first.is_none_or(|first| !matches!(first.usage, Usage::Raid | Usage::Crypto))
         && let Ok(info) = ImageOptions::default().norecovery(true).info(path)

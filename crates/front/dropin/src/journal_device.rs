@@ -6,7 +6,7 @@ use ext4::format::journal_device::is_journal_device;
 use ext4::format::superblock::MAGIC;
 
 use crate::foreign::{self, raw_superblock};
-use crate::target::Target;
+use crate::target::ImageTarget;
 
 /// Directories in which udev links devices by UUID and by label.
 const BY_UUID: &str = "/dev/disk/by-uuid";
@@ -24,20 +24,20 @@ pub(crate) fn path(text: &str) -> PathBuf {
 }
 
 /// Returns the UUID and the number of the journal device of an image, if the image does not contain its journal.
-fn of_image(image: &Target) -> Option<([u8; 16], u32)> {
+fn of_image(image: &ImageTarget) -> Option<([u8; 16], u32)> {
     let raw = raw_superblock(&*foreign::open(&image.path, image.offset).ok()?)?;
     let is_external = raw.magic == MAGIC && raw.journal_inum == 0 && raw.journal_uuid != [0; 16];
     is_external.then_some((raw.journal_uuid, raw.journal_dev.get()))
 }
 
 /// Returns whether the journal of an image is on another device.
-pub(crate) fn is_external(image: &Target) -> bool {
+pub(crate) fn is_external(image: &ImageTarget) -> bool {
     of_image(image).is_some()
 }
 
 /// Finds the journal device of an image by the number or the UUID in its superblock, as the originals do. Returns
 /// `None` if the image contains its journal, or if no device with this UUID is found.
-pub(crate) fn find(image: &Target) -> Option<PathBuf> {
+pub(crate) fn find(image: &ImageTarget) -> Option<PathBuf> {
     let (uuid, number) = of_image(image)?;
     let name = uuid::Uuid::from_bytes(uuid).to_string();
     let by_uuid = || Some(Path::new(BY_UUID).join(&name));

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Statuses};
 
 /// Item of a list, with the option for messages.
-pub(crate) struct Item<'a> {
+pub(crate) struct ListItem<'a> {
     pub(crate) name: &'a str,
     value: Option<&'a str>,
     option: char,
@@ -15,17 +15,17 @@ pub(crate) fn items(
     list: &str,
     option: char,
     statuses: Statuses,
-) -> impl Iterator<Item = Item<'_>> {
+) -> impl Iterator<Item = ListItem<'_>> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty()).map(move |item| {
         let (name, value) = match item.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (item, None),
         };
-        Item { name, value, option, statuses }
+        ListItem { name, value, option, statuses }
     })
 }
 
-impl<'a> Item<'a> {
+impl<'a> ListItem<'a> {
     /// Creates an item outside of a list.
     pub(crate) fn new(
         name: &'a str,

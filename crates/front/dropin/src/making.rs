@@ -19,7 +19,7 @@ const FAKE_TIME: &str = "E2FSPROGS_FAKE_TIME";
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
 
 /// Target file of a file system.
-pub(crate) struct File {
+pub(crate) struct TargetFile {
     path: PathBuf,
     /// Size of the file; `None` if it does not exist.
     pub(crate) bytes: Option<u64>,
@@ -54,7 +54,7 @@ impl Sectors {
     }
 }
 
-impl File {
+impl TargetFile {
     /// Reads the properties of the file.
     pub(crate) fn look(path: &Path, statuses: Statuses) -> Result<Self, Failure> {
         let mut sectors = None;
@@ -84,16 +84,16 @@ impl File {
 }
 
 /// Observer that reports nothing.
-struct Silent;
+struct NoMkfsProgress;
 
-impl Progress for Silent {
+impl Progress for NoMkfsProgress {
     fn made(&self, _: u64, _: u64) {}
 }
 
 /// Creates a file system and returns its properties, or `None` if the output format is not raw.
 pub(crate) fn make(
     options: &BuildOptions,
-    file: &File,
+    file: &TargetFile,
     statuses: Statuses,
 ) -> Result<Option<ImageInfo>, Failure> {
     make_shipped(options, statuses)?;
@@ -108,7 +108,7 @@ pub(crate) fn make(
 /// Creates a file system in the selected output format.
 pub(crate) fn make_shipped(options: &BuildOptions, statuses: Statuses) -> Result<(), Failure> {
     diskwright::clean_up_on_signals().map_err(|e| statuses.failed(e))?;
-    build(options, &Silent).map(drop).map_err(|e| statuses.failed(full(options.format, &e)))
+    build(options, &NoMkfsProgress).map(drop).map_err(|e| statuses.failed(full(options.format, &e)))
 }
 
 /// Returns the message for a failed build. If the source does not fit, it starts with the original's message.
@@ -139,13 +139,13 @@ pub(crate) fn try_out(mut options: BuildOptions, statuses: Statuses) -> Result<I
     options.offset = 0;
     if let Some(device) = options.log_device.take() {
         // A trial does not write the device, but its length counts.
-        let bytes = File::look(&device, statuses)?.bytes.unwrap_or(0);
+        let bytes = TargetFile::look(&device, statuses)?.bytes.unwrap_or(0);
         let path = directory.path().join("log");
         std::fs::File::create(&path).and_then(|file| file.set_len(bytes)).map_err(at)?;
         options.log_device = Some(path);
         options.keeps_journal = false;
     }
-    build(&options, &Silent).map_err(|e| statuses.failed(e))?;
+    build(&options, &NoMkfsProgress).map_err(|e| statuses.failed(e))?;
     describe(&options, statuses)
 }
 

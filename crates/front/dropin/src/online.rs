@@ -15,7 +15,7 @@ use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::handover;
 use crate::invoked::{Invoked, say};
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 /// Returns the XFS mount for a mount point, a device, or the file of a loop device, or `None` if it is not mounted.
@@ -119,7 +119,7 @@ pub(crate) fn resize(
     mount.open().and_then(|root| linux::mounted::resize_ext4(root, blocks)).map_err(failed)?;
     // The kernel keeps the primary superblock in the device's page cache.
     let after =
-        dumpe2fs::superblock(&Target::at(device)).map_or(blocks, |found| found.blocks_count);
+        dumpe2fs::superblock(&ImageTarget::at(device)).map_or(blocks, |found| found.blocks_count);
     say(format_args!("The filesystem on {name} is now {after} ({kilobytes}k) blocks long."));
     Ok(0)
 }
@@ -161,7 +161,7 @@ pub(crate) fn tune(arguments: &[OsString], invoked: &Invoked) -> Option<Ended> {
             let label = &label[..label.len().min(16)];
             let set = set_label(&mount, label).and_then(|()| {
                 if asked.shows {
-                    dumpe2fs::show(&dumpe2fs::superblock(&Target::at(device))?);
+                    dumpe2fs::show(&dumpe2fs::superblock(&ImageTarget::at(device))?);
                 }
                 Ok(0)
             });

@@ -9,15 +9,15 @@ use ext4::format::features::Incompat;
 use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
-use crate::making::File;
+use crate::making::TargetFile;
 use crate::size::{self, Size};
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 #[derive(Debug, Default)]
 struct Args {
-    image: Target,
+    image: ImageTarget,
     size: Option<Size>,
     is_least: bool,
     only_least: bool,
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         let resized = resize_mounted(&args, &mount);
         return crate::online::or_next(resized, invoked, &arguments);
     }
-    let file = File::look(&args.image.path, STATUSES)?;
+    let file = TargetFile::look(&args.image.path, STATUSES)?;
     let before = before(&args.image)?;
     if args.only_least {
         let planned = plan_shrink(&args.image.path, &args.image.open(), Least::Possible);
@@ -83,7 +83,7 @@ struct Before {
 }
 
 /// Returns the size from the superblock, or after recovery if the journal may contain a newer one.
-fn before(image: &Target) -> Result<Before, Failure> {
+fn before(image: &ImageTarget) -> Result<Before, Failure> {
     if let Ok(sb) = dumpe2fs::superblock(image)
         && !sb.features.incompat(Incompat::RECOVER)
     {
@@ -98,7 +98,7 @@ fn before(image: &Target) -> Result<Before, Failure> {
 }
 
 /// Resizes the image. Returns `None` if there is nothing to do.
-fn resize(args: &Args, before: &Before, file: &File) -> Result<Option<Report>, Failure> {
+fn resize(args: &Args, before: &Before, file: &TargetFile) -> Result<Option<Report>, Failure> {
     let (path, open) = (&args.image.path, args.image.open());
     let failed = |e: diskwright::Error| STATUSES.of(&e);
     let block = u64::from(before.block_bytes);
@@ -154,7 +154,7 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Args>, Failure> {
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            args.image = Target::parse(image, STATUSES)?;
+            args.image = ImageTarget::parse(image, STATUSES)?;
             args.size = size.map(|text| new_size(&text)).transpose()?;
         }
         (None, ..) => return Err(STATUSES.usage("no image given")),

@@ -20,7 +20,7 @@ const BLOCK_SIZE_LOG_MAX: u32 = 6;
 
 /// Image to open.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Target {
+pub(crate) struct ImageTarget {
     pub(crate) path: PathBuf,
     /// Byte offset of the file system.
     pub(crate) offset: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Target {
     undo: Option<Arc<UndoFile>>,
 }
 
-impl Target {
+impl ImageTarget {
     /// Parses a name. Without `?offset=`, or if it is not UTF-8, the whole name is a path.
     pub(crate) fn parse(name: OsString, statuses: Statuses) -> Result<Self, Failure> {
         let Some((path, offset)) = name.to_str().and_then(|name| name.split_once(SEPARATOR)) else {
@@ -116,7 +116,7 @@ mod tests {
     use crate::failure::STATUSES;
 
     fn parse(name: &str) -> Result<(PathBuf, u64), String> {
-        let target = Target::parse(name.into(), STATUSES);
+        let target = ImageTarget::parse(name.into(), STATUSES);
         target.map(|target| (target.path, target.offset)).map_err(|failure| failure.message)
     }
 

@@ -9,7 +9,7 @@ use lexopt::{Arg, Parser};
 
 use crate::failure::{Failure, Statuses};
 use crate::supported::Options;
-use crate::target::Target;
+use crate::target::ImageTarget;
 
 /// Parsed argument.
 #[derive(Debug)]
@@ -80,8 +80,8 @@ impl Words {
     }
 
     /// Returns the required image with the offset of its file system.
-    pub(crate) fn target(&self, image: Option<PathBuf>) -> Result<Target, Failure> {
-        Target::parse(self.named(image)?.into(), self.statuses)
+    pub(crate) fn target(&self, image: Option<PathBuf>) -> Result<ImageTarget, Failure> {
+        ImageTarget::parse(self.named(image)?.into(), self.statuses)
     }
 
     /// Returns the value of the last option.

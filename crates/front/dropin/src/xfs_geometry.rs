@@ -37,7 +37,7 @@ struct Switches {
 
 /// Geometry of an XFS file system. Sizes are in bytes unless stated otherwise.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Geometry {
+pub(crate) struct XfsGeometry {
     pub(crate) block_size: u32,
     pub(crate) blocks: u64,
     pub(crate) inodes_percent: u32,
@@ -69,7 +69,7 @@ const INTERNAL_LOG: &str = "internal log";
 const EXTERNAL: &str = "external";
 const NONE: &str = "none";
 
-impl Geometry {
+impl XfsGeometry {
     /// Reads the geometry of an image or an unmounted device from its superblock.
     pub(crate) fn of_image(image: &Path) -> Result<Self, Failure> {
         let at =
@@ -237,7 +237,7 @@ impl Geometry {
 const BLANK: &str = "         =                      ";
 
 #[cfg(target_os = "linux")]
-impl Geometry {
+impl XfsGeometry {
     /// Reads the geometry of a mounted file system from the kernel.
     pub(crate) fn of_mount(mount: &linux::mounted::Mount) -> Result<Self, Failure> {
         let found = mount.open().and_then(linux::mounted::xfs_geometry);

@@ -10,7 +10,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
 use crate::supported;
 use crate::words::{Word, Words};
-use crate::xfs_geometry::Geometry;
+use crate::xfs_geometry::XfsGeometry;
 
 #[derive(Default)]
 struct Args {
@@ -86,7 +86,7 @@ fn percent(text: &str) -> Result<u32, String> {
 }
 
 fn grow_image(args: &Args) -> Ended {
-    let before = Geometry::of_image(&args.target)?;
+    let before = XfsGeometry::of_image(&args.target)?;
     before.show(&args.target);
     if args.only_look {
         return Ok(0);
@@ -109,7 +109,7 @@ fn grow_image(args: &Args) -> Ended {
 /// Grows a mounted file system through the kernel.
 #[cfg(target_os = "linux")]
 fn grow_mounted(args: &Args, mount: &linux::mounted::Mount) -> Ended {
-    let before = Geometry::of_mount(mount)?;
+    let before = XfsGeometry::of_mount(mount)?;
     before.show(&mount.source);
     if args.only_look {
         return Ok(0);
@@ -137,7 +137,7 @@ fn grow_mounted(args: &Args, mount: &linux::mounted::Mount) -> Ended {
         .open()
         .and_then(|root| linux::mounted::grow_xfs(root, blocks, percent))
         .map_err(failed)?;
-    let after = Geometry::of_mount(mount)?;
+    let after = XfsGeometry::of_mount(mount)?;
     if after.blocks != before.blocks {
         let (before, after) = (before.blocks, after.blocks);
         say(format_args!("data blocks changed from {before} to {after}"));
@@ -169,9 +169,9 @@ pub(crate) fn info(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 fn show(target: &Path) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     if let Some(mount) = crate::online::xfs_mount(target)? {
-        Geometry::of_mount(&mount)?.show(&mount.source);
+        XfsGeometry::of_mount(&mount)?.show(&mount.source);
         return Ok(());
     }
-    Geometry::of_image(target)?.show(target);
+    XfsGeometry::of_image(target)?.show(target);
     Ok(())
 }

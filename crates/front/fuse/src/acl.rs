@@ -6,10 +6,10 @@ mod tests;
 use linux::Errno;
 use smallvec::SmallVec;
 pub(crate) use vfs::acl::{ACCESS, DEFAULT};
-use vfs::acl::{Entry, Malformed, NO_ID, PERMISSIONS, Tag};
+use vfs::acl::{AclEntry, Malformed, NO_ID, PERMISSIONS, Tag};
 
 /// Returns whether an entry can be part of a valid list.
-const fn is_valid(entry: &Entry) -> bool {
+const fn is_valid(entry: &AclEntry) -> bool {
     entry.permissions & !PERMISSIONS == 0 && (entry.id == NO_ID) != entry.tag.is_named()
 }
 
@@ -18,7 +18,7 @@ const fn is_valid(entry: &Entry) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
     /// Sorted by tag.
-    entries: Vec<Entry>,
+    entries: Vec<AclEntry>,
 }
 
 impl Acl {

@@ -6,7 +6,7 @@ use linux::{Errno, abi};
 use vfs::{Error, FileSystem, Ino};
 
 use crate::errno::errno;
-use crate::known::Known;
+use crate::lookup_counts::LookupCounts;
 use crate::protected::Protected;
 use crate::space::Space;
 use crate::{OnDamage, Options};
@@ -20,7 +20,7 @@ pub struct Adapter<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) options: Options,
     /// Inodes known to the kernel.
-    pub(crate) known: Known,
+    pub(crate) lookup_counts: LookupCounts,
     /// Validity of directory entries in the kernel's cache, in seconds.
     pub(crate) entry_valid_sec: u64,
     /// Free space, and failed write-back.
@@ -42,7 +42,7 @@ impl<'a> Adapter<'a> {
         Self {
             fs,
             options,
-            known: Known::default(),
+            lookup_counts: LookupCounts::default(),
             // The kernel caches different spellings of a name as different entries, so it must revalidate them each
             // time.
             entry_valid_sec: if fs.folds_names() { 0 } else { VALID_SEC },
@@ -61,7 +61,7 @@ impl<'a> Adapter<'a> {
     /// # Errors
     /// The first error of the file system. All inodes are released even then.
     pub fn finish(&self) -> vfs::Result<()> {
-        self.known.close_all(self.fs)
+        self.lookup_counts.close_all(self.fs)
     }
 
     /// Returns whether the image was found damaged.

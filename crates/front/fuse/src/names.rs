@@ -44,7 +44,7 @@ impl Adapter<'_> {
             return Err(misleading("a directory entry refers to inode 1, which is reserved"));
         }
         // While it is open, its number cannot be reused before its attributes are read.
-        self.known.tell(self.fs, ino)?;
+        self.lookup_counts.tell(self.fs, ino)?;
         self.told_entry(ino)
     }
 
@@ -71,7 +71,7 @@ impl Adapter<'_> {
     /// Handles FORGET.
     pub(crate) fn forget(&self, ino: Ino, nlookup: u64) -> Result<(), Errno> {
         self.space.forget(ino);
-        self.result(self.known.forget(self.fs, ino, nlookup))
+        self.result(self.lookup_counts.forget(self.fs, ino, nlookup))
     }
 
     /// Handles BATCH_FORGET.

@@ -2,7 +2,7 @@
 //!
 //! With cached writes the kernel accepts data and needs space only at the write-back, too late to report an error to
 //! the writer. So the fuller a file system is, the less data may wait in the cache, and finally none: then each write
-//! is synchronous and fails if there is no space ([`Level`]). A thread controls that ([`SpaceKeeper`]); requests only
+//! is synchronous and fails if there is no space ([`level`]). A thread controls that ([`SpaceKeeper`]); requests only
 //! count the space they take.
 //!
 //! If the process may not control the kernel, later writes get the error of earlier ones: after a failed write-back of
@@ -28,16 +28,16 @@ pub use keeper::SpaceKeeper;
 pub(crate) struct Space {
     /// Number of bytes that may be taken before the keeper must check the free space.
     credit: AtomicI64,
-    /// Number of files in [`State::failed`]: usually 0.
+    /// Number of files in [`FlusherState::failed`]: usually 0.
     failed_count: AtomicUsize,
     /// True if writes cannot be made synchronous, so that later ones are rejected instead.
     refuses_later: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<FlusherState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct FlusherState {
     /// True if the keeper has work to do.
     is_due: bool,
     /// True if the keeper must end.
@@ -52,7 +52,7 @@ struct State {
     untold: Vec<Ino>,
 }
 
-impl State {
+impl FlusherState {
     /// Requests that the keeper invalidates the kernel's attributes of a file.
     fn tell(&mut self, ino: Ino) {
         if !self.untold.contains(&ino) {
@@ -160,7 +160,7 @@ impl Space {
         self.failed_count.store(state.failed.len(), Ordering::Relaxed);
     }
 
-    fn wake(&self, tell: impl FnOnce(&mut State)) {
+    fn wake(&self, tell: impl FnOnce(&mut FlusherState)) {
         let mut state = self.state.lock();
         tell(&mut state);
         state.is_due = true;

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Caller, Image, S_IFREG, on_both};
+use common::{Caller, NewImage, S_IFREG, on_both};
 use fuse::Options;
 use linux::abi::{self, Attr, Kstatfs, ROOT_ID, SetattrIn, StatxIn, StatxOut};
 use linux::{Errno, Operation};
@@ -287,7 +287,7 @@ fn set_id_bits_and_capabilities_go_with_owner_and_contents() {
 
 #[test]
 fn a_damaged_list_causes_no_panic() {
-    let image = Image::ext4();
+    let image = NewImage::ext4();
     let caller = Caller::new(&image);
     let dir = caller.mkdir(ROOT_ID, "dir", 0o755).unwrap().nodeid;
     // Two owners and no others: an invalid list, which the format stores all the same.

@@ -6,7 +6,9 @@ use fuse::Options;
 use linux::abi::{AttrOut, GetattrIn, ROOT_ID, SetattrIn, WRITE_CACHE, WRITE_KILL_SUIDGID};
 use linux::{Errno, Operation};
 use proptest::prelude::*;
-use serving::{CONTENT_KINDS, Client, Image, KINDS, MIB, SEEK_DATA, SEEK_HOLE, on_each, pattern};
+use serving::{
+    CONTENT_KINDS, Client, KINDS, MIB, SEEK_DATA, SEEK_HOLE, ServedImage, on_each, pattern,
+};
 use vfs::FileSystem;
 use zerocopy::FromBytes;
 
@@ -21,14 +23,14 @@ const FILES: usize = 2;
 const REACH: u64 = 300_000;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum FileOperation {
     Write { file: usize, offset: u64, len: usize, seed: u8, cached: bool },
     Truncate { file: usize, size: u64 },
     Fallocate { file: usize, mode: u32, offset: u64, len: u64 },
     Copy { from: usize, to: usize, off_in: u64, off_out: u64, len: u64, wide: bool },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = FileOperation> {
     let modes = [0, KEEP_SIZE, PUNCH_HOLE | KEEP_SIZE, ZERO_RANGE, ZERO_RANGE | KEEP_SIZE];
     let small = 1..10_000_u64;
     let long = 1..200_000_u64;
@@ -38,13 +40,13 @@ fn step() -> impl Strategy<Value = Step> {
     let file = 0..FILES;
     prop_oneof![
         3 => (file.clone(), offset.clone(), 0..20_000_usize, any::<u8>(), any::<bool>()).prop_map(
-            |(file, offset, len, seed, cached)| Step::Write { file, offset, len, seed, cached }
+            |(file, offset, len, seed, cached)| FileOperation::Write { file, offset, len, seed, cached }
         ),
-        1 => (file.clone(), offset.clone()).prop_map(|(file, size)| Step::Truncate { file, size }),
+        1 => (file.clone(), offset.clone()).prop_map(|(file, size)| FileOperation::Truncate { file, size }),
         2 => (file.clone(), proptest::sample::select(modes.to_vec()), offset.clone(), len.clone())
-            .prop_map(|(file, mode, offset, len)| Step::Fallocate { file, mode, offset, len }),
+            .prop_map(|(file, mode, offset, len)| FileOperation::Fallocate { file, mode, offset, len }),
         2 => (file.clone(), file, offset.clone(), offset, len, any::<bool>()).prop_map(
-            |(from, to, off_in, off_out, len, wide)| Step::Copy {
+            |(from, to, off_in, off_out, len, wide)| FileOperation::Copy {
                 from, to, off_in, off_out, len, wide,
             }
         ),
@@ -62,19 +64,19 @@ fn put(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
     }
 }
 
-fn run(client: &Client<'_>, nodes: &[u64], model: &mut [Vec<u8>], step: &Step) {
+fn run(client: &Client<'_>, nodes: &[u64], model: &mut [Vec<u8>], step: &FileOperation) {
     match *step {
-        Step::Write { file, offset, len, seed, cached } => {
+        FileOperation::Write { file, offset, len, seed, cached } => {
             let data = pattern(seed, len);
             let flags = if cached { WRITE_CACHE } else { 0 };
             client.write(nodes[file], offset, &data, flags).unwrap();
             put(&mut model[file], offset, &data);
         }
-        Step::Truncate { file, size } => {
+        FileOperation::Truncate { file, size } => {
             client.truncate(nodes[file], size).unwrap();
             model[file].resize(size as usize, 0);
         }
-        Step::Fallocate { file, mode, offset, len } => {
+        FileOperation::Fallocate { file, mode, offset, len } => {
             let outcome = client.fallocate(nodes[file], mode, offset, len);
             if outcome == Err(Errno::OPNOTSUPP) && mode & KEEP_SIZE != 0 {
                 // Files without extents have no space past their end.
@@ -90,7 +92,7 @@ fn run(client: &Client<'_>, nodes: &[u64], model: &mut [Vec<u8>], step: &Step) {
                 model[size.min(offset as usize)..size.min(end)].fill(0);
             }
         }
-        Step::Copy { from, to, off_in, off_out, len, wide } => {
+        FileOperation::Copy { from, to, off_in, off_out, len, wide } => {
             if from == to && off_in < off_out + len && off_out < off_in + len {
                 return;
             }
@@ -145,7 +147,7 @@ proptest! {
     #[test]
     fn files_hold_what_plain_bytes_do(steps in proptest::collection::vec(step(), 1..24)) {
         for kind in CONTENT_KINDS {
-            let image = Image::new(kind);
+            let image = ServedImage::new(kind);
             let client = Client::new(image.fs(), Options::default());
             let nodes: Vec<_> = (0..FILES).map(|at| client.file(&format!("f{at}"))).collect();
             let mut model = vec![Vec::new(); FILES];

@@ -29,7 +29,7 @@ const PAGE: usize = 4096;
 const LARGE: usize = 64 << 10;
 
 /// An image in a file, which counts copied reads.
-struct Counted {
+struct CountedDevice {
     inner: FileDevice,
     /// Number of bytes read in large pieces.
     copied: AtomicU64,
@@ -41,7 +41,7 @@ struct Counted {
     flushes: AtomicU64,
 }
 
-impl BlockDevice for Counted {
+impl BlockDevice for CountedDevice {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -76,7 +76,7 @@ impl BlockDevice for Counted {
     }
 }
 
-enum Opened {
+enum OpenedFs {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
@@ -84,19 +84,19 @@ enum Opened {
 /// An image in a file, opened as for a mount.
 struct InFile {
     folder: TempDir,
-    device: Arc<Counted>,
-    fs: Opened,
+    device: Arc<CountedDevice>,
+    fs: OpenedFs,
 }
 
 impl InFile {
-    fn device() -> (TempDir, Arc<Counted>) {
+    fn device() -> (TempDir, Arc<CountedDevice>) {
         let folder = testkit::scratch();
         let path = folder.path().join("image");
         let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
         file.set_len(SIZE).unwrap();
         let inner = FileDevice::new(file).unwrap();
         let [copied, told, stored, writes, flushes] = [(); 5].map(|()| AtomicU64::new(0));
-        (folder, Arc::new(Counted { inner, copied, told, stored, writes, flushes }))
+        (folder, Arc::new(CountedDevice { inner, copied, told, stored, writes, flushes }))
     }
 
     fn ext4(block_size: u32) -> Self {
@@ -107,7 +107,7 @@ impl InFile {
         ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
         let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
         let fs = Ext4::open_writable(device.clone(), &options).unwrap();
-        Self { folder, device, fs: Opened::Ext4(Box::new(fs)) }
+        Self { folder, device, fs: OpenedFs::Ext4(Box::new(fs)) }
     }
 
     fn xfs() -> Self {
@@ -117,7 +117,7 @@ impl InFile {
         xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
         let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
         let fs = Xfs::open_writable(device.clone(), &options).unwrap();
-        Self { folder, device, fs: Opened::Xfs(Box::new(fs)) }
+        Self { folder, device, fs: OpenedFs::Xfs(Box::new(fs)) }
     }
 
     fn all() -> [Self; 3] {
@@ -126,8 +126,8 @@ impl InFile {
 
     fn fs(&self) -> &dyn FileSystem {
         match &self.fs {
-            Opened::Ext4(fs) => &**fs,
-            Opened::Xfs(fs) => &**fs,
+            OpenedFs::Ext4(fs) => &**fs,
+            OpenedFs::Xfs(fs) => &**fs,
         }
     }
 
@@ -138,10 +138,10 @@ impl InFile {
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let device = Arc::new(FileDevice::new(file).unwrap());
         let fs: Box<dyn FileSystem> = match self.fs {
-            Opened::Ext4(_) => {
+            OpenedFs::Ext4(_) => {
                 Box::new(Ext4::open_writable(device, &ext4::OpenOptions::default()).unwrap())
             }
-            Opened::Xfs(_) => {
+            OpenedFs::Xfs(_) => {
                 Box::new(Xfs::open_writable(device, &xfs::OpenOptions::default()).unwrap())
             }
         };
@@ -153,8 +153,8 @@ impl InFile {
 
     fn close(self) {
         match self.fs {
-            Opened::Ext4(fs) => fs.close().unwrap(),
-            Opened::Xfs(fs) => fs.close().unwrap(),
+            OpenedFs::Ext4(fs) => fs.close().unwrap(),
+            OpenedFs::Xfs(fs) => fs.close().unwrap(),
         }
         testkit::judge(self.folder.path().join("image"));
     }

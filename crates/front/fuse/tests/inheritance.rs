@@ -6,7 +6,7 @@ use crate::common;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{Caller, Image, S_IFREG, mounted};
+use common::{Caller, NewImage, S_IFREG, mounted};
 use fuse::Options;
 use linux::abi::{self, ROOT_ID, SetattrIn};
 use nix::sched::CloneFlags;
@@ -66,7 +66,7 @@ fn value(list: &[(u16, u16, u32)]) -> Vec<u8> {
 
 /// Resulting attributes of an inode.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct InheritedAttributes {
     mode: u32,
     owner: (u32, u32),
     access: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ struct Found {
 }
 
 /// A place where files are created and changed.
-trait Side {
+trait FileCreator {
     type Node: Clone;
     fn root(&self) -> Self::Node;
     fn make(&self, dir: &Self::Node, name: &str, mode: u32, umask: u32) -> Self::Node;
@@ -84,7 +84,7 @@ trait Side {
     fn chown(&self, node: &Self::Node, uid: Option<u32>, gid: Option<u32>);
     /// By the superuser or another user.
     fn truncate(&self, node: &Self::Node, by_root: bool);
-    fn found(&self, node: &Self::Node) -> Found;
+    fn found(&self, node: &Self::Node) -> InheritedAttributes;
 }
 
 /// Gives this thread a separate umask, because other tests create files at the same time with that of the process.
@@ -93,11 +93,11 @@ fn take_own_umask() {
 }
 
 /// A mount by any server.
-struct Mounted {
+struct ServedMount {
     root: PathBuf,
 }
 
-impl Mounted {
+impl ServedMount {
     fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
         let mut value = vec![0; 4096];
         let len = rustix::fs::lgetxattr(path, name, &mut value[..]).ok()?;
@@ -106,7 +106,7 @@ impl Mounted {
     }
 }
 
-impl Side for Mounted {
+impl FileCreator for ServedMount {
     type Node = PathBuf;
 
     fn root(&self) -> PathBuf {
@@ -149,9 +149,9 @@ impl Side for Mounted {
         assert!(command.args(["truncate", "-s", "5"]).arg(path).status().unwrap().success());
     }
 
-    fn found(&self, path: &PathBuf) -> Found {
+    fn found(&self, path: &PathBuf) -> InheritedAttributes {
         let metadata = path.symlink_metadata().unwrap();
-        Found {
+        InheritedAttributes {
             mode: metadata.mode(),
             owner: (metadata.uid(), metadata.gid()),
             access: Self::attribute(path, ACCESS),
@@ -172,7 +172,7 @@ impl Ours<'_> {
     }
 }
 
-impl Side for Ours<'_> {
+impl FileCreator for Ours<'_> {
     type Node = u64;
 
     fn root(&self) -> u64 {
@@ -214,10 +214,10 @@ impl Side for Ours<'_> {
         self.setattr(node, SetattrIn { valid, size: 5, ..SetattrIn::default() });
     }
 
-    fn found(&self, &node: &u64) -> Found {
+    fn found(&self, &node: &u64) -> InheritedAttributes {
         let attr = self.caller.attr(node).unwrap();
         let attribute = |name: &str| self.fs.get_xattr(Ino(node), name.as_bytes()).ok();
-        Found {
+        InheritedAttributes {
             mode: attr.mode,
             owner: (attr.uid, attr.gid),
             access: attribute(ACCESS),
@@ -229,7 +229,7 @@ impl Side for Ours<'_> {
 
 /// Creates inodes of all kinds in directories with all lists, and changes their modes. Returns the results by case
 /// name.
-fn inherit(side: &impl Side) -> Vec<(String, Found)> {
+fn inherit(side: &impl FileCreator) -> Vec<(String, InheritedAttributes)> {
     let mut all = Vec::new();
     let lists = [None].into_iter().chain(LISTS.into_iter().map(Some));
     for (number, list) in lists.enumerate() {
@@ -251,7 +251,12 @@ fn inherit(side: &impl Side) -> Vec<(String, Found)> {
     all
 }
 
-fn fill<S: Side>(side: &S, dir: &S::Node, case: (&str, u32), all: &mut Vec<(String, Found)>) {
+fn fill<S: FileCreator>(
+    side: &S,
+    dir: &S::Node,
+    case: (&str, u32),
+    all: &mut Vec<(String, InheritedAttributes)>,
+) {
     let files = FILE_MODES.map(|mode| S_IFREG | mode);
     let others = [0o010_666, 0o140_777, 0o120_777];
     let dirs = DIR_MODES.map(|mode| 0o040_000 | mode);
@@ -270,7 +275,7 @@ fn fill<S: Side>(side: &S, dir: &S::Node, case: (&str, u32), all: &mut Vec<(Stri
 }
 
 /// Changes owners and sizes of files with set-id bits and capabilities.
-fn lose_privileges(side: &impl Side) -> Vec<(String, Found)> {
+fn lose_privileges(side: &impl FileCreator) -> Vec<(String, InheritedAttributes)> {
     let mut all = Vec::new();
     // Version 2, effective, one permitted capability.
     let capability = [vec![1, 0, 0, 2, 1], vec![0; 15]].concat();
@@ -297,17 +302,22 @@ fn lose_privileges(side: &impl Side) -> Vec<(String, Found)> {
 }
 
 /// Runs a function on a kernel mount of ext4.
-fn by_kernel(act: impl Fn(&Mounted) -> Vec<(String, Found)>) -> Vec<(String, Found)> {
+fn by_kernel(
+    act: impl Fn(&ServedMount) -> Vec<(String, InheritedAttributes)>,
+) -> Vec<(String, InheritedAttributes)> {
     let folder = testkit::scratch();
     let image = folder.path().join("image");
     Mke2fs::new("ext4").inode_count(4096).create(&image, 64 << 20);
     let mount = KernelMount::new(&image, &MountOptions::read_write("ext4"));
-    act(&Mounted { root: mount.path().to_owned() })
+    act(&ServedMount { root: mount.path().to_owned() })
 }
 
 /// Checks that both formats behave like the kernel.
-fn compare(expected: &[(String, Found)], act: impl Fn(&Ours<'_>) -> Vec<(String, Found)>) {
-    for image in [Image::ext4(), Image::xfs()] {
+fn compare(
+    expected: &[(String, InheritedAttributes)],
+    act: impl Fn(&Ours<'_>) -> Vec<(String, InheritedAttributes)>,
+) {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         let ours = Ours { fs: image.fs(), caller: Caller::new(&image) };
         assert_same(image.name, &act(&ours), expected);
         drop(ours);
@@ -316,17 +326,24 @@ fn compare(expected: &[(String, Found)], act: impl Fn(&Ours<'_>) -> Vec<(String,
 }
 
 /// Checks the same through our mounts.
-fn compare_mounted(expected: &[(String, Found)], act: impl Fn(&Mounted) -> Vec<(String, Found)>) {
-    for image in [Image::ext4(), Image::xfs()] {
+fn compare_mounted(
+    expected: &[(String, InheritedAttributes)],
+    act: impl Fn(&ServedMount) -> Vec<(String, InheritedAttributes)>,
+) {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         mounted(&image, Options::default(), |path| {
-            let found = act(&Mounted { root: path.to_owned() });
+            let found = act(&ServedMount { root: path.to_owned() });
             assert_same(image.name, &found, expected);
         });
         image.judge();
     }
 }
 
-fn assert_same(name: &str, found: &[(String, Found)], expected: &[(String, Found)]) {
+fn assert_same(
+    name: &str,
+    found: &[(String, InheritedAttributes)],
+    expected: &[(String, InheritedAttributes)],
+) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected, "{name}");

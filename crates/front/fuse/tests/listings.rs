@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fuse::Options;
 use linux::Errno;
 use linux::abi::ROOT_ID;
-use serving::{Client, EXT4, Image, KINDS, Record, XFS, on_each};
+use serving::{Client, EXT4, KINDS, ListedRecord, ServedImage, XFS, on_each};
 
 /// Size of a record without its name.
 const HEAD: u32 = 24;
@@ -18,14 +18,14 @@ const DT_REG: u32 = 8;
 const DT_LNK: u32 = 10;
 
 /// One request of a listing.
-fn part(client: &Client<'_>, dir: u64, plus: bool, offset: u64, size: u32) -> Vec<Record> {
+fn part(client: &Client<'_>, dir: u64, plus: bool, offset: u64, size: u32) -> Vec<ListedRecord> {
     let ask = if plus { Client::readdirplus } else { Client::readdir };
     ask(client, dir, offset, size).unwrap()
 }
 
 /// Lists a whole directory in requests of `size` bytes.
-fn list(client: &Client<'_>, dir: u64, plus: bool, size: u32) -> Vec<Record> {
-    let mut all: Vec<Record> = Vec::new();
+fn list(client: &Client<'_>, dir: u64, plus: bool, size: u32) -> Vec<ListedRecord> {
+    let mut all: Vec<ListedRecord> = Vec::new();
     loop {
         let offset = all.last().map_or(0, |last| last.dirent.off);
         let records = part(client, dir, plus, offset, size);
@@ -38,7 +38,7 @@ fn list(client: &Client<'_>, dir: u64, plus: bool, size: u32) -> Vec<Record> {
 }
 
 /// Forgets the look-ups of a listing.
-fn forget(client: &Client<'_>, records: &[Record]) {
+fn forget(client: &Client<'_>, records: &[ListedRecord]) {
     for entry in records.iter().filter_map(|record| record.entry) {
         if entry.nodeid != 0 {
             client.forget(entry.nodeid, 1);
@@ -131,7 +131,7 @@ fn records_say_what_an_inode_is() {
 }
 
 /// Names that stay while others are added and removed between the parts of a listing.
-fn others_come_and_go(image: &Image, plus: bool, size: u32) {
+fn others_come_and_go(image: &ServedImage, plus: bool, size: u32) {
     let client = Client::new(image.fs(), Options::default());
     let dir = client.directory(ROOT_ID, &format!("d{plus}{size}"));
     let mut staying = BTreeSet::new();
@@ -221,7 +221,7 @@ fn every_reported_inode_is_counted() {
 #[test]
 fn an_inode_that_cannot_be_read_does_not_end_a_listing() {
     for kind in [EXT4, XFS] {
-        let image = Image::new(kind);
+        let image = ServedImage::new(kind);
         let client = Client::new(image.fs(), Options::default());
         let dir = client.directory(ROOT_ID, "d");
         let victim = client.create(dir, "victim").nodeid;
@@ -234,7 +234,7 @@ fn an_inode_that_cannot_be_read_does_not_end_a_listing() {
         let plain = list(&client, dir, false, 1000);
         assert!(!client.adapter.is_damaged(), "names alone are sound");
         let records = list(&client, dir, true, 1000);
-        let names = |records: &[Record]| -> Vec<_> {
+        let names = |records: &[ListedRecord]| -> Vec<_> {
             records.iter().map(|record| record.name.clone()).collect()
         };
         assert_eq!(names(&plain), names(&records));

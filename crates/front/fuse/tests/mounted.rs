@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use common::{Image, mounted};
+use common::{NewImage, mounted};
 use fuse::Options;
 use linux::Errno;
 use rustix::fs::{
@@ -17,8 +17,8 @@ use rustix::fs::{
 use testkit::require;
 
 /// Runs a test on mounts of both formats, whose images must be sound afterwards.
-fn on_mounts(test: impl Fn(&Path, &Image)) {
-    for image in [Image::ext4(), Image::xfs()] {
+fn on_mounts(test: impl Fn(&Path, &NewImage)) {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         mounted(&image, Options::default(), |path| test(path, &image));
         image.judge();
     }
@@ -119,7 +119,7 @@ fn names_move_and_change_places() {
 #[test]
 fn kinds_and_attributes_survive_a_mount() {
     require!(Root, Fuse);
-    for image in [Image::ext4(), Image::xfs()] {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         let times = [(-3, 5), (-2_000_000_000, 999_999_999), (5_000_000_000, 123_456_789)];
         mounted(&image, Options::default(), |root| {
             let at = |name: &str| root.join(name);

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Image, mounted};
+use common::{NewImage, mounted};
 use fuse::Options;
 use linux::Errno;
 use rustix::fs::{
@@ -26,7 +26,7 @@ const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65_534;
 
 fn on_mounts(test: impl Fn(&Path)) {
-    for image in [Image::ext4(), Image::xfs()] {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         mounted(&image, Options::default(), &test);
         image.judge();
     }
@@ -85,7 +85,7 @@ fn cached_data_is_not_a_hole() {
 #[test]
 fn read_only_mounts_tell_holes() {
     require!(Root, Fuse);
-    for image in [Image::ext4(), Image::xfs()] {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         mounted(&image, Options::default(), |root| drop(scattered(&root.join("file"))));
         let options = Options { read_only: true, ..Options::default() };
         mounted(&image, options, |root| {

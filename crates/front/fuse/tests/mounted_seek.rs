@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use common::{Image, mounted};
+use common::{NewImage, mounted};
 use fuse::Options;
 use linux::Errno;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -17,7 +17,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn on_mounts(test: impl Fn(&Path)) {
-    for image in [Image::ext4(), Image::xfs()] {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         mounted(&image, Options::default(), |path| test(path));
         image.judge();
     }

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Caller, Image, S_IFREG, on_both};
+use common::{Caller, NewImage, S_IFREG, on_both};
 use fuse::{OnDamage, Options};
 use linux::abi::{Attr, EntryOut, ForgetOne, OpenOut, ROOT_ID, SetattrIn};
 use linux::{Errno, Operation};
@@ -407,7 +407,7 @@ fn a_name_that_leads_to_no_file_is_damage() {
         ("link <8> found", OnDamage::ReadOnly, Err(Errno::ROFS)),
         ("link <7> found", OnDamage::Continue, Ok(())),
     ] {
-        let image = Image::ext4();
+        let image = NewImage::ext4();
         let caller = Caller::new(&image);
         caller.create(ROOT_ID, "lost");
         drop(caller);
@@ -425,7 +425,7 @@ fn a_name_that_leads_to_no_file_is_damage() {
 
 #[test]
 fn names_that_fold_are_asked_for_each_time() {
-    let image = Image::xfs_with("ascii-ci");
+    let image = NewImage::xfs_with("ascii-ci");
     let caller = Caller::new(&image);
     let made = caller.mkdir(ROOT_ID, "Name", 0o755).unwrap();
     let other = caller.lookup(ROOT_ID, "nAME").unwrap();

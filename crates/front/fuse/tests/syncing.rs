@@ -11,7 +11,7 @@ use ext4::Ext4;
 use fuse::{AccessTimes, OnDamage, Options, Syncer};
 use linux::abi::{ROOT_ID, ReadIn};
 use linux::{Errno, Operation};
-use serving::{Client, EXT4, Image, KINDS, on_each};
+use serving::{Client, EXT4, KINDS, ServedImage, on_each};
 use testkit::wait_until;
 use vfs::FileSystem;
 
@@ -26,7 +26,7 @@ fn survives(crashed: MemoryDevice, name: &str) -> bool {
 
 #[test]
 fn synced_data_survives_a_crash() {
-    let image = Image::new(EXT4);
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");
     assert!(!survives(image.crashed(), "f"));
@@ -40,7 +40,7 @@ fn synced_data_survives_a_crash() {
 
 #[test]
 fn changes_become_durable_at_intervals_and_nothing_is_written_without() {
-    let image = Image::new(EXT4);
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     thread::scope(|scope| {
         let syncer = Syncer::start(scope, &client.adapter, SHORT);
@@ -63,7 +63,7 @@ fn changes_become_durable_at_intervals_and_nothing_is_written_without() {
 
 #[test]
 fn a_syncer_ends_at_once_and_may_never_begin() {
-    let image = Image::new(EXT4);
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let start = Instant::now();
     thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn a_syncer_ends_at_once_and_may_never_begin() {
 
 #[test]
 fn a_device_failure_is_reported_to_the_caller() {
-    let image = Image::new(EXT4);
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");
     thread::scope(|scope| {
@@ -96,8 +96,8 @@ fn a_device_failure_is_reported_to_the_caller() {
 }
 
 /// Returns an image with a damaged file and a sound one, with their nodes.
-fn damaged() -> (Image, u64, u64) {
-    let image = Image::new(EXT4);
+fn damaged() -> (ServedImage, u64, u64) {
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let (victim, sound) = (client.file("victim"), client.file("sound"));
     for number in 0..100 {
@@ -203,7 +203,7 @@ fn o_noatime_keeps_the_access_time() {
 
 #[test]
 fn read_only_mounts_leave_access_times() {
-    let image = Image::new(EXT4);
+    let image = ServedImage::new(EXT4);
     let client = Client::new(image.fs(), Options::default());
     let node = client.file("f");
     client.write(node, 0, b"contents", 0).unwrap();

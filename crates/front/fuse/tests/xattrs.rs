@@ -5,7 +5,7 @@ use crate::serving;
 use fuse::Options;
 use linux::abi::{GetxattrOut, ROOT_ID, SETXATTR_ACL_KILL_SGID};
 use linux::{Errno, Operation};
-use serving::{Client, EXT4, Image, KINDS, XFS, XFS_PLAIN, on_each, pattern};
+use serving::{Client, EXT4, KINDS, ServedImage, XFS, XFS_PLAIN, on_each, pattern};
 use zerocopy::FromBytes;
 
 const CREATE: u32 = 1;
@@ -284,7 +284,7 @@ fn parents_are_not_known_everywhere() {
 #[test]
 fn nothing_is_changed_on_a_read_only_mount() {
     for kind in KINDS {
-        let image = Image::new(kind);
+        let image = ServedImage::new(kind);
         let node = Client::new(image.fs(), Options::default()).file("f");
         let options = Options { read_only: true, ..Options::default() };
         let client = Client::new(image.fs(), options);

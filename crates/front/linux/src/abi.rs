@@ -9,65 +9,65 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Major version of the protocol.
-pub const KERNEL_VERSION: u32 = 7;
+pub(crate) const KERNEL_VERSION: u32 = 7;
 /// Minor version of the protocol that this module describes.
-pub const KERNEL_MINOR_VERSION: u32 = 45;
+pub(crate) const KERNEL_MINOR_VERSION: u32 = 45;
 /// Node number of the root of every mount.
 pub const ROOT_ID: u64 = 1;
 /// Minimum buffer size for a read from the device, in bytes (`FUSE_MIN_READ_BUFFER`).
-pub const MIN_READ_BUFFER: usize = 8192;
+pub(crate) const MIN_READ_BUFFER: usize = 8192;
 
 /// Request numbers.
-pub mod opcode {
-    pub const LOOKUP: u32 = 1;
-    pub const FORGET: u32 = 2;
-    pub const GETATTR: u32 = 3;
-    pub const SETATTR: u32 = 4;
-    pub const READLINK: u32 = 5;
-    pub const SYMLINK: u32 = 6;
-    pub const MKNOD: u32 = 8;
-    pub const MKDIR: u32 = 9;
-    pub const UNLINK: u32 = 10;
-    pub const RMDIR: u32 = 11;
-    pub const RENAME: u32 = 12;
-    pub const LINK: u32 = 13;
-    pub const OPEN: u32 = 14;
-    pub const READ: u32 = 15;
-    pub const WRITE: u32 = 16;
-    pub const STATFS: u32 = 17;
-    pub const RELEASE: u32 = 18;
-    pub const FSYNC: u32 = 20;
-    pub const SETXATTR: u32 = 21;
-    pub const GETXATTR: u32 = 22;
-    pub const LISTXATTR: u32 = 23;
-    pub const REMOVEXATTR: u32 = 24;
-    pub const FLUSH: u32 = 25;
-    pub const INIT: u32 = 26;
-    pub const OPENDIR: u32 = 27;
-    pub const READDIR: u32 = 28;
-    pub const RELEASEDIR: u32 = 29;
-    pub const FSYNCDIR: u32 = 30;
-    pub const ACCESS: u32 = 34;
-    pub const CREATE: u32 = 35;
-    pub const INTERRUPT: u32 = 36;
-    pub const BMAP: u32 = 37;
-    pub const DESTROY: u32 = 38;
-    pub const IOCTL: u32 = 39;
-    pub const BATCH_FORGET: u32 = 42;
-    pub const FALLOCATE: u32 = 43;
-    pub const READDIRPLUS: u32 = 44;
-    pub const RENAME2: u32 = 45;
-    pub const LSEEK: u32 = 46;
-    pub const COPY_FILE_RANGE: u32 = 47;
-    pub const SYNCFS: u32 = 50;
-    pub const TMPFILE: u32 = 51;
-    pub const STATX: u32 = 52;
-    pub const COPY_FILE_RANGE_64: u32 = 53;
+pub(crate) mod opcode {
+    pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
+    pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const READLINK: u32 = 5;
+    pub(crate) const SYMLINK: u32 = 6;
+    pub(crate) const MKNOD: u32 = 8;
+    pub(crate) const MKDIR: u32 = 9;
+    pub(crate) const UNLINK: u32 = 10;
+    pub(crate) const RMDIR: u32 = 11;
+    pub(crate) const RENAME: u32 = 12;
+    pub(crate) const LINK: u32 = 13;
+    pub(crate) const OPEN: u32 = 14;
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
+    pub(crate) const GETXATTR: u32 = 22;
+    pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const BMAP: u32 = 37;
+    pub(crate) const DESTROY: u32 = 38;
+    pub(crate) const IOCTL: u32 = 39;
+    pub(crate) const BATCH_FORGET: u32 = 42;
+    pub(crate) const FALLOCATE: u32 = 43;
+    pub(crate) const READDIRPLUS: u32 = 44;
+    pub(crate) const RENAME2: u32 = 45;
+    pub(crate) const LSEEK: u32 = 46;
+    pub(crate) const COPY_FILE_RANGE: u32 = 47;
+    pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
+    pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
 /// Notification code: the value of [`OutHeader::error`] in a message with `unique` 0, which answers
 /// no request.
-pub const NOTIFY_INVAL_INODE: i32 = 2;
+pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 
 // Bits of [`GetattrIn::getattr_flags`].
 pub const GETATTR_FH: u32 = 1 << 0;
@@ -89,32 +89,16 @@ pub const FATTR_KILL_SUIDGID: u32 = 1 << 11;
 // Bits of [`OpenOut::open_flags`].
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
-pub const FOPEN_NONSEEKABLE: u32 = 1 << 2;
-pub const FOPEN_CACHE_DIR: u32 = 1 << 3;
-pub const FOPEN_STREAM: u32 = 1 << 4;
-pub const FOPEN_NOFLUSH: u32 = 1 << 5;
-pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 // Bits of [`WriteIn::write_flags`].
 pub const WRITE_CACHE: u32 = 1 << 0;
-pub const WRITE_LOCKOWNER: u32 = 1 << 1;
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-
-// Bits of [`OpenIn::open_flags`] and [`CreateIn::open_flags`].
-pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 
 // Bits of [`SetxattrIn::setxattr_flags`].
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 
 // Bits of [`FsyncIn::fsync_flags`].
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
-
-// Bits of [`IoctlIn::flags`].
-pub const IOCTL_COMPAT: u32 = 1 << 0;
-pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
-pub const IOCTL_RETRY: u32 = 1 << 2;
-pub const IOCTL_32BIT: u32 = 1 << 3;
-pub const IOCTL_DIR: u32 = 1 << 4;
 
 /// Header of every request. (`fuse_in_header`)
 #[derive(
@@ -138,7 +122,7 @@ pub struct InHeader {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct OutHeader {
+pub(crate) struct OutHeader {
     pub len: u32,
     pub error: i32,
     pub unique: u64,
@@ -201,7 +185,7 @@ pub struct AttrOut {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct ForgetIn {
+pub(crate) struct ForgetIn {
     pub nlookup: u64,
 }
 
@@ -220,7 +204,7 @@ pub struct ForgetOne {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct BatchForgetIn {
+pub(crate) struct BatchForgetIn {
     pub count: u32,
     pub dummy: u32,
 }
@@ -263,7 +247,7 @@ pub struct MkdirIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct RenameIn {
+pub(crate) struct RenameIn {
     pub newdir: u64,
 }
 
@@ -272,7 +256,7 @@ pub struct RenameIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Rename2In {
+pub(crate) struct Rename2In {
     pub newdir: u64,
     pub flags: u32,
     pub padding: u32,
@@ -283,7 +267,7 @@ pub struct Rename2In {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct LinkIn {
+pub(crate) struct LinkIn {
     pub oldnodeid: u64,
 }
 
@@ -362,7 +346,7 @@ pub struct ReleaseIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct FlushIn {
+pub(crate) struct FlushIn {
     pub fh: u64,
     pub unused: u32,
     pub padding: u32,
@@ -464,7 +448,7 @@ pub struct SetxattrIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct GetxattrIn {
+pub(crate) struct GetxattrIn {
     pub size: u32,
     pub padding: u32,
 }
@@ -484,7 +468,7 @@ pub struct GetxattrOut {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct AccessIn {
+pub(crate) struct AccessIn {
     pub mask: u32,
     pub padding: u32,
 }
@@ -508,7 +492,7 @@ pub struct InitIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct InitOut {
+pub(crate) struct InitOut {
     pub major: u32,
     pub minor: u32,
     pub max_readahead: u32,
@@ -530,7 +514,7 @@ pub struct InitOut {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct InterruptIn {
+pub(crate) struct InterruptIn {
     pub unique: u64,
 }
 
@@ -553,7 +537,7 @@ pub struct IoctlIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct IoctlOut {
+pub(crate) struct IoctlOut {
     pub result: i32,
     pub flags: u32,
     pub in_iovs: u32,
@@ -628,7 +612,7 @@ pub struct CopyFileRangeIn {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct SyncfsIn {
+pub(crate) struct SyncfsIn {
     pub padding: u64,
 }
 
@@ -724,7 +708,7 @@ pub struct StatxOut {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct NotifyInvalInodeOut {
+pub(crate) struct NotifyInvalInodeOut {
     pub ino: u64,
     pub off: i64,
     pub len: i64,

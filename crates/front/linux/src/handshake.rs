@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{InitIn, InitOut, KERNEL_MINOR_VERSION, KERNEL_VERSION, MIN_READ_BUFFER};
 use crate::answer::Answer;
 use crate::device::Device;
+use crate::mount::MAX_WRITE;
 use crate::pipe::Pipe;
 use crate::{Errno, Handler, InitFlags, Kernel, Operation, Request, Settings};
 
@@ -21,9 +22,6 @@ const MAX_BACKGROUND: u16 = 64;
 const CONGESTION_THRESHOLD: u16 = 48;
 /// Unit of `max_write` in bytes.
 const WRITE_UNIT: u32 = 4096;
-/// Maximum size of a write or a read in bytes: the default limit of the kernel.
-pub(crate) const MAX_WRITE: u32 = 1 << 20;
-
 /// Maximum size in bytes of an extended attribute's value and of a list of attribute names.
 const XATTR_MAX: usize = 64 << 10;
 /// Buffer space in addition to data, in bytes: headers, structures, names.

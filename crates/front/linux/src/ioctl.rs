@@ -28,11 +28,6 @@ const fn number(direction: u32, kind: u8, nr: u8, size: usize) -> u32 {
         | nr as u32
 }
 
-/// Returns the number of an ioctl without input and output (`_IO`).
-pub const fn none(kind: u8, nr: u8) -> u32 {
-    number(0, kind, nr, 0)
-}
-
 /// Returns the number of an ioctl with `size` bytes of output (`_IOR`).
 pub const fn read(kind: u8, nr: u8, size: usize) -> u32 {
     number(READ, kind, nr, size)
@@ -88,7 +83,7 @@ pub fn done(reply: &mut Reply<'_>) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use super::{answer, input, none, read, read_write, takes_input, write};
+    use super::{answer, input, number, read, read_write, takes_input, write};
     use crate::abi::{IoctlIn, IoctlOut};
     use crate::{Errno, Reply};
 
@@ -100,13 +95,13 @@ mod tests {
         assert_eq!(write(b'f', 2, 8), 0x4008_6602);
         assert_eq!(read_write(b'X', 121, 24), 0xc018_5879);
         assert_eq!(read(0x94, 49, 256), 0x8100_9431);
-        assert_eq!(none(b'V', 7), 0x5607);
+        assert_eq!(number(0, b'V', 7, 0), 0x5607);
     }
 
     #[test]
     fn a_request_number_contains_the_direction() {
         assert!(takes_input(write(b'f', 2, 8)) && takes_input(read_write(b'X', 121, 24)));
-        assert!(!takes_input(read(b'f', 1, 8)) && !takes_input(none(b'V', 7)));
+        assert!(!takes_input(read(b'f', 1, 8)) && !takes_input(number(0, b'V', 7, 0)));
     }
 
     #[test]

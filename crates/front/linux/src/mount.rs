@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::Device;
-use crate::handshake::MAX_WRITE;
 pub(crate) use unmount::Mount;
 pub use write_back::WriteBack;
+
+/// Maximum size of a write or a read in bytes: the default limit of the kernel.
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
 /// Options of a mount.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +84,7 @@ impl Unmounter {
 }
 
 /// Reason why mounting failed.
-enum Failure {
+enum MountFailure {
     /// This process lacks the privilege, but `fusermount3` may have it.
     NotPermitted,
     /// Any other error.
@@ -93,11 +95,11 @@ enum Failure {
 pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(Device, Mount)> {
     let mountpoint = check_mountpoint(mountpoint).map_err(|error| about(mountpoint, error))?;
     let fd = match direct::mount(&mountpoint, options) {
-        Err(Failure::NotPermitted) if options.block_size.is_some() => {
+        Err(MountFailure::NotPermitted) if options.block_size.is_some() => {
             Err(io::ErrorKind::PermissionDenied.into())
         }
-        Err(Failure::NotPermitted) => fusermount::mount(&mountpoint, options),
-        Err(Failure::Other(error)) => Err(error),
+        Err(MountFailure::NotPermitted) => fusermount::mount(&mountpoint, options),
+        Err(MountFailure::Other(error)) => Err(error),
         Ok(fd) => Ok(fd),
     };
     let fd = fd.map_err(|error| about(&mountpoint, error))?;

@@ -43,7 +43,7 @@ const CROWD: u32 = 4;
 /// The right to read, held by one thread of a session at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    state: Mutex<State>,
+    state: Mutex<ReadersState>,
     /// DESTROY ends all threads and is answered later. This is impossible if threads wait for other
     /// descriptors.
     answers_destroy_late: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Turn {
 
 /// State shared by the threads.
 #[derive(Debug, Default)]
-struct State {
+struct ReadersState {
     /// Number of consecutive requests that were already pending when they were read.
     crowd: u32,
     /// DESTROY was received: no request follows.
@@ -160,7 +160,7 @@ impl DeviceThread {
     fn serve(
         &mut self,
         received: &Received,
-        mut turn: MutexGuard<'_, State>,
+        mut turn: MutexGuard<'_, ReadersState>,
         handler: &dyn Handler,
         complaints: &Complaints,
     ) -> io::Result<()> {

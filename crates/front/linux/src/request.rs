@@ -210,9 +210,9 @@ pub(crate) fn is_answered(opcode: u32) -> bool {
 }
 
 /// Description of a protocol violation.
-type Fault = &'static str;
+type Violation = &'static str;
 
-fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Fault> {
+fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Violation> {
     use Operation as Op;
     let operation = match opcode {
         op::INIT => return Ok(Op::Init(parts.init()?)),
@@ -255,7 +255,10 @@ fn operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>,
     Ok(operation)
 }
 
-fn less_usual_operation<'a>(opcode: u32, mut parts: Parts<'_, 'a>) -> Result<Operation<'a>, Fault> {
+fn less_usual_operation<'a>(
+    opcode: u32,
+    mut parts: Parts<'_, 'a>,
+) -> Result<Operation<'a>, Violation> {
     use Operation as Op;
     let operation = match opcode {
         op::FALLOCATE => Op::Fallocate(parts.args()?),
@@ -296,14 +299,14 @@ struct Parts<'b, 'a> {
 }
 
 impl<'a> Parts<'_, 'a> {
-    fn args<T: FromBytes>(&self) -> Result<T, Fault> {
+    fn args<T: FromBytes>(&self) -> Result<T, Violation> {
         let (args, _) = T::read_from_prefix(self.args).map_err(|_| "shorter than its arguments")?;
         Ok(args)
     }
 
     /// Parses INIT. Fields that an old kernel does not send are zero; excess bytes of a newer
     /// kernel are ignored.
-    fn init(&self) -> Result<InitIn, Fault> {
+    fn init(&self) -> Result<InitIn, Violation> {
         let mut init = InitIn::default();
         let len = self.args.len().min(size_of::<InitIn>());
         if len < INIT_IN_LEN_MIN {
@@ -313,14 +316,14 @@ impl<'a> Parts<'_, 'a> {
         Ok(init)
     }
 
-    fn forgotten(&mut self) -> Result<&'a [ForgetOne], Fault> {
+    fn forgotten(&mut self) -> Result<&'a [ForgetOne], Violation> {
         let count = self.args::<BatchForgetIn>()?.count;
         let len = count.checked_mul(size_of::<ForgetOne>() as u32);
         let nodes = self.data(len.ok_or("the forget count is too large")?)?;
         <[ForgetOne]>::ref_from_bytes(nodes).map_err(|_| "not aligned")
     }
 
-    fn rename(&mut self, flags: u32) -> Result<Operation<'a>, Fault> {
+    fn rename(&mut self, flags: u32) -> Result<Operation<'a>, Violation> {
         // Both structures start with this field.
         let newdir = self.args::<RenameIn>()?.newdir;
         let (name, newname) = (self.file_name()?, self.file_name()?);
@@ -328,7 +331,7 @@ impl<'a> Parts<'_, 'a> {
     }
 
     /// Returns the next string without its final NUL.
-    fn string(&mut self) -> Result<&'a [u8], Fault> {
+    fn string(&mut self) -> Result<&'a [u8], Violation> {
         let len =
             self.payload.iter().position(|&byte| byte == 0).ok_or("a name is not terminated")?;
         let string = &self.payload[..len];
@@ -336,24 +339,24 @@ impl<'a> Parts<'_, 'a> {
         Ok(string)
     }
 
-    fn name(&mut self) -> Result<&'a [u8], Fault> {
+    fn name(&mut self) -> Result<&'a [u8], Violation> {
         let name = self.string()?;
         if name.is_empty() { Err("empty name") } else { Ok(name) }
     }
 
-    fn file_name(&mut self) -> Result<&'a [u8], Fault> {
+    fn file_name(&mut self) -> Result<&'a [u8], Violation> {
         let name = self.name()?;
         if name.contains(&b'/') { Err("a name contains a slash") } else { Ok(name) }
     }
 
-    fn data(&mut self, len: u32) -> Result<&'a [u8], Fault> {
+    fn data(&mut self, len: u32) -> Result<&'a [u8], Violation> {
         let (data, rest) =
             self.payload.split_at_checked(len as usize).ok_or("shorter than its data")?;
         self.payload = rest;
         Ok(data)
     }
 
-    fn expect_end(&self) -> Result<(), Fault> {
+    fn expect_end(&self) -> Result<(), Violation> {
         if self.payload.is_empty() { Ok(()) } else { Err("longer than expected") }
     }
 }

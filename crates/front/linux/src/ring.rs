@@ -34,7 +34,7 @@ use crate::device::Device;
 use crate::handshake::Agreed;
 use crate::request::is_answered;
 use crate::{Errno, Handler, Request};
-use entry::Entry;
+use entry::RingEntry;
 
 /// Minimum threads per queue: one that waits for a disk must not delay requests that do not.
 const THREADS_PER_QUEUE_MIN: usize = 2;
@@ -133,7 +133,7 @@ pub(crate) struct RingThread {
     ring: IoUring<Entry128>,
     cpu: u16,
     /// One entry per queue.
-    entries: Vec<Entry>,
+    entries: Vec<RingEntry>,
     /// Dropped when the entries are registered.
     not_yet: Option<Sender<Never>>,
     /// Reply buffer for requests whose data occupies the reply's memory.
@@ -144,7 +144,7 @@ impl RingThread {
     pub(crate) fn new(ring: Ring, agreed: &Agreed) -> Self {
         let Ring { ring, cpu, queues, not_yet } = ring;
         let len = agreed.buffer_len();
-        let entries = queues.into_iter().map(|queue| Entry::new(queue, len)).collect();
+        let entries = queues.into_iter().map(|queue| RingEntry::new(queue, len)).collect();
         Self { ring, cpu, entries, not_yet: Some(not_yet), aside: Buffer::new(len) }
     }
 
@@ -207,7 +207,12 @@ impl ServingThread for RingThread {
 }
 
 /// Handles the request in an entry and stores the reply there.
-fn fulfil(handler: &dyn Handler, entry: &mut Entry, aside: &mut Buffer, complaints: &Complaints) {
+fn fulfil(
+    handler: &dyn Handler,
+    entry: &mut RingEntry,
+    aside: &mut Buffer,
+    complaints: &Complaints,
+) {
     let (header, payload_len) = (entry.in_header(), entry.payload_len());
     let (args, payload) = entry.parts();
     let (asked, room) = payload.split_at_mut(payload_len);

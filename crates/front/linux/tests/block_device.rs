@@ -9,7 +9,7 @@ use linux::{Errno, Handler, Kernel, MountOptions, Operation, Reply, Request, Ses
 use rustix::mount::{UnmountFlags, unmount};
 use testkit::LoopDevice;
 
-use crate::common::{Memory, PATIENCE, Transport, session_options};
+use crate::common::{Memory, Transport, session_options};
 
 /// File system that is unmounted by another program while it answers SYNCFS.
 struct UnmountedInSyncfs<'a> {
@@ -59,7 +59,7 @@ fn the_session_ends_when_a_child_unmounts_it() {
             unmounted
         })
     });
-    ends.recv_timeout(PATIENCE).expect("the session ends");
+    ends.recv_timeout(testkit::HANG_AFTER).expect("the session ends");
     drop(server.join().unwrap());
     // The kernel has released the device.
     File::options().write(true).open(device.path()).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use disk::FileAt;
 
 use crate::directory::HostFile;
-use crate::{Change, Damage, SourceError};
+use crate::{Damage, SourceChange, SourceError};
 
 /// A data range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub enum Body {
 
 /// Contents that can be opened at any time and from any thread.
 #[derive(Clone, Debug)]
-pub struct Detached(Place);
+pub struct Detached(ContentLocation);
 
 #[derive(Clone, Debug)]
-enum Place {
+enum ContentLocation {
     Host(Box<HostFile>),
     Archive { archive: Arc<ArchiveFile>, offset: u64, content: Box<(u64, Option<Arc<[DataRun]>>)> },
     Elsewhere(Arc<dyn ReadContent>),
@@ -69,7 +69,7 @@ pub(crate) struct ArchiveFile {
 impl Content {
     /// Contents of a host file; `sparse` lists its data ranges if it has holes.
     pub(crate) fn host(size: u64, sparse: Option<Vec<DataRun>>, file: Box<HostFile>) -> Self {
-        Self::new(size, shared(sparse), |_| Body::Detached(Detached(Place::Host(file))))
+        Self::new(size, shared(sparse), |_| Body::Detached(Detached(ContentLocation::Host(file))))
     }
 
     /// Contents that must be read sequentially.
@@ -96,7 +96,11 @@ impl Content {
     ) -> Self {
         Self::new(size, sparse, |runs| {
             let content = Box::new((size, runs));
-            Body::Detached(Detached(Place::Archive { archive: archive.clone(), offset, content }))
+            Body::Detached(Detached(ContentLocation::Archive {
+                archive: archive.clone(),
+                offset,
+                content,
+            }))
         })
     }
 
@@ -107,7 +111,9 @@ impl Content {
         sparse: Option<Vec<DataRun>>,
         reader: Arc<dyn ReadContent>,
     ) -> Self {
-        Self::new(size, shared(sparse), |_| Body::Detached(Detached(Place::Elsewhere(reader))))
+        Self::new(size, shared(sparse), |_| {
+            Body::Detached(Detached(ContentLocation::Elsewhere(reader)))
+        })
     }
 
     /// Contents without data.
@@ -179,12 +185,12 @@ fn shared(sparse: Option<Vec<DataRun>>) -> Option<Arc<[DataRun]>> {
 
 /// Opened contents. Reads are independent of each other and may come from any thread.
 #[derive(Debug)]
-pub struct ContentFile(Opened);
+pub struct ContentFile(OpenContent);
 
 #[derive(Debug)]
-enum Opened {
+enum OpenContent {
     Host { file: File, expected: HostFile },
-    Archive { archive: Arc<ArchiveFile>, size: u64, pieces: Vec<Piece> },
+    Archive { archive: Arc<ArchiveFile>, size: u64, pieces: Vec<ArchivedRun> },
     Elsewhere(Arc<dyn ReadContent>),
 }
 
@@ -201,7 +207,7 @@ pub struct Stored<'a> {
 
 /// A data range and its offset in the archive.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct ArchivedRun {
     run: DataRun,
     stored_at: u64,
 }
@@ -210,7 +216,9 @@ impl Detached {
     /// Returns the archive and the offset of the data, if the contents are in an archive.
     pub(crate) fn place_of(content: Content) -> Option<(Arc<ArchiveFile>, u64)> {
         match content.body {
-            Body::Detached(Self(Place::Archive { archive, offset, .. })) => Some((archive, offset)),
+            Body::Detached(Self(ContentLocation::Archive { archive, offset, .. })) => {
+                Some((archive, offset))
+            }
             _ => None,
         }
     }
@@ -221,22 +229,28 @@ impl Detached {
     /// If the file cannot be opened, or is not the listed file any more.
     pub fn open(&self) -> Result<ContentFile, SourceError> {
         match &self.0 {
-            Place::Host(host) => {
+            ContentLocation::Host(host) => {
                 let file = host.open()?;
-                Ok(ContentFile(Opened::Host { file, expected: HostFile::clone(host) }))
+                Ok(ContentFile(OpenContent::Host { file, expected: HostFile::clone(host) }))
             }
-            Place::Archive { archive, offset, content } => {
+            ContentLocation::Archive { archive, offset, content } => {
                 let (size, runs) = &**content;
                 let whole = [DataRun { offset: 0, len: *size }];
                 let mut stored_at = *offset;
                 let mut pieces = Vec::new();
                 for &run in runs.as_deref().unwrap_or(&whole) {
-                    pieces.push(Piece { run, stored_at });
+                    pieces.push(ArchivedRun { run, stored_at });
                     stored_at += run.len;
                 }
-                Ok(ContentFile(Opened::Archive { archive: archive.clone(), size: *size, pieces }))
+                Ok(ContentFile(OpenContent::Archive {
+                    archive: archive.clone(),
+                    size: *size,
+                    pieces,
+                }))
             }
-            Place::Elsewhere(reader) => Ok(ContentFile(Opened::Elsewhere(Arc::clone(reader)))),
+            ContentLocation::Elsewhere(reader) => {
+                Ok(ContentFile(OpenContent::Elsewhere(Arc::clone(reader))))
+            }
         }
     }
 }
@@ -248,11 +262,11 @@ impl ContentFile {
     /// I/O errors, also if the file has become too short or the range exceeds the listed size.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         match &self.0 {
-            Opened::Host { file, expected } => match file.read_exact_at(buf, offset) {
+            OpenContent::Host { file, expected } => match file.read_exact_at(buf, offset) {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(expected.shrunk(file)),
                 other => other.map_err(|e| SourceError::io("read", &expected.host_path(), e)),
             },
-            Opened::Archive { archive, size, pieces } => {
+            OpenContent::Archive { archive, size, pieces } => {
                 let end = offset.checked_add(buf.len() as u64);
                 if end.is_none_or(|end| end > *size) {
                     let e = io::Error::from(io::ErrorKind::UnexpectedEof);
@@ -260,7 +274,7 @@ impl ContentFile {
                 }
                 archive.read_pieces(pieces, offset, buf)
             }
-            Opened::Elsewhere(reader) => reader.read_at(offset, buf),
+            OpenContent::Elsewhere(reader) => reader.read_at(offset, buf),
         }
     }
 
@@ -268,11 +282,11 @@ impl ContentFile {
     /// and past the end. A copy is valid only after [`ContentFile::finish`], like a read.
     pub fn stored(&self, offset: u64) -> Option<Stored<'_>> {
         match &self.0 {
-            Opened::Host { file, expected } => {
+            OpenContent::Host { file, expected } => {
                 let len = expected.size().checked_sub(offset).filter(|len| *len > 0)?;
                 Some(Stored { file, offset, len })
             }
-            Opened::Archive { archive, pieces, .. } => {
+            OpenContent::Archive { archive, pieces, .. } => {
                 let next = pieces.partition_point(|piece| piece.run.offset <= offset);
                 let piece = &pieces[next.checked_sub(1)?];
                 let within = offset - piece.run.offset;
@@ -280,7 +294,7 @@ impl ContentFile {
                 Some(Stored { file: &archive.file, offset: piece.stored_at + within, len })
             }
             // Custom contents, such as a file in the image of a file system.
-            Opened::Elsewhere(_) => None,
+            OpenContent::Elsewhere(_) => None,
         }
     }
 
@@ -290,8 +304,8 @@ impl ContentFile {
     /// [`SourceError::Changed`] if its size or modification time differs.
     pub fn finish(self) -> Result<(), SourceError> {
         match self.0 {
-            Opened::Host { file, expected } => expected.check(&file),
-            Opened::Archive { .. } | Opened::Elsewhere(_) => Ok(()),
+            OpenContent::Host { file, expected } => expected.check(&file),
+            OpenContent::Archive { .. } | OpenContent::Elsewhere(_) => Ok(()),
         }
     }
 }
@@ -299,7 +313,7 @@ impl ContentFile {
 impl ArchiveFile {
     fn read_pieces(
         &self,
-        pieces: &[Piece],
+        pieces: &[ArchivedRun],
         offset: u64,
         buf: &mut [u8],
     ) -> Result<(), SourceError> {
@@ -333,7 +347,10 @@ impl ArchiveFile {
 
 /// Returns the error for the file at `path` whose size changed.
 pub(crate) fn size_changed(path: &Path, expected: u64, found: u64) -> SourceError {
-    let change =
-        if expected == found { Change::Modified } else { Change::Size { expected, found } };
+    let change = if expected == found {
+        SourceChange::Modified
+    } else {
+        SourceChange::Size { expected, found }
+    };
     SourceError::Changed { path: path.to_owned(), change }
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::combine::Conflict;
-use crate::correct::fault::RuleFault;
 use crate::host::as_path;
 use crate::oci::ContainerFault;
+use crate::rule_file::fault::RuleFault;
 
 /// An error of a source. [`Io`](Self::Io), [`Copy`](Self::Copy) and [`Changed`](Self::Changed) concern the host;
 /// [`Damaged`](Self::Damaged), [`Unsupported`](Self::Unsupported) and [`Container`](Self::Container) the archive;
@@ -37,7 +37,7 @@ pub enum SourceError {
         /// The host file.
         path: PathBuf,
         /// The difference.
-        change: Change,
+        change: SourceChange,
     },
     /// An archive does not conform to its format.
     #[error("archive {archive:?} is damaged at byte {offset}{}: {damage}", in_entry(.entry))]
@@ -120,7 +120,7 @@ pub enum SourceError {
 
 /// Change of a file while it was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Change {
+pub enum SourceChange {
     /// The length changed.
     #[error("its size changed from {expected} to {found} bytes")]
     Size {

@@ -36,6 +36,7 @@ mod host;
 pub mod mtree;
 pub mod oci;
 pub mod protofile;
+mod rule_file;
 pub mod table;
 mod tar;
 
@@ -43,7 +44,7 @@ pub use combine::{Combination, Combined, Conflict, Part};
 pub use content::{Body, Content, ContentFile, DataRun, Detached, ReadContent, Stored};
 pub use directory::DirectorySource;
 pub use entry::{Entry, EntryKind, InodeDetails, Metadata, Time, Xattr};
-pub use error::{Change, Damage, SourceError, Unsupported};
+pub use error::{Damage, SourceChange, SourceError, Unsupported};
 pub use tar::{BLOCK_BYTES as TAR_BLOCK_BYTES, Header as TarHeader, TarSource};
 
 use std::path::Path;
@@ -54,7 +55,7 @@ use tar::compress::Compression;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Number of threads that read a directory's metadata ahead of the caller; 0 reads it on the caller's thread.
-    /// Ignored on hosts other than Unix. Values above [`Options::THREADS_MAX`] are reduced to it. A compressed archive
+    /// Ignored on hosts other than Unix. Values above `Options::THREADS_MAX` are reduced to it. A compressed archive
     /// always uses one thread for decompression, if the host has threads, and an uncompressed one none.
     pub threads: usize,
     /// Files of a directory source to exclude, such as the image being written.
@@ -63,7 +64,7 @@ pub struct Options {
 
 impl Options {
     /// Maximum number of threads that read ahead, which bounds the number of open directories.
-    pub const THREADS_MAX: usize = 16;
+    pub(crate) const THREADS_MAX: usize = 16;
 }
 
 /// Identity of a host file.

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use crate::common::{Item, Kind, collect, make_tree, set_xattr};
-use import::{Body, Change, EntryKind, FileId, Options, SourceError};
+use crate::common::{ItemKind, TreeItem, collect, make_tree, set_xattr};
+use import::{Body, EntryKind, FileId, Options, SourceChange, SourceError};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
-fn stream(root: &Path, options: &Options) -> Vec<Item> {
+fn stream(root: &Path, options: &Options) -> Vec<TreeItem> {
     collect(&mut *import::open(root, options).unwrap()).unwrap()
 }
 
@@ -26,7 +26,7 @@ fn everything_is_there_in_order_whatever_the_threads() {
     let items = stream(dir.path(), &threads(0));
     // The first read changed the directories' access times; later ones change nothing.
     let items_again = stream(dir.path(), &threads(0));
-    let without_atime = |items: &[Item]| {
+    let without_atime = |items: &[TreeItem]| {
         let mut items = items.to_vec();
         items.iter_mut().for_each(|item| item.metadata.atime = None);
         items
@@ -42,16 +42,16 @@ fn everything_is_there_in_order_whatever_the_threads() {
     assert_eq!(paths, sorted.iter().map(|parts| parts.join("/")).collect::<Vec<_>>());
 
     let item = |path: &str| items.iter().find(|item| item.path == path).unwrap();
-    let link = |path: &str| Kind::Other(format!("{:?}", EntryKind::Hardlink(path.into())));
-    let Kind::File { data, .. } = &item("dir/a").kind else { panic!() };
+    let link = |path: &str| ItemKind::Other(format!("{:?}", EntryKind::Hardlink(path.into())));
+    let ItemKind::File { data, .. } = &item("dir/a").kind else { panic!() };
     assert_eq!(data, b"hello");
     assert_eq!(item("dir/a").metadata.permissions, 0o6751);
     assert_eq!(item("dir/sub/link-to-a").kind, link("dir/a"));
     assert_eq!(item("zz-link-to-a").kind, link("dir/a"));
-    let Kind::File { size, runs, data } = &item("sparse").kind else { panic!() };
+    let ItemKind::File { size, runs, data } = &item("sparse").kind else { panic!() };
     assert_eq!((*size, data.len()), (10 << 20, 40 * 4096));
     assert_eq!(runs[1], (200_000 / 4096 * 4096, 4096));
-    assert_eq!(item("all hole").kind, Kind::File { size: 1 << 20, runs: vec![], data: vec![] });
+    assert_eq!(item("all hole").kind, ItemKind::File { size: 1 << 20, runs: vec![], data: vec![] });
     assert_eq!(item("empty dir").metadata.permissions, 0o1777);
     assert_eq!(item("dir/empty").metadata.mtime.sec, -10_000);
     if set_xattr(&dir.path().join("dir/sub/big"), "user.plain", b"value") {
@@ -81,7 +81,7 @@ fn deep_trees_need_few_descriptors_and_no_short_paths() {
         let deepest = items.iter().map(|item| item.path.len()).max().unwrap();
         assert_eq!(deepest, 1500 * 11 - 1);
         let is_file =
-            |item: &&Item| matches!(&item.kind, Kind::File { data, .. } if data == b"deep");
+            |item: &&TreeItem| matches!(&item.kind, ItemKind::File { data, .. } if data == b"deep");
         assert_eq!(items.iter().filter(is_file).count(), 1500);
     }
 }
@@ -126,7 +126,7 @@ fn files_that_change_are_errors_that_name_them() {
 
     let file = detached();
     resize(10);
-    let shrunk = Change::Size { expected: 10_000, found: 10 };
+    let shrunk = SourceChange::Size { expected: 10_000, found: 10 };
     assert_eq!(changed(file.open().unwrap_err()), shrunk);
 
     let file = detached().open().unwrap();
@@ -136,7 +136,7 @@ fn files_that_change_are_errors_that_name_them() {
     let file = detached().open().unwrap();
     resize(10_001);
     file.read_at(0, &mut [0; 10_000]).unwrap();
-    let grown = Change::Size { expected: 10_000, found: 10_001 };
+    let grown = SourceChange::Size { expected: 10_000, found: 10_001 };
     assert_eq!(changed(file.finish().unwrap_err()), grown);
 
     let file = detached();
@@ -196,7 +196,8 @@ fn files_of_unknown_size_are_read_to_their_end() {
     for count in [0, 3] {
         let items = stream(random, &threads(count));
         let item = |path: &str| items.iter().find(|item| item.path == path).unwrap();
-        let whole = |data: &[u8]| Kind::File { size: 37, runs: vec![(0, 37)], data: data.to_vec() };
+        let whole =
+            |data: &[u8]| ItemKind::File { size: 37, runs: vec![(0, 37)], data: data.to_vec() };
         assert_eq!(item("boot_id").kind, whole(&boot_id));
         assert_ne!(item("uuid").kind, whole(&boot_id));
     }

@@ -4,15 +4,15 @@ use std::fs;
 use std::io::{Cursor, Write};
 use std::path::Path;
 
-use crate::common::{Item, acl, by_path, collect, make_tree, run, set_xattr};
+use crate::common::{TreeItem, acl, by_path, collect, make_tree, run, set_xattr};
 use import::{Damage, Options, Source, SourceError, TarSource, Unsupported};
 use proptest::prelude::*;
 
-fn open(path: &Path) -> Result<Vec<Item>, SourceError> {
+fn open(path: &Path) -> Result<Vec<TreeItem>, SourceError> {
     collect(&mut *import::open(path, &Options::default())?)
 }
 
-fn stream(bytes: Vec<u8>) -> Result<Vec<Item>, SourceError> {
+fn stream(bytes: Vec<u8>) -> Result<Vec<TreeItem>, SourceError> {
     collect(&mut TarSource::from_stream(Cursor::new(bytes), "test")?)
 }
 

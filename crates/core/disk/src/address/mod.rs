@@ -156,7 +156,7 @@ fn escaped(text: &str, keeps: impl Fn(char) -> bool) -> String {
 
 /// Checks whether a character may control a terminal or change the text direction.
 #[must_use]
-pub fn is_hostile(c: char) -> bool {
+pub(crate) fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -178,7 +178,7 @@ pub fn shown(word: &[u8]) -> String {
     shown
 }
 
-/// Escapes in JSON every character that [`is_hostile`] matches. Such characters occur only inside JSON strings.
+/// Escapes in JSON every character that `is_hostile` matches. Such characters occur only inside JSON strings.
 #[must_use]
 pub fn safe_json(json: String) -> String {
     let is_unsafe = |c: char| c != '\n' && is_hostile(c);

@@ -9,7 +9,7 @@ use std::thread;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::merkle::{DIGEST_BYTES, Digest, Shape};
+use crate::merkle::{DIGEST_BYTES, Digest, TreeShape};
 
 /// Number of input bytes that a thread takes at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -44,7 +44,7 @@ pub trait Ground: Sync {
 /// The first error of `ground`.
 pub fn build<G: Ground>(
     ground: &G,
-    shape: &Shape,
+    shape: &TreeShape,
     prefix: &[u8],
     threads: usize,
 ) -> Result<Digest, G::Error> {
@@ -92,7 +92,7 @@ enum Below {
 /// Computes one level.
 struct Worker<'a, G> {
     ground: &'a G,
-    shape: &'a Shape,
+    shape: &'a TreeShape,
     /// State of the hash before each block.
     start: &'a Sha256,
     below: Below,
@@ -271,7 +271,7 @@ mod tests {
             let expected = plain(&Memory::new(len).data, b"salt", 1024);
             for threads in [1, 3] {
                 let memory = Memory::new(len);
-                let shape = Shape::new(len as u64, 1024, 1024);
+                let shape = TreeShape::new(len as u64, 1024, 1024);
                 let root = build(&memory, &shape, b"salt", threads).unwrap();
                 let tree = memory.tree.into_inner().unwrap();
                 assert_eq!(tree.len() as u64, shape.tree_bytes());
@@ -285,7 +285,7 @@ mod tests {
         let mut memory = Memory::new(6 << 20);
         memory.data[1 << 20..5 << 20].fill(0);
         memory.hole = 1 << 20..5 << 20;
-        let shape = Shape::new(6 << 20, 4096, 4096);
+        let shape = TreeShape::new(6 << 20, 4096, 4096);
         let expected = plain(&memory.data, b"", 4096);
         let root = build(&memory, &shape, b"", 2).unwrap();
         assert_eq!((root, memory.tree.into_inner().unwrap()), expected);
@@ -295,7 +295,7 @@ mod tests {
     fn a_failure_is_reported() {
         let mut memory = Memory::new(6 << 20);
         memory.fails_at = Some(5 << 20);
-        let shape = Shape::new(6 << 20, 4096, 4096);
+        let shape = TreeShape::new(6 << 20, 4096, 4096);
         assert_eq!(build(&memory, &shape, b"", 4), Err(5 << 20));
     }
 }

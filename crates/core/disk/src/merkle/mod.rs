@@ -9,4 +9,5 @@ mod build;
 mod shape;
 
 pub use build::{Ground, build, digest};
-pub use shape::{DIGEST_BYTES, Digest, Level, Shape};
+pub(crate) use shape::DIGEST_BYTES;
+pub use shape::{Digest, TreeLevel, TreeShape};

@@ -1,14 +1,14 @@
 //! The number of levels of a tree and their locations.
 
 /// Size of a digest in bytes.
-pub const DIGEST_BYTES: usize = 32;
+pub(crate) const DIGEST_BYTES: usize = 32;
 
 /// A SHA-256 digest.
 pub type Digest = [u8; DIGEST_BYTES];
 
 /// The contiguous blocks of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level {
+pub struct TreeLevel {
     /// First block, counted from the start of the tree.
     pub first: u64,
     /// Number of blocks.
@@ -17,15 +17,15 @@ pub struct Level {
 
 /// Dimensions of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TreeShape {
     data_block: u32,
     hash_block: u32,
     data_blocks: u64,
     /// From the digests of the data up to the single block at the top. Empty if there is at most one data block.
-    levels: Vec<Level>,
+    levels: Vec<TreeLevel>,
 }
 
-impl Shape {
+impl TreeShape {
     /// Returns the tree over `data_bytes`. A short last data block counts as padded with zeros. Block sizes must be
     /// powers of two, and a block of the tree must have room for at least two digests.
     pub fn new(data_bytes: u64, data_block: u32, hash_block: u32) -> Self {
@@ -42,7 +42,7 @@ impl Shape {
         let mut first = counts.iter().sum::<u64>();
         let levels = counts.into_iter().map(|blocks| {
             first -= blocks;
-            Level { first, blocks }
+            TreeLevel { first, blocks }
         });
         let levels = levels.collect();
         Self { data_block, hash_block, data_blocks, levels }
@@ -64,7 +64,7 @@ impl Shape {
     }
 
     /// Returns the levels, from the digests of the data upwards.
-    pub fn levels(&self) -> &[Level] {
+    pub fn levels(&self) -> &[TreeLevel] {
         &self.levels
     }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn levels(blocks: u64) -> Vec<(u64, u64)> {
-        let shape = Shape::new(blocks * 4096, 4096, 4096);
+        let shape = TreeShape::new(blocks * 4096, 4096, 4096);
         assert_eq!(shape.data_blocks(), blocks);
         shape.levels().iter().map(|level| (level.first, level.blocks)).collect()
     }
@@ -97,15 +97,15 @@ mod tests {
         assert_eq!(levels(128), [(0, 1)]);
         assert_eq!(levels(129), [(1, 2), (0, 1)]);
         assert_eq!(levels(128 * 128 + 1), [(3, 129), (1, 2), (0, 1)]);
-        assert_eq!(Shape::new(129 * 4096, 4096, 4096).tree_bytes(), 3 * 4096);
+        assert_eq!(TreeShape::new(129 * 4096, 4096, 4096).tree_bytes(), 3 * 4096);
         // The maximum size terminates, too.
-        assert_eq!(Shape::new(u64::MAX, 512, 4096).levels().len(), 8);
+        assert_eq!(TreeShape::new(u64::MAX, 512, 4096).levels().len(), 8);
     }
 
     #[test]
     fn a_short_block_counts() {
-        assert_eq!(Shape::new(4097, 4096, 4096).data_blocks(), 2);
-        assert_eq!(Shape::new(1, 4096, 4096).data_blocks(), 1);
-        assert_eq!(Shape::new(129, 64, 64).levels().len(), 2);
+        assert_eq!(TreeShape::new(4097, 4096, 4096).data_blocks(), 2);
+        assert_eq!(TreeShape::new(1, 4096, 4096).data_blocks(), 1);
+        assert_eq!(TreeShape::new(129, 64, 64).levels().len(), 2);
     }
 }

@@ -17,7 +17,7 @@ pub use raw::Raw;
 
 /// A format of finished images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// The bytes of the image, with holes.
     #[default]
     Raw,
@@ -29,7 +29,7 @@ pub enum Format {
     Zstd,
 }
 
-impl Format {
+impl OutputFormat {
     /// Returns the name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,16 +79,16 @@ pub enum Error {
 /// If the image does not fit into the format, or a file fails. The output is unusable then.
 pub fn write(
     raw: &Raw<'_>,
-    format: Format,
+    format: OutputFormat,
     out: &File,
     threads: usize,
     progress: &dyn Fn(u64),
 ) -> Result<(), Error> {
     format.check(raw.len())?;
     match format {
-        Format::Raw => raw.copy_to(out, progress),
-        Format::Qcow2 => qcow2::write(raw, out, progress),
-        Format::Sparse => sparse::write(raw, out, progress),
-        Format::Zstd => zst::write(raw, out, threads, progress),
+        OutputFormat::Raw => raw.copy_to(out, progress),
+        OutputFormat::Qcow2 => qcow2::write(raw, out, progress),
+        OutputFormat::Sparse => sparse::write(raw, out, progress),
+        OutputFormat::Zstd => zst::write(raw, out, threads, progress),
     }
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use crate::FileAt;
 
 use crate::output::raw::runs;
-use crate::output::{Error, Format, Raw};
+use crate::output::{Error, OutputFormat, Raw};
 
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER_BYTES: u64 = 1 << CLUSTER_BITS;
@@ -38,7 +38,7 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
              use raw",
             L1_ENTRIES_MAX * ENTRIES * CLUSTER_BYTES
         );
-        return Err(Error::Unfit { format: Format::Qcow2.name(), why });
+        return Err(Error::Unfit { format: OutputFormat::Qcow2.name(), why });
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ fn tables(len: u64) -> u64 {
 
 pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result<(), Error> {
     let upper = vec![0; tables(raw.len()) as usize];
-    let mut writer = Writer { out, clusters: 1, upper, lower: Vec::new(), part: 0 };
+    let mut writer = Qcow2Writer { out, clusters: 1, upper, lower: Vec::new(), part: 0 };
     raw.for_each_chunk(progress, |at, bytes| {
         for (range, is_zero) in runs(bytes, CLUSTER_BYTES as usize) {
             if !is_zero {
@@ -62,7 +62,7 @@ pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result
     writer.finish(raw.len())
 }
 
-struct Writer<'a> {
+struct Qcow2Writer<'a> {
     out: &'a File,
     /// Number of clusters of the file so far.
     clusters: u64,
@@ -74,7 +74,7 @@ struct Writer<'a> {
     part: u64,
 }
 
-impl Writer<'_> {
+impl Qcow2Writer<'_> {
     /// Adds clusters of data. The last one may be short at the end of the image.
     fn add(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         for (number, data) in (at / CLUSTER_BYTES..).zip(bytes.chunks(CLUSTER_BYTES as usize)) {

@@ -15,7 +15,7 @@ pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Contents of a part of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ExtentKind {
     Data,
     /// A hole.
     #[cfg_attr(
@@ -29,9 +29,9 @@ pub(crate) enum Kind {
 
 /// A part of an image with one kind of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ImageExtent {
     pub(crate) end: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ExtentKind,
 }
 
 /// A finished raw image.
@@ -73,12 +73,12 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns the kind and the end of the piece at an offset. Pieces begin and end at whole units.
-    pub(crate) fn piece_at(&self, at: u64) -> Result<Piece, Error> {
+    pub(crate) fn piece_at(&self, at: u64) -> Result<ImageExtent, Error> {
         let next = self.free.partition_point(|range| range.end <= at);
         let mut limit = self.len;
         if let Some(range) = self.free.get(next) {
             if range.start <= at {
-                return Ok(Piece { end: range.end, kind: Kind::Free });
+                return Ok(ImageExtent { end: range.end, kind: ExtentKind::Free });
             }
             limit = range.start;
         }
@@ -93,7 +93,7 @@ impl<'a> Raw<'a> {
             let piece = self.piece_at(at + done as u64)?;
             let count = (piece.end - at - done as u64).min((buf.len() - done) as u64) as usize;
             let part = &mut buf[done..done + count];
-            if piece.kind == Kind::Data {
+            if piece.kind == ExtentKind::Data {
                 has_data = true;
                 self.file.read_exact_at(part, at + done as u64).map_err(Error::Read)?;
             } else {
@@ -114,7 +114,7 @@ impl<'a> Raw<'a> {
         let mut at = 0;
         while at < self.len {
             let piece = self.piece_at(at)?;
-            if piece.kind != Kind::Data && piece.end - at >= CHUNK_BYTES {
+            if piece.kind != ExtentKind::Data && piece.end - at >= CHUNK_BYTES {
                 at = piece.end / CHUNK_BYTES * CHUNK_BYTES;
                 progress(at);
                 continue;
@@ -146,7 +146,7 @@ impl<'a> Raw<'a> {
 
 /// Queries the host for the piece of a file at an offset, up to `limit`.
 #[cfg(target_os = "linux")]
-fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
+fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<ImageExtent, Error> {
     use rustix::fs::{SeekFrom, seek};
     use rustix::io::Errno;
 
@@ -154,22 +154,22 @@ fn host_piece_at(file: &File, at: u64, limit: u64) -> Result<Piece, Error> {
         Ok(data) => data / UNIT_BYTES * UNIT_BYTES,
         Err(Errno::NXIO) => limit,
         // The file does not support queries for holes, so everything counts as data.
-        Err(Errno::INVAL) => return Ok(Piece { end: limit, kind: Kind::Data }),
+        Err(Errno::INVAL) => return Ok(ImageExtent { end: limit, kind: ExtentKind::Data }),
         Err(e) => return Err(Error::Read(e.into())),
     };
     if data > at {
-        return Ok(Piece { end: data.min(limit), kind: Kind::Hole });
+        return Ok(ImageExtent { end: data.min(limit), kind: ExtentKind::Hole });
     }
     let hole = seek(file, SeekFrom::Hole(at));
     let hole = hole.map_err(|e| Error::Read(e.into()))?.next_multiple_of(UNIT_BYTES);
-    Ok(Piece { end: hole.max(at + 1).min(limit), kind: Kind::Data })
+    Ok(ImageExtent { end: hole.max(at + 1).min(limit), kind: ExtentKind::Data })
 }
 
 /// Holes are only queried on Linux.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
-fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<Piece, Error> {
-    Ok(Piece { end: limit, kind: Kind::Data })
+fn host_piece_at(_: &File, _: u64, limit: u64) -> Result<ImageExtent, Error> {
+    Ok(ImageExtent { end: limit, kind: ExtentKind::Data })
 }
 
 /// Returns the runs of whole units that are zero or not.
@@ -223,14 +223,18 @@ pub(crate) mod tests {
             assert!(
                 piece.end > at && (piece.end.is_multiple_of(UNIT_BYTES) || piece.end == raw.len())
             );
-            if piece.kind == Kind::Hole {
+            if piece.kind == ExtentKind::Hole {
                 assert!(is_zero(&bytes[at as usize..piece.end as usize]));
             }
             kinds.push(piece.kind);
             at = piece.end;
         }
         assert_eq!(at, raw.len());
-        assert!([Kind::Data, Kind::Hole, Kind::Free].iter().all(|kind| kinds.contains(kind)));
+        assert!(
+            [ExtentKind::Data, ExtentKind::Hole, ExtentKind::Free]
+                .iter()
+                .all(|kind| kinds.contains(kind))
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::fs::File;
 
 use crate::FileAt;
 
-use crate::output::raw::{CHUNK_BYTES, Kind, UNIT_BYTES};
-use crate::output::{Error, Format, Raw};
+use crate::output::raw::{CHUNK_BYTES, ExtentKind, UNIT_BYTES};
+use crate::output::{Error, OutputFormat, Raw};
 
 const MAGIC: u32 = 0xed26_ff3a;
 const FILE_HEADER_BYTES: usize = 28;
@@ -22,7 +22,7 @@ const DONT_CARE: u16 = 0xcac3;
 const RAW_BLOCKS_MAX: u32 = 64 << 8;
 
 pub(crate) fn check(len: u64) -> Result<(), Error> {
-    let unfit = |why| Error::Unfit { format: Format::Sparse.name(), why };
+    let unfit = |why| Error::Unfit { format: OutputFormat::Sparse.name(), why };
     if !len.is_multiple_of(UNIT_BYTES) {
         let why = format!(
             "{len} bytes are not a multiple of its block size of {UNIT_BYTES} bytes; choose such a \
@@ -49,9 +49,9 @@ pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result
     while at < raw.len() {
         let piece = raw.piece_at(at)?;
         match piece.kind {
-            Kind::Free => chunks.add(Content::DontCare, blocks(piece.end - at), &[])?,
-            Kind::Hole => chunks.add(Content::Fill([0; 4]), blocks(piece.end - at), &[])?,
-            Kind::Data => {
+            ExtentKind::Free => chunks.add(Content::DontCare, blocks(piece.end - at), &[])?,
+            ExtentKind::Hole => chunks.add(Content::Fill([0; 4]), blocks(piece.end - at), &[])?,
+            ExtentKind::Data => {
                 let end = piece.end.min(at + CHUNK_BYTES);
                 let bytes = &mut buffer[..(end - at) as usize];
                 raw.read(at, bytes)?;
@@ -95,10 +95,10 @@ struct Chunks<'a> {
     /// Offset of the next bytes of the open chunk, or of the next chunk.
     end: u64,
     chunks: u32,
-    open: Option<Open>,
+    open: Option<OpenChunk>,
 }
 
-struct Open {
+struct OpenChunk {
     content: Content,
     blocks: u32,
     /// Offset of its header.
@@ -130,7 +130,7 @@ impl Chunks<'_> {
         });
         if !goes_on {
             self.close()?;
-            self.open = Some(Open { content, blocks: 0, start: self.end });
+            self.open = Some(OpenChunk { content, blocks: 0, start: self.end });
             self.end += CHUNK_HEADER_BYTES as u64;
         }
         if let Some(open) = &mut self.open {

@@ -10,8 +10,8 @@ use crate::{FileAt, is_zero};
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
 use xxhash_rust::xxh64::xxh64;
 
-use crate::output::raw::{CHUNK_BYTES as FRAME_BYTES, Kind};
-use crate::output::{Error, Format, Raw};
+use crate::output::raw::{CHUNK_BYTES as FRAME_BYTES, ExtentKind};
+use crate::output::{Error, OutputFormat, Raw};
 
 /// Default level of `zstd`.
 const LEVEL: i32 = 3;
@@ -37,7 +37,7 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
             "its maximum is {FRAMES_MAX} frames of 1 MiB; make the image smaller with --size, or \
              use raw"
         );
-        return Err(Error::Unfit { format: Format::Zstd.name(), why });
+        return Err(Error::Unfit { format: OutputFormat::Zstd.name(), why });
     }
     Ok(())
 }
@@ -64,14 +64,18 @@ pub(crate) fn write(
     })
 }
 
-type Frame = Result<Vec<u8>, Error>;
+type CompressedFrame = Result<Vec<u8>, Error>;
 
 fn frame_len(raw: &Raw<'_>, number: u64) -> u64 {
     FRAME_BYTES.min(raw.len() - number * FRAME_BYTES)
 }
 
 /// Compresses frames until the receiver is dropped.
-fn compress(raw: &Raw<'_>, numbers: impl Iterator<Item = u64>, frames: &SyncSender<Frame>) {
+fn compress(
+    raw: &Raw<'_>,
+    numbers: impl Iterator<Item = u64>,
+    frames: &SyncSender<CompressedFrame>,
+) {
     let mut buffer = Vec::new();
     // Most frames of zeros have the same length, so the compressed frame is reused.
     let mut zeros: Option<Vec<u8>> = None;
@@ -94,7 +98,7 @@ fn compress(raw: &Raw<'_>, numbers: impl Iterator<Item = u64>, frames: &SyncSend
 /// Reads the bytes of a frame. Returns false if they are zeros.
 fn read(raw: &Raw<'_>, at: u64, len: u64, buffer: &mut Vec<u8>) -> Result<bool, Error> {
     let piece = raw.piece_at(at)?;
-    if piece.kind != Kind::Data && piece.end >= at + len {
+    if piece.kind != ExtentKind::Data && piece.end >= at + len {
         buffer.clear();
         buffer.resize(len as usize, 0);
         return Ok(false);
@@ -116,11 +120,11 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 fn collect(
     raw: &Raw<'_>,
     frames: u64,
-    compressors: &[Option<Receiver<Frame>>],
+    compressors: &[Option<Receiver<CompressedFrame>>],
     out: &File,
     progress: &dyn Fn(u64),
 ) -> Result<(), Error> {
-    let mut table = Table::default();
+    let mut table = SeekTable::default();
     let mut end = 0;
     for number in 0..frames {
         let frame = match &compressors[number as usize % compressors.len()] {
@@ -145,12 +149,12 @@ fn collect(
 
 /// The seek table: a skippable frame with two sizes per frame, and a footer.
 #[derive(Default)]
-struct Table {
+struct SeekTable {
     entries: Vec<u8>,
     frames: u32,
 }
 
-impl Table {
+impl SeekTable {
     fn add(&mut self, compressed: u32, decompressed: u32) {
         self.entries.extend(compressed.to_le_bytes());
         self.entries.extend(decompressed.to_le_bytes());

@@ -5,7 +5,7 @@
 
 use crate::BlockDevice;
 
-use super::gpt_edit::Table;
+use super::gpt_edit::GptTable;
 use super::logical::Extended;
 use super::{Partition, PartitionError, find, mbr, read};
 
@@ -20,7 +20,7 @@ const PRIMARY_MAX: u32 = 4;
 pub fn disk_for(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<u64, PartitionError> {
     let partition = find(device, number)?;
     let end = partition.offset.saturating_add(bytes);
-    let table = Table::read(device)?;
+    let table = GptTable::read(device)?;
     let others = read(device)?.unwrap_or_default();
     let others =
         others.iter().map(|other| (other.offset, format!("partition {} follows", other.number)));
@@ -50,7 +50,7 @@ fn no_room(partition: &Partition, limit: u64, wanted: u64, what: String) -> Part
 /// If the table cannot represent the length, the partition has an unsupported kind, or the device fails.
 pub fn resize(device: &dyn BlockDevice, number: u32, bytes: u64) -> Result<(), PartitionError> {
     let partition = find(device, number)?;
-    if let Some(mut table) = Table::read(device)? {
+    if let Some(mut table) = GptTable::read(device)? {
         table.set_len(number, bytes)?;
         return table.write(device);
     }
@@ -83,7 +83,7 @@ fn mbr_sector(device: &dyn BlockDevice) -> Result<Vec<u8>, PartitionError> {
 /// Reads the extended partition: the last one, if there are several.
 fn extended(device: &dyn BlockDevice) -> Result<Option<Extended>, PartitionError> {
     let entries = mbr::parse(&mbr_sector(device)?).unwrap_or_default();
-    let entry = entries.into_iter().rfind(mbr::Entry::is_extended);
+    let entry = entries.into_iter().rfind(mbr::MbrEntry::is_extended);
     entry.map(|entry| Extended::read(device, entry)).transpose()
 }
 

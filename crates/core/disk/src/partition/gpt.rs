@@ -48,7 +48,7 @@ const CRC_OFFSET: usize = 16;
 
 /// A header with a valid checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct GptHeader {
     pub(super) entries_lba: u64,
     /// Size of the table of entries in bytes, at most [`TABLE_BYTES_MAX`].
     pub(super) table_bytes: u64,
@@ -58,7 +58,7 @@ pub(super) struct Header {
 
 /// A used entry of the table, in logical blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct GptEntry {
     /// Position in the table, from 0.
     pub(super) slot: usize,
     pub(super) first: u64,
@@ -75,7 +75,7 @@ pub(super) fn is_header(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// A description of the problem.
-pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
+pub(super) fn parse_header(bytes: &[u8]) -> Result<GptHeader, &'static str> {
     let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| "truncated header")?;
     if !is_header(bytes) {
         return Err("missing header signature");
@@ -96,14 +96,17 @@ pub(super) fn parse_header(bytes: &[u8]) -> Result<Header, &'static str> {
         return Err("invalid size of the entry table");
     }
     let (entries_lba, entries_crc) = (raw.entries_lba.get(), raw.entries_crc.get());
-    Ok(Header { entries_lba, table_bytes, entry_size, entries_crc })
+    Ok(GptHeader { entries_lba, table_bytes, entry_size, entries_crc })
 }
 
 /// Parses the table of entries, which must have `header.table_bytes` bytes.
 ///
 /// # Errors
 /// A description of the problem.
-pub(super) fn parse_entries(header: &Header, table: &[u8]) -> Result<Vec<Entry>, &'static str> {
+pub(super) fn parse_entries(
+    header: &GptHeader,
+    table: &[u8],
+) -> Result<Vec<GptEntry>, &'static str> {
     if crc32fast::hash(table) != header.entries_crc {
         return Err("wrong checksum of the entry table");
     }
@@ -118,7 +121,7 @@ pub(super) fn parse_entries(header: &Header, table: &[u8]) -> Result<Vec<Entry>,
         let count = count.ok_or("a partition ends before it starts")?;
         let name = raw.name.iter().map(|unit| unit.get()).take_while(|&unit| unit != 0);
         let name = char::decode_utf16(name).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
-        entries.push(Entry { slot, first, count, name: name.collect() });
+        entries.push(GptEntry { slot, first, count, name: name.collect() });
     }
     Ok(entries)
 }

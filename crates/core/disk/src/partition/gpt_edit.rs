@@ -23,7 +23,7 @@ mod field {
 const PRIMARY_LBA: u64 = 1;
 
 /// A table: the header of a valid copy, and its entries.
-pub(super) struct Table {
+pub(super) struct GptTable {
     unit: u64,
     header: Vec<u8>,
     entries: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Table {
     is_primary: bool,
 }
 
-impl Table {
+impl GptTable {
     /// Reads the table of a disk; `None` if it has no GPT.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Table {
     pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<Self>, PartitionError> {
         let Some(sector) = bytes(device, 0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
         let entries = mbr::parse(&sector).unwrap_or_default();
-        if !entries.iter().any(mbr::Entry::is_protective) {
+        if !entries.iter().any(mbr::MbrEntry::is_protective) {
             return Ok(None);
         }
         for copy_at_end in [false, true] {

@@ -18,24 +18,24 @@ const UNIT: u64 = mbr::SECTOR_BYTES as u64;
 /// An extended partition with its records.
 pub(super) struct Extended {
     /// Its entry in the first sector.
-    entry: mbr::Entry,
-    records: Vec<Record>,
+    entry: mbr::MbrEntry,
+    records: Vec<BootRecord>,
 }
 
 /// An extended boot record.
-struct Record {
+struct BootRecord {
     /// Its sector on the device.
     base: u64,
-    entries: Vec<mbr::Entry>,
+    entries: Vec<mbr::MbrEntry>,
 }
 
-impl Record {
+impl BootRecord {
     /// Returns the entry that leads to the next record.
-    fn link(&self) -> Option<&mbr::Entry> {
+    fn link(&self) -> Option<&mbr::MbrEntry> {
         self.entries.iter().find(|entry| entry.is_extended())
     }
 
-    fn partitions(&self) -> impl Iterator<Item = &mbr::Entry> {
+    fn partitions(&self) -> impl Iterator<Item = &mbr::MbrEntry> {
         self.entries.iter().filter(|entry| !entry.is_extended())
     }
 }
@@ -47,7 +47,7 @@ impl Extended {
     /// If the device fails, or the chain is broken or endless.
     pub(super) fn read(
         device: &dyn BlockDevice,
-        entry: mbr::Entry,
+        entry: mbr::MbrEntry,
     ) -> Result<Self, PartitionError> {
         let damaged = |problem| PartitionError::Damaged { table: "MBR", problem };
         let mut records = Vec::new();
@@ -63,7 +63,7 @@ impl Extended {
                     false => Err(damaged("the chain is broken")),
                 };
             };
-            let record = Record { base, entries };
+            let record = BootRecord { base, entries };
             let next = record.link().map(|link| entry.first + link.first);
             records.push(record);
             let Some(next) = next else { return Ok(Self { entry, records }) };
@@ -80,7 +80,7 @@ impl Extended {
     }
 
     /// Returns all partitions in numerical order, with the index of their record.
-    fn all(&self) -> impl Iterator<Item = (usize, &mbr::Entry)> {
+    fn all(&self) -> impl Iterator<Item = (usize, &mbr::MbrEntry)> {
         let records = self.records.iter().enumerate();
         records.flat_map(|(at, record)| record.partitions().map(move |entry| (at, entry)))
     }
@@ -134,7 +134,7 @@ impl Extended {
     fn link_to(
         &self,
         at: usize,
-        entry: &mbr::Entry,
+        entry: &mbr::MbrEntry,
         end: u64,
         number: u32,
     ) -> Result<Option<(u64, usize, u32)>, PartitionError> {

@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<RawEntry>() == 16);
 
 /// A used entry of a boot record, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct MbrEntry {
     /// Position in the record, 0 to 3.
     pub(super) slot: usize,
     pub(super) kind: u8,
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) count: u64,
 }
 
-impl Entry {
+impl MbrEntry {
     pub(super) fn is_protective(&self) -> bool {
         self.kind == PROTECTIVE
     }
@@ -57,13 +57,13 @@ impl Entry {
 
 /// Parses the used entries of a boot record; `None` if the sector is not one. The first sector of a FAT or NTFS file
 /// system has the same signature, but no valid table.
-pub(super) fn parse(sector: &[u8]) -> Option<Vec<Entry>> {
+pub(super) fn parse(sector: &[u8]) -> Option<Vec<MbrEntry>> {
     let (raw, _) = RawRecord::ref_from_prefix(sector).ok()?;
     let is_sensible = raw.entries.iter().all(|entry| matches!(entry.status, 0 | 0x80));
     if raw.signature.get() != SIGNATURE || !is_sensible {
         return None;
     }
-    let entries = raw.entries.iter().enumerate().map(|(slot, entry)| Entry {
+    let entries = raw.entries.iter().enumerate().map(|(slot, entry)| MbrEntry {
         slot,
         kind: entry.kind,
         first: entry.lba_first.get().into(),

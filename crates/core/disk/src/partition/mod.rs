@@ -130,7 +130,7 @@ pub fn find(device: &dyn BlockDevice, number: u32) -> Result<Partition, Partitio
 pub fn read(device: &dyn BlockDevice) -> Result<Option<Vec<Partition>>, PartitionError> {
     let Some(sector) = bytes(device, 0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
     let Some(entries) = mbr::parse(&sector) else { return Ok(None) };
-    if entries.iter().any(mbr::Entry::is_protective) {
+    if entries.iter().any(mbr::MbrEntry::is_protective) {
         return read_gpt(device).map(Some);
     }
     read_mbr(device, &entries).map(Some)
@@ -148,7 +148,7 @@ fn bytes(device: &dyn BlockDevice, offset: u64, len: u64) -> io::Result<Option<V
 
 fn read_mbr(
     device: &dyn BlockDevice,
-    entries: &[mbr::Entry],
+    entries: &[mbr::MbrEntry],
 ) -> Result<Vec<Partition>, PartitionError> {
     let mut partitions = Vec::new();
     let mut logical = Vec::new();
@@ -163,7 +163,7 @@ fn read_mbr(
     Ok(partitions)
 }
 
-fn mbr_partition(number: u32, base: u64, entry: &mbr::Entry) -> Partition {
+fn mbr_partition(number: u32, base: u64, entry: &mbr::MbrEntry) -> Partition {
     let unit = mbr::SECTOR_BYTES as u64;
     Partition {
         number,

@@ -16,9 +16,9 @@ use parking_lot::RawRwLock;
 use recording::Hold;
 
 /// A hold of a lock. It stands before the lock's guard in each guard, so its end is recorded before the release.
-struct Held(usize);
+struct HoldRecord(usize);
 
-impl Held {
+impl HoldRecord {
     /// Records the hold of a lock that was free.
     #[track_caller]
     fn new<L>(lock: &L, hold: Hold) -> Self {
@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HoldRecord {
     fn drop(&mut self) {
         recording::released(self.0);
     }
@@ -47,7 +47,7 @@ macro_rules! guard {
     ($(#[$doc:meta])* $name:ident<$($life:lifetime)?>, $guard:ty, { $($field:ident: $of:ty)? }) => {
         $(#[$doc])*
         pub struct $name<$($life,)? T> {
-            _held: Held,
+            _held: HoldRecord,
             guard: $guard,
             $($field: $of,)?
         }
@@ -128,7 +128,8 @@ impl<T> Mutex<T> {
     /// Locks the mutex.
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let (held, guard) = Held::take(self, Hold::Exclusive, self.0.try_lock(), || self.0.lock());
+        let (held, guard) =
+            HoldRecord::take(self, Hold::Exclusive, self.0.try_lock(), || self.0.lock());
         MutexGuard { _held: held, guard }
     }
 
@@ -136,7 +137,7 @@ impl<T> Mutex<T> {
     #[track_caller]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.0.try_lock()?;
-        Some(MutexGuard { _held: Held::new(self, Hold::Exclusive), guard })
+        Some(MutexGuard { _held: HoldRecord::new(self, Hold::Exclusive), guard })
     }
 
     /// Returns whether it is locked.
@@ -174,7 +175,8 @@ impl<T> RwLock<T> {
     /// Locks it shared.
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let (held, guard) = Held::take(self, Hold::Shared, self.0.try_read(), || self.0.read());
+        let (held, guard) =
+            HoldRecord::take(self, Hold::Shared, self.0.try_read(), || self.0.read());
         RwLockReadGuard { _held: held, guard }
     }
 
@@ -182,7 +184,7 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let (held, guard) =
-            Held::take(self, Hold::Exclusive, self.0.try_write(), || self.0.write());
+            HoldRecord::take(self, Hold::Exclusive, self.0.try_write(), || self.0.write());
         RwLockWriteGuard { _held: held, guard }
     }
 
@@ -190,7 +192,7 @@ impl<T> RwLock<T> {
     #[track_caller]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let guard = self.0.try_write()?;
-        Some(RwLockWriteGuard { _held: Held::new(self, Hold::Exclusive), guard })
+        Some(RwLockWriteGuard { _held: HoldRecord::new(self, Hold::Exclusive), guard })
     }
 
     /// Returns the value, which nothing else uses.
@@ -206,7 +208,7 @@ impl<T> RwLock<T> {
     pub fn read_arc(self: &Arc<Self>) -> ArcRwLockReadGuard<T> {
         let lock = &self.0;
         let (held, guard) =
-            Held::take(&**self, Hold::Shared, lock.try_read_arc(), || lock.read_arc());
+            HoldRecord::take(&**self, Hold::Shared, lock.try_read_arc(), || lock.read_arc());
         ArcRwLockReadGuard { _held: held, guard, _lock: Arc::clone(self) }
     }
 
@@ -215,7 +217,7 @@ impl<T> RwLock<T> {
     pub fn write_arc(self: &Arc<Self>) -> ArcRwLockWriteGuard<T> {
         let lock = &self.0;
         let (held, guard) =
-            Held::take(&**self, Hold::Exclusive, lock.try_write_arc(), || lock.write_arc());
+            HoldRecord::take(&**self, Hold::Exclusive, lock.try_write_arc(), || lock.write_arc());
         ArcRwLockWriteGuard { _held: held, guard, lock: Arc::clone(self) }
     }
 }

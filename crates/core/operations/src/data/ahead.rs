@@ -12,7 +12,7 @@ const LISTED_BYTES_MAX: u64 = 8 << 20;
 
 /// Prefetches the blocks of a directory that is about to be listed. Ignores errors in the map, which the actual read
 /// will report.
-pub fn read_ahead<F: ReadFiles>(fs: &F, directory: &F::Inode) {
+pub(crate) fn read_ahead<F: ReadFiles>(fs: &F, directory: &F::Inode) {
     let end = directory.size().min(LISTED_BYTES_MAX);
     // Contents of at most one block may be inline, and one read is sufficient for them.
     if !fs.engine().reads_ahead() || end <= 1 << fs.block_size_log() {

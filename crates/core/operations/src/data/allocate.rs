@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::inode::InodeHandle;
 
 /// An allocation request: bytes of a file, and the mode.
-struct Request {
+struct AllocationRequest {
     bytes: Range<u64>,
     mode: AllocateMode,
 }
@@ -45,7 +45,7 @@ pub fn allocate<F: ChangeFiles>(
         return punch(fs, ino, offset..end);
     }
     fs.check_end(offset, len)?;
-    let request = Request { bytes: offset..end, mode };
+    let request = AllocationRequest { bytes: offset..end, mode };
     let mut reached = None;
     loop {
         let before = fs.load_file(ino)?;
@@ -93,7 +93,7 @@ fn provide_part<F: ChangeFiles>(
     before: &F::Inode,
     apart: &F::Apart,
     blocks: &Range<LogicalBlock>,
-    request: &Request,
+    request: &AllocationRequest,
 ) -> Outcome<LogicalBlock> {
     let mut file = before.clone();
     fs.use_apart(op, &mut file, apart)?;
@@ -134,7 +134,7 @@ fn wanted<F: ChangeFiles>(
     file: &F::Inode,
     at: LogicalBlock,
     limit: LogicalBlock,
-    request: &Request,
+    request: &AllocationRequest,
 ) -> (Want, LogicalBlock) {
     if request.mode == AllocateMode::Exposed {
         return (Want::Written, limit);

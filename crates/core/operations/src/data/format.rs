@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use vfs::{AllocateMode, Ino, Result};
 
-use super::{LogicalBlock, Piece, Run, Want};
+use super::{LogicalBlock, MappedRun, Piece, Want};
 use crate::Outcome;
 use crate::inode::{InodeHandle, Inodes};
 
@@ -33,7 +33,7 @@ pub trait ReadFiles: Inodes<Inode: FileHandle> {
     ///
     /// # Errors
     /// `Corrupt` if the map is damaged, `Device`.
-    fn find_run(&self, file: &Self::Inode, at: LogicalBlock) -> Result<Run<Self::Block>>;
+    fn find_run(&self, file: &Self::Inode, at: LogicalBlock) -> Result<MappedRun<Self::Block>>;
 
     /// Checks whether a file may map `mapped` bytes of the device. Without a bound, a damaged map could describe
     /// endless files.
@@ -58,10 +58,10 @@ pub trait MapFiles: ReadFiles {
         op: &mut Self::Op<'_>,
         file: &Self::Inode,
         at: LogicalBlock,
-    ) -> Outcome<Run<Self::Block>>;
+    ) -> Outcome<MappedRun<Self::Block>>;
 
     /// Provides block `at` of a file in the wanted state, and further contiguous blocks up to `limit`. Changes only the
-    /// map: [`Piece::is_exposed`] and [`Piece::copied_from`] specify the necessary writes to the device.
+    /// map: `Piece::is_exposed` and [`Piece::copied_from`] specify the necessary writes to the device.
     ///
     /// # Errors
     /// `NoSpace`, `FileTooLarge`, `Corrupt`, `Device`.

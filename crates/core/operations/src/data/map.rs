@@ -6,7 +6,7 @@ pub struct LogicalBlock(pub u64);
 
 impl LogicalBlock {
     /// An upper bound of all file blocks.
-    pub const END: Self = Self(u64::MAX);
+    pub(crate) const END: Self = Self(u64::MAX);
 
     /// Returns the block `count` blocks later. Saturates, so that a hostile sum stays outside of every range.
     #[must_use]
@@ -17,7 +17,7 @@ impl LogicalBlock {
 
 /// Location of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<B> {
+pub enum Mapping<B> {
     /// Written, from this block on.
     Written(B),
     /// Allocated from this block on, but unwritten.
@@ -28,9 +28,9 @@ pub enum Place<B> {
 
 /// A run of contiguous blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run<B> {
+pub struct MappedRun<B> {
     /// Location of the first block.
-    pub place: Place<B>,
+    pub place: Mapping<B>,
     /// Number of blocks, at least 1.
     pub len: u64,
 }
@@ -78,7 +78,7 @@ pub struct Piece<B> {
 
 impl<B> Piece<B> {
     /// Returns whether the device contains old data that becomes readable unless the operation overwrites it.
-    pub fn is_exposed(&self) -> bool {
+    pub(crate) fn is_exposed(&self) -> bool {
         self.written && self.was != Was::Written
     }
 

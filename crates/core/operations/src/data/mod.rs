@@ -6,7 +6,7 @@
 //! of space leaves all contents unchanged.
 //!
 //! A request is one operation, unless it exceeds the limits of one ([`ChangeFiles::changes_per_op`],
-//! [`WRITTEN_PER_OP_MAX`]). Then it is several, from front to back, each of which leaves a consistent file. A file that
+//! `WRITTEN_PER_OP_MAX`). Then it is several, from front to back, each of which leaves a consistent file. A file that
 //! grows reads as zeros between its old and its new end, whatever the device contains there.
 //!
 //! A format defines the maps of files ([`ReadFiles`], [`MapFiles`]) and the effect of a change of contents on the inode
@@ -14,7 +14,7 @@
 //!
 //! Three parts stay in the formats, because their similarity is superficial:
 //! - Maps. An ext4 extent tree is changed node by node and may need another round after a split; an XFS fork replaces
-//!   neighbours in a list or a tree and maintains the reverse map and reference counts. Both return [`Run`] and
+//!   neighbours in a list or a tree and maintains the reverse map and reference counts. Both return [`MappedRun`] and
 //!   [`Piece`].
 //! - The end of a truncation of several operations. An ext4 file is an orphan until then, the truncation continues
 //!   after a crash, and errors are deferred. XFS leaves space past the end, which the format permits, so errors are
@@ -32,15 +32,17 @@ mod resize;
 mod write;
 mod zero;
 
-pub use ahead::read_ahead;
+pub(crate) use ahead::read_ahead;
 pub use allocate::allocate;
 pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zeros};
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};
-pub use map::{LogicalBlock, Piece, Place, Run, Want, Was};
-pub use read::{bytes_at, extent_map, read, read_in_place, require_regular};
+pub use map::{LogicalBlock, MappedRun, Mapping, Piece, Want, Was};
+pub(crate) use read::bytes_at;
+pub use read::{extent_map, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
-pub use zero::{zero_past_size, zero_written};
+pub use zero::zero_past_size;
+pub(crate) use zero::zero_written;
 
 /// Maximum number of bytes that one operation writes, so that operations stay short.
-pub const WRITTEN_PER_OP_MAX: u64 = 16 << 20;
+pub(crate) const WRITTEN_PER_OP_MAX: u64 = 16 << 20;

@@ -6,7 +6,7 @@ use engine::Engine;
 use smallvec::SmallVec;
 use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
-use super::{FileHandle, LogicalBlock, Place, ReadFiles};
+use super::{FileHandle, LogicalBlock, Mapping, ReadFiles};
 
 /// Checks that an inode is a regular file.
 ///
@@ -106,14 +106,18 @@ pub fn read_in_place<F: ReadFiles>(
 ///
 /// # Errors
 /// `Corrupt`, `Device`.
-pub fn bytes_at<F: ReadFiles>(fs: &F, file: &F::Inode, offset: u64) -> Result<(ExtentPlace, u64)> {
+pub(crate) fn bytes_at<F: ReadFiles>(
+    fs: &F,
+    file: &F::Inode,
+    offset: u64,
+) -> Result<(ExtentPlace, u64)> {
     let log = fs.block_size_log();
     let within = offset & ((1 << log) - 1);
     let run = fs.find_run(file, LogicalBlock(offset >> log))?;
     let place = match run.place {
-        Place::Written(start) => ExtentPlace::Device(fs.byte_of(start) + within),
-        Place::Unwritten(start) => ExtentPlace::Unwritten(fs.byte_of(start) + within),
-        Place::Hole => ExtentPlace::Hole,
+        Mapping::Written(start) => ExtentPlace::Device(fs.byte_of(start) + within),
+        Mapping::Unwritten(start) => ExtentPlace::Unwritten(fs.byte_of(start) + within),
+        Mapping::Hole => ExtentPlace::Hole,
     };
     Ok((place, run.len.saturating_mul(1 << log) - within))
 }

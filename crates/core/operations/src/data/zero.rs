@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::device::copy_edges;
-use super::{FileHandle, LogicalBlock, MapFiles, Place, Want};
+use super::{FileHandle, LogicalBlock, MapFiles, Mapping, Want};
 use crate::Outcome;
 
 /// Zeroes the written blocks within some bytes of a file when the operation commits. Blocks shared with other files are
@@ -11,7 +11,7 @@ use crate::Outcome;
 ///
 /// # Errors
 /// Returns the errors of [`MapFiles::provide`].
-pub fn zero_written<F: MapFiles>(
+pub(crate) fn zero_written<F: MapFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
     file: &mut F::Inode,
@@ -26,7 +26,7 @@ pub fn zero_written<F: MapFiles>(
     while at < end {
         let run = fs.run_at(op, file, at)?;
         let mut len = run.len;
-        if let Place::Written(mut start) = run.place {
+        if let Mapping::Written(mut start) = run.place {
             len = len.min(end.0 - at.0);
             if fs.may_share(file) {
                 let piece = fs.provide(op, file, at, at.plus(len), Want::Own)?;

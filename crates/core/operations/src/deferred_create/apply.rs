@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use vfs::{Ino, Result};
 
 use super::batch::Batch;
-use super::{DeferCreates, Shared};
+use super::{DeferCreates, SharedDirectory};
 
 /// Maximum number of files that one operation applies.
 const BATCH: usize = 64;
@@ -20,7 +20,7 @@ const LOG_BLOCKS_LARGE: usize = 4096;
 pub(super) fn apply_directory<F: DeferCreates>(
     fs: &F,
     dir: Ino,
-    directory: &Shared<F::Hasher>,
+    directory: &SharedDirectory<F::Hasher>,
 ) -> Result<()> {
     let parts = directory.lock().parts.len();
     (0..parts).try_for_each(|part| apply_part(fs, dir, directory, part))
@@ -30,7 +30,7 @@ pub(super) fn apply_directory<F: DeferCreates>(
 pub(super) fn apply_part<F: DeferCreates>(
     fs: &F,
     dir: Ino,
-    directory: &Shared<F::Hasher>,
+    directory: &SharedDirectory<F::Hasher>,
     part: usize,
 ) -> Result<()> {
     let places = directory.lock().places(part, F::ORDER);
@@ -39,7 +39,12 @@ pub(super) fn apply_part<F: DeferCreates>(
 
 /// Releases the reserved inodes of a part if none of its files is deferred, and the promised space of the directory if
 /// nothing is deferred in it.
-pub(super) fn tidy<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>, part: usize) {
+pub(super) fn tidy<F: DeferCreates>(
+    fs: &F,
+    dir: Ino,
+    directory: &SharedDirectory<F::Hasher>,
+    part: usize,
+) {
     let mut directory = directory.lock();
     if directory.parts[part].deferred() > 0 {
         return;
@@ -61,7 +66,7 @@ pub(super) fn tidy<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hash
 pub(super) fn apply<F: DeferCreates>(
     fs: &F,
     dir: Ino,
-    (directory, part): (&Shared<F::Hasher>, usize),
+    (directory, part): (&SharedDirectory<F::Hasher>, usize),
     places: &[u32],
 ) -> Result<()> {
     let deferred = fs.deferred();

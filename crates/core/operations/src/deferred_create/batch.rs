@@ -2,14 +2,14 @@
 
 use vfs::{FileType, Timestamp};
 
-use super::Shared;
-use super::table::Record;
+use super::SharedDirectory;
+use super::table::DeferredFile;
 use crate::names::Entry;
 
 /// Files of one directory that one operation applies, sorted by the hashes of their names.
 #[derive(Default)]
 pub struct Batch {
-    records: Vec<Record>,
+    records: Vec<DeferredFile>,
     names: Vec<u8>,
     /// End of each record's name.
     ends: Vec<usize>,
@@ -19,7 +19,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(super) fn fill<H>(&mut self, directory: &Shared<H>, part: usize, places: &[u32]) {
+    pub(super) fn fill<H>(&mut self, directory: &SharedDirectory<H>, part: usize, places: &[u32]) {
         self.records.clear();
         self.names.clear();
         self.ends.clear();
@@ -37,7 +37,7 @@ impl Batch {
     }
 
     /// Returns the records, sorted by the hashes of their names.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[DeferredFile] {
         &self.records
     }
 
@@ -47,7 +47,7 @@ impl Batch {
     }
 
     /// Returns the records with their names, sorted by inode.
-    pub fn by_inode(&self) -> impl Iterator<Item = (&Record, &[u8])> {
+    pub fn by_inode(&self) -> impl Iterator<Item = (&DeferredFile, &[u8])> {
         self.by_inode.iter().map(|&at| (&self.records[at], self.name(at)))
     }
 

@@ -9,8 +9,8 @@ use vfs::{Error, Ino, NAME_LEN_MAX, NewInode, Result};
 use super::apply::{apply_part, tidy};
 use super::filter::Filter;
 use super::format::{DeferCreates, HashNames as _};
-use super::table::Directory;
-use super::{DeferPolicy, Shared};
+use super::table::DeferredDirectory;
+use super::{DeferPolicy, SharedDirectory};
 use crate::Outcome;
 use crate::inode::{InodeHandle as _, load_dir};
 
@@ -26,7 +26,11 @@ fn names_max<F: DeferCreates>(fs: &F, blocks: u64) -> u64 {
 }
 
 /// Returns the space that a directory may need for its deferred names and one more.
-fn space_needed<F: DeferCreates>(fs: &F, directory: &Directory<F::Hasher>, blocks: u64) -> u64 {
+fn space_needed<F: DeferCreates>(
+    fs: &F,
+    directory: &DeferredDirectory<F::Hasher>,
+    blocks: u64,
+) -> u64 {
     let bytes = directory.name_bytes + fs.bytes_of_name(NAME_LEN_MAX);
     fs.space_for(blocks, directory.deferred + 1, bytes)
 }
@@ -59,7 +63,7 @@ pub(super) fn create<F: DeferCreates>(
 
 /// Applies the largest part of the directory with the most deferred files.
 fn apply_some<F: DeferCreates>(fs: &F) -> Result<()> {
-    let mut most: Option<(usize, Ino, Shared<F::Hasher>)> = None;
+    let mut most: Option<(usize, Ino, SharedDirectory<F::Hasher>)> = None;
     fs.deferred().dirs.for_each(|dir, directory| {
         let deferred = directory.lock().deferred;
         if most.as_ref().is_none_or(|(others, ..)| deferred > *others) {
@@ -130,7 +134,7 @@ fn defer<F: DeferCreates>(
 fn prepare<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
-    shared: &Shared<F::Hasher>,
+    shared: &SharedDirectory<F::Hasher>,
     (key, name): (u64, &[u8]),
 ) -> Result<bool> {
     if has_name(fs, (parent, blocks), shared, (key, name))? {
@@ -153,7 +157,7 @@ fn is_suited<F: DeferCreates>(
     fs: &F,
     policy: DeferPolicy,
     (parent, blocks): (&F::Inode, u64),
-    directory: &Directory<F::Hasher>,
+    directory: &DeferredDirectory<F::Hasher>,
 ) -> bool {
     let streak = policy.streak_per_block as u64 * blocks;
     let filter_bytes_max = fs.deferred().filter_bytes_max;
@@ -169,7 +173,7 @@ fn is_suited<F: DeferCreates>(
 fn has_name<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
-    shared: &Shared<F::Hasher>,
+    shared: &SharedDirectory<F::Hasher>,
     (key, name): (u64, &[u8]),
 ) -> Result<bool> {
     let is_known = shared.lock().filter.as_ref().map(|filter| filter.may_have(key));
@@ -189,7 +193,7 @@ fn has_name<F: DeferCreates>(
 fn filter_of<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
-    shared: &Shared<F::Hasher>,
+    shared: &SharedDirectory<F::Hasher>,
 ) -> Result<Filter> {
     let hasher = shared.lock().hasher;
     fs.deferred().forget_filters();
@@ -202,7 +206,7 @@ fn filter_of<F: DeferCreates>(
 fn provide_inode<F: DeferCreates>(
     fs: &F,
     parent: &F::Inode,
-    shared: &Shared<F::Hasher>,
+    shared: &SharedDirectory<F::Hasher>,
     key: u64,
 ) -> Result<bool> {
     let part = shared.lock().part_of(key);
@@ -219,7 +223,7 @@ fn provide_inode<F: DeferCreates>(
 fn provide_space<F: DeferCreates>(
     fs: &F,
     (parent, blocks): (&F::Inode, u64),
-    shared: &Shared<F::Hasher>,
+    shared: &SharedDirectory<F::Hasher>,
 ) -> Result<bool> {
     let directory = shared.lock();
     let (needed, promised) = (space_needed(fs, &directory, blocks), directory.promised());
@@ -258,7 +262,7 @@ pub fn note_name<F: DeferCreates>(
         None if fs.blocks_of(dir) < policy.blocks_min => return Ok(()),
         None => {
             let Some(hasher) = hasher()? else { return Ok(()) };
-            deferred.dirs.remember(dir.ino(), Directory::new(dir.generation(), hasher))
+            deferred.dirs.remember(dir.ino(), DeferredDirectory::new(dir.generation(), hasher))
         }
     };
     let mut directory = shared.lock();

@@ -11,15 +11,15 @@ use engine::locks::RwLock;
 use engine::locks::atomic::AtomicUsize;
 use vfs::Ino;
 
-use super::Shared;
-use super::table::{Directory, Map};
+use super::SharedDirectory;
+use super::table::{DeferredDirectory, Map};
 
 const SHARDS: usize = 64;
 
 /// Maximum number of directories in the table without deferred files.
 const DIRECTORIES_MAX: usize = 64;
 
-type Shard<H> = CachePadded<RwLock<Map<u64, Shared<H>>>>;
+type Shard<H> = CachePadded<RwLock<Map<u64, SharedDirectory<H>>>>;
 
 pub(super) struct Directories<H> {
     shards: Box<[Shard<H>]>,
@@ -47,23 +47,23 @@ impl<H> Directories<H> {
         !self.is_empty() && self.shard(dir).read().contains_key(&dir.0)
     }
 
-    pub(super) fn get(&self, dir: Ino) -> Option<Shared<H>> {
+    pub(super) fn get(&self, dir: Ino) -> Option<SharedDirectory<H>> {
         if self.is_empty() { None } else { self.shard(dir).read().get(&dir.0).cloned() }
     }
 
     /// Calls `each` with every directory, under the shared lock of its shard.
-    pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &Shared<H>)) {
+    pub(super) fn for_each(&self, mut each: impl FnMut(Ino, &SharedDirectory<H>)) {
         for shard in &self.shards {
             shard.read().iter().for_each(|(&dir, directory)| each(Ino(dir), directory));
         }
     }
 
     /// Adds a directory. May drop another one in which nothing is deferred.
-    pub(super) fn remember(&self, dir: Ino, directory: Directory<H>) -> Shared<H> {
+    pub(super) fn remember(&self, dir: Ino, directory: DeferredDirectory<H>) -> SharedDirectory<H> {
         if self.count.load(Ordering::Relaxed) >= DIRECTORIES_MAX {
             self.forget_one();
         }
-        let shared = Shared::new(directory.into());
+        let shared = SharedDirectory::new(directory.into());
         if self.shard(dir).write().insert(dir.0, shared.clone()).is_none() {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
@@ -71,7 +71,7 @@ impl<H> Directories<H> {
     }
 
     fn forget_one(&self) {
-        let is_idle = |shared: &Shared<H>| {
+        let is_idle = |shared: &SharedDirectory<H>| {
             Arc::strong_count(shared) == 1
                 && shared.try_lock().is_some_and(|directory| directory.deferred == 0)
         };

@@ -30,7 +30,7 @@ const SALTS: [u32; WORDS] = [
 ];
 
 /// A part of the filter, for `names_max` names.
-struct Part {
+struct FilterPart {
     blocks: Vec<[u32; WORDS]>,
     names_max: u64,
     names: u64,
@@ -38,10 +38,10 @@ struct Part {
 
 /// The names of a directory, given as 64-bit hashes whose lower half must be well mixed.
 pub(super) struct Filter {
-    parts: Vec<Part>,
+    parts: Vec<FilterPart>,
 }
 
-impl Part {
+impl FilterPart {
     fn new(names_max: u64) -> Self {
         Self { blocks: vec![[0; WORDS]; blocks_for(names_max) as usize], names_max, names: 0 }
     }
@@ -69,7 +69,7 @@ fn bits(key: u64) -> [u32; WORDS] {
 impl Filter {
     /// Creates a filter for about `names` names; more can be added.
     pub(super) fn new(names: u64) -> Self {
-        Self { parts: vec![Part::new(names.max(NAMES_LEAST))] }
+        Self { parts: vec![FilterPart::new(names.max(NAMES_LEAST))] }
     }
 
     /// Adds a name.
@@ -78,7 +78,7 @@ impl Filter {
         let is_full = self.parts.last().is_none_or(|part| part.names >= part.names_max);
         if is_full {
             let names_max = self.parts.last().map_or(NAMES_LEAST, |part| part.names_max * GROWTH);
-            self.parts.push(Part::new(names_max));
+            self.parts.push(FilterPart::new(names_max));
         }
         let Some(part) = self.parts.last_mut() else { return };
         part.names += 1;

@@ -6,7 +6,7 @@ use vfs::{Attributes, Error, Ino, Result, Timestamp};
 
 use super::apply::{apply, apply_directory};
 use super::gate::Flushed;
-use super::{DeferCreates, DeferredCreates, Shared};
+use super::{DeferCreates, DeferredCreates, SharedDirectory};
 use crate::inode::look_at_dir;
 
 /// If fewer files are applied together, the directory counts as one with mixed operations.
@@ -52,7 +52,11 @@ pub(super) fn flush_named_dir<'f, F: DeferCreates>(
 
 /// Applies the deferred files of a directory, which must be locked exclusively. If they are few, deferral does not pay
 /// and the streak starts again.
-fn apply_all_of<F: DeferCreates>(fs: &F, dir: Ino, directory: &Shared<F::Hasher>) -> Result<()> {
+fn apply_all_of<F: DeferCreates>(
+    fs: &F,
+    dir: Ino,
+    directory: &SharedDirectory<F::Hasher>,
+) -> Result<()> {
     let deferred = directory.lock().deferred;
     if deferred == 0 {
         return Ok(());
@@ -98,11 +102,11 @@ pub(super) fn flush_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Flushed<'
 ///
 /// # Errors
 /// Returns the errors of applying.
-pub fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
+pub(crate) fn flush_all<F: DeferCreates>(fs: &F) -> Result<()> {
     if fs.deferred().is_empty() {
         return Ok(());
     }
-    let mut dirs: Vec<(Ino, Shared<F::Hasher>)> = Vec::new();
+    let mut dirs: Vec<(Ino, SharedDirectory<F::Hasher>)> = Vec::new();
     fs.deferred().dirs.for_each(|dir, directory| dirs.push((dir, Arc::clone(directory))));
     for (dir, directory) in dirs {
         let _lock = fs.locks().exclusive(&[dir]);
@@ -166,7 +170,7 @@ pub(super) fn attributes<F: DeferCreates>(fs: &F, ino: Ino) -> Result<Option<Att
     }
 }
 
-fn by_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Option<super::Found<F::Hasher>> {
+fn by_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Option<super::FoundFile<F::Hasher>> {
     if fs.deferred().is_empty() { None } else { fs.deferred().by_inode(F::run_id(ino), ino) }
 }
 

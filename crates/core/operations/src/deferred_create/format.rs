@@ -2,7 +2,7 @@
 
 use vfs::{Attributes, Ino, Result};
 
-use super::{Batch, BatchOrder, DeferredCreates, InodeRun, Record};
+use super::{Batch, BatchOrder, DeferredCreates, DeferredFile, InodeRun};
 use crate::names::Directories;
 use crate::orphans::InactivateInodes;
 
@@ -85,5 +85,5 @@ pub trait DeferCreates: Directories + InactivateInodes {
     ///
     /// # Errors
     /// Read errors.
-    fn attributes_of(&self, file: &Record) -> Result<Attributes>;
+    fn attributes_of(&self, file: &DeferredFile) -> Result<Attributes>;
 }

@@ -20,7 +20,7 @@ pub struct Layer<F>(F);
 
 impl<F> Layer<F> {
     /// Puts the layer over a format.
-    pub fn new(format: F) -> Self {
+    pub(crate) fn new(format: F) -> Self {
         Self(format)
     }
 
@@ -30,12 +30,12 @@ impl<F> Layer<F> {
     }
 
     /// Like [`Self::format`], for exclusive access.
-    pub fn format_mut(&mut self) -> &mut F {
+    pub(crate) fn format_mut(&mut self) -> &mut F {
         &mut self.0
     }
 
     /// Removes the layer. Deferred files are lost.
-    pub fn into_format(self) -> F {
+    pub(crate) fn into_format(self) -> F {
         self.0
     }
 }
@@ -50,7 +50,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `read`.
-    pub fn read_file<R>(&self, ino: Ino, read: impl FnOnce(&F) -> Result<R>) -> Result<R> {
+    pub(crate) fn read_file<R>(&self, ino: Ino, read: impl FnOnce(&F) -> Result<R>) -> Result<R> {
         flush_file(&self.0, ino)?;
         read(&self.0)
     }
@@ -59,7 +59,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `list`.
-    pub fn list_dir<R>(&self, dir: Ino, list: impl FnOnce(&F) -> Result<R>) -> Result<R> {
+    pub(crate) fn list_dir<R>(&self, dir: Ino, list: impl FnOnce(&F) -> Result<R>) -> Result<R> {
         let _flushed = flush_dir(&self.0, dir)?;
         list(&self.0)
     }
@@ -68,7 +68,11 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `change`.
-    pub fn change_file<R>(&self, ino: Ino, mut change: impl FnMut(&F) -> Result<R>) -> Result<R> {
+    pub(crate) fn change_file<R>(
+        &self,
+        ino: Ino,
+        mut change: impl FnMut(&F) -> Result<R>,
+    ) -> Result<R> {
         flush_file(&self.0, ino)?;
         retry_after_flush(&self.0, || change(&self.0))
     }
@@ -86,7 +90,11 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `change`.
-    pub fn change_dir<R>(&self, dir: Ino, mut change: impl FnMut(&F) -> Result<R>) -> Result<R> {
+    pub(crate) fn change_dir<R>(
+        &self,
+        dir: Ino,
+        mut change: impl FnMut(&F) -> Result<R>,
+    ) -> Result<R> {
         let _flushed = flush_dir(&self.0, dir)?;
         retry_after_flush(&self.0, || change(&self.0))
     }
@@ -95,7 +103,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `change`.
-    pub fn link_file<R>(
+    pub(crate) fn link_file<R>(
         &self,
         ino: Ino,
         dir: Ino,
@@ -109,7 +117,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `change`.
-    pub fn move_names<R>(
+    pub(crate) fn move_names<R>(
         &self,
         (from, to): (Name<'_>, Name<'_>),
         mut change: impl FnMut(&F) -> Result<R>,

@@ -39,13 +39,13 @@ use vfs::Ino;
 pub use batch::Batch;
 pub use create::note_name;
 use directories::Directories;
-pub use flush::{flush_all, flush_file};
+pub use flush::flush_file;
 pub use format::{DeferCreates, HashNames};
 use gate::Gates;
 pub use layer::Layer;
-pub use run::{InodeRun, RUN_SPAN_MAX};
-pub use table::{BatchOrder, Record};
-use table::{Directory, Map, RunOwner};
+pub use run::InodeRun;
+pub use table::{BatchOrder, DeferredFile};
+use table::{DeferredDirectory, Map, RunOwner};
 
 /// Conditions for deferred creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +86,10 @@ impl DeferPolicy {
     }
 }
 
-type Shared<H> = Arc<Mutex<Directory<H>>>;
+type SharedDirectory<H> = Arc<Mutex<DeferredDirectory<H>>>;
 
 /// A deferred file: its directory, that directory's records, the part, the index in the part, and the record.
-type Found<H> = (Ino, Shared<H>, usize, usize, Record);
+type FoundFile<H> = (Ino, SharedDirectory<H>, usize, usize, DeferredFile);
 
 /// The deferred files of a file system.
 ///
@@ -198,7 +198,7 @@ impl<H: HashNames> DeferredCreates<H> {
     }
 
     /// Returns a deferred file by its inode, which belongs to run ID `run`.
-    fn by_inode(&self, run: u64, ino: Ino) -> Option<Found<H>> {
+    fn by_inode(&self, run: u64, ino: Ino) -> Option<FoundFile<H>> {
         // Adjoining inodes may belong to several parts.
         let owners = self.runs.lock().get(&run)?.clone();
         owners.iter().find_map(|owner| {

@@ -3,7 +3,7 @@
 use vfs::Ino;
 
 /// Maximum span of a run in inode numbers.
-pub const RUN_SPAN_MAX: u32 = u64::BITS;
+const RUN_SPAN_MAX: u32 = u64::BITS;
 
 /// Adjoining inodes that are reserved together: those of one or a few blocks of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

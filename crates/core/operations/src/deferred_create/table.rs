@@ -44,7 +44,7 @@ pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// A deferred file: everything needed to create it, except its name.
 #[derive(Clone, Copy, Debug)]
-pub struct Record {
+pub struct DeferredFile {
     /// Hash of the name.
     pub key: u64,
     /// Reserved inode.
@@ -69,8 +69,8 @@ pub enum BatchOrder {
 
 /// Files whose hashes are in one range.
 #[derive(Default)]
-pub(super) struct Part {
-    records: Vec<Record>,
+pub(super) struct HashRange {
+    records: Vec<DeferredFile>,
     /// Index of each record by its key.
     places: Places,
     names: Vec<u8>,
@@ -97,10 +97,10 @@ impl RunOwner {
 }
 
 /// The deferred names of a directory, and information about its other names.
-pub(super) struct Directory<H> {
+pub(super) struct DeferredDirectory<H> {
     pub(super) generation: u32,
     pub(super) hasher: H,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<HashRange>,
     /// Hash ranges of the parts.
     ranges: Ranges,
     /// Sample of recently created names.
@@ -121,12 +121,12 @@ pub(super) struct Directory<H> {
     promised: u64,
 }
 
-impl<H> Directory<H> {
+impl<H> DeferredDirectory<H> {
     pub(super) fn new(generation: u32, hasher: H) -> Self {
         Self {
             generation,
             hasher,
-            parts: vec![Part::default()],
+            parts: vec![HashRange::default()],
             ranges: Ranges::default(),
             sample: Sample::default(),
             filter: None,
@@ -152,7 +152,7 @@ impl<H> Directory<H> {
         // If the hashes of many names agree, fewer ranges are possible.
         let is_more = ranges.count() >= parts.min(self.parts.len() * 2);
         if is_more && self.parts.iter().all(|part| part.run.is_none()) {
-            self.parts.resize_with(ranges.count(), Part::default);
+            self.parts.resize_with(ranges.count(), HashRange::default);
             self.ranges = ranges;
         }
     }
@@ -193,7 +193,7 @@ impl<H> Directory<H> {
     }
 
     /// Returns a deferred file with this hash, and whether it has this name.
-    pub(super) fn find(&self, key: u64, name: &[u8]) -> Option<(Record, bool)> {
+    pub(super) fn find(&self, key: u64, name: &[u8]) -> Option<(DeferredFile, bool)> {
         let part = &self.parts[self.part_of(key)];
         let is_deferred = |at: usize| part.records[at].key == key && !part.records[at].is_applied;
         let record = part.records[part.places.find(key, is_deferred)?];
@@ -231,7 +231,7 @@ impl<H> Directory<H> {
         part.names.extend_from_slice(name);
         part.places.add(key, part.records.len() as u32, |at| part.records[at].key);
         let generation = generation(ino);
-        part.records.push(Record {
+        part.records.push(DeferredFile {
             key,
             ino,
             generation,
@@ -251,7 +251,7 @@ impl<H> Directory<H> {
     }
 
     /// Returns a record if its file is deferred.
-    pub(super) fn record(&self, part: usize, at: usize) -> Option<&Record> {
+    pub(super) fn record(&self, part: usize, at: usize) -> Option<&DeferredFile> {
         self.parts[part].records.get(at).filter(|record| !record.is_applied)
     }
 
@@ -302,14 +302,14 @@ impl<H> Directory<H> {
     }
 }
 
-impl Part {
+impl HashRange {
     /// Returns the number of deferred records.
     pub(super) fn deferred(&self) -> usize {
         self.deferred
     }
 
     /// Returns the name of a record.
-    pub(super) fn name(&self, record: &Record) -> &[u8] {
+    pub(super) fn name(&self, record: &DeferredFile) -> &[u8] {
         let start = record.name_start as usize;
         self.names.get(start..start + usize::from(record.name_len)).unwrap_or_default()
     }

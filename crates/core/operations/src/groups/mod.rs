@@ -82,7 +82,7 @@ struct Guarded<G: Group> {
 }
 
 /// A group and its lock.
-struct Slot<G: Group> {
+struct GroupSlot<G: Group> {
     guarded: Mutex<Guarded<G>>,
     group: G,
 }
@@ -90,7 +90,7 @@ struct Slot<G: Group> {
 /// All groups of a file system.
 pub struct Groups<G: Group> {
     /// Each slot is on separate cache lines, because threads work in different groups.
-    slots: Box<[CachePadded<Slot<G>>]>,
+    slots: Box<[CachePadded<GroupSlot<G>>]>,
     /// Groups whose state must be written.
     dirty: Mutex<Vec<G::Number>>,
     /// Groups with busy blocks of the running checkpoint, and of the one being written.
@@ -104,7 +104,7 @@ impl<G: Group> Groups<G> {
         let slot = |(group, state, busy): (G, G::State, G::Busy)| {
             group.publish(&state, &busy);
             let guarded = Guarded { state, busy, is_dirty: false, is_busy: false };
-            CachePadded::new(Slot { guarded: Mutex::new(guarded), group })
+            CachePadded::new(GroupSlot { guarded: Mutex::new(guarded), group })
         };
         Self {
             slots: groups.into_iter().map(slot).collect(),
@@ -114,7 +114,7 @@ impl<G: Group> Groups<G> {
         }
     }
 
-    fn slot(&self, number: G::Number) -> &Slot<G> {
+    fn slot(&self, number: G::Number) -> &GroupSlot<G> {
         &self.slots[G::index(number)]
     }
 

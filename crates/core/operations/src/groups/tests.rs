@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// A group that counts free blocks.
-struct Counted {
+struct CountedGroup {
     /// Free blocks that are not busy.
     usable: AtomicU32,
 }
@@ -43,7 +43,7 @@ impl Busy for BusyCount {
     }
 }
 
-impl Group for Counted {
+impl Group for CountedGroup {
     type Number = u32;
     type State = u32;
     type Busy = BusyCount;
@@ -61,27 +61,27 @@ impl Group for Counted {
     }
 }
 
-fn groups(count: u32) -> Groups<Counted> {
+fn groups(count: u32) -> Groups<CountedGroup> {
     Groups::new(
-        (0..count).map(|_| (Counted { usable: AtomicU32::new(0) }, 100, BusyCount::default())),
+        (0..count).map(|_| (CountedGroup { usable: AtomicU32::new(0) }, 100, BusyCount::default())),
     )
 }
 
-fn usable(groups: &Groups<Counted>, number: u32) -> u32 {
+fn usable(groups: &Groups<CountedGroup>, number: u32) -> u32 {
     groups.group(number).usable.load(Ordering::Relaxed)
 }
 
 /// Frees blocks of a group.
-fn free(held: &mut HeldGroups<'_, Counted>, number: u32, run: Range<u32>) {
+fn free(held: &mut HeldGroups<'_, CountedGroup>, number: u32, run: Range<u32>) {
     let at = held.hold(number).unwrap();
     *held[at] += run.end - run.start;
     held[at].add_busy(run);
 }
 
 /// Returns the dirty groups and marks them as clean.
-fn flush(groups: &Groups<Counted>) -> Vec<(u32, u32)> {
+fn flush(groups: &Groups<CountedGroup>) -> Vec<(u32, u32)> {
     let mut written = Vec::new();
-    let mut write = |number, _: &Counted, state: &mut u32| {
+    let mut write = |number, _: &CountedGroup, state: &mut u32| {
         written.push((number, *state));
         Ok::<_, ()>(())
     };

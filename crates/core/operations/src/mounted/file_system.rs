@@ -12,12 +12,12 @@ use vfs::{
     StatFs, Timestamp,
 };
 
-use super::{Format, Mounted};
+use super::{MountFormat, Mounted};
 use crate::inode::{look_at, look_at_dir, set_attributes};
 use crate::profile::{ListingProfile, MeasuresListings};
 use crate::{data, names, orphans};
 
-impl<F: Format> FileSystem for Mounted<F> {
+impl<F: MountFormat> FileSystem for Mounted<F> {
     fn root(&self) -> Ino {
         self.layer.format().root_directory()
     }
@@ -253,7 +253,7 @@ impl<F: Format> FileSystem for Mounted<F> {
     }
 }
 
-impl<F: Format> TellsLayout for Mounted<F> {
+impl<F: MountFormat> TellsLayout for Mounted<F> {
     fn shape(&self) -> Result<Shape> {
         self.layer.format().shape_of_image()
     }
@@ -263,7 +263,7 @@ impl<F: Format> TellsLayout for Mounted<F> {
     }
 }
 
-impl<F: Format> MeasuresListings for Mounted<F> {
+impl<F: MountFormat> MeasuresListings for Mounted<F> {
     fn listing_profile(&self) -> &ListingProfile {
         self.layer.format().listings()
     }

@@ -232,7 +232,7 @@ pub trait WholeVolume: RunOperations {
 }
 
 /// A format that can be mounted: the sum of the traits that the shared implementation needs.
-pub trait Format:
+pub trait MountFormat:
     OpenImages
     + ReadInodes
     + ReadDirectories
@@ -247,7 +247,7 @@ pub trait Format:
 {
 }
 
-impl<F> Format for F where
+impl<F> MountFormat for F where
     F: OpenImages
         + ReadInodes
         + ReadDirectories

@@ -2,7 +2,7 @@
 //!
 //! [`Mounted`] is the type that programs open. It contains a format below the layer of deferred creates ([`Layer`]).
 //! Its methods reach inodes only through that layer, so none can miss a deferred file. A format implements small traits
-//! for what differs ([`Format`]).
+//! for what differs ([`MountFormat`]).
 //!
 //! The wrapper is a type of this crate because Rust's orphan rule forbids an implementation of a `vfs` trait for every
 //! type. It dereferences to the format, for methods that only one format has.
@@ -17,7 +17,9 @@ use disk::BlockDevice;
 use vfs::Result;
 
 use crate::deferred_create::Layer;
-pub use format::{Format, KeepAttributes, OpenImages, ReadDirectories, ReadInodes, WholeVolume};
+pub use format::{
+    KeepAttributes, MountFormat, OpenImages, ReadDirectories, ReadInodes, WholeVolume,
+};
 
 /// An open file system of a format.
 pub struct Mounted<F> {
@@ -31,7 +33,7 @@ impl<F> Mounted<F> {
     }
 }
 
-impl<F: Format> Mounted<F> {
+impl<F: MountFormat> Mounted<F> {
     /// Opens an image for reading. Its journal or log is replayed in memory, so the image is not modified.
     ///
     /// # Errors

@@ -96,7 +96,13 @@ where
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn mknod<F>(fs: &F, dir: Ino, name: &[u8], file: SpecialFile, new: &NewInode) -> Result<Ino>
+pub(crate) fn mknod<F>(
+    fs: &F,
+    dir: Ino,
+    name: &[u8],
+    file: SpecialFile,
+    new: &NewInode,
+) -> Result<Ino>
 where
     F: Directories + MakeInodes + Links,
 {
@@ -132,7 +138,7 @@ where
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn create_unlinked<F>(fs: &F, dir: Ino, new: &NewInode) -> Result<Ino>
+pub(crate) fn create_unlinked<F>(fs: &F, dir: Ino, new: &NewInode) -> Result<Ino>
 where
     F: MakeInodes + Links,
 {

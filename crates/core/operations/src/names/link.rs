@@ -141,7 +141,13 @@ fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn link_over<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+pub(crate) fn link_over<F>(
+    fs: &F,
+    ino: Ino,
+    dir: Ino,
+    name: &[u8],
+    time: Option<Timestamp>,
+) -> Result<()>
 where
     F: Directories + Links,
 {

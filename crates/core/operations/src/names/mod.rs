@@ -20,8 +20,10 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result};
 
-pub use create::{MakeInodes, create, create_unlinked, mkdir, mknod, symlink};
-pub use link::{Links, drop_subdirectory, link, link_over};
+pub use create::{MakeInodes, create, mkdir, symlink};
+pub(crate) use create::{create_unlinked, mknod};
+pub(crate) use link::link_over;
+pub use link::{Links, drop_subdirectory, link};
 pub use remove::{rmdir, unlink};
 pub use rename::rename;
 

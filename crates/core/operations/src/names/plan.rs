@@ -15,7 +15,7 @@ use super::{Directories, Name, find_named, load_named};
 use crate::inode::{InodeHandle, load_dir};
 
 /// Result of the look-ups of a rename, with both directories locked.
-pub(super) struct Plan<'n, F: Directories> {
+pub(super) struct RenamePlan<'n, F: Directories> {
     /// The source directory, and the old name as it is stored.
     pub(super) from: (Ino, Cow<'n, [u8]>),
     /// The target directory, and the new name; as it is stored if it exists.
@@ -40,7 +40,7 @@ struct Ancestry {
     generations: SmallVec<[u32; 2]>,
 }
 
-impl<F: Directories> Plan<'_, F> {
+impl<F: Directories> RenamePlan<'_, F> {
     /// Returns the directory of the new name.
     pub(super) fn to_dir(&self) -> &F::Inode {
         &self.dirs[self.dirs.len() - 1]
@@ -101,7 +101,7 @@ pub(super) fn plan_and_do<F: Directories>(
     from: Name<'_>,
     to: Name<'_>,
     mode: RenameMode,
-    carry_out: impl FnOnce(&Plan<'_, F>) -> Result<()>,
+    carry_out: impl FnOnce(&RenamePlan<'_, F>) -> Result<()>,
 ) -> Result<()> {
     check_rename(from.1, to.1, mode)?;
     let mut moves: Option<MutexGuard<'_, ()>> = None;
@@ -133,7 +133,7 @@ fn plan<'n, F: Directories>(
     from: Name<'n>,
     to: Name<'n>,
     mode: RenameMode,
-) -> Result<Plan<'n, F>> {
+) -> Result<RenamePlan<'n, F>> {
     let mut dirs = SmallVec::new();
     dirs.push(load_dir(fs, from.0)?);
     if to.0 != from.0 {
@@ -160,13 +160,13 @@ fn plan<'n, F: Directories>(
                 new = Cow::Borrowed(to.1);
             }
             let (from, to) = ((from.0, stored), (to.0, new));
-            Ok(Plan { from, to, mode, dirs, source, target, is_respelling })
+            Ok(RenamePlan { from, to, mode, dirs, source, target, is_respelling })
         }
     }
 }
 
 /// Returns whether a directory gets another parent.
-fn moves_directory<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<bool> {
+fn moves_directory<F: Directories>(fs: &F, plan: &RenamePlan<'_, F>) -> Result<bool> {
     if !plan.is_across() {
         return Ok(false);
     }
@@ -183,7 +183,7 @@ fn moves_directory<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<bool> {
 
 /// `Invalid` if a directory would move into itself or below itself. The caller holds the lock of moves and no inode
 /// lock.
-fn check_ancestors<F: Directories>(fs: &F, plan: &Plan<'_, F>) -> Result<()> {
+fn check_ancestors<F: Directories>(fs: &F, plan: &RenamePlan<'_, F>) -> Result<()> {
     check_not_below(fs, plan.to.0, F::ino_of(&plan.source))?;
     match &plan.target {
         Some(target) if plan.mode == RenameMode::Exchange => {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use vfs::names::check_whiteout;
 use vfs::{Error, FileType, NewInode, RenameMode, Result, Timestamp};
 
-use super::plan::{Plan, plan_and_do};
+use super::plan::{RenamePlan, plan_and_do};
 use super::require_empty;
 use super::{Directories, Entry, Links, MakeInodes, Name, drop_subdirectory, load_named};
 use crate::Outcome;
@@ -40,7 +40,7 @@ where
 /// Executes a plan. All locks are held.
 fn carry_out<F>(
     fs: &F,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     whiteout: Option<&NewInode>,
     time: Option<Timestamp>,
 ) -> Result<()>
@@ -76,7 +76,7 @@ where
 /// Checks flags, projects and types for the plan.
 fn check_move<F>(
     fs: &F,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     source: &F::Inode,
     target: Option<&F::Inode>,
 ) -> Result<()>
@@ -111,7 +111,7 @@ fn check_replaceable<F: Directories>(fs: &F, source: &F::Inode, target: &F::Inod
 fn replace<F>(
     fs: &F,
     op: &mut F::Op<'_>,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     before: &Moved<F::Inode>,
     whiteout: Option<&NewInode>,
     time: Option<Timestamp>,
@@ -153,7 +153,7 @@ where
 fn leave_whiteout<F>(
     op: &mut F::Op<'_>,
     dir: &mut F::Inode,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     new: &NewInode,
 ) -> Outcome<()>
 where
@@ -169,7 +169,7 @@ where
 fn exchange<F>(
     fs: &F,
     op: &mut F::Op<'_>,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     before: &Moved<F::Inode>,
     time: Option<Timestamp>,
 ) -> Outcome<()>
@@ -208,7 +208,7 @@ where
 /// Stages the directories of a rename.
 fn stage_dirs<F: Directories>(
     op: &mut F::Op<'_>,
-    plan: &Plan<'_, F>,
+    plan: &RenamePlan<'_, F>,
     dirs: SmallVec<[F::Inode; 2]>,
     time: Option<Timestamp>,
 ) -> Outcome<()> {

@@ -73,7 +73,7 @@ pub trait InactivateInodes: Inodes {
 /// # Errors
 /// `NotFound` if it is not in use, or belongs to the file system itself; read errors; if the number of references would
 /// overflow.
-pub fn open_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
+pub(crate) fn open_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     let _lock = fs.locks().shared(ino);
     if fs.is_own(&fs.load(ino)?) {
         return Err(Error::NotFound);
@@ -86,7 +86,7 @@ pub fn open_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
 ///
 /// # Errors
 /// If the inode is not open; read errors.
-pub fn close_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
+pub(crate) fn close_inode<F: InactivateInodes>(fs: &F, ino: Ino) -> Result<()> {
     if fs.opens().close(ino)?.is_some() {
         return Ok(());
     }

@@ -81,7 +81,7 @@ impl Step {
 }
 
 #[derive(Default)]
-struct State {
+struct StagedChanges {
     pages: HashMap<u64, Page>,
     /// Contents of the pages written since the last step ended, before those writes; `None` if the page was unchanged
     /// from the image.
@@ -97,7 +97,7 @@ struct State {
 /// not read.
 pub struct Staging {
     below: Arc<dyn BlockDevice>,
-    state: RwLock<State>,
+    state: RwLock<StagedChanges>,
     reads_failed: AtomicU64,
     /// The first failed read.
     first_failed: OnceLock<(io::ErrorKind, String)>,

@@ -68,12 +68,12 @@ pub struct Plan {
 }
 
 /// Keeps findings and forwards all other calls.
-struct Keep<'o> {
+struct RecordingObserver<'o> {
     observer: &'o dyn Observer,
     findings: Mutex<Vec<Finding>>,
 }
 
-impl Observer for Keep<'_> {
+impl Observer for RecordingObserver<'_> {
     fn found(&self, finding: Finding) {
         let mut findings = self.findings.lock();
         if findings.len() < FINDINGS_MAX {
@@ -188,7 +188,7 @@ fn look(
     staging: &Arc<Staging>,
     observer: &dyn Observer,
 ) -> Result<(Vec<Finding>, Summary)> {
-    let keep = Keep { observer, findings: Mutex::default() };
+    let keep = RecordingObserver { observer, findings: Mutex::default() };
     let summary = repairer.check(staging, &keep)?;
     Ok((keep.findings.into_inner(), summary))
 }

@@ -7,9 +7,9 @@ const LEN: u64 = 10 * PAGE_BYTES + 100;
 
 /// The appended bytes, and the number of durable ones.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
+struct SharedBytes(Arc<Mutex<(Vec<u8>, usize)>>);
 
-impl UndoSink for Shared {
+impl UndoSink for SharedBytes {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.lock().0.extend_from_slice(bytes);
         Ok(())
@@ -37,7 +37,7 @@ fn all(device: &dyn BlockDevice) -> Vec<u8> {
 
 /// Runs a repair of some pages. Returns the image and its undo file.
 fn repaired(finish: bool) -> (Arc<MemoryDevice>, Vec<u8>) {
-    let (image, sink) = (image(), Shared::default());
+    let (image, sink) = (image(), SharedBytes::default());
     let device = UndoDevice::begin(image.clone(), Box::new(sink.clone())).unwrap();
     device.save([1, 2]).unwrap();
     device.write_at(PAGE_BYTES + 5, &[0xaa; 5000]).unwrap();
@@ -70,7 +70,7 @@ fn an_image_is_brought_back_byte_by_byte() {
 fn durable_records_suffice_to_undo_at_any_moment() {
     struct Check {
         image: Arc<MemoryDevice>,
-        sink: Shared,
+        sink: SharedBytes,
     }
     impl BlockDevice for Check {
         fn len(&self) -> u64 {
@@ -95,7 +95,7 @@ fn durable_records_suffice_to_undo_at_any_moment() {
             Ok(())
         }
     }
-    let sink = Shared::default();
+    let sink = SharedBytes::default();
     let inner = Arc::new(Check { image: image(), sink: sink.clone() });
     let device = UndoDevice::begin(inner, Box::new(sink)).unwrap();
     for at in [0, 5000, 4000, 9000, 5000, LEN - 10] {

@@ -12,7 +12,7 @@ mod set;
 mod work;
 
 pub use finding::{Code, Finding, Place, Severity};
-pub use observer::{FindingCounter, Observer, Options, Phase, Silent, Summary};
+pub use observer::{FindingCounter, FindingList, Observer, Options, Phase, Silent, Summary};
 pub use paths::{Naming, Parent, Waiting};
 pub use set::BitSet;
 pub use work::each;

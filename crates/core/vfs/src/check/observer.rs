@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::check::{Code, Finding};
 
@@ -54,6 +55,30 @@ pub struct Silent;
 
 impl Observer for Silent {
     fn found(&self, _: Finding) {}
+}
+
+/// An observer that keeps findings.
+#[derive(Debug, Default)]
+pub struct FindingList(Mutex<Vec<Finding>>);
+
+impl FindingList {
+    /// Returns the findings in the order of their reports.
+    #[must_use]
+    pub fn into_findings(self) -> Vec<Finding> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the findings as text, for messages of tests.
+    #[must_use]
+    pub fn into_texts(self) -> Vec<String> {
+        self.into_findings().iter().map(|finding| format!("{finding:?}")).collect()
+    }
+}
+
+impl Observer for FindingList {
+    fn found(&self, finding: Finding) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+    }
 }
 
 /// An observer that counts findings.

@@ -18,20 +18,20 @@ const CHILDREN_LOG: u32 = 12;
 /// the limit often comes from an image and may be wrong.
 #[derive(Debug)]
 pub struct BitSet {
-    root: Node,
+    root: SetNode,
     /// Number of levels of children above the leaves.
     height: u32,
     limit: u64,
 }
 
 #[derive(Debug)]
-enum Node {
+enum SetNode {
     Leaf(Box<[AtomicU64]>),
     /// At most `1 << CHILDREN_LOG`; only the root has fewer.
-    Children(Box<[OnceLock<Node>]>),
+    Children(Box<[OnceLock<SetNode>]>),
 }
 
-impl Node {
+impl SetNode {
     /// Returns an empty node with all words or children that a node at this height has.
     fn full(height: u32) -> Self {
         Self::new(height, 1 << if height == 0 { LEAF_LOG } else { CHILDREN_LOG })
@@ -73,7 +73,7 @@ impl BitSet {
             len = words.div_ceil(1 << child_log(height));
         }
         // At most 2^12, so that it fits into usize.
-        Self { root: Node::new(height, len as usize), height, limit }
+        Self { root: SetNode::new(height, len as usize), height, limit }
     }
 
     /// Returns the exclusive upper limit of members.
@@ -87,8 +87,8 @@ impl BitSet {
         let (mut node, mut height, mut within) = (&self.root, self.height, word);
         loop {
             let children = match node {
-                Node::Leaf(words) => return Ok(words),
-                Node::Children(children) => children,
+                SetNode::Leaf(words) => return Ok(words),
+                SetNode::Children(children) => children,
             };
             let log = child_log(height);
             node = children[(within >> log) as usize].get().ok_or(log)?;
@@ -110,12 +110,12 @@ impl BitSet {
         let (mut node, mut height, mut within) = (&self.root, self.height, word);
         loop {
             let children = match node {
-                Node::Leaf(words) => return &words[within as usize],
-                Node::Children(children) => children,
+                SetNode::Leaf(words) => return &words[within as usize],
+                SetNode::Children(children) => children,
             };
             let log = child_log(height);
             height -= 1;
-            node = children[(within >> log) as usize].get_or_init(|| Node::full(height));
+            node = children[(within >> log) as usize].get_or_init(|| SetNode::full(height));
             within &= (1 << log) - 1;
         }
     }
@@ -205,10 +205,12 @@ mod tests {
         assert!(set.contains(999) && !set.contains(1000) && !set.contains(59));
     }
 
-    fn leaves(node: &Node) -> usize {
+    fn leaves(node: &SetNode) -> usize {
         match node {
-            Node::Leaf(_) => 1,
-            Node::Children(children) => children.iter().filter_map(OnceLock::get).map(leaves).sum(),
+            SetNode::Leaf(_) => 1,
+            SetNode::Children(children) => {
+                children.iter().filter_map(OnceLock::get).map(leaves).sum()
+            }
         }
     }
 

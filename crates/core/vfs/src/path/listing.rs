@@ -21,19 +21,19 @@ pub(super) fn check_name(dir: Ino, name: &[u8]) -> Result<()> {
     Err(Corruption::new("directory entry", problem).of_inode(dir.0).into())
 }
 
-fn fault_of(name: &[u8]) -> Option<Fault> {
+fn fault_of(name: &[u8]) -> Option<NameFault> {
     match () {
-        () if name.is_empty() => Some(Fault::Empty),
-        () if name.len() > NAME_LEN_MAX => Some(Fault::Long),
-        () if name.contains(&b'/') => Some(Fault::Slash),
-        () if name.contains(&0) => Some(Fault::Nul),
+        () if name.is_empty() => Some(NameFault::Empty),
+        () if name.len() > NAME_LEN_MAX => Some(NameFault::Long),
+        () if name.contains(&b'/') => Some(NameFault::Slash),
+        () if name.contains(&0) => Some(NameFault::Nul),
         () => None,
     }
 }
 
 /// Defect of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum NameFault {
     Empty,
     Long,
     Slash,
@@ -44,7 +44,7 @@ enum Fault {
     Twin,
 }
 
-impl Fault {
+impl NameFault {
     const fn problem(self) -> &'static str {
         match self {
             Self::Empty => "empty name",
@@ -61,7 +61,7 @@ impl Fault {
 pub(super) struct Listing {
     order: Order,
     names: Vec<u8>,
-    entries: Vec<Item>,
+    entries: Vec<ListedRecord>,
     delivered: usize,
     resume: Option<Cookie>,
     /// True for `.` and `..` that were returned already.
@@ -70,23 +70,23 @@ pub(super) struct Listing {
     hashes: Vec<u64>,
 }
 
-struct Item {
+struct ListedRecord {
     start: usize,
     len: u8,
     ino: Ino,
     file_type: Option<FileType>,
-    fault: Option<Fault>,
+    fault: Option<NameFault>,
 }
 
 /// An entry of a listing.
-pub(super) struct Entry<'l> {
+pub(super) struct ListedName<'l> {
     pub(super) name: &'l [u8],
     pub(super) ino: Ino,
     pub(super) file_type: Option<FileType>,
-    fault: Option<Fault>,
+    fault: Option<NameFault>,
 }
 
-impl<'l> Entry<'l> {
+impl<'l> ListedName<'l> {
     /// Returns the entry, if it is valid in a path.
     ///
     /// # Errors
@@ -174,19 +174,19 @@ impl Listing {
             if !std::mem::replace(&mut self.has_dots[nth], true) {
                 return;
             }
-            fault = Some(Fault::Stray);
+            fault = Some(NameFault::Stray);
         }
         let name = &entry.name[..entry.name.len().min(NAME_LEN_MAX)];
         let (start, len) = (self.names.len(), name.len() as u8);
         self.names.extend_from_slice(name);
         let (ino, file_type) = (entry.ino, entry.file_type);
-        self.entries.push(Item { start, len, ino, file_type, fault });
+        self.entries.push(ListedRecord { start, len, ino, file_type, fault });
     }
 
     /// Sorts the entries by name; entries with the same name keep the directory's order.
     fn sort(&mut self) {
         let names = &self.names;
-        let name = |item: &Item| &names[item.start..item.start + usize::from(item.len)];
+        let name = |item: &ListedRecord| &names[item.start..item.start + usize::from(item.len)];
         // The sort compares all entries that become neighbours, so it finds all duplicates.
         let mut has_twins = false;
         self.entries.sort_unstable_by(|a, b| {
@@ -201,7 +201,7 @@ impl Listing {
         for second in 1..self.entries.len() {
             let is_twin = name(&self.entries[second]) == name(&self.entries[second - 1]);
             if is_twin {
-                self.entries[second].fault.get_or_insert(Fault::Twin);
+                self.entries[second].fault.get_or_insert(NameFault::Twin);
             }
         }
     }
@@ -211,7 +211,7 @@ impl Listing {
     fn mark_twins_by_hash(&mut self) {
         const INDEX: u64 = BATCH_ENTRIES as u64 - 1;
         let (names, entries) = (&self.names, &mut self.entries);
-        let name = |item: &Item| &names[item.start..item.start + usize::from(item.len)];
+        let name = |item: &ListedRecord| &names[item.start..item.start + usize::from(item.len)];
         self.hashes.clear();
         self.hashes.extend(entries.iter().zip(0..).map(|(item, index)| {
             let mut hasher = DefaultHasher::new();
@@ -225,7 +225,7 @@ impl Listing {
                 hashes[..at].iter().rev().take_while(|&&other| other | INDEX == hash | INDEX);
             let item = &entries[(hash & INDEX) as usize];
             if alike.clone().any(|other| name(&entries[(other & INDEX) as usize]) == name(item)) {
-                entries[(hash & INDEX) as usize].fault.get_or_insert(Fault::Twin);
+                entries[(hash & INDEX) as usize].fault.get_or_insert(NameFault::Twin);
             }
         }
     }
@@ -236,10 +236,10 @@ impl Listing {
     }
 
     /// Returns the next entry of the batch.
-    pub(super) fn next(&mut self) -> Option<Entry<'_>> {
+    pub(super) fn next(&mut self) -> Option<ListedName<'_>> {
         let item = self.entries.get(self.delivered)?;
         self.delivered += 1;
         let name = &self.names[item.start..item.start + usize::from(item.len)];
-        Some(Entry { name, ino: item.ino, file_type: item.file_type, fault: item.fault })
+        Some(ListedName { name, ino: item.ino, file_type: item.file_type, fault: item.fault })
     }
 }

@@ -35,7 +35,7 @@ struct Search {
 }
 
 /// A directory found by the search: the index of its parent among those found, its name there, and its inode.
-struct Place {
+struct FoundDirectory {
     parent: usize,
     name: Vec<u8>,
     ino: Ino,
@@ -49,7 +49,7 @@ impl Search {
             self.found.insert(root, b"/".to_vec());
         }
         let mut entered = HashSet::from([root]);
-        let mut places = vec![Place { parent: 0, name: Vec::new(), ino: root }];
+        let mut places = vec![FoundDirectory { parent: 0, name: Vec::new(), ino: root }];
         let mut waiting = vec![0];
         while let Some(at) = waiting.pop() {
             if self.wanted.is_empty() {
@@ -67,7 +67,7 @@ impl Search {
                     if is_directory(fs, &entry) && entered.insert(entry.ino) {
                         waiting.push(places.len());
                         let (name, ino) = (entry.name.to_vec(), entry.ino);
-                        places.push(Place { parent: at, name, ino });
+                        places.push(FoundDirectory { parent: at, name, ino });
                     }
                 }
             }
@@ -76,7 +76,7 @@ impl Search {
 }
 
 /// Returns the path of a name in a directory.
-fn path_of(places: &[Place], mut at: usize, name: &[u8]) -> Vec<u8> {
+fn path_of(places: &[FoundDirectory], mut at: usize, name: &[u8]) -> Vec<u8> {
     let mut names = vec![name];
     while at != 0 {
         names.push(&places[at].name);

@@ -80,7 +80,7 @@ pub struct WalkSteps {
     order: Order,
     guard: DirectoryGuard,
     top: Option<Ino>,
-    levels: Vec<Level>,
+    levels: Vec<WalkLevel>,
     path: Vec<u8>,
     /// Start of the last component in `path`.
     name_start: usize,
@@ -88,7 +88,7 @@ pub struct WalkSteps {
     came_again: bool,
 }
 
-struct Level {
+struct WalkLevel {
     dir: Ino,
     listing: Listing,
     /// Length of the directory's own path.
@@ -167,7 +167,7 @@ impl WalkSteps {
         }
         if let Some(dir) = self.pending.take() {
             let listing = Listing::new(self.order);
-            self.levels.push(Level { dir, listing, path_len: self.path.len() });
+            self.levels.push(WalkLevel { dir, listing, path_len: self.path.len() });
         }
         loop {
             let Some(level) = self.levels.last_mut() else {

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use diskwright::{Outcome, Result};
 
 use super::common::{self, RunArgs};
-use super::execute::{self, Plan};
+use super::execute::{self, RunPlan};
 use super::planned::NAMES;
 use super::sets::SETS;
 
@@ -57,7 +57,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Outcome> {
         None if rounds >= execute::ROUNDS_TO_COMPARE => rounds * ROUNDS_ADDED,
         said => said.unwrap_or(rounds),
     };
-    execute::execute(Plan {
+    execute::execute(RunPlan {
         planned,
         run: &args.run,
         rounds: args.run.rounds.unwrap_or(rounds),

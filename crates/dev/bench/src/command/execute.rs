@@ -10,7 +10,7 @@ use crate::Machine;
 use crate::contestant::Contestant;
 use crate::environments::{Settings, contestant};
 use crate::report::Report;
-use crate::run::{self, Entry, Options};
+use crate::run::{self, Options, ScheduledJob};
 use cli::terminal;
 use diskwright::text::{escaped, minute};
 use diskwright::{Error, Outcome, Result};
@@ -19,13 +19,13 @@ use vfs::Timestamp;
 use super::common::{self, ReportArgs, RunArgs};
 use super::expand::Rival;
 use super::planned::Planned;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 
 /// Minimum number of rounds for comparable figures.
 pub(super) const ROUNDS_TO_COMPARE: u32 = 3;
 
 /// Workloads to run, with options and the default directory of the report.
-pub(super) struct Plan<'a> {
+pub(super) struct RunPlan<'a> {
     pub(super) planned: Vec<Planned>,
     pub(super) run: &'a RunArgs,
     pub(super) rounds: u32,
@@ -34,7 +34,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// Runs a plan and writes its report.
-pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
+pub(super) fn execute(plan: RunPlan<'_>) -> Result<Outcome> {
     if cfg!(debug_assertions) {
         let hint = "results of a debug build are not meaningful; build with --release";
         terminal::message(&hint);
@@ -63,7 +63,7 @@ pub(super) fn execute(plan: Plan<'_>) -> Result<Outcome> {
     let entries = plan.planned.into_iter().map(|planned| entry(planned, &settings));
     let entries = entries.collect::<Result<Vec<_>>>()?;
     let stop = diskwright::stop_on_signals()?;
-    let bar = Progress::new();
+    let bar = ProgressLine::new();
     let report = run::run(&entries, &options, stop, &bar);
     drop(bar);
     let report = report.map_err(|error| Error::Usage(error.to_string()))?;
@@ -77,9 +77,9 @@ fn step_least(rounds: u32) -> Duration {
     if rounds >= ROUNDS_TO_COMPARE { Duration::from_millis(250) } else { Duration::ZERO }
 }
 
-fn entry(planned: Planned, settings: &Settings) -> Result<Entry> {
+fn entry(planned: Planned, settings: &Settings) -> Result<ScheduledJob> {
     let contestants = planned.rivals.into_iter().map(|rival| ready(rival, settings));
-    Ok(Entry { job: planned.job, contestants: contestants.collect::<Result<_>>()? })
+    Ok(ScheduledJob { job: planned.job, contestants: contestants.collect::<Result<_>>()? })
 }
 
 fn ready(rival: Rival, settings: &Settings) -> Result<Rc<dyn Contestant>> {

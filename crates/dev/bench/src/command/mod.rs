@@ -17,7 +17,7 @@ use diskwright::{Outcome, Result};
 
 use common::RunArgs;
 use compare::CompareArgs;
-use execute::Plan;
+use execute::RunPlan;
 use options::{
     ChangeOptions, CreateOptions, FindOptions, FsMarkOptions, FserverOptions, RemoveOptions,
     StressOrphanOptions, StressUnlinkOptions,
@@ -115,5 +115,5 @@ fn single(workload: &Workload, run: &RunArgs) -> Result<Outcome> {
     let planned = workload.plan(&targets)?;
     let rounds = run.rounds.unwrap_or(1);
     let rounds_most = run.rounds_most.unwrap_or(rounds);
-    execute::execute(Plan { planned, run, rounds, rounds_most, directory: None })
+    execute::execute(RunPlan { planned, run, rounds, rounds_most, directory: None })
 }

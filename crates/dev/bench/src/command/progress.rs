@@ -9,11 +9,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::run::Observer;
 
 /// Shows the progress of workloads: one bar over all operations, with the name of the current one.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(super) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
         let template = "{spinner} {bar:20} {percent:>3}% {wide_msg} {elapsed}, {eta} to go";
@@ -29,13 +29,13 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-impl Observer for Progress {
+impl Observer for ProgressLine {
     fn total(&self, operations: u64) {
         self.bar.set_length(operations);
     }

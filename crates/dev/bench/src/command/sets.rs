@@ -64,7 +64,7 @@ pub(super) const SETS: [Set; 3] = [
 
 /// A line of a set, as arguments.
 #[derive(Parser)]
-struct Line {
+struct SetLine {
     #[command(subcommand)]
     workload: Workloads,
 }
@@ -79,7 +79,7 @@ impl Set {
 
 fn workload(line: &str) -> Result<Workload, String> {
     let words = std::iter::once("workload").chain(line.split(' '));
-    let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    let line = SetLine::try_parse_from(words).map_err(|error| error.to_string())?;
     line.workload.workload().ok_or_else(|| "no workload".into())
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::Host;
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ impl Contestant for Directory {
         );
         Description {
             name: self.path.display().to_string(),
-            side: Side::Other,
+            side: Origin::Other,
             format: String::new(),
             deviations: 0,
             what,

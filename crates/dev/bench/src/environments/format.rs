@@ -52,17 +52,17 @@ const XFS_AG_BYTES_END: u64 = 1 << 40;
 pub(super) const NOTHING: Need = Need { inodes: 0, bytes: 0, threads: 1, existing: false };
 
 /// Planned file system.
-pub(super) struct Plan {
+pub(super) struct FsPlan {
     size: u64,
-    layout: Layout,
+    layout: MkfsLayout,
 }
 
-enum Layout {
+enum MkfsLayout {
     Ext4(Box<ext4_mkfs::Layout>),
     Xfs(Box<xfs_mkfs::Layout>),
 }
 
-impl Plan {
+impl FsPlan {
     /// Plans a file system.
     ///
     /// # Errors
@@ -70,8 +70,8 @@ impl Plan {
     pub(super) fn new(spec: &FsSpec, need: &Need) -> Result<Self> {
         let size = spec.size.unwrap_or_else(|| size_for(spec.format, need));
         let layout = match spec.format {
-            Format::Ext4 => ext4_layout(spec, size, need).map(|l| Layout::Ext4(Box::new(l))),
-            Format::Xfs => xfs_layout(spec, size, need).map(|l| Layout::Xfs(Box::new(l))),
+            Format::Ext4 => ext4_layout(spec, size, need).map(|l| MkfsLayout::Ext4(Box::new(l))),
+            Format::Xfs => xfs_layout(spec, size, need).map(|l| MkfsLayout::Xfs(Box::new(l))),
         };
         let plan = Self { size, layout: layout.map_err(|e| Error::Unsupported(e.to_string()))? };
         let least = need.bytes.saturating_add(plan.inodes_bytes(need.inodes));
@@ -95,8 +95,10 @@ impl Plan {
     /// Creates the file system on a zeroed device of that size.
     pub(super) fn format(&self, device: &dyn BlockDevice) -> Result<()> {
         let made = match &self.layout {
-            Layout::Ext4(layout) => ext4_mkfs::format(device, layout, ext4_mkfs::Contents::Zeros),
-            Layout::Xfs(layout) => xfs_mkfs::format(device, layout, xfs_mkfs::Contents::Zeros),
+            MkfsLayout::Ext4(layout) => {
+                ext4_mkfs::format(device, layout, ext4_mkfs::Contents::Zeros)
+            }
+            MkfsLayout::Xfs(layout) => xfs_mkfs::format(device, layout, xfs_mkfs::Contents::Zeros),
         };
         made.map_err(|source| Error::FileSystem { operation: "mkfs", source })
     }
@@ -104,8 +106,8 @@ impl Plan {
     /// Returns the names of all enabled features.
     fn features(&self) -> Vec<String> {
         match &self.layout {
-            Layout::Ext4(layout) => layout.superblock().features.names(),
-            Layout::Xfs(layout) => {
+            MkfsLayout::Ext4(layout) => layout.superblock().features.names(),
+            MkfsLayout::Xfs(layout) => {
                 let names = layout.superblock().features().names();
                 names.into_iter().flat_map(|(_, names)| names).collect()
             }
@@ -120,8 +122,8 @@ impl Plan {
     #[cfg(target_os = "linux")]
     pub(super) fn xfs_log_bytes(&self) -> Option<u64> {
         match &self.layout {
-            Layout::Ext4(_) => None,
-            Layout::Xfs(layout) => {
+            MkfsLayout::Ext4(_) => None,
+            MkfsLayout::Xfs(layout) => {
                 let blocks = u64::from(layout.superblock().logblocks.get());
                 Some(blocks * u64::from(layout.block_size()))
             }
@@ -130,10 +132,10 @@ impl Plan {
 
     fn free_bytes(&self) -> u64 {
         match &self.layout {
-            Layout::Ext4(layout) => {
+            MkfsLayout::Ext4(layout) => {
                 layout.free_blocks() * u64::from(layout.superblock().block_size())
             }
-            Layout::Xfs(layout) => {
+            MkfsLayout::Xfs(layout) => {
                 layout.superblock().fdblocks.get() * u64::from(layout.block_size())
             }
         }
@@ -142,8 +144,8 @@ impl Plan {
     /// Returns the number of inodes that can be created.
     fn inodes(&self) -> u64 {
         match &self.layout {
-            Layout::Ext4(layout) => layout.free_inodes().into(),
-            Layout::Xfs(layout) => {
+            MkfsLayout::Ext4(layout) => layout.free_inodes().into(),
+            MkfsLayout::Xfs(layout) => {
                 let sb = layout.superblock();
                 let bytes = self.size / 100 * u64::from(sb.imax_pct);
                 (bytes / u64::from(sb.inodesize.get())).saturating_sub(sb.icount.get())
@@ -154,8 +156,8 @@ impl Plan {
     /// Returns the free space needed for this many inodes. For ext4 it is 0, because inode tables are preallocated.
     fn inodes_bytes(&self, inodes: u64) -> u64 {
         match &self.layout {
-            Layout::Ext4(_) => 0,
-            Layout::Xfs(layout) => {
+            MkfsLayout::Ext4(_) => 0,
+            MkfsLayout::Xfs(layout) => {
                 inodes.saturating_mul(layout.superblock().inodesize.get().into())
             }
         }
@@ -164,7 +166,7 @@ impl Plan {
 
 /// Returns the names of all enabled features, for a report.
 pub(super) fn features(spec: &FsSpec) -> String {
-    Plan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
+    FsPlan::new(spec, &NOTHING).map(|plan| plan.features().join(", ")).unwrap_or_default()
 }
 
 /// Returns a remark for reports on the images of a format.
@@ -180,7 +182,7 @@ pub(super) fn remark(format: Format) -> Option<&'static str> {
 /// Returns the number of settings that differ from the defaults.
 pub(super) fn deviations(spec: &FsSpec) -> u32 {
     let plain = FsSpec::plain(spec.format);
-    let names = |spec| Plan::new(spec, &NOTHING).map(|plan| plan.features()).unwrap_or_default();
+    let names = |spec| FsPlan::new(spec, &NOTHING).map(|plan| plan.features()).unwrap_or_default();
     let (usual, these) = (names(&plain), names(&FsSpec { size: None, ..spec.clone() }));
     let only_in = |one: &[String], other: &[String]| {
         one.iter().filter(|name| !other.contains(name)).count() as u32
@@ -271,13 +273,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn plan(format: Format, need: &Need) -> Plan {
-        Plan::new(&spec(format), need).unwrap_or_else(|error| panic!("{need:?}: {error}"))
+    fn plan(format: Format, need: &Need) -> FsPlan {
+        FsPlan::new(&spec(format), need).unwrap_or_else(|error| panic!("{need:?}: {error}"))
     }
 
     /// Returns the free space of a file system less the kernel's reserve for growing XFS trees.
-    fn usable(plan: &Plan) -> u64 {
-        let aside = if matches!(plan.layout, Layout::Xfs(_)) { plan.size / 43 } else { 0 };
+    fn usable(plan: &FsPlan) -> u64 {
+        let aside = if matches!(plan.layout, MkfsLayout::Xfs(_)) { plan.size / 43 } else { 0 };
         plan.free_bytes() - aside
     }
 
@@ -308,13 +310,13 @@ mod tests {
     #[test]
     fn directories_of_millions_have_three_levels_unless_it_is_said() {
         let need = |inodes, threads| Need { inodes, bytes: 0, threads, existing: false };
-        let has = |plan: Plan| plan.has_feature("large_dir");
+        let has = |plan: FsPlan| plan.has_feature("large_dir");
         assert!(has(plan(Format::Ext4, &need(10_000_000, 1))));
         assert!(!has(plan(Format::Ext4, &need(10_000_000, 4))));
         assert!(!has(plan(Format::Ext4, &need(1_000_000, 1))));
         let not = FeatureChange { name: "large_dir".into(), is_on: false };
         let spec = FsSpec { features: vec![not], ..spec(Format::Ext4) };
-        assert!(!has(Plan::new(&spec, &need(10_000_000, 1)).unwrap()));
+        assert!(!has(FsPlan::new(&spec, &need(10_000_000, 1)).unwrap()));
     }
 
     #[test]
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn more_inodes_than_there_can_be_are_refused() {
         let need = Need { inodes: 5_000_000_000, bytes: 0, threads: 1, existing: false };
-        assert!(matches!(Plan::new(&spec(Format::Ext4), &need), Err(Error::Unsupported(_))));
+        assert!(matches!(FsPlan::new(&spec(Format::Ext4), &need), Err(Error::Unsupported(_))));
         assert!(plan(Format::Xfs, &need).inodes() >= need.inodes);
     }
 }

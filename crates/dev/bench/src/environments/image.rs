@@ -34,14 +34,14 @@ pub struct ImageFile {
 struct ImageSession {
     path: PathBuf,
     size: u64,
-    place: Place,
+    place: ImageScope,
     /// `None` only while it is being reopened.
     open: Option<Open>,
 }
 
 /// Location of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ImageScope {
     /// Whole image, read-only.
     Whole,
     /// Directory with this number.
@@ -108,10 +108,10 @@ impl Contestant for ImageFile {
 
     fn start(&self, need: &Need) -> Result<Box<dyn Session>> {
         let (open, place) = if need.existing {
-            (Open::new(&self.path, false)?, Place::Whole)
+            (Open::new(&self.path, false)?, ImageScope::Whole)
         } else {
             let (open, number) = self.start_writing(need)?;
-            (open, Place::Own(number))
+            (open, ImageScope::Own(number))
         };
         let path = self.path.clone();
         Ok(Box::new(ImageSession { path, size: self.size, place, open: Some(open) }))
@@ -209,8 +209,8 @@ impl Open {
 
 impl ImageSession {
     fn reopen(&mut self) -> Result<()> {
-        let mut open = Open::new(&self.path, self.place != Place::Whole)?;
-        if let Place::Own(number) = self.place {
+        let mut open = Open::new(&self.path, self.place != ImageScope::Whole)?;
+        if let ImageScope::Own(number) = self.place {
             let top = open.fs.lookup(open.top, directory_name(number).as_bytes());
             open.top = top.map_err(failed("lookup"))?;
         }
@@ -221,10 +221,10 @@ impl ImageSession {
     /// Removes the directory recursively and closes the image.
     fn end(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let place = std::mem::replace(&mut self.place, Place::Whole);
+        let place = std::mem::replace(&mut self.place, ImageScope::Whole);
         let removed = match place {
-            Place::Whole => Ok(()),
-            Place::Own(number) => {
+            ImageScope::Whole => Ok(()),
+            ImageScope::Own(number) => {
                 let paths = open.fs.paths();
                 let name = directory_name(number);
                 let removed = paths.remove_all(name.as_bytes(), None, &mut || ());
@@ -269,7 +269,7 @@ impl Session for ImageSession {
 impl Drop for ImageSession {
     /// After an error: removes as much as possible.
     fn drop(&mut self) {
-        if self.open.is_none() && self.place != Place::Whole {
+        if self.open.is_none() && self.place != ImageScope::Whole {
             let _ = self.reopen();
         }
         let _ = self.end();

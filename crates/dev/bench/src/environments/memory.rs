@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::{InProcess, TIME};
 use crate::{Error, Result};
 use disk::{BlockDevice, MemoryDevice};
@@ -10,7 +10,7 @@ use ext4::{Ext4, OrphanPolicy};
 use operations::profile::{ListingProfile, MeasuresListings};
 use xfs::Xfs;
 
-use super::format::{self, Plan};
+use super::format::{self, FsPlan};
 use super::{CACHE_BYTES, FsSpec, TargetSpec};
 use diskwright::Format;
 
@@ -26,11 +26,11 @@ pub struct MemorySession {
     spec: FsSpec,
     device: Arc<MemoryDevice>,
     /// `None` only while it is being reopened.
-    fs: Option<Opened>,
+    fs: Option<OpenedFs>,
 }
 
 /// Open file system with a journal or log, as in the kernel.
-enum Opened {
+enum OpenedFs {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
@@ -50,18 +50,18 @@ impl Memory {
             let problem = "a file system created for the run is empty; use an image or a directory";
             return Err(Error::Unsupported(problem.into()));
         }
-        let plan = Plan::new(&self.spec, need)?;
+        let plan = FsPlan::new(&self.spec, need)?;
         let device = Arc::new(MemoryDevice::new(plan.size()));
         plan.format(&*device)?;
-        let fs = Opened::open(&self.spec, &device)?;
+        let fs = OpenedFs::open(&self.spec, &device)?;
         Ok(MemorySession { spec: self.spec.clone(), device, fs: Some(fs) })
     }
 }
 
 impl Memory {
     /// A file system without orphan records is a reference, not a fair competitor.
-    fn side(&self) -> Side {
-        if self.spec.orphans == Some(OrphanPolicy::Off) { Side::Other } else { Side::Ours }
+    fn side(&self) -> Origin {
+        if self.spec.orphans == Some(OrphanPolicy::Off) { Origin::Other } else { Origin::Ours }
     }
 }
 
@@ -99,7 +99,7 @@ fn failed(operation: &'static str) -> impl FnOnce(vfs::Error) -> Error {
     move |source| Error::FileSystem { operation, source }
 }
 
-impl Opened {
+impl OpenedFs {
     fn open(spec: &FsSpec, device: &Arc<MemoryDevice>) -> Result<Self> {
         let device: Arc<dyn BlockDevice> = device.clone();
         let opened = match spec.format {
@@ -154,7 +154,7 @@ impl MemorySession {
     }
 
     fn close(&mut self) -> Result<()> {
-        self.fs.take().map_or(Ok(()), Opened::close)
+        self.fs.take().map_or(Ok(()), OpenedFs::close)
     }
 }
 
@@ -173,7 +173,7 @@ impl Session for MemorySession {
     /// Reopens the file system, so that later reads come from the device and are verified. Open files become invalid.
     fn drop_caches(&mut self) -> Result<()> {
         self.close()?;
-        self.fs = Some(Opened::open(&self.spec, &self.device)?);
+        self.fs = Some(OpenedFs::open(&self.spec, &self.device)?);
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Session for MemorySession {
 
     fn log_position(&self) -> Result<Option<u64>> {
         Ok(match &self.fs {
-            Some(Opened::Xfs(fs)) => fs.log_bytes_written(),
+            Some(OpenedFs::Xfs(fs)) => fs.log_bytes_written(),
             _ => None,
         })
     }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ext4::OrphanPolicy;
 use xfs::FreeIndexStrategy;
 
-use super::format::{NOTHING, Plan};
+use super::format::{FsPlan, NOTHING};
 use diskwright::Format;
 use diskwright::build::FeatureChange;
 use diskwright::text::parse_size;
@@ -115,7 +115,7 @@ impl FsSpec {
         for item in items {
             spec.add(driver, item)?;
         }
-        let plan = Plan::new(&spec, &NOTHING).map_err(|error| error.to_string())?;
+        let plan = FsPlan::new(&spec, &NOTHING).map_err(|error| error.to_string())?;
         if spec.orphans.is_some() && !plan.has_feature("has_journal") {
             return Err("orphans are recorded only with a journal".into());
         }

@@ -2,9 +2,9 @@
 
 use super::fill::{Lane, OPERATIONS_PER_ADVANCE, files_of, fill};
 use super::fingerprint::Fingerprint;
-use super::names::{Name, Names};
+use super::names::{FsMarkName, NameGenerator};
 use super::threads::on_all;
-use super::{Case, Context, Job, Step};
+use super::{Case, Context, Job, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -36,28 +36,28 @@ pub struct Change {
 }
 
 /// Files of one thread.
-struct Part<D> {
+struct ThreadFiles<D> {
     own: D,
     other: D,
     path: String,
-    names: Vec<Name>,
+    names: Vec<FsMarkName>,
 }
 
 /// Operation on a file of a part.
-type Act<T> = fn(&T, &Part<<T as Target>::Dir>, &Name) -> Result<()>;
+type Act<T> = fn(&T, &ThreadFiles<<T as Target>::Dir>, &FsMarkName) -> Result<()>;
 
 /// Returns the name of a file after a step.
-fn of_kind(name: &Name, kind: u8) -> Name {
+fn of_kind(name: &FsMarkName, kind: u8) -> FsMarkName {
     let mut other = *name;
     other[KIND] = kind;
     other
 }
 
-fn linked(name: &Name) -> Name {
+fn linked(name: &FsMarkName) -> FsMarkName {
     of_kind(name, b'l')
 }
 
-fn renamed(name: &Name) -> Name {
+fn renamed(name: &FsMarkName) -> FsMarkName {
     of_kind(name, b'r')
 }
 
@@ -67,7 +67,7 @@ impl Change {
         files: u64,
         target: &T,
         context: &Context<'_>,
-    ) -> Result<Vec<Part<T::Dir>>> {
+    ) -> Result<Vec<ThreadFiles<T::Dir>>> {
         let numbers = 0..u64::from(self.threads);
         let lanes = numbers.clone().map(|number| Lane::make(target, number, context));
         let mut lanes = lanes.collect::<Result<Vec<_>>>()?;
@@ -75,16 +75,21 @@ impl Change {
         target.sync()?;
         let part = |(lane, number): (Lane<T::Dir>, u64)| {
             let mut names = Vec::new();
-            Names::new(context.seed, number).fill(&mut names, files as usize);
+            NameGenerator::new(context.seed, number).fill(&mut names, files as usize);
             let (all, name) = (target.top()?, lane.name.clone() + OTHER);
             target.make_dir(&all, name.as_bytes())?;
             let other = target.open_dir(&all, name.as_bytes())?;
-            Ok(Part { own: lane.top, other, path: lane.name, names })
+            Ok(ThreadFiles { own: lane.top, other, path: lane.name, names })
         };
         lanes.into_iter().zip(numbers).map(part).collect()
     }
 
-    fn run<T: Target>(&self, files: u64, target: &T, context: &Context<'_>) -> Result<Vec<Step>> {
+    fn run<T: Target>(
+        &self,
+        files: u64,
+        target: &T,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
         let parts = self.parts(files, target, context)?;
         let acts: [(&str, Act<T>); STEPS as usize] = [
             ("chmod", |target, part, name| target.set_permissions(&part.own, name, PERMISSIONS)),
@@ -101,7 +106,7 @@ impl Change {
         for (name, act) in acts {
             let cost = change(target, &parts, act, context)?;
             let operations = files * u64::from(self.threads);
-            steps.push(Step { name, operations, cost, extras: Vec::new() });
+            steps.push(TimedStep { name, operations, cost, extras: Vec::new() });
             target.sync()?;
         }
         parts.iter().try_for_each(|part| check(target, part, context))?;
@@ -112,11 +117,11 @@ impl Change {
 /// Applies an operation to all files, each thread to its own.
 fn change<T: Target>(
     target: &T,
-    parts: &[Part<T::Dir>],
+    parts: &[ThreadFiles<T::Dir>],
     act: Act<T>,
     context: &Context<'_>,
 ) -> Result<Cost> {
-    let all = |part: &Part<T::Dir>, context: &Context<'_>| {
+    let all = |part: &ThreadFiles<T::Dir>, context: &Context<'_>| {
         for names in part.names.chunks(OPERATIONS_PER_ADVANCE) {
             names.iter().try_for_each(|name| act(target, part, name))?;
             context.advance(names.len() as u64)?;
@@ -127,7 +132,7 @@ fn change<T: Target>(
 }
 
 /// Checks names and permissions of the files.
-fn check<T: Target>(target: &T, part: &Part<T::Dir>, context: &Context<'_>) -> Result<()> {
+fn check<T: Target>(target: &T, part: &ThreadFiles<T::Dir>, context: &Context<'_>) -> Result<()> {
     let (mut links, mut moved) = (Fingerprint::default(), Fingerprint::default());
     for name in &part.names {
         links.add(&[&[], &linked(name)]);
@@ -198,7 +203,7 @@ impl Job for Change {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         with_target!(session.target(), target => self.run(case.x, target, context))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fill::{Lane, enter_all, files_of, fill};
 use super::repeats::{Durability, case, repeats, step};
-use super::{Case, Context, Headline, Job, Measure, Published, Step, Theirs};
+use super::{Case, Context, Headline, Job, Measure, Published, Theirs, TimedStep};
 use crate::contestant::Session;
 use crate::cost::Cost;
 use crate::error::Result;
@@ -67,7 +67,7 @@ impl Job for Create {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         let filling = Filling { files: case.x, threads: self.threads, fsync: self.fsync };
         let durability = Durability::before(session)?;
         let cost = with_target!(session.target(), target => filling.run(target, context))?;

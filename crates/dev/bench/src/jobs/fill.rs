@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::fingerprint::Fingerprint;
-use super::names::{Name, Names};
+use super::names::{FsMarkName, NameGenerator};
 use super::threads::on_all;
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -29,10 +29,10 @@ pub(super) struct Lane<D> {
     /// The subdirectory that currently gets files, with its name.
     pub(super) subdirectory: Option<(Vec<u8>, D)>,
     /// Generator of file names.
-    pub(super) names: Names,
+    pub(super) names: NameGenerator,
     /// The files that must exist.
     pub(super) made: Fingerprint,
-    batch: Vec<Name>,
+    batch: Vec<FsMarkName>,
 }
 
 impl<D> Lane<D> {
@@ -44,7 +44,7 @@ impl<D> Lane<D> {
         let (all, name) = (target.top()?, directory_name(number));
         target.make_dir(&all, name.as_bytes())?;
         let top = target.open_dir(&all, name.as_bytes())?;
-        let (names, made) = (Names::new(context.seed, number), Fingerprint::default());
+        let (names, made) = (NameGenerator::new(context.seed, number), Fingerprint::default());
         Ok(Self { name, top, subdirectory: None, names, made, batch: Vec::new() })
     }
 
@@ -67,7 +67,7 @@ pub(super) fn fill<D: Send + Sync>(
     lanes: &mut [Lane<D>],
     files: u64,
     context: &Context<'_>,
-    make: impl Fn(&Lane<D>, &Name) -> Result<()> + Sync,
+    make: impl Fn(&Lane<D>, &FsMarkName) -> Result<()> + Sync,
 ) -> Result<Cost> {
     let mut cost = Cost::default();
     let round = NAMES_PER_ROUND / lanes.len().max(1) as u64 + 1;

@@ -15,7 +15,7 @@ use super::fill::{Lane, enter_all, files_of, fill};
 use super::fingerprint::Fingerprint;
 use super::names::count_in;
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
-use super::{Case, Context, Extra, Headline, Job, Published, Step};
+use super::{Case, Context, Extra, Headline, Job, Published, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -115,11 +115,11 @@ impl FsMark {
         remove_directories(target, directories, self.files_of_run(), context)
     }
 
-    fn step(&self, name: &'static str, cost: Cost) -> Step {
-        Step { name, operations: self.files_of_run(), cost, extras: Vec::new() }
+    fn step(&self, name: &'static str, cost: Cost) -> TimedStep {
+        TimedStep { name, operations: self.files_of_run(), cost, extras: Vec::new() }
     }
 
-    fn create_step(&self, loops: &[Cost]) -> Step {
+    fn create_step(&self, loops: &[Cost]) -> TimedStep {
         let mut cost = Cost::default();
         loops.iter().for_each(|&of_loop| cost += of_loop);
         let files_of_loop = f64::from(self.threads) * f64::from(self.files);
@@ -129,7 +129,7 @@ impl FsMark {
         let extra =
             |name, at: usize| rates.get(at).map(|&value| Extra { name, unit: "files/s", value });
         let extras = [extra("slowest loop", 0), extra("median loop", rates.len() / 2)];
-        Step { extras: extras.into_iter().flatten().collect(), ..self.step("create", cost) }
+        TimedStep { extras: extras.into_iter().flatten().collect(), ..self.step("create", cost) }
     }
 }
 
@@ -188,7 +188,12 @@ impl Job for FsMark {
         vec![Case { x: files, need, operations, rounds_max }]
     }
 
-    fn run(&self, _: &Case, session: &mut dyn Session, context: &Context<'_>) -> Result<Vec<Step>> {
+    fn run(
+        &self,
+        _: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
         let loops = with_target!(session.target(), target => self.make(target, context))?;
         let mut steps = vec![self.create_step(&loops)];
         if self.rename {

@@ -59,7 +59,7 @@ pub trait Job {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>>;
+    ) -> Result<Vec<TimedStep>>;
 
     /// Returns the figures of the thread that the workload comes from; empty if there are none.
     fn published(&self) -> Vec<Published> {
@@ -87,7 +87,7 @@ pub struct Case {
 
 /// A timed part of a run.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct TimedStep {
     /// Name in tables: `create`, `remove`, `remove, cold cache`.
     pub name: &'static str,
     /// Number of operations, in the unit of rates.

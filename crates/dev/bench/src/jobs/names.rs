@@ -5,7 +5,7 @@ pub(super) const NAME_BYTES: usize = 40;
 
 /// A name: eight hexadecimal digits of the time in seconds, eight tildes, 24 random letters and digits, as in fs_mark
 /// 3.3 by default.
-pub(super) type Name = [u8; NAME_BYTES];
+pub(super) type FsMarkName = [u8; NAME_BYTES];
 
 /// Start time of every run, in seconds of Unix time.
 const START: u64 = 1_700_000_000;
@@ -21,12 +21,12 @@ pub(super) fn count_in(seconds: u64) -> u64 {
 
 /// Generates names with a virtual clock: the same seed gives the same names on every machine.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameGenerator {
     random: fastrand::Rng,
     micros: u64,
 }
 
-impl Names {
+impl NameGenerator {
     /// Creates the generator of one of several directories.
     pub(super) fn new(seed: u64, directory: u64) -> Self {
         // Neighbouring directories must not have similar seeds.
@@ -45,12 +45,12 @@ impl Names {
     }
 
     /// Replaces the names in `batch` by the next `count` names, reusing its memory.
-    pub(super) fn fill(&mut self, batch: &mut Vec<Name>, count: usize) {
+    pub(super) fn fill(&mut self, batch: &mut Vec<FsMarkName>, count: usize) {
         batch.clear();
         batch.extend((0..count).map(|_| self.next()));
     }
 
-    fn next(&mut self) -> Name {
+    fn next(&mut self) -> FsMarkName {
         const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
         const RANDOM: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
         let second = self.second();
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn names_look_like_those_of_fs_mark() {
         let mut batch = Vec::new();
-        Names::new(1, 0).fill(&mut batch, 20_000);
+        NameGenerator::new(1, 0).fill(&mut batch, 20_000);
         assert_eq!(&batch[0][..16], b"6553f100~~~~~~~~");
         // 72 microseconds each: the 13,889th name is the first of the next second.
         assert_eq!(&batch[13_888][..16], b"6553f100~~~~~~~~");
@@ -86,14 +86,14 @@ mod tests {
     #[test]
     fn the_seed_decides_and_the_size_of_batches_does_not() {
         let (mut all, mut part, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        Names::new(7, 2).fill(&mut all, 10);
-        let mut names = Names::new(7, 2);
+        NameGenerator::new(7, 2).fill(&mut all, 10);
+        let mut names = NameGenerator::new(7, 2);
         for count in [1, 4, 5] {
             names.fill(&mut part, count);
             parts.extend_from_slice(&part);
         }
         assert_eq!(all, parts);
-        for other in [Names::new(8, 2), Names::new(7, 3)].iter_mut() {
+        for other in [NameGenerator::new(8, 2), NameGenerator::new(7, 3)].iter_mut() {
             other.fill(&mut part, 10);
             assert_ne!(all, part);
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_clock_knows_how_many_names_are_left_before_a_second() {
-        let mut names = Names::new(1, 0);
+        let mut names = NameGenerator::new(1, 0);
         let count = names.count_before(START + 1);
         assert_eq!(count, 13_889);
         names.fill(&mut Vec::new(), count as usize - 1);

@@ -82,7 +82,7 @@ struct Removal<'r, 'c, T> {
     context: &'r Context<'c>,
     files: u64,
     /// Unused parts, whose memory is reused.
-    spare: Vec<Part>,
+    spare: Vec<ListingPart>,
 }
 
 impl<T: Target> Removal<'_, '_, T> {
@@ -122,26 +122,31 @@ impl<T: Target> Removal<'_, '_, T> {
 
 /// A part of a listing: names in one buffer, which the next part reuses.
 #[derive(Default)]
-struct Part {
+struct ListingPart {
     names: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<RemovalEntry>,
 }
 
-struct Entry {
+struct RemovalEntry {
     ino: u64,
     start: usize,
     len: usize,
     file_type: Option<FileType>,
 }
 
-impl Part {
+impl ListingPart {
     fn read<T: Target>(&mut self, target: &T, listing: &mut T::Listing) -> Result<bool> {
         self.names.clear();
         self.entries.clear();
         let goes_on = target.list_part(listing, ENTRIES_PER_PART, &mut |listed| {
             let (start, len) = (self.names.len(), listed.name.len());
             self.names.extend_from_slice(listed.name);
-            self.entries.push(Entry { ino: listed.ino, start, len, file_type: listed.file_type });
+            self.entries.push(RemovalEntry {
+                ino: listed.ino,
+                start,
+                len,
+                file_type: listed.file_type,
+            });
             Ok(())
         })?;
         if self.entries.len() > UNSORTED_MAX {
@@ -150,7 +155,7 @@ impl Part {
         Ok(goes_on)
     }
 
-    fn name(&self, entry: &Entry) -> &[u8] {
+    fn name(&self, entry: &RemovalEntry) -> &[u8] {
         &self.names[entry.start..entry.start + entry.len]
     }
 }

@@ -3,7 +3,7 @@
 use super::create::{Filling, own_directories};
 use super::removal::{NO_COLD_RUN, forgets, remove_directories};
 use super::repeats::{Durability, case, step};
-use super::{Case, Context, Job, Step};
+use super::{Case, Context, Job, TimedStep};
 use crate::contestant::Session;
 use crate::cost::Cost;
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl Job for Remove {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         let filling = Filling { files: case.x, threads: self.threads, fsync: false };
         with_target!(session.target(), target => filling.run(target, context))?;
         let durability = Durability::before(session)?;

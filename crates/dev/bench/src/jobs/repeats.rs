@@ -1,6 +1,6 @@
 //! Repetition of steps on small directories within one timing, because a step of a few milliseconds is imprecise.
 
-use super::{Case, Extra, Step};
+use super::{Case, Extra, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::Result;
@@ -46,10 +46,10 @@ fn rounds_max(files: u64, threads: u32) -> u32 {
 }
 
 /// Creates a step over all directories. `cost` is that of all of them; the time of one is added as a figure.
-pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> Step {
+pub(super) fn step(name: &'static str, files: u64, threads: u32, cost: Cost) -> TimedStep {
     let value = cost.wall.as_secs_f64() / repeats(files, threads) as f64;
     let extras = vec![Extra { name: "one directory", unit: "s", value }];
-    Step { name, operations: files_of_step(files, threads), cost, extras }
+    TimedStep { name, operations: files_of_step(files, threads), cost, extras }
 }
 
 /// Additional figures of a step: the time of a sync, and the bytes written to the log.

@@ -6,7 +6,7 @@
 mod published;
 
 use super::together::together;
-use super::{Case, Context, Extra, Headline, Job, Published, Step};
+use super::{Case, Context, Extra, Headline, Job, Published, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
@@ -45,7 +45,12 @@ impl StressOrphan {
         u64::from(self.rounds) * u64::from(self.file_bytes)
     }
 
-    fn on<T: Target>(&self, target: &T, threads: u32, context: &Context<'_>) -> Result<Vec<Step>> {
+    fn on<T: Target>(
+        &self,
+        target: &T,
+        threads: u32,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
         let dirs = self.prepare(target, threads, context)?;
         let cost = together(threads, |thread| {
             let dir = &dirs[thread as usize];
@@ -117,7 +122,7 @@ impl StressOrphan {
         Ok(())
     }
 
-    fn step(&self, threads: u32, cost: Cost) -> Step {
+    fn step(&self, threads: u32, cost: Cost) -> TimedStep {
         let each = self.truncates_per_thread();
         let microseconds = cost.wall.as_secs_f64() * 1e6 / each.max(1) as f64;
         let extras = vec![Extra {
@@ -125,7 +130,7 @@ impl StressOrphan {
             unit: "µs",
             value: microseconds,
         }];
-        Step { name: "truncate", operations: u64::from(threads) * each, cost, extras }
+        TimedStep { name: "truncate", operations: u64::from(threads) * each, cost, extras }
     }
 }
 
@@ -182,7 +187,7 @@ impl Job for StressOrphan {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         with_target!(session.target(), target => self.on(target, case.need.threads, context))
     }
 

@@ -1,7 +1,7 @@
 //! stress-unlink: threads that sync and remove files.
 
 use super::together::together;
-use super::{Case, Context, Job, Step};
+use super::{Case, Context, Job, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::error::{Error, Result};
 use crate::target::Target;
@@ -31,7 +31,12 @@ impl Default for StressUnlink {
 }
 
 impl StressUnlink {
-    fn on<T: Target>(&self, target: &T, threads: u32, context: &Context<'_>) -> Result<Vec<Step>> {
+    fn on<T: Target>(
+        &self,
+        target: &T,
+        threads: u32,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
         let top = target.top()?;
         let mut dirs = Vec::new();
         for thread in 0..threads {
@@ -50,7 +55,7 @@ impl StressUnlink {
             })?;
         }
         let operations = u64::from(threads) * u64::from(self.files);
-        Ok(vec![Step { name: "unlink", operations, cost, extras: Vec::new() }])
+        Ok(vec![TimedStep { name: "unlink", operations, cost, extras: Vec::new() }])
     }
 
     fn come_and_go<T: Target>(
@@ -120,7 +125,7 @@ impl Job for StressUnlink {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         with_target!(session.target(), target => self.on(target, case.need.threads, context))
     }
 }

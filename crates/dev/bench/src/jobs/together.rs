@@ -11,12 +11,12 @@ use crate::error::{Error, Result};
 /// A barrier for the start of all threads.
 #[derive(Default)]
 struct Gate {
-    state: Mutex<State>,
+    state: Mutex<BarrierState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BarrierState {
     waiting: u32,
     /// Set when it is open: whether to continue.
     open: Option<bool>,

@@ -8,10 +8,10 @@ use crate::Machine;
 use crate::report::Summary;
 use testkit::{Format, Need};
 
-use crate::measurements::contestant::{Contestant, Job, mkfs_xfs, program_under_test};
+use crate::measurements::contestant::{BuildJob, Contestant, mkfs_xfs, program_under_test};
 use crate::measurements::measure::{peak_memory, timed};
 use crate::measurements::options::{BuildFormat, BuildOptions};
-use crate::measurements::report::{CaseReport, Report, Row};
+use crate::measurements::report::{BuildReport, CaseReport, ContestantRow};
 use crate::measurements::sources::{self, Census};
 use crate::measurements::versions::versions;
 
@@ -52,7 +52,7 @@ struct Setting {
 }
 
 /// Runs all selected cases.
-pub(crate) fn run(options: &BuildOptions) -> Result<Report, String> {
+pub(crate) fn run(options: &BuildOptions) -> Result<BuildReport, String> {
     if cfg!(debug_assertions) {
         cli::terminal::message(&"this is no release build, its figures mean little");
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &BuildOptions) -> Result<Report, String> {
             cases.push(setting.case(&source)?);
         }
     }
-    Ok(Report { machine, cases, skipped: setting.skipped })
+    Ok(BuildReport { machine, cases, skipped: setting.skipped })
 }
 
 fn sources_for(options: &BuildOptions) -> Vec<Source> {
@@ -103,13 +103,17 @@ impl Setting {
         };
         let census = census.map_err(|error| format!("{}: {error}", directory.display()))?;
         let image = scratch.path().join("image");
-        let job = Job { source: directory, image: &image, census };
+        let job = BuildJob { source: directory, image: &image, census };
         let contestants = self.contestants(source, census);
         let peak = self.warm_up(&contestants, &job)?;
         let times = self.rounds(&contestants, &job)?;
         let rows = contestants.iter().zip(&times).filter_map(|(contestant, times)| {
             let peak_memory_bytes = contestant.is_ours().then_some(peak);
-            Some(Row { program: contestant.name(), times: Summary::of(times)?, peak_memory_bytes })
+            Some(ContestantRow {
+                program: contestant.name(),
+                times: Summary::of(times)?,
+                peak_memory_bytes,
+            })
         });
         Ok(CaseReport::new(source.name(), census, rows.collect()))
     }
@@ -137,7 +141,7 @@ impl Setting {
     }
 
     /// Runs the program under test and tar once without timing, to warm all caches.
-    fn warm_up(&self, contestants: &[Contestant], job: &Job<'_>) -> Result<u64, String> {
+    fn warm_up(&self, contestants: &[Contestant], job: &BuildJob<'_>) -> Result<u64, String> {
         timed(&mut Contestant::Tar.prepare(job)?)?;
         let ours = &contestants[0];
         let peak = peak_memory(&mut ours.prepare(job)?)?;
@@ -149,7 +153,7 @@ impl Setting {
     fn rounds(
         &mut self,
         contestants: &[Contestant],
-        job: &Job<'_>,
+        job: &BuildJob<'_>,
     ) -> Result<Vec<Vec<Duration>>, String> {
         let mut times = vec![Vec::new(); contestants.len()];
         let mut failed = vec![false; contestants.len()];
@@ -182,7 +186,7 @@ impl Setting {
 
 /// Checks the new image with the checker, and its number of inodes against the source: a fast but wrong image does not
 /// count.
-fn check(contestant: &Contestant, job: &Job<'_>) -> Result<(), String> {
+fn check(contestant: &Contestant, job: &BuildJob<'_>) -> Result<(), String> {
     if !contestant.makes_image() {
         return Ok(());
     }

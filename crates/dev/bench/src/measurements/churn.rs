@@ -89,7 +89,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-struct Outcome {
+struct ChurnResult {
     /// Time of creating and removing one name each.
     per_pair: Duration,
     blocks_before: u64,
@@ -104,7 +104,7 @@ fn name_of(number: u64, name: &mut Vec<u8>) {
     name.resize_with(len, || random.alphanumeric() as u8);
 }
 
-fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcome, String> {
+fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<ChurnResult, String> {
     let bytes = u64::from(options.entries) * BYTES_PER_FILE + (1 << 30);
     let bytes = bytes.next_multiple_of(1 << 20);
     // Filled and half emptied with the fast strategy, so that all strategies start with the same directory.
@@ -117,7 +117,7 @@ fn measure(strategy: FreeIndexStrategy, options: &ChurnOptions) -> Result<Outcom
     let blocks_after = blocks(&fs, dir)?;
     let path = options.scratch.join(format!("diskwright-bench-churn-{}.img", std::process::id()));
     judge(fs, &device, &path)?;
-    Ok(Outcome { per_pair: total / pairs.max(1), blocks_before, blocks_after })
+    Ok(ChurnResult { per_pair: total / pairs.max(1), blocks_before, blocks_after })
 }
 
 fn blocks(fs: &Xfs, dir: Ino) -> Result<u64, String> {

@@ -25,13 +25,13 @@ pub(crate) enum Contestant {
 }
 
 /// An image to create.
-pub(crate) struct Job<'a> {
+pub(crate) struct BuildJob<'a> {
     pub(crate) source: &'a Path,
     pub(crate) image: &'a Path,
     pub(crate) census: Census,
 }
 
-impl Job<'_> {
+impl BuildJob<'_> {
     /// Returns the size of the image in bytes: the same for all contestants, and sufficient for each.
     fn image_bytes(&self) -> u64 {
         // ext4 can have at most one inode per 4 KiB block.
@@ -62,7 +62,7 @@ impl Contestant {
     }
 
     /// Prepares the image file, which is not timed, and the command to be timed.
-    pub(crate) fn prepare(&self, job: &Job<'_>) -> Result<Command, String> {
+    pub(crate) fn prepare(&self, job: &BuildJob<'_>) -> Result<Command, String> {
         if job.image.exists() {
             std::fs::remove_file(job.image).map_err(|error| error.to_string())?;
         }
@@ -90,14 +90,14 @@ impl Contestant {
     }
 }
 
-fn diskwright(program: &Path, format: &str, job: &Job<'_>) -> Command {
+fn diskwright(program: &Path, format: &str, job: &BuildJob<'_>) -> Command {
     let mut command = Command::new(program);
     command.arg("build").arg(job.source).arg(job.image);
     command.args(["--fs", format, "--size", &job.image_bytes().to_string()]);
     command
 }
 
-fn mke2fs(job: &Job<'_>) -> Command {
+fn mke2fs(job: &BuildJob<'_>) -> Command {
     let mut command = testkit::command("mke2fs");
     command.args(["-q", "-F", "-t", "ext4", "-b", &BLOCK_SIZE.to_string()]);
     let inodes_wanted = job.census.entries + 1000;

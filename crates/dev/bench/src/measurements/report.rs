@@ -10,7 +10,7 @@ use crate::measurements::sources::Census;
 
 /// A whole run.
 #[derive(Serialize)]
-pub(crate) struct Report {
+pub(crate) struct BuildReport {
     pub(crate) machine: Machine,
     pub(crate) cases: Vec<CaseReport>,
     pub(crate) skipped: Vec<String>,
@@ -22,19 +22,19 @@ pub(crate) struct CaseReport {
     name: String,
     entries: u64,
     bytes: u64,
-    rows: Vec<Row>,
+    rows: Vec<ContestantRow>,
 }
 
 /// One contestant on one source.
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ContestantRow {
     pub(crate) program: &'static str,
     pub(crate) times: Summary,
     pub(crate) peak_memory_bytes: Option<u64>,
 }
 
 impl CaseReport {
-    pub(crate) fn new(name: String, census: Census, rows: Vec<Row>) -> Self {
+    pub(crate) fn new(name: String, census: Census, rows: Vec<ContestantRow>) -> Self {
         CaseReport { name, entries: census.entries, bytes: census.bytes, rows }
     }
 
@@ -56,7 +56,7 @@ const COLUMNS: [&str; 9] = [
     "vs ours",
 ];
 
-impl Report {
+impl BuildReport {
     fn cells(&self) -> Vec<[String; 9]> {
         let mut cells = Vec::new();
         for case in &self.cases {

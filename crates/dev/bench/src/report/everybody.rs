@@ -6,7 +6,7 @@ use super::{Report, Workload};
 use crate::contestant::Description;
 
 /// A property, and the names of the contestants that have it, in the order of the report.
-pub(super) struct Shared<'r> {
+pub(super) struct CommonProperty<'r> {
     pub(super) what: &'r str,
     pub(super) names: Vec<&'r str>,
 }
@@ -22,27 +22,27 @@ pub(super) fn contestants(report: &Report) -> Vec<&Description> {
 pub(super) fn shared<'r>(
     all: &[&'r Description],
     things: impl Fn(&'r Description) -> Vec<&'r str>,
-) -> Vec<Shared<'r>> {
+) -> Vec<CommonProperty<'r>> {
     let of = |what: &'r str| {
         let true_of = all.iter().filter(|one| things(one).contains(&what));
-        Shared { what, names: true_of.map(|one| one.name.as_str()).collect() }
+        CommonProperty { what, names: true_of.map(|one| one.name.as_str()).collect() }
     };
     let whats = distinct(all.iter().flat_map(|one| things(one)));
     whats.into_iter().filter(|what| !what.is_empty()).map(of).collect()
 }
 
 /// Returns the descriptions.
-pub(super) fn kinds<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
+pub(super) fn kinds<'r>(all: &[&'r Description]) -> Vec<CommonProperty<'r>> {
     shared(all, |one| vec![&one.what])
 }
 
 /// Returns the remarks about comparability.
-pub(super) fn remarks<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
+pub(super) fn remarks<'r>(all: &[&'r Description]) -> Vec<CommonProperty<'r>> {
     shared(all, |one| one.remarks.iter().map(String::as_str).collect())
 }
 
 /// Returns the features of the file systems.
-pub(super) fn features<'r>(all: &[&'r Description]) -> Vec<Shared<'r>> {
+pub(super) fn features<'r>(all: &[&'r Description]) -> Vec<CommonProperty<'r>> {
     shared(all, |one| vec![&one.features])
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::make::distinct;
 use super::number::{change, count_of, times};
 use super::{Measured, Ratio, Row, Workload};
-use crate::contestant::{Description, Side};
+use crate::contestant::{Description, Origin};
 use crate::jobs::{Headline, Measure, Theirs};
 
 /// A comparison that a report shows before its tables.
@@ -96,7 +96,7 @@ pub(super) fn headlines(workload: &Workload, asked: &[Headline]) -> Vec<Headline
 fn flat(workload: &Workload, step: &str) -> Vec<HeadlineValue> {
     let is_usual = |name: &str| {
         let mut all = workload.contestants.iter();
-        all.any(|one| one.name == name && one.deviations == 0 && one.side != Side::Other)
+        all.any(|one| one.name == name && one.deviations == 0 && one.side != Origin::Other)
     };
     let of_step = workload.flatness.iter().filter(|one| one.step == step);
     let value = |one: &super::Flatness| {

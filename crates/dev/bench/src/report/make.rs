@@ -7,9 +7,9 @@ use super::summary::{Summary, median};
 use super::{
     AgainstKernel, ExtraRow, Failed, Flatness, Measured, Overhead, Ratio, Row, Skipped, Workload,
 };
-use crate::contestant::{Description, Side};
+use crate::contestant::{Description, Origin};
 use crate::cost::Cost;
-use crate::jobs::{Job, Step};
+use crate::jobs::{Job, TimedStep};
 
 /// One run.
 pub(crate) struct Sample {
@@ -24,7 +24,7 @@ pub(crate) struct Sample {
     /// Size of the file system in bytes.
     pub(crate) size_bytes: u64,
     /// Timed steps.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<TimedStep>,
 }
 
 /// Returns a workload's part of a report.
@@ -63,7 +63,7 @@ pub(crate) fn is_open(contestants: &[Description], samples: &[Sample], x: u64) -
     let is_pair = |one: &Row, other: &Row| {
         let find = |row: &Row| contestants.iter().find(|found| found.name == row.contestant);
         find(one).zip(find(other)).is_some_and(|(one, other)| {
-            let sides = (one.side, other.side) == (Side::Ours, Side::Kernel);
+            let sides = (one.side, other.side) == (Origin::Ours, Origin::Kernel);
             one.base.as_ref() == Some(&other.name) || (sides && one.format == other.format)
         })
     };
@@ -112,7 +112,7 @@ fn rows(contestants: &[Description], samples: &[&Sample]) -> Vec<Row> {
 
 fn row(step: &str, x: u64, contestant: &str, samples: &[&Sample]) -> Option<Row> {
     let steps = samples.iter().flat_map(|sample| &sample.steps).filter(|found| found.name == step);
-    let steps: Vec<&Step> = steps.collect();
+    let steps: Vec<&TimedStep> = steps.collect();
     let summary = |pick: fn(&Cost) -> Duration| {
         Summary::of(&steps.iter().map(|step| pick(&step.cost)).collect::<Vec<_>>())
     };
@@ -149,7 +149,7 @@ fn measured(sample: &Sample, step: &str) -> Option<Measured> {
     })
 }
 
-fn extras(steps: &[&Step]) -> Vec<ExtraRow> {
+fn extras(steps: &[&TimedStep]) -> Vec<ExtraRow> {
     let all = || steps.iter().flat_map(|step| &step.extras);
     let of = |(name, unit): (&str, &str)| {
         let values = all().filter(|extra| (extra.name, extra.unit) == (name, unit));
@@ -195,10 +195,10 @@ fn add_kernels(rows: &mut [Row], contestants: &[Description]) {
 fn against_kernel(row: &Row, rows: &[Row], contestants: &[Description]) -> Option<AgainstKernel> {
     let find = |row: &Row| contestants.iter().find(|found| found.name == row.contestant);
     let settings = |name: &str| name.split_once(':').map(|(_, settings)| settings.to_owned());
-    let one = find(row).filter(|one| one.side == Side::Ours)?;
+    let one = find(row).filter(|one| one.side == Origin::Ours)?;
     let of_kernel = |other: &&Row| {
         let is_its = find(other)
-            .is_some_and(|other| other.side == Side::Kernel && other.format == one.format);
+            .is_some_and(|other| other.side == Origin::Kernel && other.format == one.format);
         is_its && (&other.step, other.x) == (&row.step, row.x)
     };
     let other = rows.iter().filter(of_kernel).min_by_key(|other| {

@@ -2,7 +2,7 @@
 
 use super::make::distinct;
 use super::{Flatness, Measured, Ratio, Report, Row, Workload};
-use crate::contestant::Side;
+use crate::contestant::Origin;
 
 /// One of ours and one of the kernel's with the same format at one step, in the largest case that both ran: on each
 /// side the contestant closest to the defaults, and the fastest of several such ones.
@@ -47,7 +47,7 @@ fn of_workload(workload: &Workload) -> Vec<Sides<'_>> {
 fn of_format<'r>(workload: &'r Workload, step: &'r str, format: &str) -> Option<Sides<'r>> {
     let all = |side| rows(workload, step, side, format);
     let sizes = |side| all(side).map(|row| row.x).collect::<Vec<_>>();
-    let (ours, kernel) = (sizes(Side::Ours), sizes(Side::Kernel));
+    let (ours, kernel) = (sizes(Origin::Ours), sizes(Origin::Kernel));
     let both = ours.iter().filter(|x| kernel.contains(x)).max();
     let x = *both.or(ours.iter().max()).or(kernel.iter().max())?;
     let first = |side| {
@@ -56,13 +56,13 @@ fn of_format<'r>(workload: &'r Workload, step: &'r str, format: &str) -> Option<
             less_usual.then(a.rate.unwrap_or(0.0).total_cmp(&b.rate.unwrap_or(0.0)))
         })
     };
-    Some(Sides { workload, step, x, ours: first(Side::Ours), kernel: first(Side::Kernel) })
+    Some(Sides { workload, step, x, ours: first(Origin::Ours), kernel: first(Origin::Kernel) })
 }
 
 fn rows<'r>(
     workload: &'r Workload,
     step: &str,
-    side: Side,
+    side: Origin,
     format: &str,
 ) -> impl Iterator<Item = &'r Row> {
     let is_on = move |row: &&Row| {

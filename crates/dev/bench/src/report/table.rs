@@ -6,7 +6,7 @@ use super::number::NONE;
 
 /// Contents of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     /// The name of a contestant.
     Contestant,
     /// Other text.
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 /// Cells under titles. Every row has as many cells as there are titles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    pub(super) titles: Vec<(Kind, String)>,
+    pub(super) titles: Vec<(ColumnKind, String)>,
     pub(super) rows: Vec<Vec<String>>,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-impl Kind {
+impl ColumnKind {
     /// Returns whether cells are aligned to the right.
     pub(super) fn is_figure(self) -> bool {
         matches!(self, Self::Figure | Self::FigureOf)
@@ -52,7 +52,7 @@ impl Kind {
 }
 
 impl Table {
-    pub(super) fn new(titles: impl IntoIterator<Item = (Kind, String)>) -> Self {
+    pub(super) fn new(titles: impl IntoIterator<Item = (ColumnKind, String)>) -> Self {
         Self { titles: titles.into_iter().collect(), rows: Vec::new() }
     }
 
@@ -95,7 +95,7 @@ impl Table {
 
     /// Formats in Markdown.
     pub(super) fn markdown(&self) -> String {
-        let rule = |(kind, _): &(Kind, String)| if kind.is_figure() { "--:" } else { "---" };
+        let rule = |(kind, _): &(ColumnKind, String)| if kind.is_figure() { "--:" } else { "---" };
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut text = row(self.titles.iter().map(|(_, title)| escaped(title)).collect());
         text += &format!("|{}|\n", self.titles.iter().map(rule).collect::<Vec<_>>().join("|"));
@@ -110,13 +110,13 @@ impl Table {
 mod tests {
     use unicode_width::UnicodeWidthStr;
 
-    use super::{Kind, Table};
+    use super::{ColumnKind, Table};
 
     fn table() -> Table {
         let mut table = Table::new([
-            (Kind::Contestant, "who".to_owned()),
-            (Kind::Figure, "rate".to_owned()),
-            (Kind::Words, "why".to_owned()),
+            (ColumnKind::Contestant, "who".to_owned()),
+            (ColumnKind::Figure, "rate".to_owned()),
+            (ColumnKind::Words, "why".to_owned()),
         ]);
         table.rows.push(["memory:xfs", "1.20 M", "x"].map(str::to_owned).to_vec());
         table.rows.push(["目录|\u{1b}[2J", "7 ×", "a_b\n"].map(str::to_owned).to_vec());

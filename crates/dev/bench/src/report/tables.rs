@@ -3,7 +3,7 @@
 use super::make::distinct;
 use super::number::{NONE, count, count_of, plain, rate, seconds, share, short};
 use super::sides::{Sides, sides};
-use super::table::{Kind, Table};
+use super::table::{ColumnKind, Table};
 use super::{Flatness, Ratio, Report, Row, Workload};
 use crate::jobs::Published;
 
@@ -21,10 +21,10 @@ fn step(workload: &Workload, step: &str) -> Table {
         distinct(rows.iter().flat_map(|row| &row.extras).map(|one| (&one.name, &one.unit)));
     let has_overheads = rows.iter().any(|row| row.overhead.is_some());
     let figures = |titles: &[&str]| {
-        titles.iter().map(|title| (Kind::Figure, (*title).to_owned())).collect::<Vec<_>>()
+        titles.iter().map(|title| (ColumnKind::Figure, (*title).to_owned())).collect::<Vec<_>>()
     };
     let mut titles = figures(&[&workload.axis]);
-    titles.push((Kind::Contestant, "contestant".to_owned()));
+    titles.push((ColumnKind::Contestant, "contestant".to_owned()));
     titles.extend(figures(&[
         "runs",
         "operations",
@@ -34,7 +34,7 @@ fn step(workload: &Workload, step: &str) -> Table {
         "user s",
         "system s",
     ]));
-    titles.extend(extras.iter().map(|(name, unit)| (Kind::Figure, format!("{name} {unit}"))));
+    titles.extend(extras.iter().map(|(name, unit)| (ColumnKind::Figure, format!("{name} {unit}"))));
     if has_overheads {
         titles.extend(figures(&OVERHEADS));
     }
@@ -81,8 +81,8 @@ pub(super) fn by_size(workload: &Workload, step: &str) -> Option<Table> {
     let rows: Vec<&Row> = workload.rows.iter().filter(|row| row.step == step).collect();
     let sizes = distinct(rows.iter().map(|row| row.x));
     let names = distinct(rows.iter().map(|row| row.contestant.as_str()));
-    let mut table = Table::new([(Kind::Figure, workload.axis.clone())]);
-    table.titles.extend(names.iter().map(|name| (Kind::FigureOf, (*name).to_owned())));
+    let mut table = Table::new([(ColumnKind::Figure, workload.axis.clone())]);
+    table.titles.extend(names.iter().map(|name| (ColumnKind::FigureOf, (*name).to_owned())));
     for &x in &sizes {
         let cell = |name: &&str| {
             let row = rows.iter().find(|row| row.x == x && row.contestant == **name);
@@ -118,9 +118,9 @@ pub(super) fn bases(workload: &Workload) -> Vec<String> {
 pub(super) fn flatness(workload: &Workload) -> Option<Table> {
     let all = &workload.flatness;
     let steps = distinct(all.iter().map(|one| &one.step));
-    let mut table = Table::new([(Kind::Contestant, "contestant".to_owned())]);
+    let mut table = Table::new([(ColumnKind::Contestant, "contestant".to_owned())]);
     let figures = ["from", "to"].into_iter().chain(steps.iter().map(|step| step.as_str()));
-    table.titles.extend(figures.map(|title| (Kind::Figure, title.to_owned())));
+    table.titles.extend(figures.map(|title| (ColumnKind::Figure, title.to_owned())));
     for (contestant, from, to) in
         distinct(all.iter().map(|one| (&one.contestant, one.from, one.to)))
     {
@@ -144,7 +144,7 @@ pub(super) fn flatness_caption(workload: &Workload) -> String {
 /// Returns published figures.
 pub(super) fn published(published: &Published) -> Table {
     let mut table =
-        Table::new(published.columns.iter().map(|title| (Kind::Figure, (*title).to_owned())));
+        Table::new(published.columns.iter().map(|title| (ColumnKind::Figure, (*title).to_owned())));
     for row in &published.rows {
         let digits = |column| digits(published.rows.iter().filter_map(|row| row.get(column)));
         let exact = |(column, &value)| exact(value, digits(column));
@@ -174,16 +174,16 @@ fn exact(value: f64, digits: usize) -> String {
 
 /// Returns the summary of a report.
 pub(super) fn summary(report: &Report) -> Table {
-    let words = ["workload", "step", "at"].map(|title| (Kind::Words, title.to_owned()));
+    let words = ["workload", "step", "at"].map(|title| (ColumnKind::Words, title.to_owned()));
     let mut table = Table::new(words);
     for (kind, title) in [
-        (Kind::Contestant, "ours"),
-        (Kind::Figure, "rate"),
-        (Kind::Contestant, "the kernel's"),
-        (Kind::Figure, "rate"),
-        (Kind::Figure, "ours / kernel's"),
-        (Kind::Figure, "flatness"),
-        (Kind::Figure, "kernel's"),
+        (ColumnKind::Contestant, "ours"),
+        (ColumnKind::Figure, "rate"),
+        (ColumnKind::Contestant, "the kernel's"),
+        (ColumnKind::Figure, "rate"),
+        (ColumnKind::Figure, "ours / kernel's"),
+        (ColumnKind::Figure, "flatness"),
+        (ColumnKind::Figure, "kernel's"),
     ] {
         table.titles.push((kind, title.to_owned()));
     }

@@ -6,22 +6,22 @@ use super::{HeadlineRow, HeadlineValue, OTHERS, Report, Workload, everybody, tab
 
 /// Style of a text.
 #[derive(Clone, Copy)]
-enum Style {
+enum TextStyle {
     Terminal,
     Markdown,
 }
 
 /// For a terminal.
 pub(super) fn text(report: &Report) -> String {
-    whole(report, Style::Terminal)
+    whole(report, TextStyle::Terminal)
 }
 
 /// For documents.
 pub(super) fn markdown(report: &Report) -> String {
-    whole(report, Style::Markdown)
+    whole(report, TextStyle::Markdown)
 }
 
-impl Style {
+impl TextStyle {
     fn heading(self, depth: usize, title: &str) -> String {
         match self {
             Self::Terminal if depth == 2 => {
@@ -63,7 +63,7 @@ impl Style {
     }
 }
 
-fn whole(report: &Report, style: Style) -> String {
+fn whole(report: &Report, style: TextStyle) -> String {
     let mut text = style.command(&report.command);
     text += &style.list(&report.warnings());
     text += &style.list(&[vec![report.date.clone()], report.conditions()].concat());
@@ -80,11 +80,11 @@ fn whole(report: &Report, style: Style) -> String {
     text.trim_start().to_owned()
 }
 
-fn workload(workload: &Workload, style: Style) -> String {
+fn workload(workload: &Workload, style: TextStyle) -> String {
     let mut text = style.heading(2, &workload.name) + &style.paragraph(&workload.what);
     for (step, table) in tables::steps(workload) {
         // A terminal is too narrow for a column for each contestant.
-        if let (Style::Markdown, Some(table)) = (style, tables::by_size(workload, step)) {
+        if let (TextStyle::Markdown, Some(table)) = (style, tables::by_size(workload, step)) {
             text += &style.heading(3, &tables::by_size_caption(workload, step));
             text += &style.table(&table);
         }
@@ -117,13 +117,13 @@ fn workload(workload: &Workload, style: Style) -> String {
 }
 
 /// Lists the contestants, with remarks on their comparability.
-fn everybody(report: &Report, style: Style) -> String {
+fn everybody(report: &Report, style: TextStyle) -> String {
     let all = everybody::contestants(report);
     if all.is_empty() {
         return String::new();
     }
-    let list = |kind: Vec<everybody::Shared<'_>>| {
-        let line = |one: &everybody::Shared<'_>| {
+    let list = |kind: Vec<everybody::CommonProperty<'_>>| {
+        let line = |one: &everybody::CommonProperty<'_>| {
             let what = one.what.trim_end_matches('.');
             format!("{}: {what}", everybody::names(&one.names, &all))
         };
@@ -144,7 +144,7 @@ fn everybody(report: &Report, style: Style) -> String {
 }
 
 /// Lists the main comparisons.
-fn headlines(report: &Report, style: Style) -> String {
+fn headlines(report: &Report, style: TextStyle) -> String {
     let of = |workload: &Workload| {
         let lines = workload.headlines.iter().map(|row| headline(workload, row, style));
         lines.collect::<String>()
@@ -157,7 +157,7 @@ fn headlines(report: &Report, style: Style) -> String {
     }
 }
 
-fn headline(workload: &Workload, row: &HeadlineRow, style: Style) -> String {
+fn headline(workload: &Workload, row: &HeadlineRow, style: TextStyle) -> String {
     let value = |value: &HeadlineValue| {
         let where_ = row.where_(value, &workload.axis);
         let ratio = row.shown_value(value);

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Observer;
 
 /// Counts operations for an observer. The reported total is the sum of completed and remaining ones.
-pub(super) struct Progress<'o> {
+pub(super) struct OperationCounter<'o> {
     observer: &'o dyn Observer,
     done: AtomicU64,
     to_come: AtomicU64,
 }
 
-impl<'o> Progress<'o> {
+impl<'o> OperationCounter<'o> {
     /// Creates it with a number of remaining operations.
     pub(super) fn new(observer: &'o dyn Observer, operations: u64) -> Self {
         observer.total(operations);

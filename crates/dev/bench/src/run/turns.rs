@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Entry, Options, Progress, repeated};
+use super::{OperationCounter, Options, ScheduledJob, repeated};
 use crate::contestant::Description;
 use crate::error::{Error, Result};
 use crate::jobs::{Case, Context};
@@ -18,10 +18,10 @@ pub(super) enum End {
 
 /// The rounds of one workload, and their results so far.
 pub(super) struct Turns<'a> {
-    entry: &'a Entry,
+    entry: &'a ScheduledJob,
     options: &'a Options,
     stop: &'a AtomicBool,
-    progress: &'a Progress<'a>,
+    progress: &'a OperationCounter<'a>,
     descriptions: Vec<Description>,
     /// Remaining cases.
     later: Vec<Case>,
@@ -39,16 +39,16 @@ fn all_rounds(cases: &[Case], options: &Options) -> u64 {
 }
 
 /// Returns the number of operations of a workload on all its contestants.
-pub(super) fn operations(entry: &Entry, options: &Options) -> u64 {
+pub(super) fn operations(entry: &ScheduledJob, options: &Options) -> u64 {
     all_rounds(&entry.job.cases(), options) * entry.contestants.len() as u64
 }
 
 impl<'a> Turns<'a> {
     pub(super) fn new(
-        entry: &'a Entry,
+        entry: &'a ScheduledJob,
         options: &'a Options,
         stop: &'a AtomicBool,
-        progress: &'a Progress<'a>,
+        progress: &'a OperationCounter<'a>,
     ) -> Self {
         let mut later = entry.job.cases();
         later.reverse();

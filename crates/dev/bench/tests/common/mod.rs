@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bench::contestant::{AnyTarget, Session};
-use bench::jobs::{Case, Context, Job, Step};
+use bench::jobs::{Case, Context, Job, TimedStep};
 use bench::target::{Host, InProcess};
 use bench::{Error, Result};
 use disk::MemoryDevice;
 use ext4::{Ext4, OpenOptions};
 use operations::profile::{ListingProfile, MeasuresListings};
 use tempfile::TempDir;
-use testkit::fs_tree::Tree;
+use testkit::fs_tree::FsTree;
 use vfs::FileSystem;
 use xfs::Xfs;
 
@@ -26,7 +26,7 @@ const CACHE_BYTES: usize = 64 << 20;
 pub struct InMemory {
     pub fs: Arc<dyn FileSystem>,
     /// The contents at each request to drop caches. `None` if they cannot be dropped.
-    pub seen: Option<Vec<Tree>>,
+    pub seen: Option<Vec<FsTree>>,
     /// The same file system, if it profiles its listings.
     measured: Option<Arc<dyn MeasuresListings>>,
 }
@@ -56,8 +56,8 @@ impl InMemory {
         Self { seen: None, ..self }
     }
 
-    pub fn tree(&self) -> Tree {
-        Tree::of(&*self.fs).unwrap()
+    pub fn tree(&self) -> FsTree {
+        FsTree::of(&*self.fs).unwrap()
     }
 }
 
@@ -227,7 +227,7 @@ pub fn xfs() -> Xfs {
 }
 
 /// Runs the only case of a workload, and checks its description.
-pub fn run(job: &dyn Job, session: &mut dyn Session, seed: u64) -> Result<Vec<Step>> {
+pub fn run(job: &dyn Job, session: &mut dyn Session, seed: u64) -> Result<Vec<TimedStep>> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |operations| {
         done.fetch_add(operations, Ordering::Relaxed);

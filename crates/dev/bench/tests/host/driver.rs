@@ -22,7 +22,7 @@ const SIZE_MAX: u64 = 200_000;
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// An open directory and its location.
-struct Place<D> {
+struct OpenDirectory<D> {
     dir: D,
     /// Index of the parent and name in it; `None` for the top.
     parent: Option<(usize, Vec<u8>)>,
@@ -33,13 +33,13 @@ struct Driver<'a, T: Target> {
     target: &'a T,
     random: Rng,
     /// A removed directory leaves `None`.
-    places: Vec<Option<Place<T::Dir>>>,
+    places: Vec<Option<OpenDirectory<T::Dir>>>,
     open: Vec<T::File>,
 }
 
 /// Performs a number of operations. Returns their results as text.
 pub(crate) fn drive<T: Target>(target: &T, seed: u64, operations: u32) -> Vec<String> {
-    let top = Place { dir: target.top().expect("the top opens"), parent: None };
+    let top = OpenDirectory { dir: target.top().expect("the top opens"), parent: None };
     let random = Rng::with_seed(seed);
     let mut driver = Driver { target, random, places: vec![Some(top)], open: Vec::new() };
     let mut story: Vec<String> = (0..operations).map(|number| driver.step(number)).collect();
@@ -107,7 +107,7 @@ impl<T: Target> Driver<'_, T> {
         let made = self.target.make_dir(self.dir(at), &name);
         if made.is_ok() {
             let dir = self.target.open_dir(self.dir(at), &name).expect("it was just made");
-            self.places.push(Some(Place { dir, parent: Some((at, name)) }));
+            self.places.push(Some(OpenDirectory { dir, parent: Some((at, name)) }));
         }
         outcome(made, |()| String::new())
     }

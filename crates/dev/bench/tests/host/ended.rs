@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use bench::contestant::{Contestant, Session};
 use bench::environments::{Directory, Kernel};
-use bench::jobs::{Case, Context, Job, Step};
+use bench::jobs::{Case, Context, Job, TimedStep};
 use bench::target::Target;
 use bench::{Error, Result, run, with_target};
 use diskwright::stop_on_signals;
@@ -68,12 +68,17 @@ impl Job for Endless {
         vec![Case { x: 1, need: NEED, operations: u64::MAX, rounds_max: 1 }]
     }
 
-    fn run(&self, _: &Case, session: &mut dyn Session, context: &Context<'_>) -> Result<Vec<Step>> {
+    fn run(
+        &self,
+        _: &Case,
+        session: &mut dyn Session,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
         with_target!(session.target(), target => forever(target, context))
     }
 }
 
-fn forever<T: Target>(target: &T, context: &Context<'_>) -> Result<Vec<Step>> {
+fn forever<T: Target>(target: &T, context: &Context<'_>) -> Result<Vec<TimedStep>> {
     let top = target.top()?;
     let is_deaf = std::env::var_os(DEAF).is_some();
     for round in 0_u64.. {

@@ -23,7 +23,7 @@ const DIRECTORIES: [&str; 2] = ["0000", "0001"];
 
 /// Contents of a directory.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Contents {
+struct DirectoryContents {
     files: usize,
     /// Length of names, their part behind the digits of the time, and file size.
     looks: BTreeSet<(usize, String, u64)>,
@@ -34,13 +34,13 @@ struct Contents {
 }
 
 /// Directories by path, relative to their common parent.
-type Found = BTreeMap<String, Contents>;
+type FoundDirectories = BTreeMap<String, DirectoryContents>;
 
-fn look(top: &Path) -> Found {
-    let mut found = Found::new();
+fn look(top: &Path) -> FoundDirectories {
+    let mut found = FoundDirectories::new();
     let mut pending = vec![String::new()];
     while let Some(dir) = pending.pop() {
-        let mut contents = Contents::default();
+        let mut contents = DirectoryContents::default();
         for entry in fs::read_dir(top.join(&dir)).unwrap().map(std::result::Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             let metadata = entry.metadata().unwrap();
@@ -56,7 +56,7 @@ fn look(top: &Path) -> Found {
     found
 }
 
-impl Contents {
+impl DirectoryContents {
     fn add(&mut self, name: &str, size: u64) {
         let (time, rest) = name.split_at(8);
         let (filling, random) = rest.split_at(8);
@@ -70,22 +70,22 @@ impl Contents {
 
 /// Returns the only second in which files were created.
 #[track_caller]
-fn only_second(found: &Found) -> u64 {
+fn only_second(found: &FoundDirectories) -> u64 {
     let seconds: BTreeSet<_> = found.values().flat_map(|dir| &dir.seconds).collect();
     assert_eq!(seconds.len(), 1, "{seconds:?}");
     **seconds.first().unwrap()
 }
 
 /// Removes the time of a run from names and from the subdirectory derived from it.
-fn without_time(found: Found, subdirectories: u32) -> Found {
+fn without_time(found: FoundDirectories, subdirectories: u32) -> FoundDirectories {
     let second = only_second(&found);
     let chosen = second.checked_rem(subdirectories.into()).map(|number| format!("{number:02x}/"));
-    let rename = |(path, contents): (String, Contents)| {
+    let rename = |(path, contents): (String, DirectoryContents)| {
         let path = match path.split_once('/') {
             Some((top, dir)) if chosen.as_deref() == Some(dir) => format!("{top}/chosen/"),
             _ => path,
         };
-        (path, Contents { seconds: BTreeSet::new(), ..contents })
+        (path, DirectoryContents { seconds: BTreeSet::new(), ..contents })
     };
     found.into_iter().map(rename).collect()
 }
@@ -98,7 +98,7 @@ fn clock() -> (Duration, u64) {
 
 /// Returns the result of fs_mark for a run within one second. In the next second it may choose
 /// other subdirectories.
-fn reference(job: &FsMark) -> Found {
+fn reference(job: &FsMark) -> FoundDirectories {
     let start = Instant::now();
     while start.elapsed() < testkit::HANG_AFTER {
         // Processes may see the time late, by up to a tick of the kernel's clock.
@@ -142,7 +142,7 @@ fn run_reference(job: &FsMark, dir: &Path) {
 struct Watched {
     dir: TempDir,
     host: Host,
-    seen: Vec<Found>,
+    seen: Vec<FoundDirectories>,
 }
 
 impl Watched {
@@ -173,13 +173,13 @@ impl Session for Watched {
 }
 
 /// Returns the files of our run before they are removed.
-fn ours(job: &FsMark) -> Found {
+fn ours(job: &FsMark) -> FoundDirectories {
     let mut session = Watched::new();
     let (stop, progress) = (AtomicBool::new(false), |_| {});
     job.run(&job.cases()[0], &mut session, &Context::new(1, &stop, &progress)).unwrap();
     // The run first checks whether caches can be dropped.
     let full = session.seen.into_iter().filter(|found| found.len() > 1);
-    let [found] = <[Found; 1]>::try_from(full.collect::<Vec<_>>()).unwrap();
+    let [found] = <[FoundDirectories; 1]>::try_from(full.collect::<Vec<_>>()).unwrap();
     found
 }
 

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bench::Error;
 use bench::contestant::{AnyTarget, Session};
-use bench::jobs::{Case, Context, Job, Step};
+use bench::jobs::{Case, Context, Job, TimedStep};
 use bench::target::{Host, InProcess};
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{Ext4, OrphanPolicy};
-use testkit::fs_tree::{GRANULE_BYTES, Tree};
+use testkit::fs_tree::{FsTree, GRANULE_BYTES};
 use vfs::{FileSystem, FileType};
 use xfs::Xfs;
 
@@ -68,7 +68,7 @@ impl Session for OnHost {
 }
 
 /// Runs a case, and checks the announced number of operations.
-pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> Vec<Step> {
+pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> Vec<TimedStep> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let progress = |count| {
         done.fetch_add(count, Ordering::Relaxed);
@@ -87,7 +87,7 @@ pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> 
 }
 
 /// Runs a case on a new ext4 image, and checks it with e2fsck.
-pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> (Tree, u64, u64) {
+pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> (FsTree, u64, u64) {
     use ext4::mkfs::{Contents, InodeCount, Options, format, plan};
     let inodes = InodeCount::Count(4096);
     let options = Options { uuid: [0x5a; 16], inodes, ..Options::new(IMAGE_BYTES) };
@@ -96,7 +96,7 @@ pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> 
     let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, orphans, ..Default::default() };
     let fs = Ext4::open_writable(device.clone(), &options).unwrap();
     run(job, case, &mut InMemory(&fs), seed);
-    let tree = Tree::of(&fs).unwrap();
+    let tree = FsTree::of(&fs).unwrap();
     let free = fs.statfs().unwrap();
     fs.close().unwrap();
     judge(&device);
@@ -104,14 +104,14 @@ pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> 
 }
 
 /// Runs a case on a new XFS image, and checks it with xfs_repair.
-pub fn on_xfs(job: &dyn Job, case: &Case, seed: u64) -> (Tree, u64, u64) {
+pub fn on_xfs(job: &dyn Job, case: &Case, seed: u64) -> (FsTree, u64, u64) {
     use xfs::mkfs::{Contents, Options, format, plan};
     let options = Options { uuid: [0x5a; 16], allow_small: true, ..Options::new(IMAGE_BYTES) };
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     format(&*device, &plan(&options).unwrap(), Contents::Zeros).unwrap();
     let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).unwrap();
     run(job, case, &mut InMemory(&fs), seed);
-    let tree = Tree::of(&fs).unwrap();
+    let tree = FsTree::of(&fs).unwrap();
     let free = fs.statfs().unwrap();
     fs.finish(None).unwrap();
     judge(&device);
@@ -128,10 +128,10 @@ fn judge(device: &MemoryDevice) {
 }
 
 /// Visible state: the contents of each file, `None` for a directory.
-pub type Files = BTreeMap<String, Option<Vec<u8>>>;
+pub type FilesByName = BTreeMap<String, Option<Vec<u8>>>;
 
 /// Returns the files of a tree, all of which are short.
-pub fn files_of(tree: &Tree) -> Files {
+pub fn files_of(tree: &FsTree) -> FilesByName {
     let file = |(path, &place): (&Vec<u8>, &usize)| {
         let inode = &tree.inodes[place];
         let is_file = inode.attributes.file_type == FileType::Regular;
@@ -150,15 +150,15 @@ pub fn files_of(tree: &Tree) -> Files {
 }
 
 /// Runs a case on a directory of this machine.
-pub fn on_host(job: &dyn Job, case: &Case, seed: u64) -> Files {
+pub fn on_host(job: &dyn Job, case: &Case, seed: u64) -> FilesByName {
     let folder = testkit::scratch();
     run(job, case, &mut OnHost(Host::new(folder.path())), seed);
-    let mut files = Files::new();
+    let mut files = FilesByName::new();
     walk(folder.path(), folder.path(), &mut files);
     files
 }
 
-fn walk(top: &Path, dir: &Path, files: &mut Files) {
+fn walk(top: &Path, dir: &Path, files: &mut FilesByName) {
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();

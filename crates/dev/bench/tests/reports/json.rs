@@ -1,6 +1,6 @@
 //! The machine-readable report: every expected figure was computed by hand.
 
-use bench::contestant::Side;
+use bench::contestant::Origin;
 use bench::jobs::{Case, Published};
 use bench::report::Report;
 use serde_json::{Value, json};
@@ -143,11 +143,11 @@ fn everything_that_a_report_must_say_is_said() {
     value["optimised"] = json!(true);
     // 8,333 and 6,667 files a second: 600 ms for 4000 files; the base stays at 10,000.
     let ratio = (4000.0 / 0.6) / (1000.0 / 0.12);
-    let contestant = |name: &str, side: Side| {
+    let contestant = |name: &str, side: Origin| {
         json!({ "name": name, "side": side, "format": "", "deviations": 0, "what": format!("What {name} is."), "features": "",
                 "base": null, "remarks": [] })
     };
-    let mut ours = contestant("memory:xfs", Side::Ours);
+    let mut ours = contestant("memory:xfs", Origin::Ours);
     ours["base"] = json!("memory:xfs,^parent");
     ours["features"] = json!("parent=1");
     ours["remarks"] = json!(["no system calls"]);
@@ -168,7 +168,7 @@ fn everything_that_a_report_must_say_is_said() {
         },
         "workloads": [{
             "name": "create", "what": "Makes files.", "axis": "files", "unit": "files/s",
-            "contestants": [ours, contestant("memory:xfs,^parent", Side::Ours), contestant("kernel:xfs", Side::Kernel)],
+            "contestants": [ours, contestant("memory:xfs,^parent", Origin::Ours), contestant("kernel:xfs", Origin::Kernel)],
             "headlines": [],
             "rows": [],
             "flatness": [

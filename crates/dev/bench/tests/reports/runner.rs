@@ -8,7 +8,7 @@ use bench::Error;
 use bench::contestant::Contestant;
 use bench::jobs::Case;
 use bench::report::Report;
-use bench::run::{Entry, Options, run};
+use bench::run::{Options, ScheduledJob, run};
 
 use crate::reports::common::{
     Asked, Fake, FakeJob, Notes, SIZE, case, entry, extra, options, run_with, step,
@@ -114,7 +114,7 @@ fn an_interrupted_comparison_reports_what_was_done() {
     let notes = Notes { stop_at_begin: Some(4), ..Notes::default() };
     let entries = [entry(job(vec![case(10, 9), case(20, 9)]), contestants)];
     let (others, others_started) = started(&["c"]);
-    let entries: Vec<Entry> =
+    let entries: Vec<ScheduledJob> =
         entries.into_iter().chain([entry(job(vec![case(1, 1)]), others)]).collect();
     let report = run_with(&entries, 3, &notes);
     assert!(report.cut_short);

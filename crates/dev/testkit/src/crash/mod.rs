@@ -5,6 +5,7 @@
 mod cut_off;
 mod explorer;
 mod log_states;
+mod pair;
 mod parts;
 
 use std::fs::File;
@@ -18,17 +19,19 @@ use disk::{BlockDevice, FileDevice, MemoryDevice};
 use tempfile::TempDir;
 use vfs::FileSystem;
 
-use crate::fs_tree::{Rules, Tree};
+use crate::fs_tree::{FsTree, Rules};
 use crate::sparse::for_each_piece;
 use crate::{Format, Ignore, KernelMount, MountOptions, differences, show_image};
 
-pub(crate) use explorer::{State, check};
+pub(crate) use explorer::{ModelSnapshot, check};
 
 pub use cut_off::{Tearing, cut_off, cut_off_beside, cut_off_but_for, flushes};
 pub use explorer::{
-    CarelessDevice, Case, Explorer, Failure, Judge, Mounted, Options, Report, Target,
+    CarelessDevice, CrashCase, CrashTarget, Exploration, Explorer, InvalidState, Judge,
+    OpenFileSystem, Options,
 };
 pub use log_states::{Bulk, LogState, LogStates, Loss, change_in_bulk};
+pub use pair::{PairJudge, PairTarget, PairedFormat, PairedImage, joined};
 pub use parts::{CachedPart, copy_in_memory, part_of};
 
 /// Granularity of holes in written images, in bytes.
@@ -122,7 +125,7 @@ impl Judge for CheckRecovered {
         self.one_in
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         show_image(case.recovered, self.verdict)
     }
 }
@@ -152,7 +155,7 @@ impl Judge for KernelRecovers {
         self.one_in
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let crashed = self.desk.put(case.crashed)?;
         let recovered = self.desk.put(case.recovered)?;
         let fs_type = Format::of(&recovered.0).kernel_name();
@@ -181,10 +184,10 @@ impl Judge for KernelRecovers {
 ///
 /// # Errors
 /// The differences.
-pub fn same_tree(image: &Path, expected: &Tree, open: OpenToRead) -> Result<(), String> {
+pub fn same_tree(image: &Path, expected: &FsTree, open: OpenToRead) -> Result<(), String> {
     let file = File::open(image).map_err(|error| error.to_string())?;
     let device = FileDevice::new(file).map_err(|error| error.to_string())?;
     let fs = open(Arc::new(device)).map_err(|error| format!("opening what it left: {error}"))?;
-    let list = expected.differences(&Tree::of(&*fs)?, Rules::default());
+    let list = expected.differences(&FsTree::of(&*fs)?, Rules::default());
     if list.is_empty() { Ok(()) } else { Err(format!("another tree:\n{}", list.join("\n"))) }
 }

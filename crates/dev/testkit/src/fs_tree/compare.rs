@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use vfs::FileType;
 
-use super::{Contents, Inode, Tree};
+use super::{FileContents, FsTree, Inode};
 
 /// Optional parts of a comparison, besides names, types, permissions, owners, sizes, links, targets, devices and
 /// extended attributes. The default is everything.
@@ -25,7 +25,7 @@ impl Default for Rules {
     }
 }
 
-impl Tree {
+impl FsTree {
     /// Returns the differences from `found`, one line each; empty if the trees are equal.
     pub fn differences(&self, found: &Self, rules: Rules) -> Vec<String> {
         let mut list = Vec::new();
@@ -104,7 +104,7 @@ impl Inode {
     }
 }
 
-impl Contents {
+impl FileContents {
     fn first_difference(&self, found: &Self) -> Option<u64> {
         let granules = self.granules.keys().chain(found.granules.keys());
         granules.filter(|g| self.granules.get(g) != found.granules.get(g)).min().copied()

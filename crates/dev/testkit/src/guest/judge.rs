@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Answer, Job, Kernel, attempt, run, tree};
+use super::{Answer, GuestJob, Kernel, attempt, run, tree};
 use crate::{Format, Tree};
 
 /// Access mode of the guest's mount.
@@ -40,8 +40,8 @@ const HARMLESS: [&str; 5] = [
     "Synchronize Cache",
 ];
 
-fn job(image: &Path, access: Access, kernel: Kernel, script: String) -> Job {
-    Job::new(script).disk(image, access == Access::ReadOnly).on(kernel)
+fn job(image: &Path, access: Access, kernel: Kernel, script: String) -> GuestJob {
+    GuestJob::new(script).disk(image, access == Access::ReadOnly).on(kernel)
 }
 
 /// Returns the command that mounts the first image at /mnt/image.
@@ -78,7 +78,7 @@ fn silent(answer: Answer) -> Result<Answer, String> {
     Err(text)
 }
 
-fn answered(job: &Job) -> Result<Answer, String> {
+fn answered(job: &GuestJob) -> Result<Answer, String> {
     attempt(job).map_err(|failure| failure.to_string()).and_then(silent)
 }
 
@@ -265,7 +265,7 @@ pub fn crash_with(image: &Path, kernel: Kernel, options: &str, load: &str, is_lo
 /// If the guest cannot connect.
 pub fn tcp(port: u16) -> Result<String, String> {
     let script = format!("network && nc 10.0.2.2 {port} </dev/null");
-    let answer = attempt(&Job::new(script)).map_err(|failure| failure.to_string())?;
+    let answer = attempt(&GuestJob::new(script)).map_err(|failure| failure.to_string())?;
     if answer.status == 0 { Ok(answer.output) } else { Err(answer.output) }
 }
 
@@ -284,7 +284,7 @@ pub fn nfs(port: u16, version: &str, export: &str, script: &str) -> Result<Strin
          busybox mount -t nfs -o vers={version},addr=10.0.2.2,port={port},proto=tcp,nolock,soft,timeo=50,retrans=2{ports} \
          10.0.2.2:{export} /mnt/nfs || exit\ncd /mnt/nfs\n{script}\ncd /; umount /mnt/nfs"
     );
-    let answer = attempt(&Job::new(script)).map_err(|failure| failure.to_string())?;
+    let answer = attempt(&GuestJob::new(script)).map_err(|failure| failure.to_string())?;
     if answer.status == 0 {
         Ok(answer.output)
     } else {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::installed::{MEMORY_MIB, folder};
 use super::qmp::{Qmp, quoted};
-use super::{Answer, Disk, Failure, Job, Kernel};
+use super::{Answer, Disk, GuestFailure, GuestJob, Kernel};
 
 /// Limit of the machine's start, which takes about seven seconds on an idle processor.
 const START_LIMIT: Duration = Duration::from_secs(600);
@@ -54,7 +54,7 @@ enum Wait {
 
 impl Machine {
     /// Starts a machine and waits until it accepts jobs.
-    pub(super) fn start(kernel: Kernel) -> Result<Self, Failure> {
+    pub(super) fn start(kernel: Kernel) -> Result<Self, GuestFailure> {
         let work = tempfile::Builder::new().prefix("diskwright-guest-").tempdir();
         let work = work.map_err(|error| failure(format!("no directory: {error}")))?;
         let mut machine = Self::spawn(kernel, work)
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// Runs a job to its end. After a failure the machine is of no more use.
-    pub(super) fn run(&mut self, job: &Job) -> Result<Answer, Failure> {
+    pub(super) fn run(&mut self, job: &GuestJob) -> Result<Answer, GuestFailure> {
         self.jobs += 1;
         let token = format!("j{}", self.jobs);
         let folder = self.work.path().join("jobs").join(&token);
@@ -197,13 +197,13 @@ impl Machine {
         }
     }
 
-    fn failure(&self, reason: &str, output: &[u8]) -> Failure {
+    fn failure(&self, reason: &str, output: &[u8]) -> GuestFailure {
         let read = |name: &str| fs::read(self.work.path().join(name)).unwrap_or_default();
         let console = [read("qemu"), read("console")].concat();
         let console = String::from_utf8_lossy(&console);
         let lines: Vec<_> = console.lines().collect();
         let shown = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
-        Failure {
+        GuestFailure {
             reason: reason.into(),
             output: String::from_utf8_lossy(output).into_owned(),
             console: shown.join("\n"),
@@ -218,8 +218,8 @@ impl Drop for Machine {
     }
 }
 
-fn failure(reason: String) -> Failure {
-    Failure { reason, output: String::new(), console: String::new() }
+fn failure(reason: String) -> GuestFailure {
+    GuestFailure { reason, output: String::new(), console: String::new() }
 }
 
 /// Returns QEMU's command line: the installed guest's arguments and those of one machine.
@@ -259,7 +259,7 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
 }
 
 /// Stores a job where the guest finds it.
-fn prepare(job: &Job, token: &str, folder: &Path) -> io::Result<()> {
+fn prepare(job: &GuestJob, token: &str, folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     for (name, path) in &job.files {
         fs::copy(path, folder.join(name))?;

@@ -60,7 +60,7 @@ pub const JOB_LIMIT: Duration = Duration::from_secs(300);
 
 /// Work for the guest.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct GuestJob {
     /// The kernel to run it on.
     pub kernel: Kernel,
     /// Images, which are `$1`, `$2` and so on in the script.
@@ -73,10 +73,10 @@ pub struct Job {
     pub limit: Duration,
 }
 
-impl Job {
+impl GuestJob {
     /// Creates a job for the newest kernel without images.
     pub fn new(script: impl Into<String>) -> Self {
-        Job {
+        GuestJob {
             kernel: Kernel::Newest,
             disks: Vec::new(),
             script: script.into(),
@@ -95,7 +95,7 @@ impl Job {
     /// Changes the kernel.
     #[must_use]
     pub fn on(self, kernel: Kernel) -> Self {
-        Job { kernel, ..self }
+        GuestJob { kernel, ..self }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Answer {
 
 /// Reason why a job did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct GuestFailure {
     /// The reason as a sentence.
     pub reason: String,
     /// Output of the script so far.
@@ -121,7 +121,7 @@ pub struct Failure {
     pub console: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for GuestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reason, output, console } = self;
         write!(f, "{reason}\noutput of the job:\n{output}\nend of the guest's console:\n{console}")
@@ -135,7 +135,7 @@ static MACHINES: [Mutex<Option<Machine>>; 2] = [Mutex::new(None), Mutex::new(Non
 ///
 /// # Errors
 /// If the guest does not start, ends by itself, or exceeds the time limit. The next job starts it again.
-pub fn attempt(job: &Job) -> Result<Answer, Failure> {
+pub fn attempt(job: &GuestJob) -> Result<Answer, GuestFailure> {
     let mut place = MACHINES[job.kernel as usize].lock();
     let mut machine = match place.take() {
         Some(machine) => machine,
@@ -152,6 +152,6 @@ pub fn attempt(job: &Job) -> Result<Answer, Failure> {
 /// # Panics
 /// If [`attempt`] fails.
 #[track_caller]
-pub fn run(job: &Job) -> Answer {
+pub fn run(job: &GuestJob) -> Answer {
     attempt(job).unwrap_or_else(|failure| panic!("{failure}"))
 }

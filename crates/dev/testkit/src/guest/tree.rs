@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use crate::{Kind, Node, Tree};
+use crate::{Node, NodeKind, Tree};
 
 /// The first line. It identifies the version of the program that reads trees in the guest.
 const HEADER: &str = "tree 1";
 
-const KINDS: [(Kind, &str); 7] = [
-    (Kind::File, "file"),
-    (Kind::Directory, "directory"),
-    (Kind::Symlink, "symlink"),
-    (Kind::Fifo, "fifo"),
-    (Kind::Socket, "socket"),
-    (Kind::CharDevice, "char"),
-    (Kind::BlockDevice, "block"),
+const KINDS: [(NodeKind, &str); 7] = [
+    (NodeKind::File, "file"),
+    (NodeKind::Directory, "directory"),
+    (NodeKind::Symlink, "symlink"),
+    (NodeKind::Fifo, "fifo"),
+    (NodeKind::Socket, "socket"),
+    (NodeKind::CharDevice, "char"),
+    (NodeKind::BlockDevice, "block"),
 ];
 
 /// Returns a tree as text.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use vfs::{AllocateMode, Attributes, Error, ExtentPlace, Ino, MappedExtent, Result, Timestamp};
 
-use super::state::{Blocks, State};
+use super::state::{FileBlocks, ModelState};
 
 /// Sets the times of a change of contents, if `time` is given.
 fn touch(attributes: &mut Attributes, time: Option<Timestamp>) {
@@ -28,12 +28,12 @@ fn end_of(offset: u64, len: u64) -> Result<u64> {
     offset.checked_add(len).ok_or(Error::FileTooLarge)
 }
 
-fn count_blocks(unit: u64, attributes: &mut Attributes, blocks: &Blocks) {
+fn count_blocks(unit: u64, attributes: &mut Attributes, blocks: &FileBlocks) {
     attributes.blocks_512 = blocks.len() as u64 * (unit / 512);
 }
 
 /// Frees the whole blocks of a range and zeroes the rest of it.
-fn punch(unit: u64, blocks: &mut Blocks, offset: u64, end: u64) {
+fn punch(unit: u64, blocks: &mut FileBlocks, offset: u64, end: u64) {
     let (first, last) = (offset / unit, (end - 1) / unit);
     let touched: Vec<u64> = blocks.range(first..=last).map(|(&block, _)| block).collect();
     for block in touched {
@@ -48,7 +48,7 @@ fn punch(unit: u64, blocks: &mut Blocks, offset: u64, end: u64) {
     }
 }
 
-impl State {
+impl ModelState {
     pub(super) fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let unit = self.block_bytes;
         let (attributes, blocks) = self.regular(ino)?;
@@ -181,7 +181,7 @@ impl State {
 }
 
 /// Allocates unwritten space in the holes of a range.
-fn provide(unit: u64, blocks: &mut Blocks, offset: u64, len: u64) {
+fn provide(unit: u64, blocks: &mut FileBlocks, offset: u64, len: u64) {
     for (block, ..) in pieces(unit, offset, len) {
         blocks.entry(block).or_default();
     }

@@ -10,7 +10,7 @@ use vfs::{
 };
 
 use super::Model;
-use super::state::{Blocks, Body, COOKIE_FIRST, Comparison, Directory, ROOT, State};
+use super::state::{Body, COOKIE_FIRST, Comparison, FileBlocks, ModelDirectory, ModelState, ROOT};
 
 /// Maximum number of blocks and inodes, for [`StatFs`]; not enforced.
 const TOTAL: u64 = 1 << 40;
@@ -77,13 +77,13 @@ impl FileSystem for Model {
     }
 
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let body = Body::Regular(Blocks::new());
+        let body = Body::Regular(FileBlocks::new());
         self.state.lock().make(dir, name, new, FileType::Regular, body)
     }
 
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino> {
-        let state: &mut State = &mut self.state.lock();
-        let body = Body::Directory(Directory::new(dir, state.comparison));
+        let state: &mut ModelState = &mut self.state.lock();
+        let body = Body::Directory(ModelDirectory::new(dir, state.comparison));
         state.make(dir, name, new, FileType::Directory, body)
     }
 
@@ -94,7 +94,7 @@ impl FileSystem for Model {
             SpecialFile::Fifo => (FileType::Fifo, DeviceNumber::default()),
             SpecialFile::Socket => (FileType::Socket, DeviceNumber::default()),
         };
-        let state: &mut State = &mut self.state.lock();
+        let state: &mut ModelState = &mut self.state.lock();
         let ino = state.make(dir, name, new, file_type, Body::Special)?;
         state.inode_mut(ino)?.attributes.device = device;
         Ok(ino)
@@ -152,7 +152,7 @@ impl FileSystem for Model {
         time: Option<Timestamp>,
     ) -> Result<()> {
         vfs::names::check_whiteout(mode, Some(whiteout))?;
-        let state: &mut State = &mut self.state.lock();
+        let state: &mut ModelState = &mut self.state.lock();
         if mode == RenameMode::Replace && state.is_one_entry(from, to) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use vfs::{AllocateMode, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, SpecialFile};
 
 use super::Model;
-use crate::fs_tree::{GRANULE_BYTES, Inode, Tree};
+use crate::fs_tree::{FsTree, GRANULE_BYTES, Inode};
 
 impl Model {
     /// Creates a model with the contents of a tree. Properties that the tree lacks, such as space past the end of
@@ -11,7 +11,7 @@ impl Model {
     ///
     /// # Errors
     /// If the tree is invalid.
-    pub fn of(tree: &Tree) -> Result<Self> {
+    pub fn of(tree: &FsTree) -> Result<Self> {
         let model = Self::with_block_bytes(GRANULE_BYTES);
         let mut made: Vec<Option<Ino>> = vec![None; tree.inodes.len()];
         // Parents come before their children.

@@ -19,10 +19,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use vfs::{FileSystem, FileType, Ino};
 
-use state::State;
+use state::ModelState;
 
 /// A path without a leading `/`, the inode it leads to, and its type.
-pub type Entry = (Vec<u8>, Ino, FileType);
+pub type PathEntry = (Vec<u8>, Ino, FileType);
 
 /// Default allocation unit in bytes.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -30,7 +30,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// A file system in memory.
 #[derive(Default)]
 pub struct Model {
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
 }
 
 impl Model {
@@ -79,7 +79,7 @@ impl Model {
     }
 
     /// Returns every entry below the root, parents before children.
-    pub fn entries(&self) -> Arc<[Entry]> {
+    pub fn entries(&self) -> Arc<[PathEntry]> {
         self.state.lock().entries()
     }
 }

@@ -2,12 +2,12 @@
 
 use vfs::{Error, FileType, Ino, NewInode, RenameMode, Result, Timestamp};
 
-use super::state::{Body, State};
+use super::state::{Body, ModelState};
 
 /// An entry: its directory and its name.
-type Place<'n> = (Ino, &'n [u8]);
+type DirentKey<'n> = (Ino, &'n [u8]);
 
-impl State {
+impl ModelState {
     pub(super) fn make(
         &mut self,
         dir: Ino,
@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Returns whether two names lead to the same existing entry.
-    pub(super) fn is_one_entry(&self, a: Place<'_>, b: Place<'_>) -> bool {
+    pub(super) fn is_one_entry(&self, a: DirentKey<'_>, b: DirentKey<'_>) -> bool {
         let directory = if a.0 == b.0 { self.directory(a.0).ok() } else { None };
         directory.is_some_and(|found| {
             found.stored(a.1).is_some() && found.stored(a.1) == found.stored(b.1)
@@ -109,7 +109,12 @@ impl State {
     }
 
     /// Removes a name, and its inode if nothing else refers to it.
-    fn remove_entry(&mut self, from: Place<'_>, ino: Ino, time: Option<Timestamp>) -> Result<()> {
+    fn remove_entry(
+        &mut self,
+        from: DirentKey<'_>,
+        ino: Ino,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
         let (dir, name) = from;
         self.directory_mut(dir)?.remove(name);
         self.touch(dir, time)?;
@@ -127,8 +132,8 @@ impl State {
 
     pub(super) fn rename(
         &mut self,
-        from: Place<'_>,
-        to: Place<'_>,
+        from: DirentKey<'_>,
+        to: DirentKey<'_>,
         mode: RenameMode,
         time: Option<Timestamp>,
     ) -> Result<()> {
@@ -167,8 +172,8 @@ impl State {
 
     fn replace(
         &mut self,
-        (from, moved): (Place<'_>, Ino),
-        (to, taken): (Place<'_>, Ino),
+        (from, moved): (DirentKey<'_>, Ino),
+        (to, taken): (DirentKey<'_>, Ino),
         time: Option<Timestamp>,
     ) -> Result<()> {
         let stored = self.stored(to.0, to.1)?;
@@ -192,8 +197,8 @@ impl State {
     /// Moves an entry to a free name.
     fn move_entry(
         &mut self,
-        (from, moved): (Place<'_>, Ino),
-        to: Place<'_>,
+        (from, moved): (DirentKey<'_>, Ino),
+        to: DirentKey<'_>,
         time: Option<Timestamp>,
     ) -> Result<()> {
         self.directory_mut(from.0)?.remove(from.1);
@@ -205,8 +210,8 @@ impl State {
 
     fn exchange(
         &mut self,
-        (from, moved): (Place<'_>, Ino),
-        (to, taken): (Place<'_>, Ino),
+        (from, moved): (DirentKey<'_>, Ino),
+        (to, taken): (DirentKey<'_>, Ino),
         time: Option<Timestamp>,
     ) -> Result<()> {
         if moved == taken {

@@ -8,18 +8,18 @@ use vfs::{
     Timestamp,
 };
 
-use super::{BLOCK_BYTES, Entry};
+use super::{BLOCK_BYTES, PathEntry};
 
 /// The root directory.
 pub(super) const ROOT: Ino = Ino(2);
 /// Cookies 1 and 2 follow `.` and `..`.
 pub(super) const COOKIE_FIRST: u64 = 3;
 
-pub(super) struct State {
-    pub(super) inodes: BTreeMap<Ino, Inode>,
+pub(super) struct ModelState {
+    pub(super) inodes: BTreeMap<Ino, ModelInode>,
     ino_next: u64,
     /// Cached list of all entries, until one changes: random steps request it often.
-    entries: Option<Arc<[Entry]>>,
+    entries: Option<Arc<[PathEntry]>>,
     /// Allocation unit in bytes.
     pub(super) block_bytes: u64,
     /// Comparison of names in directories.
@@ -45,7 +45,7 @@ impl Comparison {
     }
 }
 
-pub(super) struct Inode {
+pub(super) struct ModelInode {
     pub(super) attributes: Attributes,
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(super) body: Body,
@@ -54,16 +54,16 @@ pub(super) struct Inode {
 }
 
 pub(super) enum Body {
-    Regular(Blocks),
-    Directory(Directory),
+    Regular(FileBlocks),
+    Directory(ModelDirectory),
     Symlink(Vec<u8>),
     Special,
 }
 
 /// Blocks by number; `None` is an unwritten one.
-pub(super) type Blocks = BTreeMap<u64, Option<Box<[u8]>>>;
+pub(super) type FileBlocks = BTreeMap<u64, Option<Box<[u8]>>>;
 
-pub(super) struct Directory {
+pub(super) struct ModelDirectory {
     pub(super) parent: Ino,
     comparison: Comparison,
     /// Cookies and inodes, by the keys of names.
@@ -73,7 +73,7 @@ pub(super) struct Directory {
     cookie_next: u64,
 }
 
-impl Directory {
+impl ModelDirectory {
     pub(super) fn new(parent: Ino, comparison: Comparison) -> Self {
         let (by_key, by_cookie) = (BTreeMap::new(), BTreeMap::new());
         Self { parent, comparison, by_key, by_cookie, cookie_next: COOKIE_FIRST }
@@ -119,11 +119,11 @@ impl Directory {
     }
 }
 
-impl Default for State {
+impl Default for ModelState {
     fn default() -> Self {
         let new = NewInode { permissions: 0o755, ..NewInode::default() };
-        let mut root = Inode::new(ROOT, FileType::Directory, &new);
-        root.body = Body::Directory(Directory::new(ROOT, Comparison::Exact));
+        let mut root = ModelInode::new(ROOT, FileType::Directory, &new);
+        root.body = Body::Directory(ModelDirectory::new(ROOT, Comparison::Exact));
         root.attributes.links = 2;
         Self {
             inodes: BTreeMap::from([(ROOT, root)]),
@@ -135,7 +135,7 @@ impl Default for State {
     }
 }
 
-impl Inode {
+impl ModelInode {
     pub(super) fn new(ino: Ino, file_type: FileType, new: &NewInode) -> Self {
         let is_directory = file_type == FileType::Directory;
         let attributes = Attributes {
@@ -164,7 +164,7 @@ impl Inode {
     }
 }
 
-impl State {
+impl ModelState {
     pub(super) fn fold_case(&mut self) {
         self.comparison = Comparison::FoldsCase;
         if let Ok(root) = self.directory_mut(ROOT) {
@@ -172,22 +172,22 @@ impl State {
         }
     }
 
-    pub(super) fn inode(&self, ino: Ino) -> Result<&Inode> {
+    pub(super) fn inode(&self, ino: Ino) -> Result<&ModelInode> {
         self.inodes.get(&ino).ok_or(Error::NotFound)
     }
 
-    pub(super) fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode> {
+    pub(super) fn inode_mut(&mut self, ino: Ino) -> Result<&mut ModelInode> {
         self.inodes.get_mut(&ino).ok_or(Error::NotFound)
     }
 
-    pub(super) fn directory(&self, ino: Ino) -> Result<&Directory> {
+    pub(super) fn directory(&self, ino: Ino) -> Result<&ModelDirectory> {
         match &self.inode(ino)?.body {
             Body::Directory(directory) => Ok(directory),
             _ => Err(Error::NotADirectory),
         }
     }
 
-    pub(super) fn directory_mut(&mut self, ino: Ino) -> Result<&mut Directory> {
+    pub(super) fn directory_mut(&mut self, ino: Ino) -> Result<&mut ModelDirectory> {
         self.entries = None;
         match &mut self.inode_mut(ino)?.body {
             Body::Directory(directory) => Ok(directory),
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    pub(super) fn regular(&self, ino: Ino) -> Result<(&Attributes, &Blocks)> {
+    pub(super) fn regular(&self, ino: Ino) -> Result<(&Attributes, &FileBlocks)> {
         let inode = self.inode(ino)?;
         match &inode.body {
             Body::Regular(blocks) => Ok((&inode.attributes, blocks)),
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    pub(super) fn regular_mut(&mut self, ino: Ino) -> Result<(&mut Attributes, &mut Blocks)> {
+    pub(super) fn regular_mut(&mut self, ino: Ino) -> Result<(&mut Attributes, &mut FileBlocks)> {
         let inode = self.inode_mut(ino)?;
         match &mut inode.body {
             Body::Regular(blocks) => Ok((&mut inode.attributes, blocks)),
@@ -244,7 +244,7 @@ impl State {
     pub(super) fn add_inode(&mut self, file_type: FileType, body: Body, new: &NewInode) -> Ino {
         let ino = Ino(self.ino_next);
         self.ino_next += 1;
-        let mut inode = Inode::new(ino, file_type, new);
+        let mut inode = ModelInode::new(ino, file_type, new);
         inode.body = body;
         self.inodes.insert(ino, inode);
         ino
@@ -252,7 +252,7 @@ impl State {
 
     /// Removes an inode that has neither a name nor a reference.
     pub(super) fn drop_if_unused(&mut self, ino: Ino) {
-        let is_unused = |inode: &Inode| inode.attributes.links == 0 && inode.open_count == 0;
+        let is_unused = |inode: &ModelInode| inode.attributes.links == 0 && inode.open_count == 0;
         if self.inodes.get(&ino).is_some_and(is_unused) {
             self.inodes.remove(&ino);
         }
@@ -266,14 +266,14 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn entries(&mut self) -> Arc<[Entry]> {
+    pub(super) fn entries(&mut self) -> Arc<[PathEntry]> {
         if let Some(entries) = &self.entries {
             return entries.clone();
         }
         self.entries.insert(self.collect_entries().into()).clone()
     }
 
-    fn collect_entries(&self) -> Vec<Entry> {
+    fn collect_entries(&self) -> Vec<PathEntry> {
         let mut found = Vec::new();
         let mut pending = vec![(Vec::new(), ROOT)];
         while let Some((path, dir)) = pending.pop() {

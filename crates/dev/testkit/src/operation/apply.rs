@@ -4,7 +4,7 @@ use std::mem::discriminant;
 
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, Result, SetAttributes, Timestamp};
 
-use super::{Operation, Path, SLOTS, Step, Target};
+use super::{FileTarget, NumberedOperation, Operation, Path, SLOTS};
 
 /// Time of the first step, in seconds since the epoch.
 const TIME_FIRST: i64 = 1_700_000_000;
@@ -72,7 +72,7 @@ impl Session {
     ///
     /// # Errors
     /// Returns the errors of the file system's method.
-    pub fn apply(&mut self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+    pub fn apply(&mut self, fs: &dyn FileSystem, step: &NumberedOperation) -> Result<()> {
         match &step.operation {
             Operation::CreateUnlinked { dir, slot } => {
                 self.check_free(*slot)?;
@@ -88,7 +88,7 @@ impl Session {
                 Ok(())
             }
             Operation::Close { slot } => {
-                fs.close(self.target(fs, &Target::Slot(*slot))?)?;
+                fs.close(self.target(fs, &FileTarget::Slot(*slot))?)?;
                 self.slots[*slot] = None;
                 Ok(())
             }
@@ -114,10 +114,12 @@ impl Session {
     ///
     /// # Errors
     /// Returns the errors of `lookup`; `Invalid` for an empty slot.
-    pub fn target(&self, fs: &dyn FileSystem, target: &Target) -> Result<Ino> {
+    pub fn target(&self, fs: &dyn FileSystem, target: &FileTarget) -> Result<Ino> {
         match target {
-            Target::Path(path) => self.find(fs, path),
-            Target::Slot(slot) => self.slots[*slot].ok_or(Error::Invalid("nothing is open there")),
+            FileTarget::Path(path) => self.find(fs, path),
+            FileTarget::Slot(slot) => {
+                self.slots[*slot].ok_or(Error::Invalid("nothing is open there"))
+            }
         }
     }
 
@@ -147,7 +149,7 @@ impl Session {
         }
     }
 
-    fn apply_to_names(&self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+    fn apply_to_names(&self, fs: &dyn FileSystem, step: &NumberedOperation) -> Result<()> {
         let (new, time) = (step.new_inode(), step.time());
         match &step.operation {
             Operation::Create { path } => {
@@ -196,7 +198,7 @@ impl Session {
         }
     }
 
-    fn apply_to_inode(&self, fs: &dyn FileSystem, step: &Step) -> Result<()> {
+    fn apply_to_inode(&self, fs: &dyn FileSystem, step: &NumberedOperation) -> Result<()> {
         let target = |target| self.target(fs, target);
         match &step.operation {
             Operation::Write { target: file, offset, len } => {
@@ -223,7 +225,7 @@ impl Session {
     }
 }
 
-impl Step {
+impl NumberedOperation {
     fn time(&self) -> Option<Timestamp> {
         // Some callers do not set times.
         (self.number % 8 != 7).then(|| self.timestamp())
@@ -273,7 +275,7 @@ fn xattr_name(fs: &dyn FileSystem, ino: Ino, number: usize) -> Result<&'static [
 
 /// Returns whether two file systems returned the same result. If several reasons forbid a rename, any of them is
 /// accepted.
-pub fn same_outcome(step: &Step, expected: &Result<()>, found: &Result<()>) -> bool {
+pub fn same_outcome(step: &NumberedOperation, expected: &Result<()>, found: &Result<()>) -> bool {
     let is_choice = |error: &Error| {
         let is_rename = matches!(
             step.operation,

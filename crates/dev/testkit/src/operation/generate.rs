@@ -2,8 +2,8 @@
 
 use vfs::{AllocateMode, DeviceNumber, FileType, RenameMode, SpecialFile};
 
-use super::{Operation, Path, SLOTS, Session, Step, Target};
-use crate::model::{Entry, Model};
+use super::{FileTarget, NumberedOperation, Operation, Path, SLOTS, Session};
+use crate::model::{Model, PathEntry};
 
 /// Composition of a run, as relative weights of the kinds of steps.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Generator {
     }
 
     /// Returns the next step for a file system in the state of `model`, used by `session`. Most steps succeed.
-    pub fn next_step(&mut self, model: &Model, session: &Session) -> Step {
+    pub fn next_step(&mut self, model: &Model, session: &Session) -> NumberedOperation {
         self.number += 1;
         let entries = model.entries();
         let mix = self.mix;
@@ -103,7 +103,7 @@ impl Generator {
         } else {
             draw.sync()
         };
-        Step { number: self.number, operation }
+        NumberedOperation { number: self.number, operation }
     }
 }
 
@@ -111,7 +111,7 @@ struct Draw<'d> {
     rng: &'d mut fastrand::Rng,
     mix: Mix,
     prefix: &'d str,
-    entries: &'d [Entry],
+    entries: &'d [PathEntry],
     session: &'d Session,
 }
 
@@ -188,11 +188,11 @@ impl Draw<'_> {
                 Operation::Symlink { path: self.new_path(), target_len }
             }
             47..53 => {
-                let target = Target::Path(self.existing(not_directory));
+                let target = FileTarget::Path(self.existing(not_directory));
                 Operation::Link { target, path: self.new_path() }
             }
             53..56 => {
-                let target = Target::Path(self.existing(not_directory));
+                let target = FileTarget::Path(self.existing(not_directory));
                 Operation::LinkOver { target, path: self.existing(not_directory) }
             }
             56..70 => Operation::Unlink { path: self.existing(not_directory) },
@@ -233,16 +233,16 @@ impl Draw<'_> {
     }
 
     /// Returns a regular file, by name or by slot.
-    fn file(&mut self) -> Target {
+    fn file(&mut self) -> FileTarget {
         let open: Vec<usize> = (0..SLOTS).filter(|&s| self.session.slots()[s].is_some()).collect();
         if !open.is_empty() && self.one_in(4) {
-            return Target::Slot(open[self.rng.usize(..open.len())]);
+            return FileTarget::Slot(open[self.rng.usize(..open.len())]);
         }
-        Target::Path(self.existing(|file_type| file_type == FileType::Regular))
+        FileTarget::Path(self.existing(|file_type| file_type == FileType::Regular))
     }
 
-    fn anything(&mut self) -> Target {
-        if self.one_in(4) { self.file() } else { Target::Path(self.existing(|_| true)) }
+    fn anything(&mut self) -> FileTarget {
+        if self.one_in(4) { self.file() } else { FileTarget::Path(self.existing(|_| true)) }
     }
 
     fn offset(&mut self) -> u64 {
@@ -297,7 +297,7 @@ impl Draw<'_> {
         let slot = self.rng.usize(..SLOTS);
         if self.session.slots()[slot].is_some() {
             if self.one_in(3) {
-                return Operation::Link { target: Target::Slot(slot), path: self.new_path() };
+                return Operation::Link { target: FileTarget::Slot(slot), path: self.new_path() };
             }
             return Operation::Close { slot };
         }

@@ -1,6 +1,6 @@
 //! Operations on a file system as data, so that a run can be repeated, recorded and shown.
 //!
-//! A [`Step`] identifies files by path or by the slot in which they are open, never by inode number, so the same steps
+//! A [`NumberedOperation`] identifies files by path or by the slot in which they are open, never by inode number, so the same steps
 //! have the same effect on every file system. Everything that a step writes (owners, times, contents) is derived from
 //! the step alone.
 
@@ -42,7 +42,7 @@ impl fmt::Debug for Path {
 
 /// The file of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum FileTarget {
     /// The file at a path. Symbolic links are not followed.
     Path(Path),
     /// The open file in this slot.
@@ -58,35 +58,35 @@ pub enum Operation {
     Mknod { path: Path, file: SpecialFile },
     Symlink { path: Path, target_len: usize },
     CreateUnlinked { dir: Path, slot: usize },
-    Link { target: Target, path: Path },
-    LinkOver { target: Target, path: Path },
+    Link { target: FileTarget, path: Path },
+    LinkOver { target: FileTarget, path: Path },
     Unlink { path: Path },
     Rmdir { path: Path },
     Rename { from: Path, to: Path, mode: RenameMode },
     RenameWithWhiteout { from: Path, to: Path, mode: RenameMode },
     Open { path: Path, slot: usize },
     Close { slot: usize },
-    Write { target: Target, offset: u64, len: usize },
-    Allocate { target: Target, offset: u64, len: u64, mode: AllocateMode },
-    Truncate { target: Target, size: u64 },
-    SetAttributes { target: Target, owner: bool, times: bool },
-    SetXattr { target: Target, name: usize, len: usize },
-    RemoveXattr { target: Target, name: usize },
-    Fsync { target: Target },
+    Write { target: FileTarget, offset: u64, len: usize },
+    Allocate { target: FileTarget, offset: u64, len: u64, mode: AllocateMode },
+    Truncate { target: FileTarget, size: u64 },
+    SetAttributes { target: FileTarget, owner: bool, times: bool },
+    SetXattr { target: FileTarget, name: usize, len: usize },
+    RemoveXattr { target: FileTarget, name: usize },
+    Fsync { target: FileTarget },
     Sync,
     Trim,
 }
 
 /// An operation with its number in a run, which determines its times, owners and contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct NumberedOperation {
     /// Unique within a run.
     pub number: u64,
     /// What to do.
     pub operation: Operation,
 }
 
-impl Step {
+impl NumberedOperation {
     /// Returns the bytes that a step writes.
     pub fn bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];

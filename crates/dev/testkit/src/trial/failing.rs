@@ -9,8 +9,8 @@ use disk::{Access, Fault, FaultyDevice, MemoryDevice};
 use vfs::{AllocateMode, Error, FileSystem, NewInode, RenameMode, Result, SpecialFile, StatFs};
 
 use super::{Trial, Watchdog};
-use crate::fs_tree::Tree;
-use crate::operation::{Operation, Path, Session, Step, Target};
+use crate::fs_tree::FsTree;
+use crate::operation::{FileTarget, NumberedOperation, Operation, Path, Session};
 
 /// Time limit of a trial.
 pub(super) const LIMIT: Duration = Duration::from_secs(1800);
@@ -41,8 +41,8 @@ fn long(number: u64) -> Path {
     path(&format!("large/{number:0240}"))
 }
 
-fn at(text: &str) -> Target {
-    Target::Path(path(text))
+fn at(text: &str) -> FileTarget {
+    FileTarget::Path(path(text))
 }
 
 fn only(operation: Operation) -> Scenario {
@@ -78,7 +78,7 @@ fn furnish(fs: &dyn FileSystem) {
     operations.push(Operation::SetXattr { target: at("victim"), name: 0, len: 400 });
     let mut session = Session::new();
     for (number, operation) in (1..).zip(operations) {
-        let step = Step { number, operation };
+        let step = NumberedOperation { number, operation };
         session.apply(fs, &step).unwrap_or_else(|error| panic!("{step:?}: {error}"));
     }
 }
@@ -173,8 +173,8 @@ fn open_files() -> Vec<Scenario> {
     let opened = |name: &str| {
         vec![Operation::Open { path: path(name), slot }, Operation::Unlink { path: path(name) }]
     };
-    let write = Operation::Write { target: Target::Slot(0), offset: 0, len: 20_000 };
-    let link = || Operation::Link { target: Target::Slot(0), path: long(ENTRIES) };
+    let write = Operation::Write { target: FileTarget::Slot(0), offset: 0, len: 20_000 };
+    let link = || Operation::Link { target: FileTarget::Slot(0), path: long(ENTRIES) };
     let mut scenarios = vec![
         only(unlinked.clone()),
         Scenario { setup: vec![unlinked.clone()], operation: write.clone() },
@@ -196,14 +196,14 @@ pub(super) fn all() -> Vec<Scenario> {
 
 /// State that a failed operation must not change.
 #[derive(PartialEq)]
-struct State {
-    tree: Tree,
+struct VisibleState {
+    tree: FsTree,
     totals: StatFs,
 }
 
-impl State {
+impl VisibleState {
     fn of(fs: &dyn FileSystem) -> Self {
-        let mut tree = Tree::of(fs).unwrap();
+        let mut tree = FsTree::of(fs).unwrap();
         for inode in &mut tree.inodes {
             // Random.
             inode.attributes.generation = 0;
@@ -224,7 +224,7 @@ impl Scenario {
     pub(super) fn prepare(&self, fs: &dyn FileSystem) -> Session {
         let mut session = Session::new();
         for (number, operation) in (10_000..).zip(&self.setup) {
-            let step = Step { number, operation: operation.clone() };
+            let step = NumberedOperation { number, operation: operation.clone() };
             session.apply(fs, &step).unwrap_or_else(|error| panic!("{step:?}: {error}"));
         }
         session
@@ -233,10 +233,10 @@ impl Scenario {
     /// Returns the file of a long request.
     pub(super) fn long_request(&self) -> Option<&[u8]> {
         match &self.operation {
-            Operation::Allocate { target: Target::Path(path), len: LONG_REQUEST.., .. } => {
+            Operation::Allocate { target: FileTarget::Path(path), len: LONG_REQUEST.., .. } => {
                 Some(&path.0)
             }
-            Operation::Write { target: Target::Path(path), len, .. } => {
+            Operation::Write { target: FileTarget::Path(path), len, .. } => {
                 (*len as u64 >= LONG_REQUEST).then_some(&path.0)
             }
             _ => None,
@@ -244,23 +244,23 @@ impl Scenario {
     }
 
     pub(super) fn act(&self, fs: &dyn FileSystem, session: &mut Session) -> Result<()> {
-        session.apply(fs, &Step { number: 20_000, operation: self.operation.clone() })
+        session.apply(fs, &NumberedOperation { number: 20_000, operation: self.operation.clone() })
     }
 
     /// Returns the state after the preparation, through a separate instance that does not warm the cache of the test.
-    fn before(&self, trial: &Trial<'_>, image: &MemoryDevice) -> State {
+    fn before(&self, trial: &Trial<'_>, image: &MemoryDevice) -> VisibleState {
         let fs = trial.open(Arc::new(image.fork()));
         self.prepare(fs.file_system());
-        State::of(fs.file_system())
+        VisibleState::of(fs.file_system())
     }
 
     /// Returns the state after the preparation and reopening.
-    fn reopened(&self, trial: &Trial<'_>, image: &MemoryDevice) -> State {
+    fn reopened(&self, trial: &Trial<'_>, image: &MemoryDevice) -> VisibleState {
         let device = Arc::new(image.fork());
         let fs = trial.open(device.clone());
         self.prepare(fs.file_system());
         fs.close().unwrap();
-        State::of(trial.open(device).file_system())
+        VisibleState::of(trial.open(device).file_system())
     }
 }
 
@@ -300,10 +300,13 @@ pub fn fail_reads(trial: &Trial<'_>) {
                 Err(Error::Device(_)) => failed += 1,
                 Err(error) => panic!("{what}: {error}"),
             }
-            before.assert_same(&State::of(fs.file_system()), &what);
+            before.assert_same(&VisibleState::of(fs.file_system()), &what);
             fs.close().unwrap_or_else(|error| panic!("{what}: close: {error}"));
             let again = trial.open(memory.clone());
-            reopened.assert_same(&State::of(again.file_system()), &format!("{what}, opened again"));
+            reopened.assert_same(
+                &VisibleState::of(again.file_system()),
+                &format!("{what}, opened again"),
+            );
             again.close().unwrap();
             trial.check_alike(&memory);
         }
@@ -391,33 +394,36 @@ fn fails_without_trace(
     let fs = trial.open(device.clone());
     let mut session = Session::new();
     for (number, operation) in (10_000..).zip(&scenario.setup) {
-        match session.apply(fs.file_system(), &Step { number, operation: operation.clone() }) {
+        match session
+            .apply(fs.file_system(), &NumberedOperation { number, operation: operation.clone() })
+        {
             Ok(()) => {}
             Err(Error::NoSpace | Error::NoInodes) => return true,
             Err(error) => panic!("{what}: {operation:?}: {error}"),
         }
     }
-    let before = State::of(fs.file_system());
+    let before = VisibleState::of(fs.file_system());
     let failed = match scenario.act(fs.file_system(), &mut session) {
         Ok(()) => false,
         Err(Error::NoSpace | Error::NoInodes) => true,
         Err(error) => panic!("{what}: {error}"),
     };
     if failed {
-        let found = State::of(fs.file_system());
+        let found = VisibleState::of(fs.file_system());
         match scenario.long_request() {
             Some(file) if trial.parts_long_requests => {
-                let others = |state: &State| state.tree.filter(|path| path != file);
+                let others = |state: &VisibleState| state.tree.filter(|path| path != file);
                 let list = others(&before).differences(&others(&found), Default::default());
                 assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
             }
             _ => before.assert_same(&found, &what),
         }
     }
-    let shown = State::of(fs.file_system());
+    let shown = VisibleState::of(fs.file_system());
     fs.close().unwrap();
     let again = trial.open(device.clone());
-    let list = shown.tree.differences(&Tree::of(again.file_system()).unwrap(), Default::default());
+    let list =
+        shown.tree.differences(&FsTree::of(again.file_system()).unwrap(), Default::default());
     assert!(list.is_empty(), "{what}, opened again:\n{}", list.join("\n"));
     again.close().unwrap();
     trial.check_alike(&device);

@@ -192,14 +192,14 @@ impl Full<'_> {
 }
 
 /// A file of the random trial, and its expected contents.
-struct Known {
+struct ExpectedFile {
     ino: Ino,
     bytes: Vec<u8>,
 }
 
 impl Full<'_> {
     /// Changes a file in a random way. Only operations that need space may fail, without a change.
-    fn step(&self, file: &mut Known, rng: &mut fastrand::Rng) {
+    fn step(&self, file: &mut ExpectedFile, rng: &mut fastrand::Rng) {
         let block = self.block as usize;
         let most = RANDOM_BLOCKS * block;
         let (start, len) = (rng.usize(..most), rng.usize(1..4 * block));
@@ -232,7 +232,7 @@ impl Full<'_> {
         }
     }
 
-    fn assert_holds(&self, file: &Known) {
+    fn assert_holds(&self, file: &ExpectedFile) {
         let mut bytes = vec![1; file.bytes.len()];
         assert_eq!(self.fs.attributes(file.ino).unwrap().size, bytes.len() as u64);
         assert_eq!(self.fs.read(file.ino, 0, &mut bytes).unwrap(), bytes.len());
@@ -256,8 +256,8 @@ pub fn random_when_full(trial: &Trial<'_>, seed: u64, steps: usize) {
     let name = format!("{}, seed {seed}", trial.name);
     let full = Full { fs, block: trial.block_bytes, name: &name, filler };
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut files: Vec<Known> = (0..8)
-        .map(|at| Known { ino: full.create(&format!("random{at}")), bytes: Vec::new() })
+    let mut files: Vec<ExpectedFile> = (0..8)
+        .map(|at| ExpectedFile { ino: full.create(&format!("random{at}")), bytes: Vec::new() })
         .collect();
     for step in 0..steps {
         if step % 37 == 36 {

@@ -35,12 +35,12 @@ pub use taken::taken;
 pub use threads::{many_threads, no_circle};
 pub use watchdog::Watchdog;
 
-use crate::crash::{Mounted, Target};
+use crate::crash::{CrashTarget, OpenFileSystem};
 
 /// Configuration of a trial.
 pub struct Trial<'t> {
     /// Creates and opens file systems.
-    pub target: &'t dyn Target,
+    pub target: &'t dyn CrashTarget,
     /// Allocation unit in bytes.
     pub block_bytes: u64,
     /// True if a request for much space may be several operations, and the first ones stay when a later one finds no
@@ -78,7 +78,7 @@ impl Trial<'_> {
     }
 
     #[track_caller]
-    fn open(&self, device: Arc<dyn BlockDevice>) -> Box<dyn Mounted> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Box<dyn OpenFileSystem> {
         self.target.open(device).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
@@ -92,7 +92,7 @@ impl Trial<'_> {
 
     /// Closes a file system and checks the image.
     #[track_caller]
-    fn close(&self, mounted: Box<dyn Mounted>, device: &MemoryDevice) {
+    fn close(&self, mounted: Box<dyn OpenFileSystem>, device: &MemoryDevice) {
         mounted.close().unwrap_or_else(|error| panic!("{}: {error}", self.name));
         (self.check)(device);
     }

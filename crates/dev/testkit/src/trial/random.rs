@@ -8,7 +8,7 @@ use disk::MemoryDevice;
 use vfs::{FileSystem, Ino, NewInode};
 
 use super::{Trial, Watchdog};
-use crate::fs_tree::{Rules, Tree};
+use crate::fs_tree::{FsTree, Rules};
 use crate::model::Model;
 use crate::operation::{Generator, Mix, Session, same_outcome};
 
@@ -16,7 +16,7 @@ use crate::operation::{Generator, Mix, Session, same_outcome};
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[track_caller]
-fn assert_same(expected: &Tree, found: &Tree, what: &str) {
+fn assert_same(expected: &FsTree, found: &FsTree, what: &str) {
     let list = expected.differences(found, Rules::default());
     assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
 }
@@ -33,7 +33,7 @@ pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<M
     Session::prepare(mounted.file_system()).unwrap();
     Session::prepare(&model).unwrap();
     mounted.close().unwrap();
-    run(&Run { trial, model, mix, seed, steps, rules: Rules::default() }, &device);
+    run(&RandomTrial { trial, model, mix, seed, steps, rules: Rules::default() }, &device);
     device
 }
 
@@ -45,14 +45,14 @@ pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<M
 pub fn on_image(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
     let device = trial.make();
     let mounted = trial.open(device.clone());
-    let model = Model::of(&Tree::of(mounted.file_system()).unwrap()).unwrap();
+    let model = Model::of(&FsTree::of(mounted.file_system()).unwrap()).unwrap();
     mounted.close().unwrap();
     let rules = Rules { holes: false, ..Rules::default() };
-    run(&Run { trial, model, mix, seed, steps, rules }, &device);
+    run(&RandomTrial { trial, model, mix, seed, steps, rules }, &device);
     device
 }
 
-struct Run<'r> {
+struct RandomTrial<'r> {
     trial: &'r Trial<'r>,
     /// Expected state of the image.
     model: Model,
@@ -62,17 +62,17 @@ struct Run<'r> {
     rules: Rules,
 }
 
-impl Run<'_> {
+impl RandomTrial<'_> {
     #[track_caller]
     fn compare(&self, fs: &dyn FileSystem, what: &str) {
-        let (expected, found) = (Tree::of(&self.model).unwrap(), Tree::of(fs).unwrap());
+        let (expected, found) = (FsTree::of(&self.model).unwrap(), FsTree::of(fs).unwrap());
         let list = expected.differences(&found, self.rules);
         assert!(list.is_empty(), "{what}:\n{}", list.join("\n"));
     }
 }
 
-fn run(run: &Run<'_>, device: &Arc<MemoryDevice>) {
-    let &Run { trial, ref model, mix, seed, steps, .. } = run;
+fn run(run: &RandomTrial<'_>, device: &Arc<MemoryDevice>) {
+    let &RandomTrial { trial, ref model, mix, seed, steps, .. } = run;
     let what = format!("{}, seed {seed}", trial.name);
     let _watchdog = Watchdog::new(LIMIT, what.clone());
     let mut fs = trial.open(device.clone());
@@ -130,9 +130,9 @@ impl Corner {
         assert!(same, "{step:?}: expected {expected:?}, found {found:?}");
     }
 
-    fn tree(mut self, fs: &dyn FileSystem) -> Tree {
+    fn tree(mut self, fs: &dyn FileSystem) -> FsTree {
         self.session.close_all(fs).unwrap();
-        Tree::of(&self.model).unwrap()
+        FsTree::of(&self.model).unwrap()
     }
 }
 
@@ -169,7 +169,7 @@ pub fn several_threads(
         }
         (mine.tree(fs), ours.tree(fs))
     };
-    let trees: Vec<(Tree, Tree)> = thread::scope(|scope| {
+    let trees: Vec<(FsTree, FsTree)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|number| {
                 scope.spawn({
@@ -180,9 +180,9 @@ pub fn several_threads(
             .collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
-    let all_shared = Tree::below(fs, shared).unwrap();
+    let all_shared = FsTree::below(fs, shared).unwrap();
     for (number, (mine, ours)) in trees.iter().enumerate() {
-        assert_same(mine, &Tree::below(fs, own[number]).unwrap(), &what);
+        assert_same(mine, &FsTree::below(fs, own[number]).unwrap(), &what);
         let prefix = format!("t{number}-");
         let is_ours = |path: &[u8]| {
             path.get(..prefix.len()).is_some_and(|own| own.eq_ignore_ascii_case(prefix.as_bytes()))

@@ -46,13 +46,13 @@ fn cause(result: &Result<()>) -> String {
     format!("{error:?}").split('(').next().unwrap_or_default().into()
 }
 
-type Operation = Box<dyn Fn(&dyn FileSystem, Ino) -> Result<()>>;
+type RefusedOperation = Box<dyn Fn(&dyn FileSystem, Ino) -> Result<()>>;
 
-fn rename(from: &'static str, to: &'static str, mode: RenameMode) -> Operation {
+fn rename(from: &'static str, to: &'static str, mode: RenameMode) -> RefusedOperation {
     Box::new(move |fs, top| fs.rename(split(fs, top, from), split(fs, top, to), mode, later(9)))
 }
 
-fn on(path: &'static str, what: fn(&dyn FileSystem, Ino, &[u8]) -> Result<()>) -> Operation {
+fn on(path: &'static str, what: fn(&dyn FileSystem, Ino, &[u8]) -> Result<()>) -> RefusedOperation {
     Box::new(move |fs, top| {
         let (dir, name) = split(fs, top, path);
         what(fs, dir, name)
@@ -64,7 +64,7 @@ const LONG: &str = match std::str::from_utf8(&[b'n'; 256]) {
     Err(_) => "",
 };
 
-fn removals() -> Vec<(&'static str, Operation)> {
+fn removals() -> Vec<(&'static str, RefusedOperation)> {
     let unlink = |path| on(path, |fs, dir, name| fs.unlink(dir, name, later(9)));
     let rmdir = |path| on(path, |fs, dir, name| fs.rmdir(dir, name, later(9)));
     vec![
@@ -84,7 +84,7 @@ fn removals() -> Vec<(&'static str, Operation)> {
     ]
 }
 
-fn additions() -> Vec<(&'static str, Operation)> {
+fn additions() -> Vec<(&'static str, RefusedOperation)> {
     let link = |path| {
         on(path, |fs, dir, name| fs.link(fs.lookup(dir, b"a").unwrap_or(dir), dir, name, later(9)))
     };
@@ -103,7 +103,7 @@ fn additions() -> Vec<(&'static str, Operation)> {
     ]
 }
 
-fn renames() -> Vec<(&'static str, Operation)> {
+fn renames() -> Vec<(&'static str, RefusedOperation)> {
     use RenameMode::{Exchange, NoReplace, Replace};
     vec![
         ("NotFound", rename("no", "x", Replace)),

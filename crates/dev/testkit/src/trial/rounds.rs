@@ -19,7 +19,7 @@ const NAMES: u64 = 90;
 
 /// Kind of the repeated change.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+enum ChangeKind {
     /// Permissions of a file: one block.
     Permissions,
     /// Overwritten contents of a file, and its time, as in a database.
@@ -39,20 +39,26 @@ enum Change {
 /// If a change fails, a crash loses a durable change, or the resulting image is not sound.
 pub fn rounds(trial: &Trial<'_>, log: &[Range<u64>], times: u64) {
     let _watchdog = Watchdog::new(LIMIT, format!("rounds of the log of {}", trial.name));
-    let all = [Change::Permissions, Change::Contents, Change::Name, Change::Directory, Change::Any];
+    let all = [
+        ChangeKind::Permissions,
+        ChangeKind::Contents,
+        ChangeKind::Name,
+        ChangeKind::Directory,
+        ChangeKind::Any,
+    ];
     for change in all {
-        Run::new(trial, log, change).go(times);
+        RepeatedChange::new(trial, log, change).go(times);
     }
 }
 
 /// Counts the bytes written to some ranges of a device.
-struct Counting {
+struct CountedWrites {
     inner: Arc<MemoryDevice>,
     parts: Vec<Range<u64>>,
     bytes: AtomicU64,
 }
 
-impl BlockDevice for Counting {
+impl BlockDevice for CountedWrites {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -87,20 +93,20 @@ struct Durable {
     names: u64,
 }
 
-struct Run<'t> {
+struct RepeatedChange<'t> {
     trial: &'t Trial<'t>,
-    change: Change,
-    device: Arc<Counting>,
-    mounted: Box<dyn crate::crash::Mounted>,
+    change: ChangeKind,
+    device: Arc<CountedWrites>,
+    mounted: Box<dyn crate::crash::OpenFileSystem>,
     file: Ino,
     number: u64,
     durable: Durable,
 }
 
-impl<'t> Run<'t> {
-    fn new(trial: &'t Trial<'t>, log: &[Range<u64>], change: Change) -> Self {
+impl<'t> RepeatedChange<'t> {
+    fn new(trial: &'t Trial<'t>, log: &[Range<u64>], change: ChangeKind) -> Self {
         let (inner, parts, bytes) = (trial.make(), log.to_vec(), AtomicU64::new(0));
-        let device = Arc::new(Counting { inner, parts, bytes });
+        let device = Arc::new(CountedWrites { inner, parts, bytes });
         let mounted = trial.open(device.clone());
         let fs = mounted.file_system();
         let file = fs.create(fs.root(), b"file", &NEW).unwrap();
@@ -119,7 +125,7 @@ impl<'t> Run<'t> {
                 break;
             }
             let kind = match self.change {
-                Change::Any => self.any(),
+                ChangeKind::Any => self.any(),
                 only => only,
             };
             if let Err(error) = self.step(kind) {
@@ -143,39 +149,39 @@ impl<'t> Run<'t> {
     }
 
     /// Returns a large change after many small ones.
-    fn any(&self) -> Change {
+    fn any(&self) -> ChangeKind {
         match self.number * 7 % 90 {
-            0 => Change::Directory,
-            1..50 => Change::Permissions,
-            50..75 => Change::Contents,
-            _ => Change::Name,
+            0 => ChangeKind::Directory,
+            1..50 => ChangeKind::Permissions,
+            50..75 => ChangeKind::Contents,
+            _ => ChangeKind::Name,
         }
     }
 
     /// Makes a change and syncs it.
-    fn step(&mut self, change: Change) -> vfs::Result<()> {
+    fn step(&mut self, change: ChangeKind) -> vfs::Result<()> {
         let (fs, file, number) = (self.mounted.file_system(), self.file, self.number);
         let durable = &mut self.durable;
         match change {
-            Change::Permissions | Change::Any => {
+            ChangeKind::Permissions | ChangeKind::Any => {
                 durable.permissions = 0o400 | (number & 0o377) as u16;
                 let permissions = Some(durable.permissions);
                 fs.set_attributes(file, &SetAttributes { permissions, ..Default::default() })?;
             }
-            Change::Contents => {
+            ChangeKind::Contents => {
                 (durable.contents, durable.seconds) = (number as u8, number as i64);
                 fs.write(file, 100, &[durable.contents; 1000], None)?;
                 let mtime = later(durable.seconds);
                 fs.set_attributes(file, &SetAttributes { mtime, ..Default::default() })?;
             }
-            Change::Name => {
+            ChangeKind::Name => {
                 durable.has_name = !durable.has_name;
                 match durable.has_name {
                     true => fs.create(fs.root(), b"name", &NEW).map(drop)?,
                     false => fs.unlink(fs.root(), b"name", None)?,
                 }
             }
-            Change::Directory => {
+            ChangeKind::Directory => {
                 durable.names = if durable.names == 0 { NAMES } else { 0 };
                 match durable.names {
                     0 => remove_directory(fs)?,

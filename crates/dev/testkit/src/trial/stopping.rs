@@ -8,8 +8,8 @@ use vfs::{Error, FileSystem};
 
 use super::failing::{ATTEMPTS_MAX, LIMIT, Scenario, all, furnished};
 use super::{NEW, Trial, Watchdog};
-use crate::crash::State;
-use crate::fs_tree::Tree;
+use crate::crash::ModelSnapshot;
+use crate::fs_tree::FsTree;
 
 /// Lets the device fail from each write, and from each flush, of each operation and the following sync.
 ///
@@ -33,13 +33,13 @@ pub fn fail_writes(trial: &Trial<'_>) {
 }
 
 /// Returns the states before and after an operation.
-fn states(trial: &Trial<'_>, scenario: &Scenario, image: &MemoryDevice) -> [State; 2] {
+fn states(trial: &Trial<'_>, scenario: &Scenario, image: &MemoryDevice) -> [ModelSnapshot; 2] {
     let mounted = trial.open(Arc::new(image.fork()));
     let fs = mounted.file_system();
     let mut session = scenario.prepare(fs);
-    let before = State::of(fs, &session).unwrap();
+    let before = ModelSnapshot::of(fs, &session).unwrap();
     scenario.act(fs, &mut session).unwrap();
-    [before, State::of(fs, &session).unwrap()]
+    [before, ModelSnapshot::of(fs, &session).unwrap()]
 }
 
 struct Attempt<'a> {
@@ -56,7 +56,7 @@ impl Attempt<'_> {
     }
 
     /// Returns whether anything failed, after a check of the image.
-    fn fails(&self, image: &MemoryDevice, states: &[State; 2]) -> bool {
+    fn fails(&self, image: &MemoryDevice, states: &[ModelSnapshot; 2]) -> bool {
         let what = self.what();
         let memory = Arc::new(image.fork());
         let device = Arc::new(FaultyDevice::new(memory.clone()));
@@ -78,7 +78,7 @@ impl Attempt<'_> {
             }
             Err(Error::Device(_)) => {
                 assert_ended(fs, &device, &what);
-                let shown = Tree::of(fs).unwrap();
+                let shown = FsTree::of(fs).unwrap();
                 self.check_shown(states, &shown);
             }
             Err(error) => panic!("{what}: {error}"),
@@ -91,7 +91,7 @@ impl Attempt<'_> {
 
     /// Checks that the state after a failed operation is the old one or the new one. If a request consists of several
     /// operations, those before the failed one have happened, so its file is partially changed.
-    fn check_shown(&self, states: &[State; 2], shown: &Tree) {
+    fn check_shown(&self, states: &[ModelSnapshot; 2], shown: &FsTree) {
         let what = self.what();
         let seen = match self.scenario.long_request() {
             Some(file) if self.trial.parts_long_requests => {
@@ -103,10 +103,10 @@ impl Attempt<'_> {
         seen.unwrap_or_else(|text| panic!("{what}: {text}"));
     }
 
-    fn judge(&self, memory: &Arc<MemoryDevice>, states: &[State; 2]) {
+    fn judge(&self, memory: &Arc<MemoryDevice>, states: &[ModelSnapshot; 2]) {
         let what = self.what();
         let again = self.trial.open(memory.clone());
-        let found = Tree::of(again.file_system()).unwrap();
+        let found = FsTree::of(again.file_system()).unwrap();
         crate::crash::check(states, &found).unwrap_or_else(|text| panic!("{what}: {text}"));
         again.close().unwrap_or_else(|error| panic!("{what}: {error}"));
         self.trial.check_alike(memory);

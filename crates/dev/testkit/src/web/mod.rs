@@ -55,7 +55,7 @@ struct Object {
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     objects: Mutex<HashMap<String, Object>>,
     /// Faults of the next answers; `None` for a correct answer.
     faults: Mutex<VecDeque<Option<WebFault>>>,
@@ -77,7 +77,7 @@ struct Rounds {
 /// The server. Dropping it stops it.
 pub struct WebServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 }
 
 impl WebServer {
@@ -86,7 +86,7 @@ impl WebServer {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let (address, state) = (listener.local_addr().unwrap(), Arc::new(State::default()));
+        let (address, state) = (listener.local_addr().unwrap(), Arc::new(ServerState::default()));
         let of_thread = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -171,7 +171,7 @@ impl Drop for WebServer {
     }
 }
 
-impl State {
+impl ServerState {
     fn next_fault(&self) -> Option<WebFault> {
         let next = self.faults.lock().pop_front();
         next.unwrap_or_else(|| *self.fault_at_last.lock())
@@ -184,7 +184,7 @@ impl State {
     }
 }
 
-fn serve(state: &State, stream: TcpStream) -> std::io::Result<()> {
+fn serve(state: &ServerState, stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     // Unused connections end by themselves.
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;

@@ -16,7 +16,7 @@ use crate::format::group::{
     GroupDescriptor, GroupFlags, block_bitmap_checksum, inode_bitmap_checksum,
 };
 use crate::format::superblock::Superblock;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::params::Params;
 
 /// Size of the reserve for operations that free space. It equals the kernel's (2 %, at most 4096 clusters; sysfs calls
@@ -302,18 +302,18 @@ impl Groups {
         self.all.flush_dirty(|number, group, GroupState { desc, .. }| {
             if params.checksums {
                 if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
-                    let tag = Kind::BlockBitmap.of_group(number.0);
+                    let tag = BlockKind::BlockBitmap.of_group(number.0);
                     let id = txn.buffer(desc.block_bitmap.0, tag)?;
                     group.seal_block_bitmap(desc, block_bitmap_checksum(txn.data(id), &params.sb));
                 }
                 if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
-                    let tag = Kind::InodeBitmap.of_group(number.0);
+                    let tag = BlockKind::InodeBitmap.of_group(number.0);
                     let id = txn.buffer(desc.inode_bitmap.0, tag)?;
                     group.seal_inode_bitmap(desc, inode_bitmap_checksum(txn.data(id), &params.sb));
                 }
             }
             let (block, offset) = params.geometry.descriptor_position(number);
-            let id = txn.buffer(block.0, Kind::Descriptors.plain())?;
+            let id = txn.buffer(block.0, BlockKind::Descriptors.plain())?;
             let bytes = txn.edit(id, offset..offset + usize::from(params.geometry.desc_size));
             desc.write(bytes, &params.sb, number);
             Ok(())

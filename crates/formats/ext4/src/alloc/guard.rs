@@ -10,7 +10,7 @@ use super::bitmap;
 use super::groups::BlockGroup;
 use crate::format::address::{Block, Group};
 use crate::format::group::{GroupDescriptor, GroupFlags};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::params::Params;
 
 /// A block group that an operation holds.
@@ -53,7 +53,7 @@ impl Bitmaps for GroupGuard<'_> {
     fn block_bitmap(&mut self, params: &Params, txn: &mut Txn<'_>) -> engine::Result<BufferId> {
         let number = self.number();
         let desc = &mut self.desc;
-        let tag = Kind::BlockBitmap.of_group(number.0);
+        let tag = BlockKind::BlockBitmap.of_group(number.0);
         if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return txn.buffer(desc.block_bitmap.0, tag);
         }
@@ -70,12 +70,13 @@ impl Bitmaps for GroupGuard<'_> {
             initial_block_bitmap(params, self.number(), desc, &mut bytes);
             return Ok(bytes);
         }
-        let id = txn.buffer(desc.block_bitmap.0, Kind::BlockBitmap.of_group(self.number().0))?;
+        let id =
+            txn.buffer(desc.block_bitmap.0, BlockKind::BlockBitmap.of_group(self.number().0))?;
         Ok(txn.data(id).into())
     }
 
     fn inode_bitmap(&mut self, params: &Params, txn: &mut Txn<'_>) -> engine::Result<BufferId> {
-        let tag = Kind::InodeBitmap.of_group(self.number().0);
+        let tag = BlockKind::InodeBitmap.of_group(self.number().0);
         let desc = &mut self.desc;
         if !desc.flags.contains(GroupFlags::INODE_UNINIT) {
             return txn.buffer(desc.inode_bitmap.0, tag);

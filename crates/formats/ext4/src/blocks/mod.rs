@@ -9,18 +9,18 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
-use engine::{Changed, Corruption, Format, Tag, Txn};
+use engine::{BlockFormat, Changed, Corruption, Tag, Txn};
 
 use crate::format::address::Block;
-use crate::format::htree::Place;
+use crate::format::htree::IndexKind;
 use crate::format::{dirent, extent, group, htree, indirect, orphan, superblock, xattr};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::volume::Volume;
 
 const BLOCK_BITMAP: &str = "block bitmap";
 const INODE_BITMAP: &str = "inode bitmap";
 
-impl Format for Volume {
+impl BlockFormat for Volume {
     fn verify(&self, tag: Tag, block: u64, data: &[u8]) -> Result<(), Corruption> {
         verify(self, tag, Block(block), data).map_err(|c| c.at_block(block))
     }
@@ -52,36 +52,38 @@ impl Format for Volume {
 fn verify(volume: &Volume, tag: Tag, block: Block, data: &[u8]) -> Result<(), Corruption> {
     let seed = volume.checksums.then_some(tag.seed);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
-    match Kind::from_tag(tag) {
-        Kind::Descriptors | Kind::InodeTable => Ok(()),
-        Kind::Quota => {
+    match BlockKind::from_tag(tag) {
+        BlockKind::Descriptors | BlockKind::InodeTable => Ok(()),
+        BlockKind::Quota => {
             volume.oddities.note(block, structure::verify_quota(volume, data, None));
             Ok(())
         }
-        Kind::Indirect => indirect::verify(data, volume.geometry.blocks_count).map_err(of_inode),
-        Kind::DirectoryLeaf => {
+        BlockKind::Indirect => {
+            indirect::verify(data, volume.geometry.blocks_count).map_err(of_inode)
+        }
+        BlockKind::DirectoryLeaf => {
             dirent::verify(data, volume.geometry.inodes_count, seed).map_err(of_inode)
         }
-        Kind::HtreeRoot => htree::verify(data, Place::Root, seed).map_err(of_inode),
-        Kind::HtreeNode => htree::verify(data, Place::Node, seed).map_err(of_inode),
-        Kind::ExtentNode => extent::verify(data, seed).map_err(of_inode),
-        Kind::Xattr => {
+        BlockKind::HtreeRoot => htree::verify(data, IndexKind::Root, seed).map_err(of_inode),
+        BlockKind::HtreeNode => htree::verify(data, IndexKind::Node, seed).map_err(of_inode),
+        BlockKind::ExtentNode => extent::verify(data, seed).map_err(of_inode),
+        BlockKind::Xattr => {
             let seed = volume.checksums.then_some(volume.sb.checksum_seed);
             xattr::verify_block(data, block, seed)
         }
-        Kind::BlockBitmap | Kind::InodeBitmap => {
+        BlockKind::BlockBitmap | BlockKind::InodeBitmap => {
             verify_bitmap(volume, tag, data)?;
             volume.oddities.note(block, structure::verify_bitmap(volume, tag, data));
             Ok(())
         }
-        Kind::Orphan => orphan::parse(data, block, seed).map(drop).map_err(of_inode),
-        Kind::Superblock => superblock::verify(&data[volume.superblock_place().1]),
+        BlockKind::Orphan => orphan::parse(data, block, seed).map(drop).map_err(of_inode),
+        BlockKind::Superblock => superblock::verify(&data[volume.superblock_place().1]),
     }
 }
 
 fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruption> {
     let stored = volume.groups.bitmap_checksums(tag.owner as u32);
-    let (name, computed, stored) = if Kind::from_tag(tag) == Kind::BlockBitmap {
+    let (name, computed, stored) = if BlockKind::from_tag(tag) == BlockKind::BlockBitmap {
         (BLOCK_BITMAP, group::block_bitmap_checksum(data, &volume.sb), stored.0)
     } else {
         (INODE_BITMAP, group::inode_bitmap_checksum(data, &volume.sb), stored.1)
@@ -101,21 +103,21 @@ fn seal(
     if !volume.checksums {
         return Ok(());
     }
-    match Kind::from_tag(tag) {
-        Kind::DirectoryLeaf => dirent::seal(data, tag.seed),
-        Kind::HtreeRoot => htree::seal(data, Place::Root, tag.seed),
-        Kind::HtreeNode => htree::seal(data, Place::Node, tag.seed),
-        Kind::ExtentNode => extent::seal(data, tag.seed),
-        Kind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
-        Kind::Orphan => orphan::seal(data, block, Some(tag.seed)),
-        Kind::Superblock => superblock::seal(&mut data[volume.superblock_place().1]),
+    match BlockKind::from_tag(tag) {
+        BlockKind::DirectoryLeaf => dirent::seal(data, tag.seed),
+        BlockKind::HtreeRoot => htree::seal(data, IndexKind::Root, tag.seed),
+        BlockKind::HtreeNode => htree::seal(data, IndexKind::Node, tag.seed),
+        BlockKind::ExtentNode => extent::seal(data, tag.seed),
+        BlockKind::Xattr => xattr::seal_block(data, block, volume.sb.checksum_seed),
+        BlockKind::Orphan => orphan::seal(data, block, Some(tag.seed)),
+        BlockKind::Superblock => superblock::seal(&mut data[volume.superblock_place().1]),
         // Checksums of bitmaps are in the descriptors, those of inodes in the inodes.
-        Kind::Descriptors
-        | Kind::InodeTable
-        | Kind::Indirect
-        | Kind::BlockBitmap
-        | Kind::InodeBitmap
-        | Kind::Quota => {}
+        BlockKind::Descriptors
+        | BlockKind::InodeTable
+        | BlockKind::Indirect
+        | BlockKind::BlockBitmap
+        | BlockKind::InodeBitmap
+        | BlockKind::Quota => {}
     }
     Ok(())
 }

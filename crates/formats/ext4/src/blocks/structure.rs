@@ -7,13 +7,13 @@ use vfs::Ino;
 use super::{BLOCK_BITMAP, INODE_BITMAP};
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
-use crate::format::extent::{self, Node};
+use crate::format::extent::{self, ExtentNode};
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
-use crate::format::htree::Place;
+use crate::format::htree::IndexKind;
 use crate::format::inode::{self, Inode};
 use crate::format::{bitmap, dirent, htree, indirect, orphan, quota, slot, superblock, xattr};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::volume::Volume;
 
 /// Verifies a block by its kind. Rules that [`super::verify`] does not check apply only to the parts that changed.
@@ -27,25 +27,29 @@ pub(super) fn verify(
     let (geometry, sealed) = (&volume.geometry, volume.checksums);
     let of_inode = |c: Corruption| c.of_inode(tag.owner);
     let is_odd = || volume.oddities.contains(block);
-    match Kind::from_tag(tag) {
-        Kind::DirectoryLeaf => {
+    match BlockKind::from_tag(tag) {
+        BlockKind::DirectoryLeaf => {
             dirent::verify_structure(data, geometry.inodes_count, sealed).map_err(of_inode)
         }
-        Kind::HtreeRoot => htree::verify_structure(data, Place::Root, sealed).map_err(of_inode),
-        Kind::HtreeNode => htree::verify_structure(data, Place::Node, sealed).map_err(of_inode),
-        Kind::ExtentNode => verify_extents(volume, changed, data).map_err(of_inode),
-        Kind::Indirect => indirect::verify(data, geometry.blocks_count).map_err(of_inode),
-        Kind::Xattr => xattr::verify_block_structure(data),
-        Kind::InodeTable => verify_inodes(volume, block, changed, data),
-        Kind::Descriptors => verify_descriptors(volume, block, changed, data),
-        Kind::BlockBitmap | Kind::InodeBitmap if is_odd() => Ok(()),
-        Kind::BlockBitmap | Kind::InodeBitmap => verify_bitmap(volume, tag, data),
-        Kind::Quota if is_odd() => Ok(()),
-        Kind::Quota => verify_quota(volume, data, Some(changed)),
-        Kind::Orphan => {
+        BlockKind::HtreeRoot => {
+            htree::verify_structure(data, IndexKind::Root, sealed).map_err(of_inode)
+        }
+        BlockKind::HtreeNode => {
+            htree::verify_structure(data, IndexKind::Node, sealed).map_err(of_inode)
+        }
+        BlockKind::ExtentNode => verify_extents(volume, changed, data).map_err(of_inode),
+        BlockKind::Indirect => indirect::verify(data, geometry.blocks_count).map_err(of_inode),
+        BlockKind::Xattr => xattr::verify_block_structure(data),
+        BlockKind::InodeTable => verify_inodes(volume, block, changed, data),
+        BlockKind::Descriptors => verify_descriptors(volume, block, changed, data),
+        BlockKind::BlockBitmap | BlockKind::InodeBitmap if is_odd() => Ok(()),
+        BlockKind::BlockBitmap | BlockKind::InodeBitmap => verify_bitmap(volume, tag, data),
+        BlockKind::Quota if is_odd() => Ok(()),
+        BlockKind::Quota => verify_quota(volume, data, Some(changed)),
+        BlockKind::Orphan => {
             orphan::verify_structure(data, block, geometry.inodes_count).map_err(of_inode)
         }
-        Kind::Superblock => {
+        BlockKind::Superblock => {
             let sb = superblock::verify_structure(&data[volume.superblock_place().1])?;
             if Geometry::new(&sb) == *geometry {
                 return Ok(());
@@ -56,7 +60,7 @@ pub(super) fn verify(
 }
 
 fn verify_extents(volume: &Volume, changed: Changed, data: &[u8]) -> Result<(), Corruption> {
-    let node = Node::parse(data, None)?;
+    let node = ExtentNode::parse(data, None)?;
     changed
         .rows(extent::entry_range(0).start, extent::ENTRY_SIZE, node.len())
         .try_for_each(|entries| node.check_places(entries, volume.geometry.blocks_count))
@@ -135,7 +139,7 @@ fn verify_descriptors(
 pub(super) fn verify_bitmap(volume: &Volume, tag: Tag, data: &[u8]) -> Result<(), Corruption> {
     let geometry = &volume.geometry;
     let group = Group(tag.owner as u32);
-    let verified = if Kind::from_tag(tag) == Kind::BlockBitmap {
+    let verified = if BlockKind::from_tag(tag) == BlockKind::BlockBitmap {
         let first = geometry.first_block(group);
         let end = first.plus(u64::from(geometry.blocks_in(group)));
         let taken = volume.system_zone.within(first..end);

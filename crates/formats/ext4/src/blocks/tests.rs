@@ -9,11 +9,11 @@ use vfs::{Error, FileSystem, Ino, NewInode};
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::dirent;
 use crate::format::extent::{self, Extent};
-use crate::format::htree::{self, Place, RootInfo};
+use crate::format::htree::{self, IndexKind, RootInfo};
 use crate::format::inode::Owner;
 use crate::format::orphan;
 use crate::format::xattr::{AttributeName, NewAttribute, NewValue, encode_block};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::mkfs::{self, Contents, FeatureChange, Options};
 use crate::{Ext4, OpenOptions};
 
@@ -52,26 +52,26 @@ fn le16(value: u16) -> Vec<u8> {
 }
 
 /// Returns a valid block of each kind.
-fn sound(fs: &Ext4, kind: Kind) -> Sound {
+fn sound(fs: &Ext4, kind: BlockKind) -> Sound {
     let groups = &fs.volume.groups;
     let there = |tag, block| Sound { tag, block, made: None };
     match kind {
-        Kind::Descriptors => there(kind.plain(), fs.volume.geometry.gdt_block(0)),
-        Kind::InodeTable => there(kind.plain(), groups.inode_table(Group(0))),
-        Kind::BlockBitmap => there(kind.of_group(0), groups.places(Group(0)).block_bitmap),
-        Kind::InodeBitmap => there(kind.of_group(0), groups.places(Group(0)).inode_bitmap),
-        Kind::Superblock => there(kind.plain(), fs.volume.superblock_place().0),
-        Kind::DirectoryLeaf => made(kind.of(OWNER), |block| {
+        BlockKind::Descriptors => there(kind.plain(), fs.volume.geometry.gdt_block(0)),
+        BlockKind::InodeTable => there(kind.plain(), groups.inode_table(Group(0))),
+        BlockKind::BlockBitmap => there(kind.of_group(0), groups.places(Group(0)).block_bitmap),
+        BlockKind::InodeBitmap => there(kind.of_group(0), groups.places(Group(0)).inode_bitmap),
+        BlockKind::Superblock => there(kind.plain(), fs.volume.superblock_place().0),
+        BlockKind::DirectoryLeaf => made(kind.of(OWNER), |block| {
             dirent::write_record(block, BLOCK_SIZE - dirent::TAIL_SIZE, 12, 1, b"name");
             dirent::write_tail(block);
         }),
-        Kind::HtreeRoot => made(kind.of(OWNER), |block| {
+        BlockKind::HtreeRoot => made(kind.of(OWNER), |block| {
             let info = RootInfo { hash_version: 1, indirect_levels: 0 };
             htree::write_root_info(&mut block[htree::ROOT_INFO_RANGE], info);
-            fill_index(block, Place::Root);
+            fill_index(block, IndexKind::Root);
         }),
-        Kind::HtreeNode => made(kind.of(OWNER), |block| fill_index(block, Place::Node)),
-        Kind::ExtentNode => made(kind.of(OWNER), |block| {
+        BlockKind::HtreeNode => made(kind.of(OWNER), |block| fill_index(block, IndexKind::Node)),
+        BlockKind::ExtentNode => made(kind.of(OWNER), |block| {
             extent::write_header(
                 &mut block[..extent::ENTRY_SIZE],
                 2,
@@ -88,14 +88,14 @@ fn sound(fs: &Ext4, kind: Kind) -> Sound {
                 block[extent::entry_range(at)].copy_from_slice(&extent.encode());
             }
         }),
-        Kind::Indirect => made(kind.of(OWNER), |_| {}),
-        Kind::Xattr => made(kind.plain(), |block| {
+        BlockKind::Indirect => made(kind.of(OWNER), |_| {}),
+        BlockKind::Xattr => made(kind.plain(), |block| {
             let name = AttributeName { index: 1, suffix: b"name" };
             let attribute = NewAttribute { name, value: NewValue::Here(b"value") };
             assert!(encode_block(block, &mut [attribute]));
         }),
-        Kind::Orphan => made(kind.of(OWNER), |block| orphan::seal(block, SPARE, None)),
-        Kind::Quota => made(kind.plain(), |block| {
+        BlockKind::Orphan => made(kind.of(OWNER), |block| orphan::seal(block, SPARE, None)),
+        BlockKind::Quota => made(kind.plain(), |block| {
             // Magic number, version, number of blocks, and a root with one child after it.
             block[..8].copy_from_slice(&[0x11, 0x1f, 0xc0, 0xd9, 1, 0, 0, 0]);
             block[20] = 6;
@@ -104,22 +104,22 @@ fn sound(fs: &Ext4, kind: Kind) -> Sound {
     }
 }
 
-fn fill_index(block: &mut [u8], place: Place) {
+fn fill_index(block: &mut [u8], place: IndexKind) {
     let limit = place.limit(BLOCK_SIZE, true);
     htree::write_counts(&mut block[htree::count_range(place)], limit, 2, FileBlock(1));
     htree::insert(&mut block[htree::insert_range(place, 1, 1)], 0x8000_0000, FileBlock(2));
 }
 
 /// Returns ways to damage a block of each kind.
-fn harms(kind: Kind) -> Vec<Harm> {
+fn harms(kind: BlockKind) -> Vec<Harm> {
     match kind {
-        Kind::Descriptors => vec![
+        BlockKind::Descriptors => vec![
             (8, le32(u32::MAX), "inode table outside the file system"),
             (0, le32(0), "block bitmap outside the file system"),
             (8, le32(2000), "the inode table was moved"),
             (12, le16(u16::MAX), "too many free blocks"),
         ],
-        Kind::InodeTable => vec![
+        BlockKind::InodeTable => vec![
             (LOST_FOUND_SLOT, le16(0xf1ed), "its mode has no valid file type"),
             (LOST_FOUND_SLOT + 0x28, le16(0), "wrong magic"),
             (LOST_FOUND_SLOT + 0x2a, le16(9), "more entries than the maximum"),
@@ -129,50 +129,50 @@ fn harms(kind: Kind) -> Vec<Harm> {
             // Without the flag for extents, the root of the tree is read as pointers.
             (LOST_FOUND_SLOT + 0x20, le32(0), "a pointer past the last block"),
         ],
-        Kind::DirectoryLeaf => vec![
+        BlockKind::DirectoryLeaf => vec![
             (0, le32(u32::MAX), "an entry refers to an inode past the last one"),
             (4, le16(6), "the chain of entries is broken at byte 0"),
             (4, le16(4092), "the chain of entries is broken at byte 4092"),
             (6, vec![0], "an entry without a name"),
             (BLOCK_SIZE - 5, vec![0], "no checksum at its end"),
         ],
-        Kind::HtreeRoot => vec![
+        BlockKind::HtreeRoot => vec![
             (htree::ROOT_INFO_RANGE.start + 5, vec![7], "root information"),
             (0x22, le16(0), "wrong count"),
             (0x20, le16(3), "wrong limit"),
         ],
-        Kind::HtreeNode => vec![
+        BlockKind::HtreeNode => vec![
             (8 + 2, le16(u16::MAX), "wrong count"),
             (8 + 2, le16(3), "its hashes are not in order"),
         ],
-        Kind::ExtentNode => vec![
+        BlockKind::ExtentNode => vec![
             (0, le16(1), "wrong magic"),
             (6, le16(6), "wrong depth"),
             (12 + 4, le16(11), "its entries overlap"),
             (24 + 8, le32(u32::MAX), "blocks outside the file system"),
         ],
-        Kind::Indirect => vec![(400, le32(4096), "a pointer past the last block")],
-        Kind::Xattr => vec![
+        BlockKind::Indirect => vec![(400, le32(4096), "a pointer past the last block")],
+        BlockKind::Xattr => vec![
             (0, le32(0), "wrong magic number"),
             (4, le32(0), "its reference count is 0"),
             (32 + 2, le16(4094), "a value runs past the end"),
             (32 + 2, le16(40), "values overlap the entries"),
         ],
-        Kind::BlockBitmap => vec![
+        BlockKind::BlockBitmap => vec![
             (0, vec![0xfe], "blocks in use are marked as free"),
             (BLOCK_SIZE - 1, vec![0x7f], "expected bit 32767 set"),
         ],
-        Kind::InodeBitmap => vec![(BLOCK_SIZE - 1, vec![0x7f], "expected bit 32767 set")],
-        Kind::Orphan => vec![
+        BlockKind::InodeBitmap => vec![(BLOCK_SIZE - 1, vec![0x7f], "expected bit 32767 set")],
+        BlockKind::Orphan => vec![
             (8, le32(u32::MAX), "an inode past the last one"),
             (BLOCK_SIZE - 8, le32(0), "magic number"),
         ],
-        Kind::Superblock => vec![
+        BlockKind::Superblock => vec![
             (1024 + 0x38, le16(0), "magic number"),
             (1024 + 0x28, le32(7), "inodes_per_group"),
             (1024 + 0x04, le32(4095), "it describes another file system"),
         ],
-        Kind::Quota => vec![
+        BlockKind::Quota => vec![
             (4, le32(9), "version"),
             (28, le32(6), "a free block past the last one"),
             (1024, le32(u32::MAX), "a pointer is outside the file"),
@@ -217,7 +217,7 @@ fn assert_refused<T>(result: Result<T, impl Into<Error>>, block: Block, says: &s
     assert!(fault.to_string().contains(says), "{fault}, not {says}");
 }
 
-fn refuse(features: &str, kind: Kind, (at, bytes, says): &Harm) {
+fn refuse(features: &str, kind: BlockKind, (at, bytes, says): &Harm) {
     let (device, fs) = open(features);
     let sound = sound(&fs, kind);
     if let Some(made) = &sound.made {
@@ -227,7 +227,7 @@ fn refuse(features: &str, kind: Kind, (at, bytes, says): &Harm) {
     fs.engine.sync().unwrap();
     let before = all_bytes(&device);
     // Another, valid block of the same checkpoint.
-    let other = Sound { block: Block(SPARE.0 - 1), ..self::sound(&fs, Kind::Indirect) };
+    let other = Sound { block: Block(SPARE.0 - 1), ..self::sound(&fs, BlockKind::Indirect) };
     write(&fs, &other, 0, &[0; BLOCK_SIZE]);
     write(&fs, &sound, *at, bytes);
     assert_refused(fs.engine.sync(), sound.block, says);
@@ -240,7 +240,7 @@ fn refuse(features: &str, kind: Kind, (at, bytes, says): &Harm) {
 /// Damages each kind in several ways, in file systems with and without a journal.
 #[test]
 fn no_kind_of_block_is_written_that_is_wrong() {
-    for kind in Kind::ALL {
+    for kind in BlockKind::ALL {
         let harms = harms(kind);
         assert!(!harms.is_empty(), "no way to make {kind:?} wrong");
         for harm in &harms {
@@ -255,7 +255,7 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 #[test]
 fn an_invalid_inode_is_named() {
     let (_, fs) = open("");
-    let sound = sound(&fs, Kind::InodeTable);
+    let sound = sound(&fs, BlockKind::InodeTable);
     write(&fs, &sound, LOST_FOUND_SLOT, &le16(0xf1ed));
     let Err(engine::Error::Corrupt(fault)) = fs.engine.sync() else { panic!() };
     assert_eq!(fault.inode(), Some(LOST_FOUND.0));
@@ -265,8 +265,8 @@ fn an_invalid_inode_is_named() {
 #[test]
 fn unusual_blocks_can_be_changed() {
     let (device, fs) = open("-has_journal,-metadata_csum");
-    let bitmap = sound(&fs, Kind::InodeBitmap);
-    let table = sound(&fs, Kind::InodeTable);
+    let bitmap = sound(&fs, BlockKind::InodeBitmap);
+    let table = sound(&fs, BlockKind::InodeTable);
     drop(fs);
     let offset = bitmap.block.0 * BLOCK_SIZE as u64;
     device.write_at(offset + BLOCK_SIZE as u64 - 1, &[0]).unwrap();

@@ -16,7 +16,7 @@ use crate::format::encryption;
 use crate::format::features::Incompat;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Inode, Time, flags};
 use crate::format::xattr::{
-    self, Area, AttributeName, Entry, INDEX_SYSTEM, Value, entry_hash, entry_hash_signed,
+    self, Area, AttributeName, INDEX_SYSTEM, Value, XattrEntry, entry_hash, entry_hash_signed,
     is_acl_index,
 };
 
@@ -140,7 +140,7 @@ impl Context<'_> {
         }
     }
 
-    fn check_entry(&self, entry: &Entry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
+    fn check_entry(&self, entry: &XattrEntry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
         let name = AttributeName { index: entry.name_index, suffix: entry.name };
         let is_nameless = entry.name.is_empty() && !is_acl_index(entry.name_index);
         if is_nameless || entry.name_index == 0 && home.block.is_some() {
@@ -186,7 +186,7 @@ impl Context<'_> {
     }
 
     /// Checks the encryption context.
-    fn check_context(&self, entry: &Entry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
+    fn check_context(&self, entry: &XattrEntry<'_>, home: Home<'_>, space: &mut AttributeSpace) {
         let Value::Here(value) = entry.value else { return };
         match encryption::read(value) {
             encryption::Context::Known(policy) => space.policy = Some(policy),
@@ -200,7 +200,7 @@ impl Context<'_> {
         }
     }
 
-    fn check_hash(&self, entry: &Entry<'_>, value: &[u8], home: Home<'_>) {
+    fn check_hash(&self, entry: &XattrEntry<'_>, value: &[u8], home: Home<'_>) {
         let expected = entry_hash(entry.name, value);
         if entry.hash != expected && entry.hash != entry_hash_signed(entry.name, value) {
             let show = |hash| format!("{hash:#010x}");
@@ -220,7 +220,7 @@ impl Context<'_> {
     }
 
     /// Checks that an attribute's value is in the inode that the entry names.
-    fn check_reference(&self, entry: &Entry<'_>, (ino, size): (u32, u32), home: Home<'_>) {
+    fn check_reference(&self, entry: &XattrEntry<'_>, (ino, size): (u32, u32), home: Home<'_>) {
         let tell = |detail: &str| {
             let finding = home.finding(XATTR_VALUE).named(entry.name);
             self.tell(finding.detail(format!("its value is in inode {ino}: {detail}")));

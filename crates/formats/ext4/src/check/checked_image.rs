@@ -10,17 +10,17 @@ use vfs::{Ino, Result};
 
 use super::context::Context;
 use super::directories::Directories;
-use super::inodes::{HIDDEN, State, VALUE};
+use super::inodes::{HIDDEN, InodeState, VALUE};
 use super::{superblock, survey};
 use crate::format::address::{Block, Group};
-use crate::format::dirent::Record;
+use crate::format::dirent::DirRecord;
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
 use crate::params::Params;
 
 /// Properties of an inode in use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct InodeFacts {
     /// Type code of directory entries; 0 for an invalid mode.
     pub(crate) type_code: u8,
     /// True if it is a directory.
@@ -166,9 +166,9 @@ impl CheckedImage {
     }
 
     /// Returns the properties of an inode in use. Requires [`Self::survey`].
-    pub(crate) fn known(&self, ino: u32) -> Option<Known> {
-        let state: &State = self.context.inodes.get(ino)?;
-        Some(Known {
+    pub(crate) fn known(&self, ino: u32) -> Option<InodeFacts> {
+        let state: &InodeState = self.context.inodes.get(ino)?;
+        Some(InodeFacts {
             type_code: state.type_code(),
             is_dir: state.is_dir(),
             is_nameless: state.has(VALUE | HIDDEN) || state.is_removed() && state.is_dir(),
@@ -186,7 +186,7 @@ impl CheckedImage {
     }
 
     /// Calls `each` with the directory and all readable entries except `.` and `..`.
-    pub(crate) fn for_each_entry(&self, each: &mut dyn FnMut(u32, &Record<'_>)) {
+    pub(crate) fn for_each_entry(&self, each: &mut dyn FnMut(u32, &DirRecord<'_>)) {
         let mut buffer = Vec::new();
         for directory in &self.directories.all {
             self.directories.for_each_entry(&self.context, directory, &mut buffer, &mut |entry| {
@@ -216,6 +216,6 @@ impl CheckedImage {
     }
 }
 
-fn ways(directory: &super::directories::Directory) -> Ways {
+fn ways(directory: &super::directories::CheckedDirectory) -> Ways {
     Ways { dot_dot: directory.dotdot.load(Ordering::Relaxed), parent: directory.parent() }
 }

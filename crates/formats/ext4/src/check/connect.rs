@@ -7,8 +7,8 @@ use vfs::check::{Finding, Phase};
 
 use super::codes::{DIR_LOST_FOUND, DIR_PARENT, INODE_LINKS, INODE_UNATTACHED};
 use super::context::Context;
-use super::directories::{Directories, Directory};
-use super::inodes::{HIDDEN, INDEXED, ORPHAN, State, VALUE};
+use super::directories::{CheckedDirectory, Directories};
+use super::inodes::{HIDDEN, INDEXED, InodeState, ORPHAN, VALUE};
 use super::survey::ROOT;
 
 /// Maximum link count of a directory. A directory with more links has a count of 1.
@@ -64,7 +64,7 @@ impl Context<'_> {
                 Ok(parent) => at = parent,
                 Err(_) => {
                     let state = self.inodes.get(directory.ino);
-                    if !state.is_some_and(State::needs_no_name) {
+                    if !state.is_some_and(InodeState::needs_no_name) {
                         self.tell_unattached(directory.ino, "it is a directory");
                     }
                     break Way::Lost;
@@ -80,7 +80,7 @@ impl Context<'_> {
         self.tell(Finding::new(INODE_UNATTACHED).of_inode(ino.into()).detail(detail));
     }
 
-    fn check_parent(&self, directory: &Directory) {
+    fn check_parent(&self, directory: &CheckedDirectory) {
         let parent = if directory.ino == ROOT { ROOT } else { directory.parent() };
         let found = directory.dotdot.load(Ordering::Relaxed);
         if parent != 0 && found != parent {
@@ -89,7 +89,7 @@ impl Context<'_> {
         }
     }
 
-    fn check_directory_links(&self, directory: &Directory) {
+    fn check_directory_links(&self, directory: &CheckedDirectory) {
         let Some(state) = self.inodes.get(directory.ino) else { return };
         let (links, names) = (u32::from(state.links()), state.names());
         let has_many = self.params.dir_nlink();
@@ -125,7 +125,7 @@ impl Context<'_> {
         );
     }
 
-    fn check_file_links(&self, ino: u32, state: &State) {
+    fn check_file_links(&self, ino: u32, state: &InodeState) {
         let (links, names) = (u32::from(state.links()), state.names());
         if links == names || state.has(VALUE | HIDDEN) {
             return;
@@ -144,7 +144,7 @@ impl Context<'_> {
             if entry.name != b"lost+found" {
                 return ControlFlow::Continue(());
             }
-            is_there = self.inodes.get(entry.inode).is_some_and(State::is_dir);
+            is_there = self.inodes.get(entry.inode).is_some_and(InodeState::is_dir);
             ControlFlow::Break(())
         });
         if !is_there {

@@ -4,7 +4,7 @@ use vfs::check::Finding;
 
 use super::codes::{EXTENT_CLUSTER, EXTENT_UNWRITTEN, SUPERBLOCK_FEATURE};
 use super::context::{Context, Subject};
-use super::mapping::{Blocks, Run, walk};
+use super::mapping::{FileExtent, MapVisitor, walk};
 use super::survey::Scanner;
 use crate::format::address::Block;
 use crate::format::features::{Compat, RoCompat};
@@ -37,7 +37,7 @@ struct Claimer<'s, 'c> {
     is_written: bool,
     /// True for a file, whose contents may be shared.
     is_file: bool,
-    runs: Option<Vec<Run>>,
+    runs: Option<Vec<FileExtent>>,
     /// The last cluster: its number in the file and on the device.
     last: Option<(u64, u64)>,
 }
@@ -53,7 +53,7 @@ impl<'s, 'c> Claimer<'s, 'c> {
     }
 
     /// Returns the clusters of a run, except one that the previous run already covers.
-    fn new_clusters(&mut self, run: Run) -> std::ops::Range<u64> {
+    fn new_clusters(&mut self, run: FileExtent) -> std::ops::Range<u64> {
         let mut clusters = self.context.claims.clusters(run.start, run.len.into());
         let log = self.context.geometry().cluster_blocks_log;
         if log == 0 {
@@ -74,8 +74,8 @@ impl<'s, 'c> Claimer<'s, 'c> {
     }
 }
 
-impl Blocks for Claimer<'_, '_> {
-    fn run(&mut self, run: Run) {
+impl MapVisitor for Claimer<'_, '_> {
+    fn run(&mut self, run: FileExtent) {
         let end = u64::from(run.first) + u64::from(run.len);
         self.claimed.end = self.claimed.end.max(end);
         if run.first == 0 {
@@ -190,7 +190,7 @@ impl Scanner<'_, '_> {
 impl Scanner<'_, '_> {
     /// Adds a directory whose entries are to be read. Recovery frees removed directories, with or without names in
     /// them, so their entries do not count.
-    pub(super) fn add_directory(&mut self, subject: &Subject, runs: &[Run]) {
+    pub(super) fn add_directory(&mut self, subject: &Subject, runs: &[FileExtent]) {
         if !subject.is_removed() {
             self.directories.add(subject, runs, self.context.geometry().block_size_log);
         }

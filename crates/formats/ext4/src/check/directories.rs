@@ -8,9 +8,9 @@ use vfs::check::{Finding, Phase};
 
 use super::codes::{DIR_DOTS, DIR_HOLE};
 use super::context::{Context, Subject};
-use super::leaf::Reader;
-use super::mapping::Run;
-use crate::dir::compare::Style;
+use super::leaf::DirectoryReader;
+use super::mapping::FileExtent;
+use crate::dir::compare::NameEncoding;
 use crate::format::address::Block;
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::inode::{I_BLOCK_SIZE, flags};
@@ -23,7 +23,7 @@ const READ_BYTES: usize = 256 << 10;
 pub(super) type EachBlock<'a> = dyn FnMut(u32, Block, &[u8]) -> ControlFlow<()> + 'a;
 
 /// Callback for the name and inode of entries, until it breaks.
-pub(super) type EachEntry<'a> = dyn FnMut(&dirent::Record<'_>) -> ControlFlow<()> + 'a;
+pub(super) type EachEntry<'a> = dyn FnMut(&dirent::DirRecord<'_>) -> ControlFlow<()> + 'a;
 
 /// A contiguous run of a directory's blocks.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) struct DirRun {
 }
 
 /// A directory in use.
-pub(super) struct Directory {
+pub(super) struct CheckedDirectory {
     pub(super) ino: u32,
     /// Checksum seed of its blocks.
     pub(super) seed: u32,
@@ -49,19 +49,19 @@ pub(super) struct Directory {
     pub(super) parent: AtomicU32,
 }
 
-impl Directory {
+impl CheckedDirectory {
     pub(super) const fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
     /// Returns the comparison style of its names.
-    pub(super) const fn style(&self) -> Style {
+    pub(super) const fn style(&self) -> NameEncoding {
         if self.has(flags::ENCRYPT) {
-            Style::Encrypted
+            NameEncoding::Encrypted
         } else if self.has(flags::CASEFOLD) {
-            Style::Folded
+            NameEncoding::Folded
         } else {
-            Style::Plain
+            NameEncoding::Plain
         }
     }
 
@@ -73,14 +73,14 @@ impl Directory {
 /// All directories in use.
 #[derive(Default)]
 pub(super) struct Directories {
-    pub(super) all: Vec<Directory>,
+    pub(super) all: Vec<CheckedDirectory>,
     runs: Vec<DirRun>,
 }
 
 impl Directories {
-    pub(super) fn add(&mut self, subject: &Subject, runs: &[Run], block_size_log: u32) {
+    pub(super) fn add(&mut self, subject: &Subject, runs: &[FileExtent], block_size_log: u32) {
         let size_blocks = subject.inode.size() >> block_size_log;
-        self.all.push(Directory {
+        self.all.push(CheckedDirectory {
             ino: subject.ino,
             seed: subject.seed.unwrap_or(0),
             blocks: u32::try_from(size_blocks).unwrap_or(u32::MAX),
@@ -90,7 +90,8 @@ impl Directories {
             dotdot: AtomicU32::new(0),
             parent: AtomicU32::new(0),
         });
-        let compact = |run: &Run| DirRun { start: run.start, first: run.first, len: run.len };
+        let compact =
+            |run: &FileExtent| DirRun { start: run.start, first: run.first, len: run.len };
         self.runs.extend(runs.iter().map(compact));
     }
 
@@ -108,18 +109,18 @@ impl Directories {
         self.all.sort_unstable_by_key(|directory| directory.ino);
     }
 
-    pub(super) fn find(&self, ino: u32) -> Option<&Directory> {
+    pub(super) fn find(&self, ino: u32) -> Option<&CheckedDirectory> {
         let at = self.all.binary_search_by_key(&ino, |directory| directory.ino).ok()?;
         self.all.get(at)
     }
 
-    fn runs(&self, directory: &Directory) -> &[DirRun] {
+    fn runs(&self, directory: &CheckedDirectory) -> &[DirRun] {
         let start = directory.runs_start as usize;
         self.runs.get(start..start + directory.runs_len as usize).unwrap_or_default()
     }
 
     /// Returns the device block of a directory block.
-    pub(super) fn place(&self, directory: &Directory, block: u32) -> Option<Block> {
+    pub(super) fn place(&self, directory: &CheckedDirectory, block: u32) -> Option<Block> {
         let runs = self.runs(directory);
         let run = runs[..runs.partition_point(|run| run.first <= block)].last()?;
         let within = block - run.first;
@@ -148,7 +149,7 @@ impl Directories {
     pub(super) fn for_each_block(
         &self,
         context: &Context<'_>,
-        directory: &Directory,
+        directory: &CheckedDirectory,
         buffer: &mut Vec<u8>,
         each: &mut EachBlock<'_>,
     ) {
@@ -182,7 +183,7 @@ impl Directories {
     }
 
     /// Returns the first range of unmapped file blocks of a directory.
-    fn holes(&self, directory: &Directory) -> Option<std::ops::Range<u32>> {
+    fn holes(&self, directory: &CheckedDirectory) -> Option<std::ops::Range<u32>> {
         let mut next = 0;
         for run in self.runs(directory) {
             if run.first > next && next < directory.blocks {
@@ -197,7 +198,7 @@ impl Directories {
     pub(super) fn for_each_entry(
         &self,
         context: &Context<'_>,
-        directory: &Directory,
+        directory: &CheckedDirectory,
         buffer: &mut Vec<u8>,
         each: &mut EachEntry<'_>,
     ) {
@@ -260,7 +261,7 @@ impl Context<'_> {
             order.len() as u64,
             Phase::Directories,
             self.observer,
-            || Reader::new(self, directories),
+            || DirectoryReader::new(self, directories),
             |reader, at| {
                 let directory = &directories.all[order[at as usize] as usize];
                 self.check_holes(directories, directory);
@@ -269,7 +270,7 @@ impl Context<'_> {
         );
     }
 
-    fn check_holes(&self, directories: &Directories, directory: &Directory) {
+    fn check_holes(&self, directories: &Directories, directory: &CheckedDirectory) {
         let is_inline = directory.has(flags::INLINE_DATA);
         let Some(hole) = directories.holes(directory).filter(|_| !is_inline) else { return };
         let finding = Finding::new(DIR_HOLE).of_inode(directory.ino.into());

@@ -10,7 +10,7 @@ use vfs::check::{BitSet, Options, Silent};
 use super::context::Context;
 use super::mapping::walk;
 use super::references::Runs;
-use super::tally::Usage;
+use super::tally::QuotaUsage;
 use super::{superblock, survey};
 use crate::format::address::{Block, Group};
 use crate::format::group::GroupDescriptor;
@@ -85,7 +85,7 @@ impl InUse<'_> {
     }
 
     /// Returns the usage per owner, for each kind of quota; `None` if it could not be counted.
-    pub(crate) fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<QuotaUsage> {
         self.0.tally.is_wanted().then(|| self.0.tally.take())
     }
 

@@ -9,11 +9,11 @@ use super::codes::{
 };
 use super::contents::Claimed;
 use super::context::{Context, Subject};
-use super::survey::{Scanner, Target, target_problem};
+use super::survey::{Scanner, SymlinkTarget, target_problem};
 use super::tally::Values;
 use crate::format::address::Block;
 use crate::format::encryption::Policy;
-use crate::format::extent::Node;
+use crate::format::extent::ExtentNode;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, I_BLOCK_SIZE, flags};
 
@@ -131,7 +131,7 @@ impl Scanner<'_, '_> {
         if inode & flags::EXTENTS != 0 && inode & flags::INLINE_DATA != 0 {
             tell("extents and inline_data are both set".to_owned());
         }
-        let is_map = || Node::parse(subject.inode.i_block(), None).is_ok();
+        let is_map = || ExtentNode::parse(subject.inode.i_block(), None).is_ok();
         if inode & (flags::EXTENTS | flags::INLINE_DATA) == flags::INLINE_DATA && is_map() {
             tell("inline_data is set, but the inode has an extent map".to_owned());
         }
@@ -241,7 +241,7 @@ impl Scanner<'_, '_> {
                     && claimed.end == 1
                     && !claimed.has_nodes =>
             {
-                self.targets.push(Target { block, ino: subject.ino, size, is_encrypted });
+                self.targets.push(SymlinkTarget { block, ino: subject.ino, size, is_encrypted });
             }
             _ if subject.is_orphan => {}
             _ => tell("its target is not in one block"),

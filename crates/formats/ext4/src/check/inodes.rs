@@ -9,7 +9,7 @@ use crate::format::address::Group;
 use crate::format::dirent::file_type_code;
 use crate::format::geometry::Geometry;
 
-/// Bits of [`State::facts`]: the lowest three are the type code of directory entries.
+/// Bits of [`InodeState::facts`]: the lowest three are the type code of directory entries.
 const TYPE: u16 = 7;
 const USED: u16 = 1 << 3;
 /// It stores the value of an attribute.
@@ -23,18 +23,18 @@ pub(super) const INDEXED: u16 = 1 << 7;
 /// Its contents or names are encrypted.
 pub(super) const ENCRYPTED: u16 = 1 << 8;
 
-const _: () = assert!(size_of::<State>() == 8);
+const _: () = assert!(size_of::<InodeState>() == 8);
 
 /// State of an inode.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct InodeState {
     /// Its link count minus the names found; wraps around.
     left: AtomicU32,
     facts: u16,
     links: u16,
 }
 
-impl State {
+impl InodeState {
     pub(super) fn new(file_type: Option<FileType>, links: u16, facts: u16) -> Self {
         let code = file_type.map_or(0, |file_type| u16::from(file_type_code(file_type)));
         Self { left: AtomicU32::new(links.into()), facts: USED | code | facts, links }
@@ -85,7 +85,7 @@ impl State {
 
 /// The inodes in use of all groups.
 pub(super) struct Inodes {
-    groups: Vec<OnceLock<Box<[State]>>>,
+    groups: Vec<OnceLock<Box<[InodeState]>>>,
     geometry: Geometry,
 }
 
@@ -96,20 +96,20 @@ impl Inodes {
     }
 
     /// Stores the inodes of a group, up to the last one in use.
-    pub(super) fn set(&self, group: Group, states: Vec<State>) {
+    pub(super) fn set(&self, group: Group, states: Vec<InodeState>) {
         if let Some(place) = self.groups.get(group.0 as usize) {
             let _ = place.set(states.into_boxed_slice());
         }
     }
 
     /// Returns the inodes of a group, up to the last one in use.
-    pub(super) fn of(&self, group: Group) -> &[State] {
+    pub(super) fn of(&self, group: Group) -> &[InodeState] {
         let states = self.groups.get(group.0 as usize).and_then(OnceLock::get);
         states.map_or(&[], |states| states)
     }
 
     /// Returns the state of an inode in use.
-    pub(super) fn get(&self, ino: u32) -> Option<&State> {
+    pub(super) fn get(&self, ino: u32) -> Option<&InodeState> {
         let (group, index) = self.geometry.place_of(Ino(ino.into()))?;
         self.of(group).get(index as usize).filter(|state| state.is_used())
     }

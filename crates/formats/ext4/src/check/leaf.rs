@@ -11,14 +11,14 @@ use super::codes::{
     DIR_TYPE, HTREE_HASH, HTREE_LEAF,
 };
 use super::context::Context;
-use super::directories::{Directories, Directory};
-use super::inodes::{ENCRYPTED, HIDDEN, State, VALUE};
+use super::directories::{CheckedDirectory, Directories};
+use super::inodes::{ENCRYPTED, HIDDEN, InodeState, VALUE};
 use super::survey::ROOT;
-use super::tree::{Plan, Role};
+use super::tree::{IndexPlan, Role};
 use crate::dir::casefold;
-use crate::dir::compare::Style;
+use crate::dir::compare::NameEncoding;
 use crate::format::address::Block;
-use crate::format::dirent::{self, Record};
+use crate::format::dirent::{self, DirRecord};
 use crate::format::features::Incompat;
 use crate::format::inode::flags;
 
@@ -32,11 +32,11 @@ const DOT_END: usize = 9;
 const DOT_DOT_END: usize = 22;
 
 /// State of a thread that reads directories.
-pub(super) struct Reader<'r, 'c> {
+pub(super) struct DirectoryReader<'r, 'c> {
     context: &'r Context<'c>,
     directories: &'r Directories,
     has_types: bool,
-    plan: Plan,
+    plan: IndexPlan,
     buffer: Vec<u8>,
     /// For the current block: the hash of each name and the offset of its entry.
     keys: Vec<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Reader<'r, 'c> {
 /// The chain of entries that is being checked.
 #[derive(Clone, Copy)]
 struct Chain<'d> {
-    directory: &'d Directory,
+    directory: &'d CheckedDirectory,
     /// The block; `None` for entries in the inode.
     place: Option<Block>,
     role: Role,
@@ -63,18 +63,18 @@ impl Chain<'_> {
         }
     }
 
-    fn of_entry(&self, code: &'static Code, record: &Record<'_>) -> Finding {
+    fn of_entry(&self, code: &'static Code, record: &DirRecord<'_>) -> Finding {
         self.finding(code).named(record.name)
     }
 }
 
-impl<'r, 'c> Reader<'r, 'c> {
+impl<'r, 'c> DirectoryReader<'r, 'c> {
     pub(super) fn new(context: &'r Context<'c>, directories: &'r Directories) -> Self {
         Self {
             context,
             directories,
             has_types: context.params.sb.features.incompat(Incompat::FILETYPE),
-            plan: Plan::default(),
+            plan: IndexPlan::default(),
             buffer: Vec::new(),
             keys: Vec::new(),
             all_keys: Vec::new(),
@@ -83,7 +83,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Reads and checks a directory.
-    pub(super) fn read(&mut self, directory: &Directory) {
+    pub(super) fn read(&mut self, directory: &CheckedDirectory) {
         if directory.has(flags::INLINE_DATA) {
             return self.read_inline(directory);
         }
@@ -104,7 +104,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    fn read_inline(&mut self, directory: &Directory) {
+    fn read_inline(&mut self, directory: &CheckedDirectory) {
         let context = self.context;
         let Some(inline) = context.inline_directory(directory.ino) else { return };
         let chain = Chain { directory, place: None, role: Role::Linear };
@@ -129,7 +129,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    fn block(&mut self, directory: &Directory, number: u32, place: Block, bytes: &[u8]) {
+    fn block(&mut self, directory: &CheckedDirectory, number: u32, place: Block, bytes: &[u8]) {
         let chain = Chain { directory, place: Some(place), role: self.plan.role(number) };
         if self.plan.is_unreached(number) {
             let finding = chain.finding(HTREE_LEAF);
@@ -185,8 +185,8 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Checks the first two records of a directory.
-    fn dots(&self, chain: &Chain<'_>, first: Option<Record<'_>>, second: Option<Record<'_>>) {
-        let is = |record: Option<&Record<'_>>, name: &[u8]| {
+    fn dots(&self, chain: &Chain<'_>, first: Option<DirRecord<'_>>, second: Option<DirRecord<'_>>) {
+        let is = |record: Option<&DirRecord<'_>>, name: &[u8]| {
             record.is_some_and(|record| record.inode != 0 && record.name == name)
         };
         let own = chain.directory.ino;
@@ -217,7 +217,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    fn entry(&mut self, chain: &Chain<'_>, record: &Record<'_>) {
+    fn entry(&mut self, chain: &Chain<'_>, record: &DirRecord<'_>) {
         self.check_name(chain, record);
         let context = self.context;
         let ino = record.inode;
@@ -251,7 +251,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    fn check_type(&self, chain: &Chain<'_>, record: &Record<'_>, code: u8) {
+    fn check_type(&self, chain: &Chain<'_>, record: &DirRecord<'_>, code: u8) {
         let expected = if self.has_types { code } else { 0 };
         // The Hurd stores no types, because translators may change them.
         let is_left_out = record.file_type == 0 && self.context.params.sb.is_of_hurd();
@@ -263,7 +263,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Checks that the files of an encrypted directory have its policy. Kernels reject others.
-    fn check_policy(&self, chain: &Chain<'_>, record: &Record<'_>, state: &State) {
+    fn check_policy(&self, chain: &Chain<'_>, record: &DirRecord<'_>, state: &InodeState) {
         if !state.has_contents() {
             return;
         }
@@ -278,7 +278,7 @@ impl<'r, 'c> Reader<'r, 'c> {
         self.context.tell(finding.detail(format!("inode {} {problem}", record.inode)));
     }
 
-    fn subdirectory(&self, chain: &Chain<'_>, record: &Record<'_>) {
+    fn subdirectory(&self, chain: &Chain<'_>, record: &DirRecord<'_>) {
         let Some(below) = self.directories.find(record.inode) else { return };
         let own = chain.directory.ino;
         let set = below.parent.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
@@ -289,17 +289,17 @@ impl<'r, 'c> Reader<'r, 'c> {
         }
     }
 
-    fn check_name(&self, chain: &Chain<'_>, record: &Record<'_>) {
+    fn check_name(&self, chain: &Chain<'_>, record: &DirRecord<'_>) {
         let name = record.name;
         let style = chain.directory.style();
-        let is_bad = if style == Style::Encrypted {
+        let is_bad = if style == NameEncoding::Encrypted {
             name.len() < ENCRYPTED_NAME_MIN
         } else {
             name.iter().any(|&byte| byte == b'/' || byte == 0) || matches!(name, b"." | b"..")
         };
         if is_bad {
             self.context.tell(chain.of_entry(DIR_NAME, record));
-        } else if style == Style::Folded
+        } else if style == NameEncoding::Folded
             && self.context.params.strict_names
             && std::str::from_utf8(name).is_err()
         {
@@ -309,7 +309,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Returns the key of a name in its block. Checks that the index leads to this block for it.
-    fn key(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> u64 {
+    fn key(&mut self, chain: &Chain<'_>, record: &DirRecord<'_>, bytes: &[u8]) -> u64 {
         let hash = match (chain.role, self.hash(chain, record, bytes)) {
             (Role::Leaf { low, high }, Some(hash)) => {
                 // Bit 0 is set if the block continues the last hash of the block before.
@@ -333,7 +333,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Returns the hash that the index uses for a name, if it is known.
-    fn hash(&mut self, chain: &Chain<'_>, record: &Record<'_>, bytes: &[u8]) -> Option<u32> {
+    fn hash(&mut self, chain: &Chain<'_>, record: &DirRecord<'_>, bytes: &[u8]) -> Option<u32> {
         if self.plan.is_keyed {
             let at = record.offset + (dirent::HEADER_SIZE + record.name.len()).next_multiple_of(4);
             let stored = bytes.get(at..).and_then(|bytes| bytes.first_chunk::<4>())?;
@@ -344,8 +344,8 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Returns a hash of the comparison form of a name. Collisions are unlikely.
-    fn long_key(&mut self, directory: &Directory, name: &[u8]) -> u64 {
-        let name = if directory.style() == Style::Folded {
+    fn long_key(&mut self, directory: &CheckedDirectory, name: &[u8]) -> u64 {
+        let name = if directory.style() == NameEncoding::Folded {
             casefold::fold(name, &mut self.folded);
             &self.folded[..]
         } else {
@@ -358,7 +358,7 @@ impl<'r, 'c> Reader<'r, 'c> {
     fn check_duplicates(&mut self, chain: &Chain<'_>, bytes: &[u8]) {
         self.keys.sort_unstable();
         let keys = std::mem::take(&mut self.keys);
-        let is_folded = chain.directory.style() == Style::Folded;
+        let is_folded = chain.directory.style() == NameEncoding::Folded;
         for (at, key) in keys.iter().enumerate() {
             // Few names share a hash, except with deliberate collisions; some duplicates are then missed.
             const SAME_HASH_MAX: usize = 64;
@@ -383,12 +383,12 @@ impl<'r, 'c> Reader<'r, 'c> {
     }
 
     /// Finds equal names among the names of a directory with equal keys.
-    fn find_duplicates(&mut self, directory: &Directory) {
+    fn find_duplicates(&mut self, directory: &CheckedDirectory) {
         let keys = std::mem::take(&mut self.all_keys);
         let mut suspects: Vec<u64> =
             keys.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
         suspects.dedup();
-        let is_folded = directory.style() == Style::Folded;
+        let is_folded = directory.style() == NameEncoding::Folded;
         let mut met: HashSet<Vec<u8>> = HashSet::new();
         let (context, directories) = (self.context, self.directories);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -421,7 +421,7 @@ fn hash_64(bytes: &[u8]) -> u64 {
     mix(mix(hash, rest), FACTOR)
 }
 
-impl State {
+impl InodeState {
     /// Returns true for inodes that need no name: the file system's own, attribute values, removed ones.
     pub(super) const fn needs_no_name(&self) -> bool {
         self.has(VALUE | HIDDEN) || self.is_removed()

@@ -6,13 +6,13 @@ use vfs::check::{Code, Finding};
 use super::codes::{EXTENT_CHECKSUM, EXTENT_NODE, EXTENT_PLACE, EXTENT_START, INDIRECT_PLACE};
 use super::context::{Context, Subject};
 use crate::format::address::{Block, FileBlock};
-use crate::format::extent::{self, ENTRY_SIZE, Node};
+use crate::format::extent::{self, ENTRY_SIZE, ExtentNode};
 use crate::format::indirect;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 /// A contiguous run of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct FileExtent {
     pub(super) first: u32,
     pub(super) start: Block,
     pub(super) len: u32,
@@ -20,9 +20,9 @@ pub(super) struct Run {
 }
 
 /// Visitor of a map.
-pub(super) trait Blocks {
+pub(super) trait MapVisitor {
     /// Receives a run of the file's blocks, in file order.
-    fn run(&mut self, run: Run);
+    fn run(&mut self, run: FileExtent);
 
     /// Receives a map block. Returns whether to walk it.
     fn node(&mut self, block: Block) -> bool;
@@ -34,8 +34,8 @@ pub(super) trait Blocks {
 /// Walks the map in an inode, which contains pointers or extents depending on the flags.
 ///
 /// Each node is within the range of its parent's entry, and each level is one lower, so the walk ends.
-pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn Blocks) {
-    let mut walk = Walk { context, subject, blocks, pending: None, next: 0 };
+pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn MapVisitor) {
+    let mut walk = MapWalk { context, subject, blocks, pending: None, next: 0 };
     let root = subject.inode.i_block();
     if subject.has(flags::EXTENTS) {
         match parse(root, None) {
@@ -54,8 +54,8 @@ pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn Bl
 }
 
 /// Parses a node. Also checks that its capacity is not too small, which other programs do not accept.
-fn parse(bytes: &[u8], depth: Option<u16>) -> Result<Node<'_>, Corruption> {
-    let node = Node::parse(bytes, depth)?;
+fn parse(bytes: &[u8], depth: Option<u16>) -> Result<ExtentNode<'_>, Corruption> {
+    let node = ExtentNode::parse(bytes, depth)?;
     let most = (bytes.len() - ENTRY_SIZE) / ENTRY_SIZE;
     if node.room() + 2 < most {
         let damage = Corruption::new("extent tree node", "wrong maximum number of entries");
@@ -64,17 +64,17 @@ fn parse(bytes: &[u8], depth: Option<u16>) -> Result<Node<'_>, Corruption> {
     Ok(node)
 }
 
-struct Walk<'w, 'c> {
+struct MapWalk<'w, 'c> {
     context: &'w Context<'c>,
     subject: &'w Subject,
-    blocks: &'w mut dyn Blocks,
+    blocks: &'w mut dyn MapVisitor,
     /// For pointers: the current contiguous run.
-    pending: Option<Run>,
+    pending: Option<FileExtent>,
     /// For pointers: file block of the next pointer.
     next: u64,
 }
 
-impl Walk<'_, '_> {
+impl MapWalk<'_, '_> {
     fn finding(&self, code: &'static Code) -> Finding {
         Finding::new(code).of_inode(self.subject.ino.into())
     }
@@ -97,14 +97,14 @@ impl Walk<'_, '_> {
         is_inside
     }
 
-    fn extents(&mut self, node: &Node<'_>, end: u64) {
+    fn extents(&mut self, node: &ExtentNode<'_>, end: u64) {
         for at in 0..node.len() {
             if node.depth() == 0 {
                 let extent = node.extent(at);
                 if self.is_inside(EXTENT_PLACE, extent.start, extent.len) {
                     let first = extent.block.0;
                     let (start, len, unwritten) = (extent.start, extent.len, extent.unwritten);
-                    self.blocks.run(Run { first, start, len, unwritten });
+                    self.blocks.run(FileExtent { first, start, len, unwritten });
                 }
                 continue;
             }
@@ -177,7 +177,7 @@ impl Walk<'_, '_> {
             return;
         }
         self.deliver();
-        self.pending = Some(Run { first, start, len: 1, unwritten: false });
+        self.pending = Some(FileExtent { first, start, len: 1, unwritten: false });
     }
 
     fn deliver(&mut self) {

@@ -6,7 +6,7 @@ use vfs::check::Finding;
 
 use super::codes::{ORPHAN_FILE, ORPHAN_FILE_ENTRY, ORPHAN_LIST, ORPHAN_PRESENT};
 use super::context::{Context, Subject};
-use super::mapping::{Blocks, Run, walk};
+use super::mapping::{FileExtent, MapVisitor, walk};
 use crate::format::address::Block;
 use crate::format::features::{Compat, RoCompat};
 use crate::format::inode::Inode;
@@ -128,8 +128,8 @@ struct Places {
     met: HashSet<Block>,
 }
 
-impl Blocks for Places {
-    fn run(&mut self, run: Run) {
+impl MapVisitor for Places {
+    fn run(&mut self, run: FileExtent) {
         if run.unwritten || u64::from(run.first) != self.all.len() as u64 {
             return;
         }

@@ -66,7 +66,8 @@ impl Paths<'_, '_> {
             if let Some(known) = self.known.get(&at) {
                 break known.clone();
             }
-            let parent = self.directories.find(at).map_or(0, super::directories::Directory::parent);
+            let parent =
+                self.directories.find(at).map_or(0, super::directories::CheckedDirectory::parent);
             if parent == 0 || way.len() >= DEPTH_MAX {
                 break None;
             }

@@ -7,7 +7,7 @@ use vfs::check::Finding;
 
 use super::codes::{QUOTA_FILE, QUOTA_USAGE};
 use super::context::{Context, Subject};
-use super::mapping::{Run, walk};
+use super::mapping::{FileExtent, walk};
 use super::references::Runs;
 use crate::format::features::RoCompat;
 use crate::format::quota::{
@@ -16,15 +16,15 @@ use crate::format::quota::{
 };
 
 /// Inodes and bytes by id.
-type Usage = HashMap<u32, (u64, u64)>;
+type UsageById = HashMap<u32, (u64, u64)>;
 
 /// A quota file that is being read.
-struct File<'f, 'c> {
+struct QuotaFile<'f, 'c> {
     context: &'f Context<'c>,
-    runs: Vec<Run>,
+    runs: Vec<FileExtent>,
     blocks: u32,
     met: HashSet<u32>,
-    usage: Usage,
+    usage: UsageById,
 }
 
 impl Context<'_> {
@@ -52,23 +52,23 @@ impl Context<'_> {
         }
     }
 
-    fn read_quota_file(&self, subject: &Subject, kind: QuotaKind) -> Result<Usage, Corruption> {
+    fn read_quota_file(&self, subject: &Subject, kind: QuotaKind) -> Result<UsageById, Corruption> {
         let mut runs = Runs::default();
         walk(self, subject, &mut runs);
-        let (met, usage) = (HashSet::new(), Usage::new());
-        let mut file = File { context: self, runs: runs.all, blocks: 1, met, usage };
+        let (met, usage) = (HashSet::new(), UsageById::new());
+        let mut file = QuotaFile { context: self, runs: runs.all, blocks: 1, met, usage };
         let info = parse_info(&file.block(INFO_BLOCK)?, kind, subject.inode.size())?;
         file.blocks = info.blocks.get();
         file.node(ROOT_BLOCK, 0, 0)?;
         Ok(file.usage)
     }
 
-    fn compare_usage(&self, subject: &Subject, stored: &Usage, counted: &Usage) {
+    fn compare_usage(&self, subject: &Subject, stored: &UsageById, counted: &UsageById) {
         let mut ids: Vec<_> = stored.keys().chain(counted.keys()).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            let of = |usage: &Usage| usage.get(&id).copied().unwrap_or_default();
+            let of = |usage: &UsageById| usage.get(&id).copied().unwrap_or_default();
             let (expected, found) = (of(counted), of(stored));
             if expected != found {
                 let finding = Finding::new(QUOTA_USAGE).of_inode(subject.ino.into());
@@ -83,7 +83,7 @@ fn bad(problem: &'static str) -> Corruption {
     Corruption::new("quota file", problem)
 }
 
-impl File<'_, '_> {
+impl QuotaFile<'_, '_> {
     /// Reads a block of the file. Fails if the file does not have it.
     fn block(&self, block: u32) -> Result<Vec<u8>, Corruption> {
         if block >= self.blocks {
@@ -93,7 +93,7 @@ impl File<'_, '_> {
         let log = self.context.geometry().block_size_log;
         let byte = u64::from(block) << BLOCK_SIZE_LOG;
         let number = (byte >> log) as u32;
-        let holds = |run: &&Run| run.first <= number && number - run.first < run.len;
+        let holds = |run: &&FileExtent| run.first <= number && number - run.first < run.len;
         let run = self.runs.iter().find(holds).ok_or_else(|| bad("it has a hole"))?;
         let place = run.start.plus(u64::from(number - run.first));
         let start = (byte & ((1 << log) - 1)) as usize;

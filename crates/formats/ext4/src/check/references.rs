@@ -8,7 +8,7 @@ use vfs::check::Finding;
 use super::codes::{XATTR_REFERENCES, XATTR_VALUE, XATTR_VALUE_REFERENCES};
 use super::contents::Claimed;
 use super::context::{Context, Subject};
-use super::mapping::{Blocks, Run, walk};
+use super::mapping::{FileExtent, MapVisitor, walk};
 use crate::format::address::Block;
 use crate::format::xattr::{self, VALUE_SIZE_MAX};
 
@@ -56,12 +56,12 @@ impl References {
 /// Runs of a file. Map nodes are read once, so that a map with repeated nodes needs neither much time nor much memory.
 #[derive(Default)]
 pub(super) struct Runs {
-    pub(super) all: Vec<Run>,
+    pub(super) all: Vec<FileExtent>,
     met: HashSet<Block>,
 }
 
-impl Blocks for Runs {
-    fn run(&mut self, run: Run) {
+impl MapVisitor for Runs {
+    fn run(&mut self, run: FileExtent) {
         self.all.push(run);
     }
 

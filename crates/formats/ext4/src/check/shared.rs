@@ -4,7 +4,7 @@ use vfs::check::{BitSet, Finding};
 
 use super::codes::BLOCK_SHARED;
 use super::context::Context;
-use super::mapping::{Blocks, Run, walk};
+use super::mapping::{FileExtent, MapVisitor, walk};
 use super::survey::BAD_BLOCKS_INO;
 use crate::format::address::{Block, Group};
 
@@ -46,8 +46,8 @@ impl Finder<'_, '_> {
     }
 }
 
-impl Blocks for Finder<'_, '_> {
-    fn run(&mut self, run: Run) {
+impl MapVisitor for Finder<'_, '_> {
+    fn run(&mut self, run: FileExtent) {
         self.claim(run.start, run.len.into());
     }
 
@@ -71,8 +71,8 @@ impl Beneath<'_, '_> {
     }
 }
 
-impl Blocks for Beneath<'_, '_> {
-    fn run(&mut self, run: Run) {
+impl MapVisitor for Beneath<'_, '_> {
+    fn run(&mut self, run: FileExtent) {
         self.take(run.start, run.len.into());
     }
 

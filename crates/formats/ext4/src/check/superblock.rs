@@ -19,6 +19,7 @@ use crate::format::mmp::RawMmp;
 use crate::format::superblock::{self, FIRST_INO_REV0, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::fs::OpenOptions;
 use crate::log;
+use crate::open::superblock_candidates;
 use crate::open::superblock_copy::{Copy, SuperblockPlace};
 use crate::params::read_superblock;
 
@@ -103,7 +104,7 @@ fn find(
         observer.found(finding.detail(copy.remark(damage)));
         return copy.in_place(device).map(Some);
     }
-    let Some((raw, _)) = crate::repair::repaired_superblock(&*device) else {
+    let Some((raw, _)) = superblock_candidates::repaired(&*device) else {
         observer.found(finding);
         return Ok(None);
     };

@@ -8,8 +8,8 @@ use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
 use super::context::{Context, Subject};
 use super::directories::Directories;
 use super::inode::RESIZE_INO;
-use super::inodes::{self, State};
-use super::tally::Counted;
+use super::inodes::{self, InodeState};
+use super::tally::ThreadUsage;
 use crate::format::address::{Block, Group};
 use crate::format::features::Compat;
 use crate::format::inode::{self, flags};
@@ -47,7 +47,7 @@ pub(super) fn survey(context: &Context<'_>) -> Directories {
 }
 
 /// A symbolic link whose target is in a block.
-pub(super) struct Target {
+pub(super) struct SymlinkTarget {
     pub(super) block: Block,
     pub(super) ino: u32,
     pub(super) size: u64,
@@ -58,11 +58,11 @@ pub(super) struct Target {
 pub(super) struct Scanner<'s, 'c> {
     pub(super) context: &'s Context<'c>,
     pub(super) directories: Directories,
-    pub(super) counted: Counted,
+    pub(super) counted: ThreadUsage,
     /// Links of the current group, to be read in device order.
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<SymlinkTarget>,
     bytes: Vec<u8>,
-    states: Vec<State>,
+    states: Vec<InodeState>,
 }
 
 impl<'s, 'c> Scanner<'s, 'c> {
@@ -70,7 +70,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         Self {
             context,
             directories: Directories::default(),
-            counted: Counted::default(),
+            counted: ThreadUsage::default(),
             targets: Vec::new(),
             bytes: Vec::new(),
             states: Vec::new(),
@@ -152,8 +152,8 @@ impl<'s, 'c> Scanner<'s, 'c> {
             return;
         }
         let file_type = subject.inode.file_type();
-        self.states.resize_with(index as usize, State::default);
-        self.states.push(State::new(file_type, links, self.facts(&subject)));
+        self.states.resize_with(index as usize, InodeState::default);
+        self.states.push(InodeState::new(file_type, links, self.facts(&subject)));
         match file_type {
             Some(file_type) => self.inode(&subject, file_type, slot),
             None => {

@@ -10,7 +10,7 @@ use crate::format::inode::flags;
 use crate::params::Params;
 
 /// Inodes and bytes by id, for each kind of quota.
-pub(crate) type Usage = [HashMap<u32, (u64, u64)>; 3];
+pub(crate) type QuotaUsage = [HashMap<u32, (u64, u64)>; 3];
 
 /// Attribute values of an inode that are in other inodes.
 #[derive(Clone, Copy, Default)]
@@ -22,12 +22,12 @@ pub(super) struct Values {
 
 /// Usage counted by a thread.
 #[derive(Default)]
-pub(super) struct Counted(Usage);
+pub(super) struct ThreadUsage(QuotaUsage);
 
 /// Usage counted by all threads.
 pub(super) struct Tally {
     is_wanted: bool,
-    all: Mutex<Usage>,
+    all: Mutex<QuotaUsage>,
 }
 
 impl Tally {
@@ -41,7 +41,7 @@ impl Tally {
     }
 
     /// Adds the usage counted by a thread.
-    pub(super) fn add(&self, counted: &mut Counted) {
+    pub(super) fn add(&self, counted: &mut ThreadUsage) {
         if !self.is_wanted {
             return;
         }
@@ -54,12 +54,12 @@ impl Tally {
         }
     }
 
-    pub(super) fn take(&self) -> Usage {
+    pub(super) fn take(&self) -> QuotaUsage {
         std::mem::take(&mut *self.all.lock())
     }
 }
 
-impl Counted {
+impl ThreadUsage {
     /// Counts an inode in use. Of the file system's own inodes, only the root directory counts. The usage also includes
     /// its attribute `values` in other inodes: each counts as an inode with its bytes.
     pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject, values: Values) {

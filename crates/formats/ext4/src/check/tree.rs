@@ -7,11 +7,11 @@ use vfs::check::{Code, Finding};
 
 use super::codes::{HTREE_CHECKSUM, HTREE_LEAF, HTREE_NODE, HTREE_ROOT};
 use super::context::Context;
-use super::directories::{Directories, Directory};
+use super::directories::{CheckedDirectory, Directories};
 use crate::format::address::Block;
 use crate::format::features::Incompat;
 use crate::format::hash::NameHasher;
-use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, SIPHASH};
+use crate::format::htree::{self, Index, IndexKind, LEVELS_MAX, LEVELS_MAX_LARGE, SIPHASH};
 use crate::format::inode::flags;
 
 /// Maximum hash version of a root. The superblock determines whether bytes are signed.
@@ -36,7 +36,7 @@ pub(super) enum Role {
 
 /// Plan for reading a directory.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct IndexPlan {
     /// Blocks that the index leads to. A map, so that a false size uses no memory.
     roles: HashMap<u32, Role>,
     /// Hasher of the names, if there is an index and its hash is known.
@@ -48,7 +48,7 @@ pub(super) struct Plan {
     has_index: bool,
 }
 
-impl Plan {
+impl IndexPlan {
     pub(super) fn role(&self, block: u32) -> Role {
         let other = if self.has_index { Role::Unreached } else { Role::Linear };
         self.roles.get(&block).copied().unwrap_or(other)
@@ -59,7 +59,7 @@ impl Plan {
         &mut self,
         context: &Context<'_>,
         directories: &Directories,
-        directory: &Directory,
+        directory: &CheckedDirectory,
     ) {
         self.roles.clear();
         self.hasher = None;
@@ -69,7 +69,7 @@ impl Plan {
         if !directory.has(flags::INDEX) {
             return;
         }
-        let mut walk = Walk { context, directories, directory, plan: self };
+        let mut walk = IndexWalk { context, directories, directory, plan: self };
         walk.is_sound_from_root();
     }
 
@@ -79,14 +79,14 @@ impl Plan {
     }
 }
 
-struct Walk<'w, 'c> {
+struct IndexWalk<'w, 'c> {
     context: &'w Context<'c>,
     directories: &'w Directories,
-    directory: &'w Directory,
-    plan: &'w mut Plan,
+    directory: &'w CheckedDirectory,
+    plan: &'w mut IndexPlan,
 }
 
-impl Walk<'_, '_> {
+impl IndexWalk<'_, '_> {
     fn finding(&self, code: &'static Code, block: Block) -> Finding {
         Finding::new(code).of_inode(self.directory.ino.into()).at_block(block.0)
     }
@@ -101,7 +101,7 @@ impl Walk<'_, '_> {
             return;
         }
         self.plan.roles.insert(0, Role::Root);
-        let Some(bytes) = self.read(place, Place::Root, HTREE_ROOT) else {
+        let Some(bytes) = self.read(place, IndexKind::Root, HTREE_ROOT) else {
             self.plan.is_broken = true;
             return;
         };
@@ -129,11 +129,11 @@ impl Walk<'_, '_> {
         if info.hash_version <= VERSION_MAX {
             self.plan.hasher = self.context.params.hasher(info.hash_version);
         }
-        self.node(&bytes, (place, Place::Root), info.indirect_levels, (0, u32::MAX));
+        self.node(&bytes, (place, IndexKind::Root), info.indirect_levels, (0, u32::MAX));
     }
 
     /// Reads and checks an index block.
-    fn read(&self, place: Block, kind: Place, code: &'static Code) -> Option<Vec<u8>> {
+    fn read(&self, place: Block, kind: IndexKind, code: &'static Code) -> Option<Vec<u8>> {
         let context = self.context;
         let bytes = context.block(place)?;
         let has_checksums = context.params.checksums;
@@ -154,7 +154,13 @@ impl Walk<'_, '_> {
     }
 
     /// Records the targets of a node's entries. Each block is reached once, so the walk ends.
-    fn node(&mut self, bytes: &[u8], (place, kind): (Block, Place), levels: u8, range: (u32, u32)) {
+    fn node(
+        &mut self,
+        bytes: &[u8],
+        (place, kind): (Block, IndexKind),
+        levels: u8,
+        range: (u32, u32),
+    ) {
         let index = Index::new(bytes, kind);
         for at in 0..index.count() {
             let low = if at == 0 { range.0 } else { index.hash(at) };
@@ -180,9 +186,9 @@ impl Walk<'_, '_> {
                 continue;
             }
             self.plan.roles.insert(child, Role::Node);
-            match self.read(child_place, Place::Node, HTREE_NODE) {
+            match self.read(child_place, IndexKind::Node, HTREE_NODE) {
                 Some(bytes) => {
-                    self.node(&bytes, (child_place, Place::Node), levels - 1, (low, high));
+                    self.node(&bytes, (child_place, IndexKind::Node), levels - 1, (low, high));
                 }
                 None => self.plan.is_broken = true,
             }
@@ -191,17 +197,17 @@ impl Walk<'_, '_> {
 }
 
 /// Checks the fields that make an index block look like a block of an ordinary directory.
-fn check_shape(bytes: &[u8], kind: Place) -> Result<(), Corruption> {
+fn check_shape(bytes: &[u8], kind: IndexKind) -> Result<(), Corruption> {
     let len = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let bad = |problem| Err(Corruption::new("directory index", problem));
     // 65536 does not fit; 65535 or 0 represents it.
     let is_whole =
         |len: usize| len == bytes.len() || bytes.len() == 1 << 16 && (len == 0 || len == 0xffff);
     match kind {
-        Place::Root if len(4) != 12 || len(16) != bytes.len() - 12 => {
+        IndexKind::Root if len(4) != 12 || len(16) != bytes.len() - 12 => {
             bad("the entries . and .. do not fill the root")
         }
-        Place::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) || bytes[6] != 0 => {
+        IndexKind::Node if bytes[..4] != [0; 4] || !is_whole(len(4)) || bytes[6] != 0 => {
             bad("it does not start with an unused, unnamed entry of the block's length")
         }
         _ => Ok(()),

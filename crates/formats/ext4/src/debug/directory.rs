@@ -8,11 +8,11 @@ use vfs::{Ino, Result};
 use crate::Ext4Core;
 use crate::dir::{self, for_each_leaf, index, inline_parent, inline_parts};
 use crate::format::address::{Block, FileBlock};
-use crate::format::htree::{self, Index, Place};
+use crate::format::htree::{self, Index, IndexKind};
 use crate::format::inode::flags;
 use crate::inode::inline;
-use crate::kind::Kind;
-use crate::op::source::Source;
+use crate::kind::BlockKind;
+use crate::op::source::BlockSource;
 
 /// Part of a directory that contains entries.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +91,8 @@ impl Ext4Core {
         let mut waiting = vec![(0, FileBlock(0))];
         while let Some((level, block)) = waiting.pop() {
             let (kind, place) = match level {
-                0 => (Kind::HtreeRoot, Place::Root),
-                _ => (Kind::HtreeNode, Place::Node),
+                0 => (BlockKind::HtreeRoot, IndexKind::Root),
+                _ => (BlockKind::HtreeNode, IndexKind::Node),
             };
             let (limit, checksum, entries) =
                 index::with_block(&mut &*self, &handle, block, kind, |bytes| {

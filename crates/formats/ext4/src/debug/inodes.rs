@@ -11,7 +11,7 @@ use crate::format::checksum::inode_seed;
 use crate::format::group::GroupDescriptor;
 use crate::format::inode::{self, Inode, Owner};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::params::{Params, read_superblock};
 use crate::quota::Account;
 
@@ -63,7 +63,7 @@ impl Ext4Core {
     /// `NotFound` if the inode does not exist; `Device` if it cannot be read.
     pub fn inode_slot(&self, ino: Ino) -> Result<Vec<u8>> {
         let (_, block, offset) = self.inode_place(ino)?;
-        let table = self.block(block, Kind::InodeTable.plain())?;
+        let table = self.block(block, BlockKind::InodeTable.plain())?;
         let size = usize::from(self.geometry().inode_size);
         table.get(offset..offset + size).map(<[u8]>::to_vec).ok_or(Error::NotFound)
     }
@@ -85,7 +85,7 @@ impl Ext4Core {
         // Damaged attributes refer to no values.
         let values = self.count_values(&self.any_inode(ino)?).unwrap_or(0);
         self.atomically(|op| {
-            let id = op.txn.buffer(block.0, Kind::InodeTable.plain())?;
+            let id = op.txn.buffer(block.0, BlockKind::InodeTable.plain())?;
             let slot = op.txn.edit(id, offset..offset + size);
             if let Some(quota) = op.usage.quota() {
                 let account = |inode: &Inode| Account::of(quota, &self.volume, ino, inode);

@@ -4,11 +4,11 @@ use vfs::{Corruption, Ino, Result};
 
 use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
-use crate::format::extent::{Extent, Node};
+use crate::format::extent::{Extent, ExtentNode};
 use crate::format::indirect;
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::FILE_BLOCKS_MAX;
 use crate::map::extent::step::{Child, root};
 
@@ -61,7 +61,7 @@ pub enum MapEntry {
 type Each<'e> = &'e mut dyn FnMut(MapEntry);
 
 /// A walk over a map. It fails when it has seen more blocks than the file system has.
-struct Walk<'w> {
+struct BlockWalk<'w> {
     fs: &'w Ext4Core,
     inode: &'w Handle,
     budget: u64,
@@ -77,7 +77,7 @@ impl Ext4Core {
     pub fn walk_map(&self, ino: Ino, each: Each<'_>) -> Result<()> {
         let inode = self.any_inode(ino)?;
         let budget = self.geometry().blocks_count.saturating_mul(2);
-        let mut walk = Walk { fs: self, inode: &inode, budget, each };
+        let mut walk = BlockWalk { fs: self, inode: &inode, budget, each };
         if inode.has_flag(flags::EXTENTS) {
             let node = root(&inode)?;
             let depth = node.depth();
@@ -96,7 +96,7 @@ impl Ext4Core {
     }
 }
 
-impl Walk<'_> {
+impl BlockWalk<'_> {
     /// Returns the number of file blocks below a pointer with `level` levels of pointer blocks under it.
     fn span(&self, level: usize) -> u64 {
         u64::from(self.fs.geometry().block_size() / 4).saturating_pow(level as u32)
@@ -117,7 +117,7 @@ impl Walk<'_> {
         Err(damage.of_inode(self.inode.ino().0).mismatch("a block inside", block).into())
     }
 
-    fn extents(&mut self, node: &Node<'_>, depth: u16, end: u64) -> Result<()> {
+    fn extents(&mut self, node: &ExtentNode<'_>, depth: u16, end: u64) -> Result<()> {
         let level = depth.saturating_sub(node.depth());
         for at in 0..node.len() {
             self.spend()?;
@@ -130,7 +130,7 @@ impl Walk<'_> {
             let (first, node) = (child.start, child.leaf);
             (self.each)(MapEntry::Index { level, depth, place, first, end: child.end, node });
             self.check(child.leaf)?;
-            let bytes = self.fs.block(child.leaf, Kind::ExtentNode.of(self.inode.owner))?;
+            let bytes = self.fs.block(child.leaf, BlockKind::ExtentNode.of(self.inode.owner))?;
             let below = child.node(self.inode, &bytes)?;
             self.extents(&below, depth, child.end)?;
         }
@@ -149,7 +149,7 @@ impl Walk<'_> {
             }
             (self.each)(MapEntry::Pointers { level, block });
             self.check(block)?;
-            let bytes = self.fs.block(block, Kind::Indirect.of(self.inode.owner))?;
+            let bytes = self.fs.block(block, BlockKind::Indirect.of(self.inode.owner))?;
             self.pointers(&bytes, level - 1, file)?;
         }
         Ok(())

@@ -6,12 +6,12 @@ use operations::names::Entry;
 use vfs::{Error, Ino};
 
 use crate::dir::index;
-use crate::dir::{self, Found};
+use crate::dir::{self, FoundDirent};
 use crate::format::address::FileBlock;
-use crate::format::dirent::{self, Record};
+use crate::format::dirent::{self, DirRecord};
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 impl Op<'_> {
@@ -21,7 +21,7 @@ impl Op<'_> {
         &mut self,
         dir: &mut Handle,
         name: &[u8],
-        found: &Found,
+        found: &FoundDirent,
     ) -> Outcome<()> {
         let (id, found, rec_len) = self.hold_entry(dir, name, found)?;
         if let Some(note) = self.txn.note_mut(id) {
@@ -41,13 +41,13 @@ impl Op<'_> {
     pub(crate) fn replace_entry(
         &mut self,
         dir: &mut Handle,
-        found: &Found,
+        found: &FoundDirent,
         entry: Entry<'_>,
     ) -> Outcome<()> {
         if dir.has_flag(flags::ENCRYPT) {
             return Err(Error::Encrypted.into());
         }
-        let (id, Found { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
+        let (id, FoundDirent { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
         let ino = (entry.ino.0 as u32).to_le_bytes();
         self.txn.edit(id, offset..offset + ino.len()).copy_from_slice(&ino);
         if self.fs.volume.filetype {
@@ -63,8 +63,8 @@ impl Op<'_> {
         &mut self,
         dir: &mut Handle,
         name: &[u8],
-        found: &Found,
-    ) -> Outcome<(BufferId, Found, usize)> {
+        found: &FoundDirent,
+    ) -> Outcome<(BufferId, FoundDirent, usize)> {
         let mut found = *found;
         if found.place.is_none() {
             self.give_block(dir)?;
@@ -74,7 +74,7 @@ impl Op<'_> {
         let Some(place) = found.place else {
             return Err(dir.corrupt("directory", "inline data in an inode with blocks").into());
         };
-        let id = self.buffer(place, Kind::DirectoryLeaf.of(dir.owner))?;
+        let id = self.buffer(place, BlockKind::DirectoryLeaf.of(dir.owner))?;
         match self.check_found(id, &found) {
             Some(rec_len) => Ok((id, found, rec_len)),
             // The entry can only have moved if another directory claims the same block.
@@ -88,9 +88,9 @@ impl Op<'_> {
 
     /// Returns the length of a record if it is still at the position where it was found, after the same record as
     /// before.
-    fn check_found(&self, id: BufferId, found: &Found) -> Option<usize> {
+    fn check_found(&self, id: BufferId, found: &FoundDirent) -> Option<usize> {
         let block = self.txn.data(id);
-        let Record { rec_len, inode, .. } = dirent::record_at(block, found.offset)?;
+        let DirRecord { rec_len, inode, .. } = dirent::record_at(block, found.offset)?;
         let follows = match found.before {
             None => found.offset == 0,
             Some(before) => before + dirent::record_at(block, before)?.rec_len == found.offset,
@@ -116,7 +116,7 @@ impl Op<'_> {
             return Ok(());
         }
         let indexed = index::is_indexed(self.fs, dir);
-        let kind = if indexed { Kind::HtreeRoot } else { Kind::DirectoryLeaf };
+        let kind = if indexed { BlockKind::HtreeRoot } else { BlockKind::DirectoryLeaf };
         let at = self.dir_block(dir, FileBlock(0))?;
         let id = self.buffer(at, kind.of(dir.owner))?;
         // In the root of an index, `..` always follows `.` directly.

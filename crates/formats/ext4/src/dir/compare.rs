@@ -9,7 +9,7 @@ use crate::inode::Handle;
 
 /// Encoding and comparison of the names of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum NameEncoding {
     /// Stored unchanged and compared byte by byte.
     Plain,
     /// Stored unchanged and compared without regard to case.
@@ -25,7 +25,7 @@ const ENCRYPTED_PREFIX: &[u8] = b"encrypted:";
 const ENCRYPTED_WHOLE_MAX: usize = 183;
 const ENCRYPTED_CUT: usize = 168;
 
-impl Style {
+impl NameEncoding {
     pub(crate) fn of(dir: &Handle) -> Self {
         if dir.has_flag(flags::ENCRYPT) {
             Self::Encrypted
@@ -145,7 +145,7 @@ fn base64_value(digit: u8) -> Option<u8> {
 
 /// A name to search for.
 pub(crate) struct Wanted<'n> {
-    style: Style,
+    style: NameEncoding,
     /// The name in the form that stored names are compared with: folded, or as displayed.
     name: Cow<'n, [u8]>,
     /// The stored name, if it is encrypted and displayed whole.
@@ -154,9 +154,9 @@ pub(crate) struct Wanted<'n> {
 }
 
 impl<'n> Wanted<'n> {
-    pub(crate) fn new(style: Style, name: &'n [u8]) -> Self {
+    pub(crate) fn new(style: NameEncoding, name: &'n [u8]) -> Self {
         let mut scratch = Vec::new();
-        let stored = if style == Style::Encrypted { stored_encrypted(name) } else { None };
+        let stored = if style == NameEncoding::Encrypted { stored_encrypted(name) } else { None };
         let stored = stored.filter(|stored| {
             // Other digits may decode to the same bytes.
             show_encrypted(stored, &mut scratch);
@@ -167,26 +167,26 @@ impl<'n> Wanted<'n> {
 
     /// Returns the name itself if stored names are compared byte by byte.
     pub(crate) fn exact(&self) -> Option<&[u8]> {
-        (self.style == Style::Plain).then_some(&self.name)
+        (self.style == NameEncoding::Plain).then_some(&self.name)
     }
 
     /// Returns its hash. Returns `None` if the displayed form does not determine it.
     pub(crate) fn hash(&self, hasher: &NameHasher) -> Option<NameHash> {
         match self.style {
-            Style::Encrypted => self.stored.as_ref().map(|stored| hasher.hash(stored)),
-            Style::Plain | Style::Folded => Some(hasher.hash(&self.name)),
+            NameEncoding::Encrypted => self.stored.as_ref().map(|stored| hasher.hash(stored)),
+            NameEncoding::Plain | NameEncoding::Folded => Some(hasher.hash(&self.name)),
         }
     }
 
     /// Returns whether it matches a stored name.
     pub(crate) fn is(&mut self, stored: &[u8]) -> bool {
         match self.style {
-            Style::Plain => *self.name == *stored,
-            Style::Folded => {
+            NameEncoding::Plain => *self.name == *stored,
+            NameEncoding::Folded => {
                 casefold::fold(stored, &mut self.scratch);
                 *self.name == *self.scratch
             }
-            Style::Encrypted => match &self.stored {
+            NameEncoding::Encrypted => match &self.stored {
                 Some(wanted) => wanted == stored,
                 None => {
                     show_encrypted(stored, &mut self.scratch);
@@ -218,9 +218,9 @@ mod tests {
                 let mut stored = vec![b'/'; len];
                 stored[len - 1] = last;
                 let mut name = Vec::new();
-                let name = Style::Encrypted.show(&stored, &mut name).unwrap();
+                let name = NameEncoding::Encrypted.show(&stored, &mut name).unwrap();
                 assert!(name.len() <= 255 && !name.contains(&b'/'));
-                assert!(Wanted::new(Style::Encrypted, name).is(&stored));
+                assert!(Wanted::new(NameEncoding::Encrypted, name).is(&stored));
                 let whole = (len <= ENCRYPTED_WHOLE_MAX).then(|| stored.clone());
                 assert_eq!(stored_encrypted(name), whole);
                 shown.insert(name.to_vec());
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn impossible_names_are_not_shown() {
         for name in [&b"a/b"[..], b"", b"a\0"] {
-            assert_eq!(Style::Plain.show(name, &mut Vec::new()), None);
+            assert_eq!(NameEncoding::Plain.show(name, &mut Vec::new()), None);
         }
     }
 }

@@ -6,20 +6,20 @@ use operations::inode::InodeHandle;
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
 use crate::Ext4Core;
-use crate::dir::compare::{Style, Wanted};
+use crate::dir::compare::{NameEncoding, Wanted};
 use crate::dir::index;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::inode::inline;
-use crate::kind::Kind;
-use crate::map::{self, FILE_BLOCKS_MAX, Place, Run};
-use crate::op::source::Source;
+use crate::kind::BlockKind;
+use crate::map::{self, FILE_BLOCKS_MAX, MappedRun, Mapping};
+use crate::op::source::BlockSource;
 
 /// A directory entry and its position.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundDirent {
     /// Inode of the entry.
     pub(crate) ino: Ino,
     /// Block that contains the entry; `None` if the directory is inline.
@@ -45,8 +45,12 @@ pub(crate) fn lookup(mut fs: &Ext4Core, dir: &Handle, name: &[u8]) -> Result<Ino
 }
 
 /// Finds the entry of a name other than `.` and `..`.
-pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
-    let mut wanted = Wanted::new(Style::of(dir), name);
+pub(crate) fn find(
+    source: &mut impl BlockSource,
+    dir: &Handle,
+    name: &[u8],
+) -> Result<Option<FoundDirent>> {
+    let mut wanted = Wanted::new(NameEncoding::of(dir), name);
     if dir.has_flag(flags::INLINE_DATA) {
         let fs = source.fs();
         let contents = inline::contents(fs, dir)?;
@@ -77,17 +81,17 @@ pub(crate) fn find(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Resul
 
 /// Returns the stored spelling of the entry `found`, to which `name` led in a case-insensitive directory.
 pub(crate) fn stored_name(
-    source: &mut impl Source,
+    source: &mut impl BlockSource,
     dir: &Handle,
     name: &[u8],
-    found: &Found,
+    found: &FoundDirent,
 ) -> Result<Vec<u8>> {
     let stored = match found.place {
-        Some(place) => source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+        Some(place) => source.with(place, BlockKind::DirectoryLeaf.of(dir.owner), |block| {
             dirent::record_at(block, found.offset).map(|record| record.name.to_vec())
         })?,
         None => {
-            let mut wanted = Wanted::new(Style::of(dir), name);
+            let mut wanted = Wanted::new(NameEncoding::of(dir), name);
             let fs = source.fs();
             let contents = inline::contents(fs, dir)?;
             let parts = inline_parts(fs, dir, &contents)?;
@@ -103,12 +107,12 @@ pub(crate) fn find_in_block(
     block: &[u8],
     place: Option<Block>,
     wanted: &mut Wanted<'_>,
-) -> Option<Found> {
+) -> Option<FoundDirent> {
     let located = match wanted.exact() {
         Some(name) => dirent::locate(block, name),
         None => dirent::locate_by(block, |stored| wanted.is(stored)),
     };
-    located.map(|(record, before)| Found {
+    located.map(|(record, before)| FoundDirent {
         ino: Ino(record.inode.into()),
         place,
         offset: record.offset,
@@ -118,15 +122,15 @@ pub(crate) fn find_in_block(
 
 /// Searches the leaf at `cursor` and the following leaves with names of the same hash.
 pub(crate) fn find_by_hash(
-    source: &mut impl Source,
+    source: &mut impl BlockSource,
     dir: &Handle,
     mut cursor: index::Cursor,
     hash: u32,
     wanted: &mut Wanted<'_>,
-) -> Result<Option<Found>> {
+) -> Result<Option<FoundDirent>> {
     for _ in 0..blocks_count(source.fs(), dir)? {
         let place = index::place_of(source, dir, cursor.leaf())?;
-        let found = source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+        let found = source.with(place, BlockKind::DirectoryLeaf.of(dir.owner), |block| {
             find_in_block(block, Some(place), wanted)
         })?;
         if found.is_some() || !cursor.may_go_on_with(hash) {
@@ -141,7 +145,7 @@ pub(crate) fn find_by_hash(
 }
 
 /// Returns whether a directory has no entries except `.` and `..`.
-pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
+pub(crate) fn is_empty(source: &mut impl BlockSource, dir: &Handle) -> Result<bool> {
     let only_dots = |block: &[u8]| dirent::entries(block).all(|r| matches!(r.name, b"." | b".."));
     if dir.has_flag(flags::INLINE_DATA) {
         let fs = source.fs();
@@ -158,7 +162,7 @@ pub(crate) fn is_empty(source: &mut impl Source, dir: &Handle) -> Result<bool> {
 }
 
 /// Returns the parent of a directory according to `..`.
-pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<Ino>> {
+pub(crate) fn parent(source: &mut impl BlockSource, dir: &Handle) -> Result<Option<Ino>> {
     let ino = |ino: u32| Ino(ino.into());
     if dir.has_flag(flags::INLINE_DATA) {
         return Ok(Some(ino(inline_parent(dir))));
@@ -167,7 +171,7 @@ pub(crate) fn parent(source: &mut impl Source, dir: &Handle) -> Result<Option<In
         return Ok(Some(ino(index::root(source, dir)?.1)));
     }
     let Some(place) = source.place(dir, FileBlock(0))? else { return Ok(None) };
-    source.with(place, Kind::DirectoryLeaf.of(dir.owner), |block| {
+    source.with(place, BlockKind::DirectoryLeaf.of(dir.owner), |block| {
         dirent::find(block, b"..").map(|record| ino(record.inode))
     })
 }
@@ -221,11 +225,11 @@ pub(crate) fn blocks_count(fs: &Ext4Core, dir: &Handle) -> Result<u64> {
 /// Callback of [`for_each_leaf`]. Receives the number of a block in the directory, its device block and the kind to
 /// read it as.
 pub(crate) type EachLeaf<'a, S> =
-    dyn FnMut(&mut S, FileBlock, Block, Kind) -> Result<ControlFlow<()>> + 'a;
+    dyn FnMut(&mut S, FileBlock, Block, BlockKind) -> Result<ControlFlow<()>> + 'a;
 
 /// Visits the blocks that contain entries, in directory order, beginning at `from`. The root of an index is one of
 /// them, because it contains `.` and `..`. Holes are skipped.
-pub(crate) fn for_each_leaf<S: Source>(
+pub(crate) fn for_each_leaf<S: BlockSource>(
     source: &mut S,
     dir: &Handle,
     from: FileBlock,
@@ -241,16 +245,16 @@ pub(crate) fn for_each_leaf<S: Source>(
     };
     let mut at = u64::from(from.0);
     while at < end {
-        let Run { place, len } = map::run_at(source, dir, FileBlock(at as u32))?;
+        let MappedRun { place, len } = map::run_at(source, dir, FileBlock(at as u32))?;
         let run_end = at.saturating_add(len).min(end);
-        if let Place::Written(start) = place {
+        if let Mapping::Written(start) = place {
             for (nth, block) in (at..run_end).enumerate() {
                 let block = FileBlock(block as u32);
                 if nodes.binary_search(&block).is_ok() {
                     continue;
                 }
                 let is_root = indexed && block == FileBlock(0);
-                let kind = if is_root { Kind::HtreeRoot } else { Kind::DirectoryLeaf };
+                let kind = if is_root { BlockKind::HtreeRoot } else { BlockKind::DirectoryLeaf };
                 if each(source, block, start.plus(nth as u64), kind)?.is_break() {
                     return Ok(());
                 }

@@ -10,18 +10,18 @@ use operations::names::Entry;
 use smallvec::SmallVec;
 use vfs::Error;
 
-use crate::dir::compare::{Style, Wanted};
+use crate::dir::compare::{NameEncoding, Wanted};
 use crate::dir::find_by_hash;
 use crate::dir::index::{self, Cursor};
 use crate::format::address::FileBlock;
 use crate::format::dirent;
 use crate::format::hash::NameHasher;
 use crate::format::htree::{
-    self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, ROOT_INFO_RANGE, RootInfo,
+    self, Index, IndexKind, LEVELS_MAX, LEVELS_MAX_LARGE, ROOT_INFO_RANGE, RootInfo,
 };
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 /// Maximum number of restructuring rounds. Even a leaf of the smallest block size is split only a few times before a
@@ -32,18 +32,18 @@ const ROUNDS_MAX: usize = 16;
 #[derive(Clone, Copy)]
 struct Frame {
     id: BufferId,
-    place: Place,
+    place: IndexKind,
     position: usize,
 }
 
-type Path = SmallVec<[Frame; 3]>;
+type IndexPath = SmallVec<[Frame; 3]>;
 
 fn damage(dir: &Handle, problem: &'static str) -> Error {
     dir.corrupt("directory index", problem)
 }
 
 /// An entry of a leaf that is being split.
-struct Item {
+struct LeafEntry {
     hash: u32,
     offset: usize,
     size: usize,
@@ -62,7 +62,7 @@ impl Op<'_> {
     ) -> Outcome<()> {
         let mut leaf: Option<Leaf> = None;
         for (hash, entry) in entries {
-            let mut wanted = Wanted::new(Style::Plain, entry.name);
+            let mut wanted = Wanted::new(NameEncoding::Plain, entry.name);
             if let Some((id, Some(end))) = leaf
                 && hash < end & !1
                 && let Some(room) = self.room_in_leaf(id, entry.name, &mut wanted)?
@@ -89,7 +89,7 @@ impl Op<'_> {
             let hash = wanted.hash(&hasher).ok_or(Error::Encrypted)?.major;
             let cursor = Cursor::seek(self, dir, info, hash)?;
             let at = index::place_of(self, dir, cursor.leaf())?;
-            let leaf = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
+            let leaf = self.buffer(at, BlockKind::DirectoryLeaf.of(dir.owner))?;
             let room = self.room_in_leaf(leaf, entry.name, wanted)?;
             // Nearly always the next leaf of the same node starts with another hash.
             if cursor.may_go_on_with(hash)
@@ -120,14 +120,14 @@ impl Op<'_> {
     }
 
     /// Holds the index blocks on the path to a leaf.
-    fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Outcome<Path> {
-        let mut path = Path::new();
+    fn frames(&mut self, dir: &Handle, cursor: &Cursor) -> Outcome<IndexPath> {
+        let mut path = IndexPath::new();
         for step in cursor.steps() {
             let is_root = path.is_empty();
-            let kind = if is_root { Kind::HtreeRoot } else { Kind::HtreeNode };
+            let kind = if is_root { BlockKind::HtreeRoot } else { BlockKind::HtreeNode };
             let at = index::place_of(self, dir, step.block)?;
             let id = self.buffer(at, kind.of(dir.owner))?;
-            let place = if is_root { Place::Root } else { Place::Node };
+            let place = if is_root { IndexKind::Root } else { IndexKind::Node };
             path.push(Frame { id, place, position: step.at });
         }
         Ok(path)
@@ -152,7 +152,7 @@ impl Op<'_> {
     /// Converts a directory of one full block to an index with one leaf.
     pub(super) fn make_index(&mut self, dir: &mut Handle) -> Outcome<()> {
         let at = self.dir_block(dir, FileBlock(0))?;
-        let root = self.buffer(at, Kind::DirectoryLeaf.of(dir.owner))?;
+        let root = self.buffer(at, BlockKind::DirectoryLeaf.of(dir.owner))?;
         let old = self.txn.data(root).to_vec();
         let mut records = dirent::records(&old);
         let (Some(dot), Some(dot_dot)) = (records.next(), records.next()) else {
@@ -175,15 +175,15 @@ impl Op<'_> {
 
         let size = self.fs.volume.block_size();
         let version = self.fs.volume.default_hash_version();
-        let limit = Place::Root.limit(size, self.fs.volume.checksums);
-        self.txn.retag(root, Kind::HtreeRoot.of(dir.owner));
+        let limit = IndexKind::Root.limit(size, self.fs.volume.checksums);
+        self.txn.retag(root, BlockKind::HtreeRoot.of(dir.owner));
         let bytes = self.txn.edit(root, dot_dot.offset..size);
         let keep = dirent::record_size(2);
         bytes[keep..].fill(0);
         dirent::write_rec_len(&mut bytes[4..6], size - dot_dot.offset);
         let info = RootInfo { hash_version: version, indirect_levels: 0 };
         htree::write_root_info(self.txn.edit(root, ROOT_INFO_RANGE), info);
-        let counts = self.txn.edit(root, htree::count_range(Place::Root));
+        let counts = self.txn.edit(root, htree::count_range(IndexKind::Root));
         htree::write_counts(counts, limit, 1, number);
         dir.inode.set_flag(flags::INDEX, true);
         Ok(())
@@ -213,10 +213,10 @@ impl Op<'_> {
         hasher: &NameHasher,
     ) -> Outcome<()> {
         let old = self.txn.data(leaf).to_vec();
-        let (style, mut folded) = (Style::of(dir), Vec::new());
+        let (style, mut folded) = (NameEncoding::of(dir), Vec::new());
         let mut hash = |name: &[u8]| style.hash(hasher, name, &mut folded).major;
         let mut items: Vec<_> = dirent::entries(&old)
-            .map(|r| Item { hash: hash(r.name), offset: r.offset, size: r.used() })
+            .map(|r| LeafEntry { hash: hash(r.name), offset: r.offset, size: r.used() })
             .collect();
         items.sort_by_key(|i| i.hash);
         let half = items.iter().map(|i| i.size).sum::<usize>() / 2;
@@ -231,7 +231,7 @@ impl Op<'_> {
             return Err(Error::NoSpace.into());
         }
         let (number, new_leaf) = self.append_leaf(dir)?;
-        let bytes = |items: &[Item]| -> Vec<&[u8]> {
+        let bytes = |items: &[LeafEntry]| -> Vec<&[u8]> {
             items.iter().map(|i| &old[i.offset..i.offset + i.size]).collect()
         };
         self.pack_leaf(leaf, &bytes(&items[..split]));
@@ -261,7 +261,7 @@ impl Op<'_> {
     }
 
     /// Splits the lowest full node whose parent has room, or adds a level.
-    fn make_index_room(&mut self, dir: &mut Handle, path: &Path) -> Outcome<()> {
+    fn make_index_room(&mut self, dir: &mut Handle, path: &IndexPath) -> Outcome<()> {
         let mut level = path.len() - 1;
         while level > 0 {
             if !self.index(&path[level - 1]).is_full() {
@@ -283,7 +283,7 @@ impl Op<'_> {
 
     fn new_index_node(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
-        let id = self.txn.create(block.0, Kind::HtreeNode.of(dir.owner))?;
+        let id = self.txn.create(block.0, BlockKind::HtreeNode.of(dir.owner))?;
         let size = self.fs.volume.block_size();
         dirent::write_record(self.txn.edit(id, 0..dirent::HEADER_SIZE), size, 0, 0, &[]);
         Ok((number, id))
@@ -291,20 +291,20 @@ impl Op<'_> {
 
     /// Fills a new node with entries of another one. The caller stores the hash of the first entry in the parent.
     fn fill_node(&mut self, id: BufferId, entries: &[u8]) {
-        let limit = Place::Node.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
-        let start = htree::count_range(Place::Node).start;
+        let limit = IndexKind::Node.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
+        let start = htree::count_range(IndexKind::Node).start;
         self.txn.edit(id, start..start + entries.len()).copy_from_slice(entries);
         let first = FileBlock(u32::from_le_bytes(entries[4..8].try_into().unwrap_or_default()));
         let count = (entries.len() / 8) as u16;
         htree::write_counts(
-            self.txn.edit(id, htree::count_range(Place::Node)),
+            self.txn.edit(id, htree::count_range(IndexKind::Node)),
             limit,
             count,
             first,
         );
     }
 
-    fn split_node(&mut self, dir: &mut Handle, path: &Path, level: usize) -> Outcome<()> {
+    fn split_node(&mut self, dir: &mut Handle, path: &IndexPath, level: usize) -> Outcome<()> {
         let frame = path[level];
         let count = self.index(&frame).count();
         let keep = count / 2;
@@ -324,14 +324,15 @@ impl Op<'_> {
     /// Moves the root's entries to a new node, which becomes the only entry of the root.
     fn add_level(&mut self, dir: &mut Handle, root: &Frame, levels: u8) -> Outcome<()> {
         let count = self.index(root).count();
-        let entries = htree::entry_bytes(self.txn.data(root.id), Place::Root, 0..count).to_vec();
+        let entries =
+            htree::entry_bytes(self.txn.data(root.id), IndexKind::Root, 0..count).to_vec();
         let (number, id) = self.new_index_node(dir)?;
         self.fill_node(id, &entries);
         let RootInfo { hash_version, .. } = htree::root_info(self.txn.data(root.id));
         let info = RootInfo { hash_version, indirect_levels: levels };
         htree::write_root_info(self.txn.edit(root.id, ROOT_INFO_RANGE), info);
-        let limit = Place::Root.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
-        let counts = self.txn.edit(root.id, htree::count_range(Place::Root));
+        let limit = IndexKind::Root.limit(self.fs.volume.block_size(), self.fs.volume.checksums);
+        let counts = self.txn.edit(root.id, htree::count_range(IndexKind::Root));
         htree::write_counts(counts, limit, 1, number);
         Ok(())
     }

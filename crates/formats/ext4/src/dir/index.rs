@@ -5,11 +5,11 @@ use vfs::{Corruption, Result};
 use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::features::{Compat, Incompat};
-use crate::format::htree::{self, Index, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
+use crate::format::htree::{self, Index, IndexKind, LEVELS_MAX, LEVELS_MAX_LARGE, RootInfo};
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::kind::Kind;
-use crate::op::source::Source;
+use crate::kind::BlockKind;
+use crate::op::source::BlockSource;
 
 /// Maximum number of index blocks from the root to a leaf.
 const STEPS_MAX: usize = 1 + LEVELS_MAX_LARGE as usize;
@@ -22,8 +22,8 @@ pub(crate) fn is_indexed(fs: &Ext4Core, dir: &Handle) -> bool {
 }
 
 /// Returns the root information of a directory's index and the parent directory, which the root block also contains.
-pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, u32)> {
-    let (info, parent) = with_block(source, dir, FileBlock(0), Kind::HtreeRoot, |block| {
+pub(crate) fn root(source: &mut impl BlockSource, dir: &Handle) -> Result<(RootInfo, u32)> {
+    let (info, parent) = with_block(source, dir, FileBlock(0), BlockKind::HtreeRoot, |block| {
         // `..` is the second record, directly after the 12 bytes of `.`.
         let parent = block.get(12..16).unwrap_or(&[0; 4]);
         (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
@@ -40,7 +40,11 @@ pub(crate) fn root(source: &mut impl Source, dir: &Handle) -> Result<(RootInfo, 
 }
 
 /// Returns the device block of a block that the index refers to.
-pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock) -> Result<Block> {
+pub(crate) fn place_of(
+    source: &mut impl BlockSource,
+    dir: &Handle,
+    block: FileBlock,
+) -> Result<Block> {
     source.place(dir, block)?.ok_or_else(|| {
         Corruption::new("directory index", "it points to a hole")
             .of_inode(dir.ino().0)
@@ -51,10 +55,10 @@ pub(crate) fn place_of(source: &mut impl Source, dir: &Handle, block: FileBlock)
 
 /// Calls `f` with a block of a directory.
 pub(crate) fn with_block<T>(
-    source: &mut impl Source,
+    source: &mut impl BlockSource,
     dir: &Handle,
     block: FileBlock,
-    kind: Kind,
+    kind: BlockKind,
     f: impl FnOnce(&[u8]) -> T,
 ) -> Result<T> {
     let place = place_of(source, dir, block)?;
@@ -63,7 +67,7 @@ pub(crate) fn with_block<T>(
 
 /// One index block on the path to a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct IndexStep {
     /// Its block number in the directory.
     pub(crate) block: FileBlock,
     /// Position of the entry taken in it.
@@ -73,7 +77,7 @@ pub(crate) struct Step {
 /// A position among the leaves of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
-    steps: [Step; STEPS_MAX],
+    steps: [IndexStep; STEPS_MAX],
     /// Number of index blocks on the path: 1 if the root refers to leaves.
     count: usize,
     leaf: FileBlock,
@@ -84,13 +88,13 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// Returns the first leaf that may contain names whose major hash is `hash`.
     pub(crate) fn seek(
-        source: &mut impl Source,
+        source: &mut impl BlockSource,
         dir: &Handle,
         info: RootInfo,
         hash: u32,
     ) -> Result<Self> {
         let mut cursor = Self {
-            steps: [Step { block: FileBlock(0), at: 0 }; STEPS_MAX],
+            steps: [IndexStep { block: FileBlock(0), at: 0 }; STEPS_MAX],
             count: (usize::from(info.indirect_levels) + 1).min(STEPS_MAX),
             leaf: FileBlock(0),
             next_hash: None,
@@ -105,7 +109,7 @@ impl Cursor {
     }
 
     /// Returns the index blocks on the path, starting with the root.
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[IndexStep] {
         &self.steps[..self.count]
     }
 
@@ -123,7 +127,7 @@ impl Cursor {
     /// Descends from the block of step `from` to a leaf.
     fn descend(
         &mut self,
-        source: &mut impl Source,
+        source: &mut impl BlockSource,
         dir: &Handle,
         from: usize,
         hash: u32,
@@ -151,7 +155,7 @@ impl Cursor {
                 .into());
         }
         if step + 1 < self.count {
-            self.steps[step + 1] = Step { block: below, at: 0 };
+            self.steps[step + 1] = IndexStep { block: below, at: 0 };
         } else {
             self.leaf = below;
         }
@@ -161,11 +165,11 @@ impl Cursor {
     /// Advances to the next leaf. Returns its hash in the index, or `None` if there is no next leaf.
     pub(crate) fn advance(
         &mut self,
-        source: &mut impl Source,
+        source: &mut impl BlockSource,
         dir: &Handle,
     ) -> Result<Option<u32>> {
         for step in (0..self.count).rev() {
-            let Step { block, at } = self.steps[step];
+            let IndexStep { block, at } = self.steps[step];
             let next = with_index(source, dir, step, block, |index| {
                 let next = at + 1;
                 let after = next + 1;
@@ -185,20 +189,23 @@ impl Cursor {
 }
 
 fn with_index<T>(
-    source: &mut impl Source,
+    source: &mut impl BlockSource,
     dir: &Handle,
     step: usize,
     block: FileBlock,
     f: impl FnOnce(&Index<'_>) -> T,
 ) -> Result<T> {
-    let (kind, place) =
-        if step == 0 { (Kind::HtreeRoot, Place::Root) } else { (Kind::HtreeNode, Place::Node) };
+    let (kind, place) = if step == 0 {
+        (BlockKind::HtreeRoot, IndexKind::Root)
+    } else {
+        (BlockKind::HtreeNode, IndexKind::Node)
+    };
     with_block(source, dir, block, kind, |bytes| f(&Index::new(bytes, place)))
 }
 
 /// Returns the file blocks of all nodes below the root, in ascending order. There are at most `blocks_max` of them.
 pub(crate) fn nodes(
-    source: &mut impl Source,
+    source: &mut impl BlockSource,
     dir: &Handle,
     info: RootInfo,
     blocks_max: u64,

@@ -7,14 +7,14 @@ use std::ops::ControlFlow;
 use engine::BufferId;
 use vfs::{Error, FileType, Ino, Result};
 
-use crate::dir::compare::{Style, Wanted};
+use crate::dir::compare::{NameEncoding, Wanted};
 use crate::dir::index;
 use crate::dir::{self, find_in_block, for_each_leaf};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, Search};
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 /// Space for a new record in a held block.
@@ -36,13 +36,13 @@ impl Op<'_> {
             return Err(Error::Encrypted.into());
         }
         if self.fs.volume.strict_names
-            && Style::of(dir) == Style::Folded
+            && NameEncoding::of(dir) == NameEncoding::Folded
             && std::str::from_utf8(entry.name).is_err()
         {
             return Err(Error::Invalid("the encoding of the directory requires UTF-8 names").into());
         }
         self.give_block(dir)?;
-        let mut wanted = Wanted::new(Style::of(dir), entry.name);
+        let mut wanted = Wanted::new(NameEncoding::of(dir), entry.name);
         if index::is_indexed(self.fs, dir) {
             return self.add_indexed(dir, entry, &mut wanted).map(drop);
         }
@@ -136,7 +136,7 @@ impl Op<'_> {
     /// Appends an empty leaf to a directory.
     pub(crate) fn append_leaf(&mut self, dir: &mut Handle) -> Outcome<(FileBlock, BufferId)> {
         let (number, block) = self.append_dir_block(dir)?;
-        let id = self.txn.create(block.0, Kind::DirectoryLeaf.of(dir.owner))?;
+        let id = self.txn.create(block.0, BlockKind::DirectoryLeaf.of(dir.owner))?;
         self.clear_leaf(id);
         Ok((number, id))
     }

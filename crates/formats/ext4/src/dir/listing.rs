@@ -20,16 +20,16 @@ use operations::profile::{ListingClock, ListingStep};
 use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
 use crate::Ext4Core;
-use crate::dir::compare::Style;
+use crate::dir::compare::NameEncoding;
 use crate::dir::index;
 use crate::dir::{self, for_each_leaf};
 use crate::format::address::FileBlock;
-use crate::format::dirent::{self, Record};
+use crate::format::dirent::{self, DirRecord};
 use crate::format::features::Incompat;
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::inode::inline;
-use crate::op::source::Source;
+use crate::op::source::BlockSource;
 use hashed::{Leaves, in_hash_order};
 
 /// Callback that receives each entry until it breaks.
@@ -41,9 +41,9 @@ pub(crate) struct Scratch {
     /// Copies of the listed blocks.
     bytes: Vec<u8>,
     /// Their entries, to be sorted.
-    items: Vec<Item>,
+    items: Vec<ScratchEntry>,
     /// The same entries during sorting.
-    spread: Vec<Item>,
+    spread: Vec<ScratchEntry>,
     /// Start index of the entries of each range of keys.
     starts: Vec<u32>,
     /// A name in its displayed or hashed form.
@@ -52,7 +52,7 @@ pub(crate) struct Scratch {
 
 /// An entry of a block in a [`Scratch`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Item {
+struct ScratchEntry {
     key: u64,
     name_start: u32,
     inode: u32,
@@ -61,19 +61,19 @@ struct Item {
 }
 
 /// A directory listing: the state common to all listing orders.
-pub(crate) struct Listing<'l> {
+pub(crate) struct DirectoryListing<'l> {
     fs: &'l Ext4Core,
     dir: &'l Handle,
-    style: Style,
+    style: NameEncoding,
     has_types: bool,
     clock: ListingClock<'l>,
 }
 
-impl<'l> Listing<'l> {
+impl<'l> DirectoryListing<'l> {
     /// Returns a listing whose steps are measured with `clock`.
     pub(crate) fn new(fs: &'l Ext4Core, dir: &'l Handle, clock: ListingClock<'l>) -> Self {
         let has_types = fs.volume.sb.features.incompat(Incompat::FILETYPE);
-        Self { fs, dir, style: Style::of(dir), has_types, clock }
+        Self { fs, dir, style: NameEncoding::of(dir), has_types, clock }
     }
 
     /// Lists the directory from `from` on, `.` and `..` first. An entry on which `each` breaks counts as delivered.
@@ -161,7 +161,7 @@ impl<'l> Listing<'l> {
             let at = start + record.offset as u64;
             let next = at + record.rec_len as u64;
             if at >= from.0 {
-                let Record { inode, file_type, .. } = record;
+                let DirRecord { inode, file_type, .. } = record;
                 delivered += u64::from(!is_dot(record.name));
                 let flow = self.deliver(record.name, (inode, file_type, next), name, each)?;
                 if flow.is_break() {
@@ -174,12 +174,12 @@ impl<'l> Listing<'l> {
 }
 
 fn in_place_order(
-    listing: &mut Listing<'_>,
+    listing: &mut DirectoryListing<'_>,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { mut fs, dir, .. } = *listing;
+    let DirectoryListing { mut fs, dir, .. } = *listing;
     if dir.has_flag(flags::INLINE_DATA) {
         return in_inode(listing, from, scratch, each);
     }
@@ -200,12 +200,12 @@ fn in_place_order(
 
 /// Lists an inline directory. The cookies stay valid when the directory is converted to a block.
 fn in_inode(
-    listing: &mut Listing<'_>,
+    listing: &mut DirectoryListing<'_>,
     from: Cookie,
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { fs, dir, .. } = *listing;
+    let DirectoryListing { fs, dir, .. } = *listing;
     let contents = inline::contents(fs, dir)?;
     let parent = Ino(dir::inline_parent(dir).into());
     let dots = [(0, dir.ino()), (dirent::record_size(1), parent)];

@@ -18,6 +18,6 @@ pub(crate) mod listing;
 mod unpack;
 
 pub(crate) use find::{
-    Found, INLINE_SHIFT, blocks_count, find, find_by_hash, find_in_block, for_each_leaf,
+    FoundDirent, INLINE_SHIFT, blocks_count, find, find_by_hash, find_in_block, for_each_leaf,
     inline_parent, inline_parts, is_empty, lookup, parent, stored_name,
 };

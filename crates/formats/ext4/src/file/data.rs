@@ -17,10 +17,10 @@ use super::{CHANGES_PER_OP_MAX, LARGE_FILE_FROM};
 use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::format::features::RoCompat;
-use crate::format::indirect::Path;
+use crate::format::indirect::IndirectPath;
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::map::{self, FILE_BLOCKS_MAX, Piece, Place, Run};
+use crate::map::{self, FILE_BLOCKS_MAX, MappedRun, Mapping, Piece};
 use crate::op::Op;
 
 impl FileHandle for Handle {
@@ -44,7 +44,7 @@ impl ReadFiles for Ext4Core {
         self.volume.geometry.byte_of(block)
     }
 
-    fn find_run(&self, file: &Handle, at: LogicalBlock) -> Result<Run> {
+    fn find_run(&self, file: &Handle, at: LogicalBlock) -> Result<MappedRun> {
         match file_block(at) {
             Some(block) => map::run_at(&mut &*self, file, block),
             None => Ok(BEYOND),
@@ -64,7 +64,7 @@ impl ReadFiles for Ext4Core {
 }
 
 /// The range past the last possible block of a file, whatever its size field contains.
-const BEYOND: Run = Run { place: Place::Hole, len: u64::MAX };
+const BEYOND: MappedRun = MappedRun { place: Mapping::Hole, len: u64::MAX };
 
 /// Converts a block number, if a file can have that block.
 fn file_block(at: LogicalBlock) -> Option<FileBlock> {
@@ -77,7 +77,7 @@ fn end_block(at: LogicalBlock) -> u32 {
 }
 
 impl MapFiles for Ext4Core {
-    fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<Run> {
+    fn run_at(&self, op: &mut Op<'_>, file: &Handle, at: LogicalBlock) -> Outcome<MappedRun> {
         match file_block(at) {
             Some(block) => op.run_at(file, block),
             None => Ok(BEYOND),
@@ -154,7 +154,7 @@ impl ChangeFiles for Ext4Core {
         let last = end.div_ceil(u64::from(geometry.block_size()));
         // The largest block number is also used as "none", so a file cannot use it.
         let end_block = u32::try_from(last).map_err(|_| Error::FileTooLarge)?;
-        let in_map = |block| Path::to(FileBlock(block), geometry.block_size()).is_some();
+        let in_map = |block| IndirectPath::to(FileBlock(block), geometry.block_size()).is_some();
         let is_mapped = self.maps_extents(file) || end_block == 0 || in_map(end_block - 1);
         if !is_mapped || (end >= LARGE_FILE_FROM && !self.volume.large_file) {
             return Err(Error::FileTooLarge);

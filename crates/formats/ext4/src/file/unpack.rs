@@ -14,7 +14,7 @@ use crate::op::Op;
 
 /// Inline data, read before the operation that moves it to a block.
 pub struct Unpacked {
-    contents: inline::Contents,
+    contents: inline::InlineData,
     /// Rest of the inode's slot after the fixed fields, without the inline data.
     pub(super) tail: Vec<u8>,
 }

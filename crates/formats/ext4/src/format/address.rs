@@ -25,7 +25,7 @@ impl Block {
 impl FileBlock {
     /// Returns the block `count` blocks after this one, or `None` past the last possible block of a file.
     #[must_use]
-    pub const fn checked_plus(self, count: u32) -> Option<Self> {
+    pub(crate) const fn checked_plus(self, count: u32) -> Option<Self> {
         match self.0.checked_add(count) {
             Some(block) => Some(Self(block)),
             None => None,

@@ -8,7 +8,7 @@ use engine::Corruption;
 ///
 /// # Errors
 /// The first bit that is not set.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     name: &'static str,
     bitmap: &[u8],
     len: u32,

@@ -13,7 +13,7 @@ pub fn crc32c(register: u32, bytes: &[u8]) -> u32 {
 
 /// Returns the seed of all metadata checksums of a file system with this uuid.
 #[must_use]
-pub fn file_system_seed(uuid: &[u8; 16]) -> u32 {
+pub(crate) fn file_system_seed(uuid: &[u8; 16]) -> u32 {
     crc32c(u32::MAX, uuid)
 }
 

@@ -10,7 +10,7 @@
 mod note;
 
 use engine::Corruption;
-pub use note::{may_have, note, note_entry, note_removal, search_noted};
+pub(crate) use note::{may_have, note, note_entry, note_removal, search_noted};
 use vfs::FileType;
 
 use super::checksum::crc32c;
@@ -24,7 +24,7 @@ pub const HEADER_SIZE: usize = 8;
 pub const TAIL_SIZE: usize = 12;
 
 /// Size of the parent's inode number at the start of an inline directory, in bytes.
-pub const INLINE_PARENT_SIZE: usize = 4;
+pub(crate) const INLINE_PARENT_SIZE: usize = 4;
 
 /// File-type byte of the checksum record.
 const TAIL_FILE_TYPE: u8 = 0xde;
@@ -36,7 +36,7 @@ pub const fn record_size(name_len: usize) -> usize {
 
 /// A directory record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct DirRecord<'a> {
     /// Offset in the block, in bytes.
     pub offset: usize,
     /// Distance to the next record, in bytes.
@@ -49,7 +49,7 @@ pub struct Record<'a> {
     pub name: &'a [u8],
 }
 
-impl Record<'_> {
+impl DirRecord<'_> {
     /// Returns the number of bytes of the record that are in use.
     pub fn used(&self) -> usize {
         if self.inode == 0 { 0 } else { record_size(self.name.len()) }
@@ -78,7 +78,7 @@ fn encode_rec_len(len: usize) -> [u8; 2] {
 
 /// Reads the record at `offset`. Returns `None` if there is no valid record.
 #[inline]
-pub fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
+pub fn record_at(block: &[u8], offset: usize) -> Option<DirRecord<'_>> {
     let header = block.get(offset..offset + HEADER_SIZE)?;
     let rec_len = decode_rec_len(u16_at(header, 4), block.len());
     let name_len = usize::from(header[6]);
@@ -87,11 +87,11 @@ pub fn record_at(block: &[u8], offset: usize) -> Option<Record<'_>> {
         && rec_len.is_multiple_of(4)
         && rec_len <= block.len() - offset;
     let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    sound.then_some(Record { offset, rec_len, inode, file_type: header[7], name })
+    sound.then_some(DirRecord { offset, rec_len, inode, file_type: header[7], name })
 }
 
 /// Iterates over all records of a block, including unused ones.
-pub fn records(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
+pub fn records(block: &[u8]) -> impl Iterator<Item = DirRecord<'_>> {
     let mut offset = 0;
     std::iter::from_fn(move || {
         let record = record_at(block, offset)?;
@@ -101,7 +101,7 @@ pub fn records(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
 }
 
 /// Iterates over the records in use.
-pub fn entries(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
+pub fn entries(block: &[u8]) -> impl Iterator<Item = DirRecord<'_>> {
     records(block).filter(|r| r.inode != 0)
 }
 
@@ -109,7 +109,7 @@ pub fn entries(block: &[u8]) -> impl Iterator<Item = Record<'_>> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Search<'a> {
     /// The name exists.
-    Found(Record<'a>),
+    Found(DirRecord<'a>),
     /// The name is not there, and a new record fits after the used part of this one.
     Room {
         /// Offset of the existing record.
@@ -185,12 +185,12 @@ pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
 }
 
 /// Finds the record of a name.
-pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<Record<'a>> {
+pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<DirRecord<'a>> {
     locate(block, name).map(|(record, _)| record)
 }
 
 /// Finds the record of a name. Returns also the offset of the record before it, if it is not the first.
-pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(Record<'a>, Option<usize>)> {
+pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(DirRecord<'a>, Option<usize>)> {
     let probe = Probe::new(name);
     let (mut before, mut offset) = (None, 0);
     while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
@@ -213,10 +213,10 @@ pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(Record<'a>, Option<us
 }
 
 /// Like [`locate`], but `is_wanted` compares the names.
-pub fn locate_by<'a>(
+pub(crate) fn locate_by<'a>(
     block: &'a [u8],
     mut is_wanted: impl FnMut(&[u8]) -> bool,
-) -> Option<(Record<'a>, Option<usize>)> {
+) -> Option<(DirRecord<'a>, Option<usize>)> {
     let mut before = None;
     for record in records(block) {
         if record.inode != 0 && is_wanted(record.name) {
@@ -228,7 +228,13 @@ pub fn locate_by<'a>(
 }
 
 /// Writes a record of length `rec_len` to the start of `bytes`.
-pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8, name: &[u8]) {
+pub(crate) fn write_record(
+    bytes: &mut [u8],
+    rec_len: usize,
+    inode: u32,
+    file_type: u8,
+    name: &[u8],
+) {
     bytes[..4].copy_from_slice(&inode.to_le_bytes());
     bytes[4..6].copy_from_slice(&encode_rec_len(rec_len));
     bytes[6] = name.len() as u8;
@@ -237,12 +243,12 @@ pub fn write_record(bytes: &mut [u8], rec_len: usize, inode: u32, file_type: u8,
 }
 
 /// Writes the length field of a record, which is all of `bytes`.
-pub fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
+pub(crate) fn write_rec_len(bytes: &mut [u8], rec_len: usize) {
     bytes.copy_from_slice(&encode_rec_len(rec_len));
 }
 
 /// Writes the checksum record with a zero checksum to the end of a block.
-pub fn write_tail(block: &mut [u8]) {
+pub(crate) fn write_tail(block: &mut [u8]) {
     let at = block.len() - TAIL_SIZE;
     write_record(&mut block[at..], TAIL_SIZE, 0, TAIL_FILE_TYPE, &[]);
     block[at + 8..].fill(0);

@@ -5,7 +5,7 @@
 //! with a nonce of 16 bytes. The bytes before the nonce are the policy, which files inherit from their directory.
 
 /// `e_name_index` and the rest of the name of the attribute.
-pub const NAME: (u8, &[u8]) = (9, b"c");
+pub(crate) const NAME: (u8, &[u8]) = (9, b"c");
 
 /// Size of the nonce in bytes.
 const NONCE_SIZE: usize = 16;
@@ -14,11 +14,11 @@ const SIZES: [(u8, usize); 2] = [(1, 28), (2, 40)];
 
 /// Policy of an inode: its context without the nonce. Shorter policies are padded with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy([u8; 24]);
+pub(crate) struct Policy([u8; 24]);
 
 /// Result of parsing a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub(crate) enum Context {
     /// A known version with the right size.
     Known(Policy),
     /// An unknown, possibly newer version.
@@ -29,7 +29,7 @@ pub enum Context {
 
 /// Parses the value of the attribute.
 #[must_use]
-pub fn read(value: &[u8]) -> Context {
+pub(crate) fn read(value: &[u8]) -> Context {
     let Some(version) = value.first().filter(|version| **version != 0) else {
         return Context::Damaged;
     };

@@ -19,21 +19,21 @@ pub const ENTRY_SIZE: usize = 12;
 const TAIL_SIZE: usize = 4;
 
 /// Maximum depth of a tree.
-pub const DEPTH_MAX: u16 = 5;
+pub(crate) const DEPTH_MAX: u16 = 5;
 
 /// Maximum number of blocks of a written extent. A larger length field means an unwritten extent, whose length is the
 /// excess.
-pub const WRITTEN_LEN_MAX: u32 = 1 << 15;
+pub(crate) const WRITTEN_LEN_MAX: u32 = 1 << 15;
 
 /// Maximum number of blocks of an unwritten extent.
-pub const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
+pub(crate) const UNWRITTEN_LEN_MAX: u32 = WRITTEN_LEN_MAX - 1;
 
 /// A run of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First block in the file.
     pub block: FileBlock,
-    /// Number of blocks: 1 to [`WRITTEN_LEN_MAX`], or to [`UNWRITTEN_LEN_MAX`] if unwritten.
+    /// Number of blocks: 1 to `WRITTEN_LEN_MAX`, or to `UNWRITTEN_LEN_MAX` if unwritten.
     pub len: u32,
     /// First block on the device.
     pub start: Block,
@@ -107,15 +107,15 @@ pub const fn entry_range(at: usize) -> std::ops::Range<usize> {
     (at + 1) * ENTRY_SIZE..(at + 2) * ENTRY_SIZE
 }
 
-/// A node that [`Node::parse`] checked or whose block was verified.
+/// A node that [`ExtentNode::parse`] checked or whose block was verified.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
+pub struct ExtentNode<'a> {
     bytes: &'a [u8],
     entries: u16,
     depth: u16,
 }
 
-impl<'a> Node<'a> {
+impl<'a> ExtentNode<'a> {
     /// Checks the header, the order and the lengths of a node in `bytes` (60 bytes or a block). `depth` is the depth
     /// that the parent implies, if there is one.
     pub fn parse(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
@@ -164,12 +164,12 @@ impl<'a> Node<'a> {
     }
 
     /// Parses a node in a block that was already verified.
-    pub fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
+    pub(crate) fn trusted(bytes: &'a [u8], depth: u16) -> Result<Self, Corruption> {
         Self::header(bytes, Some(depth))
     }
 
     /// Checks that the node maps only blocks in its parent's range, `start..end`.
-    pub fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
+    pub(crate) fn check_range(&self, start: FileBlock, end: u64) -> Result<(), Corruption> {
         let Some(last) = self.len().checked_sub(1) else { return Ok(()) };
         let first = self.first_block(0).unwrap_or_default();
         let entry_end = if self.depth == 0 {
@@ -187,8 +187,8 @@ impl<'a> Node<'a> {
     }
 
     /// Checks that some entries refer to blocks of a file system with `blocks_count` blocks. Entries must pass this, in
-    /// addition to [`Node::parse`], before they are written.
-    pub fn check_places(
+    /// addition to [`ExtentNode::parse`], before they are written.
+    pub(crate) fn check_places(
         &self,
         entries: std::ops::Range<usize>,
         blocks_count: u64,
@@ -289,7 +289,7 @@ fn tail_offset(block: &[u8]) -> usize {
 /// Verifies a node in a block that was read, and its checksum if there is a `seed`. The targets of its entries are
 /// checked when they are used.
 pub fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
-    Node::parse(block, None)?;
+    ExtentNode::parse(block, None)?;
     if let Some(seed) = seed {
         let (stored, computed) = (u32_at(block, tail_offset(block)), checksum(block, seed));
         if stored != computed {
@@ -328,7 +328,7 @@ mod tests {
             let entries = u16::from(block[20]);
             write_header(&mut block[..12], entries, 84, depth);
             let _ = verify(&block, Some(1));
-            if let Ok(node) = Node::parse(&block, None) {
+            if let Ok(node) = ExtentNode::parse(&block, None) {
                 let _ = node.position(FileBlock(77));
             }
         }
@@ -340,7 +340,7 @@ mod tests {
             let mut root = [0; 60];
             write_header(&mut root[..12], 1, 4, 0);
             root[entry_range(0)].copy_from_slice(&extent.encode());
-            let node = Node::parse(&root, Some(0)).unwrap();
+            let node = ExtentNode::parse(&root, Some(0)).unwrap();
             prop_assert_eq!(node.extent(0), extent);
             prop_assert_eq!(node.position(FileBlock(block)), Some(0));
             prop_assert_eq!(block.checked_sub(1).and_then(|b| node.position(FileBlock(b))), None);
@@ -359,6 +359,6 @@ mod tests {
         seal(&mut block, 3);
         assert!(verify(&block, Some(3)).is_ok());
         assert!(verify(&block, Some(4)).is_err());
-        assert!(Node::parse(&block, Some(1)).is_err());
+        assert!(ExtentNode::parse(&block, Some(1)).is_err());
     }
 }

@@ -180,7 +180,7 @@ const RO_COMPAT_NAMES: [(RoCompat, &str); 17] = [
 const ALIASES: [(&str, &str); 2] = [("uninit_groups", "uninit_bg"), ("extents", "extent")];
 
 /// Incompatible features that can be read.
-pub const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
+pub(crate) const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
     .union(Incompat::RECOVER)
     .union(Incompat::META_BG)
     .union(Incompat::EXTENTS)
@@ -195,7 +195,7 @@ pub const INCOMPAT_SUPPORTED: Incompat = Incompat::FILETYPE
     .union(Incompat::CASEFOLD);
 
 /// Read-only-compatible features that are maintained on writing.
-pub const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
+pub(crate) const RO_COMPAT_SUPPORTED: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::LARGE_FILE)
     .union(RoCompat::HUGE_FILE)
     .union(RoCompat::GDT_CSUM)
@@ -254,7 +254,7 @@ pub struct Features {
 
 impl Features {
     /// Returns true if any feature is set.
-    pub fn has_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         !self.compat.is_empty() || !self.incompat.is_empty() || !self.ro_compat.is_empty()
     }
 

@@ -112,7 +112,7 @@ impl Geometry {
 
     /// Returns the first block of the cluster that contains `block`.
     #[must_use]
-    pub const fn cluster_start(&self, block: Block) -> Block {
+    pub(crate) const fn cluster_start(&self, block: Block) -> Block {
         // Clusters start at block 0; with `bigalloc`, so does the first group.
         Block(block.0 & !(self.cluster_blocks() as u64 - 1))
     }
@@ -237,7 +237,7 @@ impl Geometry {
 
     /// Returns the number of blocks of the whole descriptor table.
     #[must_use]
-    pub const fn gdt_blocks(&self) -> u32 {
+    pub(crate) const fn gdt_blocks(&self) -> u32 {
         self.groups_count.div_ceil(self.desc_per_block())
     }
 

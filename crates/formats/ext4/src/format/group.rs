@@ -105,7 +105,7 @@ impl GroupDescriptor {
     ///
     /// # Errors
     /// A wrong checksum.
-    pub fn check_sum(bytes: &[u8], sb: &Superblock, group: Group) -> Result<(), Corruption> {
+    pub(crate) fn check_sum(bytes: &[u8], sb: &Superblock, group: Group) -> Result<(), Corruption> {
         let stored = RawLow::ref_from_prefix(bytes).map(|(low, _)| low.checksum);
         match (checksum_of(bytes, sb, group), stored) {
             (Some(computed), Ok(stored)) if stored != computed => {

@@ -60,7 +60,7 @@ impl NameHash {
 
 /// Number of names that are hashed together. The words of two names fit into registers. For more, compilers do not
 /// vectorise, because there is no vector rotate instruction.
-pub const TOGETHER: usize = 2;
+pub(crate) const TOGETHER: usize = 2;
 
 /// Number of bytes per step of half-MD4.
 const HALF_MD4_CHUNK: usize = 32;
@@ -96,7 +96,7 @@ impl NameHasher {
     }
 
     /// Hashes several names, in parallel if the function supports it.
-    pub fn hash_together(&self, names: &[&[u8]; TOGETHER]) -> [NameHash; TOGETHER] {
+    pub(crate) fn hash_together(&self, names: &[&[u8]; TOGETHER]) -> [NameHash; TOGETHER] {
         if self.version != HashVersion::HalfMd4 {
             return names.map(|name| self.hash(name));
         }

@@ -23,7 +23,7 @@ const NODE_ENTRIES: usize = 0x08;
 const ENTRY_SIZE: usize = 8;
 
 /// Hash version of directories whose names are both encrypted and case-insensitive.
-pub const SIPHASH: u8 = 6;
+pub(crate) const SIPHASH: u8 = 6;
 /// Maximum number of node levels below the root.
 pub const LEVELS_MAX: u8 = 1;
 /// Maximum number of node levels below the root with `large_dir`.
@@ -31,14 +31,14 @@ pub const LEVELS_MAX_LARGE: u8 = 2;
 
 /// Kind of an index block, which determines where its entries start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum IndexKind {
     /// The root.
     Root,
     /// A node.
     Node,
 }
 
-impl Place {
+impl IndexKind {
     const fn entries(self) -> usize {
         match self {
             Self::Root => ROOT_ENTRIES,
@@ -75,12 +75,12 @@ pub fn root_info(block: &[u8]) -> RootInfo {
 }
 
 /// Writes `dx_root_info` to the eight bytes `bytes`.
-pub fn write_root_info(bytes: &mut [u8], info: RootInfo) {
+pub(crate) fn write_root_info(bytes: &mut [u8], info: RootInfo) {
     bytes.copy_from_slice(&[0, 0, 0, 0, info.hash_version, 8, info.indirect_levels, 0]);
 }
 
 /// Byte range of `dx_root_info` in a root.
-pub const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
+pub(crate) const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
 
 fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
@@ -100,7 +100,7 @@ pub struct Index<'a> {
 
 impl<'a> Index<'a> {
     /// Returns the entries of a block. An invalid block may yield fewer.
-    pub fn new(block: &'a [u8], place: Place) -> Self {
+    pub fn new(block: &'a [u8], place: IndexKind) -> Self {
         let bytes = &block[place.entries()..];
         let count = usize::from(u16_at(bytes, 2)).clamp(1, bytes.len() / ENTRY_SIZE);
         Self { entries: &bytes[..count * ENTRY_SIZE], limit: u16_at(bytes, 0) }
@@ -147,12 +147,12 @@ impl<'a> Index<'a> {
 }
 
 /// Returns the byte range that changes when an entry is inserted at position `at` (at least 1) of `count` entries.
-pub fn insert_range(place: Place, at: usize, count: usize) -> std::ops::Range<usize> {
+pub(crate) fn insert_range(place: IndexKind, at: usize, count: usize) -> std::ops::Range<usize> {
     let start = place.entries();
     start + at * ENTRY_SIZE..start + (count + 1) * ENTRY_SIZE
 }
 
-/// Moves the entries in `bytes` (from [`insert_range`]) up by one and writes the new one at the start.
+/// Moves the entries in `bytes` (from `insert_range`) up by one and writes the new one at the start.
 pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     let end = bytes.len() - ENTRY_SIZE;
     bytes.copy_within(..end, ENTRY_SIZE);
@@ -161,25 +161,25 @@ pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
 }
 
 /// Returns the byte range of `limit`, `count` and the block of entry 0.
-pub const fn count_range(place: Place) -> std::ops::Range<usize> {
+pub(crate) const fn count_range(place: IndexKind) -> std::ops::Range<usize> {
     place.entries()..place.entries() + ENTRY_SIZE
 }
 
 /// Writes `limit`, `count` and the block of entry 0 to the eight bytes `bytes`.
-pub fn write_counts(bytes: &mut [u8], limit: u16, count: u16, block: FileBlock) {
+pub(crate) fn write_counts(bytes: &mut [u8], limit: u16, count: u16, block: FileBlock) {
     bytes[..2].copy_from_slice(&limit.to_le_bytes());
     bytes[2..4].copy_from_slice(&count.to_le_bytes());
     bytes[4..8].copy_from_slice(&block.0.to_le_bytes());
 }
 
 /// Returns the bytes of the entries `range` of a block.
-pub fn entry_bytes(block: &[u8], place: Place, range: std::ops::Range<usize>) -> &[u8] {
+pub(crate) fn entry_bytes(block: &[u8], place: IndexKind, range: std::ops::Range<usize>) -> &[u8] {
     let start = place.entries();
     &block[start + range.start * ENTRY_SIZE..start + range.end * ENTRY_SIZE]
 }
 
 /// Verifies an index block that was read, with [`verify_structure`], and its checksum if there is a `seed`.
-pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corruption> {
+pub fn verify(block: &[u8], place: IndexKind, seed: Option<u32>) -> Result<(), Corruption> {
     verify_structure(block, place, seed.is_some())?;
     if let Some(seed) = seed {
         let stored = u32_at(block, tail_offset(block, place) + 4);
@@ -193,10 +193,14 @@ pub fn verify(block: &[u8], place: Place, seed: Option<u32>) -> Result<(), Corru
 
 /// Checks counts and order of an index block in a file system with or without checksums. A block must pass this before
 /// it is sealed.
-pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Result<(), Corruption> {
+pub fn verify_structure(
+    block: &[u8],
+    place: IndexKind,
+    has_checksums: bool,
+) -> Result<(), Corruption> {
     let name = place.name();
     let bad = |problem| Err(Corruption::new(name, problem));
-    if place == Place::Root
+    if place == IndexKind::Root
         && (block[ROOT_INFO + 5] != 8 || block[ROOT_INFO..ROOT_INFO + 4] != [0; 4])
     {
         return bad("its root information is invalid");
@@ -218,16 +222,16 @@ pub fn verify_structure(block: &[u8], place: Place, has_checksums: bool) -> Resu
     Ok(())
 }
 
-fn counts(block: &[u8], place: Place) -> (u16, u16) {
+fn counts(block: &[u8], place: IndexKind) -> (u16, u16) {
     (u16_at(block, place.entries()), u16_at(block, place.entries() + 2))
 }
 
-fn tail_offset(block: &[u8], place: Place) -> usize {
+fn tail_offset(block: &[u8], place: IndexKind) -> usize {
     place.entries() + usize::from(place.limit(block.len(), true)) * ENTRY_SIZE
 }
 
 /// Covers the block up to the last entry in use, then the reserved word of the tail, and zero for the checksum itself.
-fn checksum(block: &[u8], place: Place, seed: u32) -> u32 {
+fn checksum(block: &[u8], place: IndexKind, seed: u32) -> u32 {
     let (_, count) = counts(block, place);
     let end = (place.entries() + usize::from(count) * ENTRY_SIZE).min(block.len());
     let tail = tail_offset(block, place);
@@ -236,7 +240,7 @@ fn checksum(block: &[u8], place: Place, seed: u32) -> u32 {
 }
 
 /// Returns the checksum that an index block of a file system with checksums stores.
-pub fn stored_checksum(block: &[u8], place: Place) -> Option<u32> {
+pub(crate) fn stored_checksum(block: &[u8], place: IndexKind) -> Option<u32> {
     let limit = usize::from(Index::new(block, place).limit());
     // The checksum is the second half of an entry-sized record after the last entry.
     let at = place.entries() + limit * ENTRY_SIZE + ENTRY_SIZE / 2;
@@ -244,7 +248,7 @@ pub fn stored_checksum(block: &[u8], place: Place) -> Option<u32> {
 }
 
 /// Updates the checksum.
-pub fn seal(block: &mut [u8], place: Place, seed: u32) {
+pub fn seal(block: &mut [u8], place: IndexKind, seed: u32) {
     let (checksum, tail) = (checksum(block, place, seed), tail_offset(block, place));
     block[tail + 4..tail + 8].copy_from_slice(&checksum.to_le_bytes());
 }
@@ -257,16 +261,16 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_format() {
-        assert_eq!(Place::Root.limit(4096, true), 507);
-        assert_eq!(Place::Node.limit(4096, true), 510);
-        assert_eq!(Place::Root.limit(4096, false), 508);
-        assert_eq!(Place::Node.limit(1024, false), 127);
+        assert_eq!(IndexKind::Root.limit(4096, true), 507);
+        assert_eq!(IndexKind::Node.limit(4096, true), 510);
+        assert_eq!(IndexKind::Root.limit(4096, false), 508);
+        assert_eq!(IndexKind::Node.limit(1024, false), 127);
     }
 
     proptest! {
         #[test]
         fn any_block_is_read_without_harm(block in proptest::collection::vec(any::<u8>(), 1024)) {
-            for place in [Place::Root, Place::Node] {
+            for place in [IndexKind::Root, IndexKind::Node] {
                 let _ = (verify(&block, place, None), verify(&block, place, Some(3)));
                 let index = Index::new(&block, place);
                 let at = index.position(0x8000_0000);
@@ -279,7 +283,7 @@ mod tests {
             hashes.sort_unstable();
             hashes.dedup();
             let mut block = vec![0; 1024];
-            let place = Place::Node;
+            let place = IndexKind::Node;
             let limit = place.limit(1024, true);
             write_counts(&mut block[count_range(place)], limit, 1, FileBlock(7));
             for (n, &hash) in hashes.iter().enumerate().rev() {

@@ -8,20 +8,20 @@ use engine::Corruption;
 use super::address::{Block, FileBlock};
 
 /// Number of direct pointers in `i_block`.
-pub const DIRECT_COUNT: u32 = 12;
+pub(crate) const DIRECT_COUNT: u32 = 12;
 /// Maximum number of pointer blocks between `i_block` and data.
-pub const LEVELS_MAX: usize = 3;
+pub(crate) const LEVELS_MAX: usize = 3;
 
 /// Path from `i_block` to a file block: the slot at each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
+pub(crate) struct IndirectPath {
     indexes: [u16; LEVELS_MAX + 1],
     levels: u8,
 }
 
-impl Path {
+impl IndirectPath {
     /// Returns the path to `block`, or `None` past the capacity of a map with blocks of `block_size` bytes.
-    pub fn to(block: FileBlock, block_size: u32) -> Option<Self> {
+    pub(crate) fn to(block: FileBlock, block_size: u32) -> Option<Self> {
         let pointers_log = (block_size / 4).ilog2();
         let mut rest = u64::from(block.0);
         if rest < u64::from(DIRECT_COUNT) {
@@ -45,18 +45,18 @@ impl Path {
     }
 
     /// Returns the number of pointer blocks on the path.
-    pub fn levels(&self) -> usize {
+    pub(crate) fn levels(&self) -> usize {
         usize::from(self.levels)
     }
 
     /// Returns the slot in `i_block`, then the slot in each pointer block.
-    pub fn indexes(&self) -> &[u16] {
+    pub(crate) fn indexes(&self) -> &[u16] {
         &self.indexes[..=self.levels()]
     }
 
     /// Returns the number of file blocks, from this one on, below the pointer at `step` of the path (0 is `i_block`).
     /// If that pointer is 0, it is the length of the hole.
-    pub fn shared_after(&self, step: usize, block_size: u32) -> u64 {
+    pub(crate) fn shared_after(&self, step: usize, block_size: u32) -> u64 {
         let pointers_log = (block_size / 4).ilog2();
         let below = self.indexes().iter().skip(step + 1);
         let position = below.fold(0, |at, &index| at << pointers_log | u64::from(index));
@@ -66,7 +66,7 @@ impl Path {
 }
 
 /// Returns pointer `index` of a pointer block or of `i_block`; `None` for a hole.
-pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
+pub(crate) fn pointer(block: &[u8], index: u16) -> Option<Block> {
     let at = usize::from(index) * 4;
     let bytes = block.get(at..at + 4)?;
     let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -75,7 +75,7 @@ pub fn pointer(block: &[u8], index: u16) -> Option<Block> {
 
 /// Checks that all pointers of a block, or of `i_block`, are below `blocks_count`. Used after reading and before
 /// writing, because these blocks have no checksum.
-pub fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
+pub(crate) fn verify(block: &[u8], blocks_count: u64) -> Result<(), Corruption> {
     let (pointers, _) = block.as_chunks::<4>();
     match pointers.iter().map(|&p| u32::from_le_bytes(p)).find(|&p| u64::from(p) >= blocks_count) {
         Some(found) => Err(Corruption::new("indirect block", "a pointer past the last block")
@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn ways_are_those_of_the_format() {
-        let indexes = |block, size| Path::to(FileBlock(block), size).unwrap().indexes().to_vec();
+        let indexes =
+            |block, size| IndirectPath::to(FileBlock(block), size).unwrap().indexes().to_vec();
         assert_eq!(indexes(11, 1024), [11]);
         assert_eq!(indexes(12, 1024), [12, 0]);
         assert_eq!(indexes(12 + 255, 1024), [12, 255]);
@@ -101,8 +102,8 @@ mod tests {
         assert_eq!(indexes(12 + 256 + 65536 + 65537, 1024), [14, 1, 0, 1]);
         let last = 12 + 256 + 65536 + (1 << 24) - 1;
         assert_eq!(indexes(last, 1024), [14, 255, 255, 255]);
-        assert_eq!(Path::to(FileBlock(last + 1), 1024), None);
-        assert!(Path::to(FileBlock(u32::MAX), 65536).is_some());
+        assert_eq!(IndirectPath::to(FileBlock(last + 1), 1024), None);
+        assert!(IndirectPath::to(FileBlock(u32::MAX), 65536).is_some());
     }
 
     #[test]
@@ -120,13 +121,13 @@ mod tests {
         #[test]
         fn shared_path_prefixes_end_where_the_pointer_differs(block in 0_u32..20_000_000, size_log in 10_u32..17) {
             let size = 1 << size_log;
-            if let Some(path) = Path::to(FileBlock(block), size) {
+            if let Some(path) = IndirectPath::to(FileBlock(block), size) {
                 for step in 0..=path.levels() {
                     let end = u64::from(block) + path.shared_after(step, size);
                     let last = u32::try_from(end - 1).unwrap_or(u32::MAX);
-                    let last = Path::to(FileBlock(last), size).unwrap();
+                    let last = IndirectPath::to(FileBlock(last), size).unwrap();
                     prop_assert_eq!(&last.indexes()[..=step], &path.indexes()[..=step]);
-                    if let Some(next) = u32::try_from(end).ok().and_then(|end| Path::to(FileBlock(end), size)) {
+                    if let Some(next) = u32::try_from(end).ok().and_then(|end| IndirectPath::to(FileBlock(end), size)) {
                         let other = next.levels() != path.levels()
                             || next.indexes()[..=step] != path.indexes()[..=step];
                         prop_assert!(other);

@@ -16,10 +16,10 @@ pub const ROOT_INO: Ino = Ino(2);
 pub const GOOD_OLD_INODE_SIZE: usize = 128;
 
 /// Size of all known fixed fields, up to `projid`, in bytes.
-pub const INODE_FIELDS_SIZE: usize = 160;
+pub(crate) const INODE_FIELDS_SIZE: usize = 160;
 
 /// `i_extra_isize` that covers all known fixed fields.
-pub const EXTRA_ISIZE: u16 = (INODE_FIELDS_SIZE - GOOD_OLD_INODE_SIZE) as u16;
+pub(crate) const EXTRA_ISIZE: u16 = (INODE_FIELDS_SIZE - GOOD_OLD_INODE_SIZE) as u16;
 
 /// Size of `i_block` in bytes.
 pub const I_BLOCK_SIZE: usize = 60;
@@ -59,7 +59,7 @@ pub mod flags {
 /// The fixed fields on disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct RawInode {
+pub(crate) struct RawInode {
     mode: U16,
     uid_lo: U16,
     size_lo: U32,
@@ -113,7 +113,7 @@ pub fn stored_extra_isize(slot: &[u8]) -> u16 {
 ///
 /// # Errors
 /// The maximum for a slot of this size.
-pub fn check_extra_isize(slot: &[u8]) -> Result<(), usize> {
+pub(crate) fn check_extra_isize(slot: &[u8]) -> Result<(), usize> {
     let (extra, most) =
         (usize::from(stored_extra_isize(slot)), slot.len().saturating_sub(GOOD_OLD_INODE_SIZE));
     let is_sound = extra == 0 || (4..=most).contains(&extra) && extra.is_multiple_of(4);
@@ -146,7 +146,7 @@ pub struct Inode {
 
 impl Inode {
     /// Returns an empty inode for slots of `inode_size` bytes.
-    pub fn zeroed(inode_size: usize) -> Self {
+    pub(crate) fn zeroed(inode_size: usize) -> Self {
         let mut raw: RawInode = zerocopy::transmute!([0_u8; INODE_FIELDS_SIZE]);
         let present = if inode_size > GOOD_OLD_INODE_SIZE {
             raw.extra_isize = EXTRA_ISIZE.into();
@@ -259,7 +259,7 @@ impl Inode {
 
     /// Sets the used space, given in units of 512 bytes. Stores it in file-system blocks if it does not fit otherwise.
     /// Returns `false` if neither fits.
-    pub fn set_blocks_512(&mut self, units: u64, block_size: u32) -> bool {
+    pub(crate) fn set_blocks_512(&mut self, units: u64, block_size: u32) -> bool {
         let mut count = units;
         self.set_flag(flags::HUGE_FILE, units >> 48 != 0);
         if units >> 48 != 0 {
@@ -302,7 +302,7 @@ impl Inode {
     }
 
     /// Sets the generation.
-    pub fn set_generation(&mut self, generation: u32) {
+    pub(crate) fn set_generation(&mut self, generation: u32) {
         self.raw.generation = generation.into();
     }
 
@@ -334,34 +334,34 @@ impl Inode {
     }
 
     /// Returns the block of the inode's passive translator in a file system of the Hurd; 0 for none.
-    pub fn translator(&self) -> u32 {
+    pub(crate) fn translator(&self) -> u32 {
         self.raw.version.get()
     }
 
     /// Sets [`Inode::translator`].
-    pub fn set_translator(&mut self, block: u32) {
+    pub(crate) fn set_translator(&mut self, block: u32) {
         self.raw.version = block.into();
     }
 
     /// Returns the reference count of an inode with an attribute value. The high half is in `i_ctime`, the low half in
     /// `i_version`.
-    pub fn value_refcount(&self) -> u64 {
+    pub(crate) fn value_refcount(&self) -> u64 {
         u64::from(self.raw.ctime.get()) << 32 | u64::from(self.raw.version.get())
     }
 
-    /// Sets [`Inode::value_refcount`].
+    /// Sets `Inode::value_refcount`.
     pub fn set_value_refcount(&mut self, count: u64) {
         self.raw.ctime = ((count >> 32) as u32).into();
         self.raw.version = (count as u32).into();
     }
 
     /// Returns the hash of the attribute value that an inode stores, from `i_atime`.
-    pub fn value_hash(&self) -> u32 {
+    pub(crate) fn value_hash(&self) -> u32 {
         self.raw.atime.get()
     }
 
     /// Sets [`Inode::value_hash`].
-    pub fn set_value_hash(&mut self, hash: u32) {
+    pub(crate) fn set_value_hash(&mut self, hash: u32) {
         self.raw.atime = hash.into();
     }
 
@@ -412,7 +412,7 @@ impl Inode {
     }
 
     /// Sets the creation time, if the inode has the field.
-    pub fn set_crtime(&mut self, time: Timestamp) {
+    pub(crate) fn set_crtime(&mut self, time: Timestamp) {
         if self.has(0x98) {
             let (low, high) = encode_time(time, true);
             self.raw.crtime = low.into();
@@ -479,7 +479,7 @@ fn encode_time(time: Timestamp, wide: bool) -> (u32, u32) {
 
 /// Returns the offsets of the extra fields of times with an implausible epoch: seconds before 1970 in the last epoch,
 /// as old kernels wrote times before 1970.
-pub fn early_times(slot: &[u8]) -> Vec<usize> {
+pub(crate) fn early_times(slot: &[u8]) -> Vec<usize> {
     // Offsets of the seconds and of the epoch.
     const TIMES: [(usize, usize); 4] = [(0xc, 0x84), (0x10, 0x88), (0x8, 0x8c), (0x90, 0x94)];
     let inode = Inode::from_slot(slot);

@@ -15,11 +15,11 @@ pub const SEQUENCE_CHECK: u32 = 0xe24d_4d50;
 /// Maximum sequence number of a host that uses the file system.
 pub const SEQUENCE_MAX: u32 = 0xe24d_4d4f;
 /// Default update interval in seconds, for an interval of 0 in the superblock.
-pub const UPDATE_INTERVAL_DEFAULT: u16 = 5;
+pub(crate) const UPDATE_INTERVAL_DEFAULT: u16 = 5;
 /// Maximum update and check interval in seconds.
 pub const INTERVAL_MAX: u16 = 300;
 /// Minimum check interval in seconds.
-pub const CHECK_INTERVAL_MIN: u16 = 5;
+pub(crate) const CHECK_INTERVAL_MIN: u16 = 5;
 /// Size of the structure in bytes. The rest of its block is unused.
 pub const SIZE: usize = size_of::<RawMmp>();
 
@@ -44,7 +44,7 @@ const _: () = assert!(size_of::<RawMmp>() == 1024);
 impl RawMmp {
     /// Returns the block of a file system that no host uses. `interval` is the update interval of the superblock.
     #[must_use]
-    pub fn clean(interval: u16, time: u64) -> Self {
+    pub(crate) fn clean(interval: u16, time: u64) -> Self {
         let mut raw = Self::new_zeroed();
         raw.magic = MAGIC.into();
         raw.seq = SEQUENCE_CLEAN.into();
@@ -83,7 +83,7 @@ impl RawMmp {
 
     /// Returns the time in seconds during which the sequence number of a host in use must change.
     #[must_use]
-    pub fn wait_seconds(&self, interval: u16) -> u64 {
+    pub(crate) fn wait_seconds(&self, interval: u16) -> u64 {
         let check = interval.max(CHECK_INTERVAL_MIN).max(self.check_interval.get());
         let check = u64::from(check.min(INTERVAL_MAX));
         (2 * check + 1).min(check + 60)
@@ -92,6 +92,6 @@ impl RawMmp {
 
 /// Returns the update interval in seconds for an interval in the superblock.
 #[must_use]
-pub fn update_interval(stored: u16) -> u16 {
+pub(crate) fn update_interval(stored: u16) -> u16 {
     if stored == 0 { UPDATE_INTERVAL_DEFAULT } else { stored.min(INTERVAL_MAX) }
 }

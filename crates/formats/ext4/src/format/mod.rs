@@ -5,17 +5,17 @@
 //! module uses validated types only.
 
 pub mod address;
-pub mod bitmap;
+pub(crate) mod bitmap;
 pub mod checksum;
 pub mod dirent;
-pub mod encryption;
+pub(crate) mod encryption;
 pub mod extent;
 pub mod features;
 pub mod geometry;
 pub mod group;
 pub mod hash;
 pub mod htree;
-pub mod indirect;
+pub(crate) mod indirect;
 pub mod inode;
 pub mod jbd2;
 pub mod journal_device;

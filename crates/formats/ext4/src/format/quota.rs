@@ -3,7 +3,7 @@
 //! Source: the description of the format vfsv1 in quota-tools, and files made by mke2fs. A file consists of blocks of 1
 //! KiB, independent of the file system's block size. Block 0 contains the header and [`Info`]. Block 1 is the root of a
 //! tree of four levels; each level is indexed by 8 bits of the id, highest bits first. A node has 256 block numbers, 0
-//! for none. Below the last level are leaves with a header ([`LeafHeader`]) and [`ENTRIES_PER_BLOCK`] entries in any
+//! for none. Below the last level are leaves with a header (`LeafHeader`) and `ENTRIES_PER_BLOCK` entries in any
 //! order. An entry of zeros is unused.
 
 use std::ops::Range;
@@ -15,15 +15,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Size of a block of a quota file in bytes.
 pub const BLOCK_SIZE: usize = 1024;
 /// Base-2 logarithm of [`BLOCK_SIZE`].
-pub const BLOCK_SIZE_LOG: u32 = 10;
+pub(crate) const BLOCK_SIZE_LOG: u32 = 10;
 /// Block of the header.
-pub const INFO_BLOCK: u32 = 0;
+pub(crate) const INFO_BLOCK: u32 = 0;
 /// Root block of the tree.
-pub const ROOT_BLOCK: u32 = 1;
+pub(crate) const ROOT_BLOCK: u32 = 1;
 /// Number of levels of the tree above the leaves.
-pub const TREE_DEPTH: u32 = 4;
+pub(crate) const TREE_DEPTH: u32 = 4;
 /// Number of entries of a leaf.
-pub const ENTRIES_PER_BLOCK: usize = (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<Entry>();
+pub(crate) const ENTRIES_PER_BLOCK: usize =
+    (BLOCK_SIZE - size_of::<LeafHeader>()) / size_of::<DiskQuota>();
 
 /// Version number of `vfsv1`.
 const VERSION: u32 = 1;
@@ -72,7 +73,7 @@ pub struct Info {
 /// Header of a leaf.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct LeafHeader {
+pub(crate) struct LeafHeader {
     /// Next leaf with room, or next free block; 0 for none.
     pub next_free: U32,
     /// Previous leaf with room; 0 for none.
@@ -86,7 +87,7 @@ pub struct LeafHeader {
 /// Limits and usage of one id.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct Entry {
+pub struct DiskQuota {
     /// The id.
     pub id: U32,
     padding: U32,
@@ -104,9 +105,9 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Info>() == 32);
 const _: () = assert!(size_of::<LeafHeader>() == 16);
-const _: () = assert!(size_of::<Entry>() == 72);
-const _: () = assert!(std::mem::offset_of!(Entry, inodes) == 24);
-const _: () = assert!(std::mem::offset_of!(Entry, space) == 48);
+const _: () = assert!(size_of::<DiskQuota>() == 72);
+const _: () = assert!(std::mem::offset_of!(DiskQuota, inodes) == 24);
+const _: () = assert!(std::mem::offset_of!(DiskQuota, space) == 48);
 const _: () = assert!(ENTRIES_PER_BLOCK == 14);
 
 /// Default grace period for exceeding a soft limit, in seconds: one week.
@@ -116,7 +117,7 @@ impl Info {
     /// Returns the header of a file of `blocks` blocks, where `free_leaf` is the leaf with room. Times and flags are
     /// taken from `before` if given.
     #[must_use]
-    pub fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
+    pub(crate) fn new(kind: QuotaKind, blocks: u32, free_leaf: u32, before: Option<&Self>) -> Self {
         let grace = |time: Option<U32>| time.unwrap_or_else(|| GRACE_DEFAULT.into());
         Self {
             magic: kind.magic().into(),
@@ -131,23 +132,23 @@ impl Info {
     }
 }
 
-impl Entry {
+impl DiskQuota {
     /// Returns whether it has any limit.
     #[must_use]
-    pub fn has_limits(&self) -> bool {
+    pub(crate) fn has_limits(&self) -> bool {
         let limits = [self.inodes_hard, self.inodes_soft, self.blocks_hard, self.blocks_soft];
         limits.iter().any(|limit| limit.get() != 0)
     }
 
     /// Returns an entry without limits or usage.
     #[must_use]
-    pub fn new(id: u32) -> Self {
+    pub(crate) fn new(id: u32) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 
     /// Returns the entry at byte `offset` of a block; `None` past its end.
     #[must_use]
-    pub fn at(block: &[u8], offset: usize) -> Option<Self> {
+    pub(crate) fn at(block: &[u8], offset: usize) -> Option<Self> {
         Self::read_from_prefix(block.get(offset..)?).ok().map(|(entry, _)| entry)
     }
 
@@ -171,19 +172,19 @@ impl Entry {
 /// Returns the byte range of entry `index` in a leaf.
 #[must_use]
 pub fn entry_range(index: usize) -> Range<usize> {
-    let start = size_of::<LeafHeader>() + index * size_of::<Entry>();
-    start..start + size_of::<Entry>()
+    let start = size_of::<LeafHeader>() + index * size_of::<DiskQuota>();
+    start..start + size_of::<DiskQuota>()
 }
 
 /// Byte range of a leaf's header.
-pub const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
+pub(crate) const HEADER_RANGE: Range<usize> = 0..size_of::<LeafHeader>();
 
 /// Byte range of [`Info`] in its block.
-pub const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
+pub(crate) const INFO_RANGE: Range<usize> = 0..size_of::<Info>();
 
 /// Returns the byte range of the block number for `id` in a node of `level` (0 is the root).
 #[must_use]
-pub fn reference_range(level: u32, id: u32) -> Range<usize> {
+pub(crate) fn reference_range(level: u32, id: u32) -> Range<usize> {
     let index = (id >> (8 * (TREE_DEPTH - 1 - level)) & 0xff) as usize;
     index * 4..index * 4 + 4
 }
@@ -192,7 +193,7 @@ pub fn reference_range(level: u32, id: u32) -> Range<usize> {
 ///
 /// # Errors
 /// A wrong magic number or version, or a number of blocks that is too small for a tree or larger than the file.
-pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
+pub(crate) fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
     let Ok((info, _)) = Info::read_from_prefix(block) else {
         return Err(Corruption::new("quota file", "truncated"));
     };
@@ -259,13 +260,13 @@ pub fn verify_structure(block: &[u8], blocks_max: u64) -> Result<(), Corruption>
 
 /// Returns the entry at `index` of a leaf; `None` past its end.
 #[must_use]
-pub fn entry_at(leaf: &[u8], index: usize) -> Option<Entry> {
-    if index < ENTRIES_PER_BLOCK { Entry::at(leaf, entry_range(index).start) } else { None }
+pub fn entry_at(leaf: &[u8], index: usize) -> Option<DiskQuota> {
+    if index < ENTRIES_PER_BLOCK { DiskQuota::at(leaf, entry_range(index).start) } else { None }
 }
 
 /// Returns the header of a leaf or of a free block.
 #[must_use]
-pub fn leaf_header(leaf: &[u8]) -> LeafHeader {
+pub(crate) fn leaf_header(leaf: &[u8]) -> LeafHeader {
     LeafHeader::read_from_prefix(leaf).map_or_else(|_| LeafHeader::default(), |(header, _)| header)
 }
 
@@ -286,9 +287,9 @@ mod tests {
 
     #[test]
     fn the_entry_of_id_0_is_never_taken_for_none() {
-        assert!(Entry::new(0).is_none() && !Entry::new(1).is_none());
-        assert!(!Entry::new(0).stored().is_none());
-        assert_eq!(Entry::new(5).stored().inode_time.get(), 0);
+        assert!(DiskQuota::new(0).is_none() && !DiskQuota::new(1).is_none());
+        assert!(!DiskQuota::new(0).stored().is_none());
+        assert_eq!(DiskQuota::new(5).stored().inode_time.get(), 0);
         assert_eq!(entry_range(ENTRIES_PER_BLOCK - 1).end, BLOCK_SIZE);
     }
 

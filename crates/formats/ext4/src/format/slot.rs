@@ -4,7 +4,7 @@
 use engine::Corruption;
 use vfs::FileType;
 
-use super::extent::Node;
+use super::extent::ExtentNode;
 use super::geometry::Geometry;
 use super::indirect;
 use super::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode, flags};
@@ -80,7 +80,7 @@ fn verify_contents(
     if file_type == FileType::Regular && size > most {
         return too_large(most);
     }
-    let root = Node::parse(inode.i_block(), None)?;
+    let root = ExtentNode::parse(inode.i_block(), None)?;
     root.check_places(0..root.len(), geometry.blocks_count)
 }
 

@@ -22,21 +22,21 @@ pub const STATE_VALID: u16 = 1;
 /// `s_state`: errors were found.
 pub const STATE_ERROR: u16 = 2;
 /// `s_flags`: directory hashes treat name bytes as signed.
-pub const FLAG_SIGNED_HASH: u32 = 1;
+pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: directory hashes treat name bytes as unsigned.
-pub const FLAG_UNSIGNED_HASH: u32 = 2;
+pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_flags`: drivers under development may use the file system.
-pub const FLAG_TEST: u32 = 4;
+pub(crate) const FLAG_TEST: u32 = 4;
 /// `s_creator_os` of Linux.
-pub const CREATOR_OS_LINUX: u32 = 0;
+pub(crate) const CREATOR_OS_LINUX: u32 = 0;
 /// `s_creator_os` of the Hurd.
-pub const CREATOR_OS_HURD: u32 = 1;
+pub(crate) const CREATOR_OS_HURD: u32 = 1;
 /// Inode size of revision 0, in bytes.
-pub const INODE_SIZE_REV0: u16 = 128;
+pub(crate) const INODE_SIZE_REV0: u16 = 128;
 /// First inode that is not reserved, in revision 0 and by default.
-pub const FIRST_INO_REV0: u32 = 11;
+pub(crate) const FIRST_INO_REV0: u32 = 11;
 /// `s_checksum_type`: CRC-32C, the only defined type.
-pub const CHECKSUM_TYPE_CRC32C: u8 = 1;
+pub(crate) const CHECKSUM_TYPE_CRC32C: u8 = 1;
 
 /// Maximum `s_log_block_size`: 64 KiB blocks.
 const LOG_BLOCK_SIZE_MAX: u32 = 6;
@@ -210,7 +210,7 @@ impl RawSuperblock {
     }
 
     /// Sets the time of the last write in seconds since the epoch. 40 bits of it are stored.
-    pub fn set_wtime(&mut self, sec: i64) {
+    pub(crate) fn set_wtime(&mut self, sec: i64) {
         (self.wtime, self.wtime_hi) = split_time(sec);
     }
 
@@ -248,14 +248,14 @@ pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
 
 /// Returns `s_block_group_nr` of a backup in `group`, as mke2fs writes it: numbers that do not fit become 65,535.
 #[must_use]
-pub fn backup_number(group: Group) -> u16 {
+pub(crate) fn backup_number(group: Group) -> u16 {
     u16::try_from(group.0).unwrap_or(u16::MAX)
 }
 
 /// Returns whether `number` can be `s_block_group_nr` of a backup in `group`. Some programs write the low 16 bits of a number
 /// that does not fit.
 #[must_use]
-pub fn is_backup_number(number: u16, group: Group) -> bool {
+pub(crate) fn is_backup_number(number: u16, group: Group) -> bool {
     number == backup_number(group) || number == group.0 as u16
 }
 
@@ -398,13 +398,13 @@ impl Superblock {
     /// Returns whether the Hurd created the file system. In that case `i_osd1` and `i_osd2` have its layout, and
     /// directory entries may have no types.
     #[must_use]
-    pub fn is_of_hurd(&self) -> bool {
+    pub(crate) fn is_of_hurd(&self) -> bool {
         self.raw.creator_os == CREATOR_OS_HURD
     }
 
     /// Returns whether directory hashes treat name bytes as signed, unless the hash version specifies it.
     #[must_use]
-    pub fn signed_hash(&self) -> bool {
+    pub(crate) fn signed_hash(&self) -> bool {
         self.raw.flags.get() & FLAG_UNSIGNED_HASH == 0
     }
 }

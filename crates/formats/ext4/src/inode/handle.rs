@@ -6,7 +6,7 @@ use crate::Ext4Core;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time, flags};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// An inode in use: its number, the position of its slot and a copy of its fixed fields.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
     let geometry = &fs.volume.geometry;
     let (group, index) = geometry.place_of(ino).ok_or(Error::NotFound)?;
     let (block, offset) = geometry.inode_position(fs.volume.groups.inode_table(group), index);
-    let table = fs.block(block, Kind::InodeTable.plain())?;
+    let table = fs.block(block, BlockKind::InodeTable.plain())?;
     let slot = slot(fs, &table, offset).ok_or(Error::NotFound)?;
     let inode = Inode::from_slot(slot);
     if inode.mode() == 0 && inode.links_count() == 0 {

@@ -10,10 +10,10 @@ use crate::inode::Handle;
 use crate::xattr;
 
 /// Inline data. Contents of an inode of the usual size need no heap allocation.
-pub(crate) type Contents = SmallVec<[u8; 256]>;
+pub(crate) type InlineData = SmallVec<[u8; 256]>;
 
 /// Returns the contents of an inode with inline data, cut to its size.
-pub(crate) fn contents(fs: &Ext4Core, handle: &Handle) -> Result<Contents> {
+pub(crate) fn contents(fs: &Ext4Core, handle: &Handle) -> Result<InlineData> {
     let mut bytes = all(fs, handle)?;
     let (size, room) = (handle.inode.size(), bytes.len());
     if size > room as u64 {
@@ -27,8 +27,8 @@ pub(crate) fn contents(fs: &Ext4Core, handle: &Handle) -> Result<Contents> {
 }
 
 /// Returns all bytes that the inode reserves for inline data.
-pub(crate) fn all(fs: &Ext4Core, handle: &Handle) -> Result<Contents> {
-    let mut bytes = Contents::from_slice(handle.inode.i_block());
+pub(crate) fn all(fs: &Ext4Core, handle: &Handle) -> Result<InlineData> {
+    let mut bytes = InlineData::from_slice(handle.inode.i_block());
     let slot = xattr::slot_tail(fs, handle)?;
     let area = xattr::parse_slot_area(handle, &slot)?;
     let rest = area.and_then(|area| area.find(AttributeName::INLINE_DATA));

@@ -11,9 +11,9 @@ use vfs::{Error, Result};
 
 use super::map::JournalMap;
 use super::recover::{Resume, read_journal_superblock, write_journal_superblock};
-use super::writer::{BUFFER_BYTES, Writer, blocks_of};
+use super::writer::{BUFFER_BYTES, TransactionWriter, blocks_of};
 use crate::format::features::Incompat;
-use crate::format::jbd2::{Commit, JournalSuperblock, Layout, Tid};
+use crate::format::jbd2::{Commit, JournalLayout, JournalSuperblock, Tid};
 use crate::format::superblock::Superblock;
 use crate::params::clock::Clock;
 
@@ -39,7 +39,7 @@ struct Live {
     start: u32,
 }
 
-struct State {
+struct JournalState {
     sb: JournalSuperblock,
     /// Position of the next transaction.
     head: u32,
@@ -64,7 +64,7 @@ pub struct Journal {
     blocks_max: usize,
     log_blocks: u32,
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 impl Journal {
@@ -111,7 +111,7 @@ impl Journal {
         let is_started = !live.is_empty();
         let blocks_max = images_in(&journal.layout, log_blocks / 16 * CHECKPOINT_SHARE);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
-        let state = State { sb: journal, head, next, used, live, is_started, buffer };
+        let state = JournalState { sb: journal, head, next, used, live, is_started, buffer };
         let (clock, state) = (Clock::default(), Mutex::new(state));
         Ok(Self { device, map, blocks_max, log_blocks, clock, state })
     }
@@ -147,11 +147,12 @@ impl Journal {
         images: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> engine::Result<()>) -> engine::Result<()>,
     ) -> engine::Result<()> {
         let mut state = self.state.lock();
-        let State { sb, head, next, used, live, is_started, buffer } = &mut *state;
+        let JournalState { sb, head, next, used, live, is_started, buffer } = &mut *state;
         let (start, tid) = (*head, *next);
         // One block stays free: a full log would look like an empty one.
         let room = self.log_blocks - *used - 1;
-        let mut writer = Writer::new(&*self.device, &self.map, sb, buffer, tid, (start, room));
+        let mut writer =
+            TransactionWriter::new(&*self.device, &self.map, sb, buffer, tid, (start, room));
         images(&mut |block, image| writer.image(block, image))?;
         writer.revokes(freed)?;
         writer.finish_blocks()?;
@@ -174,7 +175,7 @@ impl Journal {
     }
 
     /// Updates the tail of the log on the device.
-    fn write_tail(&self, state: &mut State) -> io::Result<()> {
+    fn write_tail(&self, state: &mut JournalState) -> io::Result<()> {
         let tail = state.live.front().copied();
         state.sb.raw.start = tail.map_or(0, |tail| tail.start).into();
         state.sb.raw.sequence = tail.map_or(state.next, |tail| tail.tid).0.into();
@@ -230,7 +231,7 @@ impl Log for Journal {
 
 /// Returns the maximum number of images in a checkpoint of `share` log blocks. If some of its blocks are revokes
 /// instead of images, it needs no more.
-fn images_in(layout: &Layout, share: u32) -> usize {
+fn images_in(layout: &JournalLayout, share: u32) -> usize {
     let fits = |images| blocks_of(layout, Size { images, freed: 0 }) <= u64::from(share);
     let (mut most, mut too_many) = (0, share as usize + 1);
     while too_many - most > 1 {
@@ -263,7 +264,7 @@ mod tests {
     }
 
     /// Numbers of images around which another descriptor or another buffer begins.
-    fn edges(layout: &Layout) -> Vec<usize> {
+    fn edges(layout: &JournalLayout) -> Vec<usize> {
         let (tags, buffer) = (layout.tags_max(), BUFFER_BYTES / layout.block_size);
         let around = |edge: usize| edge.saturating_sub(2)..=edge + 2;
         [0, tags, 2 * tags, buffer.abs_diff(tags), buffer, buffer + tags, 900]

@@ -12,7 +12,7 @@ use vfs::{Corruption, Error, Ino, Result};
 use super::JOURNAL_INO;
 use crate::format::address::{Block, FileBlock};
 use crate::format::checksum::inode_seed;
-use crate::format::extent::{self, Node};
+use crate::format::extent::{self, ExtentNode};
 use crate::format::features::Compat;
 use crate::format::geometry::Geometry;
 use crate::format::group::GroupDescriptor;
@@ -29,7 +29,7 @@ const STRUCTURE: &str = "journal inode";
 
 /// A contiguous run of journal blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct JournalExtent {
     first: u32,
     start: Block,
     len: u32,
@@ -39,7 +39,7 @@ struct Run {
 #[derive(Clone, Debug)]
 pub struct JournalMap {
     /// Runs in journal order, without gaps.
-    runs: Vec<Run>,
+    runs: Vec<JournalExtent>,
     /// The same runs in device order: first block and length. Empty for a journal on another device.
     on_device: Vec<(Block, u32)>,
     blocks: u32,
@@ -71,7 +71,7 @@ impl JournalMap {
                 "run diskwright repair",
             ));
         }
-        let walk = Walk::new(device, sb);
+        let walk = JournalMapWalk::new(device, sb);
         let ino = Ino(ino.into());
         // Among the reserved inodes, only the journal's can be one.
         let is_reserved = ino.0 < u64::from(sb.first_ino) && ino.0 != u64::from(JOURNAL_INO);
@@ -81,7 +81,7 @@ impl JournalMap {
         let inode = walk.inode(ino);
         let primary = inode.and_then(|(root, seed)| walk.map(&root, seed));
         let map = match primary {
-            Err(Error::Corrupt(damage)) => match Root::from_backup(sb) {
+            Err(Error::Corrupt(damage)) => match MapRoot::from_backup(sb) {
                 Some(root) => walk.map(&root, None).map_err(|_| Error::Corrupt(damage))?,
                 None => return Err(damage.into()),
             },
@@ -100,9 +100,9 @@ impl JournalMap {
         i_block: &[u8; I_BLOCK_SIZE],
         size: u64,
     ) -> Result<Self> {
-        let is_extents = Node::parse(i_block, None).is_ok();
-        let walk = Walk::new(device, sb);
-        walk.map(&Root { i_block: *i_block, size, is_extents }, None)
+        let is_extents = ExtentNode::parse(i_block, None).is_ok();
+        let walk = JournalMapWalk::new(device, sb);
+        walk.map(&MapRoot { i_block: *i_block, size, is_extents }, None)
     }
 
     /// Returns the journal inode's `i_block` and size from the superblock's copy, and whether `i_block` is an extent
@@ -111,15 +111,15 @@ impl JournalMap {
         device: &dyn BlockDevice,
         sb: &Superblock,
     ) -> Option<([u8; I_BLOCK_SIZE], u64, bool)> {
-        let root = Root::from_backup(sb)?;
-        let walk = Walk::new(device, sb);
+        let root = MapRoot::from_backup(sb)?;
+        let walk = JournalMapWalk::new(device, sb);
         let map = walk.map(&root, None).ok()?;
         (map.blocks() > 0).then_some((root.i_block, root.size, root.is_extents))
     }
 
     /// Returns the map of a journal that takes its whole device.
     pub(super) fn of_device(device: &JournalDevice) -> Self {
-        let run = Run { first: 0, start: Block(0), len: device.blocks };
+        let run = JournalExtent { first: 0, start: Block(0), len: device.blocks };
         Self {
             runs: vec![run],
             on_device: Vec::new(),
@@ -179,7 +179,7 @@ impl JournalMap {
     }
 
     /// Builds the map from the runs of a walk.
-    fn new(runs: Vec<Run>, blocks: u32, block_size_log: u32) -> Result<Self> {
+    fn new(runs: Vec<JournalExtent>, blocks: u32, block_size_log: u32) -> Result<Self> {
         let mut on_device: Vec<_> = runs.iter().map(|run| (run.start, run.len)).collect();
         on_device.sort_unstable();
         let shared = on_device.windows(2).find(|pair| pair[0].0.plus(pair[0].1.into()) > pair[1].0);
@@ -191,13 +191,13 @@ impl JournalMap {
 }
 
 /// Start of a block map.
-struct Root {
+struct MapRoot {
     i_block: [u8; I_BLOCK_SIZE],
     size: u64,
     is_extents: bool,
 }
 
-impl Root {
+impl MapRoot {
     /// Returns the copy in the superblock, if there is one.
     fn from_backup(sb: &Superblock) -> Option<Self> {
         if sb.raw.jnl_backup_type != BACKUP_BLOCKS {
@@ -209,7 +209,7 @@ impl Root {
             bytes.copy_from_slice(&word.get().to_le_bytes());
         }
         Some(Self {
-            is_extents: Node::parse(&i_block, None).is_ok(),
+            is_extents: ExtentNode::parse(&i_block, None).is_ok(),
             i_block,
             size: u64::from(words[15].get()) << 32 | u64::from(words[16].get()),
         })
@@ -217,25 +217,25 @@ impl Root {
 }
 
 /// Traversal of the journal's block map.
-struct Walk<'d> {
+struct JournalMapWalk<'d> {
     device: &'d dyn BlockDevice,
     sb: &'d Superblock,
     geometry: Geometry,
-    runs: Vec<Run>,
+    runs: Vec<JournalExtent>,
     /// Number of blocks mapped so far, which is the next expected file block.
     next: u64,
     /// Pointer blocks read so far. Each may occur once, so that a small map cannot use much memory.
     met: HashSet<Block>,
 }
 
-impl<'d> Walk<'d> {
+impl<'d> JournalMapWalk<'d> {
     fn new(device: &'d dyn BlockDevice, sb: &'d Superblock) -> Self {
         let geometry = Geometry::new(sb);
         Self { device, sb, geometry, runs: Vec::new(), next: 0, met: HashSet::new() }
     }
 }
 
-impl Walk<'_> {
+impl JournalMapWalk<'_> {
     fn read(&self, block: Block) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.block_size() as usize];
         let offset = self.geometry.byte_of(block);
@@ -244,7 +244,7 @@ impl Walk<'_> {
     }
 
     /// Returns the block map of the journal's inode, and the seed of its checksums if there are checksums.
-    fn inode(&self, ino: Ino) -> Result<(Root, Option<u32>)> {
+    fn inode(&self, ino: Ino) -> Result<(MapRoot, Option<u32>)> {
         let damage = |problem| Corruption::new(STRUCTURE, problem).of_inode(ino.0);
         let place = self.geometry.place_of(ino);
         let (group, index) = place.ok_or_else(|| damage("invalid inode number"))?;
@@ -272,7 +272,7 @@ impl Walk<'_> {
         if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) {
             return Err(damage("invalid flags").at_block(block.0).into());
         }
-        let root = Root {
+        let root = MapRoot {
             i_block: *inode.i_block(),
             size: inode.size(),
             is_extents: inode.has_flag(flags::EXTENTS),
@@ -281,7 +281,7 @@ impl Walk<'_> {
     }
 
     /// Traverses the whole map.
-    fn map(&self, root: &Root, seed: Option<u32>) -> Result<JournalMap> {
+    fn map(&self, root: &MapRoot, seed: Option<u32>) -> Result<JournalMap> {
         let Self { device, sb, geometry, .. } = *self;
         let blocks = root.size >> geometry.block_size_log;
         let blocks_max = BLOCKS_MAX.min(geometry.blocks_count);
@@ -290,9 +290,9 @@ impl Walk<'_> {
             return Err(damage.mismatch(format_args!("at most {blocks_max}"), blocks).into());
         }
         let mut walk =
-            Walk { device, sb, geometry, runs: Vec::new(), next: 0, met: HashSet::new() };
+            JournalMapWalk { device, sb, geometry, runs: Vec::new(), next: 0, met: HashSet::new() };
         if root.is_extents {
-            let node = Node::parse(&root.i_block, None)?;
+            let node = ExtentNode::parse(&root.i_block, None)?;
             walk.extents(&node, seed, 1 << 32)?;
         } else {
             walk.pointers(&root.i_block[..4 * indirect::DIRECT_COUNT as usize], 0, blocks)?;
@@ -308,7 +308,7 @@ impl Walk<'_> {
     }
 
     /// Traverses a node of an extent tree whose range ends at `end`.
-    fn extents(&mut self, node: &Node<'_>, seed: Option<u32>, end: u64) -> Result<()> {
+    fn extents(&mut self, node: &ExtentNode<'_>, seed: Option<u32>, end: u64) -> Result<()> {
         for at in 0..node.len() {
             if node.depth() == 0 {
                 let extent = node.extent(at);
@@ -324,7 +324,7 @@ impl Walk<'_> {
             let bytes = self.read(entry.leaf)?;
             let at_leaf = |c: Corruption| c.at_block(entry.leaf.0);
             extent::verify(&bytes, seed).map_err(at_leaf)?;
-            let child = Node::parse(&bytes, Some(node.depth() - 1)).map_err(at_leaf)?;
+            let child = ExtentNode::parse(&bytes, Some(node.depth() - 1)).map_err(at_leaf)?;
             // Ensures that no node occurs twice, which bounds the work by the number of nodes.
             child.check_range(entry.block, end).map_err(at_leaf)?;
             self.extents(&child, seed, end)?;
@@ -375,7 +375,7 @@ impl Walk<'_> {
         self.next += u64::from(len);
         match self.runs.last_mut() {
             Some(last) if last.start.plus(last.len.into()) == start => last.len += len,
-            _ => self.runs.push(Run { first, start, len }),
+            _ => self.runs.push(JournalExtent { first, start, len }),
         }
         Ok(())
     }

@@ -8,7 +8,6 @@
 //! - Work and memory of recovery are bounded by the size of the journal, whatever it contains.
 
 mod device;
-mod fast_commit;
 mod journal;
 mod map;
 mod reader;
@@ -22,7 +21,7 @@ pub(crate) use device::refuse_unused;
 pub use device::{make_device, read_device};
 pub use journal::Journal;
 pub use map::JournalMap;
-pub use recover::{Report, Resume, recover};
+pub use recover::{RecoveryReport, Resume, recover};
 pub(crate) use recover::{check_external, highest_sequence, salvage, users_count};
 pub use users::free_device;
 pub(crate) use users::set_user;

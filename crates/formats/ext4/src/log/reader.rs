@@ -35,7 +35,7 @@ fn outside(block: u32) -> Error {
 const READ_BYTES: usize = 256 << 10;
 
 /// Reads blocks of the journal, preferably in ascending order.
-pub(super) struct Reader<'j> {
+pub(super) struct JournalReader<'j> {
     device: &'j dyn BlockDevice,
     map: &'j JournalMap,
     buffer: Vec<u8>,
@@ -44,7 +44,7 @@ pub(super) struct Reader<'j> {
     count: u32,
 }
 
-impl<'j> Reader<'j> {
+impl<'j> JournalReader<'j> {
     pub(super) fn new(device: &'j dyn BlockDevice, map: &'j JournalMap) -> Self {
         Self { device, map, buffer: Vec::new(), first: 0, count: 0 }
     }

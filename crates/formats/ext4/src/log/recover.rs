@@ -5,7 +5,7 @@ use vfs::{Corruption, Error, Result};
 use zerocopy::IntoBytes;
 
 use super::map::JournalMap;
-use super::reader::{Reader, read_block};
+use super::reader::{JournalReader, read_block};
 use super::replay::{Log, Revoked, Verified};
 use super::scan::{Extent, Scan, damage_at};
 use crate::alloc::groups::Trust;
@@ -23,7 +23,7 @@ const FAST_COMMIT_BLOCKS_MAX: u32 = 1 << 14;
 /// Result of recovery.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Report {
+pub struct RecoveryReport {
     /// Transactions replayed.
     pub transactions: u32,
     /// Blocks written in place.
@@ -59,7 +59,7 @@ pub struct Resume {
 /// `Unsupported` for a journal on another device that is missing, and for unknown features; `Corrupt` for damage in the superblock, the
 /// journal's inode or the log. In both cases nothing was written. `Device` if the device fails; recovery can be
 /// retried.
-pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
+pub fn recover(device: &dyn BlockDevice) -> Result<RecoveryReport> {
     let sb = read_superblock(device)?;
     let is_needed = sb.features.incompat(Incompat::RECOVER);
     let Some(map) = JournalMap::read(device, &sb)? else {
@@ -68,7 +68,7 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
                 Corruption::new("superblock", "it requests recovery, but there is no journal");
             return Err(damage.into());
         }
-        return Ok(Report::default());
+        return Ok(RecoveryReport::default());
     };
     let journal = read_journal_superblock(device, &map)?;
     let recovery = Recovery { device, sb: &sb, map: &map, journal: &journal };
@@ -85,9 +85,9 @@ pub fn recover(device: &dyn BlockDevice) -> Result<Report> {
 ///
 /// # Errors
 /// Like [`recover`], except for damage in the log.
-pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
+pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<RecoveryReport> {
     let sb = read_superblock(device)?;
-    let Some(map) = JournalMap::read(device, &sb)? else { return Ok(Report::default()) };
+    let Some(map) = JournalMap::read(device, &sb)? else { return Ok(RecoveryReport::default()) };
     let journal = read_journal_superblock(device, &map)?;
     let recovery = Recovery { device, sb: &sb, map: &map, journal: &journal };
     match journal.start {
@@ -98,7 +98,7 @@ pub(crate) fn salvage(device: &dyn BlockDevice) -> Result<Report> {
 
 /// Returns the highest transaction number in any journal block, or 0. A new log must start after it.
 pub(crate) fn highest_sequence(device: &dyn BlockDevice, map: &JournalMap) -> u32 {
-    let mut reader = Reader::new(device, map);
+    let mut reader = JournalReader::new(device, map);
     let number = |block| reader.block(block).ok().and_then(header).map_or(0, |(_, tid)| tid.0);
     (map.superblock() + 1..map.blocks()).map(number).max().unwrap_or(0)
 }
@@ -165,8 +165,8 @@ struct Recovery<'r> {
 }
 
 impl Recovery<'_> {
-    fn replay(&self, start: u32) -> Result<Report> {
-        let mut reader = Reader::new(self.device, self.map);
+    fn replay(&self, start: u32) -> Result<RecoveryReport> {
+        let mut reader = JournalReader::new(self.device, self.map);
         let extent = Scan::run(self.journal, &mut reader, start)?;
         let may_be_interrupted = self.journal.layout.async_commit;
         let skip_damaged = None;
@@ -188,24 +188,27 @@ impl Recovery<'_> {
         let fast_commits = self.fast_commits(&mut reader, log.extent.end)?;
         let counts = log.replay(&mut reader, &revoked, self.device)?;
         self.device.flush().map_err(Error::Device)?;
-        let report = Report {
+        let report = RecoveryReport {
             transactions: log.extent.transactions,
             blocks_replayed: counts.replayed,
             blocks_revoked: counts.revoked,
-            ..Report::default()
+            ..RecoveryReport::default()
         };
         if fast_commits.is_empty() {
-            return Ok(Report { errno: self.clear(log.extent.end.next())?.errno, ..report });
+            return Ok(RecoveryReport {
+                errno: self.clear(log.extent.end.next())?.errno,
+                ..report
+            });
         }
         let Extent { head, end, .. } = log.extent;
         let resume = Some(Resume { head, next: end });
-        Ok(Report { fast_commits, resume, errno: self.errno(), ..report })
+        Ok(RecoveryReport { fast_commits, resume, errno: self.errno(), ..report })
     }
 
     /// Replays the images with valid checksums, if the log has checksums; otherwise the transactions before the first
     /// damage.
-    fn salvage(&self, start: u32) -> Result<Report> {
-        let mut reader = Reader::new(self.device, self.map);
+    fn salvage(&self, start: u32) -> Result<RecoveryReport> {
+        let mut reader = JournalReader::new(self.device, self.map);
         let all = Scan::run_to(self.journal, &mut reader, start, u32::MAX).transactions;
         let has_checksums = matches!(self.journal.layout.checksums, Checksums::V2 | Checksums::V3);
         let blocks = (self.device.len() >> self.sb.block_size_log).min(self.sb.blocks_count);
@@ -228,24 +231,25 @@ impl Recovery<'_> {
     /// Replays a damaged log and empties it.
     fn replay_salvaged(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut JournalReader<'_>,
         log: &Log<'_>,
         revoked: &Revoked,
-    ) -> Result<Report> {
-        let mut report = Report { transactions: log.extent.transactions, ..Report::default() };
+    ) -> Result<RecoveryReport> {
+        let mut report =
+            RecoveryReport { transactions: log.extent.transactions, ..RecoveryReport::default() };
         if report.transactions > 0 {
             let counts = log.replay(reader, revoked, self.device)?;
             (report.blocks_replayed, report.blocks_revoked) = (counts.replayed, counts.revoked);
         }
         // Choose a number after all that the log can contain, so that no old block is taken for a new one.
         let end = Tid(self.journal.sequence.0.wrapping_add(self.map.blocks()));
-        Ok(Report { errno: self.clear(end)?.errno, ..report })
+        Ok(RecoveryReport { errno: self.clear(end)?.errno, ..report })
     }
 
     /// Returns the first `count` transactions if they are valid.
     fn sound_prefix(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut JournalReader<'_>,
         start: u32,
         count: u32,
     ) -> Result<(Log<'_>, Revoked)> {
@@ -255,7 +259,7 @@ impl Recovery<'_> {
     /// Returns the first `count` transactions if they are valid, apart from skipped images.
     fn prefix(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut JournalReader<'_>,
         start: u32,
         count: u32,
         skip_damaged: Option<u64>,
@@ -293,7 +297,11 @@ impl Recovery<'_> {
         }
     }
 
-    fn fast_commits(&self, reader: &mut Reader<'_>, next: Tid) -> Result<Vec<FastCommitTag>> {
+    fn fast_commits(
+        &self,
+        reader: &mut JournalReader<'_>,
+        next: Tid,
+    ) -> Result<Vec<FastCommitTag>> {
         let area = self.journal.fast_commit.clone();
         let mut scan = FastCommitScan::new(next, self.sb.inode_size);
         for block in area.clone() {
@@ -313,8 +321,8 @@ impl Recovery<'_> {
     }
 
     /// Empties the log without replaying it.
-    fn forget(&self, start: u32) -> Result<Report> {
-        let mut reader = Reader::new(self.device, self.map);
+    fn forget(&self, start: u32) -> Result<RecoveryReport> {
+        let mut reader = JournalReader::new(self.device, self.map);
         // Choose a number after all that the log can contain, so that no old block is taken for a new one.
         let end = match Scan::run(self.journal, &mut reader, start) {
             Ok(extent) => extent.end,
@@ -330,7 +338,7 @@ impl Recovery<'_> {
     }
 
     /// Marks the journal as empty and the file system as recovered, if necessary.
-    fn clear(&self, sequence: Tid) -> Result<Report> {
+    fn clear(&self, sequence: Tid) -> Result<RecoveryReport> {
         let errno = self.errno();
         if self.journal.start.is_some() || errno.is_some() {
             let mut journal = self.journal.clone();
@@ -343,7 +351,7 @@ impl Recovery<'_> {
             self.device.flush().map_err(Error::Device)?;
         }
         self.write_superblock(errno.is_some(), false)?;
-        Ok(Report { errno, ..Report::default() })
+        Ok(RecoveryReport { errno, ..RecoveryReport::default() })
     }
 
     /// Updates the file system's superblock, which the replay may have overwritten. Keeps the fields that the kernel

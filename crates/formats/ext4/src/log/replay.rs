@@ -6,7 +6,7 @@ use disk::BlockDevice;
 use vfs::{Corruption, Error, Result};
 
 use super::map::JournalMap;
-use super::reader::Reader;
+use super::reader::JournalReader;
 use super::scan::{Cursor, Extent, damage_at};
 use crate::format::address::Block;
 use crate::format::jbd2::{BlockType, ESCAPED, JournalSuperblock, Tag, Tid, header, revokes, tags};
@@ -29,7 +29,7 @@ pub(super) struct Log<'j> {
 }
 
 /// Contents of a descriptor or revoke block.
-enum Item<'b> {
+enum LogRecord<'b> {
     Revokes(&'b [u8]),
     /// A tag, and the journal block with its image.
     Image(Tag, u32),
@@ -56,7 +56,7 @@ pub(super) struct Verified {
 
 /// Numbers of replayed and revoked images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct ReplayCounts {
     pub(super) replayed: u64,
     pub(super) revoked: u64,
 }
@@ -65,8 +65,8 @@ impl Log<'_> {
     /// Calls `each` for every item of the complete transactions, in order.
     fn for_each(
         &self,
-        reader: &mut Reader<'_>,
-        mut each: impl FnMut(&mut Reader<'_>, Tid, Item<'_>) -> Result<()>,
+        reader: &mut JournalReader<'_>,
+        mut each: impl FnMut(&mut JournalReader<'_>, Tid, LogRecord<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut cursor = Cursor::new(self.sb, self.start);
         let mut revoke_block = vec![0; self.map.block_size()];
@@ -82,7 +82,7 @@ impl Log<'_> {
                 BlockType::Commit => cursor.tid = tid.next(),
                 BlockType::Revoke => {
                     revoke_block.copy_from_slice(block);
-                    each(reader, tid, Item::Revokes(&revoke_block))
+                    each(reader, tid, LogRecord::Revokes(&revoke_block))
                         .map_err(|e| locate(e, at, tid))?;
                 }
                 BlockType::Descriptor => {
@@ -91,7 +91,7 @@ impl Log<'_> {
                     for &tag in &all_tags {
                         let image = cursor.at;
                         cursor.advance(self.sb, 1).ok_or_else(changed)?;
-                        each(reader, tid, Item::Image(tag, image))?;
+                        each(reader, tid, LogRecord::Image(tag, image))?;
                     }
                 }
                 BlockType::SuperblockV1 | BlockType::SuperblockV2 => return Err(changed().into()),
@@ -101,10 +101,14 @@ impl Log<'_> {
     }
 
     /// Collects the revokes.
-    pub(super) fn revoked(&self, reader: &mut Reader<'_>, blocks_max: u64) -> Result<Revoked> {
+    pub(super) fn revoked(
+        &self,
+        reader: &mut JournalReader<'_>,
+        blocks_max: u64,
+    ) -> Result<Revoked> {
         let mut revoked = HashMap::new();
         self.for_each(reader, |_, tid, item| {
-            let Item::Revokes(block) = item else { return Ok(()) };
+            let LogRecord::Revokes(block) = item else { return Ok(()) };
             for number in revokes(block, &self.sb.layout)? {
                 if number.0 >= blocks_max {
                     let damage = Corruption::new("journal revoke block", "block past the end");
@@ -128,7 +132,7 @@ impl Log<'_> {
     /// wrong image is not damage: the crash interrupted that transaction.
     pub(super) fn verify(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut JournalReader<'_>,
         revoked: &Revoked,
     ) -> Result<Result<Verified, Interrupted>> {
         let mut verified = Verified::default();
@@ -136,7 +140,7 @@ impl Log<'_> {
         let is_last = |tid: Tid| tid.next() == self.extent.end;
         let layout = &self.sb.layout;
         self.for_each(reader, |reader, tid, item| {
-            let Item::Image(tag, image) = item else { return Ok(()) };
+            let LogRecord::Image(tag, image) = item else { return Ok(()) };
             if self.skips(&tag, tid, reader.block(image)?) {
                 return Ok(());
             }
@@ -182,14 +186,14 @@ impl Log<'_> {
     /// Writes every image that is not revoked to its target block.
     pub(super) fn replay(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut JournalReader<'_>,
         revoked: &Revoked,
         device: &dyn BlockDevice,
-    ) -> Result<Counts> {
-        let mut counts = Counts::default();
+    ) -> Result<ReplayCounts> {
+        let mut counts = ReplayCounts::default();
         let mut unescaped = Vec::new();
         self.for_each(reader, |reader, tid, item| {
-            let Item::Image(tag, image) = item else { return Ok(()) };
+            let LogRecord::Image(tag, image) = item else { return Ok(()) };
             if revoked.covers(tag.block, tid) {
                 counts.revoked += 1;
                 return Ok(());

@@ -6,7 +6,7 @@
 
 use vfs::{Corruption, Error, Result};
 
-use super::reader::Reader;
+use super::reader::JournalReader;
 use crate::format::jbd2::{
     BlockType, Checksums, Commit, JournalSuperblock, Tid, Trust, crc32_be, header, tags,
 };
@@ -70,7 +70,7 @@ pub(super) fn damage_at(
 
 pub(super) struct Scan<'a, 'j> {
     sb: &'a JournalSuperblock,
-    reader: &'a mut Reader<'j>,
+    reader: &'a mut JournalReader<'j>,
     cursor: Cursor,
     extent: Extent,
     /// State of the version 1 checksum.
@@ -90,7 +90,7 @@ impl<'a, 'j> Scan<'a, 'j> {
     /// Finds the end of the log that starts at `start`.
     pub(super) fn run(
         sb: &'a JournalSuperblock,
-        reader: &'a mut Reader<'j>,
+        reader: &'a mut JournalReader<'j>,
         start: u32,
     ) -> Result<Extent> {
         Self::new(sb, reader, start, None).finish()
@@ -99,7 +99,7 @@ impl<'a, 'j> Scan<'a, 'j> {
     /// Like [`Self::run`], but the log ends after `transactions_max` transactions or before the first damage.
     pub(super) fn run_to(
         sb: &'a JournalSuperblock,
-        reader: &'a mut Reader<'j>,
+        reader: &'a mut JournalReader<'j>,
         start: u32,
         transactions_max: u32,
     ) -> Extent {
@@ -115,7 +115,7 @@ impl<'a, 'j> Scan<'a, 'j> {
 
     fn new(
         sb: &'a JournalSuperblock,
-        reader: &'a mut Reader<'j>,
+        reader: &'a mut JournalReader<'j>,
         start: u32,
         transactions_max: Option<u32>,
     ) -> Self {

@@ -6,16 +6,16 @@ use engine::{Result, Size};
 use super::map::JournalMap;
 use crate::format::address::Block;
 use crate::format::jbd2::{
-    Checksums, Commit, DescriptorWriter, ESCAPED, JournalSuperblock, Layout, Tag, Tid, crc32_be,
-    encode_revokes, must_escape,
+    Checksums, Commit, DescriptorWriter, ESCAPED, JournalLayout, JournalSuperblock, Tag, Tid,
+    crc32_be, encode_revokes, must_escape,
 };
 
 /// Size of the buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
-/// Returns the number of log blocks for a checkpoint, as [`Writer`] writes it: descriptors, each full except the last
+/// Returns the number of log blocks for a checkpoint, as [`TransactionWriter`] writes it: descriptors, each full except the last
 /// one of a buffer, their images, revokes and the commit block.
-pub(super) fn blocks_of(layout: &Layout, size: Size) -> u64 {
+pub(super) fn blocks_of(layout: &JournalLayout, size: Size) -> u64 {
     let buffer_blocks = BUFFER_BYTES / layout.block_size;
     let tags_max = layout.tags_max();
     let (full, rest) = (buffer_blocks / (tags_max + 1), buffer_blocks % (tags_max + 1));
@@ -29,14 +29,14 @@ pub(super) fn blocks_of(layout: &Layout, size: Size) -> u64 {
 }
 
 /// A descriptor block whose images are being collected.
-struct Open {
+struct OpenDescriptor {
     writer: DescriptorWriter,
     /// Its offset in the buffer.
     at: usize,
 }
 
 /// A transaction that is being written to the log.
-pub(super) struct Writer<'w> {
+pub(super) struct TransactionWriter<'w> {
     pub(super) device: &'w dyn BlockDevice,
     pub(super) map: &'w JournalMap,
     pub(super) sb: &'w JournalSuperblock,
@@ -46,12 +46,12 @@ pub(super) struct Writer<'w> {
     next: u32,
     /// Number of blocks that may still be written before the log reaches its tail.
     room: u32,
-    open: Option<Open>,
+    open: Option<OpenDescriptor>,
     /// State of the version 1 checksum.
     crc: u32,
 }
 
-impl<'w> Writer<'w> {
+impl<'w> TransactionWriter<'w> {
     /// Starts at the journal block `head`, with `room` free blocks from there on.
     pub(super) fn new(
         device: &'w dyn BlockDevice,
@@ -72,7 +72,7 @@ impl<'w> Writer<'w> {
             self.make_room(2)?;
             let at = self.zeros()?;
             let writer = DescriptorWriter::start(&mut self.buffer[at..], self.tid);
-            self.open = Some(Open { writer, at });
+            self.open = Some(OpenDescriptor { writer, at });
         }
         self.take_room()?;
         let at = self.buffer.len();
@@ -109,7 +109,7 @@ impl<'w> Writer<'w> {
     }
 
     /// Writes all collected blocks, and zeros at the position of the commit block. The device must be flushed before
-    /// [`Writer::commit`].
+    /// [`TransactionWriter::commit`].
     ///
     /// A device may write the commit block partly, in sectors of 512 bytes. Only its first sector is not zero, so with
     /// the zeros in place the block is either complete or absent. Otherwise its checksum would cover old bytes of the

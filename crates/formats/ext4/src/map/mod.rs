@@ -13,10 +13,10 @@ pub(crate) use find::{FILE_BLOCKS_MAX, run_at};
 pub(crate) use operations::data::{Want, Was};
 
 /// Position of a run of blocks.
-pub(crate) type Place = data::Place<Block>;
+pub(crate) type Mapping = data::Mapping<Block>;
 
 /// Contiguous run of file blocks.
-pub(crate) type Run = data::Run<Block>;
+pub(crate) type MappedRun = data::MappedRun<Block>;
 
 /// Contiguous run of file blocks as [`crate::op::Op::provide`] left them. ext4 files share no blocks, so none are
 /// copied.

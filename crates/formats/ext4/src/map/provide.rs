@@ -14,7 +14,7 @@ use crate::inode::Handle;
 use crate::map::extent::ExtentTree;
 use crate::map::extent::step::FILE_BLOCKS_MAX;
 use crate::map::indirect::BlockMap;
-use crate::map::{Piece, Place, Run, Want, run_at};
+use crate::map::{MappedRun, Mapping, Piece, Want, run_at};
 use crate::op::Op;
 
 impl Ext4Core {
@@ -33,15 +33,15 @@ impl Ext4Core {
 
 impl Op<'_> {
     /// Returns the run of a file that starts at `block`. A neighbouring run may continue it.
-    pub(crate) fn run_at(&mut self, file: &Handle, block: FileBlock) -> Outcome<Run> {
+    pub(crate) fn run_at(&mut self, file: &Handle, block: FileBlock) -> Outcome<MappedRun> {
         Ok(run_at(self, file, block)?)
     }
 
     /// Returns the device block of a file block if it is mapped and written.
     pub(crate) fn find_block(&mut self, file: &Handle, block: FileBlock) -> Outcome<Option<Block>> {
         Ok(match self.run_at(file, block)?.place {
-            Place::Written(found) => Some(found),
-            Place::Unwritten(_) | Place::Hole => None,
+            Mapping::Written(found) => Some(found),
+            Mapping::Unwritten(_) | Mapping::Hole => None,
         })
     }
 

@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 use super::numbers;
 use super::options::Options;
 use super::space::Space;
-use super::system_files::{self, Files};
+use super::system_files::{self, SystemFiles};
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::group::{GroupDescriptor, GroupFlags};
@@ -23,7 +23,7 @@ pub struct Layout {
     pub(super) geometry: Geometry,
     pub(super) space: Space,
     pub(super) groups: Vec<GroupDescriptor>,
-    pub(super) files: Files,
+    pub(super) files: SystemFiles,
 }
 
 impl Layout {

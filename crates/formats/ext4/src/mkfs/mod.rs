@@ -20,7 +20,7 @@ mod write;
 pub use layout::Layout;
 pub(crate) use layout::{place_groups, usual_places};
 pub use options::{ExternalJournal, FeatureChange, InodeCount, Options, default_feature_names};
-pub use tuning::{Encoding, Place, Tuning};
+pub use tuning::{Encoding, Position, Tuning};
 pub use write::{Contents, format};
 
 /// Plans the layout of a new file system.

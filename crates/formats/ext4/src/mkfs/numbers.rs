@@ -41,7 +41,7 @@ struct Numbers {
 }
 
 /// Parameters that stay fixed while the others are determined.
-struct Shape<'a> {
+struct FixedParameters<'a> {
     options: &'a Options,
     features: Features,
     block_size: u64,
@@ -67,7 +67,7 @@ pub(super) fn superblock(options: &Options) -> Result<Superblock> {
     if tuning.resize_blocks.is_some_and(|most| most <= blocks) {
         return Err(Error::Invalid("the block count to grow to must exceed the block count"));
     }
-    let shape = Shape {
+    let shape = FixedParameters {
         options,
         features,
         block_size,
@@ -119,7 +119,7 @@ fn settle_by_size(options: &Options, features: &mut Features, blocks: u64) -> Re
     Ok(())
 }
 
-impl Shape<'_> {
+impl FixedParameters<'_> {
     /// Determines the parameters, and omits a last group that is too short to be useful.
     fn settle(&self, mut blocks: u64) -> Result<Numbers> {
         loop {

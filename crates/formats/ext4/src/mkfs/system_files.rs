@@ -34,11 +34,11 @@ const JOURNAL_BACKUP_BLOCKS: u8 = 1;
 
 /// System files of a new file system.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files {
+pub(super) struct SystemFiles {
     /// Inodes, all in group 0.
     pub(super) inodes: Vec<(Ino, Inode)>,
     /// Blocks that are not all zeros.
-    pub(super) blocks: Vec<(Block, Held)>,
+    pub(super) blocks: Vec<(Block, BlockContents)>,
     /// Number of inodes in use, counted from the first.
     pub(super) inodes_used: u32,
     /// Number of blocks of the journal.
@@ -47,14 +47,14 @@ pub(super) struct Files {
 
 /// Contents of a block. There may be thousands, so contents that repeat are generated when they are written.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum BlockContents {
     /// These bytes, followed by zeros.
     Start(Vec<u8>),
     /// An empty block of the orphan file, with the seed of the file's checksums.
     NoOrphans(Option<u32>),
 }
 
-impl Held {
+impl BlockContents {
     /// Writes the contents for block `place` to `block`.
     pub(super) fn fill(&self, place: Block, block: &mut [u8]) {
         match self {
@@ -82,7 +82,7 @@ struct Maker<'a> {
     sb: &'a mut Superblock,
     geometry: &'a Geometry,
     space: &'a mut Space,
-    files: Files,
+    files: SystemFiles,
 }
 
 /// Creates all system files and sets their fields in the superblock.
@@ -92,9 +92,9 @@ pub(super) fn make(
     geometry: &Geometry,
     space: &mut Space,
     itable_end: Block,
-) -> Result<Files> {
+) -> Result<SystemFiles> {
     let features = sb.features;
-    let mut maker = Maker { options, sb, geometry, space, files: Files::default() };
+    let mut maker = Maker { options, sb, geometry, space, files: SystemFiles::default() };
     maker.bad_blocks();
     maker.root()?;
     maker.lost_found()?;
@@ -154,7 +154,8 @@ impl Maker<'_> {
         inode.set_flag(flags::EXTENTS, self.sb.features.incompat(Incompat::EXTENTS));
         *inode.i_block_mut() = mapped.i_block;
         self.files.inodes.push((ino, inode));
-        let index = mapped.index.into_iter().map(|(place, bytes)| (place, Held::Start(bytes)));
+        let index =
+            mapped.index.into_iter().map(|(place, bytes)| (place, BlockContents::Start(bytes)));
         self.files.blocks.extend(index);
     }
 
@@ -227,7 +228,7 @@ impl Maker<'_> {
             dirent::write_tail(&mut bytes);
             dirent::seal(&mut bytes, seed);
         }
-        self.files.blocks.push((place, Held::Start(bytes)));
+        self.files.blocks.push((place, BlockContents::Start(bytes)));
     }
 
     /// Creates the file of the blocks reserved for descriptors. A double-indirect block refers to those after the
@@ -252,9 +253,9 @@ impl Maker<'_> {
                 let counterpart = block.plus(u64::from(backup.0) * group_blocks);
                 set_pointer(&mut bytes, at, counterpart);
             }
-            self.files.blocks.push((block, Held::Start(bytes)));
+            self.files.blocks.push((block, BlockContents::Start(bytes)));
         }
-        self.files.blocks.push((double, Held::Start(double_bytes)));
+        self.files.blocks.push((double, BlockContents::Start(double_bytes)));
 
         let mut inode = self.new_inode(FileType::Regular, 0o600, 1);
         let reach = DIRECT_BLOCKS + per_block + per_block * per_block;
@@ -305,7 +306,7 @@ impl Maker<'_> {
         let mut header = RawJournalSuperblock::empty(geometry.block_size(), len, self.options.uuid);
         header.num_fc_blks = fast_commits.into();
         let first = mapped.blocks().next().ok_or(Error::NoSpace)?;
-        self.files.blocks.push((first, Held::Start(header.as_bytes().to_vec())));
+        self.files.blocks.push((first, BlockContents::Start(header.as_bytes().to_vec())));
         self.files.journal_blocks =
             u64::from(len).next_multiple_of(geometry.cluster_blocks().into());
 
@@ -334,7 +335,7 @@ impl Maker<'_> {
         block.seal(checksum_seed(self.sb));
         self.sb.raw.mmp_interval = interval.into();
         self.sb.raw.mmp_block = place.0.into();
-        self.files.blocks.push((place, Held::Start(block.as_bytes().to_vec())));
+        self.files.blocks.push((place, BlockContents::Start(block.as_bytes().to_vec())));
         Ok(())
     }
 
@@ -352,7 +353,7 @@ impl Maker<'_> {
         let len = self.options.tuning.orphan_blocks(blocks_count, block_size_log)?;
         let mapped = self.map(ORPHAN_INO, Block(0), len)?;
         let seed = self.seed(ORPHAN_INO);
-        let blocks = mapped.blocks().map(|place| (place, Held::NoOrphans(seed)));
+        let blocks = mapped.blocks().map(|place| (place, BlockContents::NoOrphans(seed)));
         self.files.blocks.extend(blocks);
         self.sb.raw.orphan_file_inum = (ORPHAN_INO.0 as u32).into();
         let inode = self.new_inode(FileType::Regular, 0o600, 1);

@@ -29,7 +29,7 @@ pub(super) fn bits_of_group(block_size: u64) -> u64 {
 
 /// A position in the new file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// The block with this number.
     Block(u64),
     /// The block that contains this byte.
@@ -87,7 +87,7 @@ pub struct Tuning {
     /// Number of blocks of a group, or of clusters with `bigalloc`; by default one for each bit of a block.
     pub group_blocks: Option<u64>,
     /// Start of the journal; by default in the middle.
-    pub journal_at: Option<Place>,
+    pub journal_at: Option<Position>,
     /// Size of the area for fast commits in bytes, with `fast_commit`; by default a 64th of the journal.
     pub fast_commit_bytes: Option<u64>,
     /// Size of the orphan file in bytes; by default it depends on the size of the file system.
@@ -200,8 +200,8 @@ impl Tuning {
     /// Returns the first block at which the journal may start, if one was requested.
     pub(super) fn journal_goal(&self, block_size_log: u32) -> Option<u64> {
         match self.journal_at {
-            Some(Place::Block(block)) => Some(block),
-            Some(Place::Byte(byte)) => Some(byte >> block_size_log),
+            Some(Position::Block(block)) => Some(block),
+            Some(Position::Byte(byte)) => Some(byte >> block_size_log),
             None => self.is_packed.then_some(0),
         }
     }

@@ -38,7 +38,7 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Re
     if before == Contents::Unknown {
         clear(device, layout)?;
     }
-    let mut writer = Writer { device, start: 0, pending: Vec::new() };
+    let mut writer = JoiningWriter { device, start: 0, pending: Vec::new() };
     let descriptors = write_bitmaps(&mut writer, layout)?;
     write_inodes(&mut writer, layout)?;
     let mut block = vec![0; geometry.block_size() as usize];
@@ -63,13 +63,13 @@ fn clear(device: &dyn BlockDevice, layout: &Layout) -> Result<()> {
 }
 
 /// Joins adjacent pieces into one write.
-struct Writer<'a> {
+struct JoiningWriter<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
     pending: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl JoiningWriter<'_> {
     fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let adjoins = self.start + self.pending.len() as u64 == offset;
         if !adjoins || self.pending.len() + bytes.len() > RUN_BYTES_MAX {
@@ -94,7 +94,7 @@ impl Writer<'_> {
 }
 
 /// Writes the initialised bitmaps. Returns the descriptors with the bitmaps' checksums.
-fn write_bitmaps(writer: &mut Writer<'_>, layout: &Layout) -> Result<Vec<GroupDescriptor>> {
+fn write_bitmaps(writer: &mut JoiningWriter<'_>, layout: &Layout) -> Result<Vec<GroupDescriptor>> {
     let geometry = &layout.geometry;
     let mut descriptors = layout.groups.clone();
     let mut bits = vec![0; geometry.block_size() as usize];
@@ -138,7 +138,7 @@ fn fill_block_bitmap(bits: &mut [u8], layout: &Layout, group: Group) {
 }
 
 /// Writes the blocks of the first inode table that contain inodes.
-fn write_inodes(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
+fn write_inodes(writer: &mut JoiningWriter<'_>, layout: &Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let size = usize::from(geometry.inode_size);
     let blocks = layout.files.inodes_used.div_ceil(geometry.inodes_per_block());
@@ -161,7 +161,7 @@ fn write_inodes(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
 
 /// Writes every copy of the descriptor table.
 fn write_descriptors(
-    writer: &mut Writer<'_>,
+    writer: &mut JoiningWriter<'_>,
     layout: &Layout,
     descriptors: &[GroupDescriptor],
 ) -> Result<()> {
@@ -183,7 +183,7 @@ fn write_descriptors(
 }
 
 /// Writes the backups, then the superblock itself. Only the latter is marked as cleanly unmounted.
-fn write_superblocks(writer: &mut Writer<'_>, layout: &Layout) -> Result<()> {
+fn write_superblocks(writer: &mut JoiningWriter<'_>, layout: &Layout) -> Result<()> {
     let geometry = &layout.geometry;
     for group in geometry.groups().skip(1) {
         let Some(place) = geometry.superblock_of(group) else { continue };

@@ -45,11 +45,11 @@ struct Shared {
     is_lost: AtomicBool,
     /// True if anything else than the block was written.
     is_written: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<MmpState>,
     wake: Condvar,
 }
 
-struct State {
+struct MmpState {
     /// Contents of the block on the device.
     live: RawMmp,
     /// Contents that readers see, and that are written at the release.
@@ -79,7 +79,7 @@ impl MmpDevice {
         let mut bytes = [0; SIZE];
         bytes.copy_from_slice(shown.as_bytes());
         let state =
-            State { live: own, shown: bytes, is_replaced: false, was_stale, is_ended: false };
+            MmpState { live: own, shown: bytes, is_replaced: false, was_stale, is_ended: false };
         let interval = options.second * u32::from(interval);
         let shared = Arc::new(Shared {
             block,
@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Writes the next sequence number.
-    fn update(&self, state: &mut State) -> io::Result<()> {
+    fn update(&self, state: &mut MmpState) -> io::Result<()> {
         self.compare(state)?;
         let mut next = state.live.clone();
         if next.seq != SEQUENCE_CHECK {
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     /// Fails if another host has changed the block.
-    fn compare(&self, state: &State) -> io::Result<()> {
+    fn compare(&self, state: &MmpState) -> io::Result<()> {
         match self.block.read() {
             Ok(found) if found == state.live => Ok(()),
             Err(vfs::Error::Device(error)) => Err(error),

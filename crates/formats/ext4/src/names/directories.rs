@@ -7,20 +7,20 @@ use operations::{Outcome, deferred_create};
 use vfs::{Error, Ino, Result};
 
 use crate::Ext4Core;
-use crate::dir::compare::Style;
-use crate::dir::{self, Found};
+use crate::dir::compare::NameEncoding;
+use crate::dir::{self, FoundDirent};
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::op::Op;
 
 impl Directories for Ext4Core {
-    type Found = Found;
+    type Found = FoundDirent;
 
     fn root_directory(&self) -> Ino {
         self.root_ino()
     }
 
-    fn find_entry(&self, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
+    fn find_entry(&self, dir: &Handle, name: &[u8]) -> Result<Option<FoundDirent>> {
         dir::find(&mut &*self, dir, name)
     }
 
@@ -30,7 +30,7 @@ impl Directories for Ext4Core {
         if dir.has_flag(flags::ENCRYPT) { Err(Error::Encrypted) } else { Ok(()) }
     }
 
-    fn ino_of(found: &Found) -> Ino {
+    fn ino_of(found: &FoundDirent) -> Ino {
         found.ino
     }
 
@@ -38,9 +38,9 @@ impl Directories for Ext4Core {
         &self,
         dir: &Handle,
         name: &'n [u8],
-        found: &Found,
+        found: &FoundDirent,
     ) -> Result<Cow<'n, [u8]>> {
-        if Style::of(dir) != Style::Folded {
+        if NameEncoding::of(dir) != NameEncoding::Folded {
             return Ok(Cow::Borrowed(name));
         }
         dir::stored_name(&mut &*self, dir, name, found).map(Cow::Owned)
@@ -63,13 +63,18 @@ impl Directories for Ext4Core {
     fn replace_entry(
         op: &mut Op<'_>,
         dir: &mut Handle,
-        found: &Found,
+        found: &FoundDirent,
         entry: Entry<'_>,
     ) -> Outcome<()> {
         op.replace_entry(dir, found, entry)
     }
 
-    fn remove_entry(op: &mut Op<'_>, dir: &mut Handle, name: &[u8], found: &Found) -> Outcome<()> {
+    fn remove_entry(
+        op: &mut Op<'_>,
+        dir: &mut Handle,
+        name: &[u8],
+        found: &FoundDirent,
+    ) -> Outcome<()> {
         op.remove_entry(dir, name, found)
     }
 

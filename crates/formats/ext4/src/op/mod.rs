@@ -21,7 +21,7 @@ use crate::Ext4Core;
 use crate::alloc::guard::HeldGroups;
 use crate::format::address::{Block, Group};
 use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges};
 
@@ -52,7 +52,7 @@ pub(crate) enum Patience {
 }
 
 /// Inode that stores an attribute value, and its new reference count.
-pub(crate) struct Counted {
+pub(crate) struct ValueReferences {
     pub(crate) handle: Handle,
     pub(crate) count: u64,
 }
@@ -75,7 +75,7 @@ pub struct Op<'a> {
     /// Shared attribute blocks that an inode no longer refers to.
     pub(crate) released_attributes: SmallVec<[Block; 1]>,
     /// Inodes with attribute values whose reference counts change.
-    pub(crate) counted_values: Vec<Counted>,
+    pub(crate) counted_values: Vec<ValueReferences>,
 }
 
 impl RunOperations for Ext4Core {
@@ -253,7 +253,7 @@ impl<'a> Op<'a> {
     fn write_inode(&mut self, staged: &Staged) -> Outcome<()> {
         let volume = &self.fs.volume;
         let Handle { owner, inode, block, offset } = &staged.handle;
-        let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
+        let id = self.txn.buffer(block.0, BlockKind::InodeTable.plain())?;
         let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
         let mut next_orphan = [0; DTIME_BYTES.end - DTIME_BYTES.start];
         next_orphan.copy_from_slice(&slot[DTIME_BYTES]);

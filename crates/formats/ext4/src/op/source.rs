@@ -10,11 +10,11 @@ use vfs::Result;
 use crate::Ext4Core;
 use crate::format::address::{Block, FileBlock};
 use crate::inode::Handle;
-use crate::map::{self, Place};
+use crate::map::{self, Mapping};
 use crate::op::Op;
 
 /// Source of the blocks of file maps and directories.
-pub(crate) trait Source {
+pub(crate) trait BlockSource {
     /// Returns the file system.
     fn fs(&self) -> &Ext4Core;
 
@@ -27,14 +27,14 @@ pub(crate) trait Source {
         Self: Sized,
     {
         Ok(match map::run_at(self, dir, block)?.place {
-            Place::Written(block) => Some(block),
-            Place::Unwritten(_) | Place::Hole => None,
+            Mapping::Written(block) => Some(block),
+            Mapping::Unwritten(_) | Mapping::Hole => None,
         })
     }
 }
 
 /// Reads blocks from the cache and holds none of them.
-impl Source for &Ext4Core {
+impl BlockSource for &Ext4Core {
     fn fs(&self) -> &Ext4Core {
         self
     }
@@ -45,7 +45,7 @@ impl Source for &Ext4Core {
 }
 
 /// Holds each block that it reads until the end of the operation.
-impl Source for Op<'_> {
+impl BlockSource for Op<'_> {
     fn fs(&self) -> &Ext4Core {
         self.fs
     }

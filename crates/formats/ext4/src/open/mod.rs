@@ -1,6 +1,7 @@
 //! Opening and closing: checks of the image, and what both write.
 
 pub(crate) mod label;
+pub(crate) mod superblock_candidates;
 pub(crate) mod superblock_copy;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,8 @@ use crate::deferred_create;
 use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
-use crate::fs::{Found, OpenOptions};
-use crate::kind::Kind;
+use crate::fs::{OpenOptions, StateBefore};
+use crate::kind::BlockKind;
 use crate::log::{self, Journal, JournalMap};
 use crate::mmp::{self, MmpOptions, Purpose};
 use crate::orphan::Orphans;
@@ -182,7 +183,7 @@ impl Ext4Core {
     fn open_recovered(
         device: Arc<dyn BlockDevice>,
         options: &OpenOptions,
-        report: log::Report,
+        report: log::RecoveryReport,
     ) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         check_changeable(&sb)?;
@@ -211,14 +212,14 @@ impl Ext4Core {
     }
 
     /// Returns the result of the journal replay when the image was opened.
-    pub fn recovered(&self) -> &log::Report {
+    pub fn recovered(&self) -> &log::RecoveryReport {
         &self.recovered
     }
 
     /// Returns the superblock in the cache.
     pub(crate) fn current_superblock(&self) -> Result<RawSuperblock> {
         let (block, range) = self.volume.superblock_place();
-        let bytes = self.block(block, Kind::Superblock.plain())?;
+        let bytes = self.block(block, BlockKind::Superblock.plain())?;
         let damage = |_| Corruption::new("superblock", "truncated");
         Ok(RawSuperblock::read_from_bytes(&bytes[range]).map_err(damage)?)
     }
@@ -234,7 +235,7 @@ impl Ext4Core {
         let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
         let mut volume = Volume::read(&*device, trust)?;
         let remarks = remarks_on(volume.groups.unsealed());
-        let found = Found { superblock: volume.sb.clone(), remarks };
+        let found = StateBefore { superblock: volume.sb.clone(), remarks };
         volume.keeps_counts = mode == Mode::Writable;
         let volume = Arc::new(volume);
         let options = engine::Options { block_size: volume.block_size(), cache_bytes };
@@ -251,7 +252,7 @@ impl Ext4Core {
             spread: Spread::default(),
             value_inodes: Mutex::default(),
             generations: 0,
-            recovered: log::Report::default(),
+            recovered: log::RecoveryReport::default(),
             mode,
             found,
             clock: Clock { fixed: time },

@@ -50,7 +50,7 @@ pub(crate) struct Copy {
 
 /// Layout of groups, as far as needed to find a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Shape {
+struct GroupLayout {
     log_block_size: u32,
     blocks_per_group: u32,
 }
@@ -59,11 +59,11 @@ impl Copy {
     /// Finds the first valid copy. Tries the layout in the damaged superblock and the usual group sizes.
     pub(crate) fn find(device: &dyn BlockDevice) -> Option<Self> {
         let damaged = read(device, SUPERBLOCK_OFFSET)?;
-        let told = Shape {
+        let told = GroupLayout {
             log_block_size: damaged.log_block_size.get(),
             blocks_per_group: damaged.blocks_per_group.get(),
         };
-        let usual = (0..=LOG_BLOCK_SIZE_MAX).map(|log_block_size| Shape {
+        let usual = (0..=LOG_BLOCK_SIZE_MAX).map(|log_block_size| GroupLayout {
             log_block_size,
             blocks_per_group: 8 << (10 + log_block_size),
         });
@@ -114,7 +114,7 @@ impl Copy {
         let first = u64::from(log_block_size == 0);
         let in_blocks = (offset >> (10 + log_block_size)).checked_sub(first)?;
         let group = u32::try_from(in_blocks / u64::from(blocks_per_group)).ok()?;
-        let copy = Self::at(device, Shape { log_block_size, blocks_per_group }, group)?;
+        let copy = Self::at(device, GroupLayout { log_block_size, blocks_per_group }, group)?;
         (copy.block << (10 + log_block_size) == offset).then_some(copy)
     }
 
@@ -138,8 +138,8 @@ impl Copy {
         Ok(Self { group, block: place.block, raw, is_marked: false })
     }
 
-    fn at(device: &dyn BlockDevice, shape: Shape, group: u32) -> Option<Self> {
-        let Shape { log_block_size, blocks_per_group } = shape;
+    fn at(device: &dyn BlockDevice, shape: GroupLayout, group: u32) -> Option<Self> {
+        let GroupLayout { log_block_size, blocks_per_group } = shape;
         if group == 0 || log_block_size > LOG_BLOCK_SIZE_MAX {
             return None;
         }

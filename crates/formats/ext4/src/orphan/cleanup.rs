@@ -6,7 +6,7 @@
 use operations::orphans;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
-use super::Place;
+use super::OrphanLocation;
 use super::slots::{Slot, Slots};
 use crate::Ext4Core;
 use crate::alloc::bitmap;
@@ -16,7 +16,7 @@ use crate::format::group::GroupFlags;
 use crate::format::orphan;
 use crate::inode;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map;
 
 /// Maximum number of blocks of an orphan file, as in the kernel.
@@ -32,7 +32,7 @@ pub struct OrphanReport {
 }
 
 /// Orphans of an image that is being opened, in processing order: those of the list, then those of the orphan file.
-pub(crate) struct Found(Vec<Ino>);
+pub(crate) struct OrphanQueue(Vec<Ino>);
 
 impl Ext4Core {
     /// Reads and checks the orphan file and the list. Writes nothing.
@@ -40,8 +40,8 @@ impl Ext4Core {
     /// # Errors
     /// `Corrupt` if the orphan file has a hole or a foreign block, if the list has a cycle, or if an inode cannot be an
     /// orphan.
-    pub(crate) fn find_orphans(&self) -> Result<Found> {
-        let mut found = Found(Vec::new());
+    pub(crate) fn find_orphans(&self) -> Result<OrphanQueue> {
+        let mut found = OrphanQueue(Vec::new());
         self.follow_list(&mut found)?;
         if self.volume.sb.features.compat(Compat::ORPHAN_FILE) {
             let slots = self.read_orphan_file(&mut found)?;
@@ -52,7 +52,7 @@ impl Ext4Core {
     }
 
     /// Frees or truncates the orphans that were found.
-    pub(crate) fn clean_orphans(&self, found: &Found) -> Result<()> {
+    pub(crate) fn clean_orphans(&self, found: &OrphanQueue) -> Result<()> {
         let mut report = OrphanReport::default();
         for &ino in &found.0 {
             if orphans::end_orphan(self, ino)? {
@@ -71,12 +71,12 @@ impl Ext4Core {
     }
 
     /// Follows the list. An orphan that occurs twice means a cycle.
-    fn follow_list(&self, found: &mut Found) -> Result<()> {
+    fn follow_list(&self, found: &mut OrphanQueue) -> Result<()> {
         let mut list = self.orphans.list.lock();
         let (mut ino, mut previous) = (self.volume.sb.raw.last_orphan.get(), 0);
         while ino != 0 {
             let handle = self.check_orphan(Ino(ino.into()), "orphan list")?;
-            self.register(handle.ino(), Place::List, "orphan list")?;
+            self.register(handle.ino(), OrphanLocation::List, "orphan list")?;
             list.append(ino, previous);
             found.0.push(handle.ino());
             (previous, ino) = (ino, handle.inode.dtime());
@@ -84,7 +84,7 @@ impl Ext4Core {
         Ok(())
     }
 
-    fn read_orphan_file(&self, found: &mut Found) -> Result<Slots> {
+    fn read_orphan_file(&self, found: &mut OrphanQueue) -> Result<Slots> {
         let ino = Ino(self.volume.sb.raw.orphan_file_inum.get().into());
         let file = self.load(ino).map_err(|e| match e {
             Error::NotFound => Corruption::new("superblock", "the orphan file is not in use")
@@ -117,7 +117,7 @@ impl Ext4Core {
         }
         let mut places = Vec::with_capacity(count as usize);
         for block in 0..count as u32 {
-            let map::Place::Written(place) =
+            let map::Mapping::Written(place) =
                 map::run_at(&mut &*self, file, FileBlock(block))?.place
             else {
                 return Err(file.corrupt("orphan file", "it has a hole"));
@@ -138,9 +138,9 @@ impl Ext4Core {
         slots: &Slots,
         block: u32,
         place: Block,
-        found: &mut Found,
+        found: &mut OrphanQueue,
     ) -> Result<()> {
-        let bytes = self.block(place, Kind::Orphan.of(slots.owner))?;
+        let bytes = self.block(place, BlockKind::Orphan.of(slots.owner))?;
         // The checksum was verified when the block was read.
         let numbers = orphan::parse(&bytes, place, None)?;
         for (index, number) in numbers.iter().enumerate().filter(|(_, number)| **number != 0) {
@@ -156,14 +156,14 @@ impl Ext4Core {
                     .of_inode(ino.0)
                     .into());
             }
-            self.register(ino, Place::File(slot), "orphan file").map_err(at_place)?;
+            self.register(ino, OrphanLocation::File(slot), "orphan file").map_err(at_place)?;
             slots.occupy(slot);
             found.0.push(ino);
         }
         Ok(())
     }
 
-    fn register(&self, ino: Ino, place: Place, structure: &'static str) -> Result<()> {
+    fn register(&self, ino: Ino, place: OrphanLocation, structure: &'static str) -> Result<()> {
         if self.orphans.table.place(ino).is_some() {
             let damage = Corruption::new(structure, "an inode that is already listed");
             return Err(damage.of_inode(ino.0).into());
@@ -203,7 +203,7 @@ impl Ext4Core {
         if desc.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(false);
         }
-        let bytes = self.block(desc.inode_bitmap, Kind::InodeBitmap.of_group(group.0))?;
+        let bytes = self.block(desc.inode_bitmap, BlockKind::InodeBitmap.of_group(group.0))?;
         Ok(bitmap::all_set(&bytes, index..index + 1))
     }
 }

@@ -8,7 +8,7 @@ use operations::{Outcome, RunOperations};
 
 use vfs::{Ino, Result};
 
-use super::Place;
+use super::OrphanLocation;
 use crate::Ext4Core;
 use crate::file::CHANGES_PER_OP_MAX;
 use crate::format::features::Incompat;
@@ -102,9 +102,9 @@ impl Ext4Core {
 }
 
 impl InactivateInodes for Ext4Core {
-    type Place = Place;
+    type Place = OrphanLocation;
 
-    fn opens(&self) -> &OpenInodes<Place> {
+    fn opens(&self) -> &OpenInodes<OrphanLocation> {
         &self.orphans.table
     }
 

@@ -49,7 +49,7 @@ pub enum OrphanPolicy {
 
 /// Position of an orphan's record. Not visible to other crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OrphanLocation {
     /// A slot of the orphan file.
     File(Slot),
     /// The list.
@@ -63,7 +63,7 @@ pub(crate) struct Orphans {
     policy: OrphanPolicy,
     /// True if orphans are recorded on disk.
     records: bool,
-    table: OpenInodes<Place>,
+    table: OpenInodes<OrphanLocation>,
     /// The orphan file, set once it was read.
     slots: OnceLock<Slots>,
     list: Mutex<Chain>,
@@ -103,11 +103,11 @@ impl Orphans {
     }
 
     /// Returns the position for a new record. Claims the slot if it is one.
-    fn claim(&self) -> Place {
+    fn claim(&self) -> OrphanLocation {
         if !self.records {
-            return Place::Memory;
+            return OrphanLocation::Memory;
         }
         let slots = self.slots.get().filter(|_| self.policy != OrphanPolicy::ListOnly);
-        slots.and_then(Slots::claim).map_or(Place::List, Place::File)
+        slots.and_then(Slots::claim).map_or(OrphanLocation::List, OrphanLocation::File)
     }
 }

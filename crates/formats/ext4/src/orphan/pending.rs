@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 use vfs::Ino;
 
 use super::slots::Slot;
-use super::{Orphans, Place};
+use super::{OrphanLocation, Orphans};
 use crate::format::address::Block;
 
 /// One record to add or remove.
 #[derive(Clone, Copy)]
-pub(super) struct Change {
+pub(super) struct OrphanUpdate {
     pub(super) ino: Ino,
-    pub(super) place: Place,
+    pub(super) place: OrphanLocation,
     pub(super) turn: Turn,
 }
 
@@ -28,7 +28,7 @@ pub(super) type SlotPlace = (Block, usize);
 /// Changes of orphans by one operation.
 pub(crate) struct Pending<'a> {
     orphans: &'a Orphans,
-    pub(super) changes: OrphanChanges<'a, Place, SlotPlace>,
+    pub(super) changes: OrphanChanges<'a, OrphanLocation, SlotPlace>,
     /// Slots to release if the operation fails.
     claimed: SmallVec<[Slot; 2]>,
     /// Slots to release if the operation commits.
@@ -49,7 +49,7 @@ impl<'a> Pending<'a> {
     }
 
     /// Merges the notes into changes, in order, and claims slots for new records.
-    pub(super) fn plan(&mut self) -> SmallVec<[Change; 2]> {
+    pub(super) fn plan(&mut self) -> SmallVec<[OrphanUpdate; 2]> {
         let notes = self.changes.take_notes();
         let mut changes = SmallVec::new();
         for (at, &(ino, turn)) in notes.iter().enumerate() {
@@ -62,14 +62,14 @@ impl<'a> Pending<'a> {
                 (Turn::Begins, None) => self.orphans.claim(),
                 (Turn::Ends | Turn::Freed, Some(place)) => place,
             };
-            if let Place::File(slot) = place {
+            if let OrphanLocation::File(slot) = place {
                 match turn {
                     Turn::Begins => self.claimed.push(slot),
                     Turn::Ends | Turn::Freed => self.emptied.push(slot),
                 }
             }
             self.changes.set_place(ino, (turn == Turn::Begins).then_some(place));
-            changes.push(Change { ino, place, turn });
+            changes.push(OrphanUpdate { ino, place, turn });
         }
         changes
     }

@@ -7,14 +7,14 @@ use operations::orphans::{HeldChains, Link, Turn};
 use smallvec::SmallVec;
 use vfs::Ino;
 
-use super::Place;
-use super::pending::{Change, SlotPlace};
+use super::OrphanLocation;
+use super::pending::{OrphanUpdate, SlotPlace};
 use super::slots::{Slot, Slots};
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::inode::{self, DTIME_BYTES, Inode};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 impl Op<'_> {
@@ -46,11 +46,11 @@ impl Op<'_> {
         self.change_list(&changes)
     }
 
-    fn change_slots(&mut self, changes: &[Change]) -> Outcome<()> {
+    fn change_slots(&mut self, changes: &[OrphanUpdate]) -> Outcome<()> {
         let Some(slots) = self.fs.orphans.slots.get() else { return Ok(()) };
         let in_file = changes.iter().filter_map(|change| match change.place {
-            Place::File(slot) => Some((slots.place(slot), slot, change)),
-            Place::List | Place::Memory => None,
+            OrphanLocation::File(slot) => Some((slots.place(slot), slot, change)),
+            OrphanLocation::List | OrphanLocation::Memory => None,
         });
         let mut in_file: SmallVec<[_; 2]> = in_file.collect();
         in_file.sort_by_key(|&(place, ..)| place);
@@ -65,9 +65,9 @@ impl Op<'_> {
         slots: &Slots,
         place: Block,
         slot: Slot,
-        change: &Change,
+        change: &OrphanUpdate,
     ) -> Outcome<()> {
-        let id = self.txn.buffer(place.0, Kind::Orphan.of(slots.owner))?;
+        let id = self.txn.buffer(place.0, BlockKind::Orphan.of(slots.owner))?;
         let ino = (change.ino.0 as u32).to_le_bytes();
         let (expected, new) = match change.turn {
             Turn::Begins => ([0; 4], ino),
@@ -84,10 +84,10 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn change_list(&mut self, changes: &[Change]) -> Outcome<()> {
+    fn change_list(&mut self, changes: &[OrphanUpdate]) -> Outcome<()> {
         let mut pointers = SmallVec::<[Pointer; 4]>::new();
         let mut head = None;
-        for change in changes.iter().filter(|change| change.place == Place::List) {
+        for change in changes.iter().filter(|change| change.place == OrphanLocation::List) {
             let orphans = &self.fs.orphans;
             let list = self.orphans.list.get_or_insert_with(|| HeldChains::hold(&orphans.list));
             pointers.extend(list.turn((), change.ino.0 as u32, change.turn));
@@ -133,7 +133,7 @@ impl Op<'_> {
     fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
         let Link { ino, slot: (block, offset), next } = link;
         let volume = &self.fs.volume;
-        let id = self.txn.buffer(block.0, Kind::InodeTable.plain())?;
+        let id = self.txn.buffer(block.0, BlockKind::InodeTable.plain())?;
         let range = offset..offset + usize::from(volume.geometry.inode_size);
         let slot = &self.txn.data(id)[range.clone()];
         let seed = inode_seed(volume.sb.checksum_seed, ino, Inode::from_slot(slot).generation());

@@ -21,7 +21,7 @@ pub(crate) struct Account {
 
 /// Change of the usage of one id.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct UsageDelta {
     pub(super) kind: usize,
     pub(super) id: u32,
     pub(super) inodes: i64,
@@ -31,7 +31,7 @@ pub(super) struct Change {
 
 /// Changes of usage.
 #[derive(Default)]
-pub(crate) struct Changes(SmallVec<[Change; 4]>);
+pub(crate) struct Changes(SmallVec<[UsageDelta; 4]>);
 
 /// Changes of usage by an operation. Applied to the ledger at the commit.
 pub(crate) struct UsageChanges<'a> {
@@ -107,11 +107,11 @@ impl Changes {
                 change.inodes += inodes;
                 change.space = change.space.saturating_add(space);
             }
-            None => self.0.push(Change { kind, id, inodes, space }),
+            None => self.0.push(UsageDelta { kind, id, inodes, space }),
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Change> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &UsageDelta> {
         self.0.iter()
     }
 }

@@ -7,16 +7,16 @@ use vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
 use super::load::place_of;
-use super::{Place, Quota, Usage};
+use super::{Dquot, DquotLocation, Quota};
 use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::quota::{
-    BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, HEADER_RANGE, INFO_BLOCK, INFO_RANGE,
+    BLOCK_SIZE, BLOCK_SIZE_LOG, DiskQuota, ENTRIES_PER_BLOCK, HEADER_RANGE, INFO_BLOCK, INFO_RANGE,
     Info, LeafHeader, QuotaKind, ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, leaf_header,
     reference_range,
 };
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{Want, Was};
 use crate::op::Op;
 
@@ -46,7 +46,7 @@ impl Ext4Core {
             op.stage_if_changed(file, &before);
             Ok(place)
         })?;
-        let usage = Usage { inodes: 0, space: 0, place, is_dirty: false };
+        let usage = Dquot { inodes: 0, space: 0, place, is_dirty: false };
         quota.ledger.lock().usage[number].insert(id, usage);
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Growing<'_, '_> {
     /// Holds a block of the file. Returns its buffer and its offset there.
     fn block(&mut self, block: u32) -> Result<(BufferId, usize)> {
         let place = place_of(&mut *self.op, &self.file, block)?;
-        Ok((self.op.buffer(place.block, Kind::Quota.plain())?, place.offset))
+        Ok((self.op.buffer(place.block, BlockKind::Quota.plain())?, place.offset))
     }
 
     /// Holds a block that another block of the file refers to.
@@ -79,7 +79,7 @@ impl Growing<'_, '_> {
     }
 
     /// Adds an entry and the missing nodes above it. Returns its position.
-    fn enter(&mut self, id: u32) -> Outcome<Place> {
+    fn enter(&mut self, id: u32) -> Outcome<DquotLocation> {
         let mut node = self.block(ROOT_BLOCK)?;
         for level in 0..TREE_DEPTH - 1 {
             let (buffer, at) = node;
@@ -112,7 +112,7 @@ impl Growing<'_, '_> {
     }
 
     /// Writes an entry to a leaf that has room. Returns the leaf and the entry's position.
-    fn enter_into_leaf(&mut self, id: u32) -> Outcome<(u32, Place)> {
+    fn enter_into_leaf(&mut self, id: u32) -> Outcome<(u32, DquotLocation)> {
         if self.info.free_leaf.get() == 0 {
             self.info.free_leaf = self.new_block()?.into();
         }
@@ -136,9 +136,9 @@ impl Growing<'_, '_> {
         let range = entry_range(index);
         let range = at + range.start..at + range.end;
         let offset = range.start;
-        let entry = Entry::new(id).stored();
+        let entry = DiskQuota::new(id).stored();
         self.op.txn.edit(buffer, range).copy_from_slice(entry.as_bytes());
-        Ok((leaf, Place { block: self.op.block_of(buffer), offset }))
+        Ok((leaf, DquotLocation { block: self.op.block_of(buffer), offset }))
     }
 
     /// Removes the first leaf from the list of leaves with room.
@@ -174,7 +174,7 @@ impl Growing<'_, '_> {
         let at = at.map_err(|_| Error::FileTooLarge)?;
         let piece = self.op.provide(&mut self.file, FileBlock(at), at + 1, Want::Written)?;
         if piece.was != Was::Written {
-            self.op.txn.create(piece.start.0, Kind::Quota.plain())?;
+            self.op.txn.create(piece.start.0, BlockKind::Quota.plain())?;
         }
         self.info.blocks = count.into();
         self.file.inode.set_size(self.file.inode.size().max(end));

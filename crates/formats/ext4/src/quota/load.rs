@@ -6,38 +6,42 @@ use engine::BufferRef;
 use engine::locks::Mutex;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
-use super::{LOG_SHARE, Ledger, Place, Quota, Usage};
+use super::{Dquot, DquotLocation, LOG_SHARE, Ledger, Quota};
 use crate::Ext4Core;
 use crate::format::address::FileBlock;
 use crate::format::features::RoCompat;
 use crate::format::quota::{
-    BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, INFO_BLOCK, Info, QuotaKind, ROOT_BLOCK,
-    TREE_DEPTH, entry_at, entry_range, parse_info, references,
+    BLOCK_SIZE, BLOCK_SIZE_LOG, DiskQuota, ENTRIES_PER_BLOCK, INFO_BLOCK, Info, QuotaKind,
+    ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, parse_info, references,
 };
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map;
-use crate::op::source::Source;
+use crate::op::source::BlockSource;
 
 /// A quota file that is being read.
-struct Reader<'f> {
+struct QuotaReader<'f> {
     fs: &'f Ext4Core,
     file: Handle,
     blocks: u32,
     /// Nodes read so far. A node has only one parent.
     seen: HashSet<u32>,
-    usage: HashMap<u32, Usage>,
+    usage: HashMap<u32, Dquot>,
 }
 
 /// Returns the position of a block of a quota file. Returns `Corrupt` for a hole.
-pub(super) fn place_of(from: &mut impl Source, file: &Handle, block: u32) -> Result<Place> {
+pub(super) fn place_of(
+    from: &mut impl BlockSource,
+    file: &Handle,
+    block: u32,
+) -> Result<DquotLocation> {
     let log = from.fs().volume.geometry.block_size_log;
     let byte = u64::from(block) << BLOCK_SIZE_LOG;
     let at = u32::try_from(byte >> log).map_err(|_| Error::FileTooLarge)?;
-    let map::Place::Written(start) = map::run_at(from, file, FileBlock(at))?.place else {
+    let map::Mapping::Written(start) = map::run_at(from, file, FileBlock(at))?.place else {
         return Err(file.corrupt("quota file", "it has a hole"));
     };
-    Ok(Place { block: start, offset: (byte & ((1 << log) - 1)) as usize })
+    Ok(DquotLocation { block: start, offset: (byte & ((1 << log) - 1)) as usize })
 }
 
 impl Ext4Core {
@@ -91,29 +95,29 @@ impl Ext4Core {
             return Err(file.corrupt("quota file", "not a file with blocks"));
         }
         let place = place_of(&mut &*self, &file, INFO_BLOCK)?;
-        let bytes = self.block(place.block, Kind::Quota.plain())?;
+        let bytes = self.block(place.block, BlockKind::Quota.plain())?;
         let info = parse_info(&bytes[place.offset..place.offset + BLOCK_SIZE], kind, size);
         Ok((file, info.map_err(|c| c.of_inode(ino.0).at_block(place.block.0))?))
     }
 
-    fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Usage>> {
+    fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Dquot>> {
         let (file, info) = self.load_quota_file(ino, kind)?;
         let blocks = info.blocks.get();
         let (seen, usage) = (HashSet::new(), HashMap::new());
-        let mut reader = Reader { fs: self, file, blocks, seen, usage };
+        let mut reader = QuotaReader { fs: self, file, blocks, seen, usage };
         reader.read_node(ROOT_BLOCK, 0, 0)?;
         Ok(reader.usage)
     }
 }
 
-impl Reader<'_> {
+impl QuotaReader<'_> {
     fn corrupt(&self, problem: &'static str) -> Error {
         self.file.corrupt("quota file", problem)
     }
 
-    fn block(&self, block: u32) -> Result<(BufferRef, Place)> {
+    fn block(&self, block: u32) -> Result<(BufferRef, DquotLocation)> {
         let place = place_of(&mut &*self.fs, &self.file, block)?;
-        Ok((self.fs.block(place.block, Kind::Quota.plain())?, place))
+        Ok((self.fs.block(place.block, BlockKind::Quota.plain())?, place))
     }
 
     /// Reads the subtree of a node of `level`. `prefix` contains the id bits from the levels above.
@@ -143,16 +147,16 @@ impl Reader<'_> {
     fn read_entry(&mut self, block: u32, id: u32) -> Result<()> {
         let (bytes, place) = self.block(block)?;
         let leaf = &bytes[place.offset..place.offset + BLOCK_SIZE];
-        let is_it = |entry: &Entry| entry.id == id && !entry.is_none();
+        let is_it = |entry: &DiskQuota| entry.id == id && !entry.is_none();
         let found = (0..ENTRIES_PER_BLOCK)
             .find_map(|index| Some((index, entry_at(leaf, index).filter(is_it)?)));
         let Some((index, entry)) = found else {
             return Err(self.corrupt("its tree points to a block without the entry"));
         };
         let offset = place.offset + entry_range(index).start;
-        let place = Place { block: place.block, offset };
+        let place = DquotLocation { block: place.block, offset };
         let (inodes, space) = (entry.inodes.get(), entry.space.get());
-        self.usage.insert(id, Usage { inodes, space, place, is_dirty: false });
+        self.usage.insert(id, Dquot { inodes, space, place, is_dirty: false });
         Ok(())
     }
 }

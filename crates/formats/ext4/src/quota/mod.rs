@@ -33,15 +33,15 @@ pub(crate) use account::{Account, UsageChanges};
 
 use crate::Ext4Core;
 use crate::format::address::Block;
-use crate::format::quota::{Entry, QuotaKind};
-use crate::kind::Kind;
+use crate::format::quota::{DiskQuota, QuotaKind};
+use crate::kind::BlockKind;
 
 /// Quota blocks may take one in this many of a checkpoint's blocks.
 const LOG_SHARE: usize = 32;
 
 /// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct DquotLocation {
     block: Block,
     /// Byte offset in the block.
     offset: usize,
@@ -49,11 +49,11 @@ struct Place {
 
 /// Usage of one id.
 #[derive(Clone, Copy, Debug)]
-struct Usage {
+struct Dquot {
     inodes: u64,
     /// Space in bytes.
     space: u64,
-    place: Place,
+    place: DquotLocation,
     /// True if the entry does not contain this usage yet.
     is_dirty: bool,
 }
@@ -61,7 +61,7 @@ struct Usage {
 /// Usage of all ids, by kind of quota.
 #[derive(Default)]
 struct Ledger {
-    usage: [HashMap<u32, Usage>; 3],
+    usage: [HashMap<u32, Dquot>; 3],
     /// Kind and id of all dirty usage.
     dirty: Vec<(usize, u32)>,
     /// Blocks of all dirty entries.
@@ -79,7 +79,7 @@ pub(crate) struct Quota {
 }
 
 impl Ledger {
-    fn touch(&mut self, kind: usize, id: u32, change: impl FnOnce(&mut Usage)) {
+    fn touch(&mut self, kind: usize, id: u32, change: impl FnOnce(&mut Dquot)) {
         // An id without an entry means that the usage on the device was already wrong, which e2fsck reports.
         let Some(usage) = self.usage[kind].get_mut(&id) else { return };
         change(usage);
@@ -117,10 +117,11 @@ impl Quota {
         dirty.sort_unstable();
         for (kind, id) in dirty.drain(..) {
             let Some(usage) = usage[kind].get_mut(&id) else { continue };
-            let Place { block, offset } = usage.place;
-            let buffer = txn.buffer(block.0, Kind::Quota.plain())?;
-            let range = offset..offset + size_of::<Entry>();
-            let Some(mut entry) = Entry::at(txn.data(buffer), offset).filter(|e| e.id == id) else {
+            let DquotLocation { block, offset } = usage.place;
+            let buffer = txn.buffer(block.0, BlockKind::Quota.plain())?;
+            let range = offset..offset + size_of::<DiskQuota>();
+            let Some(mut entry) = DiskQuota::at(txn.data(buffer), offset).filter(|e| e.id == id)
+            else {
                 let damage = Corruption::new("quota file", "an entry changed unexpectedly");
                 return Err(damage.at_block(block.0).into());
             };

@@ -10,10 +10,10 @@ use crate::alloc::bitmap;
 use crate::format::address::Group;
 use crate::format::group::GroupFlags;
 use crate::inode;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Inodes and bytes per id, by kind of quota.
-type Counted = [HashMap<u32, (u64, u64)>; 3];
+type UsageById = [HashMap<u32, (u64, u64)>; 3];
 
 impl Ext4Core {
     /// Starts to count usage.
@@ -23,7 +23,7 @@ impl Ext4Core {
 
     /// Recounts all usage, in case the quota files are wrong. No other operation may run.
     pub(crate) fn recount_usage(&self, quota: &Quota) -> Result<()> {
-        let mut counted = Counted::default();
+        let mut counted = UsageById::default();
         for group in self.volume.geometry.groups() {
             self.count_group(quota, group, &mut counted)?;
         }
@@ -37,13 +37,14 @@ impl Ext4Core {
         Ok(())
     }
 
-    fn count_group(&self, quota: &Quota, group: Group, counted: &mut Counted) -> Result<()> {
+    fn count_group(&self, quota: &Quota, group: Group, counted: &mut UsageById) -> Result<()> {
         let volume = &self.volume;
         let desc = volume.groups.places(group);
         if desc.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(());
         }
-        let bits = self.block(desc.inode_bitmap, Kind::InodeBitmap.of_group(group.0))?.to_vec();
+        let bits =
+            self.block(desc.inode_bitmap, BlockKind::InodeBitmap.of_group(group.0))?.to_vec();
         let taken = |&index: &u32| bitmap::all_set(&bits, index..index + 1);
         for index in (0..volume.geometry.inodes_per_group).filter(taken) {
             let ino = volume.geometry.ino_of(group, index);

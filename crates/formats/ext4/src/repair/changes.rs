@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, Part};
 use operations::repair::Staging;
-use vfs::check::{Finding, Options};
+use vfs::check::{Finding, FindingList, Options};
 use vfs::{Error, Result, Timestamp};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::files::reseal;
-use super::image::Image;
+use super::image::StagedImage;
 use super::journal::write_inode;
 use super::system_files::make_file;
 use super::{RepairJob, fields, quota, resize};
@@ -49,7 +49,7 @@ fn device(error: io::Error) -> Error {
 }
 
 /// Sets all times of an inode.
-fn set_times(image: &Image<'_>, ino: u32, time: Timestamp) -> io::Result<()> {
+fn set_times(image: &StagedImage<'_>, ino: u32, time: Timestamp) -> io::Result<()> {
     let Some(mut slot) = image.slot(ino)? else { return Ok(()) };
     let mut inode = Inode::from_slot(&slot);
     for which in [Time::Access, Time::Change, Time::Modify] {
@@ -70,8 +70,8 @@ impl Changes {
         Self { staging, zeros: Vec::new() }
     }
 
-    fn image(&self) -> Result<Image<'_>> {
-        Image::of(&self.staging).ok_or_else(not_there)
+    fn image(&self) -> Result<StagedImage<'_>> {
+        StagedImage::of(&self.staging).ok_or_else(not_there)
     }
 
     fn job(&self) -> RepairJob {
@@ -468,9 +468,9 @@ impl Changes {
     }
 
     fn find(&self) -> Result<Vec<Finding>> {
-        let keep = Keep(parking_lot::Mutex::default());
-        crate::check::check(self.staging.clone() as _, &Options::default(), &keep)?;
-        Ok(keep.0.into_inner())
+        let found = FindingList::default();
+        crate::check::check(self.staging.clone() as _, &Options::default(), &found)?;
+        Ok(found.into_findings())
     }
 
     /// Rewrites all copies of superblock and descriptors.
@@ -499,15 +499,6 @@ impl Changes {
     }
 }
 
-/// Collects the findings of a check.
-struct Keep(parking_lot::Mutex<Vec<Finding>>);
-
-impl vfs::check::Observer for Keep {
-    fn found(&self, finding: Finding) {
-        self.0.lock().push(finding);
-    }
-}
-
 fn refused(finding: &Finding) -> Error {
     let detail = finding.detail.as_deref().unwrap_or(finding.code.meaning);
     Error::unsupported(
@@ -528,7 +519,7 @@ fn quota_field(raw: &mut RawSuperblock, kind: usize) -> &mut zerocopy::little_en
 /// Writes the bitmaps of a group according to the blocks and inodes in use. Notes the part of its inode table that must
 /// be zeroed.
 fn initialise_group(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     group: Group,
     zeros: &mut Vec<Range<u64>>,

@@ -6,7 +6,7 @@ use vfs::check::Finding;
 use zerocopy::IntoBytes;
 
 use super::RepairJob;
-use super::image::{Image, by_group, now, step};
+use super::image::{StagedImage, by_group, now, step};
 use super::system_files::free_block;
 use crate::check::{ENCODING_UTF8, find_in_use};
 use crate::format::address::{Block, Group};
@@ -32,7 +32,7 @@ const HALF_MD4: u8 = 1;
 /// Repairs fields with invalid values.
 pub(super) fn repair_fields(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
-        let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+        let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
         let Some(field) = finding.place.field else { continue };
         step(&job.staging, || {
             let copy = Copy::find(&*job.staging).map(|copy| copy.raw().clone());
@@ -62,7 +62,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(image: &Image<'_>) -> std::io::Result<Self> {
+    fn of(image: &StagedImage<'_>) -> std::io::Result<Self> {
         let sb = &image.params.sb;
         let resize = image.inode(RESIZE_INO)?;
         let mut with_journal = sb.clone();
@@ -216,7 +216,7 @@ fn repair_feature(raw: &mut RawSuperblock, field: &str, facts: &Facts) -> String
 
 /// Sets times in the future to the current time.
 pub(super) fn repair_times(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
         image.edit_superblock(|raw| {
@@ -241,7 +241,7 @@ pub(super) fn repair_features(job: &RepairJob, findings: &[&Finding]) -> Result<
     const LARGE: &str = "feature_ro_compat";
     const ATTRIBUTES: &str = COMPAT;
     let has = |field: &str| findings.iter().any(|f| f.place.field == Some(field));
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         image.edit_superblock(|raw| {
             set_features(raw, |features| {
@@ -264,7 +264,7 @@ pub(super) fn repair_features(job: &RepairJob, findings: &[&Finding]) -> Result<
 
 /// Rewrites backups of the superblock.
 pub(super) fn repair_backups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     for (group, own) in by_group(findings) {
         let Some(block) = own.iter().find_map(|finding| finding.place.block) else { continue };
         step(&job.staging, || {
@@ -283,7 +283,7 @@ pub(super) fn repair_backups(job: &RepairJob, findings: &[&Finding]) -> Result<(
 
 /// Rewrites the MMP block as for a file system that is not mounted.
 pub(super) fn repair_mmp(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let place = mmp_place(job, &image)?;
     step(&job.staging, || {
         let Some(place) = place else {
@@ -304,7 +304,7 @@ pub(super) fn repair_mmp(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     })
 }
 
-pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
+pub(super) fn mmp_block(image: &StagedImage<'_>) -> Vec<u8> {
     let sb = &image.params.sb;
     let mut raw = RawMmp::clean(sb.raw.mmp_interval.get(), now().into());
     raw.seal(image.params.checksums.then_some(sb.checksum_seed));
@@ -313,7 +313,7 @@ pub(super) fn mmp_block(image: &Image<'_>) -> Vec<u8> {
 
 /// Returns the position of the MMP block: where one is found, or where superblock or copy refer to, if that is not in
 /// use; else a free block. A wrong block number may be that of any block.
-fn mmp_place(job: &RepairJob, image: &Image<'_>) -> Result<Option<Block>> {
+fn mmp_place(job: &RepairJob, image: &StagedImage<'_>) -> Result<Option<Block>> {
     let geometry = &image.params.geometry;
     let told = Block(image.params.sb.raw.mmp_block.get());
     let copied = Copy::find(&*job.staging).map(|copy| Block(copy.raw().mmp_block.get()));

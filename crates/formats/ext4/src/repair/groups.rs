@@ -5,7 +5,7 @@ use vfs::check::Finding;
 use vfs::{Ino, Result};
 
 use super::RepairJob;
-use super::image::{Image, by_group, step, step_groups};
+use super::image::{StagedImage, by_group, step, step_groups};
 use super::system_files::free_block_in;
 use crate::check::codes::GROUP_OVERLAP;
 use crate::check::find_in_use;
@@ -23,15 +23,16 @@ const TABLE_BLOCKS: u64 = 16;
 
 /// The three structures of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum GroupStructure {
     BlockBitmap,
     InodeBitmap,
     InodeTable,
 }
 
-const PARTS: [Part; 3] = [Part::BlockBitmap, Part::InodeBitmap, Part::InodeTable];
+const PARTS: [GroupStructure; 3] =
+    [GroupStructure::BlockBitmap, GroupStructure::InodeBitmap, GroupStructure::InodeTable];
 
-impl Part {
+impl GroupStructure {
     const fn of(self, desc: &GroupDescriptor) -> Block {
         match self {
             Self::BlockBitmap => desc.block_bitmap,
@@ -41,7 +42,7 @@ impl Part {
     }
 
     /// Returns its number of blocks.
-    const fn len(self, image: &Image<'_>) -> u64 {
+    const fn len(self, image: &StagedImage<'_>) -> u64 {
         match self {
             Self::InodeTable => image.params.geometry.itable_blocks() as u64,
             Self::BlockBitmap | Self::InodeBitmap => 1,
@@ -59,7 +60,7 @@ impl Part {
 
 /// Checks all descriptors, and replaces positions by better ones from backups or the usual layout.
 pub(super) fn settle(staging: &Staging) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
     for group in image.params.geometry.groups() {
         let usual = usual.as_ref().and_then(|all| all.get(group.0 as usize));
@@ -70,7 +71,7 @@ pub(super) fn settle(staging: &Staging) -> Result<()> {
 
 /// Replaces invalid positions of groups.
 pub(super) fn repair_places(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let usual = crate::mkfs::usual_places(&image.params.geometry);
     let before = job.staging.step_count();
     let taken = Taken::of(&image);
@@ -87,7 +88,7 @@ pub(super) fn repair_places(job: &RepairJob, findings: &[&Finding]) -> Result<()
 /// Moves bitmaps that overlap other structures to free blocks.
 fn move_bitmaps(
     job: &RepairJob,
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     findings: &[&Finding],
     taken: &Taken,
 ) -> Result<()> {
@@ -98,8 +99,10 @@ fn move_bitmaps(
         })?;
         let Some(place) = free.flatten() else { continue };
         let Ok(mut desc) = image.descriptor(group) else { continue };
-        let is_on = |part: &Part| taken.is_taken(group, *part, part.of(&desc), 1);
-        let Some(part) = [Part::BlockBitmap, Part::InodeBitmap].into_iter().find(is_on) else {
+        let is_on = |part: &GroupStructure| taken.is_taken(group, *part, part.of(&desc), 1);
+        let Some(part) =
+            [GroupStructure::BlockBitmap, GroupStructure::InodeBitmap].into_iter().find(is_on)
+        else {
             continue;
         };
         part.set(&mut desc, place);
@@ -116,13 +119,13 @@ fn move_bitmaps(
 #[derive(Default)]
 struct Taken {
     /// Start and end of each structure, in ascending order.
-    ranges: Vec<(u64, u64, Group, Part)>,
+    ranges: Vec<(u64, u64, Group, GroupStructure)>,
     /// Length of the longest structure in blocks.
     longest: u64,
 }
 
 impl Taken {
-    fn of(image: &Image<'_>) -> Self {
+    fn of(image: &StagedImage<'_>) -> Self {
         let geometry = &image.params.geometry;
         let mut all = Vec::new();
         for group in geometry.groups() {
@@ -141,7 +144,7 @@ impl Taken {
     }
 
     /// Returns whether a structure at `place` would overlap another one.
-    fn is_taken(&self, group: Group, part: Part, place: Block, len: u64) -> bool {
+    fn is_taken(&self, group: Group, part: GroupStructure, place: Block, len: u64) -> bool {
         let end = place.0.saturating_add(len);
         let until = self.ranges.partition_point(|(start, ..)| *start < end);
         let near = self.ranges[..until].iter().rev();
@@ -152,7 +155,7 @@ impl Taken {
 
 /// Chooses the positions of one group's structures.
 fn settle_group(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     group: Group,
     usual: Option<&GroupDescriptor>,
     findings: &[&Finding],
@@ -175,7 +178,7 @@ fn settle_group(
             std::iter::once(&primary).chain(&backups).chain(usual).map(|desc| part.of(desc));
         let len = part.len(image);
         let is_free = |place: Block| {
-            let lies_on = |other: Part| {
+            let lies_on = |other: GroupStructure| {
                 let start = other.of(&primary);
                 other != part && place < start.plus(other.len(image)) && start < place.plus(len)
             };
@@ -209,7 +212,7 @@ fn settle_group(
 }
 
 /// Returns the valid backups of a descriptor.
-fn backups_of(image: &Image<'_>, group: Group) -> Vec<GroupDescriptor> {
+fn backups_of(image: &StagedImage<'_>, group: Group) -> Vec<GroupDescriptor> {
     let geometry = &image.params.geometry;
     let per_block = geometry.desc_per_block();
     let (index, offset) = (group.0 / per_block, (group.0 % per_block) as usize);
@@ -233,9 +236,9 @@ fn backups_of(image: &Image<'_>, group: Group) -> Vec<GroupDescriptor> {
 /// Returns the best position of a structure: the one whose contents look most like it, then the one with the most
 /// votes, then the first.
 fn best_place(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     group: Group,
-    part: Part,
+    part: GroupStructure,
     desc: &GroupDescriptor,
     candidates: impl Iterator<Item = Block>,
     is_free: &dyn Fn(Block) -> bool,
@@ -264,7 +267,7 @@ fn best_place(
 }
 
 /// Returns whether a structure of a group can be at a position.
-fn is_possible(image: &Image<'_>, group: Group, part: Part, place: Block) -> bool {
+fn is_possible(image: &StagedImage<'_>, group: Group, part: GroupStructure, place: Block) -> bool {
     let geometry = &image.params.geometry;
     let len = part.len(image);
     if !geometry.contains(place, len) {
@@ -280,7 +283,13 @@ fn is_possible(image: &Image<'_>, group: Group, part: Part, place: Block) -> boo
 }
 
 /// Returns a score for how much the contents at a position look like a structure of a group.
-fn score(image: &Image<'_>, group: Group, part: Part, desc: &GroupDescriptor, place: Block) -> u64 {
+fn score(
+    image: &StagedImage<'_>,
+    group: Group,
+    part: GroupStructure,
+    desc: &GroupDescriptor,
+    place: Block,
+) -> u64 {
     let (geometry, sb) = (&image.params.geometry, &image.params.sb);
     let Ok(block) = image.block(place) else { return 0 };
     let is_set = |bit: u32| block[bit as usize / 8] >> (bit % 8) & 1 == 1;
@@ -290,15 +299,15 @@ fn score(image: &Image<'_>, group: Group, part: Part, desc: &GroupDescriptor, pl
         4 * u64::from(image.params.checksums && computed & mask == stored)
     };
     match part {
-        Part::BlockBitmap => {
+        GroupStructure::BlockBitmap => {
             let padded = (geometry.clusters_in(group)..bits).all(is_set) && is_set(0);
             sealed(block_bitmap_checksum(&block, sb), desc.block_bitmap_csum) + u64::from(padded)
         }
-        Part::InodeBitmap => {
+        GroupStructure::InodeBitmap => {
             let padded = (geometry.inodes_per_group..bits).all(is_set);
             sealed(inode_bitmap_checksum(&block, sb), desc.inode_bitmap_csum) + u64::from(padded)
         }
-        Part::InodeTable => {
+        GroupStructure::InodeTable => {
             let blocks = TABLE_BLOCKS.min(u64::from(geometry.itable_blocks()));
             (0..blocks).map(|at| score_of_inodes(image, group, place, at)).sum()
         }
@@ -306,7 +315,7 @@ fn score(image: &Image<'_>, group: Group, part: Part, desc: &GroupDescriptor, pl
 }
 
 /// Returns the number of slots of a table block that contain inodes.
-fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u64 {
+fn score_of_inodes(image: &StagedImage<'_>, group: Group, table: Block, at: u64) -> u64 {
     let geometry = &image.params.geometry;
     let Ok(block) = image.block(table.plus(at)) else { return 0 };
     let first = geometry.ino_of(group, at as u32 * geometry.inodes_per_block());
@@ -325,7 +334,7 @@ fn score_of_inodes(image: &Image<'_>, group: Group, table: Block, at: u64) -> u6
 }
 
 /// Returns whether a slot looks like an inode in use.
-fn is_in_use(image: &Image<'_>, ino: Ino, slot: &[u8]) -> bool {
+fn is_in_use(image: &StagedImage<'_>, ino: Ino, slot: &[u8]) -> bool {
     let inode = Inode::from_slot(slot);
     let extra = usize::from(inode.extra_isize());
     let fits = inode.file_acl() < image.params.geometry.blocks_count
@@ -342,7 +351,7 @@ fn is_in_use(image: &Image<'_>, ino: Ino, slot: &[u8]) -> bool {
 
 /// Sets the uninitialised flags and counts of a descriptor according to its inode table.
 fn look_through(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     group: Group,
     desc: &mut GroupDescriptor,
 ) -> std::io::Result<()> {
@@ -382,7 +391,7 @@ fn look_through(
 
 /// Rewrites descriptors with valid checksums, after comparing them with the inode tables.
 pub(super) fn repair_descriptors(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     step_groups(&job.staging, findings, &|group, findings| {
         let mut desc = image.descriptor(group)?;
         if desc.check_places(&image.params.sb).is_err() {
@@ -399,7 +408,7 @@ pub(super) fn repair_descriptors(job: &RepairJob, findings: &[&Finding]) -> Resu
 
 /// Rewrites backups of descriptors.
 pub(super) fn repair_backups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let geometry = &image.params.geometry;
     for finding in findings {
         let (Some(holder), Some(place)) = (finding.place.group, finding.place.block) else {

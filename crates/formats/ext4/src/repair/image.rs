@@ -20,12 +20,12 @@ use crate::params::{Params, read_superblock};
 pub(super) type Changed = io::Result<Vec<Action>>;
 
 /// An image in a staging.
-pub(super) struct Image<'s> {
+pub(super) struct StagedImage<'s> {
     pub(super) staging: &'s Staging,
     pub(super) params: Params,
 }
 
-impl<'s> Image<'s> {
+impl<'s> StagedImage<'s> {
     /// Returns the image if its superblock can be read.
     pub(super) fn of(staging: &'s Staging) -> Option<Self> {
         let sb = read_superblock(staging).ok()?;

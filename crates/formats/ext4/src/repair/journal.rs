@@ -7,7 +7,7 @@ use vfs::{FileType, Result};
 use zerocopy::IntoBytes;
 
 use super::RepairJob;
-use super::image::{Image, now, step};
+use super::image::{StagedImage, now, step};
 use crate::format::features::{Compat, Incompat};
 use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
 use crate::format::jbd2::{JournalSuperblock, RawJournalSuperblock};
@@ -16,11 +16,11 @@ use crate::log::{JOURNAL_INO, JournalMap, highest_sequence, salvage};
 use crate::open::superblock_copy::Copy;
 
 /// Root of the journal's map: `i_block`, size in bytes, and whether it is an extent tree.
-type Root = ([u8; I_BLOCK_SIZE], u64, bool);
+type MapRoot = ([u8; I_BLOCK_SIZE], u64, bool);
 
 /// Rewrites the journal's inode if it is damaged and its contents can be determined.
 pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     if !has_internal(&image) {
         return Ok(());
     }
@@ -28,14 +28,14 @@ pub(super) fn settle_inode(staging: &Staging) -> Result<()> {
 }
 
 /// Returns whether the journal is in the image.
-fn has_internal(image: &Image<'_>) -> bool {
+fn has_internal(image: &StagedImage<'_>) -> bool {
     let sb = &image.params.sb;
     sb.features.compat(Compat::HAS_JOURNAL) && !sb.has_external_journal()
 }
 
 /// Sets the journal's inode number again if it is lost. For a journal on another device, the uuid is set.
 pub(super) fn settle_number(staging: &Staging) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     let sb = &image.params.sb;
     let is_lost = sb.features.compat(Compat::HAS_JOURNAL)
         && sb.raw.journal_inum == 0
@@ -50,7 +50,7 @@ pub(super) fn settle_number(staging: &Staging) -> Result<()> {
 }
 
 /// Returns whether the journal's inode is valid without the superblock's copy.
-fn is_sound(image: &Image<'_>) -> bool {
+fn is_sound(image: &StagedImage<'_>) -> bool {
     let mut sb = image.params.sb.clone();
     sb.raw.jnl_backup_type = 0;
     match JournalMap::read(image.staging, &sb) {
@@ -61,7 +61,7 @@ fn is_sound(image: &Image<'_>) -> bool {
 }
 
 /// Determines the root of the journal's map, if possible.
-fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
+fn root_of(image: &StagedImage<'_>, ino: u32) -> Option<MapRoot> {
     let sb = &image.params.sb;
     let from_copy = || {
         let copy = Copy::find(image.staging)?;
@@ -71,7 +71,7 @@ fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
     let as_it_lies = || {
         let inode = image.inode(ino).ok()??;
         let map = JournalMap::of_inode(image.staging, sb, inode.i_block(), inode.size()).ok()?;
-        let is_extents = crate::format::extent::Node::parse(inode.i_block(), None).is_ok();
+        let is_extents = crate::format::extent::ExtentNode::parse(inode.i_block(), None).is_ok();
         (map.blocks() > 0).then(|| (*inode.i_block(), inode.size(), is_extents))
     };
     JournalMap::backup(image.staging, sb).or_else(from_copy).or_else(as_it_lies)
@@ -79,14 +79,14 @@ fn root_of(image: &Image<'_>, ino: u32) -> Option<Root> {
 
 /// Rewrites the journal's inode from the superblock's copy or from its readable parts.
 pub(super) fn repair_inode(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     if !has_internal(&image) {
         return Ok(());
     }
     repair_inode_of(&image, findings)
 }
 
-fn repair_inode_of(image: &Image<'_>, findings: &[&Finding]) -> Result<()> {
+fn repair_inode_of(image: &StagedImage<'_>, findings: &[&Finding]) -> Result<()> {
     if is_sound(image) {
         return Ok(());
     }
@@ -106,7 +106,7 @@ fn repair_inode_of(image: &Image<'_>, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Makes an inode that of the journal.
-pub(super) fn write_inode(image: &Image<'_>, ino: u32, root: Root) -> std::io::Result<()> {
+pub(super) fn write_inode(image: &StagedImage<'_>, ino: u32, root: MapRoot) -> std::io::Result<()> {
     let (i_block, size, is_extents) = root;
     let inode = new_file(image, &i_block, size, is_extents);
     let mut slot = vec![0; usize::from(image.params.geometry.inode_size)];
@@ -127,7 +127,7 @@ pub(super) fn write_inode(image: &Image<'_>, ino: u32, root: Root) -> std::io::R
 
 /// Returns a new inode for a system file.
 pub(super) fn new_file(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     i_block: &[u8; I_BLOCK_SIZE],
     size: u64,
     is_extents: bool,
@@ -151,7 +151,7 @@ pub(super) fn new_file(
 }
 
 /// Clears the slot of an unusable journal inode, so that a new journal can be created.
-fn clear_inode(image: &Image<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
+fn clear_inode(image: &StagedImage<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
@@ -177,7 +177,7 @@ pub(super) fn repair_superblock(job: &RepairJob, findings: &[&Finding]) -> Resul
 
 /// See [`repair_superblock`].
 pub(super) fn make_superblock(staging: &Staging, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     let sb = &image.params.sb;
     let Ok(Some(map)) = JournalMap::read(staging, sb) else { return Ok(()) };
     let Some((place, _)) = map.place_of(map.superblock()) else { return Ok(()) };

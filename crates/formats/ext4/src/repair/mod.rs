@@ -31,7 +31,6 @@ use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 
 pub use log_writer::open_log;
 pub(crate) use log_writer::{LogWriter, open_writer};
-pub(crate) use superblock::repaired as repaired_superblock;
 pub use superblock::take_superblock;
 
 /// Inode of the root directory.

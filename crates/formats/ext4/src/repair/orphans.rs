@@ -8,7 +8,7 @@ use vfs::check::Finding;
 use zerocopy::IntoBytes;
 
 use super::RepairJob;
-use super::image::{Image, step};
+use super::image::{StagedImage, step};
 use super::system_files::{make_orphan_file, turn_orphan_file_off};
 use crate::check::find_in_use;
 use crate::format::address::Block;
@@ -19,7 +19,7 @@ use crate::open::superblock_copy::Copy;
 
 /// Cuts the list before the first inode that cannot be an orphan.
 pub(super) fn repair_list(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     step(&job.staging, || {
         let sb = &image.params.sb;
         let mut seen = HashSet::new();
@@ -54,7 +54,7 @@ pub(super) fn repair_list(job: &RepairJob, findings: &[&Finding]) -> Result<()> 
 /// Recreates blocks of the orphan file, or all of it.
 pub(super) fn repair_file(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
-        let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+        let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
         let ino = raw.orphan_file_inum.get();
         let copied = Copy::find(&*job.staging).map(|copy| copy.raw().orphan_file_inum.get());
@@ -88,7 +88,7 @@ pub(super) fn repair_file(job: &RepairJob, findings: &[&Finding]) -> Result<()> 
 
 /// Clears the slots of a damaged block, except those of inodes without links that were never freed. Returns the number
 /// of slots kept.
-fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
+fn keep_orphans(image: &StagedImage<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
     let mut seen = HashSet::new();
     let slots = orphan::slots_per_block(bytes.len());
     for slot in bytes.chunks_exact_mut(4).take(slots) {
@@ -108,7 +108,7 @@ fn keep_orphans(image: &Image<'_>, bytes: &mut [u8]) -> std::io::Result<usize> {
 
 /// Returns whether any of the first blocks of an inode is an orphan file block. Otherwise the inode number is wrong,
 /// and the contents belong to another file.
-fn holds_orphan_blocks(job: &RepairJob, image: &Image<'_>, ino: u32) -> Result<bool> {
+fn holds_orphan_blocks(job: &RepairJob, image: &StagedImage<'_>, ino: u32) -> Result<bool> {
     const BLOCKS_MAX: usize = 32;
     let found = find_in_use(job.staging.clone(), &job.options, |in_use| {
         in_use.places(ino, BLOCKS_MAX).into_iter().any(|place| {
@@ -119,7 +119,7 @@ fn holds_orphan_blocks(job: &RepairJob, image: &Image<'_>, ino: u32) -> Result<b
 }
 
 /// Disables the feature, and does not change the inode that the superblock names as the orphan file.
-fn leave_file(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result<()> {
+fn leave_file(job: &RepairJob, image: &StagedImage<'_>, finding: &Finding) -> Result<()> {
     step(&job.staging, || {
         turn_orphan_file_off(image)?;
         let what =
@@ -130,7 +130,7 @@ fn leave_file(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result<(
 
 /// Clears slots of the orphan file with inodes that cannot be orphans.
 pub(super) fn repair_entries(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let file = image.params.sb.raw.orphan_file_inum.get();
     for finding in findings {
         let Some(place) = finding.place.block.map(Block) else { continue };
@@ -155,7 +155,7 @@ pub(super) fn repair_entries(job: &RepairJob, findings: &[&Finding]) -> Result<(
 
 /// Sets or clears the flag that the orphan file contains orphans.
 pub(super) fn repair_present(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let has_file = image.params.sb.features.compat(Compat::ORPHAN_FILE);
     step(&job.staging, || {
         image.edit_superblock(|raw| {

@@ -9,14 +9,15 @@ use vfs::check::Finding;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::RepairJob;
-use super::image::{Image, step};
+use super::image::{StagedImage, step};
 use super::system_files::make_file;
 use crate::check::{InUse, find_in_use};
 use crate::format::address::Block;
 use crate::format::features::RoCompat;
 use crate::format::quota::{
-    BLOCK_SIZE, BLOCK_SIZE_LOG, ENTRIES_PER_BLOCK, Entry, INFO_RANGE, Info, LeafHeader, QuotaKind,
-    ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, leaf_header, parse_info, reference_range,
+    BLOCK_SIZE, BLOCK_SIZE_LOG, DiskQuota, ENTRIES_PER_BLOCK, INFO_RANGE, Info, LeafHeader,
+    QuotaKind, ROOT_BLOCK, TREE_DEPTH, entry_at, entry_range, leaf_header, parse_info,
+    reference_range,
 };
 use crate::format::superblock::RawSuperblock;
 use crate::open::superblock_copy::Copy;
@@ -30,7 +31,7 @@ const BYTES_MAX: usize = 64 << 20;
 pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let inos: BTreeSet<u64> = findings.iter().filter_map(|f| f.place.inode).collect();
     for ino in inos {
-        let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+        let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
         let own: Vec<&Finding> =
             findings.iter().filter(|f| f.place.inode == Some(ino)).copied().collect();
         make(job, &image, ino as u32, &own)?;
@@ -39,7 +40,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Corrects the inode number of a quota file if that inode cannot be the file. Returns whether it changed anything.
-pub(super) fn repair_number(image: &Image<'_>, ino: u32, finding: &Finding) -> Result<bool> {
+pub(super) fn repair_number(image: &StagedImage<'_>, ino: u32, finding: &Finding) -> Result<bool> {
     let sb = &image.params.sb;
     let has_quota = sb.features.ro_compat(RoCompat::QUOTA);
     let numbers = |raw: &RawSuperblock| {
@@ -78,7 +79,7 @@ pub(super) fn repair_number(image: &Image<'_>, ino: u32, finding: &Finding) -> R
 /// Rewrites a quota file, in its own blocks if there are enough.
 pub(super) fn make(
     job: &RepairJob,
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     ino: u32,
     findings: &[&Finding],
 ) -> Result<()> {
@@ -107,7 +108,7 @@ pub(super) fn make(
 }
 
 /// Returns the readable contents of a file, with zeros for unreadable blocks.
-fn contents(image: &Image<'_>, places: &[Block]) -> Vec<u8> {
+fn contents(image: &StagedImage<'_>, places: &[Block]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for place in places {
         match image.block(*place) {
@@ -120,7 +121,7 @@ fn contents(image: &Image<'_>, places: &[Block]) -> Vec<u8> {
 
 /// Returns the new blocks of the file, in the format's block size.
 fn new_blocks(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     ino: u32,
     number: usize,
@@ -142,7 +143,7 @@ fn new_blocks(
             (entry.inodes, entry.space) = (inodes.into(), space.into());
         }
         for (&id, &(inodes, space)) in usage {
-            let entry = entries.entry(id).or_insert_with(|| Entry::new(id));
+            let entry = entries.entry(id).or_insert_with(|| DiskQuota::new(id));
             (entry.inodes, entry.space) = (inodes.into(), space.into());
         }
     }
@@ -155,15 +156,15 @@ fn old_entries(
     blocks: &[&[u8]],
     is_known: bool,
     usage: Option<&HashMap<u32, (u64, u64)>>,
-) -> BTreeMap<u32, Entry> {
+) -> BTreeMap<u32, DiskQuota> {
     let mut entries = BTreeMap::new();
-    let is_counted = |entry: &Entry| {
+    let is_counted = |entry: &DiskQuota| {
         let counted = usage.and_then(|usage| usage.get(&entry.id.get()));
         let told = (entry.inodes.get(), entry.space.get());
         told != (0, 0) && counted == Some(&told)
     };
     for block in blocks.iter().skip(ROOT_BLOCK as usize + 1) {
-        let found: Vec<Entry> = (0..ENTRIES_PER_BLOCK)
+        let found: Vec<DiskQuota> = (0..ENTRIES_PER_BLOCK)
             .filter_map(|index| entry_at(block, index))
             .filter(|entry| !entry.is_none())
             .collect();
@@ -178,7 +179,7 @@ fn old_entries(
 /// Returns the blocks of a file with these entries.
 fn tree(
     kind: QuotaKind,
-    entries: &BTreeMap<u32, Entry>,
+    entries: &BTreeMap<u32, DiskQuota>,
     before: Option<&Info>,
 ) -> Vec<[u8; BLOCK_SIZE]> {
     let mut blocks = vec![[0; BLOCK_SIZE]; ROOT_BLOCK as usize + 1];
@@ -219,7 +220,7 @@ fn tree(
 
 /// Writes the contents of a file. Returns whether there was room.
 fn write(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     ino: u32,
     blocks: &[[u8; BLOCK_SIZE]],

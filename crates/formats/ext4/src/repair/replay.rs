@@ -6,13 +6,13 @@ use operations::repair::{Action, Staging};
 use vfs::check::Finding;
 use vfs::{Error, Result};
 
-use super::image::Image;
+use super::image::StagedImage;
 use crate::Ext4;
 use crate::check::codes::JOURNAL_REPLAY;
 use crate::format::features::{Compat, Incompat};
 use crate::format::superblock::STATE_ERROR;
 use crate::fs::OpenOptions;
-use crate::log::{self, Report};
+use crate::log::{self, RecoveryReport};
 use crate::params::read_superblock;
 
 /// Replays the journal if the superblock requests it. Returns `true` if it was replayed or no replay was needed.
@@ -41,7 +41,7 @@ pub(super) fn replay(staging: &Arc<Staging>) -> Result<bool> {
     }
 }
 
-fn end(staging: &Staging, report: &Report) -> Result<()> {
+fn end(staging: &Staging, report: &RecoveryReport) -> Result<()> {
     let what = match report.transactions {
         0 => "The journal is marked as empty, because it has nothing to replay.".to_owned(),
         1 => "The journal is replayed: 1 transaction.".to_owned(),
@@ -74,7 +74,7 @@ fn replay_fast_commits(staging: &Arc<Staging>) -> Result<bool> {
 
 /// Clears the error flag, which forbids changes.
 fn clear_error(staging: &Staging) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     let clear = |raw: &mut crate::format::superblock::RawSuperblock| {
         raw.state = (raw.state.get() & !STATE_ERROR).into();
     };

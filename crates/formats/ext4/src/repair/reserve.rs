@@ -4,10 +4,11 @@ use disk::BlockDevice;
 use operations::repair::{Action, Staging};
 use vfs::Result;
 
-use super::superblock::{descriptor, score_of_root, write};
+use super::superblock::write;
 use crate::format::address::Group;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::Superblock;
+use crate::open::superblock_candidates::{descriptor, score_of_root};
 use crate::open::superblock_copy::Copy;
 use crate::params::read_superblock;
 

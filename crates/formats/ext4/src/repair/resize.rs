@@ -7,7 +7,7 @@ use vfs::check::Finding;
 use vfs::{FileType, Result};
 
 use super::RepairJob;
-use super::image::{Image, step};
+use super::image::{StagedImage, step};
 use super::system_files::free_block;
 use crate::check::{InUse, find_in_use};
 use crate::format::address::{Block, Group};
@@ -22,7 +22,7 @@ const DOUBLE: usize = DIRECT_COUNT as usize + 1;
 
 /// Recreates the inode. Disables the feature if there is no room for its block.
 pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
         step(&job.staging, || {
             let what = if make(&image, in_use)? {
@@ -38,7 +38,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 }
 
 /// Returns the inode's double indirect block if it can be kept, else a free block.
-fn double_of(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<Option<Block>> {
+fn double_of(image: &StagedImage<'_>, in_use: &InUse<'_>) -> io::Result<Option<Block>> {
     let geometry = &image.params.geometry;
     let told = image.inode(RESIZE_INO)?.and_then(|inode| {
         indirect::pointer(&inode.i_block()[..], DOUBLE as u16).filter(|_| inode.links_count() > 0)
@@ -50,7 +50,7 @@ fn double_of(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<Option<Block>>
     Ok(told.filter(is_own).or_else(|| free_block(image, in_use)))
 }
 
-fn make(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
+fn make(image: &StagedImage<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
     let geometry = &image.params.geometry;
     let kept = u64::from(geometry.reserved_gdt_blocks);
     let per_block = image.block_size() / 4;
@@ -97,7 +97,7 @@ fn make(image: &Image<'_>, in_use: &InUse<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-pub(super) fn turn_off(image: &Image<'_>) -> io::Result<()> {
+pub(super) fn turn_off(image: &StagedImage<'_>) -> io::Result<()> {
     image.write_slot(RESIZE_INO, vec![0; usize::from(image.params.geometry.inode_size)])?;
     image.edit_superblock(|raw| {
         let mut features = raw.features();

@@ -5,7 +5,7 @@ use vfs::Result;
 use vfs::check::{Code, Finding};
 
 use super::RepairJob;
-use super::image::{Image, step, step_groups};
+use super::image::{StagedImage, step, step_groups};
 use crate::check::codes::{
     BLOCK_BITMAP_CHECKSUM, BLOCK_BITMAP_FREE, BLOCK_BITMAP_PADDING, BLOCK_BITMAP_USED,
     INODE_BITMAP_CHECKSUM, INODE_BITMAP_FREE, INODE_BITMAP_PADDING, INODE_BITMAP_USED,
@@ -23,7 +23,7 @@ const OF_INODES: &[&Code] =
 
 /// Rebuilds bitmaps and counts of all groups with findings.
 pub(super) fn repair_groups(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let repaired = find_in_use(job.staging.clone(), &job.options, |in_use| {
         step_groups(&job.staging, findings, &|group, findings| {
             repair_group(&image, in_use, group, findings)
@@ -33,7 +33,7 @@ pub(super) fn repair_groups(job: &RepairJob, findings: &[&Finding]) -> Result<()
 }
 
 fn repair_group(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     group: Group,
     findings: &[&Finding],
@@ -78,7 +78,7 @@ fn repair_group(
 
 /// Writes a bitmap. If not everything could be read, bits that were set stay set.
 fn write_bitmap(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     place: Block,
     mut bitmap: Vec<u8>,
@@ -94,7 +94,7 @@ fn write_bitmap(
 
 /// Recomputes the free blocks and inodes in the superblock.
 pub(super) fn repair_totals(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     let totals = find_in_use(job.staging.clone(), &job.options, |in_use| {
         image.params.geometry.groups().map(|group| in_use.counts(group)).fold(
             (0, 0),

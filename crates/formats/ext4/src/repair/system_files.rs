@@ -7,7 +7,7 @@ use vfs::Result;
 use vfs::check::Finding;
 
 use super::RepairJob;
-use super::image::{Image, step};
+use super::image::{StagedImage, step};
 use super::journal::{new_file, write_inode};
 use super::quota;
 use crate::check::codes::JOURNAL_INODE;
@@ -30,7 +30,7 @@ const JOURNAL_BLOCKS: [u64; 2] = [1024, 4096];
 const SMALL_BLOCKS: u64 = 32 << 10;
 
 /// Returns the free space as runs of blocks.
-fn free_space(image: &Image<'_>, in_use: &InUse<'_>) -> Space {
+fn free_space(image: &StagedImage<'_>, in_use: &InUse<'_>) -> Space {
     let geometry = &image.params.geometry;
     let mut space = Space::new(u64::from(geometry.first_data_block)..geometry.blocks_count);
     let used = in_use.clusters();
@@ -53,7 +53,11 @@ fn free_space(image: &Image<'_>, in_use: &InUse<'_>) -> Space {
 }
 
 /// Returns a free block, in `group` unless groups may share space.
-pub(super) fn free_block_in(image: &Image<'_>, in_use: &InUse<'_>, group: Group) -> Option<Block> {
+pub(super) fn free_block_in(
+    image: &StagedImage<'_>,
+    in_use: &InUse<'_>,
+    group: Group,
+) -> Option<Block> {
     let geometry = &image.params.geometry;
     let goal = geometry.first_block(group);
     let start = free_space(image, in_use).take_run(goal.0, 1).filter(|_| in_use.is_complete());
@@ -64,14 +68,14 @@ pub(super) fn free_block_in(image: &Image<'_>, in_use: &InUse<'_>, group: Group)
 }
 
 /// Returns a free block.
-pub(super) fn free_block(image: &Image<'_>, in_use: &InUse<'_>) -> Option<Block> {
+pub(super) fn free_block(image: &StagedImage<'_>, in_use: &InUse<'_>) -> Option<Block> {
     let start = free_space(image, in_use).take_run(0, 1).filter(|_| in_use.is_complete());
     start.map(Block)
 }
 
 /// Allocates and maps `len` blocks for an inode. Returns `None` if there is no room. The bitmaps are updated when the
 /// next round compares them.
-fn map_new(image: &Image<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<Mapped> {
+fn map_new(image: &StagedImage<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<Mapped> {
     if !in_use.is_complete() {
         return None;
     }
@@ -89,7 +93,7 @@ fn map_new(image: &Image<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<
 /// Makes an inode a file of `len` new blocks. `block` returns the contents by number and position. Returns `None` if
 /// there was no room.
 pub(super) fn make_file(
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     ino: u32,
     len: u64,
@@ -118,7 +122,7 @@ pub(super) fn make_file(
     Ok(Some(mapped))
 }
 
-fn set_features(image: &Image<'_>, change: impl FnOnce(&mut Features)) -> io::Result<()> {
+fn set_features(image: &StagedImage<'_>, change: impl FnOnce(&mut Features)) -> io::Result<()> {
     image.edit_superblock(|raw| {
         let mut features = raw.features();
         change(&mut features);
@@ -129,7 +133,7 @@ fn set_features(image: &Image<'_>, change: impl FnOnce(&mut Features)) -> io::Re
 /// Recreates the special inodes that the superblock names and that are not files in use.
 pub(in crate::repair) fn repair_special(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for finding in findings {
-        let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+        let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
         let raw = &image.params.sb.raw;
         let Some(ino) = finding.place.inode.map(|ino| ino as u32) else { continue };
         let quotas = [raw.usr_quota_inum, raw.grp_quota_inum, raw.prj_quota_inum];
@@ -156,7 +160,7 @@ pub(in crate::repair) fn repair_special(job: &RepairJob, findings: &[&Finding]) 
 }
 
 /// Clears the slot of an inode.
-fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<()> {
+fn clear(image: &StagedImage<'_>, ino: u32, finding: &Finding, what: &str) -> Result<()> {
     step(image.staging, || {
         image.write_slot(ino, vec![0; usize::from(image.params.geometry.inode_size)])?;
         Ok(vec![Action::about(finding, what)])
@@ -164,7 +168,7 @@ fn clear(image: &Image<'_>, ino: u32, finding: &Finding, what: &str) -> Result<(
 }
 
 /// Recreates the journal, empty. Disables the feature if there is no room.
-fn make_journal(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result<()> {
+fn make_journal(job: &RepairJob, image: &StagedImage<'_>, finding: &Finding) -> Result<()> {
     let geometry = &image.params.geometry;
     let wanted = JOURNAL_BLOCKS[usize::from(geometry.blocks_count >= SMALL_BLOCKS)];
     let done = find_in_use(job.staging.clone(), &job.options, |in_use| {
@@ -202,7 +206,7 @@ fn make_journal(job: &RepairJob, image: &Image<'_>, finding: &Finding) -> Result
     done.unwrap_or(Ok(()))
 }
 
-fn drop_journal(image: &Image<'_>, finding: &Finding) -> io::Result<Vec<Action>> {
+fn drop_journal(image: &StagedImage<'_>, finding: &Finding) -> io::Result<Vec<Action>> {
     image.write_slot(JOURNAL_INO, vec![0; usize::from(image.params.geometry.inode_size)])?;
     image.edit_superblock(|raw| {
         let mut features = raw.features();
@@ -221,7 +225,7 @@ fn drop_journal(image: &Image<'_>, finding: &Finding) -> io::Result<Vec<Action>>
 /// Recreates the orphan file, empty. Disables the feature if there is no room or no valid inode.
 pub(super) fn make_orphan_file(
     job: &RepairJob,
-    image: &Image<'_>,
+    image: &StagedImage<'_>,
     finding: &Finding,
 ) -> Result<()> {
     let ino = image.params.sb.raw.orphan_file_inum.get();
@@ -253,7 +257,7 @@ pub(super) fn make_orphan_file(
 }
 
 /// Disables the feature. The inode that the superblock named does not change.
-pub(super) fn turn_orphan_file_off(image: &Image<'_>) -> io::Result<()> {
+pub(super) fn turn_orphan_file_off(image: &StagedImage<'_>) -> io::Result<()> {
     image.edit_superblock(|raw| {
         let mut features = raw.features();
         features.compat.remove(Compat::ORPHAN_FILE);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use operations::repair::{Action, Fix, Staging};
 use vfs::{Error, Result};
 
-use super::image::{Image, step};
+use super::image::{StagedImage, step};
 use super::{
     RepairJob, fields, groups, journal, orphans, quota, replay, reserve, resize, space, superblock,
     system_files,
@@ -122,7 +122,7 @@ pub(super) fn finish(staging: &Arc<Staging>) -> Result<()> {
 
 /// Clears the flags that the image is damaged or was not closed.
 fn mark_sound(staging: &Staging) -> Result<()> {
-    let Some(image) = Image::of(staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(staging) else { return Ok(()) };
     let raw = &image.params.sb.raw;
     let is_marked = raw.state.get() & (STATE_ERROR | STATE_VALID) != STATE_VALID;
     if !is_marked && raw.error_count == 0 {

@@ -11,7 +11,7 @@ use operations::repair::StepWriter;
 use vfs::{Error, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::draft::Blocks;
+use super::draft::ChangedBlocks;
 use crate::format::address::Block;
 use crate::format::features::{Compat, Incompat};
 use crate::format::superblock::{
@@ -34,7 +34,7 @@ fn no_journal() -> Error {
 pub(super) fn write_ahead(
     device: &dyn BlockDevice,
     block_size: usize,
-    blocks: &Blocks,
+    blocks: &ChangedBlocks,
 ) -> Result<()> {
     let mut run: Option<(u64, Vec<u8>)> = None;
     let write = |run: Option<(u64, Vec<u8>)>| {
@@ -61,9 +61,9 @@ pub(super) fn write_ahead(
 #[derive(Default)]
 pub(super) struct Copies {
     /// All copies except the first copy of the superblock.
-    pub(super) others: Blocks,
+    pub(super) others: ChangedBlocks,
     /// First copy of the superblock, if there is one.
-    pub(super) first: Blocks,
+    pub(super) first: ChangedBlocks,
 }
 
 impl Copies {
@@ -121,7 +121,7 @@ impl Commits {
     ///
     /// # Errors
     /// If the device fails; `Unsupported` if the journal does not have enough room.
-    pub(super) fn commit(&mut self, blocks: &Blocks) -> Result<()> {
+    pub(super) fn commit(&mut self, blocks: &ChangedBlocks) -> Result<()> {
         if self.has_journal {
             return self.commit_at_once(blocks);
         }
@@ -136,7 +136,7 @@ impl Commits {
     /// Like [`Self::commit`].
     pub(super) fn commit_with_copies(
         &mut self,
-        mut blocks: Blocks,
+        mut blocks: ChangedBlocks,
         mut copies: Copies,
     ) -> Result<()> {
         let Some(room) = self.capacity()? else {
@@ -149,7 +149,7 @@ impl Commits {
             return self.commit_at_once(&blocks);
         }
         self.commit_at_once(&blocks)?;
-        let mut part = Blocks::new();
+        let mut part = ChangedBlocks::new();
         for (block, bytes) in copies.others {
             part.insert(block, bytes);
             if part.len() >= room {
@@ -160,7 +160,7 @@ impl Commits {
         if part.is_empty() { Ok(()) } else { self.commit_at_once(&part) }
     }
 
-    fn commit_at_once(&mut self, blocks: &Blocks) -> Result<()> {
+    fn commit_at_once(&mut self, blocks: &ChangedBlocks) -> Result<()> {
         let device = Arc::clone(&self.device);
         let before = read_superblock(&*device)?.blocks_count;
         let log = self.log_for(blocks.len())?;
@@ -175,7 +175,11 @@ impl Commits {
     ///
     /// # Errors
     /// Like [`Self::commit`].
-    pub(super) fn commit_journal_move(&mut self, blocks: &Blocks, place: Block) -> Result<()> {
+    pub(super) fn commit_journal_move(
+        &mut self,
+        blocks: &ChangedBlocks,
+        place: Block,
+    ) -> Result<()> {
         let log = self.log_for(blocks.len())?;
         let block_size = log.block_size();
         log.write(blocks)?;
@@ -213,7 +217,7 @@ fn write_home(
     device: &dyn BlockDevice,
     block_size: usize,
     before: u64,
-    blocks: &Blocks,
+    blocks: &ChangedBlocks,
 ) -> Result<()> {
     let Some(mut raw) = superblock_in(blocks, block_size) else { return Ok(()) };
     match raw.blocks_count().cmp(&before) {
@@ -233,7 +237,7 @@ fn write_home(
 }
 
 /// Returns the superblock among `blocks`.
-fn superblock_in(blocks: &Blocks, block_size: usize) -> Option<RawSuperblock> {
+fn superblock_in(blocks: &ChangedBlocks, block_size: usize) -> Option<RawSuperblock> {
     let at = SUPERBLOCK_OFFSET as usize % block_size;
     let bytes = blocks.get(&(SUPERBLOCK_OFFSET / block_size as u64))?;
     RawSuperblock::read_from_bytes(bytes.get(at..at + SUPERBLOCK_SIZE)?).ok()
@@ -250,7 +254,7 @@ pub(super) fn too_many(blocks: usize, max: usize) -> Error {
 fn commit_in_place(
     device: &dyn BlockDevice,
     sb: &Superblock,
-    blocks: &Blocks,
+    blocks: &ChangedBlocks,
     copies: &Copies,
 ) -> Result<()> {
     let block_size = sb.block_size() as usize;

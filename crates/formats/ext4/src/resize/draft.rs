@@ -10,18 +10,18 @@ use vfs::{Error, Result};
 use crate::format::address::Block;
 
 /// Whole changed blocks, by number.
-pub(super) type Blocks = BTreeMap<u64, Vec<u8>>;
+pub(super) type ChangedBlocks = BTreeMap<u64, Vec<u8>>;
 
 /// Overlay of changed blocks over the device.
 pub(super) struct Draft {
     device: Arc<dyn BlockDevice>,
     block_size: usize,
-    blocks: Blocks,
+    blocks: ChangedBlocks,
 }
 
 impl Draft {
     pub(super) fn new(device: Arc<dyn BlockDevice>, block_size: usize) -> Self {
-        Self { device, block_size, blocks: Blocks::new() }
+        Self { device, block_size, blocks: ChangedBlocks::new() }
     }
 
     /// Returns the device below.
@@ -93,7 +93,7 @@ impl Draft {
     }
 
     /// Returns all changes and clears the draft.
-    pub(super) fn take(&mut self) -> Blocks {
+    pub(super) fn take(&mut self) -> ChangedBlocks {
         std::mem::take(&mut self.blocks)
     }
 }

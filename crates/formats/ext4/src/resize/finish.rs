@@ -10,8 +10,8 @@ use vfs::Result;
 use zerocopy::IntoBytes;
 
 use super::commit::{Commits, Copies, too_many, write_ahead};
-use super::draft::{Blocks, Draft};
-use super::groups::{Groups, no_room_in};
+use super::draft::{ChangedBlocks, Draft};
+use super::groups::{DescriptorTable, no_room_in};
 use super::reserved;
 use crate::alloc::bitmap;
 use crate::format::address::{Block, Group};
@@ -26,7 +26,7 @@ pub(super) fn adjust_kept(
     draft: &mut Draft,
     old: &Params,
     new: &Params,
-    groups: &mut Groups,
+    groups: &mut DescriptorTable,
 ) -> Result<()> {
     let unused = reserved::bring_up_to_date(draft, old, new, groups)?;
     let kept = old.geometry.groups_count.min(new.geometry.groups_count);
@@ -67,7 +67,11 @@ pub(super) fn adjust_kept(
 }
 
 /// Returns the metadata of removed groups that is stored in groups that stay, by the latter.
-fn metadata_of_gone(old: &Params, new: &Params, groups: &Groups) -> BTreeMap<u32, Vec<Range<u64>>> {
+fn metadata_of_gone(
+    old: &Params,
+    new: &Params,
+    groups: &DescriptorTable,
+) -> BTreeMap<u32, Vec<Range<u64>>> {
     let end = new.geometry.blocks_count;
     let table = u64::from(old.geometry.itable_blocks());
     let mut found: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
@@ -93,7 +97,7 @@ pub(super) fn write_size(
     device: &Arc<dyn BlockDevice>,
     mut draft: Draft,
     new: &Params,
-    groups: &mut Groups,
+    groups: &mut DescriptorTable,
     from: Block,
 ) -> Result<()> {
     groups.put_table(&mut draft, new)?;
@@ -127,7 +131,7 @@ fn write_all(
     commits: &mut Commits,
     device: &Arc<dyn BlockDevice>,
     new: &Params,
-    (now, ahead): (Blocks, Blocks),
+    (now, ahead): (ChangedBlocks, ChangedBlocks),
     copies: Copies,
 ) -> Result<()> {
     if let Some(room) = commits.capacity()?.filter(|room| now.len() > *room) {

@@ -14,13 +14,13 @@ use crate::format::group::{
 use crate::params::Params;
 
 /// Descriptors of all groups.
-pub(super) struct Groups {
+pub(super) struct DescriptorTable {
     descriptors: Vec<GroupDescriptor>,
     /// The table as it was read, to keep unknown fields of descriptors.
     table: Vec<u8>,
 }
 
-impl Groups {
+impl DescriptorTable {
     /// Reads the table.
     ///
     /// # Errors

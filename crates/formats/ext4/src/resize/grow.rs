@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 
 use super::draft::Draft;
 use super::finish::{adjust_kept, write_size};
-use super::groups::{Groups, empty_inode_bitmap, own_bitmap, padded, set_blocks};
+use super::groups::{DescriptorTable, empty_inode_bitmap, own_bitmap, padded, set_blocks};
 use super::target::target;
 use super::{Size, open_and_close};
 use crate::format::address::{Block, Group};
@@ -59,7 +59,7 @@ pub fn grow(device: Arc<dyn BlockDevice>, blocks: u64, zeros_from: u64) -> Resul
         return Ok(Grown { after: grown.before, ..grown });
     }
     let mut draft = Draft::new(device.clone(), old.block_size());
-    let mut groups = Groups::read(&draft, &old)?;
+    let mut groups = DescriptorTable::read(&draft, &old)?;
     adjust_kept(&mut draft, &old, &new, &mut groups)?;
     let mut new = new;
     add_groups(&mut draft, &old, &mut new, &mut groups, zeros_from)?;
@@ -72,7 +72,7 @@ fn add_groups(
     draft: &mut Draft,
     old: &Params,
     new: &mut Params,
-    groups: &mut Groups,
+    groups: &mut DescriptorTable,
     zeros_from: u64,
 ) -> Result<()> {
     let first = old.geometry.groups_count;
@@ -123,7 +123,7 @@ fn add_overhead(new: &mut Params, blocks: u64) {
 fn fill_in(
     draft: &mut Draft,
     new: &Params,
-    groups: &mut Groups,
+    groups: &mut DescriptorTable,
     space: &Space,
     group: Group,
 ) -> Result<()> {

@@ -7,7 +7,7 @@ use disk::BlockDevice;
 use vfs::{Error, Result};
 
 use super::draft::Draft;
-use super::groups::Groups;
+use super::groups::DescriptorTable;
 use super::target::target;
 use crate::format::address::Block;
 use crate::format::features::Incompat;
@@ -37,7 +37,7 @@ pub(super) fn choose(
     request: SizeRequest,
 ) -> Result<Params> {
     let draft = Draft::new(device.clone(), old.block_size());
-    let usage = Usage::of(old, &Groups::read(&draft, old)?);
+    let usage = SpaceUsage::of(old, &DescriptorTable::read(&draft, old)?);
     match request {
         SizeRequest::Blocks(blocks) => {
             let new = target(old, blocks, device.len())?;
@@ -62,7 +62,7 @@ fn blocks_for_mmp(params: &Params) -> u64 {
 }
 
 /// Blocks and inodes in use.
-struct Usage {
+struct SpaceUsage {
     /// Clusters in use by files.
     clusters: u64,
     inodes: u64,
@@ -70,8 +70,8 @@ struct Usage {
     metadata: Vec<[Range<u64>; 3]>,
 }
 
-impl Usage {
-    fn of(old: &Params, groups: &Groups) -> Self {
+impl SpaceUsage {
+    fn of(old: &Params, groups: &DescriptorTable) -> Self {
         let geometry = &old.geometry;
         let (free_clusters, free_inodes) = groups.totals();
         let all: u64 = geometry.groups().map(|group| u64::from(geometry.clusters_in(group))).sum();

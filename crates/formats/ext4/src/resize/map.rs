@@ -7,7 +7,7 @@ use vfs::Result;
 use super::mover::Mover;
 use crate::format::address::Block;
 use crate::format::extent::{
-    self, ENTRY_SIZE, Extent, IndexEntry, Node, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX, capacity,
+    self, ENTRY_SIZE, Extent, ExtentNode, IndexEntry, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX, capacity,
 };
 use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::{I_BLOCK_SIZE, Inode, flags};
@@ -17,7 +17,7 @@ use vfs::FileType;
 const GROUPS_AT_ONCE: usize = 64;
 
 /// Modifies a block while it is copied. Receives the file block, the new device block, and the contents.
-pub(super) type Change<'c> = dyn Fn(u32, Block, &mut [u8]) + 'c;
+pub(super) type BlockPatch<'c> = dyn Fn(u32, Block, &mut [u8]) + 'c;
 
 /// Parameters for moving a file.
 pub(super) struct How<'c> {
@@ -26,7 +26,7 @@ pub(super) struct How<'c> {
     /// True to move all blocks, wherever they are.
     pub(super) all: bool,
     /// For metadata contents: modifies each block while it is copied.
-    pub(super) change: Option<&'c Change<'c>>,
+    pub(super) change: Option<&'c BlockPatch<'c>>,
     /// First file block that becomes zero in the new position.
     pub(super) zeros_from: u32,
 }
@@ -61,22 +61,22 @@ pub(super) struct Moved {
 
 /// Extents of a file and the blocks of its tree.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(super) struct ExtentTree {
     pub(super) extents: Vec<Extent>,
     pub(super) nodes: Vec<Block>,
 }
 
 impl Mover {
     /// Reads an extent tree.
-    pub(super) fn tree(&self, root: &[u8]) -> Result<Tree> {
-        let mut tree = Tree::default();
-        let depth = Node::parse(root, None)?.depth();
+    pub(super) fn tree(&self, root: &[u8]) -> Result<ExtentTree> {
+        let mut tree = ExtentTree::default();
+        let depth = ExtentNode::parse(root, None)?.depth();
         self.add_node(root, depth, &mut tree)?;
         Ok(tree)
     }
 
-    fn add_node(&self, bytes: &[u8], depth: u16, tree: &mut Tree) -> Result<()> {
-        let node = Node::parse(bytes, Some(depth))?;
+    fn add_node(&self, bytes: &[u8], depth: u16, tree: &mut ExtentTree) -> Result<()> {
+        let node = ExtentNode::parse(bytes, Some(depth))?;
         for at in 0..node.len() {
             if depth == 0 {
                 tree.extents.push(node.extent(at));
@@ -98,7 +98,7 @@ impl Mover {
             return Ok(found.map(|e| e.start.plus(u64::from(number - e.block.0))));
         }
         let number = crate::format::address::FileBlock(number);
-        let Some(path) = indirect::Path::to(number, self.block_size() as u32) else {
+        let Some(path) = indirect::IndirectPath::to(number, self.block_size() as u32) else {
             return Ok(None);
         };
         let mut bytes = inode.i_block().to_vec();

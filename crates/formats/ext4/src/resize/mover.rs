@@ -12,8 +12,8 @@ use vfs::{Corruption, Error, Ino, Result};
 use zerocopy::IntoBytes;
 
 use super::commit::{Commits, too_many};
-use super::draft::{Blocks, Draft};
-use super::groups::{Groups, count_free};
+use super::draft::{ChangedBlocks, Draft};
+use super::groups::{DescriptorTable, count_free};
 use crate::alloc::bitmap::{self, Bits, find_free_run};
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
@@ -38,7 +38,7 @@ struct Window {
 
 /// Numbers of moved objects.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct MovedCounts {
     /// Inodes with new numbers.
     pub(super) inodes: u64,
     /// Files with moved blocks.
@@ -52,7 +52,7 @@ pub(super) struct Mover {
     pub(super) params: Params,
     /// Target parameters.
     pub(super) new: Params,
-    pub(super) groups: Groups,
+    pub(super) groups: DescriptorTable,
     pub(super) draft: Draft,
     /// Block bitmaps read so far, as they are after this step, except for the blocks that it releases.
     bitmaps: BTreeMap<u32, Vec<u8>>,
@@ -70,8 +70,8 @@ pub(super) struct Mover {
     /// Buffer for copying.
     copied: RefCell<Vec<u8>>,
     /// Counts of this step. `moved` contains those of the earlier steps.
-    pub(super) moving: Counts,
-    pub(super) moved: Counts,
+    pub(super) moving: MovedCounts,
+    pub(super) moved: MovedCounts,
     commits: Commits,
     /// Maximum number of blocks of a step; `None` without a journal.
     capacity: Option<usize>,
@@ -80,7 +80,7 @@ pub(super) struct Mover {
 impl Mover {
     pub(super) fn new(device: Arc<dyn BlockDevice>, params: Params, new: Params) -> Result<Self> {
         let draft = Draft::new(device.clone(), params.block_size());
-        let groups = Groups::read(&draft, &params)?;
+        let groups = DescriptorTable::read(&draft, &params)?;
         let mut commits = Commits::of(device.clone())?;
         let capacity = commits.capacity()?;
         Ok(Self {
@@ -97,8 +97,8 @@ impl Mover {
             free: None,
             window: RefCell::default(),
             copied: RefCell::default(),
-            moving: Counts::default(),
-            moved: Counts::default(),
+            moving: MovedCounts::default(),
+            moved: MovedCounts::default(),
             commits,
             capacity,
         })
@@ -421,7 +421,7 @@ impl Mover {
 
     /// Adds this step's counts to the total.
     fn count_moved(&mut self) {
-        let Counts { inodes, files } = std::mem::take(&mut self.moving);
+        let MovedCounts { inodes, files } = std::mem::take(&mut self.moving);
         self.moved.inodes += inodes;
         self.moved.files += files;
     }
@@ -434,7 +434,7 @@ impl Mover {
         self.commits.close()
     }
 
-    fn finish_step(&mut self) -> Result<Option<Blocks>> {
+    fn finish_step(&mut self) -> Result<Option<ChangedBlocks>> {
         self.freed_in.clear();
         self.free = None;
         for clusters in std::mem::take(&mut self.freed) {

@@ -12,7 +12,7 @@ use crate::alloc::bitmap::{self, Bits};
 use crate::format::address::{Block, Group};
 use crate::format::dirent;
 use crate::format::group::GroupFlags;
-use crate::format::htree::{self, Place};
+use crate::format::htree::{self, IndexKind};
 use crate::format::inode::{Inode, flags};
 
 /// `COMPAT_STABLE_INODES`: encryption depends on inode numbers.
@@ -283,7 +283,7 @@ impl Mover {
         &mut self,
         dir: u32,
         number: u32,
-        is_meant: impl Fn(&dirent::Record<'_>) -> bool,
+        is_meant: impl Fn(&dirent::DirRecord<'_>) -> bool,
         new: u32,
     ) -> Result<()> {
         let inode = Inode::from_slot(&self.slot(dir)?);
@@ -322,8 +322,8 @@ fn seal(bytes: &mut [u8], number: u32, has_index: bool, seed: Option<u32>) {
     let is_node = dirent::record_at(bytes, 0)
         .is_some_and(|record| record.inode == 0 && record.rec_len == bytes.len());
     match () {
-        () if has_index && number == 0 => htree::seal(bytes, Place::Root, seed),
-        () if has_index && is_node => htree::seal(bytes, Place::Node, seed),
+        () if has_index && number == 0 => htree::seal(bytes, IndexKind::Root, seed),
+        () if has_index && is_node => htree::seal(bytes, IndexKind::Node, seed),
         () => dirent::seal(bytes, seed),
     }
 }

@@ -5,7 +5,7 @@
 use vfs::{Error, Ino, Result};
 
 use super::draft::Draft;
-use super::groups::Groups;
+use super::groups::DescriptorTable;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::features::Compat;
@@ -26,7 +26,7 @@ pub(super) fn bring_up_to_date(
     draft: &mut Draft,
     old: &Params,
     new: &Params,
-    groups: &Groups,
+    groups: &DescriptorTable,
 ) -> Result<Option<Block>> {
     if !old.sb.features.compat(Compat::RESIZE_INODE) {
         return Ok(None);

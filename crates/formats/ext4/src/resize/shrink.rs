@@ -9,7 +9,7 @@ use vfs::check::{FindingCounter, Options};
 use vfs::{Error, Result};
 
 use super::finish::{adjust_kept, write_size};
-use super::groups::Groups;
+use super::groups::DescriptorTable;
 use super::least::{self, SizeRequest};
 use super::map::{How, has_map};
 use super::mover::Mover;
@@ -200,7 +200,7 @@ fn cut(device: &Arc<dyn BlockDevice>, new: &Params) -> Result<()> {
     // The next mount computes it again.
     new.sb.raw.overhead_clusters = 0.into();
     let mut draft = super::draft::Draft::new(device.clone(), old.block_size());
-    let mut groups = Groups::read(&draft, &old)?;
+    let mut groups = DescriptorTable::read(&draft, &old)?;
     adjust_kept(&mut draft, &old, &new, &mut groups)?;
     groups.resize(&new, &[]);
     write_size(device, draft, &new, &mut groups, Block(u64::MAX))

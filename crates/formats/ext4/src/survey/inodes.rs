@@ -6,7 +6,7 @@ use vfs::survey::{FileLayout, Fragments, Kind};
 use vfs::{FileType, Ino, Result};
 
 use super::Teller;
-use super::maps::Blocks;
+use super::maps::BlockReporter;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::features::{Compat, RoCompat};
@@ -45,7 +45,7 @@ impl Teller<'_> {
         }
         let unused = if has_unused { desc.itable_unused } else { 0 };
         let count = geometry.inodes_per_group.saturating_sub(unused);
-        let tag = kind::Kind::InodeBitmap.of_group(group.0);
+        let tag = kind::BlockKind::InodeBitmap.of_group(group.0);
         let used = match fs.block(desc.inode_bitmap, tag) {
             Ok(bytes) => Some(bytes.to_vec()),
             Err(error) => {
@@ -73,7 +73,7 @@ impl Teller<'_> {
         let fs = self.fs;
         let geometry = fs.geometry();
         let size = usize::from(geometry.inode_size);
-        let table = match fs.block(block, kind::Kind::InodeTable.plain()) {
+        let table = match fs.block(block, kind::BlockKind::InodeTable.plain()) {
             Ok(table) => table,
             Err(error) => {
                 self.remark(format_args!("block {block} of an inode table"), &error);
@@ -125,7 +125,7 @@ impl Teller<'_> {
             return;
         }
         let kind = self.kind_of(handle);
-        let mut blocks = Blocks { kind, last: None, fragments: Fragments::default() };
+        let mut blocks = BlockReporter { kind, last: None, fragments: Fragments::default() };
         if let Err(error) = self.map(handle, &mut blocks) {
             self.remark(format_args!("inode {ino}"), &error);
         }
@@ -176,7 +176,7 @@ impl Teller<'_> {
 
     /// Returns whether several inodes share an attribute block.
     fn is_shared(&self, block: Block) -> bool {
-        let bytes = self.fs.block(block, kind::Kind::Xattr.plain());
+        let bytes = self.fs.block(block, kind::BlockKind::Xattr.plain());
         bytes.is_ok_and(|bytes| block_refcount(&bytes) != 1)
     }
 

@@ -5,7 +5,7 @@ use vfs::survey::{Fragments, Kind};
 
 use super::Teller;
 use crate::format::address::Block;
-use crate::format::extent::Node;
+use crate::format::extent::ExtentNode;
 use crate::format::indirect;
 use crate::format::inode::flags;
 use crate::inode::Handle;
@@ -14,7 +14,7 @@ use crate::map::FILE_BLOCKS_MAX;
 use crate::map::extent::step::{Child, check_blocks, root};
 
 /// State of reporting an inode's blocks.
-pub(super) struct Blocks {
+pub(super) struct BlockReporter {
     /// Kind of its contents.
     pub(super) kind: Kind,
     /// With pointers: the current contiguous run, not yet reported. With extents: the last cluster, start and end.
@@ -27,7 +27,7 @@ impl Teller<'_> {
     ///
     /// # Errors
     /// If a map block cannot be read or is damaged. Blocks before it were reported.
-    pub(super) fn map(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
+    pub(super) fn map(&mut self, handle: &Handle, blocks: &mut BlockReporter) -> Result<()> {
         if handle.has_flag(flags::EXTENTS) {
             return self.extents(handle, &root(handle)?, FILE_BLOCKS_MAX, blocks);
         }
@@ -57,9 +57,9 @@ impl Teller<'_> {
     fn extents(
         &mut self,
         handle: &Handle,
-        node: &Node<'_>,
+        node: &ExtentNode<'_>,
         end: u64,
-        blocks: &mut Blocks,
+        blocks: &mut BlockReporter,
     ) -> Result<()> {
         let fs = self.fs;
         for at in 0..node.len() {
@@ -73,7 +73,7 @@ impl Teller<'_> {
             let child = Child::at(node, at, end);
             child.check(&fs.volume, handle)?;
             self.node(handle, child.leaf)?;
-            let bytes = fs.block(child.leaf, kind::Kind::ExtentNode.of(handle.owner))?;
+            let bytes = fs.block(child.leaf, kind::BlockKind::ExtentNode.of(handle.owner))?;
             let below = child.node(handle, &bytes)?;
             self.extents(handle, &below, child.end, blocks)?;
         }
@@ -89,7 +89,7 @@ impl Teller<'_> {
     }
 
     /// Reports a run of contents, without clusters that the previous run already covers.
-    fn run(&mut self, start: Block, len: u64, unwritten: bool, blocks: &mut Blocks) {
+    fn run(&mut self, start: Block, len: u64, unwritten: bool, blocks: &mut BlockReporter) {
         blocks.fragments.add(start.0, len);
         let kind = match blocks.kind {
             Kind::Data if unwritten => Kind::Preallocated,
@@ -111,7 +111,7 @@ impl Teller<'_> {
         handle: &Handle,
         pointers: &[u8],
         levels: usize,
-        blocks: &mut Blocks,
+        blocks: &mut BlockReporter,
     ) -> Result<()> {
         let fs = self.fs;
         for index in 0..(pointers.len() / 4) as u16 {
@@ -128,14 +128,14 @@ impl Teller<'_> {
             }
             check_blocks(&fs.volume, handle, block, 1)?;
             self.node(handle, block)?;
-            let bytes = fs.block(block, kind::Kind::Indirect.of(handle.owner))?;
+            let bytes = fs.block(block, kind::BlockKind::Indirect.of(handle.owner))?;
             self.pointers(handle, &bytes, levels - 1, blocks)?;
         }
         Ok(())
     }
 
     /// Reports the pending run of contents.
-    fn deliver(&mut self, handle: &Handle, blocks: &mut Blocks) -> Result<()> {
+    fn deliver(&mut self, handle: &Handle, blocks: &mut BlockReporter) -> Result<()> {
         let Some((start, end)) = blocks.last.take() else { return Ok(()) };
         let len = end - start;
         check_blocks(&self.fs.volume, handle, Block(start), len)?;

@@ -70,7 +70,7 @@ impl Teller<'_> {
         let geometry = fs.geometry();
         let desc = fs.volume.groups.places(group);
         if !desc.flags.contains(GroupFlags::BLOCK_UNINIT) {
-            let tag = kind::Kind::BlockBitmap.of_group(group.0);
+            let tag = kind::BlockKind::BlockBitmap.of_group(group.0);
             return match fs.block(desc.block_bitmap, tag) {
                 Ok(bytes) => self.free_in(group, &bytes),
                 Err(error) => {

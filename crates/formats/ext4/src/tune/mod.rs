@@ -19,7 +19,7 @@ use crate::format::superblock::{
 use crate::params::{Params, read_superblock};
 use crate::repair::changes::Changes;
 
-use request::Target;
+use request::FeatureChange;
 pub use request::{Request, can_change};
 
 /// Changes the superblock of a clean file system and its valid copies. `change` may set all fields that do not define
@@ -82,7 +82,7 @@ pub fn tune(
     fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
 ) -> Result<()> {
     let sb = read_superblock(&**device)?;
-    let target = Target::of(&sb, request)?;
+    let target = FeatureChange::of(&sb, request)?;
     check_writable(&sb, target.new)?;
     if sb.features.incompat(Incompat::RECOVER) {
         return Err(Error::Invalid("its journal must be replayed; run diskwright recover first"));

@@ -99,14 +99,14 @@ fn refusal(feature: Feature, is_on: bool) -> &'static str {
 
 /// Features before and after a request, with all consequences.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
+pub(super) struct FeatureChange {
     pub(super) old: Features,
     pub(super) new: Features,
     /// State of each kind of quota before and after.
     pub(super) quotas: [(bool, bool); 3],
 }
 
-impl Target {
+impl FeatureChange {
     /// Determines the result of a request.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use vfs::check::{Code, FindingCounter, Options};
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
-use super::request::{Request, Target};
+use super::request::{FeatureChange, Request};
 use crate::check::codes;
 use crate::format::checksum::file_system_seed;
 use crate::format::features::{Compat, Incompat, RoCompat};
@@ -46,7 +46,7 @@ const FOLLOWING: [&Code; 14] = [
 ];
 
 /// Returns whether a request needs more than the superblock.
-pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &Target) -> bool {
+pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &FeatureChange) -> bool {
     let (old, new) = (&target.old, &target.new);
     let compat =
         Compat::HAS_JOURNAL | Compat::ORPHAN_FILE | Compat::FAST_COMMIT | Compat::RESIZE_INODE;
@@ -74,13 +74,13 @@ pub(super) fn is_needed(sb: &Superblock, request: &Request, target: &Target) -> 
 }
 
 /// Returns whether metadata checksums are added or removed, or get another seed.
-fn changes_checksums(sb: &Superblock, request: &Request, target: &Target) -> bool {
+fn changes_checksums(sb: &Superblock, request: &Request, target: &FeatureChange) -> bool {
     let (had, has) = (target.old.metadata_csum(), target.new.metadata_csum());
     had != has || has && changes_seed(sb, request, target)
 }
 
 /// Returns whether the checksum seed changes.
-fn changes_seed(sb: &Superblock, request: &Request, target: &Target) -> bool {
+fn changes_seed(sb: &Superblock, request: &Request, target: &FeatureChange) -> bool {
     let mut raw = sb.raw.clone();
     target.apply(request, &mut raw);
     let has_field = target.new.incompat(Incompat::CSUM_SEED);
@@ -93,7 +93,7 @@ fn changes_seed(sb: &Superblock, request: &Request, target: &Target) -> bool {
 ///
 /// # Errors
 /// `Unsupported` in that case.
-pub(super) fn check_seed(sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
+pub(super) fn check_seed(sb: &Superblock, request: &Request, target: &FeatureChange) -> Result<()> {
     if target.old.incompat(Incompat::EA_INODE) && changes_seed(sb, request, target) {
         return Err(Error::unsupported(
             "a new UUID with ea_inode, whose hashes depend on the UUID",
@@ -111,7 +111,7 @@ pub(super) fn change(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     request: &Request,
-    target: &Target,
+    target: &FeatureChange,
     fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
 ) -> Result<()> {
     let staging = Arc::new(Staging::new(Arc::clone(device)));
@@ -132,7 +132,7 @@ fn prepare(
     staging: &Arc<Staging>,
     sb: &Superblock,
     request: &Request,
-    target: &Target,
+    target: &FeatureChange,
     fields: &mut dyn FnMut(&mut RawSuperblock) -> Result<()>,
 ) -> Result<Changes> {
     check_sound(staging, request)?;
@@ -167,7 +167,7 @@ fn check_sound(staging: &Arc<Staging>, request: &Request) -> Result<()> {
     }
 }
 
-fn check_possible(sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
+fn check_possible(sb: &Superblock, request: &Request, target: &FeatureChange) -> Result<()> {
     let has_orphans =
         sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) || sb.raw.last_orphan.get() != 0;
     if has_orphans {
@@ -183,7 +183,7 @@ fn check_possible(sb: &Superblock, request: &Request, target: &Target) -> Result
 }
 
 /// Removes files of disabled features, and descriptor state that requires checksums.
-fn take_away(changes: &mut Changes, request: &Request, target: &Target) -> Result<()> {
+fn take_away(changes: &mut Changes, request: &Request, target: &FeatureChange) -> Result<()> {
     if request.clears_mmp && target.new.incompat(Incompat::MMP) {
         changes.clear_mmp()?;
     }
@@ -211,7 +211,7 @@ fn set_features(
     changes: &mut Changes,
     sb: &Superblock,
     request: &Request,
-    target: &Target,
+    target: &FeatureChange,
 ) -> Result<()> {
     let set = |raw: &mut RawSuperblock| target.apply(request, raw);
     if changes_checksums(sb, request, target) {
@@ -224,7 +224,12 @@ fn set_features(
 }
 
 /// Creates the files of enabled features.
-fn add(changes: &mut Changes, sb: &Superblock, request: &Request, target: &Target) -> Result<()> {
+fn add(
+    changes: &mut Changes,
+    sb: &Superblock,
+    request: &Request,
+    target: &FeatureChange,
+) -> Result<()> {
     let has_journal = target.new.compat(Compat::HAS_JOURNAL);
     if target.turns(Compat::HAS_JOURNAL, true) {
         match request.journal_device {
@@ -252,7 +257,7 @@ fn add(changes: &mut Changes, sb: &Superblock, request: &Request, target: &Targe
 }
 
 /// Returns the codes that may be repaired after the changes.
-fn expected(target: &Target) -> Vec<&'static Code> {
+fn expected(target: &FeatureChange) -> Vec<&'static Code> {
     let mut expected = FOLLOWING.to_vec();
     if target.turns_incompat(Incompat::MMP, true) {
         expected.push(codes::MMP);

@@ -6,7 +6,7 @@
 
 mod descriptor;
 
-use disk::merkle::{Digest, Ground, Shape};
+use disk::merkle::{Digest, Ground, TreeShape};
 use operations::RunOperations;
 use operations::data;
 use operations::inode::look_at;
@@ -30,20 +30,20 @@ const TREE_BLOCK_MAX: u32 = 4096;
 const LENGTH_BYTES: u64 = 4;
 
 /// Layout of the data after the contents.
-struct Layout {
+struct VerityLayout {
     size: u64,
-    shape: Shape,
+    shape: TreeShape,
     /// Byte offset of the tree in the file.
     tree: u64,
     descriptor: u64,
     end: u64,
 }
 
-impl Layout {
+impl VerityLayout {
     /// Returns `None` if an offset overflows.
     fn new(size: u64, block_size: u32) -> Option<Self> {
         let tree_block = block_size.min(TREE_BLOCK_MAX);
-        let shape = Shape::new(size, tree_block, tree_block);
+        let shape = TreeShape::new(size, tree_block, tree_block);
         let tree = size.checked_next_multiple_of(TREE_ALIGN_BYTES)?;
         let block = u64::from(block_size);
         let descriptor = tree.checked_add(shape.tree_bytes())?.checked_next_multiple_of(block)?;
@@ -71,7 +71,7 @@ impl Ext4Core {
     /// the image is not in progress.
     pub fn protect(&self, ino: Ino, threads: usize) -> Result<Digest> {
         let layout = self.make_room(ino)?;
-        let contents = Contents { fs: self, ino, layout: &layout };
+        let contents = VerityContents { fs: self, ino, layout: &layout };
         let root = disk::merkle::build(&contents, &layout.shape, &[], threads)?;
         let descriptor = Descriptor::new(layout.size, layout.shape.hash_block(), &root);
         let blocks = layout.descriptor_blocks(&descriptor);
@@ -90,7 +90,7 @@ impl Ext4Core {
     }
 
     /// Allocates all blocks at once, so that the layout does not depend on the order of writing threads.
-    fn make_room(&self, ino: Ino) -> Result<Layout> {
+    fn make_room(&self, ino: Ino) -> Result<VerityLayout> {
         let features = &self.volume.sb.features;
         if !features.ro_compat(RoCompat::VERITY) {
             let advice = "turn the feature verity on";
@@ -104,7 +104,7 @@ impl Ext4Core {
         if attributes.file_type != FileType::Regular {
             return Err(Error::Invalid("fs-verity protects regular files only"));
         }
-        let layout = Layout::new(attributes.size, self.volume.geometry.block_size());
+        let layout = VerityLayout::new(attributes.size, self.volume.geometry.block_size());
         let layout = layout.ok_or(Error::FileTooLarge)?;
         let len = layout.end - layout.tree;
         data::allocate(self, ino, layout.tree, len, AllocateMode::Exposed)?;
@@ -125,13 +125,13 @@ impl Ext4Core {
 }
 
 /// Contents of a file whose tree is computed.
-struct Contents<'a> {
+struct VerityContents<'a> {
     fs: &'a Ext4Core,
     ino: Ino,
-    layout: &'a Layout,
+    layout: &'a VerityLayout,
 }
 
-impl Ground for Contents<'_> {
+impl Ground for VerityContents<'_> {
     type Error = Error;
 
     fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -151,7 +151,7 @@ impl Ground for Contents<'_> {
     }
 }
 
-impl Contents<'_> {
+impl VerityContents<'_> {
     /// The size of the file includes the data after its contents until sealing.
     fn read_all(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut done = 0;
@@ -176,13 +176,13 @@ mod tests {
     #[test]
     fn the_hash_tree_is_where_kernels_expect_it() {
         let places = |size, block| {
-            let layout = Layout::new(size, block).unwrap();
+            let layout = VerityLayout::new(size, block).unwrap();
             (layout.tree, layout.descriptor, layout.end)
         };
         assert_eq!(places(0, 4096), (0, 0, 4096));
         assert_eq!(places(1, 4096), (65_536, 65_536, 69_632));
         assert_eq!(places(65_536, 4096), (65_536, 69_632, 73_728));
         assert_eq!(places(65_537, 1024), (131_072, 131_072 + 4096, 131_072 + 5120));
-        assert!(Layout::new(u64::MAX - 5, 4096).is_none());
+        assert!(VerityLayout::new(u64::MAX - 5, 4096).is_none());
     }
 }

@@ -7,7 +7,7 @@ use super::plan::BlockChange;
 use crate::format::address::Block;
 use crate::format::xattr::{AttributeName, BLOCK_REFCOUNT_RANGE, block_refcount};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 impl Op<'_> {
@@ -33,7 +33,7 @@ impl Op<'_> {
                     self.add_clusters(handle, 1)?;
                     handle.inode.set_file_acl(block.0);
                 }
-                let id = self.txn.create(handle.inode.file_acl(), Kind::Xattr.plain())?;
+                let id = self.txn.create(handle.inode.file_acl(), BlockKind::Xattr.plain())?;
                 let block = self.txn.edit(id, 0..bytes.len());
                 block.copy_from_slice(bytes);
                 match number {
@@ -70,7 +70,7 @@ impl Op<'_> {
             self.hold(geometry.group_of(block))?;
         }
         for block in blocks {
-            let id = self.buffer(block, Kind::Xattr.plain())?;
+            let id = self.buffer(block, BlockKind::Xattr.plain())?;
             // The count is at least 1: a damaged block with no references was rejected.
             let left = block_refcount(self.txn.data(id)).saturating_sub(1);
             if left > 0 {

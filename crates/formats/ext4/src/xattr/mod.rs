@@ -31,7 +31,7 @@ use crate::format::xattr::{
 };
 use crate::inode::Handle;
 use crate::op::Op;
-use plan::{Change, Place, Plan, Present, plan};
+use plan::{Present, ValueLocation, XattrChange, XattrPlan, plan};
 
 pub(crate) use read::{
     SlotTail, block, get, list, load_value_inode, parse_slot_area, refers_back, slot_tail,
@@ -102,7 +102,7 @@ impl Ext4Core {
                 op.add_references(values, &before, &plan.copied)?;
                 op.store_counted_values()?;
             }
-            op.apply(&mut handle, &plan, is_shared, Change { name, value })
+            op.apply(&mut handle, &plan, is_shared, XattrChange { name, value })
         };
         self.atomically_with(claim, change, |()| Ok(()))
     }
@@ -113,7 +113,7 @@ impl Ext4Core {
         handle: &Handle,
         name: AttributeName<'_>,
         value: Option<&[u8]>,
-    ) -> Result<(Plan, bool)> {
+    ) -> Result<(XattrPlan, bool)> {
         // Read the block first: it precedes inode tables in the lock order.
         let block = block(self, handle)?;
         let tail = slot_tail(self, handle)?;
@@ -128,10 +128,11 @@ impl Ext4Core {
         let may_be_apart = self.volume.sb.features.incompat(Incompat::EA_INODE);
         let large = value.filter(|value| may_be_apart && value.len() <= VALUE_LEN_MAX);
         let hash = large.map(|value| value_hash(self.volume.sb.checksum_seed, value));
-        let plan = plan(present, Change { name, value }, hash).map_err(|error| match error {
-            Error::Corrupt(c) => Error::Corrupt(c.of_inode(handle.ino().0)),
-            other => other,
-        })?;
+        let plan =
+            plan(present, XattrChange { name, value }, hash).map_err(|error| match error {
+                Error::Corrupt(c) => Error::Corrupt(c.of_inode(handle.ino().0)),
+                other => other,
+            })?;
         Ok((plan, is_shared))
     }
 }
@@ -141,9 +142,9 @@ impl Op<'_> {
     fn apply(
         &mut self,
         handle: &mut Handle,
-        plan: &Plan,
+        plan: &XattrPlan,
         is_shared: bool,
-        change: Change<'_>,
+        change: XattrChange<'_>,
     ) -> Outcome<()> {
         let added = i64::from(plan.value_place.is_some());
         self.usage.change_values(handle.ino(), added - plan.removed.len() as i64);
@@ -155,14 +156,14 @@ impl Op<'_> {
             _ => None,
         };
         let number_for = |wanted| new.filter(|(place, _)| *place == wanted).map(|(_, ino)| ino);
-        let block_number = number_for(Place::Block).map(|ino| (change.name, ino));
+        let block_number = number_for(ValueLocation::Block).map(|ino| (change.name, ino));
         self.change_block(handle, &plan.block, is_shared, block_number)?;
         let Some(tail) = &plan.tail else {
             self.stage(*handle);
             return Ok(());
         };
         let mut tail = tail.to_vec();
-        if let Some(ino) = number_for(Place::Slot) {
+        if let Some(ino) = number_for(ValueLocation::Slot) {
             enter_number(&mut tail, false, change.name, ino)?;
         }
         self.stage_with_tail(*handle, tail);

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use vfs::{Error, Result};
 
 use crate::format::xattr::{
-    Area, AttributeName, Entry, NewAttribute, NewValue, Value, encode_block, encode_in_inode,
+    Area, AttributeName, NewAttribute, NewValue, Value, XattrEntry, encode_block, encode_in_inode,
     entry_hash, fits_in_block, fits_in_inode,
 };
 use crate::xattr::SlotTail;
@@ -30,7 +30,7 @@ pub(super) type ValueRefs = SmallVec<[ValueRef; 2]>;
 
 /// Change of one attribute.
 #[derive(Clone, Copy)]
-pub(super) struct Change<'a> {
+pub(super) struct XattrChange<'a> {
     pub(super) name: AttributeName<'a>,
     /// New value in on-disk form; `None` removes the attribute.
     pub(super) value: Option<&'a [u8]>,
@@ -66,18 +66,18 @@ pub(super) enum BlockChange {
 
 /// Location of the entry whose value is in a separate inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ValueLocation {
     Slot,
     Block,
 }
 
 /// Planned changes.
-pub(super) struct Plan {
+pub(super) struct XattrPlan {
     /// New bytes of the slot after the fixed fields, if they change.
     pub(super) tail: Option<SlotTail>,
     pub(super) block: BlockChange,
     /// Location of the entry for the new value inode, if there is one.
-    pub(super) value_place: Option<Place>,
+    pub(super) value_place: Option<ValueLocation>,
     /// Values that this inode no longer has.
     pub(super) removed: ValueRefs,
     /// The subset of `removed` that loses a reference: without values that a shared block still refers to.
@@ -87,13 +87,13 @@ pub(super) struct Plan {
 }
 
 /// Attributes of an area that stay, and the removed values.
-struct Side<'a> {
+struct AreaPlan<'a> {
     kept: SmallVec<[NewAttribute<'a>; 8]>,
     removed: ValueRefs,
     had_it: bool,
 }
 
-impl<'a> Side<'a> {
+impl<'a> AreaPlan<'a> {
     fn of(area: Option<Area<'a>>, without: AttributeName<'_>) -> Self {
         let mut side = Self { kept: SmallVec::new(), removed: ValueRefs::new(), had_it: false };
         for entry in area.into_iter().flat_map(Area::entries) {
@@ -110,7 +110,7 @@ impl<'a> Side<'a> {
 }
 
 /// Returns an existing attribute in the form for writing.
-pub(super) fn again(entry: Entry<'_>) -> NewAttribute<'_> {
+pub(super) fn again(entry: XattrEntry<'_>) -> NewAttribute<'_> {
     let name = AttributeName { index: entry.name_index, suffix: entry.name };
     let value = match entry.value {
         Value::Here(value) => NewValue::Here(value),
@@ -119,7 +119,7 @@ pub(super) fn again(entry: Entry<'_>) -> NewAttribute<'_> {
     NewAttribute { name, value }
 }
 
-fn value_ref(entry: Entry<'_>) -> Option<ValueRef> {
+fn value_ref(entry: XattrEntry<'_>) -> Option<ValueRef> {
     match entry.value {
         Value::Here(_) => None,
         Value::Inode { ino, size } => Some(ValueRef { ino, size }),
@@ -132,8 +132,11 @@ pub(super) fn value_refs(area: Area<'_>) -> impl Iterator<Item = ValueRef> {
 }
 
 /// Returns the possible forms of a value, the preferred one first. The inode number is set later.
-fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = NewAttribute<'_>> {
-    let Change { name, value } = change;
+fn forms(
+    change: XattrChange<'_>,
+    value_hash: Option<u32>,
+) -> impl Iterator<Item = NewAttribute<'_>> {
+    let XattrChange { name, value } = change;
     let apart = move |value: &[u8]| {
         let hash = entry_hash(name.suffix, &value_hash?.to_le_bytes());
         let size = u32::try_from(value.len()).ok().filter(|&size| size > 0)?;
@@ -152,12 +155,12 @@ fn forms(change: Change<'_>, value_hash: Option<u32>) -> impl Iterator<Item = Ne
 /// if existing attributes cannot be written again.
 pub(super) fn plan(
     present: Present<'_>,
-    change: Change<'_>,
+    change: XattrChange<'_>,
     value_hash: Option<u32>,
-) -> Result<Plan> {
+) -> Result<XattrPlan> {
     let slot = Area::in_inode(present.tail)?;
-    let mut inside = Side::of(slot, change.name);
-    let mut outside = Side::of(present.block.map(Area::in_block), change.name);
+    let mut inside = AreaPlan::of(slot, change.name);
+    let mut outside = AreaPlan::of(present.block.map(Area::in_block), change.name);
     let limit = if value_hash.is_some() { ENTRIES_LIMIT } else { VALUES_LIMIT };
     let chosen = choose(present, forms(change, value_hash), &mut inside, &mut outside);
     let chosen = chosen.map_err(|TooLarge| Error::AttributeTooLarge(limit))?;
@@ -165,7 +168,7 @@ pub(super) fn plan(
         return Err(Error::NoAttribute);
     }
     let place = chosen.map(|(place, _)| place);
-    let mut plan = Plan {
+    let mut plan = XattrPlan {
         tail: None,
         block: BlockChange::Keep,
         value_place: chosen.filter(|(_, apart)| *apart).map(|(place, _)| place),
@@ -176,14 +179,14 @@ pub(super) fn plan(
     if !present.is_shared {
         plan.dropped.extend_from_slice(&outside.removed);
     }
-    if inside.had_it || place == Some(Place::Slot) {
+    if inside.had_it || place == Some(ValueLocation::Slot) {
         let mut tail = SlotTail::from_elem(0, present.tail.len());
         if !encode_in_inode(&mut tail, &mut inside.kept) {
             return Err(overlapping());
         }
         plan.tail = Some(tail);
     }
-    if outside.had_it || place == Some(Place::Block) {
+    if outside.had_it || place == Some(ValueLocation::Block) {
         plan.change_block(present, &mut outside.kept, change.name)?;
     }
     Ok(plan)
@@ -205,28 +208,28 @@ struct TooLarge;
 fn choose<'a>(
     present: Present<'_>,
     forms: impl Iterator<Item = NewAttribute<'a>>,
-    inside: &mut Side<'a>,
-    outside: &mut Side<'a>,
-) -> Result<Option<(Place, bool)>, TooLarge> {
+    inside: &mut AreaPlan<'a>,
+    outside: &mut AreaPlan<'a>,
+) -> Result<Option<(ValueLocation, bool)>, TooLarge> {
     let mut is_set = false;
     for form in forms {
         is_set = true;
         let apart = matches!(form.value, NewValue::Inode { .. });
         inside.kept.push(form);
         if !(apart && present.is_link) && fits_in_inode(present.tail.len(), &inside.kept) {
-            return Ok(Some((Place::Slot, apart)));
+            return Ok(Some((ValueLocation::Slot, apart)));
         }
         inside.kept.pop();
         outside.kept.push(form);
         if fits_in_block(present.block_size, &outside.kept) {
-            return Ok(Some((Place::Block, apart)));
+            return Ok(Some((ValueLocation::Block, apart)));
         }
         outside.kept.pop();
     }
     if is_set { Err(TooLarge) } else { Ok(None) }
 }
 
-impl Plan {
+impl XattrPlan {
     fn change_block(
         &mut self,
         present: Present<'_>,

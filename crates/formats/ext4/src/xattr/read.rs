@@ -8,9 +8,9 @@ use crate::Ext4Core;
 use crate::file;
 use crate::format::address::Block;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, Time, flags};
-use crate::format::xattr::{self, Area, AttributeName, Entry, VALUE_SIZE_MAX, Value};
+use crate::format::xattr::{self, Area, AttributeName, VALUE_SIZE_MAX, Value, XattrEntry};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Copy of an inode's slot after `extra_isize`, on the stack for the usual sizes.
 pub(crate) type SlotTail = SmallVec<[u8; 128]>;
@@ -22,7 +22,7 @@ pub(crate) fn slot_tail(fs: &Ext4Core, handle: &Handle) -> Result<SlotTail> {
     if extra == 0 {
         return Ok(SlotTail::new());
     }
-    let table = fs.block(handle.block, Kind::InodeTable.plain())?;
+    let table = fs.block(handle.block, BlockKind::InodeTable.plain())?;
     let start = handle.offset + GOOD_OLD_INODE_SIZE + extra;
     let end = handle.offset + usize::from(fs.volume.geometry.inode_size);
     Ok(SlotTail::from_slice(table.get(start..end).unwrap_or_default()))
@@ -46,7 +46,7 @@ pub(crate) fn block(fs: &Ext4Core, handle: &Handle) -> Result<Option<BufferRef>>
             .mismatch(format_args!("below {}", fs.volume.geometry.blocks_count), block)
             .into());
     }
-    fs.block(block, Kind::Xattr.plain()).map(Some)
+    fs.block(block, BlockKind::Xattr.plain()).map(Some)
 }
 
 /// Reports the names of all attributes that Linux shows.
@@ -86,13 +86,13 @@ pub(crate) fn get(fs: &Ext4Core, handle: &Handle, name: &[u8]) -> Result<Vec<u8>
 }
 
 /// A value, or a reference to it.
-enum Found {
+enum FoundValue {
     Value(Vec<u8>),
     Elsewhere { ino: u32, size: u32, entry_hash: u32 },
 }
 
-impl Found {
-    fn from(entry: Entry<'_>) -> Self {
+impl FoundValue {
+    fn from(entry: XattrEntry<'_>) -> Self {
         match entry.value {
             Value::Here(value) => Self::Value(value.to_vec()),
             Value::Inode { ino, size } => Self::Elsewhere { ino, size, entry_hash: entry.hash },
@@ -108,16 +108,16 @@ pub(crate) fn get_stored(
 ) -> Result<Option<Vec<u8>>> {
     let slot = slot_tail(fs, handle)?;
     let mut found =
-        parse_slot_area(handle, &slot)?.and_then(|area| area.find(name)).map(Found::from);
+        parse_slot_area(handle, &slot)?.and_then(|area| area.find(name)).map(FoundValue::from);
     if found.is_none() {
         // The block is released before another inode is read.
         let block = block(fs, handle)?;
-        found = block.and_then(|block| Area::in_block(&block).find(name).map(Found::from));
+        found = block.and_then(|block| Area::in_block(&block).find(name).map(FoundValue::from));
     }
     match found {
         None => Ok(None),
-        Some(Found::Value(value)) => Ok(Some(value)),
-        Some(Found::Elsewhere { ino, size, entry_hash }) => {
+        Some(FoundValue::Value(value)) => Ok(Some(value)),
+        Some(FoundValue::Elsewhere { ino, size, entry_hash }) => {
             read_value_inode(fs, handle, name, ino, size, entry_hash).map(Some)
         }
     }

@@ -16,7 +16,7 @@ use crate::format::features::Incompat;
 use crate::format::inode::{Time, flags};
 use crate::format::xattr::{Area, value_hash};
 use crate::inode::Handle;
-use crate::op::{Counted, Op};
+use crate::op::{Op, ValueReferences};
 use crate::xattr;
 
 /// Permissions that the kernel gives such inodes.
@@ -69,7 +69,7 @@ impl Ext4Core {
     }
 
     /// Reads a value inode that may be changed, and its reference count.
-    fn load_counted(&self, referrer: &Handle, value: ValueRef) -> Result<Counted> {
+    fn load_counted(&self, referrer: &Handle, value: ValueRef) -> Result<ValueReferences> {
         let handle = xattr::load_value_inode(self, value.ino, value.size)?;
         let bad = |problem| Err(handle.corrupt("extended attribute inode", problem));
         if handle.inode.file_type() != Some(FileType::Regular) {
@@ -83,7 +83,7 @@ impl Ext4Core {
         if count == 0 {
             return bad("an attribute refers to it, but its reference count is 0");
         }
-        Ok(Counted { handle, count })
+        Ok(ValueReferences { handle, count })
     }
 }
 
@@ -182,7 +182,7 @@ impl Op<'_> {
     }
 
     /// Returns the noted count of a value inode, initially its current count.
-    fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Outcome<&mut Counted> {
+    fn counted(&mut self, referrer: &Handle, value: ValueRef) -> Outcome<&mut ValueReferences> {
         let ino = Ino(value.ino.into());
         let at = match self.counted_values.iter().position(|c| c.handle.ino() == ino) {
             Some(at) => at,
@@ -196,7 +196,7 @@ impl Op<'_> {
 
     /// Stages the noted counts and frees value inodes without references.
     pub(crate) fn store_counted_values(&mut self) -> Outcome<()> {
-        for Counted { mut handle, count } in std::mem::take(&mut self.counted_values) {
+        for ValueReferences { mut handle, count } in std::mem::take(&mut self.counted_values) {
             if count > 0 {
                 handle.inode.set_value_refcount(count);
                 self.stage(handle);

@@ -4,7 +4,7 @@ use allocation_counter::measure;
 use ext4::format::inode::Inode;
 
 use crate::common::image::{GOLDEN, device, unpack};
-use crate::common::layout::{Layout, edit_superblock};
+use crate::common::layout::{ImageStructures, edit_superblock};
 use crate::common::walk;
 
 /// Maximum memory for opening an image and reading all of it, including the small cache.
@@ -29,14 +29,14 @@ fn claims_take_no_memory() {
     drop(grown);
     for (name, packed) in GOLDEN {
         let image = unpack(packed);
-        let layout = Layout::of(&image);
+        let layout = ImageStructures::of(&image);
         sizes(name, &image, &layout);
         counts(name, &image);
     }
 }
 
 /// Sets huge sizes in all inodes.
-fn sizes(name: &str, image: &[u8], layout: &Layout) {
+fn sizes(name: &str, image: &[u8], layout: &ImageStructures) {
     for size in [1 << 60, u64::MAX, 1 << 42, 1 << 31] {
         let mut image = image.to_vec();
         for &ino in &layout.inodes {

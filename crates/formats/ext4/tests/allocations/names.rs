@@ -10,7 +10,7 @@ use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::{Mke2fs, require};
 use vfs::{Cookie, FileSystem, Ino};
 
-use crate::images::{Image, NEW, later};
+use crate::images::{ImageFile, NEW, later};
 
 const NAMES: u32 = 20_000;
 
@@ -47,7 +47,7 @@ fn listings(fs: &Ext4, dir: Ino) -> [(u64, u64); 2] {
 fn listings_allocate_nothing_per_entry() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for features in ["dir_index", "^dir_index"] {
-        let image = Image::ext4(1024, features, 64);
+        let image = ImageFile::ext4(1024, features, 64);
         let fs = image.open();
         let names = if features == "dir_index" { NAMES } else { 2_000 };
         let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
@@ -70,7 +70,7 @@ fn listings_allocate_nothing_per_entry() {
 #[test]
 fn names_come_and_go_without_the_heap() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::ext4(4096, "dir_index", 128);
+    let image = ImageFile::ext4(4096, "dir_index", 128);
     let fs = image.open();
     let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
     let create = |n| fs.create(dir, &name(n), &NEW).map(drop).unwrap();
@@ -94,7 +94,7 @@ fn files_wait_without_the_heap() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     // Operations on many files need a larger journal.
     let mke2fs = Mke2fs::new("ext4").block_size(4096).inode_count(50_000);
-    let image = Image::new(&mke2fs.arguments(["-J", "size=64"]), 256);
+    let image = ImageFile::new(&mke2fs.arguments(["-J", "size=64"]), 256);
     let policy = DeferPolicy {
         blocks_min: 2,
         streak_per_block: 0,
@@ -138,7 +138,7 @@ fn walking_a_tree_takes_no_heap() {
     // One block; an index with one leaf level; an index of two levels.
     const SIZES: [u32; 5] = [0, 3, 40, 2_000, 20_000];
     for features in ["dir_index", "^dir_index", "inline_data"] {
-        let image = Image::ext4(1024, features, 128);
+        let image = ImageFile::ext4(1024, features, 128);
         let fs = image.open();
         let file = fs.create(fs.root(), b"file", &NEW).unwrap();
         let sizes = if features == "^dir_index" { &SIZES[..4] } else { &SIZES[..] };

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{DeferPolicy, Ext4};
-use testkit::crash::{CarelessDevice, Mounted, Target};
+use testkit::crash::{CarelessDevice, CrashTarget, OpenFileSystem};
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
 
-use super::{Layout, SMALL_CACHE_BYTES, assert_clean, open_with};
+use super::{ImageParameters, SMALL_CACHE_BYTES, assert_clean, open_with};
 
 /// ext4 images of one kind.
 pub struct Ext4Target {
-    pub layout: Layout,
+    pub layout: ImageParameters,
     /// The created file system. Each run starts with a copy.
     made: MemoryDevice,
     /// True to drop all flushes, as a deliberate fault.
@@ -23,12 +23,12 @@ pub struct Ext4Target {
 }
 
 impl Ext4Target {
-    pub fn new(layout: Layout) -> Self {
+    pub fn new(layout: ImageParameters) -> Self {
         Self::with_image(layout, layout.make())
     }
 
     /// Returns a target for an image created by another program with this layout.
-    pub fn with_image(layout: Layout, made: MemoryDevice) -> Self {
+    pub fn with_image(layout: ImageParameters, made: MemoryDevice) -> Self {
         Self { layout, made, swallows_flushes: false, defer_creates: None }
     }
 
@@ -47,9 +47,9 @@ impl Ext4Target {
     }
 }
 
-pub struct Open(pub Ext4);
+pub struct OpenExt4(pub Ext4);
 
-impl Target for Ext4Target {
+impl CrashTarget for Ext4Target {
     fn make(&self, _seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made.fork())
     }
@@ -64,14 +64,14 @@ impl Target for Ext4Target {
         self.defer_creates.is_some()
     }
 
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
-        Ok(Box::new(Open(open_with(device, SMALL_CACHE_BYTES, self.defer_creates)?)))
+        Ok(Box::new(OpenExt4(open_with(device, SMALL_CACHE_BYTES, self.defer_creates)?)))
     }
 }
 
-impl Mounted for Open {
+impl OpenFileSystem for OpenExt4 {
     fn file_system(&self) -> &dyn FileSystem {
         &self.0
     }

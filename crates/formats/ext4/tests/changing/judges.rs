@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use disk::BlockDevice;
 use ext4::{Ext4, OpenOptions};
-use testkit::crash::{Case, Judge};
 use testkit::crash::{CheckRecovered, Desk, KernelRecovers, same_tree};
+use testkit::crash::{CrashCase, Judge};
 use vfs::FileSystem;
 
 /// Maximum lag of the coarse clock that e2fsck reads: one tick.
@@ -64,7 +64,7 @@ impl Judge for CheckRecovers {
         self.one_in
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let sheet = self.desk.put(case.crashed)?;
         repair(&sheet.0)?;
         verdict(&sheet.0)?;

@@ -25,7 +25,7 @@ pub const SMALL_CACHE_BYTES: usize = 512 << 10;
 
 /// A kind of image.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct ImageParameters {
     pub size: u64,
     pub block_size: u32,
     /// Changes to mkfs's default features.
@@ -38,7 +38,7 @@ pub struct Layout {
     pub cluster_size: Option<u32>,
 }
 
-impl Layout {
+impl ImageParameters {
     pub const DEFAULT: Self = Self {
         size: 24 * MIB,
         block_size: 4096,

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use testkit::{effort, require, scratch};
 
-use super::victim::{Victim, damage, is_explained, judge, made};
+use super::victim::{Victim, damage, damage_block, is_explained, judge, made};
 use super::{check, show};
 use crate::common::image::{GOLDEN, device};
 
 #[derive(Default)]
-struct Counts {
+struct DamageCounts {
     both: u32,
     neither: u32,
     /// First code of each case in which only the check found something.
@@ -19,7 +19,11 @@ struct Counts {
 }
 
 /// Damages an image `count` times. Returns what e2fsck finds and the check does not.
-fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -> Vec<String> {
+fn compare(
+    (name, victim): (&str, &Victim),
+    count: usize,
+    counts: &mut DamageCounts,
+) -> Vec<String> {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum());
     let mut missed = Vec::new();
     for _ in 0..count {
@@ -43,12 +47,12 @@ fn compare((name, victim): (&str, &Victim), count: usize, counts: &mut Counts) -
 
 /// Damages each image `count` times, and asserts that the check finds something whenever e2fsck does.
 fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: usize) {
-    let mut counts = Counts::default();
+    let mut counts = DamageCounts::default();
     let mut missed = Vec::new();
     for (name, victim) in victims {
         missed.extend(compare((name, &victim), count, &mut counts));
     }
-    let Counts { both, neither, only_ours, explained } = counts;
+    let DamageCounts { both, neither, only_ours, explained } = counts;
     println!("both {both}, neither {neither}, explained {explained}, only ours {only_ours:?}");
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n\n"));
     // Large parts of an image are unused or have no meaning.
@@ -76,16 +80,10 @@ fn blocks_that_are_lost_swapped_or_random_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        let blocks = victim.image.len() / size;
         for _ in 0..effort(15, 50, 5_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..4) {
-                let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
-                match random.u8(..3) {
-                    0 => image[one..one + size].fill(0),
-                    1 => image.copy_within(one..one + size, two),
-                    _ => image[one..one + size].fill_with(|| random.u8(..)),
-                }
+                damage_block(&mut image, size, &mut random);
             }
             victim.layout.seal(&mut image);
             if random.bool() {

@@ -30,7 +30,7 @@ fn values(old: u32, width: usize) -> BTreeSet<u32> {
 }
 
 /// A field of an image and its new value.
-struct Change {
+struct FieldChange {
     at: usize,
     width: usize,
     value: u32,
@@ -38,7 +38,7 @@ struct Change {
 }
 
 /// Adds all changes of one structure.
-fn changes_of(victim: &Victim, target: usize, out: &mut Vec<Change>) {
+fn changes_of(victim: &Victim, target: usize, out: &mut Vec<FieldChange>) {
     let target = &victim.targets[target];
     let len = target.range.len().min(BYTES_MAX);
     for width in [1, 2, 4] {
@@ -49,7 +49,7 @@ fn changes_of(victim: &Victim, target: usize, out: &mut Vec<Change>) {
             let old = u32::from_le_bytes(word);
             for value in values(old, width) {
                 let what = format!("{} byte {offset:#x}: {old:#x} to {value:#x}", target.name);
-                out.push(Change { at, width, value, what });
+                out.push(FieldChange { at, width, value, what });
             }
         }
     }
@@ -155,7 +155,7 @@ impl Drop for Loop {
 }
 
 /// Mounts an image with a change, unless the check finds something in it.
-fn compare(victim: &Victim, change: &Change, kernel: &Loop) -> Option<String> {
+fn compare(victim: &Victim, change: &FieldChange, kernel: &Loop) -> Option<String> {
     let mut image = victim.image.clone();
     let bytes = change.value.to_le_bytes();
     image[change.at..change.at + change.width].copy_from_slice(&bytes[..change.width]);

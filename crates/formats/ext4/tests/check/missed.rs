@@ -10,7 +10,7 @@ use super::sound::{file_device, settle};
 use super::unusual::first_block;
 use super::{assert_sound, check, show};
 use crate::common::image::{GOLDEN, device, golden};
-use crate::common::layout::{Kind, Layout, Structure, edit_superblock};
+use crate::common::layout::{ImageStructures, Structure, StructureKind, edit_superblock};
 use crate::repair::{apply, describe, plan};
 
 const MIB: u64 = 1 << 20;
@@ -108,8 +108,8 @@ fn names_of_attributes_have_no_zero_bytes() {
     require!(Tool("e2fsck"));
     for (name, _) in GOLDEN {
         let mut image = golden(name);
-        let layout = Layout::of(&image);
-        let is_of_attributes = |s: &&Structure| s.kind == Kind::Attributes;
+        let layout = ImageStructures::of(&image);
+        let is_of_attributes = |s: &&Structure| s.kind == StructureKind::Attributes;
         let Some(found) = layout.structures.iter().find(is_of_attributes) else { continue };
         let block = layout.block_range(found.block);
         // The name of the first entry follows the header of the block and of the entry.
@@ -174,7 +174,7 @@ fn encrypted(work: &Path) -> Option<Vec<u8>> {
 }
 
 /// Returns the offsets of the entry of the encryption context in an inode, and of the context.
-fn context_of(image: &[u8], layout: &Layout, ino: Ino) -> Option<(usize, usize)> {
+fn context_of(image: &[u8], layout: &ImageStructures, ino: Ino) -> Option<(usize, usize)> {
     const CONTEXT: [u8; 2] = [1, 9];
     let slot = layout.slot_range(ino);
     let entries = slot.start + 128 + 32 + 4;
@@ -188,7 +188,7 @@ fn contexts_of_encryption_are_checked() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     let work = scratch();
     let Some(sound) = encrypted(work.path()) else { return };
-    let layout = Layout::of(&sound);
+    let layout = ImageStructures::of(&sound);
     let with_context: Vec<_> = layout
         .inodes
         .iter()

@@ -11,25 +11,14 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use parking_lot::Mutex;
-use vfs::check::{Finding, Observer, Options, Summary};
-
-/// Collects all findings.
-#[derive(Default)]
-struct Keep(Mutex<Vec<Finding>>);
-
-impl Observer for Keep {
-    fn found(&self, finding: Finding) {
-        self.0.lock().push(finding);
-    }
-}
+use vfs::check::{Finding, FindingList, Options, Summary};
 
 /// Returns the findings of the check of an image.
 fn check(device: Arc<dyn BlockDevice>) -> vfs::Result<(Vec<Finding>, Summary)> {
-    let keep = Keep::default();
+    let found = FindingList::default();
     let options = Options::default().with_threads(NonZero::new(2).expect("two is not zero"));
-    let summary = ext4::check::check(device, &options, &keep)?;
-    Ok((keep.0.into_inner(), summary))
+    let summary = ext4::check::check(device, &options, &found)?;
+    Ok((found.into_findings(), summary))
 }
 
 /// Formats a finding as one line for a message.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
-use testkit::crash::{Case, Judge, Options};
+use testkit::crash::{CrashCase, Judge, Options};
 use testkit::operation::Mix;
 use testkit::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::FileSystem;
 
 use super::{assert_sound, check, show};
-use crate::changing::Layout;
+use crate::changing::ImageParameters;
 use crate::changing::crashing::Ext4Target;
 use crate::common::image::{GOLDEN, device, golden};
 
@@ -112,7 +112,7 @@ impl Judge for Checker {
         1
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         for (what, device) in [("crashed", case.crashed), ("recovered", case.recovered)] {
             let (findings, _) =
                 check(Arc::new(device.fork())).map_err(|error| error.to_string())?;
@@ -127,7 +127,8 @@ impl Judge for Checker {
 #[test]
 fn crashed_images_have_no_finding() {
     let mixes = vec![Mix::METADATA, Mix::ALL];
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN] {
+    for layout in [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS, ImageParameters::PLAIN]
+    {
         let options = Options { mixes: mixes.clone(), ..Options::default() };
         testkit::assert_survives(&Ext4Target::new(layout), &[&Checker], options, 200);
     }

@@ -13,7 +13,7 @@ use vfs::Ino;
 use super::sound::settle;
 pub(crate) use super::sound::settle as settled;
 use crate::common::image::{device, golden};
-use crate::common::layout::Layout;
+use crate::common::layout::ImageStructures;
 
 /// Remarks of e2fsck that the check need not report, with the reasons.
 const EXPLAINED: &[(&str, &str)] = &[
@@ -26,7 +26,7 @@ const EXPLAINED: &[(&str, &str)] = &[
 ];
 
 /// Part of an image, and its name in reports.
-pub(crate) struct Target {
+pub(crate) struct DamageTarget {
     pub(crate) name: String,
     pub(crate) range: Range<usize>,
     /// Inode that it belongs to, if it belongs to a file.
@@ -36,8 +36,8 @@ pub(crate) struct Target {
 /// An image to be damaged repeatedly.
 pub(crate) struct Victim {
     pub(crate) image: Vec<u8>,
-    pub(crate) layout: Layout,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) layout: ImageStructures,
+    pub(crate) targets: Vec<DamageTarget>,
 }
 
 impl Victim {
@@ -46,10 +46,10 @@ impl Victim {
     }
 
     pub(crate) fn of(image: Vec<u8>) -> Self {
-        let layout = Layout::of(&image);
+        let layout = ImageStructures::of(&image);
         let mut targets = Vec::new();
         let mut add = |name: String, range: Range<usize>| {
-            targets.push(Target { name, range, ino: None });
+            targets.push(DamageTarget { name, range, ino: None });
         };
         add("superblock".into(), 1024..2048);
         for group in layout.geometry.groups() {
@@ -81,14 +81,14 @@ impl Victim {
             (structure.ino, name, layout.block_range(structure.block))
         });
         for (ino, name, range) in inodes.chain(structures) {
-            targets.push(Target { name, range, ino: Some(ino.0 as u32) });
+            targets.push(DamageTarget { name, range, ino: Some(ino.0 as u32) });
         }
         Self { image, layout, targets }
     }
 }
 
 /// Returns the first blocks of the journal, the quota files and the orphan file.
-fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
+fn system_blocks(image: &[u8], layout: &ImageStructures) -> Vec<(u32, Block)> {
     let raw = &layout.sb.raw;
     let inodes = [
         raw.journal_inum,
@@ -110,15 +110,26 @@ fn system_blocks(image: &[u8], layout: &Layout) -> Vec<(u32, Block)> {
 }
 
 /// An image with one damage and its description.
-pub(crate) struct Case {
+pub(crate) struct DamagedImage {
     pub(crate) image: Vec<u8>,
     pub(crate) what: String,
     /// Inode that was damaged, if any.
     pub(crate) ino: Option<u32>,
 }
 
+/// Loses a block, replaces it by another one, or fills it with random bytes.
+pub(crate) fn damage_block(image: &mut [u8], size: usize, random: &mut fastrand::Rng) {
+    let blocks = image.len() / size;
+    let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
+    match random.u8(..3) {
+        0 => image[one..one + size].fill(0),
+        1 => image.copy_within(one..one + size, two),
+        _ => image[one..one + size].fill_with(|| random.u8(..)),
+    }
+}
+
 /// Damages a field of one of the targets. One case in four keeps its wrong checksum.
-pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
+pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> DamagedImage {
     let target = &victim.targets[random.usize(..victim.targets.len())];
     let width = *random.choice(&[1_usize, 2, 4]).expect("some");
     // Most fields are near the start.
@@ -144,7 +155,7 @@ pub(crate) fn damage(victim: &Victim, random: &mut fastrand::Rng) -> Case {
         victim.layout.seal(&mut image);
     }
     let sealed = if repaired { "repaired" } else { "not repaired" };
-    Case {
+    DamagedImage {
         image,
         what: format!("{} byte {offset:#x}: {old:#x} to {new:#x}, {sealed}", target.name),
         ino: target.ino,

@@ -3,10 +3,10 @@
 
 use ext4::format::address::{Block, FileBlock, Group};
 use ext4::format::checksum::{crc16, crc32c, inode_seed};
-use ext4::format::extent::{self, Node};
+use ext4::format::extent::{self, ExtentNode};
 use ext4::format::geometry::Geometry;
 use ext4::format::group::{self, GroupDescriptor, GroupFlags};
-use ext4::format::htree::{self, Index, Place};
+use ext4::format::htree::{self, Index, IndexKind};
 use ext4::format::inode::{self, Inode, flags};
 use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use ext4::format::{dirent, xattr};
@@ -22,7 +22,7 @@ const BITMAP_CHECKSUMS_HIGH: [usize; 2] = [0x38, 0x3a];
 
 /// Kind of an inode's metadata block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StructureKind {
     Leaf,
     IndexRoot,
     IndexNode,
@@ -33,13 +33,13 @@ pub enum Kind {
 /// A metadata block of an inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Structure {
-    pub kind: Kind,
+    pub kind: StructureKind,
     pub ino: Ino,
     pub block: Block,
 }
 
 /// Structures of a valid image.
-pub struct Layout {
+pub struct ImageStructures {
     pub sb: Superblock,
     pub geometry: Geometry,
     pub groups: Vec<GroupDescriptor>,
@@ -48,7 +48,7 @@ pub struct Layout {
     pub structures: Vec<Structure>,
 }
 
-impl Layout {
+impl ImageStructures {
     /// Finds the structures of a valid image.
     pub fn of(image: &[u8]) -> Self {
         let sb = superblock(image).expect("a golden superblock");
@@ -101,18 +101,18 @@ impl Layout {
     }
 
     /// Returns the first structure of a kind.
-    pub fn first(&self, kind: Kind) -> Structure {
+    pub fn first(&self, kind: StructureKind) -> Structure {
         *self.structures.iter().find(|s| s.kind == kind).expect("the image has one")
     }
 
-    fn add(&mut self, kind: Kind, ino: Ino, block: Block) {
+    fn add(&mut self, kind: StructureKind, ino: Ino, block: Block) {
         self.structures.push(Structure { kind, ino, block });
     }
 
     fn add_inode(&mut self, image: &[u8], ino: Ino) {
         let inode = self.inode(image, ino);
         if inode.file_acl() != 0 {
-            self.add(Kind::Attributes, ino, Block(inode.file_acl()));
+            self.add(StructureKind::Attributes, ino, Block(inode.file_acl()));
         }
         let mut blocks = Vec::new();
         if inode.has_flag(flags::EXTENTS) {
@@ -128,7 +128,7 @@ impl Layout {
     }
 
     fn add_extents(&mut self, image: &[u8], ino: Ino, bytes: &[u8], blocks: &mut Vec<Block>) {
-        let node = Node::parse(bytes, None).expect("a golden extent tree node");
+        let node = ExtentNode::parse(bytes, None).expect("a golden extent tree node");
         for at in 0..node.len() {
             if node.depth() == 0 {
                 let extent = node.extent(at);
@@ -141,7 +141,7 @@ impl Layout {
                 blocks.extend((0..u64::from(extent.len)).map(|n| extent.start.plus(n)));
             } else {
                 let leaf = node.index(at).leaf;
-                self.add(Kind::Extents, ino, leaf);
+                self.add(StructureKind::Extents, ino, leaf);
                 self.add_extents(image, ino, &image[self.block_range(leaf)], blocks);
             }
         }
@@ -149,14 +149,14 @@ impl Layout {
 
     fn add_directory(&mut self, image: &[u8], ino: Ino, inode: &Inode, blocks: &[Block]) {
         let count = (inode.size() >> self.geometry.block_size_log) as usize;
-        let mut kinds = vec![Kind::Leaf; count];
+        let mut kinds = vec![StructureKind::Leaf; count];
         if inode.has_flag(flags::INDEX) {
-            kinds[0] = Kind::IndexRoot;
+            kinds[0] = StructureKind::IndexRoot;
             let root = &image[self.block_range(blocks[0])];
             if htree::root_info(root).indirect_levels > 0 {
-                let index = Index::new(root, Place::Root);
+                let index = Index::new(root, IndexKind::Root);
                 for FileBlock(at) in (0..index.count()).map(|at| index.block(at)) {
-                    kinds[at as usize] = Kind::IndexNode;
+                    kinds[at as usize] = StructureKind::IndexNode;
                 }
             }
         }
@@ -194,11 +194,13 @@ impl Layout {
         let seed = self.seed(image, sb, structure.ino);
         let block = &mut image[self.block_range(structure.block)];
         match structure.kind {
-            Kind::Leaf => dirent::seal(block, seed),
-            Kind::IndexRoot => htree::seal(block, Place::Root, seed),
-            Kind::IndexNode => htree::seal(block, Place::Node, seed),
-            Kind::Extents => extent::seal(block, seed),
-            Kind::Attributes => xattr::seal_block(block, structure.block, sb.checksum_seed),
+            StructureKind::Leaf => dirent::seal(block, seed),
+            StructureKind::IndexRoot => htree::seal(block, IndexKind::Root, seed),
+            StructureKind::IndexNode => htree::seal(block, IndexKind::Node, seed),
+            StructureKind::Extents => extent::seal(block, seed),
+            StructureKind::Attributes => {
+                xattr::seal_block(block, structure.block, sb.checksum_seed)
+            }
         }
     }
 

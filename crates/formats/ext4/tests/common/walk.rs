@@ -7,7 +7,7 @@ use ext4::{Ext4, OpenOptions};
 use testkit::walk::{Counted, inode, paths};
 use vfs::{FileSystem, Ino};
 
-pub use testkit::walk::Outcome;
+pub use testkit::walk::WalkResult;
 
 /// Maximum number of inodes to try.
 const INODES_MAX: u64 = 200;
@@ -23,8 +23,8 @@ pub const OPTIONS: OpenOptions = OpenOptions {
 };
 
 /// Opens an image and reads everything: from the root down, and inode by inode.
-pub fn everything(device: Arc<dyn BlockDevice>) -> Outcome {
-    let mut outcome = Outcome::default();
+pub fn everything(device: Arc<dyn BlockDevice>) -> WalkResult {
+    let mut outcome = WalkResult::default();
     let device = Counted::new(device);
     if let Some(fs) = outcome.keep(Ext4::open(device.clone(), &OPTIONS)) {
         paths(&fs, &mut outcome);

@@ -10,26 +10,28 @@ use testkit::trial::waiting::{self, MayWait, Order, SOON, WaitingTrial};
 use testkit::{effort, require};
 use vfs::FileSystem as _;
 
-use crate::changing::crashing::Open;
-use crate::changing::{Layout, MIB, assert_clean, open_with};
+use crate::changing::crashing::OpenExt4;
+use crate::changing::{ImageParameters, MIB, assert_clean, open_with};
 use crate::names::common::{NEW, entries};
 
-const ROOMY: Layout = Layout { size: 64 * MIB, inodes: 4096, ..Layout::DEFAULT };
+const ROOMY: ImageParameters =
+    ImageParameters { size: 64 * MIB, inodes: 4096, ..ImageParameters::DEFAULT };
 
 /// A log that is filled by a few hundred files.
-const SMALL_LOG: Layout = Layout { block_size: 1024, journal_bytes: Some(MIB), ..ROOMY };
+const SMALL_LOG: ImageParameters =
+    ImageParameters { block_size: 1024, journal_bytes: Some(MIB), ..ROOMY };
 
 /// A log that is filled by a few hundred files, and room for a large directory. With smaller blocks its index would be
 /// too small for files to wait.
-const LARGE_DIRECTORY: Layout = Layout {
+const LARGE_DIRECTORY: ImageParameters = ImageParameters {
     block_size: 2048,
     inodes: 20_000,
     journal_bytes: Some(2 * MIB),
     size: 96 * MIB,
-    ..Layout::DEFAULT
+    ..ImageParameters::DEFAULT
 };
 
-impl MayWait for Open {
+impl MayWait for OpenExt4 {
     fn files_deferred(&self) -> usize {
         self.0.files_deferred()
     }
@@ -40,10 +42,10 @@ fn open(
     cache_bytes: usize,
     policy: Option<DeferPolicy>,
 ) -> vfs::Result<Box<dyn MayWait>> {
-    Ok(Box::new(Open(open_with(device, cache_bytes, policy)?)))
+    Ok(Box::new(OpenExt4(open_with(device, cache_bytes, policy)?)))
 }
 
-fn run(layout: Layout, trial: impl FnOnce(&WaitingTrial<'_>)) {
+fn run(layout: ImageParameters, trial: impl FnOnce(&WaitingTrial<'_>)) {
     let (name, make) = (format!("{layout:?}"), || layout.make());
     let check = |device: &MemoryDevice| assert_clean(device);
     trial(&WaitingTrial { name: &name, make: &make, open: &open, check: &check });
@@ -134,8 +136,10 @@ fn with_deferred_creates_only_files_of_large_directories_come_out_of_order() {
 #[test]
 fn a_full_image_refuses_files_and_loses_none() {
     require!(Tool("e2fsck"));
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::BLOCK_MAPS] {
-        let layout = Layout { inodes: 16_384, ..layout };
+    for layout in
+        [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS, ImageParameters::BLOCK_MAPS]
+    {
+        let layout = ImageParameters { inodes: 16_384, ..layout };
         run(layout, |trial| waiting::full_image(trial, layout.block_size as usize, 40));
     }
 }
@@ -154,9 +158,10 @@ fn files_wait_while_others_read_sync_remove_and_rename() {
     let inodes = 3 * files + 1_000;
     // A group has no more inodes than a block has bits.
     let size = effort(256, 256, 1024) * MIB;
-    for layout in
-        [Layout { size, inodes, ..ROOMY }, Layout { size, inodes, ..Layout::SMALL_BLOCKS }]
-    {
+    for layout in [
+        ImageParameters { size, inodes, ..ROOMY },
+        ImageParameters { size, inodes, ..ImageParameters::SMALL_BLOCKS },
+    ] {
         run(layout, |trial| waiting::threads(trial, files));
     }
 }

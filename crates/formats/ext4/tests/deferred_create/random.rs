@@ -11,12 +11,12 @@ use testkit::{effort, require};
 use super::{ROOMY, SOON};
 use crate::changing::crashing::Ext4Target;
 use crate::changing::judges::{CheckRecovers, check_recovered};
-use crate::changing::{Layout, MIB};
+use crate::changing::{ImageParameters, MIB};
 
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
-fn waiting(layout: Layout) -> Ext4Target {
+fn waiting(layout: ImageParameters) -> Ext4Target {
     let mut target = Ext4Target::new(layout);
     target.defer_creates = Some(SOON);
     target
@@ -26,12 +26,17 @@ fn waiting(layout: Layout) -> Ext4Target {
 fn large_directories_do_as_the_model_does() {
     require!(Tool("e2fsck"));
     for seed in 0..effort(1, 4, 50) {
-        for layout in [Layout::SMALL_BLOCKS, Layout::DEFAULT, Layout::PLAIN, Layout::BLOCK_MAPS] {
+        for layout in [
+            ImageParameters::SMALL_BLOCKS,
+            ImageParameters::DEFAULT,
+            ImageParameters::PLAIN,
+            ImageParameters::BLOCK_MAPS,
+        ] {
             let mix = Mix {
-                preallocates: layout.features != Layout::BLOCK_MAPS.features,
+                preallocates: layout.features != ImageParameters::BLOCK_MAPS.features,
                 ..LARGE_DIRECTORIES
             };
-            let target = waiting(Layout { inodes: 2_048, ..layout });
+            let target = waiting(ImageParameters { inodes: 2_048, ..layout });
             one_thread(&target.trial(), layout.mix(mix), 500 + seed, 2_000);
         }
     }
@@ -41,8 +46,8 @@ fn large_directories_do_as_the_model_does() {
 fn several_threads_do_as_their_models_do() {
     require!(Tool("e2fsck"));
     for (seed, threads) in [(1, 2), (2, 4)] {
-        for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
-            let target = waiting(Layout { inodes: 2_048, size: 128 * MIB, ..layout });
+        for layout in [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS] {
+            let target = waiting(ImageParameters { inodes: 2_048, size: 128 * MIB, ..layout });
             several_threads(&target.trial(), threads, seed, 250);
         }
     }
@@ -52,15 +57,15 @@ fn several_threads_do_as_their_models_do() {
 fn many_threads_share_directories() {
     require!(Tool("e2fsck"));
     for shared in [true, false] {
-        many_threads(&waiting(Layout { size: 128 * MIB, ..ROOMY }).trial(), shared);
+        many_threads(&waiting(ImageParameters { size: 128 * MIB, ..ROOMY }).trial(), shared);
     }
 }
 
 #[test]
 fn a_full_image_refuses_in_time() {
     require!(Tool("e2fsck"));
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
-        let roomy = Layout { size: 64 * MIB, inodes: 1024, ..layout };
+    for layout in [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS] {
+        let roomy = ImageParameters { size: 64 * MIB, inodes: 1024, ..layout };
         freeing_when_full(&waiting(roomy).trial(), true);
         for seed in 0..effort(1, 3, 50) {
             random_when_full(&waiting(layout).trial(), seed, 1_500);
@@ -71,7 +76,7 @@ fn a_full_image_refuses_in_time() {
 #[test]
 fn a_device_that_fails_is_told_of() {
     require!(Tool("e2fsck"));
-    fail_writes(&waiting(Layout::SMALL_BLOCKS).trial());
+    fail_writes(&waiting(ImageParameters::SMALL_BLOCKS).trial());
 }
 
 /// Mostly names, so that directories get indexes.
@@ -80,7 +85,7 @@ const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..
 #[test]
 fn a_crash_loses_files_that_wait_and_nothing_else() {
     require!(Tool("e2fsck"));
-    for layout in [Layout::SMALL_BLOCKS, Layout::DEFAULT] {
+    for layout in [ImageParameters::SMALL_BLOCKS, ImageParameters::DEFAULT] {
         let (ours, theirs) = (check_recovered(1), CheckRecovers::new(4));
         let judges: [&dyn Judge; 2] = [&ours, &theirs];
         let options = Options {
@@ -89,7 +94,7 @@ fn a_crash_loses_files_that_wait_and_nothing_else() {
             warm_steps_max: 400,
             ..Options::default()
         };
-        let mut target = waiting(Layout { inodes: 2_048, ..layout });
+        let mut target = waiting(ImageParameters { inodes: 2_048, ..layout });
         // So few that a directory is applied in parts.
         target.defer_creates = Some(DeferPolicy { files_max: 3, ..SOON });
         testkit::assert_survives(&target, &judges, options, 400);

@@ -13,12 +13,13 @@ use ext4::repair::Repair;
 use ext4::resize::SizeRequest;
 use ext4::{Ext4, OpenOptions};
 use operations::repair::{Staging, make_plan, write_in_place};
+use testkit::crash::{PairedImage, joined};
 use testkit::{Ignore, LoopDevice, Mke2fs, differences, require, scratch};
-use vfs::check::{Finding, Observer};
+use vfs::check::Silent;
 use vfs::{FileSystem, NewInode};
 use zerocopy::IntoBytes;
 
-use support::{IMAGE, JOURNAL, Pair, findings, joined, made};
+use support::{IMAGE, JOURNAL, findings, in_folder, made, write};
 
 const MIB: u64 = 1 << 20;
 const SIZE: u64 = 24 * MIB;
@@ -26,12 +27,6 @@ const JOURNAL_BYTES: u64 = 8 * MIB;
 
 /// Journal block of the journal superblock with blocks of 4 KiB, in bytes.
 const JOURNAL_SUPERBLOCK: u64 = 4096;
-
-struct Silent;
-
-impl Observer for Silent {
-    fn found(&self, _: Finding) {}
-}
 
 /// Changes many files.
 fn change(root: &Path, round: u32) {
@@ -53,10 +48,10 @@ fn shut_down(root: &Path) {
 }
 
 /// Lets the kernel change a new image made by mke2fs, and stops it with changes in the journal.
-fn dirty(folder: &Path, block_size: u32) -> Pair {
-    let pair = Pair::in_folder(folder, "dirty");
-    std::fs::File::create(&pair.journal).unwrap().set_len(JOURNAL_BYTES).unwrap();
-    let journal = LoopDevice::new(&pair.journal);
+fn dirty(folder: &Path, block_size: u32) -> PairedImage {
+    let pair = in_folder(folder, "dirty");
+    std::fs::File::create(&pair.log).unwrap().set_len(JOURNAL_BYTES).unwrap();
+    let journal = LoopDevice::new(&pair.log);
     let size = block_size.to_string();
     let mut made = testkit::command("mke2fs");
     made.args(["-q", "-F", "-O", "journal_dev", "-b", &size, journal.name()]);
@@ -86,10 +81,10 @@ fn journals_of_the_kernel_are_replayed_from_another_device() {
         theirs.mounted(false, |_| ()).unwrap();
         let expected = theirs.tree();
         // A reader replays in memory, and changes nothing.
-        let before = [&pair.image, &pair.journal].map(|path| std::fs::read(path).unwrap());
+        let before = [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap());
         let fs = Ext4::open(pair.device(), &OpenOptions::default()).unwrap();
         assert!(fs.lookup(fs.root(), b"dir 2").is_ok());
-        assert!(before == [&pair.image, &pair.journal].map(|path| std::fs::read(path).unwrap()));
+        assert!(before == [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap()));
 
         let fs = Ext4::open_writable(ours.device(), &OpenOptions::default()).unwrap();
         assert!(fs.recovered().blocks_replayed > 0, "{:?}", fs.recovered());
@@ -121,9 +116,9 @@ fn others_replay_our_journal_from_another_device() {
     for block_size in [4096, 2048, 1024] {
         let home = scratch();
         let parts = changed(block_size);
-        let pair = Pair::write(home.path(), "ours", [&parts[0], &parts[1]]);
+        let pair = write(home.path(), "ours", [&parts[0], &parts[1]]);
         let by_e2fsck = pair.copy("by e2fsck");
-        let output = by_e2fsck.e2fsck("-fy");
+        let output = by_e2fsck.checker(&["-fy", "-j"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("recovering journal"), "{output:?}");
         assert_eq!(by_e2fsck.tree().nodes.len(), 202);
@@ -230,7 +225,9 @@ fn wrong_journal_devices_are_refused_and_not_written() {
         assert_same(&device, &before);
     }
     // An image with its journal inside has no other one, nor does one without a journal.
-    for layout in [crate::changing::Layout::DEFAULT, crate::changing::Layout::NO_JOURNAL] {
+    for layout in
+        [crate::changing::ImageParameters::DEFAULT, crate::changing::ImageParameters::NO_JOURNAL]
+    {
         let both = joined(Arc::new(layout.make()), journal.clone());
         let found = Ext4::open(both.clone(), &OpenOptions::default()).err().unwrap();
         assert!(found.to_string().contains("leave --log-device out"), "{found}");
@@ -287,7 +284,7 @@ fn damaged_journals_and_wrong_users_are_repaired() {
         let codes = repaired(&device);
         assert!(codes.contains(&expected), "{name}: {codes:?}");
         assert_eq!(findings(device), Vec::<String>::new(), "{name}");
-        let pair = Pair::write(home.path(), name, [&data, &journal]);
+        let pair = write(home.path(), name, [&data, &journal]);
         pair.verdict().unwrap();
         pair.mounted(false, |_| ()).unwrap();
         pair.verdict().unwrap();
@@ -353,7 +350,7 @@ fn images_grow_and_shrink_with_their_journal_device() {
     let parts = made(SIZE, JOURNAL_BYTES, 4096);
     let larger = MemoryDevice::new(200 * MIB);
     parts[0].for_each_part(|at, bytes| larger.write_at(at, bytes)).unwrap();
-    let pair = Pair::write(home.path(), "resized", [&larger, &parts[1]]);
+    let pair = write(home.path(), "resized", [&larger, &parts[1]]);
     ext4::resize::grow(pair.device(), 200 * MIB / 4096, SIZE).unwrap();
     pair.verdict().unwrap();
     let fs = Ext4::open_writable(pair.device(), &OpenOptions::default()).unwrap();

@@ -21,19 +21,19 @@ const GARBAGE: u8 = 0xee;
 
 /// A kind of image and of files.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct FileParameters {
     pub block_size: u32,
     pub extents: bool,
 }
 
-pub const SHAPES: [Shape; 4] = [
-    Shape { block_size: 1024, extents: true },
-    Shape { block_size: 4096, extents: true },
-    Shape { block_size: 1024, extents: false },
-    Shape { block_size: 4096, extents: false },
+pub const SHAPES: [FileParameters; 4] = [
+    FileParameters { block_size: 1024, extents: true },
+    FileParameters { block_size: 4096, extents: true },
+    FileParameters { block_size: 1024, extents: false },
+    FileParameters { block_size: 4096, extents: false },
 ];
 
-impl Shape {
+impl FileParameters {
     /// Returns the maximum size of a file in bytes.
     pub fn size_max(self) -> u64 {
         let block = u64::from(self.block_size);
@@ -47,7 +47,7 @@ impl Shape {
 }
 
 /// Creates an image of `size` bytes that contains garbage except for what mkfs writes.
-pub fn make(path: &Path, size: u64, shape: Shape) -> Arc<FileDevice> {
+pub fn make(path: &Path, size: u64, shape: FileParameters) -> Arc<FileDevice> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
     let file = file.unwrap();
     let garbage = vec![GARBAGE; MIB as usize];
@@ -94,18 +94,18 @@ pub fn check(image: &Path) {
 
 /// A change of a file.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum FileChange {
     Write { offset: u64, len: u64, seed: u8 },
     Truncate(u64),
     Allocate { offset: u64, len: u64, mode: AllocateMode },
 }
 
-/// Returns the bytes that [`Change::Write`] writes.
+/// Returns the bytes that [`FileChange::Write`] writes.
 pub fn bytes_of(len: u64, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed) | 1).collect()
 }
 
-impl Change {
+impl FileChange {
     pub fn apply(&self, fs: &dyn FileSystem, ino: Ino) -> Result<(), Error> {
         match *self {
             Self::Write { offset, len, seed } => fs.write(ino, offset, &bytes_of(len, seed), None),
@@ -117,15 +117,15 @@ impl Change {
 
 /// Model of one file, block by block. Bytes past its size are zeros.
 #[derive(Clone)]
-pub struct Model {
-    pub shape: Shape,
+pub struct FileModel {
+    pub shape: FileParameters,
     pub size: u64,
     /// `None` is an allocated block that was never written.
     pub blocks: BTreeMap<u64, Option<Box<[u8]>>>,
 }
 
-impl Model {
-    pub fn new(shape: Shape) -> Self {
+impl FileModel {
+    pub fn new(shape: FileParameters) -> Self {
         Self { shape, size: 0, blocks: BTreeMap::new() }
     }
 
@@ -147,11 +147,32 @@ impl Model {
         })
     }
 
-    pub fn apply(&mut self, change: &Change) {
+    /// Changes a file and its model. Returns false if there was no space; then nothing may have changed.
+    pub fn change_if_space(
+        &mut self,
+        fs: &dyn FileSystem,
+        ino: Ino,
+        change: &FileChange,
+        context: &str,
+    ) -> bool {
+        let free = fs.statfs().unwrap().blocks_free;
+        let result = change.apply(fs, ino);
+        match &result {
+            Ok(()) => self.apply(change),
+            Err(Error::NoSpace) => {
+                assert_eq!(fs.statfs().unwrap().blocks_free, free, "{context}");
+            }
+            Err(error) => panic!("{context}: {error}"),
+        }
+        self.assert_same(fs, ino, context);
+        result.is_ok()
+    }
+
+    pub fn apply(&mut self, change: &FileChange) {
         match *change {
-            Change::Write { offset, len, seed } => self.write(offset, &bytes_of(len, seed)),
-            Change::Truncate(size) => self.truncate(size),
-            Change::Allocate { offset, len, mode } => self.allocate(offset, offset + len, mode),
+            FileChange::Write { offset, len, seed } => self.write(offset, &bytes_of(len, seed)),
+            FileChange::Truncate(size) => self.truncate(size),
+            FileChange::Allocate { offset, len, mode } => self.allocate(offset, offset + len, mode),
         }
     }
 

@@ -7,12 +7,12 @@ use disk::{BlockDevice, MemoryDevice, OverlayDevice};
 use ext4::format::features::Compat;
 use ext4::format::jbd2::{MAGIC, RawJournalSuperblock, SUPERBLOCK_SIZE};
 use ext4::format::superblock::{RawSuperblock, STATE_ERROR};
-use ext4::log::{JournalMap, Report, recover};
+use ext4::log::{JournalMap, RecoveryReport, recover};
 use testkit::require;
 use vfs::Error;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::journal::support::{Config, Image, edit_superblock, superblock};
+use crate::journal::support::{Config, JournalImage, edit_superblock, superblock};
 
 const CHECKED: Config = Config { fs_type: "ext4", block_size: 1024, features: "" };
 const UNCHECKED: Config =
@@ -51,14 +51,14 @@ impl BlockDevice for Watched {
 /// An image whose log contains three transactions in journal blocks 1 to 12: descriptor, three images, commit;
 /// descriptor, image, revoke of the third image, commit; descriptor, image, commit.
 struct Victim {
-    image: Image,
+    image: JournalImage,
     below: Arc<MemoryDevice>,
     map: JournalMap,
 }
 
 impl Victim {
     fn new(config: &Config) -> Self {
-        let image = Image::new(config);
+        let image = JournalImage::new(config);
         let journal = image.journal();
         let b = &image.blocks;
         let first: Vec<_> = (0..3).map(|i| (b[i], image.pattern(i as u64))).collect();
@@ -145,7 +145,7 @@ fn the_victim_can_be_recovered() {
     for config in [&CHECKED, &UNCHECKED] {
         let victim = Victim::new(config);
         let device = victim.copy();
-        let Report { transactions, blocks_replayed, blocks_revoked, .. } =
+        let RecoveryReport { transactions, blocks_replayed, blocks_revoked, .. } =
             recover(&device).unwrap();
         assert_eq!((transactions, blocks_replayed, blocks_revoked), (3, 4, 1));
         assert!(victim.is_replayed(&device));
@@ -413,7 +413,7 @@ fn an_interrupted_asynchronous_commit_is_no_damage() {
 #[test]
 fn the_mark_alone_is_taken_back() {
     require!(Tool("mke2fs"), Tool("debugfs"));
-    let image = Image::new(&CHECKED);
+    let image = JournalImage::new(&CHECKED);
     drop(image.journal());
     assert!(crate::journal::support::needs_recovery(&image.path));
     let _ = recover(&*image.device()).unwrap();

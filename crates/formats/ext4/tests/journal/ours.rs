@@ -8,7 +8,7 @@ use ext4::log::{Journal, recover};
 use testkit::{KernelMount, MountOptions, debugfs, e2fsck, require};
 
 use crate::journal::support::{
-    CONFIGS, Config, DATA_BLOCKS, Image, e2fsck_replay, needs_recovery, read_block,
+    CONFIGS, Config, DATA_BLOCKS, JournalImage, e2fsck_replay, needs_recovery, read_block,
 };
 
 fn fit(journal: &Journal, images: usize, freed: usize) -> Fit {
@@ -17,7 +17,7 @@ fn fit(journal: &Journal, images: usize, freed: usize) -> Fit {
 
 /// Logs three checkpoints: blocks changed once and twice, one that must be escaped, one revoked. Returns the expected
 /// contents of the file's blocks after a replay.
-fn log_some(image: &Image, journal: &Journal) -> Vec<Vec<u8>> {
+fn log_some(image: &JournalImage, journal: &Journal) -> Vec<Vec<u8>> {
     let b = &image.blocks;
     let mut escaped = image.pattern(2);
     escaped[..4].copy_from_slice(&MAGIC.to_be_bytes());
@@ -31,7 +31,7 @@ fn log_some(image: &Image, journal: &Journal) -> Vec<Vec<u8>> {
     expected
 }
 
-fn check(image: &Image, path: &Path, expected: &[Vec<u8>]) {
+fn check(image: &JournalImage, path: &Path, expected: &[Vec<u8>]) {
     for (index, bytes) in expected.iter().enumerate() {
         let found = read_block(path, image.blocks[index], image.block_size);
         assert!(found == *bytes, "block {index} of the file: {:x?}", &found[..16]);
@@ -41,7 +41,7 @@ fn check(image: &Image, path: &Path, expected: &[Vec<u8>]) {
 }
 
 /// Replays the log of an image with e2fsck, the kernel and this crate.
-fn judge(image: &Image, expected: &[Vec<u8>], transactions: u32) {
+fn judge(image: &JournalImage, expected: &[Vec<u8>], transactions: u32) {
     let by_e2fsck = image.copy("by-e2fsck");
     e2fsck_replay(&by_e2fsck);
     check(image, &by_e2fsck, expected);
@@ -62,7 +62,7 @@ fn judge(image: &Image, expected: &[Vec<u8>], transactions: u32) {
 fn others_replay_what_we_log() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     for config in &CONFIGS {
-        let image = Image::new(config);
+        let image = JournalImage::new(config);
         let journal = image.journal();
         let expected = log_some(&image, &journal);
         let dump = debugfs(&image.path, "logdump -a");
@@ -76,7 +76,7 @@ fn others_replay_what_we_log() {
 #[test]
 fn a_transaction_without_its_commit_block_never_happened() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
-    let image = Image::new(&CONFIGS[1]);
+    let image = JournalImage::new(&CONFIGS[1]);
     let journal = image.journal();
     let b = &image.blocks;
     image.append(&journal, 1, &[], &[(b[0], image.pattern(1))]);
@@ -95,7 +95,7 @@ fn a_transaction_without_its_commit_block_never_happened() {
 fn the_log_goes_around_and_its_tail_with_it() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     for config in [&CONFIGS[1], &CONFIGS[4], &CONFIGS[5]] {
-        let image = Image::new(config);
+        let image = JournalImage::new(config);
         let journal = image.journal();
         let device = image.device();
         let mut latest: Vec<Vec<u8>> = (0..DATA_BLOCKS).map(|i| image.original(i)).collect();
@@ -139,7 +139,7 @@ fn the_log_goes_around_and_its_tail_with_it() {
 fn the_largest_checkpoint_takes_no_more_than_its_share() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
     for config in &CONFIGS {
-        let image = Image::new(config);
+        let image = JournalImage::new(config);
         let journal = image.journal();
         let blocks = journal.blocks_max();
         let log_blocks = (4 << 20) / image.block_size;
@@ -165,7 +165,7 @@ fn the_largest_checkpoint_takes_no_more_than_its_share() {
 #[test]
 fn a_closed_journal_is_empty_and_can_continue() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"), Mount("ext4"));
-    let image = Image::new(&Config { fs_type: "ext4", block_size: 1024, features: "" });
+    let image = JournalImage::new(&Config { fs_type: "ext4", block_size: 1024, features: "" });
     for round in 0..3 {
         let journal = image.journal();
         image.append(&journal, 1, &[], &[(image.blocks[0], image.pattern(round))]);
@@ -186,7 +186,7 @@ fn a_closed_journal_is_empty_and_can_continue() {
 #[test]
 fn a_log_that_is_not_empty_is_not_opened() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    let image = Image::new(&CONFIGS[0]);
+    let image = JournalImage::new(&CONFIGS[0]);
     let journal = image.journal();
     image.append(&journal, 1, &[], &[(image.blocks[0], image.pattern(1))]);
     let device = image.device();

@@ -3,7 +3,7 @@
 //! The load has transactions of the maximum size, and the journal wraps around many times.
 
 use crate::changing::judges::{repair, verdict};
-use crate::changing::{Layout, MIB, open};
+use crate::changing::{ImageParameters, MIB, open};
 
 use std::sync::Arc;
 
@@ -20,20 +20,30 @@ const CACHE_BYTES: usize = 64 << 20;
 const WHOLE: std::ops::Range<u64> = 1024..2048;
 const LAPS_MIN: u64 = 4;
 
-const DEFAULT: Layout =
-    Layout { size: 48 * MIB, inodes: 9_000, journal_bytes: Some(4 * MIB), ..Layout::DEFAULT };
-const SMALL_BLOCKS: Layout = Layout {
+const DEFAULT: ImageParameters = ImageParameters {
+    size: 48 * MIB,
+    inodes: 9_000,
+    journal_bytes: Some(4 * MIB),
+    ..ImageParameters::DEFAULT
+};
+const SMALL_BLOCKS: ImageParameters = ImageParameters {
     size: 32 * MIB,
     inodes: 4_000,
     journal_bytes: Some(1031 << 10),
-    ..Layout::SMALL_BLOCKS
+    ..ImageParameters::SMALL_BLOCKS
 };
 
-fn shapes() -> Vec<(Layout, usize)> {
+fn shapes() -> Vec<(ImageParameters, usize)> {
     let mut shapes = vec![(DEFAULT, 8_000), (SMALL_BLOCKS, 3_000)];
     if testkit::effort(false, true, true) {
-        shapes.push((Layout { features: Layout::PLAIN.features, ..DEFAULT }, 8_000));
-        shapes.push((Layout { features: Layout::BLOCK_MAPS.features, ..SMALL_BLOCKS }, 3_000));
+        shapes.push((
+            ImageParameters { features: ImageParameters::PLAIN.features, ..DEFAULT },
+            8_000,
+        ));
+        shapes.push((
+            ImageParameters { features: ImageParameters::BLOCK_MAPS.features, ..SMALL_BLOCKS },
+            3_000,
+        ));
     }
     shapes
 }
@@ -82,7 +92,7 @@ fn others_recover_the_journal_after_a_crash_at_any_write_to_it() {
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();
         drop(fs);
-        let states = LogStates::new(&start, &events, &Layout::journal_of(&start))
+        let states = LogStates::new(&start, &events, &ImageParameters::journal_of(&start))
             .with_tearing(Tearing { whole: WHOLE, ..Tearing::default() });
         let laps = states.laps();
         assert!(laps >= LAPS_MIN, "{layout:?}: the journal went round {laps} times");

@@ -34,7 +34,7 @@ pub(crate) const CONFIGS: [Config; 7] = [
 ];
 
 /// An image in a file.
-pub(crate) struct Image {
+pub(crate) struct JournalImage {
     directory: TempDir,
     pub(crate) path: PathBuf,
     pub(crate) block_size: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Image {
     pub(crate) blocks: Vec<u64>,
 }
 
-impl Image {
+impl JournalImage {
     pub(crate) fn new(config: &Config) -> Self {
         let directory = scratch();
         let source = directory.path().join("source");

@@ -17,7 +17,7 @@ use vfs::Paths;
 
 use crate::changing::open;
 use crate::journal::support::{
-    Config, Image, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
+    Config, JournalImage, copy, debugfs_script, device, e2fsck_replay, needs_recovery, read_block,
 };
 
 #[test]
@@ -26,7 +26,7 @@ fn we_replay_what_debugfs_logs() {
     let features = ["", "^64bit", "^metadata_csum", "^metadata_csum,^64bit"];
     for (features, block_size) in features.into_iter().flat_map(|f| [(f, 1024), (f, 4096)]) {
         for open in ["jo", "jo -c", "jo -c -v 2", "jo -c -v 3"] {
-            let image = Image::new(&Config { fs_type: "ext4", block_size, features });
+            let image = JournalImage::new(&Config { fs_type: "ext4", block_size, features });
             let b = &image.blocks;
             let file = |name: &str, blocks: &[Vec<u8>]| {
                 let path = image.path.with_extension(name);

@@ -15,12 +15,12 @@ pub(crate) const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 1, gid: 2, time: TIME, parent_time: Some(TIME) };
 
 /// An image made by mke2fs, in a directory that is deleted with it.
-pub(crate) struct Image {
+pub(crate) struct ImageFile {
     _dir: tempfile::TempDir,
     pub(crate) path: PathBuf,
 }
 
-impl Image {
+impl ImageFile {
     pub(crate) fn new(mke2fs: &Mke2fs, mib: u64) -> Self {
         let dir = scratch();
         let path = dir.path().join("image");

@@ -3,7 +3,7 @@
 use testkit::{Mke2fs, require};
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use crate::names::common::{Image, NEW, entries, later};
+use crate::names::common::{ImageFile, NEW, entries, later};
 
 /// Creates files `a` and `b`, and a directory `d` that contains `e`.
 fn fill(fs: &dyn FileSystem) -> Ino {
@@ -27,7 +27,7 @@ fn state(fs: &dyn FileSystem, top: Ino) -> String {
 #[test]
 fn a_full_device_changes_nothing() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::new(&Mke2fs::new("ext4").block_size(1024).arguments(["-m", "0"]), 2);
+    let image = ImageFile::new(&Mke2fs::new("ext4").block_size(1024).arguments(["-m", "0"]), 2);
     let fs = image.open();
     let top = fill(&fs);
     let file = fs.lookup(top, b"a").unwrap();

@@ -7,7 +7,7 @@ use testkit::{
 };
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use crate::names::common::{Image, NEW, entries, later};
+use crate::names::common::{ImageFile, NEW, entries, later};
 
 fn names(fs: &dyn FileSystem, dir: Ino) -> Vec<String> {
     let names = entries(fs, dir).into_iter().map(|(name, _)| name);
@@ -18,7 +18,8 @@ fn names(fs: &dyn FileSystem, dir: Ino) -> Vec<String> {
 fn inline_directories_get_a_block() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (block_size, features) in [(1024, "inline_data"), (4096, "inline_data,^dir_index")] {
-        let image = Image::new(&Mke2fs::new("ext4").block_size(block_size).features(features), 16);
+        let image =
+            ImageFile::new(&Mke2fs::new("ext4").block_size(block_size).features(features), 16);
         populate_with_kernel(&image.path, "ext4", |root| {
             for dir in ["add", "remove", "replace", "move", "parent", "empty", "both"] {
                 fs::create_dir(root.join(dir)).unwrap();
@@ -59,7 +60,7 @@ fn inline_directories_get_a_block() {
 fn names_in_any_case_are_one() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features("casefold");
-    let image = Image::new(&mke2fs.arguments(["-E", "encoding=utf8"]), 16);
+    let image = ImageFile::new(&mke2fs.arguments(["-E", "encoding=utf8"]), 16);
     // debugfs is used because not every kernel has the feature.
     debugfs_write(&image.path, "mkdir Folded");
     debugfs_write(&image.path, "set_inode_field Folded flags 0x40080000");
@@ -91,7 +92,7 @@ fn directories_count_their_links_as_far_as_they_can() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (features, counts) in [("dir_nlink", true), ("^dir_nlink", false)] {
         let mke2fs = Mke2fs::new("ext4").block_size(1024).features(features);
-        let image = Image::new(&mke2fs.arguments(["-N", "70000"]), 160);
+        let image = ImageFile::new(&mke2fs.arguments(["-N", "70000"]), 160);
         let fs = image.open();
         let top = fs.mkdir(fs.root(), b"top", &NEW).unwrap();
         let name = |n: u32| format!("{n}").into_bytes();
@@ -126,7 +127,7 @@ fn directories_count_their_links_as_far_as_they_can() {
 #[test]
 fn a_file_has_as_many_names_as_it_can_count() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::ext4(4096, "dir_index", 32);
+    let image = ImageFile::ext4(4096, "dir_index", 32);
     let fs = image.open();
     let file = fs.create(fs.root(), b"0", &NEW).unwrap();
     let link = |n: u32| fs.link(file, fs.root(), n.to_string().as_bytes(), None);

@@ -4,13 +4,13 @@ use ext4::Ext4;
 use testkit::{Mke2fs, require};
 use vfs::{Error, FileAttributesChange, FileSystem, Ino, InodeFlags, RenameMode};
 
-use super::common::{Image, NEW, entries, later};
+use super::common::{ImageFile, NEW, entries, later};
 
 /// Creates an image with an empty case-insensitive directory. The directory passes through several formats, the inline
 /// one if `features` enables it.
-fn folding(features: &str, encoding: &str) -> (Image, Ext4, Ino) {
+fn folding(features: &str, encoding: &str) -> (ImageFile, Ext4, Ino) {
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features(&format!("casefold{features}"));
-    let image = Image::new(&mke2fs.arguments(["-I", "256", "-E", encoding]), 16);
+    let image = ImageFile::new(&mke2fs.arguments(["-I", "256", "-E", encoding]), 16);
     let fs = image.open();
     let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
     let change =

@@ -8,7 +8,7 @@ use ext4::format::hash::{HashVersion, NameHasher};
 use testkit::{Mke2fs, debugfs_write, require};
 use vfs::{Cookie, FileSystem, Ino};
 
-use crate::names::common::{Image, NEW};
+use crate::names::common::{ImageFile, NEW};
 
 /// Lists a directory in batches, and calls `change` between two batches.
 fn list(
@@ -39,7 +39,7 @@ fn list(
 }
 
 /// Lists a directory repeatedly while names change, from none to several blocks of them.
-fn names_that_stay_are_shown_once(image: &Image, dir: &[u8], seed: u64, names_max: u32) {
+fn names_that_stay_are_shown_once(image: &ImageFile, dir: &[u8], seed: u64, names_max: u32) {
     let fs = image.open();
     let dir = fs.lookup(fs.root(), dir).unwrap();
     let file = fs.create(fs.root(), b"file", &NEW).unwrap();
@@ -80,8 +80,8 @@ fn names_that_stay_are_shown_once(image: &Image, dir: &[u8], seed: u64, names_ma
     image.close(fs);
 }
 
-fn with_directory(mke2fs: &Mke2fs) -> Image {
-    let image = Image::new(mke2fs, 16);
+fn with_directory(mke2fs: &Mke2fs) -> ImageFile {
+    let image = ImageFile::new(mke2fs, 16);
     let fs = image.open();
     fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
     image.close(fs);
@@ -124,7 +124,7 @@ fn listings_outlast_changes() {
 fn listings_outlast_the_end_of_inline_directories() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (seed, features) in ["inline_data,dir_index", "inline_data,^dir_index"].iter().enumerate() {
-        let image = Image::new(&Mke2fs::new("ext4").block_size(1024).features(features), 16);
+        let image = ImageFile::new(&Mke2fs::new("ext4").block_size(1024).features(features), 16);
         testkit::populate_with_kernel(&image.path, "ext4", |root: &std::path::Path| {
             for dir in 0..10 {
                 let dir = root.join(format!("dir{dir}"));

@@ -7,10 +7,10 @@ use testkit::model::Model;
 use testkit::{KernelMount, MountOptions, Tree, require};
 use vfs::{Error, FileSystem, FileType, Ino, RenameMode, Result};
 
-use crate::names::common::{Image, NEW, entries, later};
+use crate::names::common::{ImageFile, NEW, entries, later};
 
 /// A file system and a model that receive the same operations.
-struct Pair {
+struct ModelPair {
     fs: Ext4,
     model: Model,
     /// Maps the model's inodes to those of the file system.
@@ -31,7 +31,7 @@ fn kind<T>(result: &Result<T>) -> String {
     }
 }
 
-impl Pair {
+impl ModelPair {
     fn new(fs: Ext4, seed: u64, names_max: u32) -> Self {
         let model = Model::new();
         let mut pair = Self {
@@ -186,8 +186,8 @@ fn entries_or_none(fs: &dyn FileSystem, dir: Ino) -> Vec<(Vec<u8>, Ino)> {
     if fs.attributes(dir).is_ok() { entries(fs, dir) } else { Vec::new() }
 }
 
-fn run(image: &Image, seed: u64, steps: usize, names_max: u32) -> Model {
-    let mut pair = Pair::new(image.open(), seed, names_max);
+fn run(image: &ImageFile, seed: u64, steps: usize, names_max: u32) -> Model {
+    let mut pair = ModelPair::new(image.open(), seed, names_max);
     for step in 1..=steps {
         pair.step();
         // Inode numbers of removed directories are reused, so the directories must be forgotten soon.
@@ -204,13 +204,13 @@ fn run(image: &Image, seed: u64, steps: usize, names_max: u32) -> Model {
 }
 
 /// Asserts that the kernel shows the same tree as the model.
-fn check_with_kernel(image: &Image, model: &Model) {
+fn check_with_kernel(image: &ImageFile, model: &Model) {
     let mount = KernelMount::new(&image.path, &MountOptions::read_only("ext4"));
     let tree = Tree::of(mount.path());
     let expected = model.entries();
     for (path, ino, file_type) in expected.iter() {
         let node = tree.node(path);
-        assert_eq!(node.kind == testkit::Kind::Directory, *file_type == FileType::Directory);
+        assert_eq!(node.kind == testkit::NodeKind::Directory, *file_type == FileType::Directory);
         assert_eq!(node.nlink, u64::from(model.attributes(*ino).unwrap().links));
     }
     // The model does not contain the root and lost+found.
@@ -229,8 +229,11 @@ fn few_names_collide_often() {
     .into_iter()
     .enumerate()
     {
-        let image =
-            Image::ext4(block_size, if features.is_empty() { "dir_index" } else { features }, 32);
+        let image = ImageFile::ext4(
+            block_size,
+            if features.is_empty() { "dir_index" } else { features },
+            32,
+        );
         let model = run(&image, seed as u64, 6_000, 40);
         check_with_kernel(&image, &model);
     }
@@ -240,7 +243,7 @@ fn few_names_collide_often() {
 fn large_directories_split_and_shrink() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (seed, block_size) in [(7, 1024), (8, 4096)] {
-        let image = Image::ext4(block_size, "dir_index", 64);
+        let image = ImageFile::ext4(block_size, "dir_index", 64);
         let model = run(&image, seed, 12_000, 6_000);
         check_with_kernel(&image, &model);
     }
@@ -250,7 +253,7 @@ fn large_directories_split_and_shrink() {
 #[test]
 fn deep_indexes_keep_their_names() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::ext4(1024, "dir_index,large_dir", 128);
+    let image = ImageFile::ext4(1024, "dir_index,large_dir", 128);
     let fs = image.open();
     let dir = fs.mkdir(fs.root(), b"deep", &NEW).unwrap();
     let name = |n: u32| format!("{n:->200}").into_bytes();

@@ -3,11 +3,13 @@
 use testkit::require;
 use testkit::trial::{many_threads, no_circle, refusals, taken, unnamed};
 
-use crate::changing::Layout;
+use crate::changing::ImageParameters;
 use crate::changing::crashing::Ext4Target;
 
-const SMALL_BLOCKS: Layout = Layout { inodes: 4_000, size: 32 << 20, ..Layout::SMALL_BLOCKS };
-const LARGE_BLOCKS: Layout = Layout { inodes: 4_000, size: 32 << 20, ..Layout::DEFAULT };
+const SMALL_BLOCKS: ImageParameters =
+    ImageParameters { inodes: 4_000, size: 32 << 20, ..ImageParameters::SMALL_BLOCKS };
+const LARGE_BLOCKS: ImageParameters =
+    ImageParameters { inodes: 4_000, size: 32 << 20, ..ImageParameters::DEFAULT };
 
 #[test]
 fn failed_operations_change_nothing() {
@@ -18,7 +20,11 @@ fn failed_operations_change_nothing() {
 #[test]
 fn a_taken_name_comes_before_a_full_file_system() {
     require!(Tool("e2fsck"));
-    for layout in [SMALL_BLOCKS, LARGE_BLOCKS, Layout { size: 32 << 20, ..Layout::BLOCK_MAPS }] {
+    for layout in [
+        SMALL_BLOCKS,
+        LARGE_BLOCKS,
+        ImageParameters { size: 32 << 20, ..ImageParameters::BLOCK_MAPS },
+    ] {
         taken(&Ext4Target::new(layout).trial());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use ext4::format::address::Block;
 use ext4::format::checksum::inode_seed;
-use ext4::format::extent::{self, Extent, Node};
+use ext4::format::extent::{self, Extent, ExtentNode};
 use ext4::format::features::RoCompat;
 use ext4::format::inode::{self, Inode};
 use ext4::format::orphan;
@@ -14,7 +14,7 @@ use ext4::{Ext4, OpenOptions};
 use testkit::require;
 use vfs::{Error, Ino};
 
-use super::common::layout::{Layout, edit_superblock};
+use super::common::layout::{ImageStructures, edit_superblock};
 use super::{KINDS, crashed};
 
 /// Inode of the orphan file that mke2fs creates in an empty file system.
@@ -23,7 +23,7 @@ const ORPHAN_FILE: Ino = Ino(12);
 /// An image that was not closed, to be damaged.
 struct Victim {
     image: Vec<u8>,
-    layout: Layout,
+    layout: ImageStructures,
 }
 
 impl Victim {
@@ -32,7 +32,7 @@ impl Victim {
         let crashed = crashed(KINDS[kind].1, 5);
         crashed.replay();
         let image = std::fs::read(&crashed.path).unwrap();
-        let mut victim = Self { layout: Layout::of(&image), image };
+        let mut victim = Self { layout: ImageStructures::of(&image), image };
         assert!(victim.open().is_ok());
         // The image must contain orphans.
         assert!(victim.superblock(|raw| raw.last_orphan.get()) != 0 || victim.slot_of_any().1 != 0);
@@ -68,7 +68,7 @@ impl Victim {
     /// Returns the blocks of the orphan file.
     fn orphan_blocks(&self) -> Vec<Block> {
         let inode = self.layout.inode(&self.image, ORPHAN_FILE);
-        let extent = Node::parse(inode.i_block(), None).unwrap().extent(0);
+        let extent = ExtentNode::parse(inode.i_block(), None).unwrap().extent(0);
         (0..u64::from(extent.len)).map(|step| extent.start.plus(step)).collect()
     }
 
@@ -168,7 +168,7 @@ fn an_invalid_orphan_file() {
 
 /// Shortens the only extent of a file.
 fn shorten_extent(inode: &mut Inode, by: u32) {
-    let extent: Extent = Node::parse(inode.i_block(), None).unwrap().extent(0);
+    let extent: Extent = ExtentNode::parse(inode.i_block(), None).unwrap().extent(0);
     let shorter = Extent { len: extent.len - by, ..extent };
     inode.i_block_mut()[extent::ENTRY_SIZE..][..extent::ENTRY_SIZE]
         .copy_from_slice(&shorter.encode());

@@ -7,7 +7,7 @@ use ext4::{Ext4, OpenOptions, OrphanPolicy, OrphanReport};
 use testkit::{KernelMount, MountOptions, require};
 use vfs::{Error, FileSystem, Ino, RenameMode};
 
-use super::{Image, KINDS, assert_sound, close, new_file, orphan, preen};
+use super::{KINDS, OrphanImage, assert_sound, close, new_file, orphan, preen};
 
 const POLICIES: [OrphanPolicy; 4] =
     [OrphanPolicy::WhenNeeded, OrphanPolicy::Always, OrphanPolicy::ListOnly, OrphanPolicy::Off];
@@ -28,7 +28,7 @@ fn removing_the_last_name_frees_all_blocks_of_an_inode() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (kind, arguments) in KINDS {
         for policy in POLICIES {
-            let image = Image::new(arguments);
+            let image = OrphanImage::new(arguments);
             let free = (image.free_blocks(), image.free_inodes());
             let fs = image.try_open(policy).unwrap();
             let root = fs.root();
@@ -60,7 +60,7 @@ fn removing_the_last_name_frees_all_blocks_of_an_inode() {
 fn open_files_keep_their_contents() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for (_, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = image.free_blocks();
         let fs = image.open();
         let root = fs.root();
@@ -95,7 +95,7 @@ fn open_files_keep_their_contents() {
 #[test]
 fn values_in_inodes_of_their_own_go_too() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::new(&["-O", "ea_inode,orphan_file"]);
+    let image = OrphanImage::new(&["-O", "ea_inode,orphan_file"]);
     let free = (image.free_blocks(), image.free_inodes());
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
@@ -111,7 +111,7 @@ fn values_in_inodes_of_their_own_go_too() {
 
 /// Result of a change on a failing device.
 struct Interrupted {
-    image: Image,
+    image: OrphanImage,
     ino: Ino,
     outcome: Result<(), Error>,
     /// Number of device reads during the change.
@@ -126,7 +126,7 @@ fn interrupted(
     change: impl FnOnce(&Ext4, Ino) -> Result<(), Error>,
     healed: impl FnOnce(&Ext4, Ino),
 ) -> Interrupted {
-    let image = Image::new(arguments);
+    let image = OrphanImage::new(arguments);
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
     write_runs(&fs, ino, MANY_RUNS);

@@ -7,14 +7,14 @@ use ext4::OrphanReport;
 use testkit::{KernelMount, MountOptions, require};
 use vfs::FileSystem;
 
-use super::{Image, KINDS, crashed, new_file, orphan};
+use super::{KINDS, OrphanImage, crashed, new_file, orphan};
 
 #[test]
 fn the_kernel_ends_what_a_crash_leaves() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (_, arguments) in KINDS {
         let image = crashed(arguments, 600);
-        let clean = Image::new(arguments);
+        let clean = OrphanImage::new(arguments);
         KernelMount::new(&image.path, &MountOptions::read_write("ext4")).unmount();
         testkit::e2fsck(&image.path);
         assert_eq!(image.free_inodes(), clean.free_inodes());
@@ -25,7 +25,7 @@ fn the_kernel_ends_what_a_crash_leaves() {
 fn we_end_what_the_kernel_leaves() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (kind, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = (image.free_inodes(), image.free_blocks());
         let mount = KernelMount::new(&image.path, &MountOptions::read_write("ext4"));
         let open: Vec<_> = (0..600_u64)
@@ -56,7 +56,7 @@ fn we_end_what_the_kernel_leaves() {
 #[test]
 fn a_truncation_that_the_kernel_began_is_ended() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    let image = Image::new(KINDS[1].1);
+    let image = OrphanImage::new(KINDS[1].1);
     let fs = image.open();
     let ino = fs.create(fs.root(), b"file", &new_file()).unwrap();
     fs.write(ino, 0, &[0xcd; 50_000], None).unwrap();
@@ -79,7 +79,7 @@ fn a_truncation_that_the_kernel_began_is_ended() {
 fn the_kernel_frees_the_contents_of_what_a_crash_leaves() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Mount("ext4"));
     for (kind, arguments) in KINDS {
-        let image = Image::new(arguments);
+        let image = OrphanImage::new(arguments);
         let free = (image.free_inodes(), image.free_blocks());
         let fs = image.open();
         for number in 0..400_u64 {

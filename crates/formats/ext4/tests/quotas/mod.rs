@@ -19,12 +19,12 @@ use vfs::{FileSystem, Ino, NewInode};
 const MIB: u64 = 1 << 20;
 
 /// An image in a temporary directory.
-pub struct Image {
+pub struct QuotaImage {
     _dir: tempfile::TempDir,
     pub path: PathBuf,
 }
 
-impl Image {
+impl QuotaImage {
     /// Creates an image by mke2fs with these arguments.
     pub fn new(arguments: &[&str]) -> Self {
         let dir = scratch();

@@ -4,7 +4,7 @@ use ext4::Ext4;
 use testkit::{debugfs, debugfs_write, require};
 use vfs::{Error, FileSystem, Ino, RenameMode, SpecialFile};
 
-use super::{Image, create, owned};
+use super::{QuotaImage, create, owned};
 
 /// `i_flags`: an extent tree, and `PROJINHERIT`.
 const INHERIT_FLAGS: u32 = 0x2008_0000;
@@ -12,8 +12,8 @@ const INHERIT_FLAGS: u32 = 0x2008_0000;
 const PROJECT: u32 = 77;
 
 /// Creates two directories in the root: `bound`, which has a project, and `free`.
-pub fn with_project(arguments: &[&str]) -> Image {
-    let image = Image::new(arguments);
+pub fn with_project(arguments: &[&str]) -> QuotaImage {
+    let image = QuotaImage::new(arguments);
     let fs = image.open();
     for name in ["bound", "free"] {
         fs.mkdir(fs.root(), name.as_bytes(), &owned(0, 0)).unwrap();
@@ -28,11 +28,11 @@ pub fn find(fs: &Ext4, name: &str) -> Ino {
     fs.lookup(fs.root(), name.as_bytes()).unwrap()
 }
 
-fn has_project(image: &Image, path: &str) -> bool {
+fn has_project(image: &QuotaImage, path: &str) -> bool {
     debugfs(&image.path, &format!("stat {path}")).contains(&format!("Project:    {PROJECT} "))
 }
 
-fn has_flag(image: &Image, path: &str) -> bool {
+fn has_flag(image: &QuotaImage, path: &str) -> bool {
     debugfs(&image.path, &format!("stat {path}")).contains("Flags: 0x2")
 }
 

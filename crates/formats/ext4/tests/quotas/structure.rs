@@ -7,7 +7,7 @@ use std::fs;
 use testkit::{debugfs, require};
 use vfs::{FileSystem, SetAttributes};
 
-use super::{Image, check, owned};
+use super::{QuotaImage, check, owned};
 
 const BLOCK: usize = 1024;
 
@@ -15,7 +15,7 @@ const BLOCK: usize = 1024;
 struct QuotaFile(Vec<u8>);
 
 impl QuotaFile {
-    fn dump(image: &Image, ino: u32) -> Self {
+    fn dump(image: &QuotaImage, ino: u32) -> Self {
         let folder = testkit::scratch();
         let path = folder.path().join("quota");
         debugfs(&image.path, &format!("dump <{ino}> {}", path.display()));
@@ -72,7 +72,7 @@ impl QuotaFile {
 fn many_owners_fit_a_small_journal() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     const OWNERS: u32 = 20_000;
-    let image = Image::new(&["-b", "1024", "-J", "size=1", "-O", "quota"]);
+    let image = QuotaImage::new(&["-b", "1024", "-J", "size=1", "-O", "quota"]);
     assert_eq!(QuotaFile::dump(&image, 3).check(), 1);
     // The first run creates the entries, the second only changes them.
     for run in 0..2 {

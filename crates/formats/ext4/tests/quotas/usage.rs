@@ -8,7 +8,7 @@ use testkit::{debugfs, debugfs_write, e2fsck, e2fsck_verdict, require};
 use vfs::{AllocateMode, Error, FileSystem, Ino, RenameMode, SetAttributes};
 
 use super::project::{find, with_project};
-use super::{Image, owned};
+use super::{QuotaImage, owned};
 
 /// Kinds of images under test.
 pub const KINDS: [&[&str]; 6] = [
@@ -21,7 +21,7 @@ pub const KINDS: [&[&str]; 6] = [
 ];
 
 /// Returns limits and usage as listed by debugfs: by id, bytes and inodes.
-fn listed(image: &Image, kind: &str) -> BTreeMap<u32, (u64, u64)> {
+fn listed(image: &QuotaImage, kind: &str) -> BTreeMap<u32, (u64, u64)> {
     let text = debugfs(&image.path, &format!("list_quota {kind}"));
     let numbers =
         |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<u64>, _>>().ok();
@@ -36,7 +36,7 @@ fn chown(fs: &Ext4, ino: Ino, uid: Option<u32>, gid: Option<u32>) {
 #[test]
 fn e2fsck_does_judge_usage() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    let image = Image::new(KINDS[0]);
+    let image = QuotaImage::new(KINDS[0]);
     e2fsck(&image.path);
     debugfs_write(&image.path, "set_inode_field <2> uid 5");
     assert!(e2fsck_verdict(&image.path).unwrap_err().contains("QUOTA"));
@@ -46,7 +46,7 @@ fn e2fsck_does_judge_usage() {
 fn usage_follows_what_owners_have() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
     // Without a journal, because debugfs does not read it.
-    let image = Image::new(&["-b", "4096", "-O", "quota,^has_journal"]);
+    let image = QuotaImage::new(&["-b", "4096", "-O", "quota,^has_journal"]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(1000, 50)).unwrap();
     fs.write(file, 0, &[1; 40_000], None).unwrap();
@@ -137,7 +137,7 @@ fn work(fs: &Ext4, seed: u64, steps: usize) {
 fn usage_of_many_owners_is_right_after_random_changes() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for arguments in KINDS {
-        let image = Image::new(arguments);
+        let image = QuotaImage::new(arguments);
         for round in 0..3 {
             let fs = image.open();
             thread::scope(|scope| {
@@ -155,7 +155,7 @@ fn usage_of_many_owners_is_right_after_random_changes() {
 #[test]
 fn a_full_file_system_refuses_a_new_owner_and_stays_valid() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    let image = Image::new(KINDS[1]);
+    let image = QuotaImage::new(KINDS[1]);
     let fs = image.open();
     let file = fs.create(fs.root(), b"file", &owned(0, 0)).unwrap();
     while fs.write(file, fs.attributes(file).unwrap().size, &[1; 1 << 20], None).is_ok() {}
@@ -177,7 +177,7 @@ fn a_full_file_system_refuses_a_new_owner_and_stays_valid() {
 #[test]
 fn damaged_quota_files_are_refused_as_they_are() {
     require!(Tool("mke2fs"), Tool("debugfs"));
-    let made = Image::new(KINDS[0]);
+    let made = QuotaImage::new(KINDS[0]);
     let text = debugfs(&made.path, "bmap <3> 0");
     let block: u64 = text.lines().find_map(|line| line.trim().parse().ok()).unwrap();
     let original = made.in_memory();
@@ -205,7 +205,7 @@ const WITH_VALUES: [&[&str]; 3] = [
 #[test]
 fn values_in_separate_inodes_count_for_the_owner_of_the_file() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("debugfs"));
-    let image = Image::new(WITH_VALUES[0]);
+    let image = QuotaImage::new(WITH_VALUES[0]);
     let fs = image.open();
     let usage = |id| {
         fs.sync().unwrap();
@@ -263,7 +263,7 @@ fn work_with_values(fs: &Ext4, dir: Ino, seed: u64, steps: usize) {
 fn usage_with_values_in_inodes_is_right_after_random_changes() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     for arguments in WITH_VALUES {
-        let image = Image::new(arguments);
+        let image = QuotaImage::new(arguments);
         for round in 0..2 {
             let fs = image.open();
             let dirs = [0, 1].map(|part| {
@@ -286,7 +286,7 @@ fn usage_with_values_in_inodes_is_right_after_random_changes() {
 #[test]
 fn usage_of_values_that_the_kernel_shared_is_kept() {
     require!(Tool("mke2fs"), Tool("e2fsck"), Tool("tune2fs"), Mount("ext4"));
-    let image = Image::new(&["-b", "1024", "-O", "ea_inode"]);
+    let image = QuotaImage::new(&["-b", "1024", "-O", "ea_inode"]);
     let mount = testkit::KernelMount::new(&image.path, &testkit::MountOptions::read_write("ext4"));
     for number in 0..6_u32 {
         let path = mount.path().join(number.to_string());

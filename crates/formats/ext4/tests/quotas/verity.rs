@@ -4,7 +4,7 @@
 use testkit::{debugfs, debugfs_write, require};
 use vfs::{AllocateMode, Error, FileSystem, SetAttributes};
 
-use super::{Image, create};
+use super::{QuotaImage, create};
 
 /// `i_flags`: an extent tree, and fs-verity.
 const VERITY_FLAGS: u32 = 0x18_0000;
@@ -12,8 +12,8 @@ const VERITY_FLAGS: u32 = 0x18_0000;
 const SIZE: u64 = 10_000;
 
 /// Creates an image with a protected file that has blocks past its size.
-fn protected() -> Image {
-    let image = Image::new(&["-b", "1024", "-O", "verity"]);
+fn protected() -> QuotaImage {
+    let image = QuotaImage::new(&["-b", "1024", "-O", "verity"]);
     let fs = image.open();
     let file = create(&fs, fs.root(), "file");
     fs.write(file, 0, &[7; SIZE as usize], None).unwrap();

@@ -9,7 +9,7 @@ use testkit::{HarmTarget, KernelMount, MountOptions, debugfs, populate_with_kern
 
 use crate::check::victim::Victim;
 use crate::common::image::{GOLDEN, golden};
-use crate::common::layout::Layout;
+use crate::common::layout::ImageStructures;
 
 /// Size of an image in bytes.
 const BYTES: u64 = 12 << 20;
@@ -22,14 +22,14 @@ const JOURNAL_BLOCKS: usize = 24;
 pub(super) struct Base {
     pub(super) name: &'static str,
     pub(super) image: Vec<u8>,
-    pub(super) layout: Layout,
+    pub(super) layout: ImageStructures,
     pub(super) targets: Vec<HarmTarget>,
 }
 
 impl Base {
     pub(super) fn new(name: &'static str, image: Vec<u8>) -> Self {
         let Victim { image, layout, targets } = Victim::of(image);
-        let to_target = |target: crate::check::victim::Target| {
+        let to_target = |target: crate::check::victim::DamageTarget| {
             let (name, range) = (target.name, target.range);
             HarmTarget { name, range }
         };

@@ -10,7 +10,7 @@ use operations::repair::{PAGE_BYTES, Plan, Staging, make_plan, try_out};
 use testkit::{effort, require, scratch};
 use vfs::FileSystem;
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan, repairer};
 use crate::check::victim::{Victim, damage, is_explained, judge, made};
 use crate::common::image::{GOLDEN, device, golden};
@@ -75,7 +75,7 @@ fn unreadable_parts_are_reported_and_not_written() {
     let (mut told, mut repaired) = (0, 0);
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
-        let before = Tree::of(&victim.image).expect("a sound image");
+        let before = ReachableTree::of(&victim.image).expect("a sound image");
         for number in 0..effort(6, 20, 4_000) {
             // The page of one structure cannot be read, and another structure is damaged, or none.
             let bad: Vec<Range<u64>> = (0..random.usize(1..4))
@@ -107,8 +107,8 @@ fn unreadable_parts_are_reported_and_not_written() {
             // With the unreadable ranges restored, the image can be repaired, and nothing undamaged is lost.
             let after = apply(&image, &made.steps);
             if what.ends_with("nothing") {
-                let now =
-                    Tree::of(&after).unwrap_or_else(|e| panic!("{what}: {e}\n{}", describe(&made)));
+                let now = ReachableTree::of(&after)
+                    .unwrap_or_else(|e| panic!("{what}: {e}\n{}", describe(&made)));
                 let lost = before.lost_in(&now, None, true);
                 assert!(
                     lost.inodes.is_empty() && lost.names.is_empty(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use testkit::{Mke2fs, require, scratch};
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
 use crate::check::victim::{is_explained, judge};
 
@@ -46,7 +46,7 @@ fn ino(place: &Path, path: &str) -> u64 {
 }
 
 /// Repairs an image, asserts that it is sound, and returns its tree.
-fn repaired(image: &[u8], what: &str) -> Tree {
+fn repaired(image: &[u8], what: &str) -> ReachableTree {
     let made = plan(image).expect("an image that can be repaired");
     let text = format!("{what}\n{}", describe(&made));
     assert!(made.left.is_empty(), "{text}");
@@ -56,18 +56,18 @@ fn repaired(image: &[u8], what: &str) -> Tree {
     }
     let again = plan(&after).expect("a sound image");
     assert!(again.steps.is_empty() && again.findings.is_empty(), "{text}{}", describe(&again));
-    Tree::of(&after).expect("a tree")
+    ReachableTree::of(&after).expect("a tree")
 }
 
 /// Returns the inode at a path.
-fn at(tree: &Tree, path: &[&str]) -> Option<u64> {
+fn at(tree: &ReachableTree, path: &[&str]) -> Option<u64> {
     path.iter().try_fold(2, |directory, name| {
         tree.names.get(&(directory, name.as_bytes().to_vec())).copied()
     })
 }
 
 /// Asserts that every inode survives with its contents, under any name.
-fn assert_all_there(before: &Tree, after: &Tree, what: &str) {
+fn assert_all_there(before: &ReachableTree, after: &ReachableTree, what: &str) {
     let lost: Vec<_> = before
         .inodes
         .iter()
@@ -81,14 +81,14 @@ fn assert_all_there(before: &Tree, after: &Tree, what: &str) {
 struct Bench {
     work: tempfile::TempDir,
     image: Vec<u8>,
-    before: Tree,
+    before: ReachableTree,
 }
 
 impl Bench {
     fn new(features: &str) -> Self {
         let work = scratch();
         let image = image(work.path(), features);
-        let before = Tree::of(&image).expect("a sound image");
+        let before = ReachableTree::of(&image).expect("a sound image");
         Self { work, image, before }
     }
 
@@ -105,7 +105,7 @@ impl Bench {
         debugfs(&self.place(), &self.image, commands)
     }
 
-    fn repaired(&self, commands: &[&str]) -> Tree {
+    fn repaired(&self, commands: &[&str]) -> ReachableTree {
         let damaged = self.damaged(commands);
         repaired(&damaged, &format!("{commands:?}"))
     }
@@ -181,7 +181,7 @@ fn large_directories_lose_no_name() {
         let bench = Bench::new(features);
         let size = 1024;
         let many = bench.ino("/many");
-        let layout = crate::common::layout::Layout::of(&bench.image);
+        let layout = crate::common::layout::ImageStructures::of(&bench.image);
         let blocks: Vec<_> = layout
             .structures
             .iter()
@@ -208,7 +208,7 @@ fn files_that_share_blocks_get_copies() {
     for features in ["^has_journal", "^has_journal,^metadata_csum", "^has_journal,^extents,^64bit"]
     {
         let bench = Bench::new(features);
-        let layout = crate::common::layout::Layout::of(&bench.image);
+        let layout = crate::common::layout::ImageStructures::of(&bench.image);
         let [from, to] =
             ["/a/file", "/top"].map(|path| layout.slot_range(vfs::Ino(bench.ino(path))));
         let mut image = bench.image.clone();

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use testkit::{effort, require, scratch};
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
-use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
+use crate::check::victim::{DamagedImage, Victim, damage, damage_block, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
 /// Results of repairs.
 #[derive(Default)]
-struct Outcome {
+struct RepairOutcomes {
     cases: u32,
     repaired: u32,
     refused: u32,
@@ -23,14 +23,14 @@ struct Outcome {
     problems: BTreeMap<String, Vec<String>>,
 }
 
-impl Outcome {
+impl RepairOutcomes {
     fn problem(&mut self, kind: impl Into<String>, detail: String) {
         self.problems.entry(kind.into()).or_default().push(detail);
     }
 }
 
 /// Repairs a damaged image and checks the result. Returns the repaired image.
-fn repair(name: &str, case: &Case, outcome: &mut Outcome) -> Option<Vec<u8>> {
+fn repair(name: &str, case: &DamagedImage, outcome: &mut RepairOutcomes) -> Option<Vec<u8>> {
     outcome.cases += 1;
     let made = match plan(&case.image) {
         Ok(made) => made,
@@ -67,13 +67,13 @@ fn repair(name: &str, case: &Case, outcome: &mut Outcome) -> Option<Vec<u8>> {
 }
 
 /// Damages and repairs an image `count` times.
-fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut Outcome) {
+fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut RepairOutcomes) {
     let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum::<u64>() + 1);
-    let before = Tree::of(&victim.image).expect("a sound image");
+    let before = ReachableTree::of(&victim.image).expect("a sound image");
     for _ in 0..count {
         let case = damage(victim, &mut random);
         let Some(after) = repair(name, &case, outcome) else { continue };
-        let now = match Tree::of(&after) {
+        let now = match ReachableTree::of(&after) {
             Ok(now) => now,
             Err(error) => {
                 outcome.problem("cannot be read", format!("{name}: {}: {error}", case.what));
@@ -93,8 +93,8 @@ fn repair_all(name: &str, victim: &Victim, count: usize, outcome: &mut Outcome) 
 }
 
 /// Asserts that there were no failures.
-fn settle(outcome: &Outcome) {
-    let Outcome { cases, repaired, refused, lost, problems } = outcome;
+fn settle(outcome: &RepairOutcomes) {
+    let RepairOutcomes { cases, repaired, refused, lost, problems } = outcome;
     println!("{cases} cases, {repaired} repaired, {refused} refused, {lost} lost");
     for (kind, list) in problems {
         println!("{} times {kind}", list.len());
@@ -122,7 +122,7 @@ fn victims(work: &Path) -> Vec<(&'static str, Victim)> {
 fn volumes_are_repaired_and_nothing_is_lost() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
-    let mut outcome = Outcome::default();
+    let mut outcome = RepairOutcomes::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_none());
         let count = effort(15, 30, 5_000);
@@ -135,7 +135,7 @@ fn volumes_are_repaired_and_nothing_is_lost() {
 fn files_are_repaired_and_others_keep_what_they_hold() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
-    let mut outcome = Outcome::default();
+    let mut outcome = RepairOutcomes::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_some());
         let count = effort(15, 30, 5_000);
@@ -152,16 +152,10 @@ fn lost_swapped_and_random_blocks_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        let blocks = victim.image.len() / size;
         for number in 0..effort(4, 20, 3_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..6) {
-                let (one, two) = (random.usize(..blocks) * size, random.usize(..blocks) * size);
-                match random.u8(..3) {
-                    0 => image[one..one + size].fill(0),
-                    1 => image.copy_within(one..one + size, two),
-                    _ => image[one..one + size].fill_with(|| random.u8(..)),
-                }
+                damage_block(&mut image, size, &mut random);
             }
             victim.layout.seal(&mut image);
             if random.u8(..4) == 0 {

@@ -12,7 +12,7 @@ use super::against::survivors;
 use super::bases::{self, Base};
 use super::grain::{ino_of, repaired};
 use crate::common::image::golden;
-use crate::common::layout::{Kind, edit_superblock, superblock};
+use crate::common::layout::{StructureKind, edit_superblock, superblock};
 
 /// Offset of `i_mode` in an inode.
 const MODE: usize = 0;
@@ -30,7 +30,7 @@ const NAME_LEN: usize = 6;
 /// Returns the byte ranges of the directory blocks of an inode.
 fn leaves(base: &Base, ino: u32) -> Vec<Range<usize>> {
     let own = base.layout.structures.iter().filter(|structure| structure.ino.0 == ino.into());
-    let leaves = own.filter(|structure| structure.kind == Kind::Leaf);
+    let leaves = own.filter(|structure| structure.kind == StructureKind::Leaf);
     leaves.map(|structure| base.layout.block_range(structure.block)).collect()
 }
 

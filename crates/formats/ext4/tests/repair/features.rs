@@ -7,10 +7,10 @@ use testkit::{KernelMount, Mke2fs, MountOptions, Sample, effort, require, sample
 use vfs::check::Finding;
 use vfs::{FileAttributesChange, FileSystem, InodeFlags};
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
 use crate::check::victim::{is_explained, judge};
-use crate::common::layout::{Kind, Layout, Structure, edit_superblock};
+use crate::common::layout::{ImageStructures, Structure, StructureKind, edit_superblock};
 use crate::names::common as names;
 
 /// Creates an image by mke2fs with some files.
@@ -50,8 +50,8 @@ fn the_block_of_mmp_is_written_again() {
     let mut random = fastrand::Rng::with_seed(67);
     for features in ["mmp", "mmp,^metadata_csum"] {
         let image = made(work.path(), 1024, &["-O", features]);
-        let before = Tree::of(&image).expect("a sound image");
-        let layout = Layout::of(&image);
+        let before = ReachableTree::of(&image).expect("a sound image");
+        let layout = ImageStructures::of(&image);
         let block = layout.sb.raw.mmp_block.get();
         let at = block as usize * 1024;
         for number in 0..effort(4, 10, 500) {
@@ -69,7 +69,7 @@ fn the_block_of_mmp_is_written_again() {
             }
             let what = format!("{features} {number}");
             let after = repaired(&damaged, &what);
-            let now = Tree::of(&after).expect("a tree");
+            let now = ReachableTree::of(&after).expect("a tree");
             let lost = before.lost_in(&now, None, true);
             assert!(lost.inodes.is_empty() && lost.names.is_empty(), "{what}: {lost:?}");
             // A kernel reads the block before it mounts for writing.
@@ -89,8 +89,8 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
     let mut random = fastrand::Rng::with_seed(71);
     for features in ["meta_bg,^resize_inode", "meta_bg,^resize_inode,^flex_bg,^metadata_csum"] {
         let image = made(work.path(), 1024, &["-O", features, "-g", "512"]);
-        let before = Tree::of(&image).expect("a sound image");
-        let layout = Layout::of(&image);
+        let before = ReachableTree::of(&image).expect("a sound image");
+        let layout = ImageStructures::of(&image);
         let geometry = &layout.geometry;
         let per_block = geometry.desc_per_block();
         let blocks = geometry.groups_count.div_ceil(per_block);
@@ -128,7 +128,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
                 continue;
             }
             let after = repaired(&damaged, &what);
-            let now = Tree::of(&after).expect("a tree");
+            let now = ReachableTree::of(&after).expect("a tree");
             let lost = before.lost_in(&now, None, true);
             let is_whole = lost.inodes.is_empty() && lost.names.is_empty();
             assert!(is_whole || is_hopeless, "{what}: {lost:?}\n{}", describe(&made));
@@ -158,7 +158,7 @@ fn with_fast_commits(work: &Path) -> Vec<u8> {
 
 /// Returns how many of the fsynced files exist with their contents.
 fn fast_files(image: &[u8]) -> usize {
-    let tree = Tree::of(image).expect("a tree");
+    let tree = ReachableTree::of(image).expect("a tree");
     let names = (0..10_u8).filter(|number| {
         let name = format!("fast-{number}").into_bytes();
         let held = tree.names.get(&(2, name)).and_then(|ino| tree.inodes.get(ino));
@@ -178,12 +178,12 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
     assert!(!report.fast_commits.is_empty(), "{report:?}");
     assert_eq!(fast_files(&repaired(&image, "nothing")), 10);
 
-    let layout = Layout::of(&image);
+    let layout = ImageStructures::of(&image);
     assert!(layout.sb.features.compat(Compat::FAST_COMMIT));
     // Damage outside of the journal: the counts of a group, a bitmap, an inode, the superblock.
     let group = layout.groups[0];
     let bitmap = layout.block_range(group.block_bitmap).start;
-    let old = Tree::of(&image).map_or(12, |tree| {
+    let old = ReachableTree::of(&image).map_or(12, |tree| {
         *tree.names.iter().find(|((_, name), _)| name == b"old").expect("the old file").1
     });
     let slot = layout.slot_range(vfs::Ino(old)).start;
@@ -236,9 +236,9 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     let mke2fs = mke2fs.features("casefold,encrypt,^has_journal");
     mke2fs.arguments(["-E", "encoding=utf8"]).populate(&tree).create(&place, 24 << 20);
     let mut image = std::fs::read(&place).unwrap();
-    let layout = Layout::of(&image);
+    let layout = ImageStructures::of(&image);
     // Turns a linear directory into one of this kind: sets its flags, with an invalid index.
-    let is_leaf = |structure: &&Structure| structure.kind == Kind::Leaf;
+    let is_leaf = |structure: &&Structure| structure.kind == StructureKind::Leaf;
     let ino = layout.structures.iter().rfind(is_leaf).expect("a directory").ino;
     let slot = layout.slot_range(ino).start;
     let flags = u32::from_le_bytes(image[slot + 0x20..slot + 0x24].try_into().unwrap());
@@ -256,12 +256,12 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     let once = apply(&image, &made.steps);
     assert!(is_indexed(&once), "{}", describe(&made));
     // An entry that was moved to a leaf where its hash is not searched for.
-    let layout = Layout::of(&once);
+    let layout = ImageStructures::of(&once);
     let mut damaged = once.clone();
     let leaves: Vec<_> = layout
         .structures
         .iter()
-        .filter(|structure| structure.ino == ino && structure.kind == Kind::Leaf)
+        .filter(|structure| structure.ino == ino && structure.kind == StructureKind::Leaf)
         .map(|structure| layout.block_range(structure.block))
         .collect();
     assert!(leaves.len() > 4, "one leaf is no index");
@@ -274,7 +274,8 @@ fn names_that_are_hashed_with_a_key_keep_their_index() {
     assert!(made.left.is_empty(), "{}", describe(&made));
     let after = apply(&damaged, &made.steps);
     assert!(is_indexed(&after), "{}", describe(&made));
-    let (before, now) = (Tree::of(&once).expect("a tree"), Tree::of(&after).expect("a tree"));
+    let (before, now) =
+        (ReachableTree::of(&once).expect("a tree"), ReachableTree::of(&after).expect("a tree"));
     assert!(before.names == now.names, "a name is lost");
     assert!(before.names.len() > 400);
 }

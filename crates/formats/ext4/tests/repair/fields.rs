@@ -2,7 +2,7 @@
 
 use testkit::effort;
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
 use crate::common::image::{GOLDEN, unpack};
 
@@ -14,7 +14,7 @@ const FIELDS: usize = 0x280;
 const RESERVED_GDT_BLOCKS: usize = 0xce;
 
 /// Asserts that a repair of an image keeps all files.
-fn assert_keeps_all(name: &str, image: &[u8], before: &Tree, what: &str) {
+fn assert_keeps_all(name: &str, image: &[u8], before: &ReachableTree, what: &str) {
     let made = match plan(image) {
         Ok(made) => made,
         // The value is an unsupported feature.
@@ -22,7 +22,7 @@ fn assert_keeps_all(name: &str, image: &[u8], before: &Tree, what: &str) {
         Err(error) => panic!("{name}, {what}: {error}"),
     };
     let after = apply(image, &made.steps);
-    let now = Tree::of(&after).unwrap_or_else(|error| panic!("{name}, {what}: {error}"));
+    let now = ReachableTree::of(&after).unwrap_or_else(|error| panic!("{name}, {what}: {error}"));
     let lost = before.lost_in(&now, None, true);
     assert!(
         lost.inodes.is_empty() && lost.names.is_empty(),
@@ -35,7 +35,7 @@ fn assert_keeps_all(name: &str, image: &[u8], before: &Tree, what: &str) {
 fn the_number_of_reserved_blocks_costs_no_file() {
     for (name, packed) in GOLDEN {
         let image = unpack(packed);
-        let before = Tree::of(&image).expect("a sound image");
+        let before = ReachableTree::of(&image).expect("a sound image");
         for count in [1_u16, 2, 4, 7, 64, 107, 223, 1000, 60_000] {
             let mut damaged = image.clone();
             let at = SUPERBLOCK + RESERVED_GDT_BLOCKS;
@@ -49,7 +49,7 @@ fn the_number_of_reserved_blocks_costs_no_file() {
 fn no_word_of_the_superblock_costs_a_file() {
     for (name, packed) in GOLDEN {
         let image = unpack(packed);
-        let before = Tree::of(&image).expect("a sound image");
+        let before = ReachableTree::of(&image).expect("a sound image");
         for at in (0..FIELDS).step_by(2 * effort(20, 14, 1)) {
             for change in [1_u16, 0x40, 0x8000, 0xffff] {
                 let mut damaged = image.clone();

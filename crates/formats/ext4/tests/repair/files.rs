@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use testkit::{effort, require, scratch};
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
-use crate::check::victim::{Case, Victim, damage, is_explained, judge, made};
+use crate::check::victim::{DamagedImage, Victim, damage, is_explained, judge, made};
 use crate::common::image::GOLDEN;
 
 /// Keeps only the targets that belong to files.
@@ -40,14 +40,14 @@ fn assert_repaired_of(
     victims: impl Iterator<Item = (&'static str, Victim)>,
     count: usize,
     at_once: usize,
-    damage: fn(&Victim, &mut fastrand::Rng) -> Case,
+    damage: fn(&Victim, &mut fastrand::Rng) -> DamagedImage,
 ) {
     let mut problems: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut cases = 0;
     for (name, victim) in victims {
         let mut victim = only_files(victim);
         let sound = victim.image.clone();
-        let before = Tree::of(&sound).expect("a sound image");
+        let before = ReachableTree::of(&sound).expect("a sound image");
         let mut random = fastrand::Rng::with_seed(name.bytes().map(u64::from).sum::<u64>() + 7);
         for _ in 0..count {
             cases += 1;
@@ -83,7 +83,7 @@ fn assert_repaired_of(
 type Problem = (String, String);
 
 /// Repairs an image. Returns a description of the repair, and the repaired image's tree.
-fn repair_one(victim: &Victim) -> Result<(String, Tree), Problem> {
+fn repair_one(victim: &Victim) -> Result<(String, ReachableTree), Problem> {
     let made = plan(&victim.image).map_err(|error| ("refused".to_owned(), error.to_string()))?;
     let text = describe(&made);
     if let Some(first) = made.left.first() {
@@ -93,14 +93,18 @@ fn repair_one(victim: &Victim) -> Result<(String, Tree), Problem> {
     if let Some(remarks) = judge(&after).filter(|text| !is_explained(text)) {
         return Err(("e2fsck finds more".to_owned(), format!("{text}{remarks}")));
     }
-    match Tree::of(&after) {
+    match ReachableTree::of(&after) {
         Ok(now) => Ok((text, now)),
         Err(error) => Err(("cannot be read".to_owned(), format!("{text}{error}"))),
     }
 }
 
 /// Checks whether anything is lost except the damaged parts.
-fn compare((before, now): (&Tree, &Tree), touched: u64, what: &str) -> Result<(), Problem> {
+fn compare(
+    (before, now): (&ReachableTree, &ReachableTree),
+    touched: u64,
+    what: &str,
+) -> Result<(), Problem> {
     // The damaged structure may contain attributes of other inodes.
     let is_value = !before.inodes.contains_key(&touched);
     let with_xattrs = !is_value && !what.contains("Attributes");
@@ -132,7 +136,7 @@ fn files_of_images_of_mke2fs_are_repaired() {
 }
 
 /// Damages a whole structure: it becomes zeros, random bytes, or a copy of another structure.
-fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
+fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> DamagedImage {
     let targets = &victim.targets;
     let target = &targets[random.usize(..targets.len())];
     let other = &targets[random.usize(..targets.len())];
@@ -150,7 +154,11 @@ fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> Case {
         victim.layout.seal(&mut image);
     }
     let kind = ["zeros", "random", &other.name, &other.name][usize::from(kind)];
-    Case { image, what: format!("{} is {kind}, {is_repaired}", target.name), ino: target.ino }
+    DamagedImage {
+        image,
+        what: format!("{} is {kind}, {is_repaired}", target.name),
+        ino: target.ino,
+    }
 }
 
 #[test]

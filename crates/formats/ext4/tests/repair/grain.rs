@@ -1,7 +1,7 @@
 //! Partly damaged structures keep every entry that can be verified.
 
 use ext4::format::address::{Block, FileBlock};
-use ext4::format::extent::{self, IndexEntry, Node};
+use ext4::format::extent::{self, ExtentNode, IndexEntry};
 use ext4::format::inode::{self, flags};
 use testkit::{debugfs, require, scratch};
 use vfs::Ino;
@@ -10,7 +10,7 @@ use super::against::{carried_out, fault_of_repaired, survivors, with_e2fsck};
 use super::bases::{self, Base};
 use super::{describe, plan};
 use crate::common::image::golden;
-use crate::common::layout::{Kind, Layout, Structure};
+use crate::common::layout::{ImageStructures, Structure, StructureKind};
 
 /// Returns the inode of a path.
 pub(super) fn ino_of(base: &Base, path: &str) -> u32 {
@@ -42,9 +42,10 @@ fn assert_all_survive(base: &Base, image: &[u8]) {
 fn leaves(base: &Base, ino: u32) -> Vec<Structure> {
     let is_leaf = |structure: &&Structure| {
         let bytes = &base.image[base.layout.block_range(structure.block)];
-        structure.ino == Ino(ino.into()) && Node::parse(bytes, Some(0)).is_ok()
+        structure.ino == Ino(ino.into()) && ExtentNode::parse(bytes, Some(0)).is_ok()
     };
-    let extents = base.layout.structures.iter().filter(|s| matches!(s.kind, Kind::Extents));
+    let extents =
+        base.layout.structures.iter().filter(|s| matches!(s.kind, StructureKind::Extents));
     extents.filter(is_leaf).copied().collect()
 }
 
@@ -110,7 +111,8 @@ fn a_tree_of_extents_that_is_too_deep_is_read_to_its_end() {
     for (depth, place) in free.iter().enumerate() {
         let range = base.layout.block_range(*place);
         let room = extent::capacity(range.len());
-        let count = Node::parse(&node[..inode::I_BLOCK_SIZE], None).map_or(1, |node| node.len());
+        let count =
+            ExtentNode::parse(&node[..inode::I_BLOCK_SIZE], None).map_or(1, |node| node.len());
         let block = &mut image[range];
         block.fill(0);
         block[..inode::I_BLOCK_SIZE].copy_from_slice(&node[..inode::I_BLOCK_SIZE]);
@@ -153,7 +155,7 @@ fn a_file_copied_over_another_inode_keeps_its_blocks() {
     // The image has less free space than a copy of `many-blocks` needs. The other inodes are lost+found, a directory,
     // a device and an empty file; the names of the latter have the same type as the file.
     let image = golden("ext3");
-    let (layout, before) = (Layout::of(&image), survivors(&image));
+    let (layout, before) = (ImageStructures::of(&image), survivors(&image));
     let range_of = |ino| layout.slot_range(Ino(ino));
     for (over, path) in [(11, ""), (12, ""), (17, ""), (19, "fifo"), (22, "nothing")] {
         for from in [24, 25] {

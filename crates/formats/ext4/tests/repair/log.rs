@@ -10,11 +10,11 @@ use ext4::log::JournalMap;
 use operations::repair::{PAGE_BYTES, Staging, write_through_log};
 use testkit::{Mke2fs, require, scratch};
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, plan};
 use crate::check::victim::{judge, settled};
 use crate::common::image::device;
-use crate::journal::support::{Config, Image, superblock};
+use crate::journal::support::{Config, JournalImage, superblock};
 use vfs::check::Silent;
 
 fn bytes_of(device: &MemoryDevice) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn steps_go_through_the_journal() {
     assert_eq!(judge(&after), None);
     let again = plan(&after).expect("a plan");
     assert!(again.steps.is_empty() && again.findings.is_empty());
-    assert!(Tree::of(&after).is_ok() && judge(&apply(&damaged, &steps)).is_none());
+    assert!(ReachableTree::of(&after).is_ok() && judge(&apply(&damaged, &steps)).is_none());
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn only_a_journal_that_can_be_trusted_is_opened() {
 /// Creates an image with three transactions in its log. The first one writes patterns 0, 1 and 2 to three blocks of a
 /// file. The second one writes pattern 10 to the first of these blocks, and the third one pattern 11 to a fourth block.
 /// In the journal the transactions take the blocks 1 to 5, 6 to 8 and 9 to 11.
-fn with_transactions() -> (Image, Vec<u8>, JournalMap) {
+fn with_transactions() -> (JournalImage, Vec<u8>, JournalMap) {
     let config = Config { fs_type: "ext4", block_size: 1024, features: "" };
-    let image = Image::new(&config);
+    let image = JournalImage::new(&config);
     let journal = image.journal();
     let blocks = &image.blocks;
     let first: Vec<_> = (0..3).map(|at| (blocks[at], image.pattern(at as u64))).collect();
@@ -119,7 +119,7 @@ fn with_transactions() -> (Image, Vec<u8>, JournalMap) {
 }
 
 /// Repairs an image, and returns the pattern numbers in its file's blocks, if they have one.
-fn repaired(image: &Image, damaged: &[u8]) -> Vec<Option<u64>> {
+fn repaired(image: &JournalImage, damaged: &[u8]) -> Vec<Option<u64>> {
     let plan = plan(damaged).expect("a plan");
     assert!(plan.left.is_empty(), "{}", super::describe(&plan));
     let after = apply(damaged, &plan.steps);
@@ -156,7 +156,7 @@ fn a_damaged_log_is_replayed_without_its_damaged_images() {
 fn a_journal_is_found_by_the_copy_of_its_map() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
     let (image, bytes, _) = with_transactions();
-    let layout = crate::common::layout::Layout::of(&bytes);
+    let layout = crate::common::layout::ImageStructures::of(&bytes);
     let slot = layout.slot_range(vfs::Ino(8));
     let mut damaged = bytes.clone();
     damaged[slot.clone()].fill(0);

@@ -7,7 +7,7 @@ use ext4::format::superblock::RawSuperblock;
 use testkit::{effort, require};
 use zerocopy::FromBytes;
 
-use super::tree::Tree;
+use super::tree::ReachableTree;
 use super::{apply, describe, plan};
 use crate::check::victim::{Victim, damage, is_explained, judge};
 use crate::common::image::{GOLDEN, golden};
@@ -111,7 +111,7 @@ fn repair_one(image: &[u8], what: &str, is_judged: bool, tally: &mut Tally) {
         Ok(again) => tally.problem("a second repair", format!("{}{}", text(), describe(&again))),
         Err(error) => tally.problem("a second repair", format!("{}{error}", text())),
     }
-    if let Err(error) = Tree::of(&after) {
+    if let Err(error) = ReachableTree::of(&after) {
         tally.problem("cannot be read", format!("{}{error}", text()));
     }
 }
@@ -133,7 +133,7 @@ fn is_of_names(text: &str, image: &[u8]) -> bool {
     let raw = RawSuperblock::read_from_bytes(&image[1024..2048]).unwrap();
     let ignores_case = raw.features().incompat(Incompat::CASEFOLD);
     let has_such = || {
-        let tree = Tree::of(image).unwrap_or_default();
+        let tree = ReachableTree::of(image).unwrap_or_default();
         tree.names.keys().any(|(_, name)| std::str::from_utf8(name).is_err())
     };
     ignores_case
@@ -188,13 +188,13 @@ fn cases_that_went_wrong_once_are_repaired() {
 }
 
 /// Damage that caused a failure in a run of a million cases: an image, and bytes at offsets of it.
-type Known = (&'static str, &'static str, &'static [(usize, u64, usize)]);
+type FormerFailure = (&'static str, &'static str, &'static [(usize, u64, usize)]);
 
 /// Offset of inode 15 in `ext4-plain`.
 const INODE_15: usize = 38 * 1024 + 0x200;
 
 /// The bytes of each entry are an offset, a big-endian number, and its length in bytes.
-const KNOWN: &[Known] = &[
+const KNOWN: &[FormerFailure] = &[
     (
         "a map covers nodes of others, and MMP wants a block",
         "ext4-plain",

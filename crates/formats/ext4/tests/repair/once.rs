@@ -171,7 +171,7 @@ fn counts_of_shared_attributes_are_repaired_once() {
         let base = bases::one(name);
         let mut structures = base.layout.structures.iter();
         let last = structures
-            .rfind(|s| matches!(s.kind, crate::common::layout::Kind::Attributes))
+            .rfind(|s| matches!(s.kind, crate::common::layout::StructureKind::Attributes))
             .expect("attributes");
         let block = base.layout.block_range(last.block);
         for count in [0_u32, 1, 77, 2000, u32::MAX] {

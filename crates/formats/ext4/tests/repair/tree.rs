@@ -9,7 +9,7 @@ use crate::common::image::device;
 
 /// Attributes and contents of an inode.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct TreeInode {
     kind: FileType,
     permissions: u16,
     owner: (u32, u32),
@@ -18,7 +18,7 @@ pub(super) struct Held {
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Held {
+impl TreeInode {
     /// Checks whether both are the same, except for the size of a directory.
     pub(super) fn is_same(&self, now: &Self, with_xattrs: bool) -> bool {
         let is_directory = self.kind == FileType::Directory;
@@ -33,8 +33,8 @@ impl Held {
 
 /// Everything that is reachable from the root.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    pub(super) inodes: BTreeMap<u64, Held>,
+pub(super) struct ReachableTree {
+    pub(super) inodes: BTreeMap<u64, TreeInode>,
     /// Inodes by directory and name.
     pub(super) names: BTreeMap<(u64, Vec<u8>), u64>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Lost {
     pub(super) names: Vec<(u64, String)>,
 }
 
-impl Tree {
+impl ReachableTree {
     /// Reads all of an image.
     pub(super) fn of(image: &[u8]) -> vfs::Result<Self> {
         let options = OpenOptions { norecovery: true, ..OpenOptions::default() };
@@ -76,7 +76,7 @@ impl Tree {
 
     /// Returns what is missing in another tree, except what belongs to the damaged inode.
     pub(super) fn lost_in(&self, after: &Self, touched: Option<u64>, with_xattrs: bool) -> Lost {
-        let is_kept = |(ino, before): &(&u64, &Held)| {
+        let is_kept = |(ino, before): &(&u64, &TreeInode)| {
             after.inodes.get(ino).is_some_and(|now| before.is_same(now, with_xattrs))
         };
         let others = self.inodes.iter().filter(|(ino, _)| Some(**ino) != touched);
@@ -92,7 +92,7 @@ impl Tree {
     }
 }
 
-fn hold(fs: &Ext4, ino: Ino) -> vfs::Result<Held> {
+fn hold(fs: &Ext4, ino: Ino) -> vfs::Result<TreeInode> {
     let attributes = fs.attributes(ino)?;
     let mut xattrs = BTreeMap::new();
     let mut names = Vec::new();
@@ -106,7 +106,7 @@ fn hold(fs: &Ext4, ino: Ino) -> vfs::Result<Held> {
         FileType::Symlink => crc(&fs.readlink(ino)?),
         _ => 0,
     };
-    Ok(Held {
+    Ok(TreeInode {
         kind: attributes.file_type,
         permissions: attributes.permissions,
         owner: (attributes.uid, attributes.gid),

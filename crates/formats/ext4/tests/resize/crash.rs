@@ -9,7 +9,7 @@ use testkit::crash::{Tearing, cut_off_beside, cut_off_but_for, flushes, read_ima
 use testkit::{KernelMount, MountOptions, effort, require};
 use vfs::FileSystem;
 
-use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, kind, tree};
+use super::kinds::{KINDS, MIB, MkfsParameters, assert_shows, assert_sound, device, kind, tree};
 use super::shrink::filled;
 use crate::changing::open;
 use crate::names::common::NEW;
@@ -42,7 +42,7 @@ pub(super) fn recover_by_e2fsck(image: &Path, has_journal: bool, what: &str) {
 }
 
 /// Creates an image of a kind on a device of `bytes` bytes.
-fn made(kind: &Kind, folder: &Path, bytes: u64) -> MemoryDevice {
+fn made(kind: &MkfsParameters, folder: &Path, bytes: u64) -> MemoryDevice {
     let image = kind.make(folder);
     std::fs::File::options().write(true).open(&image).unwrap().set_len(bytes).unwrap();
     let device = read_image(&image).unwrap();
@@ -51,7 +51,7 @@ fn made(kind: &Kind, folder: &Path, bytes: u64) -> MemoryDevice {
 }
 
 /// The copies of the superblock and of descriptors do not fit into its journal at once.
-const LITTLE_JOURNAL: Kind = Kind {
+const LITTLE_JOURNAL: MkfsParameters = MkfsParameters {
     arguments: &["-g", "256", "-J", "size=1"],
     ..kind("little journal", "ext4", 1024, "^sparse_super,^resize_inode,^flex_bg,^64bit")
 };

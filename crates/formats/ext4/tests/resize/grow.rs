@@ -9,7 +9,7 @@ use ext4::resize::{Grown, grow};
 use testkit::{KernelMount, MountOptions, effort, require};
 use vfs::Error;
 
-use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, device, tree};
+use super::kinds::{KINDS, MIB, MkfsParameters, assert_shows, assert_sound, device, tree};
 
 /// Extends an image's file and grows its file system.
 pub(super) fn grow_to(image: &Path, bytes: u64, block_size: u32) -> vfs::Result<Grown> {
@@ -45,7 +45,7 @@ fn all_kinds_grow_step_by_step() {
 fn the_kernel_fills_what_grew() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Root);
     let folder = testkit::scratch();
-    let kinds = KINDS.into_iter().filter(Kind::is_for_kernels);
+    let kinds = KINDS.into_iter().filter(MkfsParameters::is_for_kernels);
     for kind in kinds.take(effort(5, KINDS.len(), KINDS.len())) {
         let image = kind.make(folder.path());
         grow_to(&image, 300 * MIB, kind.block_size).unwrap();
@@ -65,7 +65,7 @@ fn the_kernel_fills_what_grew() {
 fn resize2fs_goes_on_after_us_and_we_after_it() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("resize2fs"));
     let folder = testkit::scratch();
-    for kind in KINDS.into_iter().filter(Kind::is_for_resize2fs) {
+    for kind in KINDS.into_iter().filter(MkfsParameters::is_for_resize2fs) {
         let image = kind.make(folder.path());
         let before = tree(device(&image));
         for (nth, bytes) in [220 * MIB, 500 * MIB, 900 * MIB].into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn refused_sizes_change_nothing() {
 fn from_a_gibibyte_to_a_tebibyte_takes_no_time() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let folder = testkit::scratch();
-    let kind = Kind { size: 1 << 30, ..KINDS[0] };
+    let kind = MkfsParameters { size: 1 << 30, ..KINDS[0] };
     let image = kind.make(folder.path());
     let start = std::time::Instant::now();
     let grown = grow_to(&image, 1 << 40, 4096).unwrap();

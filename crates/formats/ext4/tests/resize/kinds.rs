@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
 use ext4::{Ext4, OpenOptions};
-use parking_lot::Mutex;
 use testkit::Mke2fs;
-use testkit::fs_tree::{Rules, Tree};
-use vfs::check::{Finding, Observer, Options};
+use testkit::fs_tree::{FsTree, Rules};
+use vfs::check::{FindingList, Options};
 
 use crate::changing::judges::verdict;
 
@@ -17,7 +16,7 @@ pub(super) const MIB: u64 = 1 << 20;
 
 /// Parameters of mke2fs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
+pub(super) struct MkfsParameters {
     pub(super) name: &'static str,
     pub(super) fs_type: &'static str,
     pub(super) block_size: u32,
@@ -31,15 +30,18 @@ pub(super) const fn kind(
     fs_type: &'static str,
     block_size: u32,
     features: &'static str,
-) -> Kind {
-    Kind { name, fs_type, block_size, features, arguments: &[], size: 40 * MIB }
+) -> MkfsParameters {
+    MkfsParameters { name, fs_type, block_size, features, arguments: &[], size: 40 * MIB }
 }
 
 /// Old and new feature sets.
-pub(super) const KINDS: [Kind; 14] = [
+pub(super) const KINDS: [MkfsParameters; 14] = [
     kind("ext4", "ext4", 4096, ""),
     kind("ext4 of small blocks", "ext4", 1024, ""),
-    Kind { arguments: &["-E", "resize=300000"], ..kind("little kept", "ext4", 1024, "^64bit") },
+    MkfsParameters {
+        arguments: &["-E", "resize=300000"],
+        ..kind("little kept", "ext4", 1024, "^64bit")
+    },
     kind("nothing kept", "ext4", 1024, "^resize_inode"),
     kind("meta_bg", "ext4", 1024, "meta_bg,^resize_inode"),
     kind("without checksums", "ext4", 1024, "^metadata_csum,^64bit,uninit_bg"),
@@ -48,16 +50,19 @@ pub(super) const KINDS: [Kind; 14] = [
     kind("ext3", "ext3", 1024, ""),
     kind("ext2", "ext2", 1024, ""),
     kind("ext2 with many backups", "ext2", 1024, "^sparse_super,^resize_inode"),
-    Kind {
+    MkfsParameters {
         arguments: &["-C", "8192"],
         size: 160 * MIB,
         ..kind("clusters", "ext4", 1024, "bigalloc,^resize_inode")
     },
     kind("inline data", "ext4", 1024, "inline_data"),
-    Kind { arguments: &["-G", "4", "-g", "1024"], ..kind("small groups", "ext4", 1024, "quota") },
+    MkfsParameters {
+        arguments: &["-G", "4", "-g", "1024"],
+        ..kind("small groups", "ext4", 1024, "quota")
+    },
 ];
 
-impl Kind {
+impl MkfsParameters {
     /// Checks whether every kernel can mount such an image for writing. Some kernels have no quotas.
     pub(super) fn is_for_kernels(&self) -> bool {
         !self.features.contains("quota")
@@ -117,32 +122,23 @@ pub(super) fn device(image: &Path) -> Arc<FileDevice> {
 }
 
 /// Returns the tree of an image.
-pub(super) fn tree(device: Arc<dyn BlockDevice>) -> Tree {
-    Tree::of(&Ext4::open(device, &OpenOptions::default()).unwrap()).unwrap()
+pub(super) fn tree(device: Arc<dyn BlockDevice>) -> FsTree {
+    FsTree::of(&Ext4::open(device, &OpenOptions::default()).unwrap()).unwrap()
 }
 
 /// Asserts that an image has this tree.
 #[track_caller]
-pub(super) fn assert_shows(image: &Path, expected: &Tree, what: &str) {
+pub(super) fn assert_shows(image: &Path, expected: &FsTree, what: &str) {
     let list = expected.differences(&tree(device(image)), Rules::default());
     assert!(list.is_empty(), "{what}: {list:#?}");
-}
-
-#[derive(Default)]
-struct Keep(Mutex<Vec<String>>);
-
-impl Observer for Keep {
-    fn found(&self, finding: Finding) {
-        self.0.lock().push(format!("{finding:?}"));
-    }
 }
 
 /// Asserts that neither e2fsck nor the check reports anything.
 #[track_caller]
 pub(super) fn assert_sound(image: &Path, what: &str) {
     verdict(image).unwrap_or_else(|text| panic!("{what}: e2fsck:\n{text}"));
-    let keep = Keep::default();
-    ext4::check::check(device(image), &Options::default(), &keep).unwrap();
-    let found = keep.0.into_inner();
+    let found = FindingList::default();
+    ext4::check::check(device(image), &Options::default(), &found).unwrap();
+    let found = found.into_texts();
     assert!(found.is_empty(), "{what}: {found:#?}");
 }

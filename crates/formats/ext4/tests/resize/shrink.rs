@@ -10,12 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disk::{BlockDevice, RecordingDevice};
 use ext4::resize::{Shrunk, SizeRequest, plan_shrinking, shrink};
-use testkit::fs_tree::Tree;
+use testkit::fs_tree::FsTree;
 use testkit::{effort, populate_with_kernel, require};
 use vfs::{Error, FileType, Timestamp};
 
 use super::grow::grow_to;
-use super::kinds::{KINDS, Kind, MIB, assert_shows, assert_sound, count_usage, device, kind, tree};
+use super::kinds::{
+    KINDS, MIB, MkfsParameters, assert_shows, assert_sound, count_usage, device, kind, tree,
+};
 
 /// Shrinks the file system of an image, and truncates its file.
 pub(super) fn shrink_to(image: &Path, request: SizeRequest) -> vfs::Result<Shrunk> {
@@ -59,8 +61,8 @@ pub(super) fn spread(root: &Path) {
 }
 
 /// Creates a larger image of a kind, filled by the kernel.
-pub(super) fn filled(kind: &Kind, folder: &Path) -> std::path::PathBuf {
-    let mut larger = Kind { size: kind.size + 160 * MIB, ..*kind };
+pub(super) fn filled(kind: &MkfsParameters, folder: &Path) -> std::path::PathBuf {
+    let mut larger = MkfsParameters { size: kind.size + 160 * MIB, ..*kind };
     if !kind.is_for_kernels() {
         larger.features = "^quota";
     }
@@ -121,8 +123,8 @@ fn seconds() -> i64 {
 /// If resize2fs renumbers an inode, it sets its change time. It sets both times of a directory with such an inode among
 /// its entries, including `.` and `..`. Only the seconds change. It does so in images of mke2fs that no other program
 /// changed. All other times stay.
-fn with_times_of_resize2fs(mut tree: Tree, found: &Tree, run: RangeInclusive<i64>) -> Tree {
-    let number = |tree: &Tree, path: &[u8]| tree.get(path).map(|inode| inode.attributes.ino);
+fn with_times_of_resize2fs(mut tree: FsTree, found: &FsTree, run: RangeInclusive<i64>) -> FsTree {
+    let number = |tree: &FsTree, path: &[u8]| tree.get(path).map(|inode| inode.attributes.ino);
     let has_other = |path: &[u8]| number(&tree, path) != number(found, path);
     let parent = |path: &[u8]| {
         let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -155,7 +157,7 @@ fn with_times_of_resize2fs(mut tree: Tree, found: &Tree, run: RangeInclusive<i64
 fn resize2fs_goes_on_after_a_shrink() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("resize2fs"), Tool("tune2fs"), Root);
     let folder = testkit::scratch();
-    let kinds = KINDS.into_iter().filter(Kind::is_for_resize2fs);
+    let kinds = KINDS.into_iter().filter(MkfsParameters::is_for_resize2fs);
     for kind in kinds.take(effort(4, KINDS.len(), KINDS.len())) {
         let image = filled(&kind, folder.path());
         let mut before = tree(device(&image));
@@ -212,7 +214,7 @@ fn the_minimum_size_is_found_past_impossible_sizes() {
 fn clusters_that_are_kept_are_counted_whole() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let folder = testkit::scratch();
-    let kind = Kind {
+    let kind = MkfsParameters {
         arguments: &["-C", "16384"],
         size: 200 * MIB,
         ..kind("clusters that are kept", "ext4", 1024, "bigalloc")
@@ -231,7 +233,7 @@ fn clusters_that_are_kept_are_counted_whole() {
 fn the_least_size_is_found_at_once() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let folder = testkit::scratch();
-    let kind = Kind { size: 512 * MIB, ..kind("large", "ext4", 4096, "") };
+    let kind = MkfsParameters { size: 512 * MIB, ..kind("large", "ext4", 4096, "") };
     let image = kind.make(folder.path());
     let recording = Arc::new(RecordingDevice::new(device(&image)));
     let shared: Arc<dyn BlockDevice> = device(&image);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use operations::RunOperations;
-use operations::data::{ChangeFiles, MapFiles, Place};
+use operations::data::{ChangeFiles, MapFiles, Mapping};
 use vfs::Result;
 
 use crate::XfsCore;
@@ -18,7 +18,7 @@ impl XfsCore {
             let mut at = blocks.start;
             while at < blocks.end {
                 let run = self.run_at(op, file, at)?;
-                let Place::Written(start) = run.place else { return Ok(false) };
+                let Mapping::Written(start) = run.place else { return Ok(false) };
                 let (is_own, len) = op.own_blocks(start, run.len.min(blocks.end.0 - at.0))?;
                 if !is_own {
                     return Ok(false);

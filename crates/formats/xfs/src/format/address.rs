@@ -33,12 +33,12 @@ pub struct AgIno(pub u32);
 
 impl AgBlock {
     /// "No block", in fields without another null value (`NULLAGBLOCK`).
-    pub const NULL: Self = Self(u32::MAX);
+    pub(crate) const NULL: Self = Self(u32::MAX);
 }
 
 impl AgIno {
     /// "No inode" (`NULLAGINO`).
-    pub const NULL: Self = Self(u32::MAX);
+    pub(crate) const NULL: Self = Self(u32::MAX);
 }
 
 impl FsBlock {
@@ -47,7 +47,7 @@ impl FsBlock {
 
     /// Returns the address of a block of the realtime device, by its number there. It exists in memory only.
     #[must_use]
-    pub const fn on_realtime(block: u64) -> Self {
+    pub(crate) const fn on_realtime(block: u64) -> Self {
         Self(block | Self::REALTIME)
     }
 

@@ -27,7 +27,7 @@ pub const AGI_MAGIC: u32 = 0x5841_4749;
 /// `agfl_magicnum`: "XAFL".
 pub const AGFL_MAGIC: u32 = 0x5841_464c;
 /// Version of AGF and AGI.
-pub const AG_VERSION: u32 = 1;
+pub(crate) const AG_VERSION: u32 = 1;
 /// Number of unlinked lists in an AGI.
 pub const UNLINKED_BUCKETS: usize = 64;
 

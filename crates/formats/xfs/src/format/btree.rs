@@ -12,14 +12,14 @@ use super::geometry::Geometry;
 pub use entries::Entries;
 
 /// `NULLFSBLOCK`, or `NULLAGBLOCK` in four bytes: no sibling.
-pub const NO_SIBLING: u64 = u64::MAX;
+pub(crate) const NO_SIBLING: u64 = u64::MAX;
 /// Maximum number of levels of any tree. Blocks of 1 KiB have at least 11 entries, so 2^32 records of a group take 10
 /// levels, as do 2^48 records of a fork, with 29 entries.
 pub const LEVELS_MAX: usize = 12;
 /// Maximum size of a record of any tree, in bytes.
-pub const RECORD_SIZE_MAX: usize = 24;
+pub(crate) const RECORD_SIZE_MAX: usize = 24;
 /// Maximum size of a node entry without the pointer, in bytes.
-pub const KEY_SIZE_MAX: usize = 40;
+pub(crate) const KEY_SIZE_MAX: usize = 40;
 /// Byte offset of `bb_level` in all headers.
 const LEVEL_OFFSET: usize = 4;
 /// Byte offset of `bb_numrecs` in all headers.
@@ -56,18 +56,21 @@ impl Shape {
     }
 
     /// Free space by block.
-    pub const BNO: Self = Self::group("bnobt", [b"ABTB", b"AB3B"], (8, 8), Entries::FreeByBlock);
+    pub(crate) const BNO: Self =
+        Self::group("bnobt", [b"ABTB", b"AB3B"], (8, 8), Entries::FreeByBlock);
     /// Free space by length.
-    pub const CNT: Self = Self::group("cntbt", [b"ABTC", b"AB3C"], (8, 8), Entries::FreeByLength);
+    pub(crate) const CNT: Self =
+        Self::group("cntbt", [b"ABTC", b"AB3C"], (8, 8), Entries::FreeByLength);
     /// Inode chunks.
-    pub const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], (16, 4), Entries::Chunks);
+    pub(crate) const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], (16, 4), Entries::Chunks);
     /// Inode chunks with free inodes.
-    pub const FINO: Self = Self::group("finobt", [b"FIBT", b"FIB3"], (16, 4), Entries::Chunks);
+    pub(crate) const FINO: Self =
+        Self::group("finobt", [b"FIBT", b"FIB3"], (16, 4), Entries::Chunks);
     /// Reverse map: nodes have two keys per child.
-    pub const RMAP: Self =
+    pub(crate) const RMAP: Self =
         Self::group("rmapbt", [b"RMB3", b"RMB3"], (24, 40), Entries::ReverseMaps);
     /// Reference counts.
-    pub const REFCOUNT: Self =
+    pub(crate) const REFCOUNT: Self =
         Self::group("refcountbt", [b"R3FC", b"R3FC"], (12, 4), Entries::References);
     /// The extent map of a fork.
     pub const BMBT: Self =
@@ -84,7 +87,7 @@ impl Shape {
     }
 
     /// Returns the size of a pointer in bytes.
-    pub const fn pointer_size(&self) -> usize {
+    pub(crate) const fn pointer_size(&self) -> usize {
         if self.long { 8 } else { 4 }
     }
 
@@ -94,7 +97,7 @@ impl Shape {
     }
 
     /// Returns the layout of a leaf of the tree.
-    pub const fn leaf_area(&self, geometry: &Geometry) -> Area {
+    pub(crate) const fn leaf_area(&self, geometry: &Geometry) -> Area {
         let header = self.header_size(geometry.features.crc());
         let max = (geometry.block_size() - header) / self.record_size;
         Area {
@@ -121,7 +124,7 @@ impl Shape {
     /// Writes a logged root, which has the header and layout of a block of `logged.len()` bytes, into a fork. Returns
     /// false without a change if it is invalid or does not fit.
     #[must_use]
-    pub fn write_logged_root(&self, logged: &[u8], fork: &mut [u8]) -> bool {
+    pub(crate) fn write_logged_root(&self, logged: &[u8], fork: &mut [u8]) -> bool {
         let from = self.node_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
         let to = self.root_area(fork.len());
         if from.max == 0 || from.count(logged) > from.max.min(to.max) {
@@ -136,14 +139,14 @@ impl Shape {
     }
 
     /// Returns the size of the smallest fork whose root has room for `entries` entries, in bytes.
-    pub const fn root_size(&self, entries: usize) -> usize {
+    pub(crate) const fn root_size(&self, entries: usize) -> usize {
         ROOT_HEADER_SIZE + entries * (self.key_size + self.pointer_size())
     }
 
     /// Moves the root that fills the fork `old` into one of another size, where its pointers have other offsets.
     /// Returns false without a change if it is invalid or does not fit.
     #[must_use]
-    pub fn move_root(&self, old: &[u8], new: &mut [u8]) -> bool {
+    pub(crate) fn move_root(&self, old: &[u8], new: &mut [u8]) -> bool {
         let (from, to) = (self.root_area(old.len()), self.root_area(new.len()));
         if from.max == 0 || from.count(old) > from.max.min(to.max) {
             return false;
@@ -170,7 +173,7 @@ impl Shape {
 }
 
 /// Size of the header of a root in a fork: level and number of entries.
-pub const ROOT_HEADER_SIZE: usize = 4;
+pub(crate) const ROOT_HEADER_SIZE: usize = 4;
 
 /// Layout of the contents of a node or leaf.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +214,7 @@ impl Area {
     }
 
     /// Returns the byte range of the level.
-    pub const fn level_range(&self) -> std::ops::Range<usize> {
+    pub(crate) const fn level_range(&self) -> std::ops::Range<usize> {
         self.level_offset..self.level_offset + 2
     }
 
@@ -221,7 +224,7 @@ impl Area {
     }
 
     /// Returns the byte range of some pointers.
-    pub const fn pointer_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+    pub(crate) const fn pointer_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
         self.pointers + from * self.pointer_size..self.pointers + to * self.pointer_size
     }
 
@@ -248,7 +251,7 @@ fn read_pointer(data: &[u8], at: usize, long: bool) -> u64 {
 }
 
 /// Returns a pointer as it is written. Short pointers use the last four bytes.
-pub fn pointer_bytes(pointer: u64) -> [u8; 8] {
+pub(crate) fn pointer_bytes(pointer: u64) -> [u8; 8] {
     pointer.to_be_bytes()
 }
 
@@ -263,13 +266,13 @@ pub enum Side {
 
 impl Shape {
     /// Returns the byte range of a sibling pointer.
-    pub const fn sibling_range(&self, side: Side) -> std::ops::Range<usize> {
+    pub(crate) const fn sibling_range(&self, side: Side) -> std::ops::Range<usize> {
         let size = self.pointer_size();
         let start = LEFT_OFFSET + if matches!(side, Side::Right) { size } else { 0 };
         start..start + size
     }
 
-    /// Returns a sibling; [`NO_SIBLING`] at the end of a level.
+    /// Returns a sibling; `NO_SIBLING` at the end of a level.
     pub fn sibling(&self, data: &[u8], side: Side) -> u64 {
         read_pointer(data, self.sibling_range(side).start, self.long)
     }
@@ -405,7 +408,7 @@ impl Shape {
 }
 
 /// Converts a checked pointer of a short tree to a block of the group.
-pub const fn ag_block(pointer: u64) -> AgBlock {
+pub(crate) const fn ag_block(pointer: u64) -> AgBlock {
     AgBlock(pointer as u32)
 }
 

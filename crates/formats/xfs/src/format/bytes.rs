@@ -22,7 +22,7 @@ pub fn be32(data: &[u8], at: usize) -> u32 {
 
 /// Reads a big-endian `u64` at `at`.
 #[inline]
-pub fn be64(data: &[u8], at: usize) -> u64 {
+pub(crate) fn be64(data: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes(data, at))
 }
 

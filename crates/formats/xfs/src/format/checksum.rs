@@ -9,7 +9,7 @@ use engine::Corruption;
 ///
 /// # Panics
 /// If `data` ends before the field does.
-pub fn compute(data: &[u8], at: usize) -> u32 {
+pub(crate) fn compute(data: &[u8], at: usize) -> u32 {
     // The whole words around the field are processed separately, because CRC-32C of the rest is faster from an aligned
     // offset.
     let start = at & !7;
@@ -50,7 +50,7 @@ pub struct Zeros {
 
 impl Zeros {
     /// Returns the tables for runs of `len` bytes.
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let zeros = vec![0; len];
         let after = |crc| crc32c::crc32c_append(crc, &zeros);
         let base = after(0);

@@ -8,9 +8,9 @@ use super::geometry::Geometry;
 use super::realtime::Realtime;
 
 /// Size of an extent on disk in bytes.
-pub const EXTENT_SIZE: usize = 16;
+pub(crate) const EXTENT_SIZE: usize = 16;
 /// Maximum length of an extent in blocks: 21 bits.
-pub const LEN_MAX: u64 = (1 << 21) - 1;
+pub(crate) const LEN_MAX: u64 = (1 << 21) - 1;
 
 /// Number of bits of the first logical block; above them is the unwritten flag.
 const OFFSET_BITS: u32 = 54;
@@ -29,7 +29,7 @@ pub struct Extent {
     pub offset: FileBlock,
     /// First block.
     pub start: FsBlock,
-    /// Number of blocks: 1 to [`LEN_MAX`].
+    /// Number of blocks: 1 to `LEN_MAX`.
     pub len: u64,
     /// True if they are unwritten and read as zeros.
     pub unwritten: bool,
@@ -88,7 +88,7 @@ impl Extent {
     }
 
     /// Like [`Self::check`], for an extent of a realtime file.
-    pub fn check_realtime(&self, realtime: &Realtime) -> Result<(), Corruption> {
+    pub(crate) fn check_realtime(&self, realtime: &Realtime) -> Result<(), Corruption> {
         let is_sound = self.len > 0
             && self.end() <= FileBlock::END
             && realtime.extents_of(self.start, self.len).is_some();

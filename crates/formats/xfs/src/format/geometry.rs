@@ -8,9 +8,9 @@ use super::realtime::Realtime;
 use super::superblock::Superblock;
 
 /// Size of the daddr unit as a power of two: the unit of locations in block headers.
-pub const DADDR_BYTES_LOG: u8 = 9;
+pub(crate) const DADDR_BYTES_LOG: u8 = 9;
 /// Number of inodes of a chunk (`XFS_INODES_PER_CHUNK`).
-pub const INODES_PER_CHUNK: u32 = 64;
+pub(crate) const INODES_PER_CHUNK: u32 = 64;
 /// Number of header sectors of a group: superblock, AGF, AGI and AGFL.
 const HEADER_SECTORS: u32 = 4;
 
@@ -46,7 +46,7 @@ pub struct Geometry {
 }
 
 /// Size of a cluster of inodes of 256 bytes, in bytes (`XFS_INODE_BIG_CLUSTER_SIZE`).
-pub const INODE_CLUSTER_BYTES: u32 = 8192;
+pub(crate) const INODE_CLUSTER_BYTES: u32 = 8192;
 
 impl Geometry {
     /// Returns the geometry described by a superblock.
@@ -93,7 +93,7 @@ impl Geometry {
     }
 
     /// Returns the number of file-system blocks of a directory block.
-    pub const fn dir_block_blocks(&self) -> u32 {
+    pub(crate) const fn dir_block_blocks(&self) -> u32 {
         1 << (self.dir_block_log - self.block_log)
     }
 
@@ -156,7 +156,7 @@ impl Geometry {
     }
 
     /// Returns a block's location as in its header, in units of 512 bytes.
-    pub const fn daddr(&self, block: Block) -> u64 {
+    pub(crate) const fn daddr(&self, block: Block) -> u64 {
         block.0 << (self.block_log - DADDR_BYTES_LOG)
     }
 
@@ -166,7 +166,7 @@ impl Geometry {
     }
 
     /// Returns the last block of a group with headers.
-    pub const fn headers_end(&self) -> AgBlock {
+    pub(crate) const fn headers_end(&self) -> AgBlock {
         AgBlock(((HEADER_SECTORS << self.sector_log) - 1) >> self.block_log)
     }
 
@@ -195,7 +195,7 @@ impl Geometry {
 
     /// Returns the number of blocks of a cluster, the unit in which kernels read and write inodes. Larger inodes have
     /// larger clusters if chunks are aligned to them.
-    pub const fn kernel_cluster_blocks(&self) -> u32 {
+    pub(crate) const fn kernel_cluster_blocks(&self) -> u32 {
         let scaled = (INODE_CLUSTER_BYTES as u64) << self.inode_log >> 8;
         let is_scaled =
             self.features.crc() && (self.inode_align as u64) << self.block_log >= scaled;
@@ -212,12 +212,12 @@ impl Geometry {
     }
 
     /// Returns whether a cluster may be a sparse chunk, so that kernels accept the creation of a single cluster.
-    pub const fn has_sparse_clusters(&self) -> bool {
+    pub(crate) const fn has_sparse_clusters(&self) -> bool {
         self.sparse_align > 0 && self.sparse_align == self.cluster_blocks()
     }
 
     /// Returns the number of blocks of a chunk of 64 inodes; 1 if a block contains more.
-    pub const fn chunk_blocks(&self) -> u32 {
+    pub(crate) const fn chunk_blocks(&self) -> u32 {
         let per_block_log = self.inodes_per_block_log();
         if per_block_log >= 6 { 1 } else { INODES_PER_CHUNK >> per_block_log }
     }

@@ -31,7 +31,7 @@ pub fn folded_hash(name: &[u8]) -> u32 {
 }
 
 /// Returns whether two names are equal in a case-insensitive directory.
-pub fn folded_eq(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn folded_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| fold(a) == fold(b))
 }
 

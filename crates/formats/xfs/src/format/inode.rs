@@ -19,7 +19,7 @@ pub const MAGIC: u16 = 0x494e;
 /// Size of the core of a version 3 inode in bytes; the data fork follows.
 pub const CORE_SIZE_V3: usize = 176;
 /// Size of the core of a version 1 or 2 inode in bytes.
-pub const CORE_SIZE_V2: usize = 100;
+pub(crate) const CORE_SIZE_V2: usize = 100;
 /// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 100;
 /// Byte offset of `di_onlink`, the link count of version 1.
@@ -27,7 +27,7 @@ const ONLINK_OFFSET: usize = 6;
 /// Number and UUID, which follow each other in version 3.
 const IDENTITY: std::ops::Range<usize> = 152..CORE_SIZE_V3;
 /// Byte offset of `di_gen`.
-pub const GENERATION_OFFSET: usize = 92;
+pub(crate) const GENERATION_OFFSET: usize = 92;
 /// Byte offset of `di_next_unlinked`.
 pub const NEXT_UNLINKED_OFFSET: usize = 96;
 
@@ -138,10 +138,10 @@ impl Time {
 /// Offset of the epoch of large timestamps, in seconds before 1970.
 const BIGTIME_EPOCH_OFFSET: i64 = 1 << 31;
 /// Maximum seconds of a large timestamp.
-pub const BIGTIME_SEC_MAX: i64 = (u64::MAX / NSEC_PER_SEC) as i64 - BIGTIME_EPOCH_OFFSET - 1;
+pub(crate) const BIGTIME_SEC_MAX: i64 = (u64::MAX / NSEC_PER_SEC) as i64 - BIGTIME_EPOCH_OFFSET - 1;
 const NSEC_PER_SEC: u64 = 1_000_000_000;
 
-/// A copy of an inode's slot: core and forks. Checked by [`Inode::parse`].
+/// A copy of an inode's slot: core and forks. Checked by `Inode::parse`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Inode {
     bytes: Slot,
@@ -164,7 +164,7 @@ pub fn verify_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Cor
 }
 
 /// Initializes a zeroed slot as a free inode.
-pub fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
+pub(crate) fn init_free_slot(geometry: &Geometry, ino: Ino, slot: &mut [u8]) {
     // The generation may be any number that differs from that of other file systems' inodes. It is computed, so that
     // images are reproducible.
     let mut identity = [0; 24];
@@ -197,7 +197,7 @@ fn init_identity(geometry: &Geometry, ino: Ino, generation: u32, slot: &mut [u8]
 ///
 /// # Panics
 /// If the slot is shorter than two pieces.
-pub fn pieces_beside_free<const PIECE: usize>(
+pub(crate) fn pieces_beside_free<const PIECE: usize>(
     geometry: &Geometry,
     ino: Ino,
     generation: u32,
@@ -235,7 +235,11 @@ const SIZE_MIN: usize = 512;
 const SIZES: usize = 3;
 
 /// Checks that a slot contains the free inode `ino`. Skips the checksum, because hardly any of its fields are used.
-pub fn check_free_slot(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn check_free_slot(
+    geometry: &Geometry,
+    ino: Ino,
+    slot: &[u8],
+) -> Result<(), Corruption> {
     let at = |c: Corruption| c.of_inode(ino.0);
     let magic = be16(slot, 0);
     let versions = if geometry.features.crc() { 3..=3 } else { 1..=2 };
@@ -265,13 +269,17 @@ pub fn seal_slot(slot: &mut [u8]) {
 
 impl Inode {
     /// Parses a slot in use, and checks that its forks are within it and have formats that fit its type.
-    pub fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
+    pub(crate) fn parse(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
         verify_slot(geometry, ino, slot)?;
         Self::of_verified(ino, slot)
     }
 
     /// Like [`Inode::parse`], for a slot whose checksum is known to be valid.
-    pub fn parse_sealed(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<Self, Corruption> {
+    pub(crate) fn parse_sealed(
+        geometry: &Geometry,
+        ino: Ino,
+        slot: &[u8],
+    ) -> Result<Self, Corruption> {
         let verified = structure::verify_start(geometry, slot)
             .and_then(|()| structure::verify_identity(geometry, ino, slot));
         verified.map_err(|c| c.of_inode(ino.0))?;
@@ -338,22 +346,22 @@ impl Inode {
     }
 
     /// Returns the extent size hint, in blocks (`di_extsize`); 0 for none.
-    pub fn extent_size_hint(&self) -> u32 {
+    pub(crate) fn extent_size_hint(&self) -> u32 {
         be32(&self.bytes, 72)
     }
 
     /// Sets [`Inode::extent_size_hint`].
-    pub fn set_extent_size_hint(&mut self, blocks: u32) {
+    pub(crate) fn set_extent_size_hint(&mut self, blocks: u32) {
         put32(&mut self.bytes, 72, blocks);
     }
 
     /// Returns the copy-on-write extent size hint, in blocks (`di_cowextsize`); 0 for none.
-    pub fn cow_extent_size_hint(&self) -> u32 {
+    pub(crate) fn cow_extent_size_hint(&self) -> u32 {
         if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
     }
 
     /// Sets [`Inode::cow_extent_size_hint`], which only version 3 has.
-    pub fn set_cow_extent_size_hint(&mut self, blocks: u32) {
+    pub(crate) fn set_cow_extent_size_hint(&mut self, blocks: u32) {
         if !self.is_v3() {
             return;
         }
@@ -405,7 +413,7 @@ impl Inode {
     }
 
     /// Sets the format of a fork.
-    pub fn set_format(&mut self, fork: Fork, format: Format) {
+    pub(crate) fn set_format(&mut self, fork: Fork, format: Format) {
         match fork {
             Fork::Data => self.bytes[5] = format as u8,
             Fork::Attr => self.bytes[83] = format as u8,
@@ -481,7 +489,7 @@ impl Inode {
     }
 
     /// Sets the number of blocks.
-    pub fn set_nblocks(&mut self, nblocks: u64) {
+    pub(crate) fn set_nblocks(&mut self, nblocks: u64) {
         put64(&mut self.bytes, 64, nblocks);
     }
 
@@ -501,7 +509,7 @@ impl Inode {
 
     /// Sets the number of extents of a fork. Returns false if it does not fit.
     #[must_use]
-    pub fn set_extents(&mut self, fork: Fork, count: u64) -> bool {
+    pub(crate) fn set_extents(&mut self, fork: Fork, count: u64) -> bool {
         match (fork, self.has_large_counts()) {
             (Fork::Data, true) if count < 1 << 48 => put64(&mut self.bytes, 24, count),
             (Fork::Data, false) if count < 1 << 31 => put32(&mut self.bytes, 76, count as u32),
@@ -524,13 +532,13 @@ impl Inode {
 
     /// Moves the boundary between the forks to `bytes` after the core, a multiple of 8 within the slot. Does not move
     /// the contents of the forks.
-    pub fn set_forkoff_bytes(&mut self, bytes: usize) {
+    pub(crate) fn set_forkoff_bytes(&mut self, bytes: usize) {
         debug_assert!(bytes.is_multiple_of(8) && bytes < self.literal_size());
         self.bytes[82] = (bytes / 8) as u8;
     }
 
     /// Returns the total size of both forks in bytes.
-    pub fn literal_size(&self) -> usize {
+    pub(crate) fn literal_size(&self) -> usize {
         self.bytes.len() - self.core_size()
     }
 
@@ -555,7 +563,7 @@ impl Inode {
     }
 
     /// Increments the change counter (version 3).
-    pub fn bump_changecount(&mut self) {
+    pub(crate) fn bump_changecount(&mut self) {
         if self.is_v3() {
             let count = be64(&self.bytes, 104).wrapping_add(1);
             put64(&mut self.bytes, 104, count);

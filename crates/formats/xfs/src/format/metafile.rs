@@ -12,14 +12,14 @@ const METATYPE: usize = 6;
 /// Bytes of `di_dmevmask` and `di_dmstate`, which must be zero in the tree.
 const UNUSED: std::ops::Range<usize> = 84..90;
 /// Name of the directory of quota files, below the root of the tree.
-pub const QUOTA_DIRECTORY: &str = "quota";
+pub(crate) const QUOTA_DIRECTORY: &str = "quota";
 /// Name of the directory of the files of realtime groups, below the root of the tree.
-pub const RTGROUPS_DIRECTORY: &str = "rtgroups";
+pub(crate) const RTGROUPS_DIRECTORY: &str = "rtgroups";
 /// Flags that all inodes of the tree have (`di_flags`).
-pub const FILE_FLAGS: u16 =
+pub(crate) const FILE_FLAGS: u16 =
     flags::IMMUTABLE | flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
 /// Flags that all directories of the tree have.
-pub const DIRECTORY_FLAGS: u16 = FILE_FLAGS | flags::NOSYMLINKS;
+pub(crate) const DIRECTORY_FLAGS: u16 = FILE_FLAGS | flags::NOSYMLINKS;
 
 /// The type of an inode of the tree (`di_metatype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub enum MetafileType {
 
 impl MetafileType {
     /// All types; the index is their number.
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Unknown,
         Self::Directory,
         Self::UserQuota,
@@ -61,7 +61,7 @@ impl MetafileType {
 
     /// Returns the type with a number, or `None` if it is invalid.
     #[must_use]
-    pub fn from_number(number: u16) -> Option<Self> {
+    pub(crate) fn from_number(number: u16) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
@@ -89,7 +89,7 @@ impl MetafileType {
 
     /// Returns the type of a quota file.
     #[must_use]
-    pub const fn of_quota(kind: QuotaKind) -> Self {
+    pub(crate) const fn of_quota(kind: QuotaKind) -> Self {
         match kind {
             QuotaKind::User => Self::UserQuota,
             QuotaKind::Group => Self::GroupQuota,
@@ -99,14 +99,14 @@ impl MetafileType {
 
     /// Returns whether it is that of a quota file.
     #[must_use]
-    pub const fn is_quota(self) -> bool {
+    pub(crate) const fn is_quota(self) -> bool {
         matches!(self, Self::UserQuota | Self::GroupQuota | Self::ProjectQuota)
     }
 
     /// Returns the type that the file at a path below the root of the tree must have; `None` if kernels use no such
     /// path.
     #[must_use]
-    pub fn of_path(path: &[u8]) -> Option<Self> {
+    pub(crate) fn of_path(path: &[u8]) -> Option<Self> {
         let path = std::str::from_utf8(path).ok()?;
         match path.split_once('/') {
             None => {
@@ -138,7 +138,7 @@ impl MetafileType {
 
 /// Returns the path of a quota file below the root of the tree.
 #[must_use]
-pub fn quota_path(kind: QuotaKind) -> String {
+pub(crate) fn quota_path(kind: QuotaKind) -> String {
     format!("{QUOTA_DIRECTORY}/{}", kind.name())
 }
 
@@ -151,7 +151,7 @@ impl Inode {
 
     /// Returns `di_metatype` as stored.
     #[must_use]
-    pub fn metatype_number(&self) -> u16 {
+    pub(crate) fn metatype_number(&self) -> u16 {
         be16(self.as_bytes(), METATYPE)
     }
 
@@ -164,7 +164,7 @@ impl Inode {
 
     /// Makes it an inode of the tree: sets type and flags, and clears permissions, owners and unused
     /// fields.
-    pub fn set_metadata(&mut self, metafile_type: MetafileType) {
+    pub(crate) fn set_metadata(&mut self, metafile_type: MetafileType) {
         self.set_permissions(0);
         self.set_uid(0);
         self.set_gid(0);

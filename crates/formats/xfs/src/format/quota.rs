@@ -33,9 +33,9 @@ const UUID: usize = 120;
 /// Grace times of the large format count units of 2^2 seconds.
 const BIGTIME_SHIFT: u32 = 2;
 /// `sb_qflags`: all kinds were counted.
-pub const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
+pub(crate) const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
 /// `sb_qflags` of version 4: groups or projects were counted.
-pub const OLD_COUNTED: u16 = 0x20;
+pub(crate) const OLD_COUNTED: u16 = 0x20;
 
 impl QuotaKind {
     /// All kinds.
@@ -97,7 +97,7 @@ pub enum Resource {
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 2] = [Self::Blocks, Self::Inodes];
+    pub(crate) const ALL: [Self; 2] = [Self::Blocks, Self::Inodes];
     const HARD: [usize; 2] = [8, 24];
     const SOFT: [usize; 2] = [16, 32];
     const COUNT: [usize; 2] = [40, 48];
@@ -134,7 +134,7 @@ pub const fn per_block(block_size: usize) -> u32 {
 ///
 /// # Panics
 /// If there are fewer bytes than a record has.
-pub fn is_record(kind: QuotaKind, id: u32, record: &[u8]) -> bool {
+pub(crate) fn is_record(kind: QuotaKind, id: u32, record: &[u8]) -> bool {
     be16(record, 0) == MAGIC && record[3] & TYPE_MASK == kind.number() && be32(record, ID) == id
 }
 
@@ -163,7 +163,7 @@ pub fn write(record: &mut [u8], resource: Resource, quota: &Quota) {
 }
 
 /// Fills a block with empty records, starting with identifier `first`.
-pub fn init_block(
+pub(crate) fn init_block(
     kind: QuotaKind,
     first: u32,
     has_bigtime: bool,

@@ -13,7 +13,7 @@ use super::geometry::Geometry;
 const STRUCTURE: &str = "symlink block";
 
 /// Maximum length of a target in bytes (`XFS_SYMLINK_MAXLEN`).
-pub const TARGET_LEN_MAX: usize = 1024;
+pub(crate) const TARGET_LEN_MAX: usize = 1024;
 /// `sl_magic`: "XSLM".
 pub const MAGIC: u32 = 0x5853_4c4d;
 /// Size of the header in bytes.
@@ -42,12 +42,12 @@ const _: () = assert!(size_of::<RawHeader>() == 56);
 const _: () = assert!(CRC_OFFSET == 12);
 
 /// Returns the size of the header in this file system: 0 in version 4.
-pub const fn header_size(geometry: &Geometry) -> usize {
+pub(crate) const fn header_size(geometry: &Geometry) -> usize {
     if geometry.features.crc() { HEADER_SIZE } else { 0 }
 }
 
 /// Returns the number of blocks for a target of `len` bytes, by the format's own rule: as if each block had a header.
-pub const fn blocks_for(geometry: &Geometry, len: usize) -> u32 {
+pub(crate) const fn blocks_for(geometry: &Geometry, len: usize) -> u32 {
     len.div_ceil(geometry.block_size() - header_size(geometry)) as u32
 }
 

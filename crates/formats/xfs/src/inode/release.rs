@@ -25,7 +25,7 @@ impl XfsCore {
     ///
     /// # Errors
     /// If the tree is damaged or cannot be read.
-    pub fn inode_in_use(&self, ino: Ino) -> Result<bool> {
+    pub(crate) fn inode_in_use(&self, ino: Ino) -> Result<bool> {
         let Some((ag, ag_ino)) = self.volume.geometry.split_ino(ino) else { return Ok(false) };
         self.atomically(|op| {
             let chunk = op.ag(ag)?.cursor::<InoTree>().seek(ag_ino, Seek::AtMost)?;

@@ -7,7 +7,7 @@
 use std::io;
 use std::ops::Range;
 
-use engine::Image;
+use engine::BlockImage;
 use smallvec::SmallVec;
 
 use crate::format::address::{AgIno, Block};
@@ -30,7 +30,7 @@ pub(super) struct Cluster {
     pub(super) first: u64,
     /// Number of its blocks; 0 if nothing is collected.
     pub(super) blocks: u32,
-    /// Changed pieces of each of its blocks up to the last changed one, as in [`Image::pieces`].
+    /// Changed pieces of each of its blocks up to the last changed one, as in [`BlockImage::pieces`].
     pieces: Vec<u64>,
     bytes: Vec<u8>,
 }
@@ -44,7 +44,7 @@ impl Cluster {
 
     /// Adds the changes of a block of inodes. Blocks must be added in ascending order. The cluster must be the block's
     /// or empty.
-    pub(super) fn gather(&mut self, geometry: &Geometry, image: &Image<'_>) {
+    pub(super) fn gather(&mut self, geometry: &Geometry, image: &BlockImage<'_>) {
         if self.blocks == 0 {
             self.first = Self::first_of(geometry, image.block);
             self.blocks = geometry.cluster_blocks();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use engine::{Image, Tag};
+use engine::{BlockImage, Tag};
 
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be32};
@@ -111,7 +111,7 @@ impl Items {
     pub(super) fn add(
         &mut self,
         geometry: &Geometry,
-        image: &Image<'_>,
+        image: &BlockImage<'_>,
         region: &mut Sink<'_>,
     ) -> io::Result<()> {
         // Blocks come in ascending order, so contiguous parts of a directory block or cluster follow each other.
@@ -151,7 +151,7 @@ impl Items {
     }
 
     /// Returns whether a block directly follows the collected ones, in the same directory block or link.
-    fn continues(&self, geometry: &Geometry, image: &Image<'_>) -> bool {
+    fn continues(&self, geometry: &Geometry, image: &BlockImage<'_>) -> bool {
         let Whole { first, tag, blocks, .. } = self.whole;
         let together = blocks > 0
             && image.block == first + u64::from(blocks)
@@ -161,7 +161,7 @@ impl Items {
         together && (is_link || blocks < geometry.dir_block_blocks())
     }
 
-    fn gather(&mut self, image: &Image<'_>) {
+    fn gather(&mut self, image: &BlockImage<'_>) {
         self.whole.blocks += 1;
         self.whole.bytes.extend_from_slice(image.data);
     }
@@ -259,7 +259,11 @@ fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
 }
 
 /// Adds the headers of a group that changed, each completely.
-fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) -> io::Result<()> {
+fn add_headers(
+    geometry: &Geometry,
+    image: &BlockImage<'_>,
+    region: &mut Sink<'_>,
+) -> io::Result<()> {
     let (_, block) = geometry.locate(Block(image.block));
     for (sector, start) in ag::headers_in(geometry, block.0) {
         let end = start + geometry.sector_size();
@@ -278,7 +282,7 @@ fn add_headers(geometry: &Geometry, image: &Image<'_>, region: &mut Sink<'_>) ->
 /// Adds the changed pieces of a block.
 fn add_block(
     geometry: &Geometry,
-    image: &Image<'_>,
+    image: &BlockImage<'_>,
     kind: BufferType,
     region: &mut Sink<'_>,
 ) -> io::Result<()> {

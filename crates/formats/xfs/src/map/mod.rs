@@ -28,10 +28,10 @@ pub(crate) use operations::data::{Want, Was};
 pub(crate) use own::may_share;
 
 /// The location of a run of logical blocks.
-pub(crate) type Place = data::Place<FsBlock>;
+pub(crate) type Place = data::Mapping<FsBlock>;
 
 /// A contiguous run of logical blocks; a hole at the end extends to [`FileBlock::END`].
-pub(crate) type Run = data::Run<FsBlock>;
+pub(crate) type Run = data::MappedRun<FsBlock>;
 
 /// Contiguous blocks of a file, as returned by [`crate::op::Op::provide`].
 pub(crate) type Piece = data::Piece<FsBlock>;

@@ -26,8 +26,8 @@ pub use layout::Layout;
 pub(crate) use log_size::blocks_min as log_blocks_min;
 pub use numbers::LOG_BYTES_MAX;
 pub use options::{
-    Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, RealtimeSection, SIZE_MIN, Stripe,
-    SMALL_SIZE_MIN,
+    Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, RealtimeSection, SIZE_MIN,
+    SMALL_SIZE_MIN, Stripe,
 };
 pub use write::{Contents, format};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::{FileDevice, MemoryDevice};
 use testkit::crash::write_image;
-use testkit::fs_tree::Tree;
+use testkit::fs_tree::FsTree;
 use testkit::{KernelMount, MountOptions, shown_differences};
 use xfs::{OpenOptions, Xfs};
 
@@ -28,7 +28,7 @@ pub fn assert_kernel_agrees(device: &MemoryDevice) {
 pub fn assert_same(expected: &testkit::Tree, image: &Path, leave: Leave) {
     let device = Arc::new(FileDevice::new(std::fs::File::open(image).unwrap()).unwrap());
     let fs = Xfs::open(device, &OpenOptions::default()).unwrap();
-    let mut ours = Tree::of(&fs).unwrap();
+    let mut ours = FsTree::of(&fs).unwrap();
     // mkfs.xfs adds this attribute to the root.
     if leave.copied
         && let Some(root) = ours.paths.get(&b""[..]).copied()

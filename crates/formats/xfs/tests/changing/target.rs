@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{CarelessDevice, Mounted, Target};
+use testkit::crash::{CarelessDevice, CrashTarget, OpenFileSystem};
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
 use xfs::{DeferPolicy, Xfs};
@@ -92,7 +92,7 @@ impl XfsTarget {
 /// An open file system, and how it was opened.
 pub struct Open(pub Xfs, pub Way);
 
-impl Target for XfsTarget {
+impl CrashTarget for XfsTarget {
     fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
         Ok(self.made[seed as usize % self.made.len()].fork())
     }
@@ -101,14 +101,14 @@ impl Target for XfsTarget {
         self.defer_creates.is_some()
     }
 
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
         Ok(Box::new(Open(self.open_xfs(device)?, self.way)))
     }
 }
 
-impl Mounted for Open {
+impl OpenFileSystem for Open {
     fn file_system(&self) -> &dyn FileSystem {
         &self.0
     }

@@ -7,7 +7,7 @@ use testkit::walk::{Counted, inode, paths};
 use vfs::{FileSystem, Ino};
 use xfs::{OpenOptions, Xfs};
 
-pub use testkit::walk::Outcome;
+pub use testkit::walk::WalkResult;
 
 /// Options for opening an image: with a cache smaller than the images.
 pub const OPTIONS: OpenOptions =
@@ -17,8 +17,8 @@ pub const OPTIONS: OpenOptions =
 const INODES_MAX: usize = 200;
 
 /// Opens an image and reads everything: from the root down and inode by inode.
-pub fn everything(device: Arc<dyn BlockDevice>, inodes: &[Ino]) -> Outcome {
-    let mut outcome = Outcome::default();
+pub fn everything(device: Arc<dyn BlockDevice>, inodes: &[Ino]) -> WalkResult {
+    let mut outcome = WalkResult::default();
     let device = Counted::new(device);
     if let Some(fs) = outcome.keep(Xfs::open(device.clone(), &OPTIONS)) {
         outcome.keep(fs.statfs());
@@ -28,7 +28,7 @@ pub fn everything(device: Arc<dyn BlockDevice>, inodes: &[Ino]) -> Outcome {
         }
         for strange in [Ino(0), Ino(1), Ino(u64::from(u32::MAX)), Ino(u64::MAX)] {
             // None of these is an inode, which is not damage.
-            inode(&fs, strange, &mut Outcome::default());
+            inode(&fs, strange, &mut WalkResult::default());
         }
     }
     outcome.reads = device.reads();

@@ -1,42 +1,20 @@
-//! Crashes of images whose log is on another device. Each device has a separate cache, which only a flush of this
-//! device writes out: a write that needs a flush of the other device before it is found out.
+//! Crashes of images whose log is on another device.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{CachedPart, Case, Judge, Mounted, Options, Target, copy_in_memory, part_of};
+use testkit::crash::{Options, PairJudge, PairTarget};
 use testkit::operation::Mix;
-use testkit::{Ignore, differences, require};
+use testkit::require;
 use vfs::{FileSystem, NewInode};
 use xfs::{OpenOptions, Xfs};
 
-use super::support::{Pair, blocks_left, joined, made};
+use super::support::{XFS, blocks_left, made};
 use super::{LOG_BYTES, SIZE};
-use crate::changing::target::{Open, Way};
 use crate::changing::{SMALL_CACHE_BYTES, SYNCING};
 
-/// Images in one device of the explorer: the data first, then the log.
-struct TwoDevices {
-    made: Vec<MemoryDevice>,
-    /// Which device loses its flushes: the data, or the log.
-    swallows_flushes: [bool; 2],
-}
-
-fn parts(device: Arc<dyn BlockDevice>) -> [Arc<dyn BlockDevice>; 2] {
-    [part_of(&device, 0, SIZE), part_of(&device, SIZE, LOG_BYTES)]
-}
-
-impl TwoDevices {
-    /// An empty image, and one whose log will soon wrap around.
-    fn new() -> Self {
-        let both = MemoryDevice::new(SIZE + LOG_BYTES);
-        for (device, offset) in made(SIZE, LOG_BYTES).iter().zip([0, SIZE]) {
-            device.for_each_part(|at, bytes| both.write_at(offset + at, bytes)).unwrap();
-        }
-        let worn = Arc::new(both.fork());
-        let [data, log] = parts(worn.clone());
-        let device = joined(data, log);
+/// Returns an empty image, and one whose log will soon wrap around.
+fn two_devices() -> PairTarget {
+    let target = PairTarget::new(&XFS, [SIZE, LOG_BYTES]);
+    let parts = made(SIZE, LOG_BYTES);
+    target.with(&parts, |_| ()).with(&parts, |device| {
         let options = OpenOptions { cache_bytes: SMALL_CACHE_BYTES, ..OpenOptions::default() };
         let fs = Xfs::open_writable(device.clone(), &options).unwrap();
         while blocks_left(&*device) > 600 {
@@ -48,71 +26,7 @@ impl TwoDevices {
             }
         }
         Xfs::close(fs).unwrap();
-        Self { made: vec![both, worn.fork()], swallows_flushes: [false; 2] }
-    }
-}
-
-impl Target for TwoDevices {
-    fn make(&self, seed: u64) -> Result<MemoryDevice, String> {
-        Ok(self.made[seed as usize % self.made.len()].fork())
-    }
-
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>> {
-        let [data, log] = parts(device);
-        let [data_is_bad, log_is_bad] = self.swallows_flushes;
-        let data = Arc::new(CachedPart::new(data, data_is_bad));
-        let log = Arc::new(CachedPart::new(log, log_is_bad));
-        let options = OpenOptions { cache_bytes: SMALL_CACHE_BYTES, ..OpenOptions::default() };
-        let fs = Xfs::open_writable(joined(data, log), &options)?;
-        Ok(Box::new(Open(fs, Way::InPlace)))
-    }
-}
-
-/// Checks our recovery with xfs_repair, and compares it with the kernel's.
-struct OnTwoDevices {
-    folder: tempfile::TempDir,
-    next: AtomicU64,
-    asks_kernel: bool,
-}
-
-impl OnTwoDevices {
-    fn new(asks_kernel: bool) -> Self {
-        Self { folder: testkit::scratch(), next: AtomicU64::new(0), asks_kernel }
-    }
-
-    /// Writes both devices into files.
-    fn put(&self, device: &MemoryDevice) -> Pair {
-        let parts = parts(Arc::new(device.fork())).map(|part| copy_in_memory(&*part));
-        let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
-        Pair::write(self.folder.path(), &name, [&parts[0], &parts[1]])
-    }
-}
-
-impl Judge for OnTwoDevices {
-    fn name(&self) -> &str {
-        if self.asks_kernel { "recovery by the kernel" } else { "xfs_repair after our recovery" }
-    }
-
-    fn one_in(&self) -> u64 {
-        if self.asks_kernel { 8 } else { 2 }
-    }
-
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
-        let recovered = self.put(case.recovered);
-        let verdict = if self.asks_kernel {
-            let crashed = self.put(case.crashed);
-            crashed.mounted(false, |_| ())?;
-            let ignore = Ignore { ctime: false, ..Ignore::default() };
-            let list = differences(&recovered.tree(), &crashed.tree(), &ignore);
-            let verdict = crashed.verdict();
-            crashed.remove();
-            if list.is_empty() { verdict } else { Err(list.join("\n")) }
-        } else {
-            recovered.verdict()
-        };
-        recovered.remove();
-        verdict
-    }
+    })
 }
 
 fn options() -> Options {
@@ -122,13 +36,14 @@ fn options() -> Options {
 #[test]
 fn a_log_on_another_device_survives_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"), Loop);
-    let [ours, theirs] = [false, true].map(OnTwoDevices::new);
-    testkit::assert_survives(&TwoDevices::new(), &[&ours, &theirs], options(), 200);
+    let target = two_devices();
+    let [ours, theirs] = [false, true].map(|asks_kernel| PairJudge::new(&target, asks_kernel));
+    testkit::assert_survives(&target, &[&ours, &theirs], options(), 200);
 }
 
 #[test]
 fn a_flush_that_one_of_two_devices_loses_is_found_out() {
-    let mut target = TwoDevices::new();
+    let mut target = two_devices();
     for swallows_flushes in [[true, false], [false, true]] {
         target.swallows_flushes = swallows_flushes;
         let report = testkit::explore(&target, &[], options(), 200);

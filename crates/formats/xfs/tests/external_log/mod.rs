@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice, OverlayDevice, Part};
 use operations::repair::{Staging, UndoDevice, make_plan, restore, write_in_place};
+use testkit::crash::{PairedImage, joined};
 use testkit::{Ignore, MkfsXfs, differences, require, scratch};
 use vfs::check::Silent;
 use vfs::{FileSystem, NewInode};
@@ -14,14 +15,14 @@ use xfs::repair::Repair;
 use xfs::{OpenOptions, Xfs};
 
 use crate::log_recovery::support::{Load, MIB, Stop, shut_down, sync};
-use support::{Pair, findings, joined, made};
+use support::{findings, in_folder, made, write};
 
 const SIZE: u64 = 64 * MIB;
 const LOG_BYTES: u64 = 16 * MIB;
 
 /// Lets the kernel change a new image, and stops it.
-fn dirty(folder: &std::path::Path, options: &str, seed: u64, stop: Stop) -> Pair {
-    let pair = Pair::in_folder(folder, "dirty");
+fn dirty(folder: &std::path::Path, options: &str, seed: u64, stop: Stop) -> PairedImage {
+    let pair = in_folder(folder, "dirty");
     std::fs::File::create(&pair.log).unwrap().set_len(LOG_BYTES).unwrap();
     let options = format!("-l logdev={},size={LOG_BYTES} {options}", pair.log.display());
     MkfsXfs::default().options(&options).create(&pair.image, 128 * MIB);
@@ -51,7 +52,7 @@ fn logs_of_the_kernel_are_replayed_from_another_device() {
         let before = [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap());
         let expected = theirs.tree();
         let fs = Xfs::open(pair.device(), &OpenOptions::default()).unwrap();
-        let shown = testkit::fs_tree::Tree::of(&fs).unwrap();
+        let shown = testkit::fs_tree::FsTree::of(&fs).unwrap();
         let list = testkit::shown_differences(&expected, &shown, testkit::Leave::default());
         assert!(list.is_empty(), "{options}:\n{}", list.join("\n"));
         assert!(before == [&pair.image, &pair.log].map(|path| std::fs::read(path).unwrap()));
@@ -85,7 +86,7 @@ fn the_kernel_replays_our_log_from_another_device() {
     require!(Tool("xfs_repair"), Tool("xfs_logprint"), Mount("xfs"), Loop);
     let home = scratch();
     let parts = changed();
-    let pair = Pair::write(home.path(), "ours", [&parts[0], &parts[1]]);
+    let pair = write(home.path(), "ours", [&parts[0], &parts[1]]);
     let mut logprint = testkit::command("xfs_logprint");
     logprint.args(["-t", "-l"]).arg(&pair.log).arg(&pair.image);
     let output = logprint.output().unwrap();
@@ -198,7 +199,7 @@ fn lost_and_damaged_logs_on_another_device_are_replaced() {
         let codes = repaired(&device);
         assert!(codes.contains(&"xfs-log"), "{name}: {codes:?}");
         assert_eq!(findings(device), Vec::<String>::new());
-        let pair = Pair::write(home.path(), name, [&data, &log]);
+        let pair = write(home.path(), name, [&data, &log]);
         pair.verdict().unwrap();
         pair.mounted(false, |_| ()).unwrap();
     }

@@ -1,90 +1,37 @@
 //! Images whose log is in another file, and their judges.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, JoinedDevice, MemoryDevice, Part};
-use testkit::crash::write_image;
-use testkit::{KernelMount, LoopDevice, MountOptions, Tree};
+use disk::{BlockDevice, MemoryDevice, Part};
+use testkit::crash::{PairedFormat, PairedImage, joined};
 use xfs::format::superblock::Superblock;
 use xfs::mkfs::{self, Contents, Options};
+use xfs::{OpenOptions, Xfs};
 
-use crate::log_recovery::support::device;
+use crate::changing::SMALL_CACHE_BYTES;
+use crate::changing::target::{Open, Way};
 
-/// An image and its log, as files.
-pub(super) struct Pair {
-    pub(super) image: PathBuf,
-    pub(super) log: PathBuf,
+/// XFS with its log on another device.
+pub(super) static XFS: PairedFormat = PairedFormat {
+    fs_type: "xfs",
+    mount_options: ("logdev", "noatime"),
+    checker: ("xfs_repair", &["-n", "-f", "-P", "-l"]),
+    findings,
+    open: |device| {
+        let options = OpenOptions { cache_bytes: SMALL_CACHE_BYTES, ..OpenOptions::default() };
+        Ok(Box::new(Open(Xfs::open_writable(device, &options)?, Way::InPlace)))
+    },
+};
+
+/// Returns the paths of an image and its log in a folder.
+pub(super) fn in_folder(folder: &Path, name: &str) -> PairedImage {
+    PairedImage::in_folder(&XFS, folder, name)
 }
 
-impl Pair {
-    pub(super) fn in_folder(folder: &Path, name: &str) -> Self {
-        Self { image: folder.join(name), log: folder.join(format!("{name}.log")) }
-    }
-
-    /// Writes two devices into files.
-    pub(super) fn write(folder: &Path, name: &str, parts: [&MemoryDevice; 2]) -> Self {
-        let pair = Self::in_folder(folder, name);
-        write_image(parts[0], &pair.image).unwrap();
-        write_image(parts[1], &pair.log).unwrap();
-        pair
-    }
-
-    pub(super) fn remove(&self) {
-        [&self.image, &self.log].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
-    }
-
-    pub(super) fn copy(&self, name: &str) -> Self {
-        let copy = Self::in_folder(self.image.parent().unwrap(), name);
-        testkit::copy_image(&self.image, &copy.image);
-        testkit::copy_image(&self.log, &copy.log);
-        copy
-    }
-
-    pub(super) fn device(&self) -> Arc<dyn BlockDevice> {
-        joined(device(&self.image), device(&self.log))
-    }
-
-    /// Mounts it with the kernel and calls `work` with the root.
-    pub(super) fn mounted<T>(
-        &self,
-        is_read_only: bool,
-        work: impl FnOnce(&Path) -> T,
-    ) -> Result<T, String> {
-        let log = LoopDevice::new(&self.log);
-        let extra = format!("logdev={},noatime", log.name());
-        let options = match is_read_only {
-            true => MountOptions::read_only("xfs"),
-            false => MountOptions::read_write("xfs"),
-        };
-        let mount = KernelMount::attempt(&self.image, &MountOptions { extra: &extra, ..options })?;
-        let done = work(mount.path());
-        mount.unmount();
-        Ok(done)
-    }
-
-    pub(super) fn tree(&self) -> Tree {
-        self.mounted(true, |root| Tree::of(root)).unwrap()
-    }
-
-    /// Checks it with `xfs_repair -n` and by our own check.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        let mut command = testkit::command("xfs_repair");
-        command.args(["-n", "-f", "-P", "-l"]).arg(&self.log).arg(&self.image);
-        let output = command.output().unwrap();
-        if !output.status.success() {
-            return Err(format!("{output:?}"));
-        }
-        let found = findings(self.device());
-        if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
-    }
-}
-
-pub(super) fn joined(
-    data: Arc<dyn BlockDevice>,
-    log: Arc<dyn BlockDevice>,
-) -> Arc<dyn BlockDevice> {
-    Arc::new(JoinedDevice::new(data, Some(log), None).unwrap())
+/// Writes an image and its log into files.
+pub(super) fn write(folder: &Path, name: &str, parts: [&MemoryDevice; 2]) -> PairedImage {
+    PairedImage::write(&XFS, folder, name, parts)
 }
 
 /// Returns the findings of our own check.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use testkit::guest::{self, Access, Job, Kernel};
+use testkit::guest::{self, Access, GuestJob, Kernel};
 use testkit::{Ignore, MkfsXfs, differences, effort, require, scratch, xfs_repair_verdict};
 
 use super::support::{MIB, by_us, copy};
@@ -88,7 +88,7 @@ fn quota_report(image: &Path, options: &str, kind: &str) -> String {
         "set -e\nmkdir -p /mnt/image\nmount -t xfs -o nouuid,{options} $1 /mnt/image\n\
          xfs_quota -x -c 'report -bin {kind}' /mnt/image\numount /mnt/image"
     );
-    let answer = guest::run(&Job::new(script).disk(image, false));
+    let answer = guest::run(&GuestJob::new(script).disk(image, false));
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     answer.output.lines().filter(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::MemoryDevice;
 use testkit::crash::{read_image, write_image};
-use testkit::guest::{self, Answer, Job};
+use testkit::guest::{self, Answer, GuestJob};
 use testkit::{MkfsXfs, effort, require, scratch, xfs_repair_verdict};
 use vfs::{FileSystem, NewInode};
 
@@ -19,7 +19,8 @@ const UNMOUNT: &str = "\ncd /\numount /mnt/image";
 
 /// Runs commands in a mount of an image with quotas.
 fn mounted(image: &Path, commands: &str) -> Answer {
-    let answer = guest::run(&Job::new(format!("{MOUNT}{commands}{UNMOUNT}")).disk(image, false));
+    let answer =
+        guest::run(&GuestJob::new(format!("{MOUNT}{commands}{UNMOUNT}")).disk(image, false));
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     answer
 }

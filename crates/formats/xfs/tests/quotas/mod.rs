@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::crash::{Case, Judge, Options, Target};
+use testkit::crash::{CrashCase, CrashTarget, Judge, Options};
 use testkit::operation::Mix;
 use testkit::require;
 use vfs::{FileSystem, Ino};
@@ -197,7 +197,7 @@ impl Judge for StaysCounted {
         1
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), String> {
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String> {
         let found = flags(case.recovered);
         if found & COUNTED == COUNTED { Ok(()) } else { Err(format!("{found:#x}")) }
     }
@@ -214,6 +214,6 @@ fn usage_is_right_after_a_crash_anywhere() {
     let repair = check_recovered(4);
     let judges: [&dyn Judge; 3] = [&StaysCounted, &Sound, &repair];
     let options = Options { mixes: vec![Mix::ALL, Mix::METADATA, SYNCING], ..Options::default() };
-    let target: &dyn Target = &target;
+    let target: &dyn CrashTarget = &target;
     testkit::assert_survives(target, &judges, options, 300);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::format::dir::Layout as DirLayout;
 use xfs::format::dir::short::{self, Short, ShortEntry};
@@ -22,7 +22,7 @@ struct Subject {
     device: MemoryDevice,
     bytes: Vec<u8>,
     layout: Layout,
-    tree: Tree,
+    tree: FsTree,
 }
 
 /// Makes a tree with large directories, files with many extents and attributes of all kinds.
@@ -150,8 +150,8 @@ fn open(device: MemoryDevice) -> Xfs {
     Xfs::open(Arc::new(device), &OpenOptions::default()).unwrap()
 }
 
-fn tree(device: MemoryDevice) -> Tree {
-    Tree::of(&open(device)).unwrap()
+fn tree(device: MemoryDevice) -> FsTree {
+    FsTree::of(&open(device)).unwrap()
 }
 
 const ALL: &str = "rmapbt=1,parent=1";

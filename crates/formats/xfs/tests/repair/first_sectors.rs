@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::{KernelMount, MountOptions, require};
 use vfs::{FileSystem, NewInode};
 use xfs::format::geometry::Geometry;
@@ -39,9 +39,9 @@ fn filled(layout: &Layout) -> MemoryDevice {
     device.fork()
 }
 
-fn tree(device: &MemoryDevice) -> Tree {
+fn tree(device: &MemoryDevice) -> FsTree {
     let fs = Xfs::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap();
-    Tree::of(&fs).unwrap()
+    FsTree::of(&fs).unwrap()
 }
 
 /// Returns the start of an image, as an image.
@@ -53,7 +53,7 @@ fn cut(device: &MemoryDevice, len: u64) -> MemoryDevice {
 
 /// Asserts that a repair of the image restores a tree.
 #[track_caller]
-fn assert_restored(name: &str, damaged: MemoryDevice, expected: &Tree) {
+fn assert_restored(name: &str, damaged: MemoryDevice, expected: &FsTree) {
     let outcome = repaired(damaged).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(outcome.left.is_empty() && outcome.is_complete, "{name}: {}", shown(&outcome.left));
     let differences = expected.differences(&tree(&outcome.device), Rules::default());

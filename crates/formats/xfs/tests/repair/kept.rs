@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::MemoryDevice;
-use testkit::fs_tree::{Inode, Rules, Tree};
+use testkit::fs_tree::{FsTree, Inode, Rules};
 use vfs::{FileSystem, Ino};
 use xfs::{OpenOptions, Xfs};
 
@@ -13,7 +13,7 @@ use super::Image;
 use crate::common::layout::Structure;
 
 /// The tree of a valid image.
-pub(super) struct Kept(Tree);
+pub(super) struct Kept(FsTree);
 
 impl Kept {
     pub(super) fn of(device: &MemoryDevice) -> Self {
@@ -40,7 +40,7 @@ impl Kept {
                 false => Err(differences.iter().take(5).cloned().collect::<Vec<_>>().join("; ")),
             };
         }
-        let by_ino = |tree: &Tree| -> BTreeMap<Ino, Inode> {
+        let by_ino = |tree: &FsTree| -> BTreeMap<Ino, Inode> {
             tree.inodes.iter().map(|inode| (inode.attributes.ino, inode.clone())).collect()
         };
         let mut after = by_ino(&found);
@@ -66,16 +66,16 @@ impl Kept {
 }
 
 /// Returns the trees in an image: from the root, and in `lost+found`.
-fn tree(device: MemoryDevice) -> Result<(Tree, Option<Tree>), String> {
+fn tree(device: MemoryDevice) -> Result<(FsTree, Option<FsTree>), String> {
     // Opened writable it has a cache, so blocks are verified only once. Version 4 is read-only.
     let (device, options) = (Arc::new(device), OpenOptions::default());
     let fs = Xfs::open_writable(device.clone(), &options).or_else(|_| Xfs::open(device, &options));
     let fs = fs.map_err(|error| error.to_string())?;
     let lost = match fs.lookup(fs.root(), b"lost+found") {
-        Ok(ino) => Some(Tree::below(&fs, ino)?),
+        Ok(ino) => Some(FsTree::below(&fs, ino)?),
         Err(_) => None,
     };
-    Ok((Tree::of(&fs)?, lost))
+    Ok((FsTree::of(&fs)?, lost))
 }
 
 /// Returns the inodes that own the structures in a range.

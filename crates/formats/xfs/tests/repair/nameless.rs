@@ -70,7 +70,7 @@ fn freed(device: &MemoryDevice) -> u64 {
 fn found(device: &MemoryDevice) -> Vec<Vec<u8>> {
     let fs = Xfs::open(Arc::new(device.fork()), &OpenOptions::default()).unwrap();
     let Ok(lost) = fs.lookup(fs.root(), b"lost+found") else { return Vec::new() };
-    let tree = testkit::fs_tree::Tree::below(&fs, lost).unwrap();
+    let tree = testkit::fs_tree::FsTree::below(&fs, lost).unwrap();
     let read = |ino| {
         let mut bytes = vec![0; CONTENTS.len()];
         fs.read(ino, 0, &mut bytes).unwrap();

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use testkit::crash::{read_image, write_image};
-use testkit::fs_tree::{Inode, Tree};
+use testkit::fs_tree::{FsTree, Inode};
 use vfs::FileType;
 use xfs::{OpenOptions, Xfs};
 
@@ -30,7 +30,7 @@ const THREADS: usize = 2;
 /// An image to be damaged, with its tree.
 pub(super) struct Base {
     pub(super) image: Image,
-    tree: Tree,
+    tree: FsTree,
 }
 
 impl Base {
@@ -55,13 +55,13 @@ fn bases() -> &'static [Base] {
     })
 }
 
-pub(super) fn tree(device: &MemoryDevice) -> Result<Tree, String> {
+pub(super) fn tree(device: &MemoryDevice) -> Result<FsTree, String> {
     let fs = Xfs::open(Arc::new(device.fork()), &OpenOptions::default());
-    Tree::of(&fs.map_err(|error| error.to_string())?)
+    FsTree::of(&fs.map_err(|error| error.to_string())?)
 }
 
 /// Returns the paths with unchanged contents.
-fn survivors<'a>(before: &'a Tree, after: &Tree) -> BTreeSet<&'a [u8]> {
+fn survivors<'a>(before: &'a FsTree, after: &FsTree) -> BTreeSet<&'a [u8]> {
     let is_same = |before: &Inode, after: &Inode| {
         before.attributes.file_type == after.attributes.file_type
             && (&before.contents, &before.target, &before.xattrs)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use testkit::{Format, Ignore, KernelMount, Kind, MountOptions, Sample, Tree, assert_same};
+use testkit::{Format, Ignore, KernelMount, MountOptions, NodeKind, Sample, Tree, assert_same};
 
 /// A time for `SOURCE_DATE_EPOCH` that lies between the times of a sample tree.
 pub(crate) const EPOCH: i64 = 1_500_000_000;
@@ -145,7 +145,7 @@ pub(crate) fn tar(source: &Path, archive: &Path, more: &[&str]) {
 /// Returns the part of a tree that a tar archive contains: no sockets.
 pub(crate) fn without_sockets(tree: &Tree) -> Tree {
     let keep = |(path, node): (&Vec<u8>, &testkit::Node)| {
-        (node.kind != Kind::Socket).then(|| (path.clone(), node.clone()))
+        (node.kind != NodeKind::Socket).then(|| (path.clone(), node.clone()))
     };
     Tree { nodes: tree.nodes.iter().filter_map(keep).collect::<BTreeMap<_, _>>() }
 }
@@ -153,7 +153,7 @@ pub(crate) fn without_sockets(tree: &Tree) -> Tree {
 /// Returns the part of a tree that GNU tar stores: no sockets, and no further names of fifos.
 pub(crate) fn as_in_gnu_tar(tree: &Tree) -> Tree {
     let mut tree = without_sockets(tree);
-    for node in tree.nodes.values_mut().filter(|node| node.kind == Kind::Fifo) {
+    for node in tree.nodes.values_mut().filter(|node| node.kind == NodeKind::Fifo) {
         (node.nlink, node.link_leader) = (1, None);
     }
     tree

@@ -97,7 +97,7 @@ fn ignored() -> Ignore {
 
 fn expected(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
-    for node in tree.nodes.values_mut().filter(|node| node.kind == testkit::Kind::Fifo) {
+    for node in tree.nodes.values_mut().filter(|node| node.kind == testkit::NodeKind::Fifo) {
         (node.nlink, node.link_leader) = (1, None);
     }
     tree

@@ -55,7 +55,7 @@ fn archive_round_trip(format: &str) {
     let (source, tree) = sample_in(directory.path(), &common_sample());
     // Archives cannot contain sockets.
     for (path, node) in &tree.nodes {
-        if node.kind == testkit::Kind::Socket {
+        if node.kind == testkit::NodeKind::Socket {
             let file = source.join(std::str::from_utf8(path).unwrap());
             let parent = file.parent().unwrap();
             let time = fs::metadata(parent).unwrap().modified().unwrap();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use testkit::LoopDevice;
-use testkit::guest::{Job, Kernel};
+use testkit::guest::{GuestJob, Kernel};
 
 use super::{done, file, home, run};
 
@@ -192,7 +192,7 @@ fn kernels_grow_a_mounted_ext4_in_the_guest() {
         let script = "p() { $FILES/ld-linux-x86-64.so.2 --library-path $FILES $FILES/diskwright as $*; }
             mkdir m && mount $1 m && p resize2fs $1 100M && p tune2fs -L label $1 && p resize2fs $1 &&
             p e2label $1 && umount m";
-        let mut job = Job::new(script).disk(dir.join("image"), false).on(kernel);
+        let mut job = GuestJob::new(script).disk(dir.join("image"), false).on(kernel);
         job.files.clone_from(&files);
         let answer = testkit::guest::run(&job);
         assert_eq!(answer.status, 0, "{}", answer.output);

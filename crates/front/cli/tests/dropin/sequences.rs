@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use testkit::guest::{self, Job};
+use testkit::guest::{self, GuestJob};
 
 use super::{contents, done, home};
 
@@ -169,7 +169,7 @@ fn a_kernel_folds_names_and_counts_quotas() {
     let image = dir.join("image");
     let script = "set -e\nmount -o usrquota,grpquota $1 /mnt\necho x >/mnt/folds/Grösse\n\
         chown 1000 /mnt/folds/Grösse\ncat /mnt/folds/GRÖSSE\numount /mnt";
-    let answer = guest::run(&Job::new(script).disk(&image, false));
+    let answer = guest::run(&GuestJob::new(script).disk(&image, false));
     assert_eq!((answer.status, &*answer.output), (0, "x\n"), "{}", answer.log);
     assert!(!answer.log.contains("EXT4-fs error"), "{}", answer.log);
     testkit::e2fsck(&image);

@@ -31,7 +31,7 @@ fn exactly() -> Ignore {
 }
 
 fn without_sockets(tree: &mut Tree) {
-    let sockets = tree.nodes.iter().filter(|(_, node)| node.kind == testkit::Kind::Socket);
+    let sockets = tree.nodes.iter().filter(|(_, node)| node.kind == testkit::NodeKind::Socket);
     for path in sockets.map(|(path, _)| path.clone()).collect::<Vec<_>>() {
         tree.nodes.remove(&path);
     }

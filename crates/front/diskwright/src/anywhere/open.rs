@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use disk::BlockDevice;
 use remote::place::disk::VirtualDisk;
-use remote::place::{OpenError, Place};
+use remote::place::{ImageLocation, OpenError};
 
 use super::named::{named, open_named};
 use super::published::{connect, open_place};
@@ -15,20 +15,20 @@ use crate::{Error, Result, lock, volume};
 
 /// Opens the named location for reading. Returns `None` for a local file.
 pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(place) = Place::parse(word.as_os_str()) else { return Ok(None) };
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
     Ok(Some(open_place(&place, unlocked)?.device))
 }
 
 /// Opens the named location for writing. Returns `None` for a local file.
 pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
-    match Place::parse(word.as_os_str()) {
-        Some(Place::Disk(kind, path)) if kind == "qcow2" => {
+    match ImageLocation::parse(word.as_os_str()) {
+        Some(ImageLocation::Disk(kind, path)) if kind == "qcow2" => {
             let lock = lock::open_to_write(&path)?;
             let open = |path: &Path, is_written| open_named(path, is_written, false);
             let disk = VirtualDisk::open(&kind, &path, true, Some(lock), named(&open));
             Ok(Some(Arc::new(disk.map_err(OpenError::from)?)))
         }
-        Some(Place::Nbd(address)) => {
+        Some(ImageLocation::Nbd(address)) => {
             let client = connect(&address)?;
             if client.is_read_only() {
                 return Err(Error::Usage(format!("{address}: the server allows no writes")));
@@ -57,7 +57,7 @@ pub(super) struct Base {
 /// Opens a file or remote image as the base of an overlay. A local file is identified by its length and modification
 /// time.
 pub(super) fn open_base(word: &Path) -> Result<Base> {
-    let Some(place) = Place::parse(word.as_os_str()) else {
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else {
         let file = lock::open_to_read(word, false)?;
         let identity = identity_of_file("file", word, &file)?;
         let device = lock::device(word, file)?;

@@ -57,7 +57,7 @@ fn lasting(word: &Path) -> Result<String> {
     let kind = text.split_once(':').map(|(kind, file)| (kind, Path::new(file)));
     let absolute =
         |path: &Path| std::path::absolute(path).map_err(|e| Error::host("find", path, e));
-    match (remote::place::Place::parse(word.as_os_str()), kind) {
+    match (remote::place::ImageLocation::parse(word.as_os_str()), kind) {
         // The query of an address may contain a temporary signature.
         (Some(place), _) if place.file().is_none() => Ok(disk::address::public(text).into_owned()),
         (Some(_), Some((kind, file))) if super::words::is_place(word) => {

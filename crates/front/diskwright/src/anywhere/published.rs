@@ -7,7 +7,7 @@ use std::sync::Arc;
 use disk::address::Address;
 use remote::nbd::Client;
 use remote::place::lazy::{FetchError, LazyDevice, RangeSource};
-use remote::place::{OpenError, OpenPlace, Place, store};
+use remote::place::{ImageLocation, OpenError, OpenPlace, store};
 use remote::publish::Published;
 
 use super::named::{named, open_named};
@@ -15,12 +15,12 @@ use super::reading;
 use crate::{Error, Result, lock, volume};
 
 /// Opens a location for reading. Files are locked unless `unlocked`.
-pub(super) fn open_place(place: &Place, unlocked: bool) -> Result<OpenPlace> {
+pub(super) fn open_place(place: &ImageLocation, unlocked: bool) -> Result<OpenPlace> {
     let file = place.file().map(|path| lock::open_to_read(path, unlocked)).transpose()?;
     let open = |path: &Path, is_written| open_named(path, is_written, unlocked);
     let address = match place {
-        Place::Object(address) => address,
-        Place::Nbd(address) => {
+        ImageLocation::Object(address) => address,
+        ImageLocation::Nbd(address) => {
             return Ok(OpenPlace { device: Arc::new(connect(address)?), identity: None });
         }
         _ => return Ok(place.open(file, named(&open), reading::options())?),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use import::mtree::{Manifest, ManifestOptions};
-use import::oci::Image;
+use import::oci::ContainerImage;
 use import::protofile::{Protofile, ProtofileOptions};
 use import::{
     Entry, EntryKind, FileId, Options, Part, Progress, Source, SourceError, TarSource, Time,
@@ -36,7 +36,7 @@ pub(super) enum Input {
     /// Archive on standard input or in a pipe that is read once.
     Once(PathBuf),
     /// Container image, already loaded.
-    Container(Image),
+    Container(ContainerImage),
     /// File system image.
     Image(ImageTree),
     /// Several sources.
@@ -87,7 +87,7 @@ impl Input {
         threads: usize,
     ) -> Result<Self, SourceError> {
         let options = container.options(beside, threads);
-        Image::load(&container.reference, &options).map(Self::Container)
+        ContainerImage::load(&container.reference, &options).map(Self::Container)
     }
 
     /// Combines several prepared sources.

@@ -66,7 +66,7 @@ pub use crate::format::Format;
 pub use convert::{ConvertOptions, ConvertSize, convert};
 pub use details::LeftOut;
 pub use error::BuildError;
-pub use ext4::mkfs::{Encoding, Place, Tuning};
+pub use ext4::mkfs::{Encoding, Position, Tuning};
 pub use image_file::ImageFile;
 pub use import::correct;
 pub use import::oci::{Platform, Reference};

@@ -81,7 +81,8 @@ impl SourceTree {
     /// If it cannot be read, does not match its digests and sizes, or exceeds a limit.
     pub fn of_container(container: &Container, beside: &Path, threads: usize) -> Result<Self> {
         let options = container.options(beside, threads);
-        let image = oci::Image::load(&container.reference, &options).map_err(BuildError::from)?;
+        let image =
+            oci::ContainerImage::load(&container.reference, &options).map_err(BuildError::from)?;
         Ok(Self::read(container.reference.to_string(), &mut image.source())?)
     }
 

@@ -126,10 +126,10 @@ pub(super) fn is_place(path: &Path) -> bool {
 /// Returns whether the location is remote and cannot be changed.
 fn is_only_read(path: &Path) -> bool {
     #[cfg(feature = "anywhere")]
-    return match remote::place::Place::parse(path.as_os_str()) {
-        Some(remote::place::Place::Disk(kind, _)) => kind != "qcow2",
+    return match remote::place::ImageLocation::parse(path.as_os_str()) {
+        Some(remote::place::ImageLocation::Disk(kind, _)) => kind != "qcow2",
         // Opening it reports the server's answer.
-        Some(remote::place::Place::Nbd(_)) => false,
+        Some(remote::place::ImageLocation::Nbd(_)) => false,
         place => place.is_some(),
     };
     #[cfg(not(feature = "anywhere"))]

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 pub use crate::verity::{Verity, VerityReport};
-pub use disk::output::{Error as OutputError, Format as OutputFormat};
+pub use disk::output::{Error as OutputError, OutputFormat};
 
 pub(crate) use free::free_ranges;
 

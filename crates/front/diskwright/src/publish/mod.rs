@@ -24,7 +24,9 @@ use disk::BlockDevice;
 pub(crate) use recording::Recording;
 use remote::place::store::{self, Location};
 use remote::publish::{CHUNK_BYTES_DEFAULT, Facts, Options, record};
-pub use remote::publish::{Observer, Patience, Report, Silent, Stage, SweepOptions, Swept};
+pub use remote::publish::{
+    NoPublishReports, Observer, Patience, Stage, SweepOptions, Swept, UploadReport,
+};
 use serde::Serialize;
 
 use crate::image::{format_of, open_device};
@@ -80,7 +82,7 @@ pub struct PublishReport {
     pub place: String,
     /// Statistics of the upload.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: UploadReport,
 }
 
 /// Publishes an image, which is locked meanwhile.

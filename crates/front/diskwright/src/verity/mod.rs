@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use disk::FileAt;
-use disk::merkle::{Ground, Shape};
+use disk::merkle::{Ground, TreeShape};
 use disk::output::Error;
 use serde::Serialize;
 use zerocopy::IntoBytes;
@@ -80,7 +80,7 @@ impl Verity {
 
 /// Returns the size of the hash area for data of this size, in bytes.
 pub(crate) fn area_bytes(data_bytes: u64) -> u64 {
-    u64::from(BLOCK_BYTES) + Shape::new(data_bytes, BLOCK_BYTES, BLOCK_BYTES).tree_bytes()
+    u64::from(BLOCK_BYTES) + TreeShape::new(data_bytes, BLOCK_BYTES, BLOCK_BYTES).tree_bytes()
 }
 
 /// Locations of data and hash area.
@@ -103,7 +103,7 @@ pub(crate) fn protect(
     verity: &Verity,
     threads: usize,
 ) -> Result<VerityReport, Error> {
-    let shape = Shape::new(place.data_bytes, BLOCK_BYTES, BLOCK_BYTES);
+    let shape = TreeShape::new(place.data_bytes, BLOCK_BYTES, BLOCK_BYTES);
     let salt = match &verity.salt {
         Some(salt) => salt.clone(),
         None => derived_salt(place)?,

@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<Superblock>() == 512);
 
 impl Superblock {
     /// Creates a superblock for SHA-256. The salt must not exceed its maximum size.
-    pub(super) fn new(uuid: [u8; 16], shape: &disk::merkle::Shape, salt: &[u8]) -> Self {
+    pub(super) fn new(uuid: [u8; 16], shape: &disk::merkle::TreeShape, salt: &[u8]) -> Self {
         let mut algorithm = [0; 32];
         algorithm[..6].copy_from_slice(b"sha256");
         let mut padded = [0; SALT_BYTES_MAX];

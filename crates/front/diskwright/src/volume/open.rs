@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use remote::place::Place;
+use remote::place::ImageLocation;
 use remote::volume::{View, Volume};
 
 use super::{at, location, parts};
@@ -17,7 +17,9 @@ use crate::{Error, Result};
 /// # Errors
 /// If the bucket is not accessible, or the volume cannot be opened in this mode.
 pub(crate) fn device(image: &Path, read_only: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(Place::Object(address)) = Place::parse(image.as_os_str()) else { return Ok(None) };
+    let Some(ImageLocation::Object(address)) = ImageLocation::parse(image.as_os_str()) else {
+        return Ok(None);
+    };
     let text = address.with_secrets();
     if text.starts_with("http") {
         // HTTP is read-only, so it has no volumes.

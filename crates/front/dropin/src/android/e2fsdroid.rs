@@ -8,13 +8,13 @@ use diskwright::output::OutputFormat;
 use ext4::format::superblock::{RawSuperblock, Superblock};
 
 use super::make_ext4fs::NO_TABLE;
-use super::{Files, sparse};
+use super::{FileOptions, sparse};
 use crate::dumpe2fs;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::Invoked;
-use crate::making::File;
+use crate::making::TargetFile;
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Args {
     source: Option<PathBuf>,
     is_raw: bool,
     has_product: bool,
-    files: Files,
+    files: FileOptions,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
@@ -31,11 +31,11 @@ pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     // The image is built again with its original settings and with files.
     let expanded = sparse::expanded(&args.image)?;
     let raw = expanded.as_ref().map_or(&*args.image, |file| file.path());
-    let made = dumpe2fs::superblock(&Target::at(raw))?;
+    let made = dumpe2fs::superblock(&ImageTarget::at(raw))?;
     refuse_files(raw, &args.image)?;
     drop(expanded);
     let options = args.options(&made)?;
-    let file = File::look(&args.image, STATUSES)?;
+    let file = TargetFile::look(&args.image, STATUSES)?;
     args.files.make(&options, &file)?;
     Ok(0)
 }

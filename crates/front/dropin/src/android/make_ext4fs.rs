@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use diskwright::build::{BuildOptions, BuildSource, FeatureChange, Format, Owner};
 use diskwright::output::OutputFormat;
 
-use super::Files;
+use super::FileOptions;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
-use crate::making::{self, File};
+use crate::making::{self, TargetFile};
 use crate::size;
 use crate::supported;
 use crate::words::{Word, Words};
@@ -36,12 +36,12 @@ struct Args {
     label: Option<Vec<u8>>,
     is_sparse: bool,
     has_random_uuid: bool,
-    files: Files,
+    files: FileOptions,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, _: &Invoked) -> Ended {
     let args = read(arguments)?;
-    let file = File::look(&args.image, STATUSES)?;
+    let file = TargetFile::look(&args.image, STATUSES)?;
     let bytes = args.bytes.or(file.bytes).filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or_else(|| {
         let image = args.image.display();

@@ -13,7 +13,7 @@ use import::Time;
 use import::correct::{Change, Glob, Rule};
 
 use crate::failure::{Failure, STATUSES};
-use crate::making::{self, File};
+use crate::making::{self, TargetFile};
 use crate::words::Words;
 
 pub(crate) use e2fsdroid::run as e2fsdroid;
@@ -21,7 +21,7 @@ pub(crate) use make_ext4fs::run as make_ext4fs;
 
 /// Common options for files.
 #[derive(Clone, Debug, Default)]
-struct Files {
+struct FileOptions {
     /// Mount point of the image, without surrounding slashes.
     mount_point: Option<Vec<u8>>,
     fs_config: Option<PathBuf>,
@@ -31,7 +31,7 @@ struct Files {
     block_list: Option<PathBuf>,
 }
 
-impl Files {
+impl FileOptions {
     /// Parses an option that both programs have. Returns whether it was one.
     fn option(&mut self, letter: char, words: &mut Words) -> Result<bool, Failure> {
         match letter {
@@ -80,7 +80,7 @@ impl Files {
     }
 
     /// Builds the image, and writes the block list if requested.
-    fn make(&self, options: &BuildOptions, file: &File) -> Result<(), Failure> {
+    fn make(&self, options: &BuildOptions, file: &TargetFile) -> Result<(), Failure> {
         if let Some(list) = &self.block_list {
             self.list(options, list)?;
         }

@@ -16,7 +16,7 @@ use crate::failure::{Ended, Failure, Statuses};
 use crate::handover;
 use crate::invoked::{Invoked, say, write_out};
 use args::{Args, Form};
-use probe::{Found, Tag};
+use probe::{ProbeResult, Tag};
 
 /// Exit statuses of blkid(8).
 const NOTHING: u8 = 2;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     let (mut found, mut failure) = (0, None);
     for image in &args.images {
         match probe::probe(image, args.offset) {
-            Ok(Found::Tags(tags)) if args.wants(&tags) => {
+            Ok(ProbeResult::Tags(tags)) if args.wants(&tags) => {
                 if found > 0 && matches!(args.form, Form::Export | Form::Udev) {
                     say(format_args!(""));
                 }
@@ -42,14 +42,16 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
                 found += 1;
             }
             // The original ignores further images then.
-            Ok(Found::Tags(_) | Found::Nothing) if args.is_low_level => return Ok(NOTHING),
-            Ok(Found::Tags(_) | Found::Nothing) => {}
-            Ok(Found::Ambivalent(names)) => return Err(ambivalent(image, &names)),
+            Ok(ProbeResult::Tags(_) | ProbeResult::Nothing) if args.is_low_level => {
+                return Ok(NOTHING);
+            }
+            Ok(ProbeResult::Tags(_) | ProbeResult::Nothing) => {}
+            Ok(ProbeResult::Ambivalent(names)) => return Err(ambivalent(image, &names)),
             // The other program would repeat the lines of earlier images.
-            Ok(Found::Unknown) if found == 0 => {
+            Ok(ProbeResult::Unknown) if found == 0 => {
                 return handover::run(invoked.name, &arguments).ok_or_else(|| unknown(image));
             }
-            Ok(Found::Unknown) => return Err(unknown(image)),
+            Ok(ProbeResult::Unknown) => return Err(unknown(image)),
             Err(e) => failure = failure.or_else(|| Some(STATUSES.failed(e))),
         }
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use disk::partition::signature::{self, Found as Other, Usage};
+use disk::partition::signature::{self, DetectedFormat as Other, Usage};
 use diskwright::{Details, Error, ExtVersion, Format, ImageInfo, ImageOptions};
 use ext4::format::journal_device::is_journal_device;
 
@@ -30,7 +30,7 @@ pub(super) struct Tag {
 
 /// Result of the detection.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ProbeResult {
     Tags(Vec<Tag>),
     /// Both ends contain only zeros.
     Nothing,
@@ -41,7 +41,7 @@ pub(super) enum Found {
 }
 
 /// Detects the contents of an image at byte `offset` of its file.
-pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
+pub(super) fn probe(image: &Path, offset: u64) -> Result<ProbeResult, String> {
     let failed = |e: io::Error| format!("{}: {e}", image.display());
     let others = match foreign::open(image, offset) {
         Ok(device) => signature::find_all(&*device).map_err(failed)?,
@@ -51,7 +51,7 @@ pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
     // RAID members may contain a whole file system before their own header, and encrypted volumes contain random bytes.
     let is_volume = |first: &&Other| matches!(first.usage, Usage::Raid | Usage::Crypto);
     if let Some(volume) = others.first().filter(is_volume) {
-        return Ok(Found::Tags(of_other(volume)));
+        return Ok(ProbeResult::Tags(of_other(volume)));
     }
     let mut open = ImageOptions::default().norecovery(true);
     open.offset = offset;
@@ -65,16 +65,16 @@ pub(super) fn probe(image: &Path, offset: u64) -> Result<Found, String> {
         .filter(|other| other.usage != Usage::Container)
         .partition(|other| other.usage != Usage::Table);
     if known.len() + usize::from(!tags.is_empty()) > 1 {
-        return Ok(Found::Ambivalent(known.iter().map(|other| other.name).collect()));
+        return Ok(ProbeResult::Ambivalent(known.iter().map(|other| other.name).collect()));
     }
     tags.extend(known.into_iter().flat_map(of_other));
     tags.extend(tables.first().into_iter().flat_map(|table| of_other(table)));
     if !tags.is_empty() {
-        return Ok(Found::Tags(tags));
+        return Ok(ProbeResult::Tags(tags));
     }
     let empty = is_empty(image, offset).map_err(failed)?;
     // A damaged image is not empty.
-    Ok(if empty { Found::Nothing } else { Found::Unknown })
+    Ok(if empty { ProbeResult::Nothing } else { ProbeResult::Unknown })
 }
 
 fn tag(name: &'static str, value: impl Into<Vec<u8>>, is_low_level: bool) -> Tag {

@@ -7,7 +7,7 @@ use vfs::Ino;
 
 use super::phrases::words;
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 
@@ -31,7 +31,7 @@ fn run(request: &Request) -> Result<(u64, u64), Failure> {
 }
 
 /// `testb BLOCK [COUNT]`.
-pub(super) fn test_block(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn test_block(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (first, count) = run(request)?;
     let device = session.device()?;
     let bitmaps = Bitmaps::open(&*device).map_err(|e| request.failed(words(&e)))?;
@@ -47,7 +47,7 @@ pub(super) fn test_block(session: &mut Session, request: &Request) -> Result<(),
     Ok(())
 }
 
-fn mark_blocks(session: &mut Session, request: &Request, used: bool) -> Result<(), Failure> {
+fn mark_blocks(session: &mut DebugSession, request: &Request, used: bool) -> Result<(), Failure> {
     let (first, count) = run(request)?;
     let device = session.device()?;
     let mut bitmaps = Bitmaps::open(&*device).map_err(|e| request.failed(words(&e)))?;
@@ -69,17 +69,17 @@ fn mark_blocks(session: &mut Session, request: &Request, used: bool) -> Result<(
 }
 
 /// `freeb BLOCK [COUNT]`.
-pub(super) fn free_block(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn free_block(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     mark_blocks(session, request, false)
 }
 
 /// `setb BLOCK [COUNT]`.
-pub(super) fn set_block(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set_block(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     mark_blocks(session, request, true)
 }
 
 /// `testi FILE`.
-pub(super) fn test_inode(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn test_inode(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let device = session.device()?;
@@ -90,7 +90,7 @@ pub(super) fn test_inode(session: &mut Session, request: &Request) -> Result<(),
     Ok(())
 }
 
-fn mark_inodes(session: &mut Session, request: &Request, used: bool) -> Result<(), Failure> {
+fn mark_inodes(session: &mut DebugSession, request: &Request, used: bool) -> Result<(), Failure> {
     let given = request.between(1, 2)?;
     let first = session.ino(given[0])?;
     let count = given.get(1).map(|word| request.number("count", word)).transpose()?.unwrap_or(1);
@@ -113,17 +113,17 @@ fn mark_inodes(session: &mut Session, request: &Request, used: bool) -> Result<(
 }
 
 /// `freei FILE [COUNT]`.
-pub(super) fn free_inode(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn free_inode(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     mark_inodes(session, request, false)
 }
 
 /// `seti FILE [COUNT]`.
-pub(super) fn set_inode(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set_inode(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     mark_inodes(session, request, true)
 }
 
 /// `find_free_block [COUNT [GOAL]]`.
-pub(super) fn find_block(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn find_block(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let given = request.between(0, 2)?;
     let number =
         |at: usize, what: &str| given.get(at).map(|word| request.number(what, word)).transpose();
@@ -149,7 +149,7 @@ pub(super) fn find_block(session: &mut Session, request: &Request) -> Result<(),
 }
 
 /// `find_free_inode [DIR [MODE]]`.
-pub(super) fn find_inode(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn find_inode(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let given = request.between(0, 2)?;
     let near = match given.first() {
         Some(word) => Ino(request.number("dir", word)?),

@@ -10,7 +10,7 @@ use vfs::Ino;
 use super::hex::hex;
 use super::phrases::words;
 use super::request::{Request, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::{say, say_all};
 
@@ -23,7 +23,7 @@ const DIGITS_MIN: usize = 5;
 const END_MAX: u64 = 1 << 32;
 
 /// Extent of a file.
-struct Run {
+struct ListedExtent {
     file: u64,
     block: u64,
     len: u64,
@@ -34,7 +34,7 @@ struct Run {
 #[derive(Default)]
 pub(super) struct MapText {
     out: String,
-    run: Option<Run>,
+    run: Option<ListedExtent>,
     total: u64,
 }
 
@@ -57,7 +57,7 @@ impl MapText {
                 self.flush();
                 let (file, len) = (extent.block.0.into(), extent.len.into());
                 let is_unwritten = extent.unwritten;
-                self.run = Some(Run { file, block: extent.start.0, len, is_unwritten });
+                self.run = Some(ListedExtent { file, block: extent.start.0, len, is_unwritten });
                 self.flush();
             }
             MapEntry::Pointer { file, block } => {
@@ -70,7 +70,8 @@ impl MapText {
                     _ => {
                         self.flush();
                         let is_unwritten = false;
-                        self.run = Some(Run { file, block: block.0, len: 1, is_unwritten });
+                        self.run =
+                            Some(ListedExtent { file, block: block.0, len: 1, is_unwritten });
                     }
                 }
             }
@@ -107,7 +108,7 @@ impl MapText {
 
 /// Walks the map of an inode. An inode without a map has no entries.
 fn walk(
-    session: &mut Session,
+    session: &mut DebugSession,
     request: &Request,
     ino: Ino,
     each: &mut dyn FnMut(MapEntry),
@@ -133,7 +134,7 @@ pub(super) fn has_map(inode: &Inode) -> bool {
 }
 
 /// `blocks FILE`.
-pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn list(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let mut out = String::new();
@@ -157,7 +158,7 @@ pub(super) fn blocks_of(entry: &MapEntry) -> (u64, u64) {
 }
 
 /// `bmap FILE BLOCK`: prints the device block of a file block; 0 for a hole.
-pub(super) fn map(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn map(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("a", "")?;
     let (path, block) = match *rest {
         [path, block] => (path, block),
@@ -191,7 +192,7 @@ fn digits(number: u64) -> usize {
 }
 
 /// `dump_extents [-n] [-l] FILE`: prints the nodes, the leaves, or both.
-pub(super) fn extents(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn extents(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("nl", "")?;
     let &[path] = &*rest else { return Err(request.wrong_words()) };
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
@@ -263,7 +264,7 @@ impl Columns {
 }
 
 /// `filefrag FILE`: prints the number of extents.
-pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn fragments(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("dvr", "")?;
     if let Some((letter, _)) = options.iter().find(|(letter, _)| *letter != 'd') {
         let why = "use dump_extents to list the extents of a file";
@@ -289,7 +290,7 @@ pub(super) fn fragments(session: &mut Session, request: &Request) -> Result<(), 
 }
 
 /// `block_dump [-f FILE] BLOCK`: prints the bytes of a device block or file block.
-pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("", "f")?;
     let &[block] = &*rest else { return Err(request.wrong_words()) };
     let mut number = request.number("block number", block)?;

@@ -9,7 +9,7 @@ use vfs::{FileSystem, Ino};
 use super::blocks::{blocks_of, has_map};
 use super::phrases::words;
 use super::request::{Request, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::dumpe2fs::local;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
@@ -21,12 +21,12 @@ const FILE_ACL: std::ops::Range<usize> = 104..108;
 /// Bytes of its upper half.
 const FILE_ACL_HIGH: std::ops::Range<usize> = 118..120;
 
-fn slot(session: &mut Session, request: &Request, ino: Ino) -> Result<Vec<u8>, Failure> {
+fn slot(session: &mut DebugSession, request: &Request, ino: Ino) -> Result<Vec<u8>, Failure> {
     session.fs()?.inode_slot(ino).map_err(|e| request.failed(words(&e)))
 }
 
 /// `clri FILE`: clears the fields common to all inodes.
-pub(super) fn clear(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn clear(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let mut bytes = slot(session, request, ino)?;
@@ -35,7 +35,7 @@ pub(super) fn clear(session: &mut Session, request: &Request) -> Result<(), Fail
 }
 
 /// `copy_inode FROM TO`.
-pub(super) fn copy(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn copy(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [from, to] = request.exactly()?;
     let (from, to) = (session.ino(from)?, session.ino(to)?);
     let bytes = slot(session, request, from)?;
@@ -44,7 +44,7 @@ pub(super) fn copy(session: &mut Session, request: &Request) -> Result<(), Failu
 
 /// `kill_file FILE`: frees an inode and its blocks. Its fields remain for `undelete`, except the attribute block and
 /// the link count, so that e2fsck considers it deleted.
-pub(super) fn kill(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn kill(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let mut bytes = slot(session, request, ino)?;
@@ -66,7 +66,7 @@ pub(super) fn kill(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// `undelete INODE [NAME]`: marks a deleted inode and its blocks in use. Fails if another file uses one of the blocks.
-pub(super) fn undelete(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn undelete(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let words_given = request.between(1, 2)?;
     let ino = session.ino(words_given[0])?;
     let mut bytes = slot(session, request, ino)?;
@@ -110,7 +110,7 @@ pub(super) fn undelete(session: &mut Session, request: &Request) -> Result<(), F
 }
 
 /// `lsdel`: lists deleted inodes that still contain their block map.
-pub(super) fn list_deleted(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn list_deleted(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     request.exactly::<0>()?;
     let fs = session.fs()?;
     let block_size = fs.geometry().block_size();

@@ -11,7 +11,7 @@ use vfs::{Attributes, Error, FileSystem, FileType, Ino};
 
 use super::phrases::words;
 use super::request::{Request, host_path, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
 
@@ -104,7 +104,7 @@ fn copy_blocks(fs: &Ext4, ino: Ino, size: u64, out: &mut dyn Write) -> Result<()
 }
 
 /// `cat FILE`.
-pub(super) fn cat(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn cat(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let copied = copy(session.fs()?, ino, &mut io::stdout().lock());
@@ -112,7 +112,7 @@ pub(super) fn cat(session: &mut Session, request: &Request) -> Result<(), Failur
 }
 
 /// `dump [-p] FILE HOSTFILE`. `-p` preserves owner, permissions and times.
-pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("p", "")?;
     let &[path, to] = &*rest else { return Err(request.wrong_words()) };
     let ino = session.ino(path)?;
@@ -129,7 +129,7 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// `rdump FILE… HOSTDIR`.
-pub(super) fn dump_trees(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump_trees(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let Some((to, trees)) = request.words.split_last().filter(|(_, trees)| !trees.is_empty())
     else {
         return Err(request.wrong_words());
@@ -240,7 +240,7 @@ fn keep(_: &Path, _: &Attributes) -> io::Result<()> {
 
 /// `write HOSTFILE FILE`: creates a file owned by root with the permissions of the host file. Blocks of zeros become
 /// holes. If the contents do not fit, the file is removed.
-pub(super) fn write(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn write(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [from, to] = request.exactly()?;
     let at = |e: io::Error| request.failed(format_args!("{}: {e}", shown(from)));
     let mut source = File::open(host_path(from)).map_err(at)?;

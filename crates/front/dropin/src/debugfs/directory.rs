@@ -5,28 +5,28 @@ use ext4::format::dirent;
 
 use super::phrases::words;
 use super::request::{Request, host_path, shown};
-use super::session::{Directory, Session};
+use super::session::{DebugSession, WorkingDirectory};
 use crate::failure::Failure;
 use crate::invoked::{say, say_bytes};
 
 /// `cd DIR`.
-pub(super) fn change(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn change(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     session.current = session.directory(path)?;
     Ok(())
 }
 
 /// `chroot DIR`.
-pub(super) fn change_root(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn change_root(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     session.root = session.directory(path)?;
     Ok(())
 }
 
 /// `pwd`.
-pub(super) fn print(session: &mut Session, _: &Request) -> Result<(), Failure> {
+pub(super) fn print(session: &mut DebugSession, _: &Request) -> Result<(), Failure> {
     session.fs()?;
-    let line = |label: &str, directory: &Directory| {
+    let line = |label: &str, directory: &WorkingDirectory| {
         let head = format!("{label}INODE: {:6}  PATH: /", directory.ino);
         let path = directory.path.strip_prefix(b"/").unwrap_or(&directory.path);
         say_bytes(&[head.as_bytes(), path, b"\n"].concat());
@@ -37,7 +37,7 @@ pub(super) fn print(session: &mut Session, _: &Request) -> Result<(), Failure> {
 }
 
 /// `lcd DIR`: changes the working directory of the host.
-pub(super) fn change_native(_: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn change_native(_: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     std::env::set_current_dir(host_path(path)).map_err(|e| {
         let why = format_args!("{e} while trying to change native directory to {}", shown(path));
@@ -46,7 +46,7 @@ pub(super) fn change_native(_: &mut Session, request: &Request) -> Result<(), Fa
 }
 
 /// `dirsearch DIR NAME`: prints the block that contains a name.
-pub(super) fn search(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn search(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path, name] = request.exactly()?;
     let dir = session.ino(path)?;
     let mut found = None;

@@ -13,7 +13,7 @@ use vfs::{FileSystem, FileType, Ino};
 use super::listing::printable;
 use super::phrases::words;
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use crate::dumpe2fs::HASHES;
 use crate::failure::Failure;
 use crate::invoked::{say, say_all};
@@ -22,7 +22,7 @@ use crate::invoked::{say, say_all};
 type Leaves = HashMap<u32, (Block, Vec<u8>)>;
 
 /// `htree_dump DIR`.
-pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let dir = session.ino(path)?;
     let fs = session.fs()?;
@@ -107,7 +107,7 @@ impl Dump<'_> {
 }
 
 /// `dx_hash [-h HASH] [-s SEED] NAME`. The default is the legacy hash.
-pub(super) fn hash(_: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn hash(_: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("c", "hse")?;
     let &[name] = &*rest else { return Err(request.wrong_words()) };
     let (mut version, mut seed) = (0_u8, [0; 16]);

@@ -4,17 +4,17 @@ use ext4::format::inode::{GOOD_OLD_INODE_SIZE, stored_extra_isize};
 
 use super::phrases::words;
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
-use crate::fields;
+use crate::fields::{self, FieldPart};
 use crate::invoked::say;
 
 /// Offset and number of the bytes of a field in an inode.
-type Place = (usize, usize);
+type FieldBytes = (usize, usize);
 
 /// The type of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldType {
     Number,
     /// Seconds, with the epoch in the lower two bits of the upper part.
     Time,
@@ -25,26 +25,26 @@ enum Kind {
 /// Inode field, as the original lists it.
 struct Field {
     name: &'static str,
-    kind: Kind,
-    low: Place,
+    kind: FieldType,
+    low: FieldBytes,
     /// Upper part of the field, if there is one.
-    high: Option<Place>,
+    high: Option<FieldBytes>,
 }
 
-const fn number(name: &'static str, low: Place) -> Field {
-    Field { name, kind: Kind::Number, low, high: None }
+const fn number(name: &'static str, low: FieldBytes) -> Field {
+    Field { name, kind: FieldType::Number, low, high: None }
 }
 
-const fn wide(name: &'static str, low: Place, high: Place) -> Field {
-    Field { name, kind: Kind::Number, low, high: Some(high) }
+const fn wide(name: &'static str, low: FieldBytes, high: FieldBytes) -> Field {
+    Field { name, kind: FieldType::Number, low, high: Some(high) }
 }
 
 const fn time(name: &'static str, low: usize, high: usize) -> Field {
-    Field { name, kind: Kind::Time, low: (low, 4), high: Some((high, 4)) }
+    Field { name, kind: FieldType::Time, low: (low, 4), high: Some((high, 4)) }
 }
 
 const fn refused(name: &'static str, why: &'static str) -> Field {
-    Field { name, kind: Kind::Refused(why), low: (0, 0), high: None }
+    Field { name, kind: FieldType::Refused(why), low: (0, 0), high: None }
 }
 
 /// Offset of `i_block`.
@@ -60,7 +60,7 @@ const FIELDS: &[Field] = &[
     time("atime", 8, 140),
     time("ctime", 12, 132),
     time("mtime", 16, 136),
-    Field { name: "dtime", kind: Kind::Time, low: (20, 4), high: None },
+    Field { name: "dtime", kind: FieldType::Time, low: (20, 4), high: None },
     wide("gid", (24, 2), (122, 2)),
     number("links_count", (26, 2)),
     wide("blocks", (28, 4), (116, 2)),
@@ -88,7 +88,7 @@ const FIELDS: &[Field] = &[
 ];
 
 /// `set_inode_field FILE FIELD VALUE`, or `-l` for the list of fields.
-pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     if matches!(&*request.words, [only] if only == b"-l") {
         list();
         return Ok(());
@@ -116,14 +116,6 @@ enum Problem {
     Field(String),
 }
 
-/// Part of a field selected by a name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Whole,
-    Low,
-    High,
-}
-
 /// Changes a field of an inode. Returns false if there is nothing to change.
 fn change(slot: &mut [u8], name: &str, value: &str) -> Result<bool, Problem> {
     let name = name.strip_prefix("i_").unwrap_or(name);
@@ -136,30 +128,36 @@ fn change(slot: &mut [u8], name: &str, value: &str) -> Result<bool, Problem> {
         return store(slot, name, parse_number(name, value)?, ((BLOCK + index * 4, 4), None));
     }
     let (base, part) = match (name.strip_suffix("_lo"), name.strip_suffix("_hi")) {
-        (Some(base), _) => (base, Part::Low),
-        (_, Some(base)) => (base, Part::High),
-        _ => (name.split('[').next().filter(|base| *base == "bmap").unwrap_or(name), Part::Whole),
+        (Some(base), _) => (base, FieldPart::Low),
+        (_, Some(base)) => (base, FieldPart::High),
+        _ => (
+            name.split('[').next().filter(|base| *base == "bmap").unwrap_or(name),
+            FieldPart::Whole,
+        ),
     };
     let field = FIELDS.iter().find(|field| field.name == base).ok_or_else(unknown)?;
-    if part != Part::Whole && field.high.is_none() && !matches!(field.kind, Kind::Refused(_)) {
+    if part != FieldPart::Whole
+        && field.high.is_none()
+        && !matches!(field.kind, FieldType::Refused(_))
+    {
         return Err(unknown());
     }
     match (field.kind, part) {
-        (Kind::Refused(_), _) if base == "checksum" && value == "calc" => Ok(true),
-        (Kind::Refused(why), _) => {
+        (FieldType::Refused(_), _) if base == "checksum" && value == "calc" => Ok(true),
+        (FieldType::Refused(why), _) => {
             Err(Problem::Field(format!("the field {name} is not supported: {why}")))
         }
-        (_, Part::High) => {
+        (_, FieldPart::High) => {
             let high = field.high.unwrap_or_default();
             store(slot, name, parse_number(name, value)?, (high, None))
         }
-        (Kind::Number, part) => {
-            let high = field.high.filter(|_| part == Part::Whole);
+        (FieldType::Number, part) => {
+            let high = field.high.filter(|_| part == FieldPart::Whole);
             store(slot, name, parse_number(name, value)?, (field.low, high))
         }
-        (Kind::Time, part) => {
+        (FieldType::Time, part) => {
             let time = fields::parse_time(value).map_err(|_| unparsed(name, value))?;
-            set_time(slot, field, time, part == Part::Whole);
+            set_time(slot, field, time, part == FieldPart::Whole);
             Ok(true)
         }
     }
@@ -178,7 +176,7 @@ fn store(
     slot: &mut [u8],
     name: &str,
     number: u64,
-    (low, high): (Place, Option<Place>),
+    (low, high): (FieldBytes, Option<FieldBytes>),
 ) -> Result<bool, Problem> {
     // If the inode has no upper part (128 bytes), the field is the lower part only.
     let high = high.filter(|(at, len)| at + len <= slot.len());
@@ -225,9 +223,9 @@ fn list() {
     say(format_args!("Inode fields supported by the set_inode command:"));
     for field in FIELDS {
         let kind = match field.kind {
-            Kind::Number => "unsigned integer",
-            Kind::Time => "date/time",
-            Kind::Refused(_) => continue,
+            FieldType::Number => "unsigned integer",
+            FieldType::Time => "date/time",
+            FieldType::Refused(_) => continue,
         };
         let suffix = if field.high.is_some() { "[_hi|_lo]" } else { "" };
         let name = format!("{}{suffix}", field.name);

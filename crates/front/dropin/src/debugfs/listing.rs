@@ -1,13 +1,13 @@
 //! `ls`.
 
 use ext4::debug::DirectoryPart;
-use ext4::format::dirent::{self, Record};
+use ext4::format::dirent::{self, DirRecord};
 use ext4::format::inode::{Inode, Time};
 use vfs::Ino;
 
 use super::phrases::words;
 use super::request::{Request, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::dumpe2fs::local;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say_bytes;
@@ -20,14 +20,14 @@ const TAIL: usize = dirent::TAIL_SIZE;
 const TAIL_TYPE: u8 = 0xde;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum ListingStyle {
     Short,
     Long,
     Parsed,
 }
 
 /// Listed entry.
-struct Entry {
+struct ListedDirent {
     ino: u32,
     rec_len: usize,
     name: Vec<u8>,
@@ -36,7 +36,7 @@ struct Entry {
 }
 
 /// `ls [-cdlpr] [DIR]`.
-pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn list(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("cdlpr", "")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
     let path = match *rest {
@@ -45,9 +45,9 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
         _ => return Err(request.wrong_words()),
     };
     let style = match (has('p'), has('l')) {
-        (true, _) => Style::Parsed,
-        (false, true) => Style::Long,
-        (false, false) => Style::Short,
+        (true, _) => ListingStyle::Parsed,
+        (false, true) => ListingStyle::Long,
+        (false, false) => ListingStyle::Short,
     };
     let dir = match path {
         Some(path) => session.ino(path)?,
@@ -60,7 +60,7 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
         DirectoryPart::InlineParent(parent) => {
             for (ino, name, rec_len) in [(dir, &b"."[..], 0), (parent, b"..", 4)] {
                 let (ino, name) = (ino.0 as u32, name.to_vec());
-                entries.push(Entry { ino, rec_len, name, file_type: 2, is_deleted: false });
+                entries.push(ListedDirent { ino, rec_len, name, file_type: 2, is_deleted: false });
             }
         }
         DirectoryPart::Inline(bytes) => collect(bytes, has('d'), &mut entries),
@@ -75,8 +75,8 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
     let mut column = 0;
     for entry in &entries {
         match style {
-            Style::Short => short(&mut out, &mut column, entry),
-            Style::Long | Style::Parsed => {
+            ListingStyle::Short => short(&mut out, &mut column, entry),
+            ListingStyle::Long | ListingStyle::Parsed => {
                 let slot = fs.inode_slot(Ino(entry.ino.into())).unwrap_or_else(|_| vec![0; 256]);
                 long(&mut out, entry, &Inode::from_slot(&slot), style);
             }
@@ -91,12 +91,12 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// Collects the entries of a block, with `has_deleted` also removed ones.
-fn collect(block: &[u8], has_deleted: bool, entries: &mut Vec<Entry>) {
+fn collect(block: &[u8], has_deleted: bool, entries: &mut Vec<ListedDirent>) {
     for record in dirent::records(block) {
         if record.inode != 0 {
-            entries.push(Entry::of(&record, false));
+            entries.push(ListedDirent::of(&record, false));
         } else if has_deleted && !record.name.is_empty() {
-            entries.push(Entry::of(&record, true));
+            entries.push(ListedDirent::of(&record, true));
         }
         let end = record.offset + record.rec_len;
         let mut at = record.offset + dirent::record_size(record.name.len());
@@ -106,14 +106,14 @@ fn collect(block: &[u8], has_deleted: bool, entries: &mut Vec<Entry>) {
             else {
                 break;
             };
-            entries.push(Entry::of(&old, true));
+            entries.push(ListedDirent::of(&old, true));
             at += dirent::record_size(old.name.len());
         }
     }
 }
 
 /// Returns the entry that shows the checksum at the end of a block.
-fn checksum(block: &[u8]) -> Option<Entry> {
+fn checksum(block: &[u8]) -> Option<ListedDirent> {
     let tail = block.get(block.len().checked_sub(TAIL)?..)?;
     let record = dirent::record_at(tail, 0)?;
     let is_tail = (record.inode, record.rec_len, record.file_type) == (0, TAIL, TAIL_TYPE);
@@ -123,11 +123,11 @@ fn checksum(block: &[u8]) -> Option<Entry> {
     }
     let stored = u32::from_le_bytes(*tail.get(8..)?.first_chunk()?);
     let name = format!("(dirblock checksum: {stored:#010x})").into_bytes();
-    Some(Entry { ino: 0, rec_len: 0, name, file_type: 0, is_deleted: false })
+    Some(ListedDirent { ino: 0, rec_len: 0, name, file_type: 0, is_deleted: false })
 }
 
-impl Entry {
-    fn of(record: &Record<'_>, is_deleted: bool) -> Self {
+impl ListedDirent {
+    fn of(record: &DirRecord<'_>, is_deleted: bool) -> Self {
         let (ino, rec_len, name) = (record.inode, record.rec_len, record.name.to_vec());
         Self { ino, rec_len, name, file_type: record.file_type, is_deleted }
     }
@@ -138,7 +138,7 @@ impl Entry {
     }
 }
 
-fn short(out: &mut Vec<u8>, column: &mut usize, entry: &Entry) {
+fn short(out: &mut Vec<u8>, column: &mut usize, entry: &ListedDirent) {
     let (left, right) = entry.brackets();
     let text = match entry.rec_len {
         0 if entry.ino == 0 => format!(" 0  {}   ", String::from_utf8_lossy(&entry.name)),
@@ -152,10 +152,10 @@ fn short(out: &mut Vec<u8>, column: &mut usize, entry: &Entry) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn long(out: &mut Vec<u8>, entry: &Entry, inode: &Inode, style: Style) {
+fn long(out: &mut Vec<u8>, entry: &ListedDirent, inode: &Inode, style: ListingStyle) {
     let (mode, uid, gid, size) = (inode.mode(), inode.uid(), inode.gid(), inode.size());
     let ino = entry.ino;
-    if style == Style::Parsed {
+    if style == ListingStyle::Parsed {
         out.extend_from_slice(format!("/{ino}/{mode:06o}/{uid}/{gid}/").as_bytes());
         out.extend_from_slice(&one_line(&entry.name));
         // The original prints no size for directories here.

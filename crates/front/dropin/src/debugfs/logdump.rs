@@ -3,18 +3,18 @@
 use std::fmt::Write;
 use std::fs;
 
-use ext4::format::jbd2::{BlockType, JournalSuperblock, Layout, header, revokes, tags};
+use ext4::format::jbd2::{BlockType, JournalLayout, JournalSuperblock, header, revokes, tags};
 use ext4::log::JournalMap;
 
 use super::phrases::words;
 use super::request::{Request, host_path, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::dumpe2fs;
 use crate::failure::Failure;
 use crate::invoked::say_all;
 
 /// `logdump [-acsS] [FILE]`. `-c` and `-s` select other journals and are not supported.
-pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("acsSO", "nbif")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
     for (letter, why) in [
@@ -121,7 +121,7 @@ fn walk(
 fn descriptor(
     out: &mut String,
     bytes: &[u8],
-    layout: &Layout,
+    layout: &JournalLayout,
     (tid, block): (u32, u32),
     shows_all: bool,
     behind: &dyn Fn(u32, u32) -> u32,

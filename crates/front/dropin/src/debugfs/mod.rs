@@ -34,10 +34,10 @@ use std::path::PathBuf;
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say_bytes};
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 use request::Request;
-use session::Session;
+use session::DebugSession;
 
 pub(crate) use table::supported as supported_requests;
 
@@ -46,7 +46,7 @@ const STRICT: &str = "DISKWRIGHT_DEBUGFS_STRICT";
 
 #[derive(Default)]
 struct Options {
-    image: Option<Target>,
+    image: Option<ImageTarget>,
     is_writable: bool,
     is_strict: bool,
     request: Option<OsString>,
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 }
 
 fn carry_out_all(options: Options) -> Ended {
-    let mut session = Session::new();
+    let mut session = DebugSession::new();
     let mut status = 0;
     if let Some(image) = options.image
         && let Err(failure) = session.open(image, options.is_writable)
@@ -166,12 +166,12 @@ fn read(arguments: Vec<OsString>) -> Result<Option<Options>, Failure> {
             Word::Option(_) => return Err(words.unknown()),
         }
     }
-    options.image = image.map(|image| Target::parse(image.into(), STATUSES)).transpose()?;
+    options.image = image.map(|image| ImageTarget::parse(image.into(), STATUSES)).transpose()?;
     Ok(Some(options))
 }
 
 /// Executes a line.
-fn carry_out(session: &mut Session, line: &[u8]) -> Result<Next, Failure> {
+fn carry_out(session: &mut DebugSession, line: &[u8]) -> Result<Next, Failure> {
     let Some(mut request) = Request::parse(line)? else { return Ok(Next::Request) };
     if matches!(&*request.name, "quit" | "q" | "exit") {
         return Ok(Next::End);

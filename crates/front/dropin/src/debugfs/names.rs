@@ -6,7 +6,7 @@ use vfs::{DeviceNumber, Error, FileSystem, FileType, SpecialFile};
 
 use super::phrases::words;
 use super::request::{Request, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::{Failure, STATUSES};
 use crate::fields;
 use crate::invoked::say;
@@ -17,7 +17,7 @@ const DIRECTORY_PERMISSIONS: u16 = 0o755;
 const LINK_PERMISSIONS: u16 = 0o777;
 
 /// `link FILE NAME`. A directory as NAME takes the name of FILE.
-pub(super) fn link(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn link(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [from, to] = request.exactly()?;
     let ino = session.ino(from)?;
     let (mut dir, mut name) = session.parent(to)?;
@@ -32,14 +32,14 @@ pub(super) fn link(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// `unlink NAME`.
-pub(super) fn unlink(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn unlink(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let (dir, name) = session.parent(path)?;
     session.fs()?.remove_name(dir, name).map_err(|e| request.failed(words(&e)))
 }
 
 /// Fails for a missing file with the original's message for removals, which contains the request.
-fn must_exist(session: &mut Session, request: &Request, path: &[u8]) -> Result<(), Failure> {
+fn must_exist(session: &mut DebugSession, request: &Request, path: &[u8]) -> Result<(), Failure> {
     let found = session.ino(path).map(drop);
     found.map_err(|_| {
         request.failed(format_args!("{} while trying to resolve filename", words(&Error::NotFound)))
@@ -47,7 +47,7 @@ fn must_exist(session: &mut Session, request: &Request, path: &[u8]) -> Result<(
 }
 
 /// `rm FILE`.
-pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn remove(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     must_exist(session, request, path)?;
     let (dir, name) = session.parent(path)?;
@@ -57,7 +57,10 @@ pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Fai
 }
 
 /// `rmdir DIR`.
-pub(super) fn remove_directory(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn remove_directory(
+    session: &mut DebugSession,
+    request: &Request,
+) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     must_exist(session, request, path)?;
     let (dir, name) = session.parent(path)?;
@@ -69,7 +72,7 @@ pub(super) fn remove_directory(session: &mut Session, request: &Request) -> Resu
 }
 
 /// `mkdir DIR`.
-pub(super) fn make_directory(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn make_directory(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let (dir, name) = session.parent(path)?;
     let new = session.new_inode(DIRECTORY_PERMISSIONS);
@@ -81,7 +84,7 @@ pub(super) fn make_directory(session: &mut Session, request: &Request) -> Result
 }
 
 /// `symlink NAME TARGET`.
-pub(super) fn symlink(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn symlink(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path, target] = request.exactly()?;
     let (dir, name) = session.parent(path)?;
     let new = session.new_inode(LINK_PERMISSIONS);
@@ -90,7 +93,7 @@ pub(super) fn symlink(session: &mut Session, request: &Request) -> Result<(), Fa
 }
 
 /// `mknod NAME p`, or `mknod NAME c|b MAJOR MINOR`. Like in the original, the file has no permissions.
-pub(super) fn make_node(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn make_node(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let number = |text: &[u8]| {
         let number = std::str::from_utf8(text).ok().and_then(fields::number);
         number.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| request.wrong_words())

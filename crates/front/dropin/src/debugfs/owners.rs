@@ -8,12 +8,12 @@ use vfs::Ino;
 
 use super::blocks::{blocks_of, has_map};
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::Failure;
 use crate::invoked::{say, say_bytes};
 
 /// `ncheck [-c] INODE…`: prints all names of the inodes. File types are always those of the inodes.
-pub(super) fn ncheck(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn ncheck(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (_, rest) = request.options("c", "")?;
     if rest.is_empty() {
         return Err(request.wrong_words());
@@ -41,7 +41,7 @@ pub(super) fn ncheck(session: &mut Session, request: &Request) -> Result<(), Fai
 }
 
 /// `icheck BLOCK…`: prints the owner of each block.
-pub(super) fn icheck(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn icheck(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     if request.words.is_empty() {
         return Err(request.wrong_words());
     }

@@ -19,16 +19,16 @@ use super::request::{Request, shown};
 use crate::dumpe2fs;
 use crate::failure::{Failure, STATUSES};
 use crate::fields;
-use crate::target::Target;
+use crate::target::ImageTarget;
 
 /// Directory of the image with its path.
 #[derive(Clone, Debug)]
-pub(super) struct Directory {
+pub(super) struct WorkingDirectory {
     pub(super) ino: Ino,
     pub(super) path: Vec<u8>,
 }
 
-impl Directory {
+impl WorkingDirectory {
     fn root() -> Self {
         Self { ino: ROOT_INO, path: b"/".to_vec() }
     }
@@ -38,30 +38,30 @@ impl Directory {
 ///
 /// The device stays open and locked. The file system is opened on demand, and closed before a request that changes the
 /// superblock or bitmaps on the device.
-pub(super) struct Session {
-    pub(super) image: Option<Target>,
+pub(super) struct DebugSession {
+    pub(super) image: Option<ImageTarget>,
     pub(super) is_writable: bool,
     device: Option<Arc<dyn BlockDevice>>,
     fs: Option<Ext4>,
     /// Root directory for path resolution.
-    pub(super) root: Directory,
+    pub(super) root: WorkingDirectory,
     /// Current directory for relative paths.
-    pub(super) current: Directory,
+    pub(super) current: WorkingDirectory,
     /// Time of changes in seconds since 1970, if set by a request.
     now: Option<i64>,
 }
 
-impl Session {
+impl DebugSession {
     pub(super) fn new() -> Self {
-        let (root, current) = (Directory::root(), Directory::root());
+        let (root, current) = (WorkingDirectory::root(), WorkingDirectory::root());
         Self { image: None, is_writable: false, device: None, fs: None, root, current, now: None }
     }
 
     /// Opens an image.
-    pub(super) fn open(&mut self, image: Target, is_writable: bool) -> Result<(), Failure> {
+    pub(super) fn open(&mut self, image: ImageTarget, is_writable: bool) -> Result<(), Failure> {
         let device = open_ext_device(&image.path, &image.open(), is_writable);
         let device = device.map_err(|e| STATUSES.of(&e))?;
-        (self.root, self.current) = (Directory::root(), Directory::root());
+        (self.root, self.current) = (WorkingDirectory::root(), WorkingDirectory::root());
         (self.image, self.is_writable, self.device) = (Some(image), is_writable, Some(device));
         if let Err(failure) = self.fs() {
             (self.image, self.device) = (None, None);
@@ -229,7 +229,7 @@ impl Session {
     }
 
     /// Returns the directory at `word` with its displayed path.
-    pub(super) fn directory(&mut self, word: &[u8]) -> Result<Directory, Failure> {
+    pub(super) fn directory(&mut self, word: &[u8]) -> Result<WorkingDirectory, Failure> {
         let ino = self.ino(word)?;
         let is_dir = self.fs()?.attributes(ino).is_ok_and(|a| a.file_type == FileType::Directory);
         if !is_dir {
@@ -238,7 +238,7 @@ impl Session {
         }
         let fs = self.fs()?;
         let path = vfs::path::first_paths(fs, &[ino]).0.pop().flatten();
-        Ok(Directory { ino, path: path.unwrap_or_else(|| word.to_vec()) })
+        Ok(WorkingDirectory { ino, path: path.unwrap_or_else(|| word.to_vec()) })
     }
 }
 

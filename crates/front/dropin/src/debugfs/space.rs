@@ -4,7 +4,7 @@ use vfs::{AllocateMode, FileSystem};
 
 use super::phrases::words;
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::Failure;
 
 /// Parses the arguments `FILE FIRST [LAST]`. Without LAST the range is unlimited.
@@ -20,7 +20,11 @@ fn range(request: &Request) -> Result<(&[u8], u64, Option<u64>), Failure> {
     Ok((given[0], first, last))
 }
 
-fn change(session: &mut Session, request: &Request, mode: AllocateMode) -> Result<(), Failure> {
+fn change(
+    session: &mut DebugSession,
+    request: &Request,
+    mode: AllocateMode,
+) -> Result<(), Failure> {
     let (path, first, last) = range(request)?;
     let ino = session.ino(path)?;
     let fs = session.fs()?;
@@ -37,17 +41,17 @@ fn change(session: &mut Session, request: &Request, mode: AllocateMode) -> Resul
 }
 
 /// `fallocate FILE FIRST [LAST]`.
-pub(super) fn allocate(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn allocate(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     change(session, request, AllocateMode::UnwrittenKeepSize)
 }
 
 /// `punch FILE FIRST [LAST]`.
-pub(super) fn punch(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn punch(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     change(session, request, AllocateMode::PunchHole)
 }
 
 /// `expand_dir DIR`: adds one block.
-pub(super) fn expand(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn expand(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     session.fs()?.expand_directory(ino).map_err(|e| request.failed(words(&e)))

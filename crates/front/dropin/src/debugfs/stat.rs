@@ -11,7 +11,7 @@ use super::blocks::MapText;
 use super::hex::hex;
 use super::phrases::words;
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use super::xattrs;
 use crate::dumpe2fs::local;
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ fn kind(inode: &Inode) -> &'static str {
 }
 
 /// `stat FILE`.
-pub(super) fn stat(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn stat(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let fs = session.fs()?;
@@ -177,7 +177,7 @@ fn contents(fs: &ext4::Ext4, ino: Ino, inode: &Inode) -> vfs::Result<()> {
 }
 
 /// `inode_dump FILE`: prints the raw bytes of an inode.
-pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn dump(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("bex", "")?;
     let &[path] = &*rest else { return Err(request.wrong_words()) };
     if let Some((letter, _)) = options.iter().find(|(letter, _)| *letter != 'b') {
@@ -192,7 +192,7 @@ pub(super) fn dump(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// `imap FILE`.
-pub(super) fn place(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn place(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let place = session.fs()?.inode_place(ino).map_err(|e| request.failed(words(&e)))?;

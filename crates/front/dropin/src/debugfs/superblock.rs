@@ -9,15 +9,15 @@ use ext4::format::superblock::STATE_VALID;
 use super::htree::has_index;
 use super::phrases::words;
 use super::request::{Request, host_path};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::dumpe2fs;
 use crate::failure::{Failure, STATUSES};
 use crate::fields;
 use crate::invoked::{say, say_all};
-use crate::target::Target;
+use crate::target::ImageTarget;
 
 /// `show_debugfs_params`.
-pub(super) fn parameters(session: &mut Session, _: &Request) -> Result<(), Failure> {
+pub(super) fn parameters(session: &mut DebugSession, _: &Request) -> Result<(), Failure> {
     match &session.image {
         Some(image) => {
             let mode = if session.is_writable { "read-write" } else { "read-only" };
@@ -29,7 +29,7 @@ pub(super) fn parameters(session: &mut Session, _: &Request) -> Result<(), Failu
 }
 
 /// `open [-w] IMAGE`.
-pub(super) fn open(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn open(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("wcDfie", "bsdz")?;
     let &[image] = &*rest else { return Err(request.wrong_words()) };
     if let Some(open) = &session.image {
@@ -42,12 +42,12 @@ pub(super) fn open(session: &mut Session, request: &Request) -> Result<(), Failu
         return Err(request.refused(&format!("-{letter}"), "use -w to open for writing"));
     }
     let is_writable = options.iter().any(|(letter, _)| *letter == 'w');
-    let image = Target::parse(host_path(image).into(), STATUSES)?;
+    let image = ImageTarget::parse(host_path(image).into(), STATUSES)?;
     session.open(image, is_writable)
 }
 
 /// `close`.
-pub(super) fn close(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn close(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     if session.image.is_none() {
         return Err(request.failed("Filesystem not open"));
     }
@@ -55,7 +55,7 @@ pub(super) fn close(session: &mut Session, request: &Request) -> Result<(), Fail
 }
 
 /// `feature`: shows the features.
-pub(super) fn features(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn features(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     if !request.words.is_empty() {
         session.check_writable(request)?;
         let why = "tune2fs -O changes features with the structures that belong to them";
@@ -67,7 +67,7 @@ pub(super) fn features(session: &mut Session, request: &Request) -> Result<(), F
 }
 
 /// `supported_features [FEATURE]`.
-pub(super) fn supported_features(_: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn supported_features(_: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let given = request.between(0, 1)?;
     match given.first() {
         Some(word) => {
@@ -86,7 +86,7 @@ pub(super) fn supported_features(_: &mut Session, request: &Request) -> Result<(
 }
 
 /// `dirty`: marks the file system as not cleanly closed.
-pub(super) fn dirty(session: &mut Session, _: &Request) -> Result<(), Failure> {
+pub(super) fn dirty(session: &mut DebugSession, _: &Request) -> Result<(), Failure> {
     session.change_superblock(&mut |raw| {
         raw.state = (raw.state.get() & !STATE_VALID).into();
         Ok(())
@@ -94,7 +94,7 @@ pub(super) fn dirty(session: &mut Session, _: &Request) -> Result<(), Failure> {
 }
 
 /// `stats [-h]`: shows the superblock, and without `-h` also the groups.
-pub(super) fn stats(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn stats(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("h", "")?;
     if !rest.is_empty() {
         return Err(request.wrong_words());
@@ -151,7 +151,7 @@ pub(super) fn stats(session: &mut Session, request: &Request) -> Result<(), Fail
 }
 
 /// `set_current_time TIME`.
-pub(super) fn set_time(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set_time(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [word] = request.exactly()?;
     let text = request.text(word)?;
     let seconds = fields::parse_time(text)
@@ -160,7 +160,7 @@ pub(super) fn set_time(session: &mut Session, request: &Request) -> Result<(), F
 }
 
 /// `set_super_value FIELD VALUE`, or `-l` for the list of fields.
-pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     if matches!(&*request.words, [only] if only == b"-l") {
         say(format_args!("Superblock fields supported by the set_super_value command:"));
         say_all(&fields::list());

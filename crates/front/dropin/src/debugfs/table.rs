@@ -1,7 +1,7 @@
 //! Table of requests with their names and arguments, and of unsupported ones.
 
 use super::request::Request;
-use super::session::Session;
+use super::session::DebugSession;
 use super::{
     bitmaps, blocks, change, contents, directory, htree, inode_fields, listing, logdump, names,
     owners, space, stat, superblock, xattrs,
@@ -18,11 +18,11 @@ pub(super) struct Command {
     least: usize,
     /// True if it requires an image that is open for writing.
     pub(super) changes: bool,
-    pub(super) run: Run,
+    pub(super) run: RequestHandler,
 }
 
 /// Function that executes a request.
-type Run = fn(&mut Session, &Request) -> Result<(), Failure>;
+type RequestHandler = fn(&mut DebugSession, &Request) -> Result<(), Failure>;
 
 impl Command {
     /// Returns whether a changing request accepts this number of arguments.
@@ -31,7 +31,7 @@ impl Command {
     }
 }
 
-const fn look(names: &'static [&'static str], usage: &'static str, run: Run) -> Command {
+const fn look(names: &'static [&'static str], usage: &'static str, run: RequestHandler) -> Command {
     Command { names, usage, least: 0, changes: false, run }
 }
 
@@ -39,7 +39,7 @@ const fn alter(
     names: &'static [&'static str],
     usage: &'static str,
     least: usize,
-    run: Run,
+    run: RequestHandler,
 ) -> Command {
     Command { names, usage, least, changes: true, run }
 }
@@ -152,7 +152,7 @@ pub(crate) fn supported() -> Vec<String> {
 }
 
 /// `help` and `list_requests`.
-fn help(_: &mut Session, _: &Request) -> Result<(), Failure> {
+fn help(_: &mut DebugSession, _: &Request) -> Result<(), Failure> {
     say(format_args!("Available debugfs requests:\n"));
     for command in COMMANDS {
         say(format_args!("{:24} {}", command.names.join(", "), command.usage));

@@ -7,7 +7,7 @@ use vfs::{FileSystem, Ino, SetAttributes};
 
 use super::phrases::words;
 use super::request::{Request, host_path, shown};
-use super::session::Session;
+use super::session::DebugSession;
 use crate::failure::Failure;
 use crate::invoked::{say, say_bytes};
 
@@ -44,7 +44,7 @@ fn value_text(value: &[u8], is_hex: bool, is_quoted: bool) -> Vec<u8> {
 }
 
 /// `ea_list FILE`.
-pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn list(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let [path] = request.exactly()?;
     let ino = session.ino(path)?;
     let attributes = all(session.fs()?, ino).map_err(|e| request.failed(words(&e)))?;
@@ -56,7 +56,7 @@ pub(super) fn list(session: &mut Session, request: &Request) -> Result<(), Failu
 }
 
 /// `ea_get [-f HOSTFILE] [-xV] FILE NAME`.
-pub(super) fn get(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn get(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("xVCr", "f")?;
     let has = |wanted| options.iter().any(|(letter, _)| *letter == wanted);
     if has('C') {
@@ -87,7 +87,7 @@ pub(super) fn get(session: &mut Session, request: &Request) -> Result<(), Failur
 }
 
 /// `ea_set [-f HOSTFILE] [-r] FILE NAME [VALUE]`. The value may contain C escapes.
-pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn set(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let (options, rest) = request.options("r", "f")?;
     let file = options.iter().find(|(letter, _)| *letter == 'f').map(|(_, file)| *file);
     let (path, name, value) = match (&*rest, file) {
@@ -107,7 +107,7 @@ pub(super) fn set(session: &mut Session, request: &Request) -> Result<(), Failur
 }
 
 /// `ea_rm FILE NAME…`. An attribute that is missing is ignored.
-pub(super) fn remove(session: &mut Session, request: &Request) -> Result<(), Failure> {
+pub(super) fn remove(session: &mut DebugSession, request: &Request) -> Result<(), Failure> {
     let Some((path, names)) = request.words.split_first().filter(|(_, names)| !names.is_empty())
     else {
         return Err(request.wrong_words());

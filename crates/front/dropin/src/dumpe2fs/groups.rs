@@ -21,7 +21,7 @@ const FLAGS: [(GroupFlags, &str); 3] = [
 ];
 
 /// File system whose groups are listed.
-struct Groups<'a> {
+struct ListedGroups<'a> {
     device: &'a dyn BlockDevice,
     superblock: &'a Superblock,
     geometry: Geometry,
@@ -43,7 +43,7 @@ pub(super) fn lines(
 ) -> vfs::Result<String> {
     let geometry = Geometry::new(superblock);
     let all = geometry.groups();
-    let groups = Groups { device: device.as_ref(), superblock, geometry, is_hex };
+    let groups = ListedGroups { device: device.as_ref(), superblock, geometry, is_hex };
     let mut out = String::new();
     for group in all {
         let described = groups.describe(group)?;
@@ -53,7 +53,7 @@ pub(super) fn lines(
     Ok(out)
 }
 
-impl Groups<'_> {
+impl ListedGroups<'_> {
     fn read(&self, block: Block) -> vfs::Result<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.block_size() as usize];
         self.device

@@ -17,7 +17,7 @@ use vfs::Ino;
 
 use super::header::{self, line, local_time, scaled, text};
 use crate::foreign;
-use crate::target::Target;
+use crate::target::ImageTarget;
 
 /// Journal features with the names of dumpe2fs.
 const FEATURES: [(&str, &str); 7] = [
@@ -45,7 +45,7 @@ pub(crate) fn lines(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> S
 }
 
 /// Returns the lines for a journal device; `None` if the image is none, or is damaged.
-pub(super) fn device_lines(image: &Target) -> Option<String> {
+pub(super) fn device_lines(image: &ImageTarget) -> Option<String> {
     let device = foreign::open(&image.path, image.offset).ok()?;
     let raw = foreign::raw_superblock(&*device)?;
     if !is_journal_device(&raw) {

@@ -16,7 +16,7 @@ use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
 use crate::invoked::{Invoked, say_all};
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 pub(crate) use header::{DATA_MODES, HASHES, MOUNT_OPTIONS, local, text};
@@ -70,11 +70,11 @@ pub(crate) fn show(superblock: &Superblock) {
 }
 
 /// Reads and verifies the primary superblock of an image.
-pub(crate) fn superblock(image: &Target) -> Result<Superblock, Failure> {
+pub(crate) fn superblock(image: &ImageTarget) -> Result<Superblock, Failure> {
     open(image).map(|(_, superblock)| superblock)
 }
 
-fn open(image: &Target) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
+fn open(image: &ImageTarget) -> Result<(Arc<dyn BlockDevice>, Superblock), Failure> {
     let device = foreign::open(&image.path, image.offset).map_err(|e| at(image, &e))?;
     let superblock = read_superblock(&*device).map_err(|e| at(image, &e))?;
     Ok((device, superblock))
@@ -87,6 +87,6 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> vfs::Result<Superbloc
     Superblock::parse(&bytes, device.len())
 }
 
-fn at(image: &Target, error: &dyn Display) -> Failure {
+fn at(image: &ImageTarget, error: &dyn Display) -> Failure {
     STATUSES.failed(format_args!("{}: {error}", image.path.display()))
 }

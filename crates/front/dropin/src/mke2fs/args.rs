@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use diskwright::build::{FeatureChange, Place};
+use diskwright::build::{FeatureChange, Position};
 
 use super::extended::{self, Extended};
 use crate::failure::{Failure, STATUSES};
@@ -11,7 +11,7 @@ use crate::journal_device;
 use crate::lists;
 use crate::size::{self, Size};
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 /// Parsed arguments.
@@ -41,7 +41,7 @@ pub(super) struct Args {
     pub(super) journal_bytes: Option<u64>,
     /// `-J device`: device that contains the journal.
     pub(super) journal_device: Option<PathBuf>,
-    pub(super) journal_at: Option<Place>,
+    pub(super) journal_at: Option<Position>,
     pub(super) fast_commit_bytes: Option<u64>,
     pub(super) kind: Option<String>,
     pub(super) uses: Vec<String>,
@@ -90,7 +90,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
     let mut operands = operands.into_iter();
     match (operands.next(), operands.next(), operands.next()) {
         (Some(image), size, None) => {
-            args.place(Target::parse(image, STATUSES)?)?;
+            args.place(ImageTarget::parse(image, STATUSES)?)?;
             args.size = size.map(|text| image_size(&text)).transpose()?;
         }
         (None, ..) if args.only_version => {}
@@ -107,7 +107,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
 
 impl Args {
     /// Sets the image. Both its name and `-E offset` may contain the offset.
-    fn place(&mut self, image: Target) -> Result<(), Failure> {
+    fn place(&mut self, image: ImageTarget) -> Result<(), Failure> {
         let offset = &mut self.extended.offset;
         if image.offset > 0 && *offset > 0 && image.offset != *offset {
             return Err(STATUSES.usage(format_args!(

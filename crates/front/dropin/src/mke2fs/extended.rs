@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-use diskwright::build::{Encoding, Owner, Place};
+use diskwright::build::{Encoding, Owner, Position};
 use ext4::format::mmp::INTERVAL_MAX;
 use ext4::format::quota::QuotaKind;
 
 use crate::failure::{Failure, STATUSES};
-use crate::lists::{self, Item};
+use crate::lists::{self, ListItem};
 use crate::size::{self, Size};
 
 /// Options of `-E`.
@@ -51,7 +51,7 @@ impl Extended {
         lists::items(list, 'E', STATUSES).try_for_each(|item| self.item(&item))
     }
 
-    fn item(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn item(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "hash_seed" => self.hash_seed = Some(item.by(seed)?),
             "root_owner" => self.root_owner = Some(root_owner(item)?),
@@ -89,10 +89,10 @@ impl Extended {
 }
 
 /// Parses a location given as a block or a byte offset.
-pub(super) fn place(text: &str) -> Result<Place, String> {
+pub(super) fn place(text: &str) -> Result<Position, String> {
     Ok(match size::parse(text)? {
-        Size::Units(block) | Size::Blocks(block) => Place::Block(block),
-        Size::Bytes(byte) => Place::Byte(byte),
+        Size::Units(block) | Size::Blocks(block) => Position::Block(block),
+        Size::Bytes(byte) => Position::Byte(byte),
     })
 }
 
@@ -149,7 +149,7 @@ fn permissions(text: &str) -> Result<u16, String> {
 }
 
 /// Parses `UID:GID`; the default is the user and group of the process.
-fn root_owner(item: &Item<'_>) -> Result<Owner, Failure> {
+fn root_owner(item: &ListItem<'_>) -> Result<Owner, Failure> {
     let Some(text) = item.value().filter(|text| !text.is_empty()) else {
         return Ok(own());
     };

@@ -15,7 +15,7 @@ use super::profile::Profile;
 use super::values::has;
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
-use crate::making::{self, File};
+use crate::making::{self, TargetFile};
 
 /// Name of the feature.
 const FEATURE: &str = "journal_dev";
@@ -59,7 +59,12 @@ fn join(device: Arc<dyn BlockDevice>) -> std::io::Result<Arc<dyn BlockDevice>> {
 }
 
 /// Makes a journal device.
-pub(super) fn make(args: &Args, profile: &Profile, file: &File, bytes: u64) -> Result<(), Failure> {
+pub(super) fn make(
+    args: &Args,
+    profile: &Profile,
+    file: &TargetFile,
+    bytes: u64,
+) -> Result<(), Failure> {
     let name = args.image.display();
     if args.source.is_some() {
         return Err(STATUSES.usage("-d: a journal device contains no files"));
@@ -106,7 +111,7 @@ pub(super) fn make(args: &Args, profile: &Profile, file: &File, bytes: u64) -> R
 }
 
 /// Creates the file, or lengthens it to the size of the journal.
-fn prepare(args: &Args, file: &File, bytes: u64) -> std::io::Result<()> {
+fn prepare(args: &Args, file: &TargetFile, bytes: u64) -> std::io::Result<()> {
     if file.bytes.is_some_and(|found| found >= bytes) {
         return Ok(());
     }

@@ -25,7 +25,7 @@ use import::correct::{Change, Glob, PermissionChange, Rule};
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
 use crate::invoked::{Invoked, say, say_all};
-use crate::making::{self, File, Sectors};
+use crate::making::{self, Sectors, TargetFile};
 use args::{Args, BlockSize};
 use config::Config;
 use decompress::Decompressed;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     }
     let config = Config::load(STATUSES)?;
     remark(invoked.name, config.remarks());
-    let file = File::look(&args.image, STATUSES)?;
+    let file = TargetFile::look(&args.image, STATUSES)?;
     if !args.is_forced && !args.is_trial && !may_overwrite(&args.image, delay(&config)?) {
         return Ok(1);
     }
@@ -161,7 +161,7 @@ fn tell(image: &Path, made: Option<&diskwright::ImageInfo>) {
 }
 
 /// Returns the size of the file system in bytes: the given one, or that of the file after the offset.
-fn size(args: &mut Args, file: &File) -> Result<u64, Failure> {
+fn size(args: &mut Args, file: &TargetFile) -> Result<u64, Failure> {
     let unit = match args.block_size {
         Some(BlockSize::Given(bytes)) => bytes.into(),
         _ => KIB,

@@ -10,7 +10,7 @@ use xfs::mkfs::Autofsck;
 use super::settings::{Setting, Settings};
 use super::stripes::Stripes;
 use crate::failure::{Failure, STATUSES};
-use crate::lists::Item;
+use crate::lists::ListItem;
 use crate::size::{self, Size};
 use crate::supported;
 use crate::words::{Word, Words};
@@ -186,7 +186,7 @@ impl Args {
         Ok(())
     }
 
-    fn block(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn block(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.block_size = Some(item.by(small)?),
             _ => return Err(item.unknown()),
@@ -194,7 +194,7 @@ impl Args {
         Ok(())
     }
 
-    fn sector(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn sector(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.sector_size = Some(item.by(small)?),
             _ => return Err(item.unknown()),
@@ -202,7 +202,7 @@ impl Args {
         Ok(())
     }
 
-    fn data(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn data(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.data_size = Some(item.by(size::parse_xfs)?),
             "agcount" => self.ag_count = Some(item.by(number)?),
@@ -223,7 +223,7 @@ impl Args {
         Ok(())
     }
 
-    fn inode(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn inode(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.inode_size = Some(item.by(small)?),
             "perblock" => self.inodes_per_block = Some(item.by(number)?),
@@ -246,7 +246,7 @@ impl Args {
         Ok(())
     }
 
-    fn naming(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn naming(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.dir_block_size = Some(item.by(small)?),
             "ftype" => always(item, true)?,
@@ -261,7 +261,7 @@ impl Args {
         Ok(())
     }
 
-    fn log(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn log(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "size" => self.log_size = Some(item.by(size::parse_xfs)?),
             "internal" => self.is_log_internal = Some(item.switch()?),
@@ -290,7 +290,7 @@ impl Args {
         Ok(())
     }
 
-    fn metadata(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn metadata(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "uuid" => {
                 let parsed = uuid::Uuid::try_parse(item.text()?).map(uuid::Uuid::into_bytes);
@@ -309,7 +309,7 @@ impl Args {
         Ok(())
     }
 
-    fn realtime(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn realtime(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "extsize" => self.realtime_extent = Some(item.by(size::parse_xfs)?),
             // Without a real-time device these have no effect.
@@ -328,7 +328,7 @@ impl Args {
         Ok(())
     }
 
-    fn prototype(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn prototype(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         match item.name {
             "file" => self.prototype = Some(item.text()?.into()),
             "atime" => self.access_times = item.switch()?,
@@ -357,7 +357,7 @@ impl Args {
     }
 
     /// Turns a kind of quota on or off. Quotas of a new file system need a metadata directory, as in mkfs.xfs.
-    fn quota(&mut self, item: &Item<'_>, kind: QuotaKind) -> Result<(), Failure> {
+    fn quota(&mut self, item: &ListItem<'_>, kind: QuotaKind) -> Result<(), Failure> {
         if !item.switch()? {
             return Ok(());
         }
@@ -370,7 +370,7 @@ impl Args {
         Ok(())
     }
 
-    fn switch(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    fn switch(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         self.features.push(FeatureChange { name: item.name.into(), is_on: item.switch()? });
         Ok(())
     }
@@ -428,7 +428,7 @@ impl Args {
 }
 
 /// Accepts only the value 0.
-fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
+fn nothing(item: &ListItem<'_>, why: &str) -> Result<(), Failure> {
     match item.value() {
         Some(value) if value.trim_start_matches('0').is_empty() && !value.is_empty() => Ok(()),
         _ => Err(item.refused(why)),
@@ -436,7 +436,7 @@ fn nothing(item: &Item<'_>, why: &str) -> Result<(), Failure> {
 }
 
 /// Returns the value of `-m autofsck`: a name, 0 for `none`, 1 or nothing for `repair`.
-fn autofsck(item: &Item<'_>) -> Result<Autofsck, Failure> {
+fn autofsck(item: &ListItem<'_>) -> Result<Autofsck, Failure> {
     match item.value() {
         None | Some("" | "1") => Ok(Autofsck::Repair),
         Some("0") => Ok(Autofsck::None),
@@ -448,7 +448,7 @@ fn autofsck(item: &Item<'_>) -> Result<Autofsck, Failure> {
 }
 
 /// Accepts only the fixed value of a setting.
-fn always(item: &Item<'_>, is_on: bool) -> Result<(), Failure> {
+fn always(item: &ListItem<'_>, is_on: bool) -> Result<(), Failure> {
     if item.switch()? == is_on {
         return Ok(());
     }

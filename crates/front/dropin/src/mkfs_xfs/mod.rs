@@ -12,8 +12,8 @@ use diskwright::build::{BuildOptions, BuildSource, Format};
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
 use crate::invoked::{Invoked, say};
-use crate::making::{self, File, Sectors};
-use crate::xfs_geometry::Geometry;
+use crate::making::{self, Sectors, TargetFile};
+use crate::xfs_geometry::XfsGeometry;
 use args::Args;
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     if args.only_version {
         return Ok(invoked.version());
     }
-    let file = File::look(&args.image, STATUSES)?;
+    let file = TargetFile::look(&args.image, STATUSES)?;
     if !args.is_forced && !args.is_trial {
         refuse_to_overwrite(&args)?;
     }
@@ -45,14 +45,14 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
         options.realtime_device = trial(&options.realtime_device, "realtime")?;
         options.source = BuildSource::Several(Vec::new());
         making::make_shipped(&options, STATUSES)?;
-        Geometry::of_image(&options.image)?
+        XfsGeometry::of_image(&options.image)?
     } else {
         if !args.is_file {
             making::make(&options, &file, STATUSES)?;
         } else {
             making::make_shipped(&options, STATUSES)?;
         }
-        Geometry::of_image(&args.image)?
+        XfsGeometry::of_image(&args.image)?
     };
     if let Some(device) = &args.log_device {
         geometry.name_log(device);
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 const SUPPORTED_BYTES_MIN: u64 = 300 << 20;
 
 /// Rejects a size that exceeds the file or device, or is not supported.
-fn check_size(args: &Args, file: &File, bytes: u64) -> Result<(), Failure> {
+fn check_size(args: &Args, file: &TargetFile, bytes: u64) -> Result<(), Failure> {
     let room = file.bytes.filter(|room| *room > 0 && !args.is_file && *room < bytes);
     if let Some(room) = room {
         let blocks = room / u64::from(args.block_bytes());
@@ -91,7 +91,7 @@ fn check_size(args: &Args, file: &File, bytes: u64) -> Result<(), Failure> {
 /// Rejects a log device that has contents, or is too short for the log.
 fn check_log(args: &Args) -> Result<(), Failure> {
     let Some(device) = &args.log_device else { return Ok(()) };
-    let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let room = TargetFile::look(device, STATUSES)?.bytes.unwrap_or(0);
     let name = device.display();
     if let Some(bytes) = args.log_bytes()?.filter(|bytes| *bytes > room) {
         let blocks = room / u64::from(args.block_bytes());
@@ -110,7 +110,7 @@ fn check_log(args: &Args) -> Result<(), Failure> {
 /// Rejects a realtime device that has contents, or is too short for the section.
 fn check_realtime(args: &Args) -> Result<(), Failure> {
     let Some(device) = &args.realtime_device else { return Ok(()) };
-    let room = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let room = TargetFile::look(device, STATUSES)?.bytes.unwrap_or(0);
     let name = device.display();
     if let Some(bytes) = args.realtime_bytes()?.filter(|bytes| *bytes > room) {
         let blocks = room / u64::from(args.block_bytes());
@@ -134,7 +134,7 @@ fn trial_device(
 ) -> Result<Option<PathBuf>, Failure> {
     let Some(device) = device else { return Ok(None) };
     let path = directory.join(name);
-    let bytes = File::look(device, STATUSES)?.bytes.unwrap_or(0);
+    let bytes = TargetFile::look(device, STATUSES)?.bytes.unwrap_or(0);
     let made = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
     made.map_err(|e| STATUSES.failed(e))?;
     Ok(Some(path))
@@ -155,7 +155,7 @@ fn refuse_to_overwrite(args: &Args) -> Result<(), Failure> {
 }
 
 /// Returns the sector size: the given one, which must be at least the device's, or the device's own.
-fn sector_size(args: &Args, file: &File) -> Result<Option<u32>, Failure> {
+fn sector_size(args: &Args, file: &TargetFile) -> Result<Option<u32>, Failure> {
     let Some(Sectors { logical, physical }) = file.sectors else { return Ok(args.sector_size) };
     match args.sector_size {
         Some(given) if given < logical => Err(STATUSES.failed(format_args!(
@@ -168,7 +168,7 @@ fn sector_size(args: &Args, file: &File) -> Result<Option<u32>, Failure> {
     }
 }
 
-fn options(args: &Args, file: &File, bytes: u64) -> Result<BuildOptions, Failure> {
+fn options(args: &Args, file: &TargetFile, bytes: u64) -> Result<BuildOptions, Failure> {
     let source = args.source.clone().unwrap_or(BuildSource::Several(Vec::new()));
     let mut options = BuildOptions::new(source, &args.image, Format::Xfs);
     options.size = Some(bytes);

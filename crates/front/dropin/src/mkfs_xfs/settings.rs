@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say;
-use crate::lists::{self, Item};
+use crate::lists::{self, ListItem};
 
 /// Suboption: `-d agcount=4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) fn item(&self) -> Item<'_> {
-        Item::new(&self.name, self.value.as_deref(), self.letter, STATUSES)
+    pub(super) fn item(&self) -> ListItem<'_> {
+        ListItem::new(&self.name, self.value.as_deref(), self.letter, STATUSES)
     }
 
     fn is_prototype(&self) -> bool {

@@ -20,7 +20,7 @@ use crate::lists;
 use crate::mke2fs::{UuidWish, errors_behaviour, features, uuid};
 use crate::size;
 use crate::supported;
-use crate::target::Target;
+use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 /// Features that mark a state of the image.
@@ -34,13 +34,13 @@ const JOURNAL_MODES: [(u32, &str); 3] = [
 ];
 
 /// Change of a superblock; the error is the reason for a refusal.
-type Change = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
+type SuperblockEdit = Box<dyn Fn(&mut RawSuperblock) -> Result<(), &'static str>>;
 
 #[derive(Default)]
 struct Args {
     /// Changes of features and others that affect more than the superblock.
     request: Request,
-    changes: Vec<Change>,
+    changes: Vec<SuperblockEdit>,
     shows: bool,
     /// `-j` or `-J`: create a journal. An error if one exists.
     makes_journal: bool,
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     match &*arguments {
         [image] => {
-            let image = Target::parse(image.clone(), STATUSES)?;
+            let image = ImageTarget::parse(image.clone(), STATUSES)?;
             let raw = dumpe2fs::superblock(&image)?.raw;
             say(format_args!("{}", dumpe2fs::text(&raw.volume_name)));
         }
@@ -123,7 +123,7 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
                 return ended;
             }
             apply(
-                &Target::parse(image.clone(), STATUSES)?,
+                &ImageTarget::parse(image.clone(), STATUSES)?,
                 &Request::default(),
                 &[Box::new(move |raw| {
                     raw.volume_name = name;
@@ -136,7 +136,11 @@ pub(crate) fn label(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     Ok(0)
 }
 
-fn apply(image: &Target, request: &Request, changes: &[Change]) -> Result<(), Failure> {
+fn apply(
+    image: &ImageTarget,
+    request: &Request,
+    changes: &[SuperblockEdit],
+) -> Result<(), Failure> {
     let mut all = |raw: &mut RawSuperblock| changes.iter().try_for_each(|change| change(raw));
     tune(&image.path, &image.open(), request, &mut all).map_err(|e| STATUSES.of(&e))
 }
@@ -147,7 +151,7 @@ impl Args {
     }
 
     /// Rejects requests that do not apply to the image.
-    fn check(&self, image: &Target) -> Result<(), Failure> {
+    fn check(&self, image: &ImageTarget) -> Result<(), Failure> {
         if self.request.clears_mmp && !self.is_forced {
             return Err(STATUSES.usage("Error in using clear_mmp. It must be used with -f"));
         }
@@ -163,7 +167,7 @@ impl Args {
     }
 
     /// Names the device of a new journal, or of the journal that the image has.
-    fn name_journal(&mut self, image: &mut Target) -> Result<(), Failure> {
+    fn name_journal(&mut self, image: &mut ImageTarget) -> Result<(), Failure> {
         if self.request == Request::default() {
             return Ok(());
         }

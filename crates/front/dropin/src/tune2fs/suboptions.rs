@@ -5,7 +5,7 @@ use ext4::format::superblock::STATE_ERROR;
 use super::{Args, name};
 use crate::failure::{Failure, STATUSES};
 use crate::journal_device;
-use crate::lists::{self, Item};
+use crate::lists::{self, ListItem};
 use crate::mke2fs::TEST_FILE_SYSTEM;
 
 /// `s_encoding_flags`: reject invalid names.
@@ -56,7 +56,7 @@ fn hash_version(text: &str) -> Result<u8, String> {
 }
 
 /// Parses one item of `-E`.
-pub(super) fn extended(args: &mut Args, item: &Item<'_>) -> Result<(), Failure> {
+pub(super) fn extended(args: &mut Args, item: &ListItem<'_>) -> Result<(), Failure> {
     let number = |text: &str| text.parse::<u32>().map_err(|_| "write a number".to_owned());
     match item.name {
         "stride" => {

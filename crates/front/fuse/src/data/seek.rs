@@ -63,7 +63,7 @@ impl Adapter<'_> {
     }
 
     /// Returns the offset of the next data or hole. The end of the file counts as a hole.
-    fn seek(&self, ino: Ino, args: &LseekIn) -> Result<Found, Errno> {
+    fn seek(&self, ino: Ino, args: &LseekIn) -> Result<SeekResult, Errno> {
         let wants_data = match args.whence {
             SEEK_DATA => true,
             SEEK_HOLE => false,
@@ -73,10 +73,10 @@ impl Adapter<'_> {
         let offset = args.offset;
         if i64::try_from(offset).is_err() {
             // The offset is invalid, so the cache is irrelevant.
-            return Ok(Found { at: None, hole: None });
+            return Ok(SeekResult { at: None, hole: None });
         }
         if offset >= size {
-            return Ok(Found { at: None, hole: Some(offset..u64::MAX) });
+            return Ok(SeekResult { at: None, hole: Some(offset..u64::MAX) });
         }
         // The first extent of the requested kind, and the first of the other kind after that.
         let (mut start, mut end) = (None, None);
@@ -95,23 +95,23 @@ impl Adapter<'_> {
         self.result(map)?;
         Ok(if wants_data {
             let is_here = start == Some(offset);
-            Found { at: start, hole: (!is_here).then(|| offset..start.unwrap_or(u64::MAX)) }
+            SeekResult { at: start, hole: (!is_here).then(|| offset..start.unwrap_or(u64::MAX)) }
         } else {
             let at = start.unwrap_or(size);
-            Found { at: Some(at), hole: Some(at..end.unwrap_or(u64::MAX)) }
+            SeekResult { at: Some(at), hole: Some(at..end.unwrap_or(u64::MAX)) }
         })
     }
 }
 
 /// Answer to LSEEK.
-struct Found {
+struct SeekResult {
     /// Offset; `None` if there is none.
     at: Option<u64>,
     /// The range that is presumed to be a hole.
     hole: Option<Range<u64>>,
 }
 
-impl Found {
+impl SeekResult {
     fn report(&self, reply: &mut Reply<'_>) -> Result<(), Errno> {
         reply.put(&LseekOut { offset: self.at.ok_or(Errno::NXIO)? })
     }

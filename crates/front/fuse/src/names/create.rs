@@ -94,7 +94,7 @@ impl Adapter<'_> {
         let start = self.start(header, dir, FileType::Regular, args.mode as u16, args.umask)?;
         let made = self.fs.create_unlinked(dir, &start.new);
         let ino = self.result(made)?;
-        let told = self.known.tell_opened(self.fs, ino);
+        let told = self.lookup_counts.tell_opened(self.fs, ino);
         let listed = told.and_then(|()| self.set_lists(ino, &start));
         if listed.is_err() {
             self.untell(ino);

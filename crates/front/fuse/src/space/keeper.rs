@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use linux::WriteBack;
 use vfs::Ino;
 
-use super::level::{Level, Limits};
+use super::level::{SpaceLimits, WritebackSettings};
 use super::{Space, free_bytes};
 use crate::Adapter;
 
 /// Interval of checks for free space.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Assumed limit of the kernel, if it does not report one: small enough to impose a limit in time.
 const OWN_LIMIT: u64 = 64 << 20;
@@ -49,8 +49,8 @@ impl Drop for SpaceKeeper<'_> {
 struct Keeping<'a> {
     adapter: &'a Adapter<'a>,
     cache: WriteBack,
-    limits: Limits,
-    level: Level,
+    limits: SpaceLimits,
+    level: WritebackSettings,
     /// Free bytes that are not available for file contents.
     useless: u64,
 }
@@ -58,8 +58,8 @@ struct Keeping<'a> {
 impl<'a> Keeping<'a> {
     fn new(adapter: &'a Adapter<'a>, cache: WriteBack) -> Self {
         let total = adapter.fs.statfs().map_or(0, |all| all.blocks * u64::from(all.block_size));
-        let limits = Limits::new(total, cache.own_limit().unwrap_or(OWN_LIMIT));
-        Self { adapter, cache, limits, level: Level::default(), useless: 0 }
+        let limits = SpaceLimits::new(total, cache.own_limit().unwrap_or(OWN_LIMIT));
+        Self { adapter, cache, limits, level: WritebackSettings::default(), useless: 0 }
     }
 
     fn run(mut self) {
@@ -67,9 +67,9 @@ impl<'a> Keeping<'a> {
         loop {
             self.look();
             let mut state = space.state.lock();
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + CHECK_INTERVAL;
             while !state.is_due {
-                if self.level == Level::default() && state.failed.is_empty() {
+                if self.level == WritebackSettings::default() && state.failed.is_empty() {
                     space.changed.wait(&mut state);
                 } else if space.changed.wait_until(&mut state, until).timed_out() {
                     break;
@@ -123,7 +123,7 @@ impl<'a> Keeping<'a> {
         }
     }
 
-    fn enter(&mut self, next: Level) {
+    fn enter(&mut self, next: WritebackSettings) {
         let before = std::mem::replace(&mut self.level, next);
         if next.through != before.through && !next.through {
             let _ = self.cache.set_write_through(false);

@@ -26,7 +26,7 @@ const CACHE_BYTES: usize = 8 << 20;
 pub const S_IFREG: u32 = 0o100_000;
 
 /// A new image.
-pub struct Image {
+pub struct NewImage {
     /// Name in messages.
     pub name: &'static str,
     device: Arc<MemoryDevice>,
@@ -38,7 +38,7 @@ enum Opened {
     Xfs(Box<Xfs>),
 }
 
-impl Image {
+impl NewImage {
     pub fn ext4() -> Self {
         let options = ext4::mkfs::Options::new(SIZE);
         let device = Arc::new(MemoryDevice::new(SIZE));
@@ -113,8 +113,8 @@ impl Image {
 }
 
 /// Runs a test on an image of each format, which must be sound afterwards.
-pub fn on_both(test: impl Fn(&Image)) {
-    for image in [Image::ext4(), Image::xfs()] {
+pub fn on_both(test: impl Fn(&NewImage)) {
+    for image in [NewImage::ext4(), NewImage::xfs()] {
         test(&image);
         image.judge();
     }
@@ -130,11 +130,11 @@ pub struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// Returns a client of the superuser.
-    pub fn new(image: &'a Image) -> Self {
+    pub fn new(image: &'a NewImage) -> Self {
         Self::with(image, Options::default())
     }
 
-    pub fn with(image: &'a Image, options: Options) -> Self {
+    pub fn with(image: &'a NewImage, options: Options) -> Self {
         Self { adapter: Adapter::new(image.fs(), options), uid: 0, gid: 0, umask: 0 }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Caller<'a> {
 }
 
 /// Mounts an image, for a test that sees its path.
-pub fn mounted(image: &Image, options: Options, test: impl FnOnce(&Path)) {
+pub fn mounted(image: &NewImage, options: Options, test: impl FnOnce(&Path)) {
     mounted_fs(image.fs(), options, test);
 }
 

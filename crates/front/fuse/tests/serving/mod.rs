@@ -35,31 +35,31 @@ const REPLY_BYTES: usize = (1 << 20) + 4096;
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct FsKind {
     is_xfs: bool,
     block_size: u32,
     /// Changes to mkfs's default features.
     features: &'static str,
 }
 
-pub const EXT4: Kind = Kind { is_xfs: false, block_size: 4096, features: "" };
-pub const XFS: Kind = Kind { is_xfs: true, block_size: 4096, features: "" };
-pub const XFS_PLAIN: Kind = Kind { features: "-parent,-exchange", ..XFS };
-pub const KINDS: [Kind; 2] = [EXT4, XFS];
+pub const EXT4: FsKind = FsKind { is_xfs: false, block_size: 4096, features: "" };
+pub const XFS: FsKind = FsKind { is_xfs: true, block_size: 4096, features: "" };
+pub const XFS_PLAIN: FsKind = FsKind { features: "-parent,-exchange", ..XFS };
+pub const KINDS: [FsKind; 2] = [EXT4, XFS];
 
 /// Kinds that differ in the maps and storage of file contents.
-pub const CONTENT_KINDS: [Kind; 6] = [
+pub const CONTENT_KINDS: [FsKind; 6] = [
     EXT4,
-    Kind { block_size: 1024, ..EXT4 },
-    Kind { block_size: 1024, features: "^extents,^64bit,^flex_bg", ..EXT4 },
-    Kind { features: "inline_data", ..EXT4 },
+    FsKind { block_size: 1024, ..EXT4 },
+    FsKind { block_size: 1024, features: "^extents,^64bit,^flex_bg", ..EXT4 },
+    FsKind { features: "inline_data", ..EXT4 },
     XFS,
-    Kind { block_size: 1024, ..XFS },
+    FsKind { block_size: 1024, ..XFS },
 ];
 
 /// A file system open for writing, with its device.
-pub struct Image {
-    pub kind: Kind,
+pub struct ServedImage {
+    pub kind: FsKind,
     memory: Arc<MemoryDevice>,
     /// Counts the allocated memory.
     pub device: Arc<FaultyDevice>,
@@ -71,8 +71,8 @@ enum Fs {
     Xfs(Box<Xfs>),
 }
 
-impl Image {
-    pub fn new(kind: Kind) -> Self {
+impl ServedImage {
+    pub fn new(kind: FsKind) -> Self {
         let memory = Arc::new(if kind.is_xfs { make_xfs(kind) } else { make_ext4(kind) });
         let device = Arc::new(FaultyDevice::new(memory.clone()));
         let fs = if kind.is_xfs {
@@ -147,9 +147,9 @@ impl Image {
 }
 
 /// Runs a test on an image of each kind, which must be sound afterwards.
-pub fn on_each(kinds: &[Kind], test: impl Fn(&Image)) {
+pub fn on_each(kinds: &[FsKind], test: impl Fn(&ServedImage)) {
     for &kind in kinds {
-        let image = Image::new(kind);
+        let image = ServedImage::new(kind);
         test(&image);
         image.judge();
     }
@@ -171,7 +171,7 @@ fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
     Ext4::open_writable(device.clone(), &options).unwrap()
 }
 
-fn make_ext4(kind: Kind) -> MemoryDevice {
+fn make_ext4(kind: FsKind) -> MemoryDevice {
     use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
     let options = Options {
         block_size: Some(kind.block_size),
@@ -184,7 +184,7 @@ fn make_ext4(kind: Kind) -> MemoryDevice {
     device
 }
 
-fn make_xfs(kind: Kind) -> MemoryDevice {
+fn make_xfs(kind: FsKind) -> MemoryDevice {
     use xfs::mkfs::{self, Contents, FeatureChange, Options};
     let options = Options {
         block_size: kind.block_size,
@@ -210,14 +210,14 @@ impl<'a> Deref for Client<'a> {
 
 /// A record of a listing.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct ListedRecord {
     pub name: Vec<u8>,
     pub dirent: Dirent,
     /// Set for READDIRPLUS only.
     pub entry: Option<EntryOut>,
 }
 
-type Answer<T> = Result<T, Errno>;
+type Reply<T> = Result<T, Errno>;
 
 impl<'a> Client<'a> {
     pub fn new(fs: &'a dyn FileSystem, options: Options) -> Self {
@@ -228,7 +228,7 @@ impl<'a> Client<'a> {
         &self,
         nodeid: u64,
         operation: Operation<'_>,
-    ) -> Answer<T> {
+    ) -> Reply<T> {
         let answer = self.ask(nodeid, operation)?;
         Ok(T::read_from_bytes(&answer).expect("an answer of its size"))
     }
@@ -247,7 +247,7 @@ impl<'a> Client<'a> {
         self.attr(node).unwrap()
     }
 
-    fn change(&self, node: u64, args: SetattrIn) -> Answer<()> {
+    fn change(&self, node: u64, args: SetattrIn) -> Reply<()> {
         self.ask(node, Operation::Setattr(args)).map(drop)
     }
 
@@ -264,16 +264,16 @@ impl<'a> Client<'a> {
         self.change(node, args).unwrap();
     }
 
-    pub fn truncate(&self, node: u64, size: u64) -> Answer<()> {
+    pub fn truncate(&self, node: u64, size: u64) -> Reply<()> {
         self.change(node, SetattrIn { valid: FATTR_SIZE, size, ..SetattrIn::default() })
     }
 
-    pub fn read(&self, node: u64, offset: u64, size: u32) -> Answer<Vec<u8>> {
+    pub fn read(&self, node: u64, offset: u64, size: u32) -> Reply<Vec<u8>> {
         let args = ReadIn { offset, size, ..ReadIn::default() };
         self.ask_with_room(node, Operation::Read(args), REPLY_BYTES)
     }
 
-    pub fn write(&self, node: u64, offset: u64, data: &[u8], write_flags: u32) -> Answer<()> {
+    pub fn write(&self, node: u64, offset: u64, data: &[u8], write_flags: u32) -> Reply<()> {
         let size = data.len() as u32;
         let args = WriteIn { offset, size, write_flags, ..WriteIn::default() };
         let answer: WriteOut = self.ask_for(node, Operation::Write { args, data })?;
@@ -281,18 +281,18 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    pub fn fallocate(&self, node: u64, mode: u32, offset: u64, length: u64) -> Answer<()> {
+    pub fn fallocate(&self, node: u64, mode: u32, offset: u64, length: u64) -> Reply<()> {
         let args = FallocateIn { mode, offset, length, ..FallocateIn::default() };
         self.ask(node, Operation::Fallocate(args)).map(drop)
     }
 
-    pub fn lseek(&self, node: u64, offset: u64, whence: u32) -> Answer<u64> {
+    pub fn lseek(&self, node: u64, offset: u64, whence: u32) -> Reply<u64> {
         let args = LseekIn { offset, whence, ..LseekIn::default() };
         Ok(self.ask_for::<LseekOut>(node, Operation::Lseek(args))?.offset)
     }
 
     /// Copies `len` bytes, with the 64-bit request or the old one.
-    pub fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64, wide: bool) -> Answer<u64> {
+    pub fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64, wide: bool) -> Reply<u64> {
         let args = CopyFileRangeIn {
             off_in: from.1,
             nodeid_out: to.0,
@@ -307,22 +307,22 @@ impl<'a> Client<'a> {
         Ok(self.ask_for::<WriteOut>(from.0, operation)?.size.into())
     }
 
-    pub fn fsync(&self, node: u64) -> Answer<()> {
+    pub fn fsync(&self, node: u64) -> Reply<()> {
         self.ask(node, Operation::Fsync(FsyncIn::default())).map(drop)
     }
 
-    pub fn syncfs(&self) -> Answer<()> {
+    pub fn syncfs(&self) -> Reply<()> {
         self.ask(ROOT_ID, Operation::Syncfs).map(drop)
     }
 
-    pub fn readdir(&self, dir: u64, offset: u64, size: u32) -> Answer<Vec<Record>> {
+    pub fn readdir(&self, dir: u64, offset: u64, size: u32) -> Reply<Vec<ListedRecord>> {
         let args = ReadIn { offset, size, ..ReadIn::default() };
         let answer = self.ask(dir, Operation::Readdir(args))?;
         assert!(answer.len() <= size as usize, "more than was asked for");
         Ok(records(&answer, false))
     }
 
-    pub fn readdirplus(&self, dir: u64, offset: u64, size: u32) -> Answer<Vec<Record>> {
+    pub fn readdirplus(&self, dir: u64, offset: u64, size: u32) -> Reply<Vec<ListedRecord>> {
         let args = ReadIn { offset, size, ..ReadIn::default() };
         let answer = self.ask(dir, Operation::Readdirplus(args))?;
         assert!(answer.len() <= size as usize, "more than was asked for");
@@ -330,7 +330,7 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the value. Requests its length first, as programs do.
-    pub fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
+    pub fn getxattr(&self, node: u64, name: &[u8]) -> Reply<Vec<u8>> {
         let operation = Operation::Getxattr { size: 0, name };
         let size = self.ask_for::<GetxattrOut>(node, operation)?.size;
         if size == 0 {
@@ -340,13 +340,13 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the names.
-    pub fn listxattr(&self, node: u64) -> Answer<Vec<Vec<u8>>> {
+    pub fn listxattr(&self, node: u64) -> Reply<Vec<Vec<u8>>> {
         let names = self.ask(node, Operation::Listxattr { size: 1 << 16 })?;
         let Some(names) = names.strip_suffix(&[0]) else { return Ok(Vec::new()) };
         Ok(names.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect())
     }
 
-    pub fn setxattr(&self, node: u64, name: &[u8], value: &[u8]) -> Answer<()> {
+    pub fn setxattr(&self, node: u64, name: &[u8], value: &[u8]) -> Reply<()> {
         self.setxattr_with(node, name, value, 0, 0)
     }
 
@@ -357,19 +357,19 @@ impl<'a> Client<'a> {
         value: &[u8],
         flags: u32,
         setxattr_flags: u32,
-    ) -> Answer<()> {
+    ) -> Reply<()> {
         let size = value.len() as u32;
         let args = SetxattrIn { size, flags, setxattr_flags, padding: 0 };
         self.ask(node, Operation::Setxattr { args, name, value }).map(drop)
     }
 
-    pub fn removexattr(&self, node: u64, name: &[u8]) -> Answer<()> {
+    pub fn removexattr(&self, node: u64, name: &[u8]) -> Reply<()> {
         self.ask(node, Operation::Removexattr { name }).map(drop)
     }
 }
 
 /// Parses a listing.
-fn records(mut answer: &[u8], plus: bool) -> Vec<Record> {
+fn records(mut answer: &[u8], plus: bool) -> Vec<ListedRecord> {
     let mut records = Vec::new();
     while !answer.is_empty() {
         let record = answer;
@@ -383,7 +383,7 @@ fn records(mut answer: &[u8], plus: bool) -> Vec<Record> {
         let name = rest[..dirent.namelen as usize].to_vec();
         let len = padded(record.len() - rest.len() + name.len());
         assert!(record[record.len() - rest.len() + name.len()..len].iter().all(|&byte| byte == 0));
-        records.push(Record { name, dirent, entry });
+        records.push(ListedRecord { name, dirent, entry });
         answer = &record[len..];
     }
     records

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::{getgid, getuid};
 
-use super::{Failure, MountOptions};
+use super::{MountFailure, MountOptions};
 use crate::device;
 
-pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, Failure> {
+pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountFailure> {
     let fd = open_device()?;
     let blocks = options.block_size.map_or_else(String::new, |size| format!(",blksize={size}"));
     let data = format!(
@@ -27,24 +27,24 @@ pub(super) fn mount(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
     let (source, fs_type) = names(options);
     match rustix::mount::mount(source, mountpoint, fs_type, flags(options), data.as_c_str()) {
         Ok(()) => Ok(fd),
-        Err(Errno::PERM) => Err(Failure::NotPermitted),
-        Err(Errno::NODEV) => Err(Failure::Other(no_fuse())),
-        Err(error) => Err(Failure::Other(error.into())),
+        Err(Errno::PERM) => Err(MountFailure::NotPermitted),
+        Err(Errno::NODEV) => Err(MountFailure::Other(no_fuse())),
+        Err(error) => Err(MountFailure::Other(error.into())),
     }
 }
 
-fn open_device() -> Result<OwnedFd, Failure> {
+fn open_device() -> Result<OwnedFd, MountFailure> {
     match OpenOptions::new().read(true).write(true).open(device::PATH) {
         Ok(file) => Ok(file.into()),
         Err(error) => Err(match error.kind() {
-            io::ErrorKind::PermissionDenied => Failure::NotPermitted,
-            io::ErrorKind::NotFound => Failure::Other(no_fuse()),
+            io::ErrorKind::PermissionDenied => MountFailure::NotPermitted,
+            io::ErrorKind::NotFound => MountFailure::Other(no_fuse()),
             _ if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
-                Failure::Other(no_fuse())
+                MountFailure::Other(no_fuse())
             }
             _ => {
                 let text = format!("{}: {error}", device::PATH);
-                Failure::Other(io::Error::new(error.kind(), text))
+                MountFailure::Other(io::Error::new(error.kind(), text))
             }
         }),
     }

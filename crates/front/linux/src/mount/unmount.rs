@@ -40,7 +40,7 @@ struct Identity {
 }
 
 /// Location of a mount.
-enum Place {
+enum MountVisibility {
     /// At its mount point, and on top.
     There,
     /// Below another mount, or moved elsewhere.
@@ -102,9 +102,9 @@ impl Mount {
     /// Writes back and unmounts. A busy mount is detached and ends when it is no longer in use.
     pub(super) fn unmount(&self) -> io::Result<()> {
         match self.place()? {
-            Place::There => {}
-            Place::Gone => return Ok(()),
-            Place::Hidden => {
+            MountVisibility::There => {}
+            MountVisibility::Gone => return Ok(()),
+            MountVisibility::Hidden => {
                 return Err(
                     self.about("another file system is mounted over it, or the mount was moved")
                 );
@@ -122,7 +122,7 @@ impl Mount {
 
     /// Unmounts a mount that is no longer served. Errors are only printed.
     pub(crate) fn abandon(&self) {
-        if matches!(self.place(), Ok(Place::There))
+        if matches!(self.place(), Ok(MountVisibility::There))
             && let Err(error) = self.take_away()
         {
             complain(&error);
@@ -143,7 +143,7 @@ impl Mount {
             .write(true)
             .open(control)
             .and_then(|mut control| control.write_all(b"1"));
-        if aborted.is_err() && matches!(self.place(), Ok(Place::There)) {
+        if aborted.is_err() && matches!(self.place(), Ok(MountVisibility::There)) {
             let flags = UnmountFlags::FORCE | UnmountFlags::NOFOLLOW;
             if unmount(&self.mountpoint, flags).is_err() {
                 // With neither privilege, detach the mount and wait until it is no longer in use.
@@ -155,7 +155,7 @@ impl Mount {
     /// Writes back the kernel's cache if the mount is still at its mount point.
     pub(crate) fn write_back(&self) -> io::Result<()> {
         match self.place()? {
-            Place::There => self.sync(),
+            MountVisibility::There => self.sync(),
             _ => Err(Errno::XDEV.into()),
         }
     }
@@ -164,14 +164,14 @@ impl Mount {
         io::Error::other(format!("cannot unmount {}: {what}", self.mountpoint.display()))
     }
 
-    fn place(&self) -> io::Result<Place> {
+    fn place(&self) -> io::Result<MountVisibility> {
         if self.taken_away.load(Ordering::Acquire) {
-            return Ok(Place::Gone);
+            return Ok(MountVisibility::Gone);
         }
         match identify(&self.mountpoint) {
-            Ok(found) if found == self.identity => Ok(Place::There),
-            _ if self.is_mounted_anywhere()? => Ok(Place::Hidden),
-            _ => Ok(Place::Gone),
+            Ok(found) if found == self.identity => Ok(MountVisibility::There),
+            _ if self.is_mounted_anywhere()? => Ok(MountVisibility::Hidden),
+            _ => Ok(MountVisibility::Gone),
         }
     }
 
@@ -234,7 +234,7 @@ impl Mount {
         let taken = fusermount::unmount(&self.mountpoint, false)
             .or_else(|_| fusermount::unmount(&self.mountpoint, true));
         match taken {
-            Err(error) if matches!(self.place(), Ok(Place::There)) => {
+            Err(error) if matches!(self.place(), Ok(MountVisibility::There)) => {
                 Err(self.about(&error.to_string()))
             }
             _ => Ok(()),

@@ -12,6 +12,4 @@ mod mounts;
 mod requests;
 
 pub use mounts::{Loop, Mount};
-pub use requests::{
-    LABEL_BYTES, XfsFlags, XfsGeometry, grow_xfs, label, resize_ext4, set_label, xfs_geometry,
-};
+pub use requests::{XfsFlags, XfsGeometry, grow_xfs, label, resize_ext4, set_label, xfs_geometry};

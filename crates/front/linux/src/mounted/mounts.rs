@@ -98,7 +98,7 @@ impl Loop {
     ///
     /// # Errors
     /// If the file cannot be read. A kernel without loop devices is none.
-    pub fn of(path: &Path) -> io::Result<Vec<Self>> {
+    pub(crate) fn of(path: &Path) -> io::Result<Vec<Self>> {
         let file = fs::metadata(path)?;
         let Ok(devices) = fs::read_dir("/sys/block") else { return Ok(Vec::new()) };
         let holds = |device: &fs::DirEntry| {

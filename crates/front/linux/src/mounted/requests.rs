@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Setter, opcode};
 
 /// Bytes of a label as the kernel passes it: text, then NULs (`FSLABEL_MAX`).
-pub const LABEL_BYTES: usize = 256;
+const LABEL_BYTES: usize = 256;
 
 const FS_IOC_GETFSLABEL: ioctl::Opcode = opcode::read::<[u8; LABEL_BYTES]>(0x94, 49);
 const FS_IOC_SETFSLABEL: ioctl::Opcode = opcode::write::<[u8; LABEL_BYTES]>(0x94, 50);

@@ -1,6 +1,6 @@
 //! Memory of a request and its reply, shared with the kernel.
 //!
-//! It belongs to the kernel from [`Entry::push`] until [`Entry::completed`], which the caller calls
+//! It belongs to the kernel from [`Entry::push`] until [`RingEntry::completed`], which the caller calls
 //! on completion, and to this process otherwise. Only then may it be accessed or freed. If a ring
 //! is dropped before its completions arrive, the memory is leaked.
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ const _: () = assert!(size_of::<Entry128>() == 128 && align_of::<Entry128>() >= 
 /// Headers of a request and its reply, without data. (`fuse_uring_req_header`)
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Header {
+struct RingHeader {
     /// `fuse_in_header` of the request, `fuse_out_header` of the reply.
     in_out: [u8; 128],
     /// Structure of the request.
@@ -65,10 +65,10 @@ struct Command {
     padding: [u8; 6],
 }
 
-const _: () = assert!(size_of::<Header>() == 288 && size_of::<Command>() == 24);
+const _: () = assert!(size_of::<RingHeader>() == 288 && size_of::<Command>() == 24);
 
 /// Memory for one request at a time.
-pub(super) struct Entry {
+pub(super) struct RingEntry {
     queue: u16,
     /// Header page, then payload. Created by `Box::leak`; starts before the first page.
     words: NonNull<[u64]>,
@@ -83,9 +83,9 @@ pub(super) struct Entry {
 
 // SAFETY: the memory belongs to the entry alone or to the kernel, and neither depends on the
 // thread.
-unsafe impl Send for Entry {}
+unsafe impl Send for RingEntry {}
 
-impl Entry {
+impl RingEntry {
     /// Creates an entry of a queue for requests and replies with payloads of up to `len` bytes.
     pub(super) fn new(queue: u16, len: usize) -> Self {
         let len = len.next_multiple_of(PAGE);
@@ -168,13 +168,13 @@ impl Entry {
         header.entry.payload_sz = payload_len as u32;
     }
 
-    fn header(&mut self) -> &mut Header {
+    fn header(&mut self) -> &mut RingHeader {
         self.memory().0
     }
 
     /// # Panics
     /// If the entry belongs to the kernel.
-    fn memory(&mut self) -> (&mut Header, &mut [u8]) {
+    fn memory(&mut self) -> (&mut RingHeader, &mut [u8]) {
         assert!(!self.is_with_kernel, "the entry belongs to the kernel");
         // SAFETY: this is the leaked slice. The kernel does not use it now, and `self` is borrowed
         // exclusively.
@@ -182,12 +182,12 @@ impl Entry {
         let [_, [_, len]] = *self.parts;
         let (header, rest) =
             words.as_mut_bytes()[self.skipped * size_of::<u64>()..].split_at_mut(PAGE);
-        let (header, _) = Header::mut_from_prefix(header).expect("page-aligned memory");
+        let (header, _) = RingHeader::mut_from_prefix(header).expect("page-aligned memory");
         (header, &mut rest[..len])
     }
 }
 
-impl Drop for Entry {
+impl Drop for RingEntry {
     fn drop(&mut self) {
         if self.is_with_kernel {
             // The kernel may still write to this memory, so leak it.

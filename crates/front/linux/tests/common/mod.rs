@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use linux::abi::{
     Attr, AttrOut, CreateIn, Dirent, EntryOut, FATTR_MODE, FATTR_SIZE, Kstatfs, OpenOut, ReadIn,
@@ -26,9 +25,6 @@ const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
 /// Validity of cached entries and attributes in the kernel, in seconds.
 const VALID: u64 = 1;
-
-/// Time after which an operation counts as hung.
-pub(crate) const PATIENCE: Duration = testkit::HANG_AFTER;
 
 /// Creating a file of this name panics.
 pub(crate) const PANICS: &str = "panic";
@@ -90,12 +86,12 @@ pub(crate) struct Memory {
 
 #[derive(Default)]
 struct Nodes {
-    by_number: BTreeMap<u64, Node>,
+    by_number: BTreeMap<u64, MemoryInode>,
     last: u64,
 }
 
 #[derive(Default)]
-struct Node {
+struct MemoryInode {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -106,7 +102,7 @@ struct Node {
 impl Memory {
     /// Creates an empty root owned by this user.
     pub(crate) fn new(uid: u32) -> Self {
-        let root = Node { mode: S_IFDIR | 0o755, uid, ..Node::default() };
+        let root = MemoryInode { mode: S_IFDIR | 0o755, uid, ..MemoryInode::default() };
         let nodes = Nodes { by_number: [(1, root)].into(), last: 1 };
         let settings = Settings {
             features: InitFlags::ASYNC_READ
@@ -135,7 +131,7 @@ impl Memory {
             !nodes.by_number[&1].children.contains_key(IS_WAITED_FOR.as_bytes())
         };
         self.is_waiting.store(true, Ordering::Relaxed);
-        match self.made.wait_timeout_while(nodes, PATIENCE / 2, is_missing) {
+        match self.made.wait_timeout_while(nodes, testkit::HANG_AFTER / 2, is_missing) {
             Ok((nodes, waited)) if !waited.timed_out() => Ok(nodes),
             _ => Err(Errno::TIMEDOUT),
         }
@@ -160,7 +156,7 @@ impl Memory {
 }
 
 impl Nodes {
-    fn node(&mut self, number: u64) -> Result<&mut Node, Errno> {
+    fn node(&mut self, number: u64) -> Result<&mut MemoryInode, Errno> {
         self.by_number.get_mut(&number).ok_or(Errno::STALE)
     }
 
@@ -197,7 +193,7 @@ impl Nodes {
         self.last += 1;
         let number = self.last;
         let (uid, gid) = (request.header.uid, request.header.gid);
-        self.by_number.insert(number, Node { mode, uid, gid, ..Node::default() });
+        self.by_number.insert(number, MemoryInode { mode, uid, gid, ..MemoryInode::default() });
         self.node(request.header.nodeid)?.children.insert(name.to_vec(), number);
         self.entry(number)
     }
@@ -346,11 +342,11 @@ pub(crate) fn serve(
             let served = session.serve(memory, &options, || started.send(()).unwrap());
             finished.send(served).unwrap();
         });
-        starts.recv_timeout(PATIENCE).expect("ready is called");
+        starts.recv_timeout(testkit::HANG_AFTER).expect("ready is called");
         // If a test fails, unmount nevertheless, or the session would never end.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             test(place, &unmounter);
-            finishes.recv_timeout(PATIENCE).expect("the session ends").unwrap();
+            finishes.recv_timeout(testkit::HANG_AFTER).expect("the session ends").unwrap();
         }));
         if let Err(panic) = outcome {
             let _ = testkit::command("umount").arg("-l").arg(place).status();

@@ -16,7 +16,7 @@ mod stream;
 use std::collections::HashMap;
 
 pub use conflict::Conflict;
-use names::{Names, Node, Place, What};
+use names::{MergedNames, NodeIndex, ResolvedPath, What};
 pub use stream::Combined;
 
 use crate::{Entry, EntryKind, InodeDetails, Metadata, Source, SourceError, Xattr};
@@ -68,11 +68,11 @@ impl Part {
 #[derive(Debug)]
 pub struct Combination {
     parts: Vec<Part>,
-    names: Names,
+    names: MergedNames,
     /// Files with several names.
     linked: Vec<Linked>,
     /// Final attributes of directories that are listed more than once.
-    relisted: HashMap<Node, Listed>,
+    relisted: HashMap<NodeIndex, DirectoryAttributes>,
     /// By source: first names of files that a later source replaced, with a remaining name.
     moved: Vec<HashMap<Vec<u8>, Vec<u8>>>,
 }
@@ -82,14 +82,14 @@ pub struct Combination {
 struct Linked {
     source: u32,
     /// Names in the order of the source.
-    names: Vec<(Node, Vec<u8>)>,
+    names: Vec<(NodeIndex, Vec<u8>)>,
     /// Index of the first remaining name.
     remaining: usize,
 }
 
 /// Attributes of a directory in a source.
 #[derive(Clone, Debug)]
-struct Listed {
+struct DirectoryAttributes {
     metadata: Metadata,
     xattrs: Vec<Xattr>,
     inode: Option<Box<InodeDetails>>,
@@ -105,7 +105,7 @@ impl Combination {
         sources: impl IntoIterator<Item = Result<Box<dyn Source>, E>>,
     ) -> Result<Self, E> {
         let moved = vec![HashMap::new(); parts.len()];
-        let (names, relisted) = (Names::new(), HashMap::new());
+        let (names, relisted) = (MergedNames::new(), HashMap::new());
         let mut plan = Self { parts, names, linked: Vec::new(), relisted, moved };
         for (at, source) in sources.into_iter().enumerate() {
             let mut source = source?;
@@ -138,17 +138,24 @@ impl Combination {
         let Entry { path, kind, metadata, xattrs, inode } = entry;
         match kind {
             EntryKind::Directory => {
-                self.add_directory(source, &path, Listed { metadata, xattrs, inode })
+                self.add_directory(source, &path, DirectoryAttributes { metadata, xattrs, inode })
             }
             EntryKind::Hardlink(target) => self.add_link(source, path, target),
             _ => self.add_file(source, &path).map(drop),
         }
     }
 
-    fn add_directory(&mut self, source: u32, path: &[u8], listed: Listed) -> Result<(), Conflict> {
+    fn add_directory(
+        &mut self,
+        source: u32,
+        path: &[u8],
+        listed: DirectoryAttributes,
+    ) -> Result<(), Conflict> {
         let node = match self.names.place(path)? {
-            Place::Free(dir, name) => self.names.insert(dir, name, What::Directory, source)?,
-            Place::Taken(node) => node,
+            ResolvedPath::Free(dir, name) => {
+                self.names.insert(dir, name, What::Directory, source)?
+            }
+            ResolvedPath::Taken(node) => node,
         };
         let place = self.names.get_mut(node);
         match place.what {
@@ -166,12 +173,12 @@ impl Combination {
     }
 
     /// Assigns a path to a file, and removes it from its former owner.
-    fn add_file(&mut self, source: u32, path: &[u8]) -> Result<Node, Conflict> {
+    fn add_file(&mut self, source: u32, path: &[u8]) -> Result<NodeIndex, Conflict> {
         let node = match self.names.place(path)? {
-            Place::Free(dir, name) => {
+            ResolvedPath::Free(dir, name) => {
                 return self.names.insert(dir, name, What::File(None), source);
             }
-            Place::Taken(node) => node,
+            ResolvedPath::Taken(node) => node,
         };
         let is_empty = self.names.is_empty(node);
         let place = self.names.get_mut(node);
@@ -211,7 +218,7 @@ impl Combination {
     /// Records the remaining names of files whose first name was replaced by another source.
     fn move_files(&mut self) {
         for (number, file) in self.linked.iter_mut().enumerate() {
-            let remains = |&(node, _): &(Node, Vec<u8>)| {
+            let remains = |&(node, _): &(NodeIndex, Vec<u8>)| {
                 let place = self.names.get(node);
                 place.source == Some(file.source) && place.what == What::File(Some(number as u32))
             };
@@ -226,6 +233,6 @@ impl Combination {
 }
 
 /// Marks a directory as listed. Returns whether it was listed before.
-fn place_is_listed(names: &mut Names, node: Node) -> bool {
+fn place_is_listed(names: &mut MergedNames, node: NodeIndex) -> bool {
     std::mem::replace(&mut names.get_mut(node).is_listed, true)
 }

@@ -8,7 +8,7 @@ use super::Conflict;
 const COUNT_MAX: usize = 1 << 25;
 
 /// Index of a file or directory.
-pub(super) type Node = u32;
+pub(super) type NodeIndex = u32;
 
 /// A file or directory, and its owner.
 #[derive(Debug)]
@@ -29,25 +29,25 @@ pub(super) enum What {
 }
 
 /// Result of resolving a path.
-pub(super) enum Place<'p> {
+pub(super) enum ResolvedPath<'p> {
     /// The name is free in this directory.
-    Free(Node, &'p [u8]),
-    Taken(Node),
+    Free(NodeIndex, &'p [u8]),
+    Taken(NodeIndex),
 }
 
 /// All names. The index of a removed file is not reused.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct MergedNames {
     nodes: Vec<Owned>,
     /// Entries of directories, by index.
-    within: Vec<BTreeMap<Box<[u8]>, Node>>,
+    within: Vec<BTreeMap<Box<[u8]>, NodeIndex>>,
     /// The last directory, which is usually that of the next entry, too.
-    last: (Vec<u8>, Node),
+    last: (Vec<u8>, NodeIndex),
 }
 
-const ROOT: Node = 0;
+const ROOT: NodeIndex = 0;
 
-impl Names {
+impl MergedNames {
     pub(super) fn new() -> Self {
         let root = Owned { what: What::Directory, source: None, is_listed: false };
         Self { nodes: vec![root], within: vec![BTreeMap::new()], last: (Vec::new(), ROOT) }
@@ -57,34 +57,34 @@ impl Names {
         self.nodes.len()
     }
 
-    pub(super) fn get(&self, node: Node) -> &Owned {
+    pub(super) fn get(&self, node: NodeIndex) -> &Owned {
         &self.nodes[node as usize]
     }
 
-    pub(super) fn get_mut(&mut self, node: Node) -> &mut Owned {
+    pub(super) fn get_mut(&mut self, node: NodeIndex) -> &mut Owned {
         &mut self.nodes[node as usize]
     }
 
     /// Returns whether it has no entries; true for non-directories.
-    pub(super) fn is_empty(&self, node: Node) -> bool {
+    pub(super) fn is_empty(&self, node: NodeIndex) -> bool {
         self.within[node as usize].is_empty()
     }
 
     pub(super) fn insert(
         &mut self,
-        dir: Node,
+        dir: NodeIndex,
         name: &[u8],
         what: What,
         source: u32,
-    ) -> Result<Node, Conflict> {
+    ) -> Result<NodeIndex, Conflict> {
         self.push(dir, name, Owned { what, source: Some(source), is_listed: false })
     }
 
-    fn push(&mut self, dir: Node, name: &[u8], owned: Owned) -> Result<Node, Conflict> {
+    fn push(&mut self, dir: NodeIndex, name: &[u8], owned: Owned) -> Result<NodeIndex, Conflict> {
         if self.nodes.len() == COUNT_MAX {
             return Err(Conflict::TooMany(COUNT_MAX));
         }
-        let node = self.nodes.len() as Node;
+        let node = self.nodes.len() as NodeIndex;
         self.nodes.push(owned);
         self.within.push(BTreeMap::new());
         self.within[dir as usize].insert(name.into(), node);
@@ -92,20 +92,20 @@ impl Names {
     }
 
     /// Returns the file at a path. The index of a name never changes.
-    pub(super) fn find(&self, path: &[u8]) -> Option<Node> {
+    pub(super) fn find(&self, path: &[u8]) -> Option<NodeIndex> {
         let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
         names.into_iter().try_fold(ROOT, |dir, name| self.within_directory(dir, name))
     }
 
     /// Returns the entry of a directory.
-    pub(super) fn within_directory(&self, dir: Node, name: &[u8]) -> Option<Node> {
+    pub(super) fn within_directory(&self, dir: NodeIndex, name: &[u8]) -> Option<NodeIndex> {
         self.within[dir as usize].get(name).copied()
     }
 
     /// Resolves a path. Creates missing directories on the way.
-    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<Place<'p>, Conflict> {
+    pub(super) fn place<'p>(&mut self, path: &'p [u8]) -> Result<ResolvedPath<'p>, Conflict> {
         if path.is_empty() {
-            return Ok(Place::Taken(ROOT));
+            return Ok(ResolvedPath::Taken(ROOT));
         }
         let (parent, name) = split(path);
         let is_last = parent == self.last.0 && self.get(self.last.1).what == What::Directory;
@@ -116,13 +116,13 @@ impl Names {
             self.last.1 = dir;
         }
         Ok(match self.within[dir as usize].get(name) {
-            Some(&node) => Place::Taken(node),
-            None => Place::Free(dir, name),
+            Some(&node) => ResolvedPath::Taken(node),
+            None => ResolvedPath::Free(dir, name),
         })
     }
 
     /// Returns the directory at a path, which is created if it is missing.
-    pub(super) fn directory(&mut self, path: &[u8]) -> Result<Node, Conflict> {
+    pub(super) fn directory(&mut self, path: &[u8]) -> Result<NodeIndex, Conflict> {
         let mut dir = ROOT;
         let mut end = 0;
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::names::{Node, What, split};
+use super::names::{NodeIndex, What, split};
 use super::{Combination, Part};
 use crate::host::as_path;
-use crate::{Change, Entry, EntryKind, Progress, Source, SourceError};
+use crate::{Entry, EntryKind, Progress, Source, SourceChange, SourceError};
 
 /// Reads several sources and omits replaced entries.
 pub struct Combined {
@@ -15,9 +15,9 @@ pub struct Combined {
     /// Index of the current source.
     at: usize,
     /// Directories with several listings that were already returned.
-    given: HashSet<Node>,
+    given: HashSet<NodeIndex>,
     /// The directory of the last entry, which is usually that of the next one, too.
-    last: Option<(Vec<u8>, Node)>,
+    last: Option<(Vec<u8>, NodeIndex)>,
     done: u64,
 }
 
@@ -28,7 +28,7 @@ impl Combined {
         Self { plan, sources, at: 0, given, last: None, done: 0 }
     }
 
-    fn find(&mut self, path: &[u8]) -> Option<Node> {
+    fn find(&mut self, path: &[u8]) -> Option<NodeIndex> {
         let names = &self.plan.names;
         let (parent, name) = split(path);
         if name.is_empty() {
@@ -76,7 +76,7 @@ impl Combined {
     }
 
     /// Returns a directory with its final attributes, once.
-    fn directory(&mut self, node: Node, entry: Entry) -> Option<Entry> {
+    fn directory(&mut self, node: NodeIndex, entry: Entry) -> Option<Entry> {
         let Some(last) = self.plan.relisted.get(&node) else { return Some(entry) };
         self.given.insert(node).then(|| {
             let last = last.clone();
@@ -86,7 +86,7 @@ impl Combined {
 }
 
 fn changed(entry: &Entry) -> SourceError {
-    SourceError::Changed { path: as_path(&entry.path).into_owned(), change: Change::Modified }
+    SourceError::Changed { path: as_path(&entry.path).into_owned(), change: SourceChange::Modified }
 }
 
 impl Combined {

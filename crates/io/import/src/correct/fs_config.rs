@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::capability::{FileCapabilities, XATTR_NAME};
-use super::fault::{RuleFault, shown_path};
-use super::lines::{RuleFile, at_line, fields, id, path, permissions};
+use crate::rule_file::capability::{FileCapabilities, XATTR_NAME};
+use crate::rule_file::fault::{RuleFault, shown_path};
+use crate::rule_file::lines::{RuleFile, at_line, fields, id, path, permissions};
 use crate::{Entry, EntryKind, SourceError, Xattr};
 
 /// A parsed list.

@@ -11,13 +11,9 @@
 //!
 //! A file is identified by the first name in the source; rules are not applied to its other hard links.
 
-pub(crate) mod capability;
 mod choice;
-pub(crate) mod fault;
 mod fs_config;
 mod globs;
-pub(crate) mod lines;
-pub(crate) mod names;
 mod owner_map;
 mod report;
 mod rule;
@@ -29,9 +25,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub use capability::FileCapabilities;
+pub use crate::rule_file::capability::FileCapabilities;
+pub use crate::rule_file::fault::RuleFault;
 pub use choice::Choice;
-pub use fault::RuleFault;
 pub use globs::Glob;
 pub use owner_map::OwnerMap;
 pub use report::CorrectionReport;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::fault::RuleFault;
-use super::lines::{RuleFile, fields, id, number};
 use crate::SourceError;
+use crate::rule_file::fault::RuleFault;
+use crate::rule_file::lines::{RuleFile, fields, id, number};
 
 /// A map of owners. IDs without a line do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,14 @@ impl OwnerMap {
     ///
     /// # Errors
     /// If the file cannot be read, a line has another form, or two lines contain the same ID.
-    pub fn read(path: &Path) -> Result<Self, SourceError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, SourceError> {
         Self::of(&RuleFile::read(path)?)
     }
 
     /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::read`].
+    /// Returns the errors of `Self::read`.
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         Self::of(&RuleFile { name: name.to_owned(), bytes: bytes.to_vec() })
     }

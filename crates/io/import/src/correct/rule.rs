@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::capability::{FileCapabilities, XATTR_NAME};
 use super::globs::Glob;
+use crate::rule_file::capability::{FileCapabilities, XATTR_NAME};
 use crate::{Entry, EntryKind, Time, Xattr};
 
 /// A change of the files that match a pattern.

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::choice::{Chooser, parent};
-use super::fault::{RuleFault, shown_path};
-use super::lines::at_line;
 use super::{CorrectionReport, Corrections};
 use crate::file_contexts::{self, Label};
+use crate::rule_file::fault::{RuleFault, shown_path};
+use crate::rule_file::lines::at_line;
 use crate::{Body, Entry, EntryKind, Metadata, Progress, Source, SourceError, Xattr};
 
 /// Permissions of directories that a source never lists but that occur in paths.

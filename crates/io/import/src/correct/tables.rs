@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::capability::XATTR_NAME;
 use super::choice::parent;
-use super::fault::{RuleFault, shown_path};
-use super::lines::at_line;
-use crate::table::{DeviceTable, Node, Row};
+use crate::rule_file::capability::XATTR_NAME;
+use crate::rule_file::fault::{RuleFault, shown_path};
+use crate::rule_file::lines::at_line;
+use crate::table::{DeviceTable, Row, RowSubject};
 use crate::{Entry, EntryKind, Metadata, SourceError, Time, Xattr};
 
 /// The rows of all tables, by path.
@@ -26,7 +26,7 @@ impl Tables {
         let number = self.files.len();
         self.files.push(file.to_owned());
         for row in table.rows {
-            self.recursive |= row.node == Node::Recursive;
+            self.recursive |= row.node == RowSubject::Recursive;
             self.by_path.entry(row.path.clone()).or_default().push(self.rows.len());
             self.rows.push((number, row));
         }
@@ -47,7 +47,9 @@ impl Tables {
             while !path.is_empty() {
                 path = parent(path);
                 let above = self.by_path.get(path).into_iter().flatten().copied();
-                rows.extend(above.filter(|index| self.rows[*index].1.node == Node::Recursive));
+                rows.extend(
+                    above.filter(|index| self.rows[*index].1.node == RowSubject::Recursive),
+                );
             }
             rows.sort_unstable();
         }
@@ -78,7 +80,7 @@ impl Tables {
         let mut entries: Vec<Entry> = Vec::new();
         let mut made = std::collections::HashSet::new();
         for ((file, row), seen) in self.rows.iter().zip(seen) {
-            if *seen || row.node == Node::OptionalFile || made.contains(&row.path) {
+            if *seen || row.node == RowSubject::OptionalFile || made.contains(&row.path) {
                 continue;
             }
             let Some(kind) = row.node.kind() else {
@@ -99,12 +101,12 @@ impl Tables {
 fn apply_row(row: &Row, entry: &mut Entry, is_itself: bool) -> Result<(), RuleFault> {
     if is_itself {
         let is_same = match (row.node, &mut entry.kind) {
-            (Node::File | Node::OptionalFile, EntryKind::File(_))
-            | (Node::Directory | Node::Recursive, EntryKind::Directory)
-            | (Node::Fifo, EntryKind::Fifo)
-            | (Node::Socket, EntryKind::Socket) => true,
-            (Node::CharDevice { .. }, kind @ EntryKind::CharDevice { .. })
-            | (Node::BlockDevice { .. }, kind @ EntryKind::BlockDevice { .. }) => {
+            (RowSubject::File | RowSubject::OptionalFile, EntryKind::File(_))
+            | (RowSubject::Directory | RowSubject::Recursive, EntryKind::Directory)
+            | (RowSubject::Fifo, EntryKind::Fifo)
+            | (RowSubject::Socket, EntryKind::Socket) => true,
+            (RowSubject::CharDevice { .. }, kind @ EntryKind::CharDevice { .. })
+            | (RowSubject::BlockDevice { .. }, kind @ EntryKind::BlockDevice { .. }) => {
                 if let Some(new) = row.node.kind() {
                     *kind = new;
                 }

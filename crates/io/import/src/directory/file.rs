@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::family::{Root, state_of};
 use crate::content::size_changed;
-use crate::{Change, FileId, SourceError, Time};
+use crate::{FileId, SourceChange, SourceError, Time};
 
 /// State that detects changes of a file since it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct FileStamp {
     pub(super) id: FileId,
     /// Size in bytes.
     pub(super) size: u64,
@@ -22,11 +22,11 @@ pub(super) struct State {
 pub(crate) struct HostFile {
     pub(super) root: Arc<Root>,
     pub(super) path: Box<[u8]>,
-    state: State,
+    state: FileStamp,
 }
 
 impl HostFile {
-    pub(super) fn new(root: &Arc<Root>, path: &[u8], state: State) -> Self {
+    pub(super) fn new(root: &Arc<Root>, path: &[u8], state: FileStamp) -> Self {
         Self { root: Arc::clone(root), path: path.into(), state }
     }
 
@@ -61,7 +61,7 @@ impl HostFile {
     pub(crate) fn shrunk(&self, file: &File) -> SourceError {
         let found = file.metadata().map_or(0, |metadata| metadata.len());
         if found == self.state.size {
-            let change = Change::Short { said: found };
+            let change = SourceChange::Short { said: found };
             return SourceError::Changed { path: self.host_path(), change };
         }
         size_changed(&self.host_path(), self.state.size, found)

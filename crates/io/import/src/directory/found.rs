@@ -4,7 +4,7 @@ use crate::{Entry, EntryKind, FileId, Metadata};
 
 /// A file found by its path.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) kind: EntryKind,
     pub(crate) metadata: Metadata,
     pub(crate) id: FileId,

@@ -31,7 +31,7 @@ use unix as family;
 
 use crate::{SourceError, Xattr};
 pub(crate) use file::HostFile;
-pub(crate) use found::Found;
+pub(crate) use found::FoundFile;
 pub use stream::DirectorySource;
 
 /// Action for error messages about attributes.
@@ -53,7 +53,7 @@ impl HostTree {
         &self,
         path: &[u8],
         wants_contents: bool,
-    ) -> Result<Option<Found>, SourceError> {
+    ) -> Result<Option<FoundFile>, SourceError> {
         family::find(&self.0, path, wants_contents)
     }
 

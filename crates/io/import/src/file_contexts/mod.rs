@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 
 use regex::bytes::Regex;
 
-use crate::correct::fault::{RuleFault, text};
-use crate::correct::lines::{RuleFile, fields};
+use crate::rule_file::fault::{RuleFault, text};
+use crate::rule_file::lines::{RuleFile, fields};
 use crate::{EntryKind, SourceError};
 use substitute::Substitutions;
 

@@ -1,8 +1,8 @@
 //! Path substitutions (`file_contexts.subs`, `.subs_dist`): a tree is labelled like another one.
 
 use crate::SourceError;
-use crate::correct::fault::RuleFault;
-use crate::correct::lines::{RuleFile, fields};
+use crate::rule_file::fault::RuleFault;
+use crate::rule_file::lines::{RuleFile, fields};
 
 /// The lines of one file.
 #[derive(Clone, Debug, Default)]

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::find::file_type;
-use super::parse::{Lines, Listed, parse};
-use crate::correct::fault::{RuleFault, shown_path, text};
-use crate::correct::lines::RuleFile;
-use crate::correct::names::Names;
+use super::parse::{Lines, ManifestFile, parse};
+use crate::rule_file::fault::{RuleFault, shown_path, text};
+use crate::rule_file::lines::RuleFile;
+use crate::rule_file::names::IdNames;
 use crate::{Entry, EntryKind, SourceError, Xattr};
 
 /// A manifest whose attributes replace those of a source. Sizes, types and link targets are compared; digests are not,
@@ -22,20 +22,20 @@ impl ManifestCorrection {
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
-    pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
-        Self::of(RuleFile::read(file)?, &Names::of_root(root)?)
+    pub(crate) fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
+        Self::of(RuleFile::read(file)?, &IdNames::of_root(root)?)
     }
 
     /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::read`].
+    /// Returns the errors of `Self::read`.
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         let file = RuleFile { name: name.to_owned(), bytes: bytes.to_vec() };
-        Self::of(file, &Names::default())
+        Self::of(file, &IdNames::default())
     }
 
-    fn of(file: RuleFile, names: &Names) -> Result<Self, SourceError> {
+    fn of(file: RuleFile, names: &IdNames) -> Result<Self, SourceError> {
         let lines = parse(&file, names)?;
         Ok(Self { file: RuleFile { bytes: Vec::new(), ..file }, lines })
     }
@@ -86,7 +86,7 @@ impl ManifestCorrection {
         };
         let target = self.index(first).map(|index| &self.lines.listed[index]);
         let is_same = target.is_some_and(|target| {
-            let said = |listed: &Listed| {
+            let said = |listed: &ManifestFile| {
                 let words = &listed.words;
                 (words.permissions, listed.uid, listed.gid, words.time)
             };
@@ -113,7 +113,7 @@ impl ManifestCorrection {
 }
 
 /// Compares a line's properties of the file itself with the entry.
-fn compare(listed: &Listed, entry: &Entry) -> Result<(), RuleFault> {
+fn compare(listed: &ManifestFile, entry: &Entry) -> Result<(), RuleFault> {
     let found = file_type(&entry.kind);
     let path = || shown_path(&entry.path);
     if let Some(expected) = listed.words.file_type.filter(|expected| *expected != found) {

@@ -6,17 +6,17 @@ use sha1::Sha1;
 use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
 
-use crate::correct::fault::RuleFault;
+use crate::rule_file::fault::RuleFault;
 
 /// The expected digest of contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest {
-    kind: Kind,
+    kind: DigestKind,
     expected: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum DigestKind {
     /// The checksum of POSIX's `cksum`.
     Cksum,
     Md5,
@@ -28,25 +28,25 @@ enum Kind {
 }
 
 /// Keywords of each kind, with the length of the digest in bytes.
-const KEYWORDS: [(&[u8], Kind, usize); 17] = [
-    (b"cksum", Kind::Cksum, 4),
-    (b"md5", Kind::Md5, 16),
-    (b"md5digest", Kind::Md5, 16),
-    (b"rmd160", Kind::Rmd160, 20),
-    (b"rmd160digest", Kind::Rmd160, 20),
-    (b"ripemd160digest", Kind::Rmd160, 20),
-    (b"sha1", Kind::Sha1, 20),
-    (b"sha1digest", Kind::Sha1, 20),
-    (b"sha256", Kind::Sha256, 32),
-    (b"sha256digest", Kind::Sha256, 32),
-    (b"sha384", Kind::Sha384, 48),
-    (b"sha384digest", Kind::Sha384, 48),
-    (b"sha512", Kind::Sha512, 64),
-    (b"sha512digest", Kind::Sha512, 64),
+const KEYWORDS: [(&[u8], DigestKind, usize); 17] = [
+    (b"cksum", DigestKind::Cksum, 4),
+    (b"md5", DigestKind::Md5, 16),
+    (b"md5digest", DigestKind::Md5, 16),
+    (b"rmd160", DigestKind::Rmd160, 20),
+    (b"rmd160digest", DigestKind::Rmd160, 20),
+    (b"ripemd160digest", DigestKind::Rmd160, 20),
+    (b"sha1", DigestKind::Sha1, 20),
+    (b"sha1digest", DigestKind::Sha1, 20),
+    (b"sha256", DigestKind::Sha256, 32),
+    (b"sha256digest", DigestKind::Sha256, 32),
+    (b"sha384", DigestKind::Sha384, 48),
+    (b"sha384digest", DigestKind::Sha384, 48),
+    (b"sha512", DigestKind::Sha512, 64),
+    (b"sha512digest", DigestKind::Sha512, 64),
     // Keywords of Go's mtree.
-    (b"ripemd160", Kind::Rmd160, 20),
-    (b"sha-256", Kind::Sha256, 32),
-    (b"sha-512", Kind::Sha512, 64),
+    (b"ripemd160", DigestKind::Rmd160, 20),
+    (b"sha-256", DigestKind::Sha256, 32),
+    (b"sha-512", DigestKind::Sha512, 64),
 ];
 
 impl Digest {
@@ -55,8 +55,8 @@ impl Digest {
         let Some((_, kind, len)) = KEYWORDS.iter().find(|(name, ..)| *name == keyword) else {
             return Ok(None);
         };
-        if *kind == Kind::Cksum {
-            let sum: u32 = crate::correct::lines::number(value, "cksum", "a decimal number")?;
+        if *kind == DigestKind::Cksum {
+            let sum: u32 = crate::rule_file::lines::number(value, "cksum", "a decimal number")?;
             return Ok(Some(Self { kind: *kind, expected: sum.to_be_bytes().to_vec() }));
         }
         let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
@@ -85,13 +85,13 @@ impl Digest {
     /// Returns a hasher for this kind.
     pub(super) fn hasher(&self) -> Hasher {
         match self.kind {
-            Kind::Cksum => Hasher::Cksum(Cksum::default()),
-            Kind::Md5 => Hasher::Digest(Box::new(Md5::default())),
-            Kind::Rmd160 => Hasher::Digest(Box::new(Ripemd160::default())),
-            Kind::Sha1 => Hasher::Digest(Box::new(Sha1::default())),
-            Kind::Sha256 => Hasher::Digest(Box::new(Sha256::default())),
-            Kind::Sha384 => Hasher::Digest(Box::new(Sha384::default())),
-            Kind::Sha512 => Hasher::Digest(Box::new(Sha512::default())),
+            DigestKind::Cksum => Hasher::Cksum(Cksum::default()),
+            DigestKind::Md5 => Hasher::Digest(Box::new(Md5::default())),
+            DigestKind::Rmd160 => Hasher::Digest(Box::new(Ripemd160::default())),
+            DigestKind::Sha1 => Hasher::Digest(Box::new(Sha1::default())),
+            DigestKind::Sha256 => Hasher::Digest(Box::new(Sha256::default())),
+            DigestKind::Sha384 => Hasher::Digest(Box::new(Sha384::default())),
+            DigestKind::Sha512 => Hasher::Digest(Box::new(Sha512::default())),
         }
     }
 
@@ -101,16 +101,16 @@ impl Digest {
             return Ok(());
         }
         let shown = |sum: &[u8]| match (self.kind, <[u8; 4]>::try_from(sum)) {
-            (Kind::Cksum, Ok(sum)) => u32::from_be_bytes(sum).to_string(),
+            (DigestKind::Cksum, Ok(sum)) => u32::from_be_bytes(sum).to_string(),
             _ => sum.iter().map(|byte| format!("{byte:02x}")).collect(),
         };
         let (expected, found) = (shown(&self.expected), shown(found));
-        let path = crate::correct::fault::shown_path(path);
+        let path = crate::rule_file::fault::shown_path(path);
         Err(RuleFault::Mismatch { path, what: self.kind.name(), expected, found })
     }
 }
 
-impl Kind {
+impl DigestKind {
     fn name(self) -> &'static str {
         match self {
             Self::Cksum => "cksum",

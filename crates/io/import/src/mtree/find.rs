@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::keywords::{FileType, Keywords};
-use super::node::Node;
-use super::parse::Listed;
-use crate::correct::fault::{RuleFault, shown_path, text};
-use crate::correct::lines::{self, RuleFile};
-use crate::directory::{Found, HostTree};
+use super::node::ManifestNode;
+use super::parse::ManifestFile;
+use crate::directory::{FoundFile, HostTree};
+use crate::rule_file::fault::{RuleFault, shown_path, text};
+use crate::rule_file::lines::{self, RuleFile};
 use crate::{Content, EntryKind, Metadata, SourceError, Time, Xattr};
 
 /// Resolves the files of one manifest.
@@ -28,7 +28,10 @@ impl<'a> Finder<'a> {
     }
 
     /// Resolves a file; `None` if it is optional and missing.
-    pub(super) fn node(&mut self, listed: &Listed) -> Result<Option<Node>, SourceError> {
+    pub(super) fn node(
+        &mut self,
+        listed: &ManifestFile,
+    ) -> Result<Option<ManifestNode>, SourceError> {
         let (words, path) = (&listed.words, &listed.path);
         let fault = |fault| self.file.fault(listed.line, fault);
         let found = if self.is_plain(path)? {
@@ -64,7 +67,7 @@ impl<'a> Finder<'a> {
         let mut xattrs = words.xattrs.clone();
         Xattr::normalize(&mut xattrs);
         let (path, digests, line) = (path.clone(), words.digests.clone(), listed.line);
-        Ok(Some(Node { path, kind, digests, line, metadata, xattrs, linked }))
+        Ok(Some(ManifestNode { path, kind, digests, line, metadata, xattrs, linked }))
     }
 
     /// Returns whether all components before the last are directories: a symbolic link could lead out of the tree.
@@ -89,7 +92,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Returns the file at `contents=`.
-    fn contents(&mut self, place: &[u8], line: usize) -> Result<Option<Found>, SourceError> {
+    fn contents(&mut self, place: &[u8], line: usize) -> Result<Option<FoundFile>, SourceError> {
         if place.starts_with(b"/") {
             let path = lines::path(place).map_err(|fault| self.file.fault(line, fault))?;
             let host = match &mut self.host {
@@ -102,7 +105,7 @@ impl<'a> Finder<'a> {
         self.root.find(place, true)
     }
 
-    fn metadata(&self, listed: &Listed, kind: FileType, found: Option<Metadata>) -> Metadata {
+    fn metadata(&self, listed: &ManifestFile, kind: FileType, found: Option<Metadata>) -> Metadata {
         let usual = Metadata {
             permissions: match kind {
                 FileType::Directory => 0o755,
@@ -133,7 +136,7 @@ impl<'a> Finder<'a> {
 fn content(
     path: &[u8],
     words: &Keywords,
-    from: Option<Found>,
+    from: Option<FoundFile>,
     other: Option<FileType>,
 ) -> Result<Option<Content>, RuleFault> {
     let content = match (from.map(|found| found.kind), other) {
@@ -168,7 +171,7 @@ fn other_type(path: &[u8], found: FileType) -> RuleFault {
 fn special(
     file_type: FileType,
     words: &Keywords,
-    found: Option<Found>,
+    found: Option<FoundFile>,
 ) -> Result<EntryKind, RuleFault> {
     let kind = found.map(|found| found.kind);
     Ok(match file_type {

@@ -2,9 +2,9 @@
 
 use super::digest::Digest;
 use super::vis;
-use crate::correct::fault::RuleFault;
-use crate::correct::lines::{id, number, permissions};
-use crate::correct::names::Names;
+use crate::rule_file::fault::RuleFault;
+use crate::rule_file::lines::{id, number, permissions};
+use crate::rule_file::names::IdNames;
 use crate::{Time, Xattr};
 
 /// File type in a manifest.
@@ -175,7 +175,7 @@ impl Keywords {
     }
 
     /// Returns the user, by ID or by name.
-    pub(super) fn owner(&self, names: &Names) -> Result<Option<u32>, RuleFault> {
+    pub(super) fn owner(&self, names: &IdNames) -> Result<Option<u32>, RuleFault> {
         match (self.uid, &self.user) {
             (None, Some(name)) => names.user(name).map(Some),
             (uid, _) => Ok(uid),
@@ -183,7 +183,7 @@ impl Keywords {
     }
 
     /// Returns the group, by ID or by name.
-    pub(super) fn owner_group(&self, names: &Names) -> Result<Option<u32>, RuleFault> {
+    pub(super) fn owner_group(&self, names: &IdNames) -> Result<Option<u32>, RuleFault> {
         match (self.gid, &self.group) {
             (None, Some(name)) => names.group(name).map(Some),
             (gid, _) => Ok(gid),

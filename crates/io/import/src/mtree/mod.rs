@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 pub use correction::ManifestCorrection;
 
-use crate::correct::lines::RuleFile;
-use crate::correct::names::Names;
+use crate::rule_file::lines::RuleFile;
+use crate::rule_file::names::IdNames;
 use crate::{Entry, Progress, Source, SourceError, Time};
-use node::Node;
-use tree::Tree;
+use node::ManifestNode;
+use tree::ManifestTree;
 
 /// Defaults for a manifest.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct ManifestOptions {
 
 /// A manifest with its contents.
 #[derive(Clone, Debug)]
-pub struct Manifest(Arc<[Node]>);
+pub struct Manifest(Arc<[ManifestNode]>);
 
 impl Manifest {
     /// Reads a manifest. Contents are at the paths of its files below `root`, or below the directory of the manifest,
@@ -53,8 +53,8 @@ impl Manifest {
         let lines = RuleFile::read(file)?;
         let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let root = root.or(beside).unwrap_or(Path::new("."));
-        let listed = parse::parse(&lines, &Names::of_root(Some(root))?)?.listed;
-        let tree = Tree::of(&lines, listed, root, options.time)?;
+        let listed = parse::parse(&lines, &IdNames::of_root(Some(root))?)?.listed;
+        let tree = ManifestTree::of(&lines, listed, root, options.time)?;
         verify::verify(&lines, &tree.nodes, options.threads)?;
         Ok(Self(tree.nodes.into()))
     }
@@ -68,7 +68,7 @@ impl Manifest {
 /// The files of a manifest. Contents can be read at any time and from any thread.
 #[derive(Debug)]
 pub struct ManifestSource {
-    nodes: Arc<[Node]>,
+    nodes: Arc<[ManifestNode]>,
     done: usize,
 }
 

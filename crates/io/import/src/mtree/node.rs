@@ -5,7 +5,7 @@ use crate::{Entry, EntryKind, FileId, Metadata, Xattr};
 
 /// A file of the tree.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct ManifestNode {
     pub(super) path: Vec<u8>,
     pub(super) kind: EntryKind,
     pub(super) digests: Vec<Digest>,
@@ -18,7 +18,7 @@ pub(super) struct Node {
     pub(super) linked: Option<FileId>,
 }
 
-impl Node {
+impl ManifestNode {
     /// Returns whether two names can belong to one file.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.metadata == other.metadata && self.xattrs == other.xattrs

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use super::keywords::{FileType, Keywords};
 use super::vis;
 use crate::SourceError;
-use crate::correct::fault::{RuleFault, shown_path};
-use crate::correct::lines::{self, RuleFile};
-use crate::correct::names::Names;
+use crate::rule_file::fault::{RuleFault, shown_path};
+use crate::rule_file::lines::{self, RuleFile};
+use crate::rule_file::names::IdNames;
 
 /// Maximum length of a path in bytes, and maximum depth of directories.
 const PATH_BYTES_MAX: usize = 1 << 16;
 
 /// A file in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ManifestFile {
     /// In the form of `Entry::path`.
     pub(crate) path: Vec<u8>,
     pub(crate) words: Keywords,
@@ -28,25 +28,25 @@ pub(crate) struct Listed {
 /// A manifest in the order of its lines, every path once.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
-    pub(crate) listed: Vec<Listed>,
+    pub(crate) listed: Vec<ManifestFile>,
     pub(crate) by_path: HashMap<Vec<u8>, usize>,
 }
 
 /// State of the parser: the current directory, and the values of `/set`.
 #[derive(Default)]
-struct Reader {
+struct ManifestParser {
     set: Keywords,
     /// The current directory, for names without a slash.
     directory: Vec<u8>,
     /// True if the root was entered by its name, so that `..` can leave it.
     is_in_root: bool,
-    listed: Vec<Listed>,
+    listed: Vec<ManifestFile>,
     by_path: HashMap<Vec<u8>, usize>,
 }
 
 /// Parses a manifest.
-pub(crate) fn parse(file: &RuleFile, names: &Names) -> Result<Lines, SourceError> {
-    let mut reader = Reader::default();
+pub(crate) fn parse(file: &RuleFile, names: &IdNames) -> Result<Lines, SourceError> {
+    let mut reader = ManifestParser::default();
     let mut lines = file.bytes.split(|&byte| byte == b'\n').enumerate();
     while let Some((index, first)) = lines.next() {
         let mut line = first.trim_ascii().to_vec();
@@ -74,7 +74,7 @@ fn is_continued(line: &[u8]) -> bool {
     line.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-impl Reader {
+impl ManifestParser {
     fn line(&mut self, line: &[u8], number: usize) -> Result<(), RuleFault> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let Some(first) = words.next() else { return Ok(()) };
@@ -133,7 +133,7 @@ impl Reader {
     fn add(&mut self, path: Vec<u8>, words: Keywords, line: usize) -> Result<(), RuleFault> {
         let Some(&index) = self.by_path.get(&path) else {
             self.by_path.insert(path.clone(), self.listed.len());
-            self.listed.push(Listed { path, words, line, uid: None, gid: None });
+            self.listed.push(ManifestFile { path, words, line, uid: None, gid: None });
             return Ok(());
         };
         let old = &mut self.listed[index];
@@ -153,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    fn manifest(text: &str) -> Result<Vec<Listed>, String> {
+    fn manifest(text: &str) -> Result<Vec<ManifestFile>, String> {
         let file = RuleFile { name: Path::new("list").into(), bytes: text.as_bytes().to_vec() };
-        let lines = parse(&file, &Names::default());
+        let lines = parse(&file, &IdNames::default());
         lines.map(|lines| lines.listed).map_err(|e| e.to_string())
     }
 

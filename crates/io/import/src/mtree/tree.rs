@@ -4,21 +4,21 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::find::Finder;
-use super::node::Node;
-use super::parse::Listed;
-use crate::correct::fault::{RuleFault, shown_path};
-use crate::correct::lines::RuleFile;
+use super::node::ManifestNode;
+use super::parse::ManifestFile;
+use crate::rule_file::fault::{RuleFault, shown_path};
+use crate::rule_file::lines::RuleFile;
 use crate::{EntryKind, FileId, Metadata, SourceError, Time};
 
 /// All files, in the order of a directory source.
-pub(super) struct Tree {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct ManifestTree {
+    pub(super) nodes: Vec<ManifestNode>,
 }
 
-impl Tree {
+impl ManifestTree {
     pub(super) fn of(
         file: &RuleFile,
-        mut listed: Vec<Listed>,
+        mut listed: Vec<ManifestFile>,
         root: &Path,
         time: Time,
     ) -> Result<Self, SourceError> {
@@ -28,7 +28,7 @@ impl Tree {
             a.cmp(b)
         });
         let mut finder = Finder::new(file, root, time)?;
-        let mut nodes: Vec<Node> = Vec::with_capacity(listed.len() + 1);
+        let mut nodes: Vec<ManifestNode> = Vec::with_capacity(listed.len() + 1);
         let mut stack: Vec<Vec<u8>> = Vec::new();
         let mut first_names: HashMap<FileId, usize> = HashMap::new();
         for listed in listed {
@@ -62,7 +62,7 @@ impl Tree {
 fn imply(
     path: &[u8],
     time: Time,
-    nodes: &mut Vec<Node>,
+    nodes: &mut Vec<ManifestNode>,
     stack: &mut Vec<Vec<u8>>,
 ) -> Result<(), RuleFault> {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -83,7 +83,7 @@ fn imply(
         let path = ancestor.to_vec();
         stack.push(path.clone());
         let (kind, digests, xattrs) = (EntryKind::Directory, Vec::new(), Vec::new());
-        nodes.push(Node { path, kind, digests, line: 0, metadata, xattrs, linked: None });
+        nodes.push(ManifestNode { path, kind, digests, line: 0, metadata, xattrs, linked: None });
     }
     Ok(())
 }

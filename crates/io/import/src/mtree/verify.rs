@@ -5,8 +5,8 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::node::Node;
-use crate::correct::lines::RuleFile;
+use super::node::ManifestNode;
+use crate::rule_file::lines::RuleFile;
 use crate::{Body, EntryKind, SourceError};
 
 /// Read size in bytes.
@@ -14,8 +14,12 @@ const CHUNK_BYTES: usize = 1 << 18;
 
 /// Compares all contents with their digests in the manifest. The error is the first difference in the order of the
 /// tree, whatever the number of threads.
-pub(super) fn verify(file: &RuleFile, nodes: &[Node], threads: usize) -> Result<(), SourceError> {
-    let jobs: Vec<&Node> = nodes
+pub(super) fn verify(
+    file: &RuleFile,
+    nodes: &[ManifestNode],
+    threads: usize,
+) -> Result<(), SourceError> {
+    let jobs: Vec<&ManifestNode> = nodes
         .iter()
         .filter(|node| !node.digests.is_empty() && matches!(node.kind, EntryKind::File(_)))
         .collect();
@@ -47,7 +51,7 @@ pub(super) fn verify(file: &RuleFile, nodes: &[Node], threads: usize) -> Result<
     first.into_inner().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-fn verify_one(file: &RuleFile, node: &Node, buffer: &mut [u8]) -> Result<(), SourceError> {
+fn verify_one(file: &RuleFile, node: &ManifestNode, buffer: &mut [u8]) -> Result<(), SourceError> {
     let EntryKind::File(content) = &node.kind else { return Ok(()) };
     let mut hashers: Vec<_> = node.digests.iter().map(|digest| digest.hasher()).collect();
     let opened = match content.body() {

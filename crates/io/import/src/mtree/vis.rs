@@ -1,6 +1,6 @@
 //! Names in manifests, with the escapes of vis(3). No I/O.
 
-use crate::correct::fault::RuleFault;
+use crate::rule_file::fault::RuleFault;
 
 /// Decodes a name: `\ooo` octal, `\s` and similar as in C, `\^A` control characters, `\M-a` and `\M^A` with the highest
 /// bit.

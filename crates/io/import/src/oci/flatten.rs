@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::layer::ENTRY_BYTES;
 use super::overlay::Overlay;
-use super::tree::{Inode, Kind, Tree, node_of};
+use super::tree::{InodeIndex, LayerTree, NodeContents, node_of};
 use super::whiteout::{Meaning, meaning, split};
 use super::{ContainerFault, Limits};
 use crate::{Entry, EntryKind, SourceError};
@@ -17,23 +17,23 @@ use crate::{Entry, EntryKind, SourceError};
 pub(super) struct Flattener<'a> {
     image: &'a str,
     limits: &'a Limits,
-    tree: Tree,
+    tree: LayerTree,
     overlay: Option<Overlay>,
 }
 
 /// The application of one layer.
 struct Application<'a> {
-    tree: &'a mut Tree,
+    tree: &'a mut LayerTree,
     overlay: Option<&'a mut Overlay>,
     /// Files that aufs stores for its hard links.
-    unnamed: HashMap<Vec<u8>, Inode>,
+    unnamed: HashMap<Vec<u8>, InodeIndex>,
 }
 
 impl<'a> Flattener<'a> {
     /// Creates an empty tree. For an overlay, each of `layers` layers is kept separately.
     pub(super) fn new(image: &'a str, limits: &'a Limits, layers: usize, is_overlay: bool) -> Self {
         let overlay = is_overlay.then(|| Overlay::new(layers));
-        Self { image, limits, tree: Tree::new(), overlay }
+        Self { image, limits, tree: LayerTree::new(), overlay }
     }
 
     /// Applies the next layer.
@@ -41,7 +41,7 @@ impl<'a> Flattener<'a> {
         let (image, limit) = (self.image, self.limits.names_bytes);
         let fail = |fault: ContainerFault, path: &[u8]| fault.of_entry(image, blob, path);
         if let Some(overlay) = &mut self.overlay {
-            overlay.begin(self.tree.node(Tree::ROOT));
+            overlay.begin(self.tree.node(LayerTree::ROOT));
         }
         let mut layer = Application {
             tree: &mut self.tree,
@@ -78,7 +78,7 @@ impl<'a> Flattener<'a> {
     }
 
     /// Returns the merged tree, or the tree with separate layers.
-    pub(super) fn finish(self) -> Tree {
+    pub(super) fn finish(self) -> LayerTree {
         match self.overlay {
             Some(overlay) => overlay.finish(),
             None => self.tree,
@@ -93,10 +93,10 @@ impl Application<'_> {
     }
 
     /// Returns the file at a path. Does not follow a link at its end.
-    fn find(&mut self, path: &[u8]) -> Result<Option<Inode>, ContainerFault> {
+    fn find(&mut self, path: &[u8]) -> Result<Option<InodeIndex>, ContainerFault> {
         let (parent, name) = split(path);
         if name.is_empty() {
-            return Ok(Some(Tree::ROOT));
+            return Ok(Some(LayerTree::ROOT));
         }
         let place = self.tree.walk(parent, false, &mut |_| true)?;
         Ok(place.and_then(|place| self.tree.lookup(place.dir, name)))
@@ -161,7 +161,7 @@ impl Application<'_> {
     fn keep_unnamed(&mut self, entry: Entry) {
         let path = entry.path.clone();
         if let Some(node) = node_of(entry)
-            && !matches!(node.kind, Kind::Directory(_))
+            && !matches!(node.kind, NodeContents::Directory(_))
         {
             let inode = self.tree.add(node);
             self.unnamed.insert(path, inode);
@@ -169,7 +169,7 @@ impl Application<'_> {
     }
 
     /// Creates a file. `lower` is the target of a hard link in the lower layers.
-    fn put(&mut self, entry: Entry, lower: Option<Inode>) -> Result<(), ContainerFault> {
+    fn put(&mut self, entry: Entry, lower: Option<InodeIndex>) -> Result<(), ContainerFault> {
         if entry.path.is_empty() {
             self.set_root(entry);
             return Ok(());
@@ -184,7 +184,7 @@ impl Application<'_> {
         let existing = self.tree.lookup(place.dir, name);
         let inode = match existing.filter(|&existing| self.tree.is_directory(existing)) {
             // A directory keeps its entries, and gets new attributes.
-            Some(existing) if matches!(node.kind, Kind::Directory(_)) => {
+            Some(existing) if matches!(node.kind, NodeContents::Directory(_)) => {
                 let old = self.tree.node_mut(existing);
                 (old.metadata, old.xattrs) = (node.metadata, node.xattrs.clone());
                 existing
@@ -202,10 +202,10 @@ impl Application<'_> {
     }
 
     fn set_root(&mut self, entry: Entry) {
-        let root = self.tree.node_mut(Tree::ROOT);
+        let root = self.tree.node_mut(LayerTree::ROOT);
         (root.metadata, root.xattrs) = (entry.metadata, entry.xattrs.into());
         if let Some(overlay) = &mut self.overlay {
-            overlay.set_root(self.tree.node(Tree::ROOT));
+            overlay.set_root(self.tree.node(LayerTree::ROOT));
         }
     }
 
@@ -214,7 +214,7 @@ impl Application<'_> {
         parent: &[u8],
         name: &[u8],
         target: &[u8],
-        lower: Option<Inode>,
+        lower: Option<InodeIndex>,
     ) -> Result<(), ContainerFault> {
         let Some(place) = self.tree.walk(parent, true, &mut |_| true)? else { return Ok(()) };
         let now = self.find(target)?;

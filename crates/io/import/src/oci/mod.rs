@@ -1,9 +1,9 @@
 //! Container images as sources: OCI image layouts, archives of `docker save`, and registries with the feature `pull`.
 //!
-//! [`Image::load`] reads each layer once, several at a time: it verifies the digests, decompresses, keeps the entries
+//! [`ContainerImage::load`] reads each layer once, several at a time: it verifies the digests, decompresses, keeps the entries
 //! in memory, and writes file contents to one unnamed file (those of uncompressed layers stay in place). Then it
 //! applies the layers to a tree in memory, from the lowest to the highest, by the rules of the image specification.
-//! [`Image::source`] returns that tree as a stream, any number of times.
+//! [`ContainerImage::source`] returns that tree as a stream, any number of times.
 //!
 //! [`LayerFile`] is a single layer, to be applied to something other than layers.
 //!
@@ -92,12 +92,12 @@ pub struct ImageOptions {
 }
 
 /// A container image in memory.
-pub struct Image {
+pub struct ContainerImage {
     flat: Arc<Flat>,
     config: Vec<u8>,
 }
 
-impl Image {
+impl ContainerImage {
     /// Reads an image and flattens it.
     ///
     /// # Errors

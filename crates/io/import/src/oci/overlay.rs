@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::tree::{Inode, Kind, Names, Node, Tree, implied_directory};
+use super::tree::{
+    DirectoryEntries, InodeIndex, LayerInode, LayerTree, NodeContents, implied_directory,
+};
 use super::whiteout::join;
 use crate::{Metadata, Xattr};
 
@@ -12,32 +14,38 @@ const OPAQUE: (&[u8], &[u8]) = (b"trusted.overlay.opaque", b"y");
 
 /// Layers in directories named by their order, from the lowest to the highest.
 pub(super) struct Overlay {
-    tree: Tree,
+    tree: LayerTree,
     /// Number of digits of the names.
     width: usize,
     layers: usize,
     /// Directory of the current layer.
-    base: Inode,
+    base: InodeIndex,
     /// Files of the merged tree that the layer contains, with their inodes in the layer.
-    held: HashMap<Inode, Inode>,
+    held: HashMap<InodeIndex, InodeIndex>,
 }
 
 impl Overlay {
     pub(super) fn new(layers: usize) -> Self {
         let width = layers.saturating_sub(1).to_string().len();
-        Self { tree: Tree::new(), width, layers: 0, base: Tree::ROOT, held: HashMap::new() }
+        Self {
+            tree: LayerTree::new(),
+            width,
+            layers: 0,
+            base: LayerTree::ROOT,
+            held: HashMap::new(),
+        }
     }
 
     /// Starts the next layer. Its root is a copy of the merged root, unless the layer lists it.
-    pub(super) fn begin(&mut self, root: &Node) {
+    pub(super) fn begin(&mut self, root: &LayerInode) {
         let name = format!("{:0width$}", self.layers, width = self.width);
         self.layers += 1;
         self.base = self.tree.add(bare(root));
-        self.tree.set_name(Tree::ROOT, name.as_bytes(), self.base);
+        self.tree.set_name(LayerTree::ROOT, name.as_bytes(), self.base);
         self.held.clear();
     }
 
-    pub(super) fn set_root(&mut self, root: &Node) {
+    pub(super) fn set_root(&mut self, root: &LayerInode) {
         self.describe(self.base, root);
     }
 
@@ -46,13 +54,13 @@ impl Overlay {
         self.tree.len()
     }
 
-    pub(super) fn finish(self) -> Tree {
+    pub(super) fn finish(self) -> LayerTree {
         self.tree
     }
 
     /// Returns the layer's directory at a path; creates it as in the merged tree.
-    fn directory(&mut self, merged: &Tree, path: &[u8]) -> Inode {
-        let (mut dir, mut original) = (self.base, Some(Tree::ROOT));
+    fn directory(&mut self, merged: &LayerTree, path: &[u8]) -> InodeIndex {
+        let (mut dir, mut original) = (self.base, Some(LayerTree::ROOT));
         for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             original = original.and_then(|dir| merged.lookup(dir, name));
             dir = match self.tree.lookup(dir, name) {
@@ -73,7 +81,7 @@ impl Overlay {
         dir
     }
 
-    fn describe(&mut self, dir: Inode, like: &Node) {
+    fn describe(&mut self, dir: InodeIndex, like: &LayerInode) {
         let was_opaque = self.is_opaque(dir);
         let node = self.tree.node_mut(dir);
         (node.metadata, node.xattrs) = (like.metadata, like.xattrs.clone());
@@ -82,11 +90,11 @@ impl Overlay {
         }
     }
 
-    fn is_opaque(&self, dir: Inode) -> bool {
+    fn is_opaque(&self, dir: InodeIndex) -> bool {
         self.tree.node(dir).xattrs.iter().any(|xattr| xattr.name == OPAQUE.0)
     }
 
-    fn set_opaque(&mut self, dir: Inode) {
+    fn set_opaque(&mut self, dir: InodeIndex) {
         let node = self.tree.node_mut(dir);
         let mut xattrs = std::mem::take(&mut node.xattrs).into_vec();
         xattrs.push(Xattr { name: OPAQUE.0.into(), value: OPAQUE.1.into() });
@@ -95,16 +103,16 @@ impl Overlay {
     }
 
     /// Hides a name of lower layers.
-    pub(super) fn whiteout(&mut self, merged: &Tree, parent: &[u8], name: &[u8]) {
+    pub(super) fn whiteout(&mut self, merged: &LayerTree, parent: &[u8], name: &[u8]) {
         let dir = self.directory(merged, parent);
         let metadata = Metadata { permissions: 0, ..implied_directory().metadata };
-        let kind = Kind::CharDevice { major: 0, minor: 0 };
-        let device = self.tree.add(Node { kind, metadata, xattrs: Box::default() });
+        let kind = NodeContents::CharDevice { major: 0, minor: 0 };
+        let device = self.tree.add(LayerInode { kind, metadata, xattrs: Box::default() });
         self.tree.set_name(dir, name, device);
     }
 
     /// Hides the entries of a directory in lower layers.
-    pub(super) fn opaque(&mut self, merged: &Tree, path: &[u8]) {
+    pub(super) fn opaque(&mut self, merged: &LayerTree, path: &[u8]) {
         let dir = self.directory(merged, path);
         self.set_opaque(dir);
     }
@@ -112,13 +120,13 @@ impl Overlay {
     /// Creates the file that is `inode` in the merged tree.
     pub(super) fn put(
         &mut self,
-        merged: &Tree,
+        merged: &LayerTree,
         parent: &[u8],
         name: &[u8],
-        node: Node,
-        inode: Inode,
+        node: LayerInode,
+        inode: InodeIndex,
     ) {
-        if matches!(node.kind, Kind::Directory(_)) {
+        if matches!(node.kind, NodeContents::Directory(_)) {
             let dir = self.directory(merged, &join(parent, name));
             self.describe(dir, &node);
             return;
@@ -133,10 +141,10 @@ impl Overlay {
     /// that they stay one file.
     pub(super) fn link(
         &mut self,
-        merged: &Tree,
+        merged: &LayerTree,
         parent: &[u8],
         name: &[u8],
-        inode: Inode,
+        inode: InodeIndex,
         target: Option<(Vec<u8>, &[u8])>,
     ) {
         let made = match self.held.get(&inode) {
@@ -157,9 +165,9 @@ impl Overlay {
 }
 
 /// Returns the same directory without entries.
-fn bare(node: &Node) -> Node {
-    Node {
-        kind: Kind::Directory(Names::new()),
+fn bare(node: &LayerInode) -> LayerInode {
+    LayerInode {
+        kind: NodeContents::Directory(DirectoryEntries::new()),
         metadata: node.metadata,
         xattrs: node.xattrs.clone(),
     }

@@ -31,10 +31,10 @@ const LINKS_MAX: usize = 16;
 pub(super) struct Store {
     /// Name of the image in errors.
     pub(super) image: String,
-    place: Place,
+    place: BlobSource,
 }
 
-enum Place {
+enum BlobSource {
     Directory(PathBuf),
     Archive {
         file: Arc<File>,
@@ -68,23 +68,23 @@ impl Store {
                 let what = format!("{path:?} is not a directory");
                 return Err(ContainerFault::NotLayout(what).of(&image, None));
             }
-            return Ok(Self { image, place: Place::Directory(path.clone()) });
+            return Ok(Self { image, place: BlobSource::Directory(path.clone()) });
         }
         let file = archive(path, beside, limits, &image)?;
         let members = members(&file, path, &image)?;
-        Ok(Self { image, place: Place::Archive { file, members } })
+        Ok(Self { image, place: BlobSource::Archive { file, members } })
     }
 
     /// Creates an empty store whose files will be in `file`.
     #[cfg(feature = "pull")]
     pub(super) fn empty(image: String, file: Arc<File>) -> Self {
-        Self { image, place: Place::Archive { file, members: HashMap::new() } }
+        Self { image, place: BlobSource::Archive { file, members: HashMap::new() } }
     }
 
     /// Adds a file at an offset of the store's own file.
     #[cfg(feature = "pull")]
     pub(super) fn add(&mut self, name: String, offset: u64, len: u64) {
-        if let Place::Archive { members, .. } = &mut self.place {
+        if let BlobSource::Archive { members, .. } = &mut self.place {
             members.insert(name.into_bytes(), Member::File { offset, len });
         }
     }
@@ -114,15 +114,15 @@ impl Store {
             };
             (path.to_owned(), file)
         };
-        Ok(Self { image, place: Place::File { path, file } })
+        Ok(Self { image, place: BlobSource::File { path, file } })
     }
 
     /// Returns whether a file exists.
     pub(super) fn has(&self, name: &str) -> bool {
         match &self.place {
-            Place::Directory(dir) => std::fs::symlink_metadata(dir.join(name)).is_ok(),
-            Place::Archive { members, .. } => members.contains_key(name.as_bytes()),
-            Place::File { .. } => true,
+            BlobSource::Directory(dir) => std::fs::symlink_metadata(dir.join(name)).is_ok(),
+            BlobSource::Archive { members, .. } => members.contains_key(name.as_bytes()),
+            BlobSource::File { .. } => true,
         }
     }
 
@@ -131,7 +131,7 @@ impl Store {
         let fail = |fault: ContainerFault| fault.of(&self.image, Some(name));
         let missing = || fail(ContainerFault::Missing(named_by.to_owned()));
         match &self.place {
-            Place::Directory(dir) => {
+            BlobSource::Directory(dir) => {
                 let path = dir.join(name);
                 let io = |e: io::Error| match e.kind() {
                     io::ErrorKind::NotFound => missing(),
@@ -145,7 +145,7 @@ impl Store {
                 let len = file.metadata().map_err(io)?.len();
                 Ok(Blob { file: Arc::new(file), offset: 0, len, name: name.to_owned() })
             }
-            Place::Archive { file, members } => {
+            BlobSource::Archive { file, members } => {
                 let mut member = members.get(name.as_bytes()).ok_or_else(missing)?;
                 for _ in 0..LINKS_MAX {
                     match member {
@@ -161,7 +161,7 @@ impl Store {
                 }
                 Err(fail(ContainerFault::Link))
             }
-            Place::File { path, file } => {
+            BlobSource::File { path, file } => {
                 let len = file.metadata().map_err(|e| SourceError::io("read", path, e))?.len();
                 Ok(Blob { file: Arc::clone(file), offset: 0, len, name: name.to_owned() })
             }
@@ -389,9 +389,9 @@ fn beside_member(path: &[u8], target: &[u8]) -> Option<Vec<u8>> {
 /// Returns the name of a blob in the errors of the tar reader.
 pub(super) fn archive_name(store: &Store, blob: &Blob) -> PathBuf {
     match &store.place {
-        Place::Directory(dir) => dir.join(&blob.name),
-        Place::File { path, .. } => path.clone(),
-        Place::Archive { .. } => {
+        BlobSource::Directory(dir) => dir.join(&blob.name),
+        BlobSource::File { path, .. } => path.clone(),
+        BlobSource::Archive { .. } => {
             as_path(format!("{}, {}", store.image, blob.name).as_bytes()).into()
         }
     }

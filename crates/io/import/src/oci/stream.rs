@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::tree::{Inode, Kind, Tree};
+use super::tree::{InodeIndex, LayerTree, NodeContents};
 use crate::{Entry, EntryKind, Progress, Source, SourceError};
 
 /// A tree that can be read many times.
 pub(super) struct Flat {
-    tree: Tree,
+    tree: LayerTree,
     /// Number of names of each file with more than one.
-    linked: BTreeMap<Inode, u32>,
+    linked: BTreeMap<InodeIndex, u32>,
     count: u64,
 }
 
 impl Flat {
-    pub(super) fn new(tree: Tree) -> Self {
+    pub(super) fn new(tree: LayerTree) -> Self {
         let (linked, count) = (tree.linked_files(), tree.count());
         Self { tree, linked, count }
     }
@@ -25,10 +25,10 @@ impl Flat {
 pub struct ContainerSource {
     flat: Arc<Flat>,
     /// The directories above the last entry, each with the length of its path.
-    stack: Vec<(Inode, usize)>,
+    stack: Vec<(InodeIndex, usize)>,
     path: Vec<u8>,
     /// First names of files with several names.
-    first_names: HashMap<Inode, Vec<u8>>,
+    first_names: HashMap<InodeIndex, Vec<u8>>,
     done: u64,
 }
 
@@ -39,9 +39,9 @@ impl ContainerSource {
     }
 
     /// Moves to the next file.
-    fn advance(&mut self) -> Option<Inode> {
+    fn advance(&mut self) -> Option<InodeIndex> {
         if self.done == 0 {
-            return Some(Tree::ROOT);
+            return Some(LayerTree::ROOT);
         }
         while let Some(&(dir, len)) = self.stack.last() {
             let start = if len == 0 { 0 } else { len + 1 };
@@ -60,7 +60,7 @@ impl ContainerSource {
         None
     }
 
-    fn kind(&mut self, inode: Inode) -> EntryKind {
+    fn kind(&mut self, inode: InodeIndex) -> EntryKind {
         if self.flat.linked.contains_key(&inode) {
             if let Some(first) = self.first_names.get(&inode) {
                 return EntryKind::Hardlink(first.clone());
@@ -68,16 +68,16 @@ impl ContainerSource {
             self.first_names.insert(inode, self.path.clone());
         }
         match &self.flat.tree.node(inode).kind {
-            Kind::Directory(_) => {
+            NodeContents::Directory(_) => {
                 self.stack.push((inode, self.path.len()));
                 EntryKind::Directory
             }
-            Kind::File(data) => EntryKind::File(data.content()),
-            Kind::Symlink(target) => EntryKind::Symlink(target.to_vec()),
-            &Kind::CharDevice { major, minor } => EntryKind::CharDevice { major, minor },
-            &Kind::BlockDevice { major, minor } => EntryKind::BlockDevice { major, minor },
-            Kind::Fifo => EntryKind::Fifo,
-            Kind::Socket => EntryKind::Socket,
+            NodeContents::File(data) => EntryKind::File(data.content()),
+            NodeContents::Symlink(target) => EntryKind::Symlink(target.to_vec()),
+            &NodeContents::CharDevice { major, minor } => EntryKind::CharDevice { major, minor },
+            &NodeContents::BlockDevice { major, minor } => EntryKind::BlockDevice { major, minor },
+            NodeContents::Fifo => EntryKind::Fifo,
+            NodeContents::Socket => EntryKind::Socket,
         }
     }
 }

@@ -20,22 +20,22 @@ const LINKS_MAX: usize = 40;
 const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
 
 /// Index of an inode of a tree.
-pub(super) type Inode = u32;
+pub(super) type InodeIndex = u32;
 
 /// A file of any type.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
+pub(super) struct LayerInode {
+    pub(super) kind: NodeContents,
     pub(super) metadata: Metadata,
     pub(super) xattrs: Box<[Xattr]>,
 }
 
 /// Entries of a directory.
-pub(super) type Names = BTreeMap<Box<[u8]>, Inode>;
+pub(super) type DirectoryEntries = BTreeMap<Box<[u8]>, InodeIndex>;
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Directory(Names),
+pub(super) enum NodeContents {
+    Directory(DirectoryEntries),
     File(FileData),
     Symlink(Box<[u8]>),
     CharDevice { major: u32, minor: u32 },
@@ -71,19 +71,19 @@ impl FileData {
 
 /// All files by index. A file without a name stays until the tree is dropped; its memory is bounded by the contents of
 /// the layers.
-pub(super) struct Tree {
-    nodes: Vec<Node>,
+pub(super) struct LayerTree {
+    nodes: Vec<LayerInode>,
 }
 
 /// A directory that a path resolves to.
-pub(super) struct Place {
-    pub(super) dir: Inode,
+pub(super) struct ResolvedDirectory {
+    pub(super) dir: InodeIndex,
     /// Its path without symbolic links.
     pub(super) path: Vec<u8>,
 }
 
-impl Tree {
-    pub(super) const ROOT: Inode = 0;
+impl LayerTree {
+    pub(super) const ROOT: InodeIndex = 0;
 
     /// Creates an empty tree.
     pub(super) fn new() -> Self {
@@ -95,60 +95,60 @@ impl Tree {
         self.nodes.len()
     }
 
-    pub(super) fn node(&self, inode: Inode) -> &Node {
+    pub(super) fn node(&self, inode: InodeIndex) -> &LayerInode {
         &self.nodes[inode as usize]
     }
 
-    pub(super) fn node_mut(&mut self, inode: Inode) -> &mut Node {
+    pub(super) fn node_mut(&mut self, inode: InodeIndex) -> &mut LayerInode {
         &mut self.nodes[inode as usize]
     }
 
     /// Adds a file without a name.
-    pub(super) fn add(&mut self, node: Node) -> Inode {
+    pub(super) fn add(&mut self, node: LayerInode) -> InodeIndex {
         self.nodes.push(node);
         // The limit on the memory of names keeps this far below 2^32.
-        (self.nodes.len() - 1) as Inode
+        (self.nodes.len() - 1) as InodeIndex
     }
 
     /// Returns the entries of a directory; `None` if it is something else.
-    pub(super) fn names(&self, inode: Inode) -> Option<&Names> {
+    pub(super) fn names(&self, inode: InodeIndex) -> Option<&DirectoryEntries> {
         match &self.node(inode).kind {
-            Kind::Directory(names) => Some(names),
+            NodeContents::Directory(names) => Some(names),
             _ => None,
         }
     }
 
-    pub(super) fn names_mut(&mut self, inode: Inode) -> Option<&mut Names> {
+    pub(super) fn names_mut(&mut self, inode: InodeIndex) -> Option<&mut DirectoryEntries> {
         match &mut self.node_mut(inode).kind {
-            Kind::Directory(names) => Some(names),
+            NodeContents::Directory(names) => Some(names),
             _ => None,
         }
     }
 
-    pub(super) fn is_directory(&self, inode: Inode) -> bool {
+    pub(super) fn is_directory(&self, inode: InodeIndex) -> bool {
         self.names(inode).is_some()
     }
 
-    pub(super) fn lookup(&self, dir: Inode, name: &[u8]) -> Option<Inode> {
+    pub(super) fn lookup(&self, dir: InodeIndex, name: &[u8]) -> Option<InodeIndex> {
         self.names(dir)?.get(name).copied()
     }
 
     /// Returns the first name of a directory after `name`.
-    pub(super) fn next_name(&self, dir: Inode, name: &[u8]) -> Option<(&[u8], Inode)> {
+    pub(super) fn next_name(&self, dir: InodeIndex, name: &[u8]) -> Option<(&[u8], InodeIndex)> {
         let range = (Bound::Excluded(name), Bound::Unbounded);
         let next = self.names(dir)?.range::<[u8], _>(range).next()?;
         Some((next.0, *next.1))
     }
 
     /// Assigns a name to a file and removes it from its former owner.
-    pub(super) fn set_name(&mut self, dir: Inode, name: &[u8], inode: Inode) {
+    pub(super) fn set_name(&mut self, dir: InodeIndex, name: &[u8], inode: InodeIndex) {
         if let Some(names) = self.names_mut(dir) {
             names.insert(name.into(), inode);
         }
     }
 
     /// Returns the files with several names, and the number of their names.
-    pub(super) fn linked_files(&self) -> BTreeMap<Inode, u32> {
+    pub(super) fn linked_files(&self) -> BTreeMap<InodeIndex, u32> {
         let mut counts = vec![0_u32; self.nodes.len()];
         let mut directories = vec![Self::ROOT];
         while let Some(dir) = directories.pop() {
@@ -160,7 +160,7 @@ impl Tree {
             }
         }
         let counts = counts.into_iter().enumerate();
-        counts.filter(|(_, n)| *n > 1).map(|(inode, n)| (inode as Inode, n)).collect()
+        counts.filter(|(_, n)| *n > 1).map(|(inode, n)| (inode as InodeIndex, n)).collect()
     }
 
     /// Returns the number of names.
@@ -185,8 +185,8 @@ impl Tree {
         path: &[u8],
         make: bool,
         through: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<Option<Place>, ContainerFault> {
-        let mut walk = Walk::new(path);
+    ) -> Result<Option<ResolvedDirectory>, ContainerFault> {
+        let mut walk = PathWalk::new(path);
         let (mut links, mut steps) = (0, 0);
         while let Some(part) = walk.ahead.pop() {
             steps += 1;
@@ -194,11 +194,11 @@ impl Tree {
                 return Err(ContainerFault::SymlinkLoop);
             }
             let (dir, name) = match &part {
-                Part::Up => {
+                PathComponent::Up => {
                     walk.up();
                     continue;
                 }
-                Part::Name { name, .. } => (walk.dir(), name),
+                PathComponent::Name { name, .. } => (walk.dir(), name),
             };
             let found = match self.lookup(dir, name) {
                 Some(found) => found,
@@ -213,9 +213,9 @@ impl Tree {
                 }
             };
             match &self.node(found).kind {
-                Kind::Directory(_) => walk.enter(name, found),
-                Kind::Symlink(target) => {
-                    if let Part::Name { asked: Some(end), .. } = part
+                NodeContents::Directory(_) => walk.enter(name, found),
+                NodeContents::Symlink(target) => {
+                    if let PathComponent::Name { asked: Some(end), .. } = part
                         && !through(&path[..end])
                     {
                         return Ok(None);
@@ -233,12 +233,12 @@ impl Tree {
                 }
             }
         }
-        Ok(Some(Place { dir: walk.dir(), path: walk.path }))
+        Ok(Some(ResolvedDirectory { dir: walk.dir(), path: walk.path }))
     }
 }
 
 /// A remaining component of a path.
-enum Part {
+enum PathComponent {
     Up,
     Name {
         name: Box<[u8]>,
@@ -248,30 +248,30 @@ enum Part {
 }
 
 /// A resolution of a path.
-struct Walk {
+struct PathWalk {
     /// The directories on the way, with the length of the path of each.
-    stack: Vec<(Inode, usize)>,
+    stack: Vec<(InodeIndex, usize)>,
     path: Vec<u8>,
     /// Remaining components, the next one last.
-    ahead: Vec<Part>,
+    ahead: Vec<PathComponent>,
 }
 
-impl Walk {
+impl PathWalk {
     fn new(path: &[u8]) -> Self {
         let mut ahead = Vec::new();
         let mut end = path.len();
         for name in path.rsplit(|&b| b == b'/').filter(|name| !name.is_empty()) {
-            ahead.push(Part::Name { name: name.into(), asked: Some(end) });
+            ahead.push(PathComponent::Name { name: name.into(), asked: Some(end) });
             end = end.saturating_sub(name.len() + 1);
         }
-        Self { stack: vec![(Tree::ROOT, 0)], path: Vec::new(), ahead }
+        Self { stack: vec![(LayerTree::ROOT, 0)], path: Vec::new(), ahead }
     }
 
-    fn dir(&self) -> Inode {
-        self.stack.last().map_or(Tree::ROOT, |top| top.0)
+    fn dir(&self) -> InodeIndex {
+        self.stack.last().map_or(LayerTree::ROOT, |top| top.0)
     }
 
-    fn enter(&mut self, name: &[u8], dir: Inode) {
+    fn enter(&mut self, name: &[u8], dir: InodeIndex) {
         if !self.path.is_empty() {
             self.path.push(b'/');
         }
@@ -295,8 +295,8 @@ impl Walk {
         for name in target.rsplit(|&b| b == b'/') {
             match name {
                 b"" | b"." => {}
-                b".." => self.ahead.push(Part::Up),
-                name => self.ahead.push(Part::Name { name: name.into(), asked: None }),
+                b".." => self.ahead.push(PathComponent::Up),
+                name => self.ahead.push(PathComponent::Name { name: name.into(), asked: None }),
             }
         }
     }
@@ -304,7 +304,7 @@ impl Walk {
 
 /// Returns a directory that no layer lists. Its time is 1970, so that the image does not depend on the time of the
 /// build.
-pub(super) fn implied_directory() -> Node {
+pub(super) fn implied_directory() -> LayerInode {
     let metadata = Metadata {
         permissions: IMPLIED_PERMISSIONS,
         uid: 0,
@@ -313,20 +313,24 @@ pub(super) fn implied_directory() -> Node {
         atime: None,
         ctime: None,
     };
-    Node { kind: Kind::Directory(Names::new()), metadata, xattrs: Box::default() }
+    LayerInode {
+        kind: NodeContents::Directory(DirectoryEntries::new()),
+        metadata,
+        xattrs: Box::default(),
+    }
 }
 
 /// Returns the node of an entry of a layer; `None` for a hard link.
-pub(super) fn node_of(entry: Entry) -> Option<Node> {
+pub(super) fn node_of(entry: Entry) -> Option<LayerInode> {
     let kind = match entry.kind {
-        EntryKind::Directory => Kind::Directory(Names::new()),
-        EntryKind::File(content) => Kind::File(FileData::of(content)),
-        EntryKind::Symlink(target) => Kind::Symlink(target.into()),
+        EntryKind::Directory => NodeContents::Directory(DirectoryEntries::new()),
+        EntryKind::File(content) => NodeContents::File(FileData::of(content)),
+        EntryKind::Symlink(target) => NodeContents::Symlink(target.into()),
         EntryKind::Hardlink(_) => return None,
-        EntryKind::CharDevice { major, minor } => Kind::CharDevice { major, minor },
-        EntryKind::BlockDevice { major, minor } => Kind::BlockDevice { major, minor },
-        EntryKind::Fifo => Kind::Fifo,
-        EntryKind::Socket => Kind::Socket,
+        EntryKind::CharDevice { major, minor } => NodeContents::CharDevice { major, minor },
+        EntryKind::BlockDevice { major, minor } => NodeContents::BlockDevice { major, minor },
+        EntryKind::Fifo => NodeContents::Fifo,
+        EntryKind::Socket => NodeContents::Socket,
     };
-    Some(Node { kind, metadata: entry.metadata, xattrs: entry.xattrs.into() })
+    Some(LayerInode { kind, metadata: entry.metadata, xattrs: entry.xattrs.into() })
 }

@@ -16,9 +16,9 @@ use super::ContainerFault;
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// A digest in progress.
-pub(super) struct Hasher(Kind);
+pub(super) struct Hasher(DigestHasher);
 
-enum Kind {
+enum DigestHasher {
     Sha256(Sha256),
     Sha512(Sha512),
 }
@@ -27,24 +27,24 @@ impl Hasher {
     /// Creates a hasher for the algorithm of `digest`.
     pub(super) fn of(digest: &Digest) -> Result<Self, ContainerFault> {
         match digest.algorithm() {
-            DigestAlgorithm::Sha256 => Ok(Self(Kind::Sha256(Sha256::default()))),
-            DigestAlgorithm::Sha512 => Ok(Self(Kind::Sha512(Sha512::default()))),
+            DigestAlgorithm::Sha256 => Ok(Self(DigestHasher::Sha256(Sha256::default()))),
+            DigestAlgorithm::Sha512 => Ok(Self(DigestHasher::Sha512(Sha512::default()))),
             other => Err(ContainerFault::Algorithm(other.to_string())),
         }
     }
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
-            Kind::Sha256(sum) => Update::update(sum, bytes),
-            Kind::Sha512(sum) => Update::update(sum, bytes),
+            DigestHasher::Sha256(sum) => Update::update(sum, bytes),
+            DigestHasher::Sha512(sum) => Update::update(sum, bytes),
         }
     }
 
     /// Returns the digest in the form of descriptors.
     pub(super) fn finish(self) -> String {
         let (name, sum): (_, Box<dyn DynDigest>) = match self.0 {
-            Kind::Sha256(sum) => ("sha256", Box::new(sum)),
-            Kind::Sha512(sum) => ("sha512", Box::new(sum)),
+            DigestHasher::Sha256(sum) => ("sha256", Box::new(sum)),
+            DigestHasher::Sha512(sum) => ("sha512", Box::new(sum)),
         };
         let mut text = format!("{name}:");
         for byte in sum.finalize() {

@@ -15,8 +15,8 @@ mod words;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::correct::lines::RuleFile;
 use crate::directory::HostTree;
+use crate::rule_file::lines::RuleFile;
 use crate::{Entry, EntryKind, Metadata, Progress, Source, SourceError, Time, Xattr};
 use parse::{Described, Parser, What};
 

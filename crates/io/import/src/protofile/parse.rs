@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::words::Words;
-use crate::correct::fault::{RuleFault, shown_path, text};
-use crate::correct::lines::{RuleFile, id, number};
 use crate::host::as_path;
+use crate::rule_file::fault::{RuleFault, shown_path, text};
+use crate::rule_file::lines::{RuleFile, id, number};
 use crate::{EntryKind, SourceError};
 
 /// Maximum path length of an entry in bytes, as in system calls.
@@ -36,7 +36,7 @@ pub(super) enum What {
 
 /// A directory whose entries are being read.
 #[derive(Debug)]
-struct Directory {
+struct UnfinishedDirectory {
     /// Length of its path in bytes.
     path_len: usize,
     /// Names with their line numbers.
@@ -50,13 +50,13 @@ pub(super) struct Parser {
     words: Words,
     slashes_are_spaces: bool,
     /// The directories of the next entry, the root first.
-    open: Vec<Directory>,
+    open: Vec<UnfinishedDirectory>,
     path: Vec<u8>,
-    state: State,
+    state: ParserState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     AtRoot,
     InRoot,
     Over,
@@ -65,7 +65,7 @@ enum State {
 impl Parser {
     /// Parses everything before the root.
     pub(super) fn new(file: Arc<RuleFile>, slashes_are_spaces: bool) -> Result<Self, SourceError> {
-        let (words, state) = (Words::new(), State::AtRoot);
+        let (words, state) = (Words::new(), ParserState::AtRoot);
         let (open, path) = (Vec::new(), Vec::new());
         let mut parser = Self { file, words, slashes_are_spaces, open, path, state };
         let header = |parser: &mut Self| {
@@ -83,14 +83,14 @@ impl Parser {
     pub(super) fn next(&mut self) -> Result<Option<Described>, SourceError> {
         let next = self.described();
         if !matches!(next, Ok(Some(_))) {
-            self.state = State::Over;
+            self.state = ParserState::Over;
         }
         next.map_err(|fault| self.at_line(fault))
     }
 
     /// Ends the stream.
     pub(super) fn end(&mut self) {
-        self.state = State::Over;
+        self.state = ParserState::Over;
     }
 
     /// Returns the error for contents that are not a regular file.
@@ -105,9 +105,9 @@ impl Parser {
 
     fn described(&mut self) -> Result<Option<Described>, RuleFault> {
         match self.state {
-            State::Over => return Ok(None),
-            State::AtRoot => self.state = State::InRoot,
-            State::InRoot => {
+            ParserState::Over => return Ok(None),
+            ParserState::AtRoot => self.state = ParserState::InRoot,
+            ParserState::InRoot => {
                 if !self.enter_name()? {
                     return Ok(None);
                 }
@@ -129,7 +129,7 @@ impl Parser {
         let what = self.what(mode.kind)?;
         let path = self.path.clone();
         if mode.kind == b'd' {
-            self.open.push(Directory { path_len: path.len(), names: HashMap::new() });
+            self.open.push(UnfinishedDirectory { path_len: path.len(), names: HashMap::new() });
         }
         Ok(Some(Described { path, permissions: mode.permissions, uid, gid, what, line }))
     }

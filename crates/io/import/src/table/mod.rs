@@ -10,10 +10,10 @@
 
 use std::path::Path;
 
-use crate::correct::capability::FileCapabilities;
-use crate::correct::fault::{RuleFault, text};
-use crate::correct::lines::{RuleFile, fields, id, number, path, permissions};
-use crate::correct::names::Names;
+use crate::rule_file::capability::FileCapabilities;
+use crate::rule_file::fault::{RuleFault, text};
+use crate::rule_file::lines::{RuleFile, fields, id, number, path, permissions};
+use crate::rule_file::names::IdNames;
 use crate::{EntryKind, SourceError};
 
 /// Maximum number of nodes created by a table.
@@ -33,7 +33,7 @@ pub struct DeviceTable {
 pub(crate) struct Row {
     /// In the form of `Entry::path`.
     pub(crate) path: Vec<u8>,
-    pub(crate) node: Node,
+    pub(crate) node: RowSubject,
     /// `None` leaves them unchanged.
     pub(crate) permissions: Option<u16>,
     pub(crate) uid: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Row {
 
 /// Subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum RowSubject {
     File,
     OptionalFile,
     Directory,
@@ -55,7 +55,7 @@ pub(crate) enum Node {
     Socket,
 }
 
-impl Node {
+impl RowSubject {
     /// Returns the type of the entry to create if it is missing. `None` if it is not created.
     pub(crate) fn kind(self) -> Option<EntryKind> {
         Some(match self {
@@ -86,20 +86,20 @@ impl DeviceTable {
     ///
     /// # Errors
     /// If it cannot be read, or a line is malformed.
-    pub fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
-        Self::of(&RuleFile::read(file)?, &Names::of_root(root)?)
+    pub(crate) fn read(file: &Path, root: Option<&Path>) -> Result<Self, SourceError> {
+        Self::of(&RuleFile::read(file)?, &IdNames::of_root(root)?)
     }
 
     /// Parses bytes that were read from `name`.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::read`].
+    /// Returns the errors of `Self::read`.
     pub fn parse(name: &Path, bytes: &[u8]) -> Result<Self, SourceError> {
         let file = RuleFile { name: name.to_owned(), bytes: bytes.to_vec() };
-        Self::of(&file, &Names::default())
+        Self::of(&file, &IdNames::default())
     }
 
-    fn of(file: &RuleFile, names: &Names) -> Result<Self, SourceError> {
+    fn of(file: &RuleFile, names: &IdNames) -> Result<Self, SourceError> {
         let mut table = Self::default();
         // Start of the rows of the last line, for a line with capabilities.
         let mut last = 0;
@@ -120,7 +120,7 @@ impl DeviceTable {
         }
     }
 
-    fn add(&mut self, bytes: &[u8], line: usize, names: &Names) -> Result<(), RuleFault> {
+    fn add(&mut self, bytes: &[u8], line: usize, names: &IdNames) -> Result<(), RuleFault> {
         let fields = fields(bytes);
         let ([name, kind, mode, user, group, numbers @ ..], true) =
             (&fields[..], fields.len() <= 10)
@@ -189,11 +189,11 @@ impl DeviceTable {
                 })
             };
             let node = match row.node {
-                Node::CharDevice { major, minor } => {
-                    Node::CharDevice { major, minor: plus(minor)? }
+                RowSubject::CharDevice { major, minor } => {
+                    RowSubject::CharDevice { major, minor: plus(minor)? }
                 }
-                Node::BlockDevice { major, minor } => {
-                    Node::BlockDevice { major, minor: plus(minor)? }
+                RowSubject::BlockDevice { major, minor } => {
+                    RowSubject::BlockDevice { major, minor: plus(minor)? }
                 }
                 node => node,
             };
@@ -205,16 +205,16 @@ impl DeviceTable {
     }
 }
 
-fn node(kind: &[u8], major: u32, minor: u32) -> Result<Node, RuleFault> {
+fn node(kind: &[u8], major: u32, minor: u32) -> Result<RowSubject, RuleFault> {
     Ok(match kind {
-        b"f" => Node::File,
-        b"F" => Node::OptionalFile,
-        b"d" => Node::Directory,
-        b"r" => Node::Recursive,
-        b"c" => Node::CharDevice { major, minor },
-        b"b" => Node::BlockDevice { major, minor },
-        b"p" => Node::Fifo,
-        b"s" => Node::Socket,
+        b"f" => RowSubject::File,
+        b"F" => RowSubject::OptionalFile,
+        b"d" => RowSubject::Directory,
+        b"r" => RowSubject::Recursive,
+        b"c" => RowSubject::CharDevice { major, minor },
+        b"b" => RowSubject::BlockDevice { major, minor },
+        b"p" => RowSubject::Fifo,
+        b"s" => RowSubject::Socket,
         _ => return Err(RuleFault::expected("type", "one of f F d r c b p s", kind)),
     })
 }
@@ -231,7 +231,7 @@ fn named(
 
 /// Sets the capabilities of the rows of the preceding line.
 fn capabilities(bytes: &[u8], rows: &mut [Row]) -> Result<(), RuleFault> {
-    let is_file = |row: &Row| matches!(row.node, Node::File | Node::OptionalFile);
+    let is_file = |row: &Row| matches!(row.node, RowSubject::File | RowSubject::OptionalFile);
     if rows.is_empty() || !rows.iter().all(is_file) {
         let expected = "after the line of a regular file";
         return Err(RuleFault::expected("|xattr", expected, bytes));
@@ -269,7 +269,7 @@ mod tests {
         .unwrap();
         let paths: Vec<_> = rows.iter().map(|row| String::from_utf8_lossy(&row.path)).collect();
         assert_eq!(paths, ["dev", "dev/hda", "dev/hda1", "dev/hda2", "dev/hda3", "bin/ping"]);
-        assert_eq!(rows[4].node, Node::BlockDevice { major: 3, minor: 5 });
+        assert_eq!(rows[4].node, RowSubject::BlockDevice { major: 3, minor: 5 });
         assert_eq!((rows[2].permissions, rows[2].uid, rows[2].gid), (Some(0o640), 0, 6));
         assert_eq!(rows[5].permissions, None);
         let both = FileCapabilities::parse("cap_net_raw,cap_net_admin+ep").unwrap();

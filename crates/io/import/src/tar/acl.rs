@@ -7,7 +7,7 @@
 use std::cell::OnceCell;
 use std::fs;
 
-use vfs::acl::{self, Entry, Tag};
+use vfs::acl::{self, AclEntry, Tag};
 
 use crate::Damage;
 
@@ -48,7 +48,7 @@ pub(super) fn to_xattr(text: &[u8], accounts: &Accounts) -> Result<Option<Vec<u8
     if !entries.iter().any(|entry| entry.tag.is_named() || entry.tag == Tag::Mask) {
         return Ok(None);
     }
-    let who = |entry: &Entry| (entry.tag, entry.id);
+    let who = |entry: &AclEntry| (entry.tag, entry.id);
     entries.sort_by_key(who);
     if entries.windows(2).any(|pair| who(&pair[0]) == who(&pair[1])) {
         return Err(Damage::Acl("an entry occurs twice".to_owned()));
@@ -56,7 +56,7 @@ pub(super) fn to_xattr(text: &[u8], accounts: &Accounts) -> Result<Option<Vec<u8
     Ok(Some(acl::to_bytes(entries)))
 }
 
-fn parse_entry(entry: &str, accounts: &Accounts) -> Result<Entry, &'static str> {
+fn parse_entry(entry: &str, accounts: &Accounts) -> Result<AclEntry, &'static str> {
     let entry = entry.strip_prefix("default:").unwrap_or(entry);
     let mut fields = entry.split(':');
     let (tag, name) = (fields.next().unwrap_or_default(), fields.next().ok_or("no name field")?);
@@ -71,7 +71,7 @@ fn parse_entry(entry: &str, accounts: &Accounts) -> Result<Entry, &'static str> 
         _ => return Err("unknown kind"),
     };
     if !tag.is_named() {
-        return Ok(Entry::new(tag, permissions, acl::NO_ID));
+        return Ok(AclEntry::new(tag, permissions, acl::NO_ID));
     }
     let id = match fields.next() {
         Some(id) => decimal(id.as_bytes()).ok_or("malformed id")?,
@@ -79,7 +79,7 @@ fn parse_entry(entry: &str, accounts: &Accounts) -> Result<Entry, &'static str> 
             .or_else(|| accounts.id(tag, name.as_bytes()))
             .ok_or("a name unknown to this host, without numeric id,")?,
     };
-    Ok(Entry::new(tag, permissions, id))
+    Ok(AclEntry::new(tag, permissions, id))
 }
 
 fn permission_bits(text: &str) -> Result<u16, &'static str> {

@@ -73,7 +73,7 @@ const _: () = assert!(std::mem::offset_of!(Header, tail) + 41 == 386);
 
 /// Format of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum HeaderFormat {
     /// Older than POSIX: no magic.
     V7,
     Ustar,
@@ -98,18 +98,18 @@ impl Header {
         Err(Damage::Checksum { expected, found: sum })
     }
 
-    pub(super) fn format(&self) -> Format {
+    pub(super) fn format(&self) -> HeaderFormat {
         match (&self.magic, &self.version) {
-            (b"ustar ", _) => Format::Gnu,
-            (b"ustar\0", _) => Format::Ustar,
-            _ => Format::V7,
+            (b"ustar ", _) => HeaderFormat::Gnu,
+            (b"ustar\0", _) => HeaderFormat::Ustar,
+            _ => HeaderFormat::V7,
         }
     }
 
     /// Returns the path as stored.
     pub(super) fn path(&self) -> Vec<u8> {
         let name = until_nul(&self.name);
-        let prefix: &[u8] = if self.format() == Format::Ustar { self.prefix() } else { &[] };
+        let prefix: &[u8] = if self.format() == HeaderFormat::Ustar { self.prefix() } else { &[] };
         if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
     }
 

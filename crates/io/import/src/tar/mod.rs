@@ -71,25 +71,25 @@ struct Extensions {
 }
 
 /// A fault without its location.
-enum Fault {
+enum ArchiveFault {
     Damage(Damage),
     Unsupported(Unsupported),
     Source(SourceError),
 }
 
-impl From<Damage> for Fault {
+impl From<Damage> for ArchiveFault {
     fn from(damage: Damage) -> Self {
         Self::Damage(damage)
     }
 }
 
-impl From<Unsupported> for Fault {
+impl From<Unsupported> for ArchiveFault {
     fn from(feature: Unsupported) -> Self {
         Self::Unsupported(feature)
     }
 }
 
-impl From<SourceError> for Fault {
+impl From<SourceError> for ArchiveFault {
     fn from(error: SourceError) -> Self {
         Self::Source(error)
     }
@@ -101,7 +101,7 @@ impl TarSource {
     ///
     /// # Errors
     /// If it cannot be opened, or the compression is not supported.
-    pub fn open(path: &Path) -> Result<Self, SourceError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
         Ok(Self::new(Input::open(path)?))
     }
 
@@ -169,7 +169,7 @@ impl TarSource {
         }
     }
 
-    fn advance(&mut self) -> Result<Option<Entry>, Fault> {
+    fn advance(&mut self) -> Result<Option<Entry>, ArchiveFault> {
         let rest = self.current.data_left + self.current.padding;
         if !self.input.skip(rest)? {
             return Err(Damage::Truncated.into());
@@ -204,7 +204,7 @@ impl TarSource {
     }
 
     /// Returns the next header block, or `None` at the archive's end.
-    fn next_header(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>, Fault> {
+    fn next_header(&mut self) -> Result<Option<[u8; BLOCK_BYTES]>, ArchiveFault> {
         let mut block = [0; BLOCK_BYTES];
         match self.input.read(&mut block)? {
             BLOCK_BYTES if block.iter().any(|&b| b != 0) => return Ok(Some(block)),
@@ -232,7 +232,7 @@ impl TarSource {
         header: &Header,
         what: &'static str,
         limit: u64,
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<Vec<u8>, ArchiveFault> {
         let size = header.size()?;
         if size > limit {
             return Err(Damage::TooLarge { what, found: size, limit }.into());
@@ -253,7 +253,7 @@ impl TarSource {
         Ok(data)
     }
 
-    fn long_name(&mut self, header: &Header) -> Result<Vec<u8>, Fault> {
+    fn long_name(&mut self, header: &Header) -> Result<Vec<u8>, ArchiveFault> {
         let mut name = self.extension(header, "long name", LONG_NAME_BYTES_MAX)?;
         if name.last() == Some(&0) {
             name.pop();
@@ -261,11 +261,11 @@ impl TarSource {
         Ok(name)
     }
 
-    fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), Fault> {
+    fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ArchiveFault> {
         if self.input.read(buf)? == buf.len() { Ok(()) } else { Err(Damage::Truncated.into()) }
     }
 
-    fn entry(&mut self, header: &Header, extensions: Extensions) -> Result<Entry, Fault> {
+    fn entry(&mut self, header: &Header, extensions: Extensions) -> Result<Entry, ArchiveFault> {
         let Extensions { mut pax, path, linkpath } = extensions;
         let path = pax.sparse.name.take().or(pax.path.take()).or(path);
         let path = path.unwrap_or_else(|| header.path());
@@ -312,7 +312,7 @@ impl TarSource {
     }
 
     /// Returns the contents of a regular file, which may be in a PAX sparse format.
-    fn content(&mut self, header: &Header, pax: Pax) -> Result<Content, Fault> {
+    fn content(&mut self, header: &Header, pax: Pax) -> Result<Content, ArchiveFault> {
         let stored = pax.size.map_or_else(|| header.size(), Ok)?;
         let sparse = pax.sparse;
         let version = (sparse.major.as_deref(), sparse.minor.as_deref());
@@ -337,7 +337,7 @@ impl TarSource {
     }
 
     /// Reads the map before the data of PAX sparse format 1.0, and its length in bytes.
-    fn sparse_map(&mut self, stored: u64) -> Result<(Vec<DataRun>, u64), Fault> {
+    fn sparse_map(&mut self, stored: u64) -> Result<(Vec<DataRun>, u64), ArchiveFault> {
         let mut map = MapParser::default();
         let mut block = [0; BLOCK_BYTES];
         let mut used = 0;
@@ -354,7 +354,7 @@ impl TarSource {
     }
 
     /// Returns the contents of a file in GNU's old sparse format, whose map continues in separate blocks.
-    fn gnu_sparse(&mut self, header: &Header) -> Result<Content, Fault> {
+    fn gnu_sparse(&mut self, header: &Header) -> Result<Content, ArchiveFault> {
         let mut runs = Vec::new();
         let mut block = [0; BLOCK_BYTES];
         let mut is_extended = header.sparse_runs(&mut runs)?;
@@ -372,7 +372,7 @@ impl TarSource {
     }
 
     /// Returns contents whose data comes next in the archive.
-    fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Result<Content, Fault> {
+    fn located(&mut self, size: u64, runs: Option<Vec<DataRun>>) -> Result<Content, ArchiveFault> {
         if !self.input.may_have(self.current.data_left) {
             return Err(Damage::Truncated.into());
         }
@@ -386,22 +386,22 @@ impl TarSource {
     }
 
     /// Adds the location to a fault, and ends the stream.
-    fn fail(&mut self, fault: Fault) -> SourceError {
+    fn fail(&mut self, fault: ArchiveFault) -> SourceError {
         self.is_over = true;
         let archive = self.input.name().to_owned();
         let (offset, entry) = (self.current.offset, self.current.path.take());
         match fault {
-            Fault::Damage(damage @ (Damage::Truncated | Damage::NoEndMarker)) => {
+            ArchiveFault::Damage(damage @ (Damage::Truncated | Damage::NoEndMarker)) => {
                 SourceError::Damaged { archive, offset: self.input.offset, entry, damage }
             }
-            Fault::Damage(damage) => SourceError::Damaged { archive, offset, entry, damage },
-            Fault::Unsupported(feature) => {
+            ArchiveFault::Damage(damage) => SourceError::Damaged { archive, offset, entry, damage },
+            ArchiveFault::Unsupported(feature) => {
                 SourceError::Unsupported { archive, offset, entry, feature }
             }
-            Fault::Source(SourceError::Damaged { archive, offset, damage, .. }) => {
+            ArchiveFault::Source(SourceError::Damaged { archive, offset, damage, .. }) => {
                 SourceError::Damaged { archive, offset, entry, damage }
             }
-            Fault::Source(error) => error,
+            ArchiveFault::Source(error) => error,
         }
     }
 }

@@ -40,7 +40,7 @@ impl Pax {
     /// Adds the records of an extended header.
     pub(super) fn apply(&mut self, mut records: &[u8]) -> Result<(), Damage> {
         while !records.is_empty() {
-            let record = Record::split_off(&mut records)?;
+            let record = PaxRecord::split_off(&mut records)?;
             self.set(record.key, record.value)?;
         }
         Ok(())
@@ -113,12 +113,12 @@ impl Sparse {
 }
 
 /// One record of an extended header.
-struct Record<'a> {
+struct PaxRecord<'a> {
     key: &'a [u8],
     value: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> PaxRecord<'a> {
     /// Splits off `LENGTH KEY=VALUE\n`, where the length includes all of it.
     fn split_off(records: &mut &'a [u8]) -> Result<Self, Damage> {
         let space = records.iter().take(20).position(|&b| b == b' ');

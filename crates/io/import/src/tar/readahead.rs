@@ -14,9 +14,9 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Reads another reader on a thread. After a drop, the thread ends at its next chunk. The drop does not wait for it,
 /// because a pipe may never supply that chunk.
-pub(crate) struct ReadAhead(Reader);
+pub(crate) struct ReadAhead(ArchiveReader);
 
-enum Reader {
+enum ArchiveReader {
     Here(Box<dyn Read + Send>),
     Thread(Chunks),
 }
@@ -61,7 +61,7 @@ impl Chunk {
 impl ReadAhead {
     pub(crate) fn start(inner: Box<dyn Read + Send>) -> io::Result<Self> {
         if !HAS_THREADS {
-            return Ok(Self(Reader::Here(inner)));
+            return Ok(Self(ArchiveReader::Here(inner)));
         }
         let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
         let (spare, spares) = channel();
@@ -69,7 +69,7 @@ impl ReadAhead {
             .name("decompress".to_owned())
             .spawn(move || pump(inner, &sender, &spares))?;
         let chunks = Chunks { chunks, spare, chunk: Chunk::default(), used: 0, is_over: false };
-        Ok(Self(Reader::Thread(chunks)))
+        Ok(Self(ArchiveReader::Thread(chunks)))
     }
 }
 
@@ -100,8 +100,8 @@ fn pump(
 impl Read for ReadAhead {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Reader::Here(reader) => reader.read(buf),
-            Reader::Thread(chunks) => chunks.read(buf),
+            ArchiveReader::Here(reader) => reader.read(buf),
+            ArchiveReader::Thread(chunks) => chunks.read(buf),
         }
     }
 }

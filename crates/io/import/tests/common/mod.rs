@@ -16,36 +16,36 @@ use rustix::fs::{
 
 /// An entry with its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct TreeItem {
     pub path: String,
-    pub kind: Kind,
+    pub kind: ItemKind,
     pub metadata: Metadata,
     pub xattrs: Vec<Xattr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     File { size: u64, runs: Vec<(u64, u64)>, data: Vec<u8> },
     Other(String),
 }
 
 /// Reads a whole stream with all contents.
-pub fn collect(source: &mut dyn Source) -> Result<Vec<Item>, import::SourceError> {
+pub fn collect(source: &mut dyn Source) -> Result<Vec<TreeItem>, import::SourceError> {
     let mut items = Vec::new();
     while let Some(entry) = source.next_entry()? {
         let Entry { path, kind, metadata, xattrs, .. } = entry;
         let kind = match kind {
             EntryKind::File(content) => read_file(source, &content)?,
-            other => Kind::Other(format!("{other:?}")),
+            other => ItemKind::Other(format!("{other:?}")),
         };
         let path = String::from_utf8_lossy(&path).into_owned();
-        items.push(Item { path, kind, metadata, xattrs });
+        items.push(TreeItem { path, kind, metadata, xattrs });
     }
     assert!(source.next_entry()?.is_none());
     Ok(items)
 }
 
-fn read_file(source: &mut dyn Source, content: &Content) -> Result<Kind, import::SourceError> {
+fn read_file(source: &mut dyn Source, content: &Content) -> Result<ItemKind, import::SourceError> {
     let runs: Vec<_> = content.runs().iter().map(|run| (run.offset, run.len)).collect();
     // Grows with the bytes actually read: the sizes may be wrong.
     let mut data = Vec::new();
@@ -75,7 +75,7 @@ fn read_file(source: &mut dyn Source, content: &Content) -> Result<Kind, import:
             file.finish()?;
         }
     }
-    Ok(Kind::File { size: content.size(), runs, data })
+    Ok(ItemKind::File { size: content.size(), runs, data })
 }
 
 fn check_holes(whole: &[u8], runs: &[(u64, u64)], data: &[u8]) {
@@ -90,7 +90,7 @@ fn check_holes(whole: &[u8], runs: &[(u64, u64)], data: &[u8]) {
 }
 
 /// Returns the items by path, without the root's times and without access and change times, which archives may lack.
-pub fn by_path(items: Vec<Item>) -> BTreeMap<String, Item> {
+pub fn by_path(items: Vec<TreeItem>) -> BTreeMap<String, TreeItem> {
     items
         .into_iter()
         .map(|mut item| {

@@ -8,11 +8,11 @@ use import::{SourceError, Time};
 use testkit::{command, require, scratch};
 
 use super::{archive, file, paths, plainly, said, tree};
-use crate::common::{Item, Kind, by_path, collect};
+use crate::common::{ItemKind, TreeItem, by_path, collect};
 
 const OPTIONS: ManifestOptions = ManifestOptions { threads: 3, time: Time { sec: 5, nsec: 0 } };
 
-fn load(manifest: &Path, root: Option<&Path>) -> Result<Vec<Item>, SourceError> {
+fn load(manifest: &Path, root: Option<&Path>) -> Result<Vec<TreeItem>, SourceError> {
     collect(&mut Manifest::load(manifest, root, &OPTIONS)?.source())
 }
 
@@ -90,13 +90,13 @@ fn contents_are_found_and_verified() {
     );
     let items = load(&file(root, "list", &list), None).unwrap();
     assert_eq!(paths(&items), ["", "b", "empty", "l", "null", "x", "x/a", "x/abs"]);
-    assert!(matches!(&items[6].kind, Kind::File { data, .. } if data == b"hi\n"));
-    assert!(matches!(&items[7].kind, Kind::File { data, .. } if data == b"hi\n"));
+    assert!(matches!(&items[6].kind, ItemKind::File { data, .. } if data == b"hi\n"));
+    assert!(matches!(&items[7].kind, ItemKind::File { data, .. } if data == b"hi\n"));
     assert_eq!(items[6].metadata.mtime, Time { sec: 12, nsec: 34 });
     assert_eq!((items[6].metadata.uid, items[6].metadata.permissions), (7, 0o600));
     assert_eq!(items[6].xattrs[0].value, b"hi");
     assert_eq!((items[5].metadata.uid, items[5].metadata.mtime.sec), (0, 5));
-    assert_eq!(items[4].kind, Kind::Other("CharDevice { major: 1, minor: 3 }".into()));
+    assert_eq!(items[4].kind, ItemKind::Other("CharDevice { major: 1, minor: 3 }".into()));
 
     let refused = |line: &str, expected: &str| {
         let manifest = file(root, "bad", &format!("#mtree\n{line}\n"));

@@ -13,7 +13,7 @@ use import::correct::{
 };
 use import::{DirectorySource, Options, Source, SourceError, TarSource};
 
-use crate::common::{Item, collect};
+use crate::common::{TreeItem, collect};
 
 /// Writes a file and returns its path.
 fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
@@ -65,7 +65,7 @@ fn corrected(
     source: Box<dyn Source>,
     options: &CorrectionOptions,
     surroundings: &Surroundings,
-) -> Result<(Vec<Item>, CorrectionReport), SourceError> {
+) -> Result<(Vec<TreeItem>, CorrectionReport), SourceError> {
     let corrections = Corrections::load(options, surroundings)?;
     let items = collect(&mut Corrected::new(source, Arc::clone(&corrections)))?;
     Ok((items, corrections.report()))
@@ -75,11 +75,11 @@ fn corrected(
 fn plainly(
     source: Box<dyn Source>,
     options: &CorrectionOptions,
-) -> Result<(Vec<Item>, CorrectionReport), SourceError> {
+) -> Result<(Vec<TreeItem>, CorrectionReport), SourceError> {
     corrected(source, options, &Surroundings::default())
 }
 
-fn paths(items: &[Item]) -> Vec<&str> {
+fn paths(items: &[TreeItem]) -> Vec<&str> {
     items.iter().map(|item| item.path.as_str()).collect()
 }
 

@@ -7,7 +7,7 @@ use import::{Time, Xattr};
 use testkit::scratch;
 
 use super::{archive, corrected, exclude, file, include, paths, plainly, rule, said, tree};
-use crate::common::Kind;
+use crate::common::ItemKind;
 
 #[test]
 fn directories_of_what_is_taken_come_with_it() {
@@ -57,8 +57,8 @@ fn a_hard_link_to_an_excluded_file_is_the_file() {
     let options = CorrectionOptions { choices: vec![exclude("/a")], ..Default::default() };
     let (items, _) = plainly(tree(&root), &options).unwrap();
     assert_eq!(paths(&items), ["", "b", "c"]);
-    assert!(matches!(&items[1].kind, Kind::File { data, .. } if data == b"contents"));
-    assert_eq!(items[2].kind, Kind::Other("Hardlink([98])".into()));
+    assert!(matches!(&items[1].kind, ItemKind::File { data, .. } if data == b"contents"));
+    assert_eq!(items[2].kind, ItemKind::Other("Hardlink([98])".into()));
 
     // The sequential contents have been skipped.
     let linked = || archive(&[("a", b'0', "contents"), ("b", b'1', "a")]);
@@ -90,7 +90,7 @@ fn directories_that_an_archive_never_lists_are_corrected_too() {
     assert_eq!((items[2].metadata.uid, items[2].metadata.mtime.sec), (5, 99));
     // The later entry of the archive applies.
     assert_eq!((items[4].metadata.gid, items[4].metadata.permissions), (6, 0o640));
-    assert!(matches!(&items[3].kind, Kind::File { data, .. } if data == b"x"));
+    assert!(matches!(&items[3].kind, ItemKind::File { data, .. } if data == b"x"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn owners_tables_and_rules_apply_in_their_order() {
     assert_eq!(owners, expected);
     let permissions = |at: usize| items[at].metadata.permissions;
     assert_eq!([2, 4, 5, 10].map(permissions), [0o4640, 0o4640, 0o640, 0o4600]);
-    assert_eq!(items[10].kind, Kind::Other("CharDevice { major: 4, minor: 1 }".into()));
+    assert_eq!(items[10].kind, ItemKind::Other("CharDevice { major: 4, minor: 1 }".into()));
     let names =
         |at: usize| items[at].xattrs.iter().map(|xattr| xattr.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(2), [b"security.capability".to_vec(), b"user.x".to_vec()]);

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::Path;
 
 use import::TarHeader;
-use import::oci::{Image, ImageOptions, Limits, Reference};
+use import::oci::{ContainerImage, ImageOptions, Limits, Reference};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::common::{Item, collect};
+use crate::common::{TreeItem, collect};
 
 /// An entry of a layer.
 #[derive(Clone, Debug)]
@@ -225,12 +225,15 @@ pub fn options(beside: &Path) -> ImageOptions {
     }
 }
 
-pub fn load(reference: &str, options: &ImageOptions) -> Result<Image, import::SourceError> {
-    Image::load(&Reference::parse(reference).unwrap().unwrap(), options)
+pub fn load(
+    reference: &str,
+    options: &ImageOptions,
+) -> Result<ContainerImage, import::SourceError> {
+    ContainerImage::load(&Reference::parse(reference).unwrap().unwrap(), options)
 }
 
 /// Returns the flattened tree of a layout.
-pub fn flatten(path: &Path, is_overlay: bool) -> Result<Vec<Item>, import::SourceError> {
+pub fn flatten(path: &Path, is_overlay: bool) -> Result<Vec<TreeItem>, import::SourceError> {
     let options = ImageOptions { is_overlay, ..options(path) };
     let image = load(&format!("oci:{}", path.display()), &options)?;
     collect(&mut image.source())

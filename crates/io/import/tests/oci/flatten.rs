@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::common::{Member, MemberKind, dir, file, flatten, layout_of, link, member, symlink};
-use super::model::{Model, lines};
+use super::model::{TreeModel, lines};
 
 /// Flattens layers and compares with the model.
 #[track_caller]
@@ -13,7 +13,7 @@ fn same(layers: &[Vec<Member>]) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     layout_of(directory.path(), layers);
     let found = lines(&flatten(directory.path(), false).unwrap());
-    let expected = Model::of(layers).expect("layers that can be unpacked").items();
+    let expected = TreeModel::of(layers).expect("layers that can be unpacked").items();
     assert_eq!(found, expected);
     found
 }
@@ -193,9 +193,9 @@ fn sparse_and_large_files_are_complete() {
         super::common::layout(&layout, &[manifest]);
         let items = flatten(&layout, false).unwrap();
         let of = |path: &str| &items.iter().find(|item| item.path == path).unwrap().kind;
-        let crate::common::Kind::File { data, .. } = of("large") else { panic!("no file") };
+        let crate::common::ItemKind::File { data, .. } = of("large") else { panic!("no file") };
         assert!(*data == large, "{packing:?}");
-        let crate::common::Kind::File { size, runs, data } = of("sparse") else {
+        let crate::common::ItemKind::File { size, runs, data } = of("sparse") else {
             panic!("no file")
         };
         assert_eq!(*size, 8 << 20);
@@ -236,7 +236,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         layout_of(directory.path(), &layers);
         let found = flatten(directory.path(), false);
-        match Model::of(&layers) {
+        match TreeModel::of(&layers) {
             Some(model) => prop_assert_eq!(lines(&found.unwrap()), model.items()),
             None => prop_assert!(found.is_err_and(|error| error.is_archive_fault())),
         }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use import::Metadata;
 
 use super::common::{Member, MemberKind};
-use crate::common::{Item, Kind};
+use crate::common::{ItemKind, TreeItem};
 
 /// A path as components, so that the map has the order of a walk.
-type Path = Vec<Vec<u8>>;
+type ComponentPath = Vec<Vec<u8>>;
 
 #[derive(Clone)]
-struct File {
+struct ModelFile {
     kind: MemberKind,
     metadata: (u16, u32, u32, i64),
     xattrs: Vec<(String, Vec<u8>)>,
@@ -19,19 +19,19 @@ struct File {
 
 /// A tree: numbers of files by path. Several paths with one number are hard links.
 #[derive(Default)]
-pub(super) struct Model {
-    files: Vec<File>,
-    names: BTreeMap<Path, usize>,
+pub(super) struct TreeModel {
+    files: Vec<ModelFile>,
+    names: BTreeMap<ComponentPath, usize>,
 }
 
-fn components(path: &[u8]) -> Path {
+fn components(path: &[u8]) -> ComponentPath {
     path.split(|&b| b == b'/')
         .filter(|name| !matches!(*name, [] | [b'.']))
         .map(<[u8]>::to_vec)
         .collect()
 }
 
-impl Model {
+impl TreeModel {
     /// Unpacks layers; `None` if they are invalid.
     pub(super) fn of(layers: &[Vec<Member>]) -> Option<Self> {
         let mut model = Self::default();
@@ -51,16 +51,16 @@ impl Model {
         Some(model)
     }
 
-    fn put(&mut self, path: Path, file: File) {
+    fn put(&mut self, path: ComponentPath, file: ModelFile) {
         self.files.push(file);
         self.names.insert(path, self.files.len() - 1);
     }
 
-    fn is_directory(&self, path: &Path) -> bool {
+    fn is_directory(&self, path: &ComponentPath) -> bool {
         self.names.get(path).is_some_and(|&n| self.files[n].kind == MemberKind::Directory)
     }
 
-    fn hide(&mut self, path: &Path) {
+    fn hide(&mut self, path: &ComponentPath) {
         let Some((name, parent)) = path.split_last() else { return };
         if name == b".wh..wh..opq" {
             self.names.retain(|path, _| path.len() <= parent.len() || !path.starts_with(parent));
@@ -70,7 +70,12 @@ impl Model {
         }
     }
 
-    fn add(&mut self, path: Path, member: &Member, lower: &BTreeMap<Path, usize>) -> Option<()> {
+    fn add(
+        &mut self,
+        path: ComponentPath,
+        member: &Member,
+        lower: &BTreeMap<ComponentPath, usize>,
+    ) -> Option<()> {
         for len in 1..path.len() {
             let parent = path[..len].to_vec();
             if !self.names.contains_key(&parent) {
@@ -96,14 +101,14 @@ impl Model {
         let metadata = (member.mode, member.owner.0, member.owner.1, member.mtime);
         let mut xattrs = member.xattrs.clone();
         xattrs.sort();
-        self.put(path, File { kind: member.kind.clone(), metadata, xattrs });
+        self.put(path, ModelFile { kind: member.kind.clone(), metadata, xattrs });
         Some(())
     }
 
     /// Returns the expected stream of this tree.
     pub(super) fn items(&self) -> Vec<String> {
         let mut first = BTreeMap::new();
-        let line = |(path, &number): (&Path, &usize)| {
+        let line = |(path, &number): (&ComponentPath, &usize)| {
             let path = String::from_utf8_lossy(&path.join(&b'/')).into_owned();
             let file = &self.files[number];
             let leader = first.entry(number).or_insert_with(|| path.clone()).clone();
@@ -128,18 +133,18 @@ impl Model {
     }
 }
 
-fn implied() -> File {
-    File { kind: MemberKind::Directory, metadata: (0o755, 0, 0, 0), xattrs: Vec::new() }
+fn implied() -> ModelFile {
+    ModelFile { kind: MemberKind::Directory, metadata: (0o755, 0, 0, 0), xattrs: Vec::new() }
 }
 
 /// Returns the same form of an actual stream.
-pub(super) fn lines(items: &[Item]) -> Vec<String> {
-    let line = |item: &Item| {
+pub(super) fn lines(items: &[TreeItem]) -> Vec<String> {
+    let line = |item: &TreeItem| {
         let path = &item.path;
         let Metadata { permissions, uid, gid, mtime, .. } = item.metadata;
         let kind = match &item.kind {
-            Kind::File { data, .. } => format!("file {:?}", String::from_utf8_lossy(data)),
-            Kind::Other(other) => match other.strip_prefix("Hardlink(") {
+            ItemKind::File { data, .. } => format!("file {:?}", String::from_utf8_lossy(data)),
+            ItemKind::Other(other) => match other.strip_prefix("Hardlink(") {
                 Some(target) => {
                     let bytes: Vec<u8> =
                         serde_json::from_str(target.trim_end_matches(')')).unwrap();

@@ -16,7 +16,7 @@ use crate::common::collect;
 
 /// Misbehaviour of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum RegistryFault {
     None,
     /// Truncates a number of responses with a blob in the middle.
     Cut(usize),
@@ -36,7 +36,7 @@ struct Registry {
 }
 
 impl Registry {
-    fn serve(layout: &Path, fault: Fault) -> Self {
+    fn serve(layout: &Path, fault: RegistryFault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (layout, cuts) = (layout.to_owned(), Arc::new(AtomicUsize::new(0)));
@@ -55,7 +55,7 @@ impl Registry {
 }
 
 /// Handles the requests of one connection, until the client or a response ends it.
-fn connection(stream: TcpStream, layout: &Path, fault: Fault, cuts: &AtomicUsize) {
+fn connection(stream: TcpStream, layout: &Path, fault: RegistryFault, cuts: &AtomicUsize) {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut head = Vec::new();
@@ -78,7 +78,7 @@ fn answer(
     head: &str,
     path: &str,
     layout: &Path,
-    fault: Fault,
+    fault: RegistryFault,
     cuts: &AtomicUsize,
 ) -> bool {
     let mut send = |status: &str, fields: &str, len: usize, body: &[u8]| {
@@ -97,26 +97,26 @@ fn answer(
     };
     let fields = format!("Docker-Content-Digest: {digest}\r\n");
     if kind == "manifests" {
-        if fault == Fault::Unauthorized {
+        if fault == RegistryFault::Unauthorized {
             return send("401 Unauthorized", "", 0, b"");
         }
         return send("200 OK", &fields, bytes.len(), &bytes);
     }
     match fault {
-        Fault::NoBlobs => return send("503 Service Unavailable", "", 0, b""),
-        Fault::Long => bytes.push(0),
-        Fault::Flipped => bytes[0] ^= 1,
+        RegistryFault::NoBlobs => return send("503 Service Unavailable", "", 0, b""),
+        RegistryFault::Long => bytes.push(0),
+        RegistryFault::Flipped => bytes[0] ^= 1,
         _ => {}
     }
     let range = head.lines().find_map(|line| {
         let value = line.to_ascii_lowercase().strip_prefix("range: bytes=")?.to_owned();
         value.split('-').next()?.parse::<usize>().ok()
     });
-    let is_ranged = !matches!(fault, Fault::CutWithoutRanges(_));
+    let is_ranged = !matches!(fault, RegistryFault::CutWithoutRanges(_));
     let from = range.filter(|_| is_ranged);
     let rest = &bytes[from.unwrap_or(0)..];
     let most = match fault {
-        Fault::Cut(most) | Fault::CutWithoutRanges(most) => most,
+        RegistryFault::Cut(most) | RegistryFault::CutWithoutRanges(most) => most,
         _ => 0,
     };
     let is_cut = most > 0 && cuts.fetch_add(1, Ordering::SeqCst) < most;
@@ -164,7 +164,7 @@ fn made(path: &Path) -> (PathBuf, Vec<String>) {
 fn an_image_of_a_registry_is_that_of_the_layout() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, expected) = made(directory.path());
-    let registry = Registry::serve(&layout, Fault::None);
+    let registry = Registry::serve(&layout, RegistryFault::None);
     let digest = first_manifest(&layout);
     for name in [":v1".to_owned(), format!("@{digest}")] {
         assert_eq!(tree(&registry.image(&name), directory.path()), expected, "{name}");
@@ -177,7 +177,8 @@ fn an_image_of_a_registry_is_that_of_the_layout() {
 fn interrupted_downloads_are_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let (layout, expected) = made(directory.path());
-    for fault in [Fault::Cut(3), Fault::CutWithoutRanges(2), Fault::Cut(6)] {
+    for fault in [RegistryFault::Cut(3), RegistryFault::CutWithoutRanges(2), RegistryFault::Cut(6)]
+    {
         let registry = Registry::serve(&layout, fault);
         assert_eq!(tree(&registry.image(":v1"), directory.path()), expected, "{fault:?}");
     }
@@ -196,7 +197,7 @@ fn platforms_are_chosen_in_the_index_of_a_registry() {
     let index = serde_json::to_vec(&index).unwrap();
     let index = super::common::blob(path, &index, "application/vnd.oci.image.index.v1+json");
     super::common::layout(path, &[index]);
-    let registry = Registry::serve(path, Fault::None);
+    let registry = Registry::serve(path, RegistryFault::None);
     let mut options = options(path);
     for (platform, name) in [("linux/amd64", "x"), ("linux/arm64", "y")] {
         options.platform = Some(platform.parse().unwrap());
@@ -214,12 +215,12 @@ fn wrong_or_failing_registries_are_named() {
     let (layout, _) = made(directory.path());
     let options = options(directory.path());
     for (fault, name, words) in [
-        (Fault::None, ":v2", &["not known"][..]),
-        (Fault::Long, ":v1", &["blobs/sha256/", "wrong size (expected"]),
-        (Fault::Flipped, ":v1", &["blobs/sha256/", "digest"]),
-        (Fault::Unauthorized, ":v1", &["docker login"]),
-        (Fault::NoBlobs, ":v1", &["503"]),
-        (Fault::Cut(1000), ":v1", &["docker://127.0.0.1:"]),
+        (RegistryFault::None, ":v2", &["not known"][..]),
+        (RegistryFault::Long, ":v1", &["blobs/sha256/", "wrong size (expected"]),
+        (RegistryFault::Flipped, ":v1", &["blobs/sha256/", "digest"]),
+        (RegistryFault::Unauthorized, ":v1", &["docker login"]),
+        (RegistryFault::NoBlobs, ":v1", &["503"]),
+        (RegistryFault::Cut(1000), ":v1", &["docker://127.0.0.1:"]),
     ] {
         let registry = Registry::serve(&layout, fault);
         let said = refused(&registry.image(name), &options);

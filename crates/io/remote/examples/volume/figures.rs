@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bucket::{Bucket, options};
 use diskwright_remote::volume::Volume;
-use file_system::{Fs, Open, put};
+use file_system::{Fs, OpenedFs, put};
 
 const THREADS: u64 = 16;
 const DELAY_MS: u64 = 20;
@@ -22,7 +22,7 @@ const TIME: Duration = Duration::from_secs(10);
 const FSYNCS: u64 = 100;
 const LEN: u64 = 1 << 30;
 
-fn open(fs: Fs, bucket: &Bucket) -> Open {
+fn open(fs: Fs, bucket: &Bucket) -> OpenedFs {
     fs.make_of(bucket, LEN);
     fs.open(Arc::new(Volume::open(&bucket.at("v"), &options()).unwrap())).unwrap()
 }

@@ -10,7 +10,7 @@ use imago::format::gate::ImplicitOpenGate;
 use imago::{FormatAccess, FormatDriverBuilder, Storage, StorageOpenOptions};
 use parking_lot::Mutex;
 
-use crate::place::qcow2::{Header, Qcow2Error};
+use crate::place::qcow2::{Qcow2Error, Qcow2Header};
 
 /// Maximum number of files that depend on each other. Each takes stack space while it is opened.
 const FILES_MAX: usize = 128;
@@ -115,7 +115,7 @@ fn check_header(file: &File, allow_data_files: bool) -> io::Result<()> {
     if magic != b"QFI\xfb" {
         return Ok(());
     }
-    let header = match Header::read(&disk::FileDevice::new(file.try_clone()?)?) {
+    let header = match Qcow2Header::read(&disk::FileDevice::new(file.try_clone()?)?) {
         Ok(header) => header,
         Err(Qcow2Error::Read(error)) => return Err(error),
         Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),

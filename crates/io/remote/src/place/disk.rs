@@ -14,7 +14,7 @@ use imago::{FormatAccess, FormatDriverBuilder};
 use thiserror::Error;
 
 use crate::place::chain::{Chain, Locks, NamedFiles};
-use crate::place::qcow2::{self, Feature, Header, Qcow2Error};
+use crate::place::qcow2::{self, Feature, Qcow2Error, Qcow2Header};
 
 /// The reason why a virtual disk cannot be opened.
 #[derive(Debug, Error)]
@@ -100,7 +100,7 @@ fn check_qcow2(
     let check = || -> Result<(), Qcow2Error> {
         let file = file.map_or_else(|| File::open(path), File::try_clone)?;
         let device = FileDevice::new(file)?;
-        let header = Header::read(&device)?;
+        let header = Qcow2Header::read(&device)?;
         match header.data_file {
             Some(name) if !allow_data_files => Err(Qcow2Error::DataFile { name }),
             _ if is_writable => qcow2::verify(&device),

@@ -7,7 +7,7 @@ use disk::address::Address;
 
 /// Location of an image that is not a raw local file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ImageLocation {
     /// An object: `s3://bucket/key`, `gs://…`, `az://…`, `http://…`, `https://…`.
     Object(Address),
     /// A virtual disk: `qcow2:FILE`, `vmdk:FILE`, `vhdx:FILE`, `vpc:FILE`. The first field is the word before the
@@ -24,7 +24,7 @@ const OBJECT_SCHEMES: [&str; 7] = ["s3", "gs", "az", "abfs", "abfss", "http", "h
 const NBD_SCHEMES: [&str; 2] = ["nbd", "nbd+unix"];
 const DISK_WORDS: [&str; 4] = ["qcow2", "vmdk", "vhdx", "vpc"];
 
-impl Place {
+impl ImageLocation {
     /// Parses a word. Returns `None` for a local file. A local file whose name looks like a place needs a slash before
     /// the colon: `./s3:`.
     #[must_use]
@@ -55,20 +55,20 @@ mod tests {
 
     #[test]
     fn words_are_places_or_files() {
-        let parse = |word: &str| Place::parse(OsStr::new(word));
+        let parse = |word: &str| ImageLocation::parse(OsStr::new(word));
         assert_eq!(
             parse("s3://bucket/root.img"),
-            Some(Place::Object("s3://bucket/root.img".into()))
+            Some(ImageLocation::Object("s3://bucket/root.img".into()))
         );
         assert_eq!(
             parse("nbd+unix:///disk?socket=/run/s"),
-            Some(Place::Nbd("nbd+unix:///disk?socket=/run/s".into()))
+            Some(ImageLocation::Nbd("nbd+unix:///disk?socket=/run/s".into()))
         );
         assert_eq!(
             parse("qcow2:disk.qcow2"),
-            Some(Place::Disk("qcow2".into(), "disk.qcow2".into()))
+            Some(ImageLocation::Disk("qcow2".into(), "disk.qcow2".into()))
         );
-        assert_eq!(parse("root.img.zst"), Some(Place::Zstd("root.img.zst".into())));
+        assert_eq!(parse("root.img.zst"), Some(ImageLocation::Zstd("root.img.zst".into())));
         assert_eq!(parse("./s3:"), None);
         assert_eq!(parse("ftp://host/file"), None);
         assert_eq!(parse("a:b"), None);

@@ -1,4 +1,4 @@
-//! Images that are not plain local files: their addresses ([`Place`]) and the object stores that contain them
+//! Images that are not plain local files: their addresses ([`ImageLocation`]) and the object stores that contain them
 //! ([`store`]). Remote images are read lazily ([`lazy`]), objects by ranges ([`object`]), with an optional disk cache
 //! ([`disk_cache`]). Virtual disks are read by [`disk`] and verified by [`qcow2`], compressed images by [`mod@zstd`].
 //!
@@ -20,6 +20,6 @@ mod kinds;
 mod open;
 
 pub use chain::NamedFiles;
-pub use kinds::Place;
+pub use kinds::ImageLocation;
 pub use open::{OpenError, OpenPlace};
 pub use store::StoreError;

@@ -13,7 +13,7 @@ use crate::place::object::ObjectSource;
 use crate::place::runtime;
 use crate::place::store::{self, StoreError};
 use crate::place::zstd::{ZstdError, ZstdSource};
-use crate::place::{NamedFiles, Place};
+use crate::place::{ImageLocation, NamedFiles};
 
 /// The reason why a place cannot be opened.
 #[derive(Debug, Error)]
@@ -43,7 +43,7 @@ pub struct OpenPlace {
     pub identity: Option<String>,
 }
 
-impl Place {
+impl ImageLocation {
     /// Returns the local file that contains the place, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {

@@ -56,7 +56,7 @@ impl Default for Limits {
 
 /// The reason why a request was cancelled.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum CancelReason {
     #[error("the server did not answer within {0:?}")]
     Silent(Duration),
     #[error("the server sent {bytes} bytes in {window:?}, fewer than the minimum of {least}")]
@@ -74,10 +74,10 @@ enum Fault {
     Encoded(String),
 }
 
-impl From<Fault> for HttpError {
-    fn from(fault: Fault) -> Self {
+impl From<CancelReason> for HttpError {
+    fn from(fault: CancelReason) -> Self {
         let kind = match fault {
-            Fault::Silent(_) | Fault::Slow { .. } => HttpErrorKind::Timeout,
+            CancelReason::Silent(_) | CancelReason::Slow { .. } => HttpErrorKind::Timeout,
             _ => HttpErrorKind::Decode,
         };
         Self::new(kind, fault)
@@ -155,12 +155,12 @@ impl HttpService for Transport {
         let patience = self.limits.silence
             + self.limits.window.saturating_mul(sending.try_into().unwrap_or(u32::MAX));
         let answered = tokio::time::timeout(patience, self.client.execute(request)).await;
-        let answer = answered.map_err(|_| Fault::Silent(patience))??;
+        let answer = answered.map_err(|_| CancelReason::Silent(patience))??;
         if !answer.status().is_success() {
             return self.refusal(answer).await;
         }
         if is_object && let Some(encoding) = encoding_not_wanted(answer.headers()) {
-            return Err(Fault::Encoded(encoding).into());
+            return Err(CancelReason::Encoded(encoding).into());
         }
         let len = if is_object { len_said(answer.headers()) } else { None };
         let (parts, body) = answer.into_parts();
@@ -180,7 +180,7 @@ impl Transport {
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(said.into_bytes())))
     }
 
-    fn count_page(&self, uri: &Uri) -> Result<(), Fault> {
+    fn count_page(&self, uri: &Uri) -> Result<(), CancelReason> {
         let (mut listing, mut page) = (uri.path().to_owned(), String::new());
         for pair in uri.query().unwrap_or_default().split('&') {
             let is_page = PAGES.contains(&pair.split('=').next().unwrap_or_default());
@@ -202,8 +202,8 @@ impl Transport {
         pages.count += if is_repeated { (self.limits.pages / 16).max(1) } else { 1 };
         pages.last = page;
         match pages.count > self.limits.pages {
-            true if is_repeated => Err(Fault::Repeated),
-            true => Err(Fault::Pages(self.limits.pages)),
+            true if is_repeated => Err(CancelReason::Repeated),
+            true => Err(CancelReason::Pages(self.limits.pages)),
             false => Ok(()),
         }
     }

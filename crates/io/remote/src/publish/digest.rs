@@ -10,7 +10,7 @@ pub struct Digest(pub [u8; Self::BYTES]);
 
 impl Digest {
     /// Size of a digest in bytes.
-    pub const BYTES: usize = 32;
+    pub(crate) const BYTES: usize = 32;
 
     /// Returns the digest of `bytes`.
     #[must_use]

@@ -26,7 +26,7 @@ pub(crate) struct Prefix {
 
 /// The kind of object that an address names below a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum ObjectName {
     Name(String),
     Manifest(Digest),
 }
@@ -37,7 +37,7 @@ impl Prefix {
     }
 
     /// Splits the address of an object into its prefix and the object's name or digest.
-    pub(crate) fn of_object(location: &Location) -> Result<(Self, Target), Error> {
+    pub(crate) fn of_object(location: &Location) -> Result<(Self, ObjectName), Error> {
         let no_image = || {
             let address = &location.address;
             Error::Usage(format!(
@@ -56,7 +56,7 @@ impl Prefix {
     }
 
     /// A web server has one store per address, so the prefix's store differs from the object's.
-    fn of_address(address: &str) -> Result<Option<(Self, Target)>, Error> {
+    fn of_address(address: &str) -> Result<Option<(Self, ObjectName)>, Error> {
         let mut parts = address.rsplitn(3, '/');
         let (Some(last), Some(folder), Some(base)) = (parts.next(), parts.next(), parts.next())
         else {
@@ -91,10 +91,10 @@ impl Prefix {
     }
 }
 
-fn target(folder: &str, last: &str) -> Option<Target> {
+fn target(folder: &str, last: &str) -> Option<ObjectName> {
     match folder {
-        NAMES => check_name(last).is_ok().then(|| Target::Name(last.to_owned())),
-        MANIFESTS => Digest::parse(last).map(Target::Manifest),
+        NAMES => check_name(last).is_ok().then(|| ObjectName::Name(last.to_owned())),
+        MANIFESTS => Digest::parse(last).map(ObjectName::Manifest),
         _ => None,
     }
 }
@@ -141,10 +141,10 @@ mod tests {
     fn addresses_of_objects_have_a_prefix() {
         let digest = Digest::of(b"x");
         let (prefix, target) = Prefix::of_object(&location("a/b/names/web")).unwrap();
-        assert_eq!((prefix.path.as_ref(), target), ("a/b", Target::Name("web".into())));
+        assert_eq!((prefix.path.as_ref(), target), ("a/b", ObjectName::Name("web".into())));
         let (prefix, target) =
             Prefix::of_object(&location(&format!("manifests/{digest}"))).unwrap();
-        assert_eq!((prefix.path.as_ref(), target), ("", Target::Manifest(digest)));
+        assert_eq!((prefix.path.as_ref(), target), ("", ObjectName::Manifest(digest)));
         for wrong in ["names", "a/web", "a/manifests/web", "names/web/x"] {
             assert!(Prefix::of_object(&location(wrong)).is_err(), "{wrong}");
         }
@@ -155,7 +155,7 @@ mod tests {
         let location =
             crate::place::store::open(&"http://127.0.0.1:1/pub/names/web".into()).unwrap();
         let (prefix, target) = Prefix::of_object(&location).unwrap();
-        assert_eq!((prefix.path.as_ref(), target), ("", Target::Name("web".into())));
+        assert_eq!((prefix.path.as_ref(), target), ("", ObjectName::Name("web".into())));
     }
 
     #[test]

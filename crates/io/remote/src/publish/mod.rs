@@ -34,5 +34,7 @@ pub use manifest::{Facts, Manifest};
 pub use mark::Patience;
 pub use open::{find, is_manifest, open};
 pub use published::Published;
-pub use publisher::{CHUNK_BYTES_DEFAULT, Observer, Options, Report, Silent, Stage, publish};
+pub use publisher::{
+    CHUNK_BYTES_DEFAULT, NoPublishReports, Observer, Options, Stage, UploadReport, publish,
+};
 pub use sweep::{SweepOptions, Swept, sweep};

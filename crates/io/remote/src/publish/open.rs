@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::publish::digest::Digest;
 use crate::publish::error::Error;
-use crate::publish::layout::{Prefix, Target};
+use crate::publish::layout::{ObjectName, Prefix};
 use crate::publish::manifest::{self, Manifest};
 use crate::publish::published::Published;
 use crate::publish::request::get;
@@ -37,8 +37,8 @@ pub fn is_manifest(head: &[u8]) -> bool {
 pub fn open(location: &Location) -> Result<Published, Error> {
     let (prefix, target) = Prefix::of_object(location)?;
     let object = match &target {
-        Target::Manifest(digest) => prefix.manifest(*digest),
-        Target::Name(name) => prefix.name(name),
+        ObjectName::Manifest(digest) => prefix.manifest(*digest),
+        ObjectName::Name(name) => prefix.name(name),
     };
     let advice = "check that the address is the one printed by publish";
     let missing = || Error::Missing { object: object.to_string(), advice };
@@ -52,7 +52,7 @@ pub fn open(location: &Location) -> Result<Published, Error> {
 /// If it is a published image and cannot be read.
 pub fn find(location: &Location) -> Result<Option<Published>, Error> {
     let Ok((prefix, target)) = Prefix::of_object(location) else { return Ok(None) };
-    let is_name = matches!(target, Target::Name(_));
+    let is_name = matches!(target, ObjectName::Name(_));
     match runtime::block_on(open_target(prefix, target)) {
         // An unrelated object in a folder called `names`.
         Err(Error::Damaged { advice: NO_NAME, .. }) if is_name => Ok(None),
@@ -60,10 +60,10 @@ pub fn find(location: &Location) -> Result<Option<Published>, Error> {
     }
 }
 
-async fn open_target(prefix: Prefix, target: Target) -> Result<Option<Published>, Error> {
+async fn open_target(prefix: Prefix, target: ObjectName) -> Result<Option<Published>, Error> {
     let found = match target {
-        Target::Manifest(digest) => Some((digest, read(&prefix, digest).await?)),
-        Target::Name(name) => named(&prefix, &name).await?,
+        ObjectName::Manifest(digest) => Some((digest, read(&prefix, digest).await?)),
+        ObjectName::Name(name) => named(&prefix, &name).await?,
     };
     Ok(found.map(|(digest, manifest)| Published::new(prefix, digest, manifest)))
 }

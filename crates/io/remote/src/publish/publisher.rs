@@ -38,9 +38,9 @@ pub trait Observer: Send + Sync {
 }
 
 /// An observer that ignores all reports.
-pub struct Silent;
+pub struct NoPublishReports;
 
-impl Observer for Silent {
+impl Observer for NoPublishReports {
     fn progress(&self, _: Stage, _: u64, _: u64) {}
 }
 
@@ -76,7 +76,7 @@ impl Default for Options {
 
 /// Result and cost of a publication.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Report {
+pub struct UploadReport {
     /// Digest of the manifest: the image's identity.
     pub manifest: String,
     /// Image size in bytes.
@@ -107,7 +107,7 @@ pub fn publish(
     facts: Facts,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<Report, Error> {
+) -> Result<UploadReport, Error> {
     check_name(name)?;
     Manifest::new(facts.clone(), device.len(), options.chunk_bytes, [])
         .map_err(|e| Error::Usage(format!("the image cannot be divided into such chunks: {e}")))?;
@@ -159,12 +159,12 @@ struct Sending<'a> {
 type Sent = (u64, u64);
 
 impl Sending<'_> {
-    async fn run(&self) -> Result<Report, Error> {
+    async fn run(&self) -> Result<UploadReport, Error> {
         let mut mark = Mark::enter(&self.prefix, Work::Publish, self.options.patience).await?;
         let sent = self.send(&mut mark).await;
         mark.leave().await;
         let (sent, distinct) = sent?;
-        Ok(Report {
+        Ok(UploadReport {
             manifest: self.digest.to_string(),
             image_bytes: self.manifest.image_bytes(),
             chunk_bytes: self.manifest.chunk_bytes(),

@@ -20,12 +20,12 @@ use parking_lot::Mutex;
 const CHUNK: u64 = 1000;
 
 /// A source whose bytes encode their offset. It records requests.
-struct Source {
+struct PatternSource {
     len: u64,
     asked: Mutex<Vec<Range<u64>>>,
 }
 
-impl Source {
+impl PatternSource {
     fn new(len: u64) -> Arc<Self> {
         Arc::new(Self { len, asked: Mutex::default() })
     }
@@ -43,7 +43,7 @@ fn byte(at: u64) -> u8 {
     (at ^ (at >> 8) ^ (at >> 16)) as u8
 }
 
-impl RangeSource for Source {
+impl RangeSource for PatternSource {
     fn len(&self) -> u64 {
         self.len
     }
@@ -75,7 +75,7 @@ fn assert_reads(device: &LazyDevice, offset: u64, len: usize) {
 
 #[test]
 fn neighbours_are_one_request_and_nothing_is_fetched_twice() {
-    let source = Source::new(100 * CHUNK + 1);
+    let source = PatternSource::new(100 * CHUNK + 1);
     let options = LazyOptions { request_bytes: 4 * CHUNK, ..LazyOptions::default() };
     let device = LazyDevice::new(source.clone(), options);
     assert_reads(&device, 2500, 10);
@@ -91,7 +91,7 @@ fn neighbours_are_one_request_and_nothing_is_fetched_twice() {
 
 #[test]
 fn concurrent_requests_for_a_chunk_fetch_it_once() {
-    let source = Source::new(100 * CHUNK);
+    let source = PatternSource::new(100 * CHUNK);
     let device = LazyDevice::new(source.clone(), LazyOptions::default());
     thread::scope(|scope| {
         for thread in 0..8 {
@@ -105,7 +105,7 @@ fn concurrent_requests_for_a_chunk_fetch_it_once() {
 
 #[test]
 fn prefetched_chunks_are_in_transit_within_the_limit() {
-    let source = Source::new(1000 * CHUNK);
+    let source = PatternSource::new(1000 * CHUNK);
     let options = LazyOptions { read_ahead_bytes: 10 * CHUNK, ..LazyOptions::default() };
     let device = LazyDevice::new(source.clone(), options.clone());
     device.read_ahead(500, 3000);
@@ -123,7 +123,7 @@ fn prefetched_chunks_are_in_transit_within_the_limit() {
 }
 
 /// Waits until `bytes` bytes were requested, and returns the requests.
-fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
+fn asked_until(source: &PatternSource, bytes: u64) -> Vec<(u64, u64)> {
     let (mut asked, mut sum) = (Vec::new(), 0);
     while sum < bytes {
         thread::sleep(Duration::from_millis(1));
@@ -137,7 +137,7 @@ fn asked_until(source: &Source, bytes: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn an_order_is_prefetched_completely_within_the_memory_limit() {
-    let source = Source::new(1000 * CHUNK);
+    let source = PatternSource::new(1000 * CHUNK);
     let options = LazyOptions {
         memory_bytes: 80 * CHUNK,
         request_bytes: 4 * CHUNK,
@@ -171,7 +171,7 @@ fn a_second_process_reads_from_disk_and_damage_is_fetched_again() {
         let disk = Some(DiskCache::open(directory.path(), 1 << 30).unwrap());
         LazyOptions { disk, ..LazyOptions::default() }
     };
-    let source = Source::new(100 * CHUNK);
+    let source = PatternSource::new(100 * CHUNK);
     assert_reads(&LazyDevice::new(source.clone(), options()), 0, 20_000);
     source.taken();
     assert_reads(&LazyDevice::new(source.clone(), options()), 0, 20_000);

@@ -139,7 +139,7 @@ fn the_clusters_of_bitmaps_are_not_overwritten() {
     // The write has invalidated the bitmap, as the format requires, and its clusters are leaked (status 3).
     assert_eq!(qemu_status(dir.path(), "check -q disk"), 3);
     let directory = Sample { bytes: sound.clone() }.bitmaps();
-    let case: Case = ("bitmap", "qcow2 bitmap directory at", |s| s.count(s.bitmaps(), 0));
+    let case: DamageCase = ("bitmap", "qcow2 bitmap directory at", |s| s.count(s.bitmaps(), 0));
     assert!(directory > 0);
     refuse(&path, &sound, &case);
 }
@@ -205,10 +205,10 @@ impl Sample {
 }
 
 /// A kind of damage: its name, the expected structure in the message, and the change.
-type Case = (&'static str, &'static str, fn(&mut Sample));
+type DamageCase = (&'static str, &'static str, fn(&mut Sample));
 
 /// Damage in images without snapshots. The first ones affect only refcounts, so reads stay right.
-const COUNTS: [Case; 9] = [
+const COUNTS: [DamageCase; 9] = [
     (
         "count of the header",
         "qcow2 header at byte 0: refcount (expected at least 1, found 0)",
@@ -232,7 +232,7 @@ const COUNTS: [Case; 9] = [
     ("exclusive L2 counted twice", "qcow2 L2 table 0 at", |s| s.count(s.l2(), 2)),
 ];
 
-const PLACES: [Case; 24] = [
+const PLACES: [DamageCase; 24] = [
     ("L1 past the end", "qcow2 L1 table at", |s| s.set(40, s.end() + CLUSTER)),
     ("L1 unaligned", "qcow2 L1 table at", |s| s.set(40, s.l1() + 512)),
     ("L1 on the header", "qcow2 L1 table at byte 0: place", |s| s.set(40, 0)),
@@ -264,7 +264,7 @@ const PLACES: [Case; 24] = [
     ("refcount block is its table", "refcount", |s| s.set(s.refcounts(), s.refcounts())),
 ];
 
-const HEADERS: [Case; 8] = [
+const HEADERS: [DamageCase; 8] = [
     ("cluster size", "cluster_bits", |s| s.set_half(20, 40)),
     ("refcount width", "refcount_order", |s| s.set_half(96, 7)),
     ("no refcount table", "refcount_table_clusters", |s| s.set_half(56, 0)),
@@ -279,7 +279,7 @@ const HEADERS: [Case; 8] = [
     ("length of an extension", "length of an extension", |s| s.set_half(116, u32::MAX)),
 ];
 
-const SNAPSHOTS: [Case; 9] = [
+const SNAPSHOTS: [DamageCase; 9] = [
     ("count of the snapshot table", "qcow2 snapshot table at", |s| s.count(s.snapshots(), 0)),
     ("count of a snapshot's L1", "L1 table of snapshot 0 at", |s| s.count(s.get(s.snapshots()), 0)),
     ("count of a shared L2", "expected at least 2, found 1", |s| s.count(s.l2(), 1)),
@@ -316,7 +316,7 @@ fn a_damaged_image_is_refused_before_the_first_write_and_stays_as_it_is() {
     }
 }
 
-fn damaged(path: &Path, sound: &[u8], (_, _, damage): &Case) -> Vec<u8> {
+fn damaged(path: &Path, sound: &[u8], (_, _, damage): &DamageCase) -> Vec<u8> {
     let mut sample = Sample { bytes: sound.to_vec() };
     damage(&mut sample);
     fs::write(path, &sample.bytes).unwrap();
@@ -324,7 +324,7 @@ fn damaged(path: &Path, sound: &[u8], (_, _, damage): &Case) -> Vec<u8> {
 }
 
 #[track_caller]
-fn refuse(path: &Path, sound: &[u8], case: &Case) {
+fn refuse(path: &Path, sound: &[u8], case: &DamageCase) {
     let bytes = damaged(path, sound, case);
     let (name, structure, _) = case;
     let Err(error) = open(path, true) else { panic!("{name}: the image is taken") };

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use object_store::path::Path;
-use remote::publish::{Error, Facts, Options, Silent};
+use remote::publish::{Error, Facts, NoPublishReports, Options};
 
 use crate::publish::sample::{
     assert_whole, contents, image, location, options, publish_as, read, sweep,
 };
-use crate::publish::store::{Request, Verdict, Watched};
+use crate::publish::store::{RequestKind, Verdict, Watched};
 
 /// Returns a store with a published image that shares some chunks with the next one.
 fn store() -> Watched {
@@ -75,7 +75,7 @@ fn an_object_that_always_fails_is_named() {
     for part in ["/marks/", "/names/", "/manifests/", "/chunks/"] {
         let store = store();
         let failing = store.seen_by(move |_, request, path| {
-            let fails = request == Request::Put && path.as_ref().contains(part);
+            let fails = request == RequestKind::Put && path.as_ref().contains(part);
             if fails { Verdict::Fail } else { Verdict::Serve }
         });
         let error = publish_as(&failing, NEXT, "one").unwrap_err();
@@ -110,7 +110,7 @@ fn bodies_that_are_damaged_on_their_way_are_fetched_again() {
 fn permanent_damage_is_reported_by_name() {
     for verdict in [Verdict::Short, Verdict::Damage] {
         let store = store().seen_by(move |_, request, path| {
-            let is_chunk = request == Request::Get && path.as_ref().contains("/chunks/");
+            let is_chunk = request == RequestKind::Get && path.as_ref().contains("/chunks/");
             if is_chunk { verdict } else { Verdict::Serve }
         });
         let error = read(&store, "one").unwrap_err().to_string();
@@ -144,8 +144,15 @@ fn resending_repairs_damage() {
     assert_eq!(publish_as(&store, "abcd", "one").unwrap().chunks_sent, 0);
     let options = Options { resend: true, ..options() };
     let at = location(store.clone(), "images");
-    remote::publish::publish(image("abcd"), &at, "one", Facts::default(), &options, &Silent)
-        .unwrap();
+    remote::publish::publish(
+        image("abcd"),
+        &at,
+        "one",
+        Facts::default(),
+        &options,
+        &NoPublishReports,
+    )
+    .unwrap();
     assert!(read(&store, "one").unwrap() == contents("abcd"));
 }
 
@@ -173,16 +180,19 @@ fn a_damaged_manifest_is_reported_and_gc_removes_nothing() {
 fn a_list_that_is_old_costs_bytes_and_nothing_else() {
     let store = store();
     let old = store.seen_by(|_, request, path| {
-        let is_old = request == Request::List && path.as_ref().contains("/chunks");
+        let is_old = request == RequestKind::List && path.as_ref().contains("/chunks");
         if is_old { Verdict::Old } else { Verdict::Serve }
     });
     publish_as(&old, NEXT, "two").unwrap();
     assert_whole(&store, "old lists");
     assert!(read(&store, "two").unwrap() == contents(NEXT));
     // A store whose listings omit recent marks is detected: exclusion depends on them.
-    let blind = store.seen_by(
-        |_, request, _| if request == Request::List { Verdict::Old } else { Verdict::Serve },
-    );
+    let blind =
+        store.seen_by(
+            |_, request, _| {
+                if request == RequestKind::List { Verdict::Old } else { Verdict::Serve }
+            },
+        );
     assert!(matches!(publish_as(&blind, "xyz", "three"), Err(Error::Lapsed { .. })));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use object_store::local::LocalFileSystem;
 use remote::place::lazy::{LazyDevice, LazyOptions, RangeSource};
-use remote::publish::{Error, Facts, Options, Silent, is_manifest};
+use remote::publish::{Error, Facts, NoPublishReports, Options, is_manifest};
 
 use crate::publish::sample::{
     CHUNK, assert_whole, contents, device, image, location, options, publish_as, read, sweep,
@@ -34,8 +34,15 @@ fn every_range_is_that_of_the_image() {
     let mut bytes = contents("ab.c.d");
     bytes.truncate(5 * CHUNK + 100);
     let at = location(store.clone(), "");
-    remote::publish::publish(device(&bytes), &at, "odd", Facts::default(), &options(), &Silent)
-        .unwrap();
+    remote::publish::publish(
+        device(&bytes),
+        &at,
+        "odd",
+        Facts::default(),
+        &options(),
+        &NoPublishReports,
+    )
+    .unwrap();
     let image = remote::publish::open(&location(store, "names/odd")).unwrap();
     let len = bytes.len() as u64;
     assert_eq!(image.manifest().image_bytes(), len);
@@ -75,8 +82,15 @@ fn many_chunks_are_listed_instead_of_requested_singly() {
         .for_each(|(chunk, n)| chunk[..4].copy_from_slice(&n.to_le_bytes()));
     let publish = |store: Watched, bytes: &[u8], name| {
         let at = location(store, "images");
-        remote::publish::publish(device(bytes), &at, name, Facts::default(), &options(), &Silent)
-            .unwrap()
+        remote::publish::publish(
+            device(bytes),
+            &at,
+            name,
+            Facts::default(),
+            &options(),
+            &NoPublishReports,
+        )
+        .unwrap()
     };
     assert_eq!(publish(store.clone(), &bytes, "one").chunks_sent, 600);
     bytes[8] = 1;
@@ -94,9 +108,15 @@ fn a_directory_is_a_store_too() {
     let order = vec![3 * CHUNK as u64..4 * CHUNK as u64, 0..5000, 1 << 40..1 << 41];
     let options = Options { order, ..options() };
     let at = location(store(), "pub");
-    let report =
-        remote::publish::publish(image("abcd"), &at, "x", facts.clone(), &options, &Silent)
-            .unwrap();
+    let report = remote::publish::publish(
+        image("abcd"),
+        &at,
+        "x",
+        facts.clone(),
+        &options,
+        &NoPublishReports,
+    )
+    .unwrap();
     let image = remote::publish::open(&location(store(), "pub/names/x")).unwrap();
     assert_eq!((image.identity(), image.manifest().facts()), (&*report.manifest, &facts));
     assert_eq!(image.manifest().order(), [3, 0, 1]);
@@ -153,7 +173,8 @@ fn invalid_names_and_chunk_sizes_are_refused() {
     assert!(matches!(publish_as(&store, "a", "no/name"), Err(Error::Usage(_))));
     let at = location(store.clone(), "");
     let odd = Options { chunk_bytes: 5000, ..options() };
-    let refused = remote::publish::publish(image("a"), &at, "x", Facts::default(), &odd, &Silent);
+    let refused =
+        remote::publish::publish(image("a"), &at, "x", Facts::default(), &odd, &NoPublishReports);
     assert!(matches!(refused, Err(Error::Usage(_))));
     assert_eq!(store.requests(), 0);
     assert!(matches!(read(&store, "absent"), Err(Error::Missing { .. })));

@@ -8,7 +8,8 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use remote::place::store::Location;
 use remote::publish::{
-    Digest, Error, Facts, Manifest, Options, Patience, Report, Silent, SweepOptions, Swept,
+    Digest, Error, Facts, Manifest, NoPublishReports, Options, Patience, SweepOptions, Swept,
+    UploadReport,
 };
 
 use crate::publish::store::Watched;
@@ -53,9 +54,20 @@ pub(crate) fn options() -> Options {
     Options { chunk_bytes: CHUNK as u32, requests: 3, patience: impatient(), ..Options::default() }
 }
 
-pub(crate) fn publish_as(store: &Watched, letters: &str, name: &str) -> Result<Report, Error> {
+pub(crate) fn publish_as(
+    store: &Watched,
+    letters: &str,
+    name: &str,
+) -> Result<UploadReport, Error> {
     let location = location(store.clone(), "images");
-    remote::publish::publish(image(letters), &location, name, Facts::default(), &options(), &Silent)
+    remote::publish::publish(
+        image(letters),
+        &location,
+        name,
+        Facts::default(),
+        &options(),
+        &NoPublishReports,
+    )
 }
 
 pub(crate) fn sweep(store: &Watched, hours: u64) -> Result<Swept, Error> {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Request {
+pub(crate) enum RequestKind {
     Put,
     Get,
     Delete,
@@ -44,10 +44,10 @@ pub(crate) enum Verdict {
 }
 
 /// Chooses the outcome of a request by its number, kind and path.
-pub(crate) type Hook = Arc<dyn Fn(usize, Request, &Path) -> Verdict + Send + Sync>;
+pub(crate) type Hook = Arc<dyn Fn(usize, RequestKind, &Path) -> Verdict + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct StoreState {
     now_ms: i64,
     times: HashMap<Path, i64>,
     requests: usize,
@@ -58,7 +58,7 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct Watched {
     memory: Arc<InMemory>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoreState>>,
     hook: Hook,
 }
 
@@ -67,7 +67,7 @@ const START_MS: i64 = 400_000_000_000;
 impl Watched {
     /// Creates an empty store that serves all requests.
     pub(crate) fn new() -> Self {
-        let state = State { now_ms: START_MS, ..State::default() };
+        let state = StoreState { now_ms: START_MS, ..StoreState::default() };
         let hook: Hook = Arc::new(|_, _, _| Verdict::Serve);
         Self { memory: Arc::default(), state: Arc::new(Mutex::new(state)), hook }
     }
@@ -75,7 +75,7 @@ impl Watched {
     /// Returns another handle of this store, with its own hook. Resets the count of requests.
     pub(crate) fn seen_by(
         &self,
-        hook: impl Fn(usize, Request, &Path) -> Verdict + Send + Sync + 'static,
+        hook: impl Fn(usize, RequestKind, &Path) -> Verdict + Send + Sync + 'static,
     ) -> Self {
         self.state.lock().requests = 0;
         Self { hook: Arc::new(hook), ..self.clone() }
@@ -125,7 +125,7 @@ impl Watched {
     }
 
     /// Returns the outcome of a request. The hook may access the store itself.
-    fn verdict(&self, request: Request, path: &Path) -> Result<Verdict> {
+    fn verdict(&self, request: RequestKind, path: &Path) -> Result<Verdict> {
         let number = {
             let mut state = self.state.lock();
             state.requests += 1;
@@ -171,7 +171,7 @@ impl ObjectStore for Watched {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        self.verdict(Request::Put, path)?;
+        self.verdict(RequestKind::Put, path)?;
         let bytes = payload.content_length() as u64;
         let done = self.memory.put_opts(path, payload, options).await?;
         let mut state = self.state.lock();
@@ -190,7 +190,7 @@ impl ObjectStore for Watched {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        let verdict = self.verdict(Request::Get, path)?;
+        let verdict = self.verdict(RequestKind::Get, path)?;
         let mut found = self.memory.get_opts(path, options).await?;
         found.meta = self.dated(found.meta);
         let (meta, range, attributes) =
@@ -218,7 +218,7 @@ impl ObjectStore for Watched {
             let this = this.clone();
             async move {
                 let path = path?;
-                this.verdict(Request::Delete, &path)?;
+                this.verdict(RequestKind::Delete, &path)?;
                 this.memory.delete(&path).await?;
                 Ok(path)
             }
@@ -230,7 +230,7 @@ impl ObjectStore for Watched {
         let path = prefix.cloned().unwrap_or_default();
         let this = self.clone();
         let list = async move {
-            let verdict = this.verdict(Request::List, &path)?;
+            let verdict = this.verdict(RequestKind::List, &path)?;
             let all: Vec<ObjectMeta> = this.memory.list(Some(&path)).try_collect().await?;
             let now_ms = this.state.lock().now_ms;
             let is_shown = |meta: &ObjectMeta| {

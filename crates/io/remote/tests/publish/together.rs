@@ -12,7 +12,7 @@ use remote::publish::{Error, Patience};
 use crate::publish::sample::{
     assert_names_whole, assert_whole, contents, impatient, publish_as, read, sweep, sweep_with,
 };
-use crate::publish::store::{Request, Verdict, Watched};
+use crate::publish::store::{RequestKind, Verdict, Watched};
 
 /// Chunks a to d were published long ago and have lost their name. Gc may remove them, and the next image contains two.
 fn store() -> Watched {
@@ -27,7 +27,11 @@ fn store() -> Watched {
 
 const NEXT: &str = "cxyd";
 
-fn assert_sound(store: &Watched, published: &Result<remote::publish::Report, Error>, when: &str) {
+fn assert_sound(
+    store: &Watched,
+    published: &Result<remote::publish::UploadReport, Error>,
+    when: &str,
+) {
     assert_names_whole(store, when);
     assert!(read(store, "kept").unwrap() == contents("kl"), "{when}");
     match published {
@@ -46,7 +50,7 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn seen_with(
     store: &Watched,
     at: usize,
-    work: impl Fn(&Watched, Request, &Path) + Send + Sync + 'static,
+    work: impl Fn(&Watched, RequestKind, &Path) + Send + Sync + 'static,
 ) -> Watched {
     let inner = store.seen_by(|_, _, _| Verdict::Serve);
     // The store counts the requests of all handles.
@@ -122,7 +126,7 @@ fn a_publisher_at_every_request_of_gc() {
             let is_told = matches!(swept, Ok(_) | Err(Error::Lapsed { .. } | Error::Busy { .. }));
             assert!(is_told, "{when}: {swept:?}");
             // A sweep that is silent this long between the check and a removal is not covered: see docs/anywhere.md.
-            if silent_hours == 0 || request != Request::Delete {
+            if silent_hours == 0 || request != RequestKind::Delete {
                 assert_sound(&store, &published, &when);
             }
         }
@@ -244,8 +248,14 @@ fn a_waiting_publication_starts_after_the_other_ends() {
     let at = crate::publish::sample::location(store.clone(), "images");
     let facts = remote::publish::Facts::default;
     let image = || crate::publish::sample::image(NEXT);
-    let busy =
-        remote::publish::publish(image(), &at, "new", facts(), &short, &remote::publish::Silent);
+    let busy = remote::publish::publish(
+        image(),
+        &at,
+        "new",
+        facts(),
+        &short,
+        &remote::publish::NoPublishReports,
+    );
     assert!(matches!(busy, Err(Error::Busy { object, .. }) if object.contains("marks/sweep-1-0")));
     let came = thread::scope(|scope| {
         let waiting = scope.spawn(|| {
@@ -255,7 +265,7 @@ fn a_waiting_publication_starts_after_the_other_ends() {
                 "new",
                 facts(),
                 &options,
-                &remote::publish::Silent,
+                &remote::publish::NoPublishReports,
             )
         });
         thread::sleep(Duration::from_millis(30));

@@ -61,7 +61,7 @@ impl Bucket {
     }
 
     /// Returns `Err` if the request must not be executed. Otherwise an error may replace the answer.
-    async fn enter(&self, is_put: bool) -> Result<Answer> {
+    async fn enter(&self, is_put: bool) -> Result<ReplyFate> {
         let number = self.conduct.requests.fetch_add(1, Ordering::Relaxed) + 1;
         if is_put {
             self.conduct.puts.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Bucket {
         if ends_at > 0 && number >= ends_at {
             // The last request may be executed, with its answer lost.
             return if number == ends_at && ends_at.is_multiple_of(2) {
-                Ok(Answer::Lost)
+                Ok(ReplyFate::Lost)
             } else {
                 Err(gone())
             };
@@ -82,23 +82,23 @@ impl Bucket {
         let one_in = self.conduct.fails_one_in.load(Ordering::Relaxed);
         if one_in > 0 && number.is_multiple_of(one_in) {
             return if number.is_multiple_of(2 * one_in) {
-                Ok(Answer::Failed)
+                Ok(ReplyFate::Failed)
             } else {
                 Err(failed())
             };
         }
-        Ok(Answer::Given)
+        Ok(ReplyFate::Given)
     }
 }
 
 /// Fate of the answer to an executed request.
-enum Answer {
+enum ReplyFate {
     Given,
     Failed,
     Lost,
 }
 
-impl Answer {
+impl ReplyFate {
     fn of<T>(&self, result: Result<T>) -> Result<T> {
         match self {
             Self::Given => result,

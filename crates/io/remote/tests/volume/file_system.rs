@@ -17,7 +17,7 @@ pub(crate) enum Fs {
 }
 
 /// An open file system.
-pub(crate) enum Open {
+pub(crate) enum OpenedFs {
     Ext4(Box<Ext4>),
     Xfs(Box<Xfs>),
 }
@@ -61,19 +61,20 @@ impl Fs {
         new.finish().unwrap();
     }
 
-    pub(crate) fn open(self, device: Arc<dyn BlockDevice>) -> vfs::Result<Open> {
+    pub(crate) fn open(self, device: Arc<dyn BlockDevice>) -> vfs::Result<OpenedFs> {
         Ok(match self {
-            Self::Ext4 => {
-                Open::Ext4(Box::new(Ext4::open_writable(device, &ext4::OpenOptions::default())?))
-            }
+            Self::Ext4 => OpenedFs::Ext4(Box::new(Ext4::open_writable(
+                device,
+                &ext4::OpenOptions::default(),
+            )?)),
             Self::Xfs => {
-                Open::Xfs(Box::new(Xfs::open_writable(device, &xfs::OpenOptions::default())?))
+                OpenedFs::Xfs(Box::new(Xfs::open_writable(device, &xfs::OpenOptions::default())?))
             }
         })
     }
 }
 
-impl Open {
+impl OpenedFs {
     pub(crate) fn fs(&self) -> &dyn FileSystem {
         match self {
             Self::Ext4(fs) => &**fs,

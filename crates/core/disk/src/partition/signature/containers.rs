@@ -4,7 +4,7 @@ use std::io;
 
 use super::probe::Probe;
 use super::row::At::{End, Start};
-use super::row::{Magic, Row, bare, of};
+use super::row::{Magic, SignatureRow, bare, of};
 use super::{Details, Usage};
 
 const CONVERT: &str = "convert it with: qemu-img convert -O raw";
@@ -14,15 +14,19 @@ const fn image(
     what: &'static str,
     advice: &'static str,
     magics: &'static [Magic],
-) -> Row {
-    Row { name, usage: Usage::Container, what, advice, magics, details: bare }
+) -> SignatureRow {
+    SignatureRow { name, usage: Usage::Container, what, advice, magics, details: bare }
 }
 
-const fn archive(name: &'static str, advice: &'static str, magics: &'static [Magic]) -> Row {
+const fn archive(
+    name: &'static str,
+    advice: &'static str,
+    magics: &'static [Magic],
+) -> SignatureRow {
     image(name, "compressed images", advice, magics)
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[SignatureRow] = &[
     // QEMU, docs/interop/qcow2.rst, qed_spec.rst and parallels.rst.
     image("qcow2", "qcow2 images", CONVERT, &[(Start(0), b"QFI\xfb")]),
     image("qed", "QED images", CONVERT, &[(Start(0), b"QED\0")]),
@@ -79,7 +83,7 @@ pub(super) const ROWS: &[Row] = &[
     archive("gzip", "decompress it with: gunzip", &[(Start(0), b"\x1f\x8b\x08")]),
     archive("zstd", "decompress it with: unzstd", &[(Start(0), b"\x28\xb5\x2f\xfd")]),
     archive("xz", "decompress it with: unxz", &[(Start(0), b"\xfd7zXZ\0")]),
-    Row {
+    SignatureRow {
         details: bzip2,
         ..archive("bzip2", "decompress it with: bunzip2", &[(Start(0), b"BZh")])
     },

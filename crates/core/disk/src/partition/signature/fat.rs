@@ -17,7 +17,7 @@ const FAT12_CLUSTERS: u64 = 4085;
 const FAT16_CLUSTERS: u64 = 65525;
 
 /// The layout of a FAT file system, in bytes.
-struct Layout {
+struct FatLayout {
     sector: u64,
     cluster: u64,
     /// Offset of the root directory of FAT12 and FAT16, and of the first cluster.
@@ -27,7 +27,7 @@ struct Layout {
     is_32: bool,
 }
 
-impl Layout {
+impl FatLayout {
     /// Validates the parameter block.
     fn of(raw: &Fields) -> Option<Self> {
         let (sector, per_cluster) = (u64::from(raw.le16(11)), u64::from(raw.byte(13)));
@@ -69,7 +69,7 @@ impl Layout {
 
 pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let raw = probe.fields(0, 512)?;
-    let Some(layout) = Layout::of(&raw) else { return Ok(None) };
+    let Some(layout) = FatLayout::of(&raw) else { return Ok(None) };
     // Without a known type name, a boot sector must have the extended boot signature.
     let extended = if layout.is_32 { 66 } else { 38 };
     if !matches!(raw.byte(extended), 0x28 | 0x29) {

@@ -5,7 +5,7 @@ use std::io;
 use super::fat;
 use super::probe::{Fields, Probe};
 use super::row::At::Start;
-use super::row::{ANYWHERE, Magic, Row, bare, of};
+use super::row::{ANYWHERE, Magic, SignatureRow, bare, of};
 use super::{Details, Usage};
 
 const OTHERS: &str =
@@ -15,14 +15,14 @@ const fn fs(
     name: &'static str,
     what: &'static str,
     magics: &'static [Magic],
-    details: super::row::Reader,
-) -> Row {
-    Row { name, usage: Usage::FileSystem, what, advice: OTHERS, magics, details }
+    details: super::row::PropertyReader,
+) -> SignatureRow {
+    SignatureRow { name, usage: Usage::FileSystem, what, advice: OTHERS, magics, details }
 }
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[SignatureRow] = &[
     // Linux, mkswap(8) and include/linux/swap.h: the last ten bytes of the first page, whose size varies.
-    Row {
+    SignatureRow {
         name: "swap",
         usage: Usage::Other,
         what: "swap areas",
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         details: swap,
     },
-    Row {
+    SignatureRow {
         name: "swsuspend",
         usage: Usage::Other,
         what: "swap areas with a suspended system",
@@ -129,7 +129,7 @@ pub(super) const ROWS: &[Row] = &[
     fs("gfs2", "GFS2 file systems", &[(Start(65536), &[0x01, 0x16, 0x19, 0x70])], gfs2),
     // VMFS, by the documentation of vmfs-tools.
     fs("VMFS", "VMFS file systems", &[(Start(2 << 20), &[0x5e, 0xf1, 0xab, 0x2f])], bare),
-    Row {
+    SignatureRow {
         usage: Usage::Raid,
         ..fs(
             "VMFS_volume_member",
@@ -157,7 +157,7 @@ pub(super) const ROWS: &[Row] = &[
         bare,
     ),
     // Logs of XFS on their own device begin with a record header.
-    Row {
+    SignatureRow {
         usage: Usage::Other,
         advice: "pass it with --log when opening the file system",
         ..fs(

@@ -33,7 +33,7 @@ pub enum Signature {
     /// XFS.
     Xfs,
     /// Another known format that is not a partition table.
-    Other(Box<Found>),
+    Other(Box<DetectedFormat>),
     /// An ext file system without its magic number, or an XFS file system without its first sector.
     Lost(Lost),
     /// Only zeros in the first bytes.
@@ -84,7 +84,7 @@ impl Usage {
 
 /// A detected format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DetectedFormat {
     /// Name as libblkid prints it in `TYPE`, or in `PTTYPE` for a partition table.
     pub name: &'static str,
     /// Category.
@@ -127,7 +127,7 @@ pub struct Details {
 /// The usual start of partitions and of data in volumes.
 const USUAL_START: u64 = 1 << 20;
 
-impl Found {
+impl DetectedFormat {
     /// Noun for messages, with the offset of a file system inside.
     #[must_use]
     pub fn description(&self) -> String {
@@ -175,7 +175,7 @@ impl Signature {
 }
 
 /// Returns the offset of ext or XFS inside a volume with contiguous data.
-fn inner_start(device: &dyn BlockDevice, found: &Found) -> io::Result<Option<u64>> {
+fn inner_start(device: &dyn BlockDevice, found: &DetectedFormat) -> io::Result<Option<u64>> {
     let starts = [found.details.data, (found.usage == Usage::Raid).then_some(USUAL_START)];
     for start in starts.into_iter().flatten() {
         let Some(len) = device.len().checked_sub(start).filter(|len| *len >= PROBE_BYTES) else {
@@ -195,7 +195,7 @@ fn inner_start(device: &dyn BlockDevice, found: &Found) -> io::Result<Option<u64
 ///
 /// # Errors
 /// If the device cannot be read.
-pub fn find_all(device: &dyn BlockDevice) -> io::Result<Vec<Found>> {
+pub fn find_all(device: &dyn BlockDevice) -> io::Result<Vec<DetectedFormat>> {
     table::find(&Probe::new(device)?)
 }
 

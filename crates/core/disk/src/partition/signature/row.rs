@@ -3,7 +3,7 @@
 use std::io;
 
 use super::probe::{Fields, Probe};
-use super::{Details, Found, Usage};
+use super::{Details, DetectedFormat, Usage};
 
 /// Position of a magic number.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,16 @@ pub(super) type Magic = (At, &'static [u8]);
 
 /// Reads the properties of a format after its magic number was found at an offset. Returns `None` if the other fields
 /// do not match the format.
-pub(super) type Reader = fn(&Probe<'_>, u64) -> io::Result<Option<Details>>;
+pub(super) type PropertyReader = fn(&Probe<'_>, u64) -> io::Result<Option<Details>>;
 
 /// A format.
-pub(super) struct Row {
+pub(super) struct SignatureRow {
     pub(super) name: &'static str,
     pub(super) usage: Usage,
     pub(super) what: &'static str,
     pub(super) advice: &'static str,
     pub(super) magics: &'static [Magic],
-    pub(super) details: Reader,
+    pub(super) details: PropertyReader,
 }
 
 /// Placeholder for formats whose reader searches for the magic number itself.
@@ -58,10 +58,10 @@ impl At {
     }
 }
 
-impl Row {
-    pub(super) fn found(&self, at: u64, magic_len: u64, details: Details) -> Found {
+impl SignatureRow {
+    pub(super) fn found(&self, at: u64, magic_len: u64, details: Details) -> DetectedFormat {
         let Self { name, usage, what, advice, .. } = *self;
         let (at, magic_len) = details.place.unwrap_or((at, magic_len));
-        Found { name, usage, what, advice, at, magic_len, inner: None, details }
+        DetectedFormat { name, usage, what, advice, at, magic_len, inner: None, details }
     }
 }

@@ -3,18 +3,18 @@
 use std::io;
 
 use super::probe::Probe;
-use super::row::Row;
-use super::{Found, Lost};
+use super::row::SignatureRow;
+use super::{DetectedFormat, Lost};
 use super::{containers, file_systems, tables, volumes};
 
 /// Returns all formats in libblkid's order of precedence: volumes hide file systems, and both come before partition
 /// tables.
-fn rows() -> impl Iterator<Item = &'static Row> {
+fn rows() -> impl Iterator<Item = &'static SignatureRow> {
     let all = [volumes::ROWS, file_systems::ROWS, containers::ROWS, tables::ROWS];
     all.into_iter().flatten()
 }
 
-pub(super) fn find(probe: &Probe<'_>) -> io::Result<Vec<Found>> {
+pub(super) fn find(probe: &Probe<'_>) -> io::Result<Vec<DetectedFormat>> {
     let mut found = Vec::new();
     for row in rows() {
         for (place, magic) in row.magics {

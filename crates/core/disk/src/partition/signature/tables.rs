@@ -4,15 +4,15 @@ use std::io;
 
 use super::probe::{Fields, Probe};
 use super::row::At::Start;
-use super::row::{Row, bare, of};
+use super::row::{SignatureRow, bare, of};
 use super::{Details, Usage, file_systems};
 use crate::partition::mbr;
 
 const CHOOSE: &str = "choose a partition with --partition N";
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[SignatureRow] = &[
     // UEFI specification, chapter 5: the header is in the second logical block.
-    Row {
+    SignatureRow {
         name: "gpt",
         usage: Usage::Table,
         what: "disks with a partition table (GPT)",
@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Row] = &[
         details: gpt,
     },
     // UEFI specification, chapter 5.2: legacy master boot records.
-    Row {
+    SignatureRow {
         name: "dos",
         usage: Usage::Table,
         what: "disks with a partition table (MBR)",
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Row] = &[
         details: dos,
     },
     // Inside Macintosh: Devices, chapter 3: a driver descriptor, and the partition map in the second block.
-    Row {
+    SignatureRow {
         name: "mac",
         usage: Usage::Table,
         what: "disks with an Apple partition map",
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Row] = &[
         details: mac,
     },
     // Linux, block/partitions/sun.c and sgi.c describe the labels that their vendors documented.
-    Row {
+    SignatureRow {
         name: "sun",
         usage: Usage::Table,
         what: "disks with a Sun label",
@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Row] = &[
         magics: &[(Start(508), &[0xda, 0xbe])],
         details: sun,
     },
-    Row {
+    SignatureRow {
         name: "sgi",
         usage: Usage::Table,
         what: "disks with an SGI volume header",
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // FreeBSD, bsdlabel(5): the label is in the second sector.
-    Row {
+    SignatureRow {
         name: "bsd",
         usage: Usage::Table,
         what: "disks with a BSD label",
@@ -91,7 +91,7 @@ fn dos(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let Some(sector) = probe.bytes(0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
     let Some(entries) = mbr::parse(&sector) else { return Ok(None) };
     // Boot sectors of file systems end with the same signature. A protective entry belongs to a GPT.
-    if file_systems::has_boot_sector(probe)? || entries.iter().any(mbr::Entry::is_protective) {
+    if file_systems::has_boot_sector(probe)? || entries.iter().any(mbr::MbrEntry::is_protective) {
         return Ok(None);
     }
     let id = u32::from_le_bytes([sector[440], sector[441], sector[442], sector[443]]);

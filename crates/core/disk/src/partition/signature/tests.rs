@@ -24,7 +24,7 @@ fn sample(name: &str) -> MemoryDevice {
     device
 }
 
-fn first(name: &str) -> Found {
+fn first(name: &str) -> DetectedFormat {
     let found = find_all(&sample(name)).unwrap();
     assert_eq!(found.len(), 1, "{name}: {found:?}");
     found.into_iter().next().unwrap()

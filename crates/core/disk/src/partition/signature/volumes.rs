@@ -4,7 +4,7 @@ use std::io;
 
 use super::probe::{Probe, uuid};
 use super::row::At::{End, Start};
-use super::row::{ANYWHERE, Row, bare, of};
+use super::row::{ANYWHERE, SignatureRow, bare, of};
 use super::{Details, Usage};
 
 const OPEN_LUKS: &str = "open it with: cryptsetup open IMAGE NAME; then read /dev/mapper/NAME";
@@ -17,9 +17,9 @@ const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
 const ZFS_LABEL_BYTES: u64 = 256 << 10;
 const ZFS_UBERBLOCK: [u8; 8] = 0x00ba_b10c_u64.to_le_bytes();
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[SignatureRow] = &[
     // Linux, Documentation/admin-guide/md.rst and md(4); include/uapi/linux/raid/md_p.h has the fields.
-    Row {
+    SignatureRow {
         name: "linux_raid_member",
         usage: Usage::Raid,
         what: "Linux software RAID members",
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
         magics: &[(Start(0), MD), (Start(4096), MD)],
         details: md_1,
     },
-    Row {
+    SignatureRow {
         name: "linux_raid_member",
         usage: Usage::Raid,
         what: "Linux software RAID members",
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
         details: md_at_end,
     },
     // lvm2, doc/pvs format: a label in one of the first four sectors.
-    Row {
+    SignatureRow {
         name: "LVM2_member",
         usage: Usage::Raid,
         what: "LVM2 physical volumes",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         ],
         details: lvm2,
     },
-    Row {
+    SignatureRow {
         name: "LVM1_member",
         usage: Usage::Raid,
         what: "LVM1 physical volumes",
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // LUKS On-Disk Format Specification 1.2.3, and LUKS2 On-Disk Format Specification 1.1.
-    Row {
+    SignatureRow {
         name: "crypto_LUKS",
         usage: Usage::Crypto,
         what: "LUKS encrypted volumes",
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         magics: &[(Start(0), b"LUKS\xba\xbe")],
         details: luks,
     },
-    Row {
+    SignatureRow {
         name: "crypto_LUKS",
         usage: Usage::Crypto,
         what: "LUKS2 encrypted volumes without a valid primary header",
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Row] = &[
         details: luks,
     },
     // libbde, BitLocker Drive Encryption format: the OEM name of the boot sector.
-    Row {
+    SignatureRow {
         name: "BitLocker",
         usage: Usage::Crypto,
         what: "BitLocker volumes",
@@ -92,7 +92,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // Linux, Documentation/admin-guide/device-mapper/dm-integrity.rst and verity.rst.
-    Row {
+    SignatureRow {
         name: "DM_integrity",
         usage: Usage::Crypto,
         what: "dm-integrity volumes",
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Row] = &[
         magics: &[(Start(0), b"integrt\0")],
         details: bare,
     },
-    Row {
+    SignatureRow {
         name: "DM_verity_hash",
         usage: Usage::Crypto,
         what: "dm-verity hash trees",
@@ -109,7 +109,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // OpenZFS, ZFS On-Disk Specification, chapter 1: labels and uberblocks.
-    Row {
+    SignatureRow {
         name: "zfs_member",
         usage: Usage::FileSystem,
         what: "ZFS pool members",
@@ -118,7 +118,7 @@ pub(super) const ROWS: &[Row] = &[
         details: zfs,
     },
     // DRBD, drbd_int.h's description of the metadata block: internal metadata are at the end.
-    Row {
+    SignatureRow {
         name: "drbd",
         usage: Usage::Raid,
         what: "DRBD devices",
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // SNIA, Common RAID Disk Data Format 2.0: the anchor header in the last sector.
-    Row {
+    SignatureRow {
         name: "ddf_raid_member",
         usage: Usage::Raid,
         what: "DDF RAID members",
@@ -139,7 +139,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // mdadm(8), external metadata of Intel: in the sector before the last one.
-    Row {
+    SignatureRow {
         name: "isw_raid_member",
         usage: Usage::Raid,
         what: "Intel RAID members",
@@ -148,7 +148,7 @@ pub(super) const ROWS: &[Row] = &[
         details: bare,
     },
     // Linux, drivers/md/bcache's on-disk format in include/uapi/linux/bcache.h.
-    Row {
+    SignatureRow {
         name: "bcache",
         usage: Usage::Other,
         what: "bcache devices",

@@ -9,14 +9,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::Host;
 use crate::{Error, Result};
 use disk::FileDevice;
 use rustix::fs::Advice;
 
-use self::mount::Mounted;
-use super::format::{self, Plan};
+use self::mount::KernelMount;
+use super::format::{self, FsPlan};
 use super::{FsSpec, TargetSpec};
 use diskwright::Format;
 
@@ -40,7 +40,7 @@ pub struct Kernel {
 struct KernelSession {
     host: Host,
     /// `None` only while it is being remounted. Declared before `image`, so that it is dropped first.
-    mounted: Option<Mounted>,
+    mounted: Option<KernelMount>,
     image: File,
     size: u64,
     /// Log size in bytes, if the log position can be read.
@@ -96,7 +96,7 @@ impl Contestant for Kernel {
         let (name, scratch) = (self.spec.format.name(), self.scratch.display());
         Description {
             name: TargetSpec::Kernel(self.spec.clone()).to_string(),
-            side: Side::Kernel,
+            side: Origin::Kernel,
             format: self.spec.format.name().to_owned(),
             deviations: format::deviations(&self.spec),
             what: format!(
@@ -119,7 +119,7 @@ impl Contestant for Kernel {
             return Err(Error::Unsupported(problem.into()));
         }
         check_room(&self.scratch, need)?;
-        let plan = Plan::new(&self.spec, need)?;
+        let plan = FsPlan::new(&self.spec, need)?;
         let image = self.make_image(plan.size())?;
         format(&plan, &image).map_err(|e| Error::host("make an image", e))??;
         let mut session = KernelSession {
@@ -136,7 +136,7 @@ impl Contestant for Kernel {
     }
 }
 
-fn format(plan: &Plan, image: &File) -> io::Result<Result<()>> {
+fn format(plan: &FsPlan, image: &File) -> io::Result<Result<()>> {
     Ok(plan.format(&FileDevice::new(image.try_clone()?)?))
 }
 
@@ -202,7 +202,7 @@ impl Session for KernelSession {
 impl KernelSession {
     fn mount(&mut self) -> Result<()> {
         let options = mount_options(self.fs_type);
-        let mounted = Mounted::new(&self.image, self.fs_type, options, &self.scratch)?;
+        let mounted = KernelMount::new(&self.image, self.fs_type, options, &self.scratch)?;
         self.host = Host::new(mounted.path());
         self.mounted = Some(mounted);
         Ok(())
@@ -211,6 +211,6 @@ impl KernelSession {
     fn unmount(&mut self) -> Result<()> {
         // The number of the closed descriptor may be reused.
         self.host = Host::new(NOWHERE);
-        self.mounted.take().map_or(Ok(()), Mounted::unmount)
+        self.mounted.take().map_or(Ok(()), KernelMount::unmount)
     }
 }

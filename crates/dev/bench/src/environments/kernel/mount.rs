@@ -29,7 +29,7 @@ const GONE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Mounted image, unmounted on drop.
 #[derive(Debug)]
-pub(super) struct Mounted {
+pub(super) struct KernelMount {
     root: Option<OwnedFd>,
     /// Sysfs file with the loop device's backing file, and the expected name.
     backing: (PathBuf, Vec<u8>),
@@ -37,7 +37,7 @@ pub(super) struct Mounted {
     sys: PathBuf,
 }
 
-impl Mounted {
+impl KernelMount {
     /// Mounts an image over the directory `over`, visible only in the thread's namespace.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ fn backing_name(backing: &Path) -> io::Result<Vec<u8>> {
     Ok(path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec())
 }
 
-impl Drop for Mounted {
+impl Drop for KernelMount {
     fn drop(&mut self) {
         // If it is still in use, the kernel unmounts when the last file is closed.
         let _ = self.close();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use vfs::FileType;
 
-use super::shape::Shape;
+use super::shape::DirectoryShape;
 use super::walk::{Branching, Seen, Walker};
 use crate::error::{Error, Result};
 use crate::jobs::Context;
@@ -15,7 +15,7 @@ const TOP: &[u8] = b"linux";
 
 /// Creates a tree similar to the Linux source.
 pub(super) fn generate(target: &impl Target, files: u64, context: &Context<'_>) -> Result<Seen> {
-    let shape = Shape::new(files, context.seed);
+    let shape = DirectoryShape::new(files, context.seed);
     target.make_dir(&target.top()?, TOP)?;
     let made = walk_making(&Generating { shape: &shape, target }, (0, top(target)?), context)?;
     let expected = Seen { entries: files + shape.directories(), directories: shape.directories() };
@@ -50,7 +50,7 @@ fn walk_making<B: Branching>(tree: &B, top: B::Dir, context: &Context<'_>) -> Re
 }
 
 struct Generating<'g, T> {
-    shape: &'g Shape,
+    shape: &'g DirectoryShape,
     target: &'g T,
 }
 

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use operations::profile::{ListingProfile, ListingStep};
 
-use super::{Case, Context, Extra, Job, Published, Step};
+use super::{Case, Context, Extra, Job, Published, TimedStep};
 use crate::contestant::{AnyTarget, Need, Session};
 use crate::cost::Cost;
 use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::{allocations, with_target};
-use shape::Shape;
+use shape::DirectoryShape;
 use walk::{Seen, Walker};
 
 /// The name to find. No tree may contain it.
@@ -62,7 +62,7 @@ impl Job for Find {
             FindTree::Generated { files } => format!(
                 "A tree of {files} empty files in {} directories, with sizes of directories and lengths of \
                  names as in the source of Linux 6.12,",
-                Shape::directories_for(*files)
+                DirectoryShape::directories_for(*files)
             ),
             FindTree::Like(from) => {
                 format!("A tree with the names of {}, its files empty,", from.display())
@@ -92,7 +92,7 @@ impl Job for Find {
         let seen = match &self.tree {
             FindTree::Existing => None,
             FindTree::Generated { files } => {
-                let directories = Shape::directories_for(*files);
+                let directories = DirectoryShape::directories_for(*files);
                 Some(Seen { entries: files + directories, directories })
             }
             FindTree::Like(from) => Some(make::count(from).unwrap_or_default()),
@@ -113,7 +113,7 @@ impl Job for Find {
         _case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         self.check_apart(&session.target())?;
         let made = with_target!(session.target(), target => self.make(target, context))?;
         let first = match session.drop_caches() {
@@ -197,7 +197,11 @@ struct Walks<'w, T: Target> {
 }
 
 impl<T: Target> Walks<'_, T> {
-    fn run(mut self, first: &'static str, profile: Option<&ListingProfile>) -> Result<Vec<Step>> {
+    fn run(
+        mut self,
+        first: &'static str,
+        profile: Option<&ListingProfile>,
+    ) -> Result<Vec<TimedStep>> {
         let (seen, cost) = Cost::of(|| self.walk())?;
         let mut steps = vec![step(first, seen, 1, cost)];
         let cached = self.find.walks.max(1) - 1;
@@ -253,7 +257,7 @@ impl<T: Target> Walks<'_, T> {
     }
 
     /// Walks while the file system profiles its listings.
-    fn profiled(&mut self, profile: &ListingProfile, seen: Seen, walks: u32) -> Result<Step> {
+    fn profiled(&mut self, profile: &ListingProfile, seen: Seen, walks: u32) -> Result<TimedStep> {
         let context = self.context;
         profile.start();
         let walked = Cost::of(|| {
@@ -293,7 +297,7 @@ fn is_there() -> Error {
     Error::Wrong(format!("{} is in the tree, and was not to be found", WANTED.escape_ascii()))
 }
 
-fn step(name: &'static str, seen: Seen, walks: u32, cost: Cost) -> Step {
+fn step(name: &'static str, seen: Seen, walks: u32, cost: Cost) -> TimedStep {
     let operations = seen.entries * u64::from(walks);
     let nanos = cost.wall.as_nanos() as f64 / operations.max(1) as f64;
     let extra = |name, unit, value| Extra { name, unit, value };
@@ -302,5 +306,5 @@ fn step(name: &'static str, seen: Seen, walks: u32, cost: Cost) -> Step {
         extra("entries", "", seen.entries as f64),
         extra("directories", "", seen.directories as f64),
     ];
-    Step { name, operations, cost, extras }
+    TimedStep { name, operations, cost, extras }
 }

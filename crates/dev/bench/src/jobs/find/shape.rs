@@ -52,7 +52,7 @@ const DIRECTORY_SIZES: [u64; 12] = [367, 485, 1177, 1384, 1088, 681, 345, 141, 6
 const NAME_LEN_MAX: usize = 64;
 
 /// The directories and their contents. Directory 0 is the top; all others are below it.
-pub(super) struct Shape {
+pub(super) struct DirectoryShape {
     /// For each directory, its first child, and that of the next one: children are numbered consecutively.
     children: Vec<u64>,
     /// Number of files of each directory.
@@ -60,7 +60,7 @@ pub(super) struct Shape {
     seed: u64,
 }
 
-impl Shape {
+impl DirectoryShape {
     /// Returns the number of directories for `files` files, without the top.
     pub(super) const fn directories_for(files: u64) -> u64 {
         files / FILES_PER_DIRECTORY
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn names(shape: &Shape, directory: u64) -> Vec<(Vec<u8>, bool)> {
+    fn names(shape: &DirectoryShape, directory: u64) -> Vec<(Vec<u8>, bool)> {
         let mut names = Vec::new();
         let Ok(()) = shape.names(directory, |name, is_directory| {
             names.push((name.to_vec(), is_directory));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn every_directory_is_below_the_top_and_all_files_are_there() {
         for files in [0, 1, 14, 15, 100, 3_000, 90_000] {
-            let shape = Shape::new(files, 7);
+            let shape = DirectoryShape::new(files, 7);
             let mut pending = vec![0];
             let (mut visited, mut found) = (BTreeSet::new(), 0);
             while let Some(directory) = pending.pop() {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn it_is_like_the_source_of_linux() {
-        let shape = Shape::new(90_000, 1);
+        let shape = DirectoryShape::new(90_000, 1);
         let (mut lengths, mut sizes, mut parents, mut depths) = (vec![], vec![], 0, vec![]);
         let mut pending = vec![(0, 0)];
         while let Some((directory, depth)) = pending.pop() {
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_seed_gives_one_tree() {
         let all = |seed| {
-            let shape = Shape::new(500, seed);
+            let shape = DirectoryShape::new(500, seed);
             (0..=shape.directories()).map(|d| names(&shape, d)).collect::<Vec<_>>()
         };
         assert!(all(1) == all(1) && all(1) != all(2));

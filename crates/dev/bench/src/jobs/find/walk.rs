@@ -52,13 +52,13 @@ pub(super) struct Seen {
 /// Buffers of a walk, which the next one reuses, so that no entry causes an allocation.
 pub(super) struct Walker<D> {
     /// The directories from the top down to the current one.
-    open: Vec<Level<D>>,
+    open: Vec<OpenLevel<D>>,
     /// Names of entries of the open directories that are or may be directories to visit. Each has two bytes of length,
     /// one that says whether the type is known, and the name.
     pending: Vec<u8>,
 }
 
-struct Level<D> {
+struct OpenLevel<D> {
     dir: D,
     /// Start of its names in the buffer. They end at the start of the next level.
     start: usize,
@@ -133,7 +133,7 @@ impl<D> Walker<D> {
             each(name)
         })?;
         seen.entries += entries;
-        open.push(Level { dir, start, next: start });
+        open.push(OpenLevel { dir, start, next: start });
         Ok(())
     }
 }
@@ -144,7 +144,7 @@ fn note(pending: &mut Vec<u8>, name: &[u8], kind: u8) {
     pending.extend_from_slice(name);
 }
 
-impl<D> Level<D> {
+impl<D> OpenLevel<D> {
     /// Returns the next name to visit, and whether it is known to be a directory. Valid for the last level only.
     fn take_next<'n>(&mut self, pending: &'n [u8]) -> Option<(&'n [u8], bool)> {
         let rest = pending.get(self.next..)?;

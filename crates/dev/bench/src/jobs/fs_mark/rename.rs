@@ -24,7 +24,7 @@ pub(super) enum Where {
 }
 
 /// Files of one directory.
-struct Place<D> {
+struct RenamedFiles<D> {
     from: D,
     to: D,
     names: Vec<Vec<u8>>,
@@ -48,14 +48,18 @@ pub(super) fn rename<T: Target>(
     if found as u64 != files {
         return Err(Error::Wrong(format!("{files} files were there to rename, {found} found")));
     }
-    let rename = |places: &Vec<Place<T::Dir>>, context: &Context<'_>| {
+    let rename = |places: &Vec<RenamedFiles<T::Dir>>, context: &Context<'_>| {
         places.iter().try_for_each(|place| rename_all(target, place, context))
     };
     on_all(&lanes, context, rename).map(|(_, cost)| cost)
 }
 
-fn rename_all<T: Target>(target: &T, place: &Place<T::Dir>, context: &Context<'_>) -> Result<()> {
-    let Place { from, to, names } = place;
+fn rename_all<T: Target>(
+    target: &T,
+    place: &RenamedFiles<T::Dir>,
+    context: &Context<'_>,
+) -> Result<()> {
+    let RenamedFiles { from, to, names } = place;
     for names in names.chunks(OPERATIONS_PER_ADVANCE) {
         for name in names {
             let mut other = [0; 256];
@@ -75,7 +79,7 @@ fn next(byte: u8) -> u8 {
 }
 
 /// Returns the directories of a thread with their entries.
-fn places<T: Target>(target: &T, number: u64, place: Where) -> Result<Vec<Place<T::Dir>>> {
+fn places<T: Target>(target: &T, number: u64, place: Where) -> Result<Vec<RenamedFiles<T::Dir>>> {
     let name = directory_name(number);
     let open = || target.open_dir(&target.top()?, name.as_bytes());
     let top = open()?;
@@ -89,7 +93,7 @@ fn places<T: Target>(target: &T, number: u64, place: Where) -> Result<Vec<Place<
         target.make_dir(&top, MOVED)?;
     }
     let to = |own| if place == Where::Same { own } else { target.open_dir(&top, MOVED) };
-    let mut places = vec![Place { from: open()?, to: to(open())?, names }];
+    let mut places = vec![RenamedFiles { from: open()?, to: to(open())?, names }];
     for name in directories {
         let mut names = Vec::new();
         let from = target.open_dir(&top, &name)?;
@@ -98,7 +102,7 @@ fn places<T: Target>(target: &T, number: u64, place: Where) -> Result<Vec<Place<
             Ok(())
         })?;
         let own = target.open_dir(&top, &name);
-        places.push(Place { from, to: to(own)?, names });
+        places.push(RenamedFiles { from, to: to(own)?, names });
     }
     Ok(places)
 }

@@ -2,7 +2,7 @@
 
 /// A kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum JobKind {
     DiskCp,
     DiskRd,
     DiskRr,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     LinkTest,
 }
 
-impl Kind {
+impl JobKind {
     /// Returns its name in reaim.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -32,29 +32,29 @@ impl Kind {
 }
 
 /// The kinds and their weights in `new_fserver`.
-const WEIGHTS: [(Kind, u32); 9] = [
-    (Kind::DiskCp, 30),
-    (Kind::DiskRd, 30),
-    (Kind::DiskRr, 30),
-    (Kind::DiskRw, 30),
-    (Kind::DiskSrc, 30),
-    (Kind::DiskWrt, 30),
-    (Kind::CreatClo, 20),
-    (Kind::DirRtns1, 20),
-    (Kind::LinkTest, 20),
+const WEIGHTS: [(JobKind, u32); 9] = [
+    (JobKind::DiskCp, 30),
+    (JobKind::DiskRd, 30),
+    (JobKind::DiskRr, 30),
+    (JobKind::DiskRw, 30),
+    (JobKind::DiskSrc, 30),
+    (JobKind::DiskWrt, 30),
+    (JobKind::CreatClo, 20),
+    (JobKind::DirRtns1, 20),
+    (JobKind::LinkTest, 20),
 ];
 
 /// The sum of the weights.
 const TOTAL: u64 = 240;
 
 /// Returns the number of jobs of each kind: the weights scaled to `jobs`, each rounded half up.
-pub(super) fn counts(jobs: u32) -> [(Kind, u32); 9] {
+pub(super) fn counts(jobs: u32) -> [(JobKind, u32); 9] {
     let scale = |weight: u32| (u64::from(weight) * u64::from(jobs) + TOTAL / 2) / TOTAL;
     WEIGHTS.map(|(kind, weight)| (kind, scale(weight) as u32))
 }
 
 /// Returns the jobs of a task in a random order.
-pub(super) fn draw(jobs: u32, random: &mut fastrand::Rng) -> Vec<Kind> {
+pub(super) fn draw(jobs: u32, random: &mut fastrand::Rng) -> Vec<JobKind> {
     let mut drawn = Vec::new();
     for (kind, count) in counts(jobs) {
         drawn.extend(std::iter::repeat_n(kind, count as usize));
@@ -77,7 +77,8 @@ mod tests {
     fn a_hundred_jobs_are_rounded_to_102() {
         let counts = counts(100);
         for (kind, count) in counts {
-            let is_light = matches!(kind, Kind::CreatClo | Kind::DirRtns1 | Kind::LinkTest);
+            let is_light =
+                matches!(kind, JobKind::CreatClo | JobKind::DirRtns1 | JobKind::LinkTest);
             assert_eq!(count, if is_light { 8 } else { 13 }, "{}", kind.name());
         }
         assert_eq!(counts.iter().map(|&(_, count)| count).sum::<u32>(), 102);

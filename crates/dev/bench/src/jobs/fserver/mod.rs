@@ -41,13 +41,13 @@ mod names;
 mod task;
 
 use super::together::together;
-use super::{Case, Context, Extra, Job, Published, Step};
+use super::{Case, Context, Extra, Job, Published, TimedStep};
 use crate::contestant::{Need, Session};
 use crate::cost::Cost;
 use crate::error::Result;
 use crate::target::Target;
 use crate::with_target;
-use task::{Shared, Task};
+use task::{Task, TaskContext};
 
 /// Size of all reads and writes, in bytes.
 const BLOCK_BYTES: u64 = 1 << 10;
@@ -89,8 +89,13 @@ impl Fserver {
         u64::from(tasks) * each.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
     }
 
-    fn on<T: Target>(&self, target: &T, tasks: u32, context: &Context<'_>) -> Result<Vec<Step>> {
-        let shared = Shared::prepare(target, self.blocks(tasks), context)?;
+    fn on<T: Target>(
+        &self,
+        target: &T,
+        tasks: u32,
+        context: &Context<'_>,
+    ) -> Result<Vec<TimedStep>> {
+        let shared = TaskContext::prepare(target, self.blocks(tasks), context)?;
         for task in 0..tasks {
             shared.prepare_task(task)?;
         }
@@ -101,12 +106,12 @@ impl Fserver {
         Ok(vec![self.step(tasks, cost)])
     }
 
-    fn step(&self, tasks: u32, cost: Cost) -> Step {
+    fn step(&self, tasks: u32, cost: Cost) -> TimedStep {
         let operations = self.jobs(tasks);
         let minutes = cost.wall.as_secs_f64().max(1e-9) / 60.0;
         let value = operations as f64 / minutes;
         let extras = vec![Extra { name: "as reaim has it", unit: "jobs/min", value }];
-        Step { name: "jobs", operations, cost, extras }
+        TimedStep { name: "jobs", operations, cost, extras }
     }
 }
 
@@ -164,7 +169,7 @@ impl Job for Fserver {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         with_target!(session.target(), target => self.on(target, case.need.threads, context))
     }
 

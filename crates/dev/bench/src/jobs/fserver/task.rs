@@ -1,7 +1,7 @@
 //! Data shared by tasks, its preparation, and the execution of a task.
 
 use super::BLOCK_BYTES;
-use super::mix::{self, Kind};
+use super::mix::{self, JobKind};
 use crate::error::{Error, Result};
 use crate::jobs::Context;
 use crate::target::Target;
@@ -26,7 +26,7 @@ pub(super) fn inodes(tasks: u32) -> u64 {
 }
 
 /// Data used by all tasks.
-pub(super) struct Shared<'a, T: Target> {
+pub(super) struct TaskContext<'a, T: Target> {
     pub(super) target: &'a T,
     pub(super) context: &'a Context<'a>,
     pub(super) top: T::Dir,
@@ -38,7 +38,7 @@ pub(super) struct Shared<'a, T: Target> {
     pub(super) sources: Vec<Vec<u8>>,
 }
 
-impl<'a, T: Target> Shared<'a, T> {
+impl<'a, T: Target> TaskContext<'a, T> {
     /// Creates the shared files.
     pub(super) fn prepare(target: &'a T, blocks: u64, context: &'a Context<'a>) -> Result<Self> {
         let top = target.top()?;
@@ -119,7 +119,7 @@ fn name_of(task: u32) -> Vec<u8> {
 
 /// A task during its jobs.
 pub(super) struct Task<'a, T: Target> {
-    pub(super) shared: &'a Shared<'a, T>,
+    pub(super) shared: &'a TaskContext<'a, T>,
     pub(super) target: &'a T,
     pub(super) dir: T::Dir,
     pub(super) src: T::Dir,
@@ -129,7 +129,7 @@ pub(super) struct Task<'a, T: Target> {
 }
 
 impl<'a, T: Target> Task<'a, T> {
-    pub(super) fn new(shared: &'a Shared<'a, T>, number: u32) -> Result<Self> {
+    pub(super) fn new(shared: &'a TaskContext<'a, T>, number: u32) -> Result<Self> {
         let target = shared.target;
         let dir = target.open_dir(&shared.top, &name_of(number))?;
         let src = target.open_dir(&dir, SRC)?;
@@ -149,17 +149,17 @@ impl<'a, T: Target> Task<'a, T> {
         Ok(())
     }
 
-    fn one(&mut self, kind: Kind) -> Result<()> {
+    fn one(&mut self, kind: JobKind) -> Result<()> {
         match kind {
-            Kind::DiskCp => self.disk_cp(),
-            Kind::DiskRd => self.disk_rd(),
-            Kind::DiskRr => self.disk_rr(),
-            Kind::DiskRw => self.disk_rw(),
-            Kind::DiskSrc => self.disk_src(),
-            Kind::DiskWrt => self.disk_wrt(),
-            Kind::CreatClo => self.creat_clo(),
-            Kind::DirRtns1 => self.dir_rtns_1(),
-            Kind::LinkTest => self.link_test(),
+            JobKind::DiskCp => self.disk_cp(),
+            JobKind::DiskRd => self.disk_rd(),
+            JobKind::DiskRr => self.disk_rr(),
+            JobKind::DiskRw => self.disk_rw(),
+            JobKind::DiskSrc => self.disk_src(),
+            JobKind::DiskWrt => self.disk_wrt(),
+            JobKind::CreatClo => self.creat_clo(),
+            JobKind::DirRtns1 => self.dir_rtns_1(),
+            JobKind::LinkTest => self.link_test(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Worker {
 }
 
 /// A kind of operation.
-pub(super) struct Case {
+pub(super) struct OperationCase {
     pub(super) name: &'static str,
     /// True if it only prepares the next case.
     pub(super) is_between: bool,
@@ -45,14 +45,14 @@ pub(super) struct Case {
 const fn case(
     name: &'static str,
     run: fn(&dyn FileSystem, &mut Worker, u32) -> Result<()>,
-) -> Case {
-    Case { name, is_between: false, one_in: 1, run }
+) -> OperationCase {
+    OperationCase { name, is_between: false, one_in: 1, run }
 }
 
 /// All cases, ordered so that each finds its prerequisites.
-pub(super) static CASES: [Case; 14] = [
+pub(super) static CASES: [OperationCase; 14] = [
     // Enough for an XFS directory with separate index blocks, and an ext4 directory with a tree.
-    Case {
+    OperationCase {
         is_between: true,
         ..case("fill", |fs, worker, at| {
             let first = at * FILL;
@@ -76,13 +76,13 @@ pub(super) static CASES: [Case; 14] = [
         let ino = worker.file(at);
         fs.read(ino, 0, &mut worker.buffer).map(drop)
     }),
-    Case {
+    OperationCase {
         one_in: 16,
         ..case("readdir, all names", |fs, worker, _| {
             fs.readdir(worker.dir, Cookie::default(), &mut |_| ControlFlow::Continue(()))
         })
     },
-    Case {
+    OperationCase {
         one_in: 16,
         ..case("chmod and fsync", |fs, worker, at| {
             let ino = worker.file(at);
@@ -97,7 +97,7 @@ pub(super) static CASES: [Case; 14] = [
         let (from, to) = (name(b'l', at), name(b'r', at));
         fs.rename((worker.dir, &from), (worker.dir, &to), RenameMode::Replace, Some(TIME))
     }),
-    Case {
+    OperationCase {
         is_between: true,
         ..case("unlink of a link", |fs, worker, at| {
             fs.unlink(worker.dir, &name(b'r', at), Some(TIME))

@@ -13,8 +13,8 @@ mod turns;
 
 use crate::measurements::options::{BuildFormat, ScalabilityOptions};
 use crate::measurements::table::Table;
-use shared::{Kind, Usage};
-use turns::{Measured, Plan};
+use shared::{ObjectUse, OperationUsage};
+use turns::{Measured, TurnSettings};
 
 /// Number of operations of a turn for time measurements, enough to fill the processor's caches.
 const TURN: u32 = 64;
@@ -93,12 +93,12 @@ fn bounds_table(options: &ScalabilityOptions) -> Table {
 }
 
 /// An operation, and the efficiency of a number of threads relative to one.
-struct Row {
+struct EfficiencyRow {
     name: &'static str,
     operation_ns: f64,
     /// Its share of the following checkpoint.
     checkpoint_ns: f64,
-    usage: Usage,
+    usage: OperationUsage,
     efficiency: f64,
 }
 
@@ -107,27 +107,31 @@ fn measure(
     format: BuildFormat,
     workers: u32,
     (options, unseen_ns): (&ScalabilityOptions, f64),
-) -> Result<Vec<Row>, String> {
-    let plan = Plan { format, workers, files: options.operations, turn: 1, unseen_ns };
+) -> Result<Vec<EfficiencyRow>, String> {
+    let plan = TurnSettings { format, workers, files: options.operations, turn: 1, unseen_ns };
     let in_turn = turns::run(&plan)?;
-    let timed = turns::run(&Plan { turn: TURN, ..plan })?;
+    let timed = turns::run(&TurnSettings { turn: TURN, ..plan })?;
     let row = |(noted, timed): (Measured, Measured)| {
         let each = |measured: &Measured| measured.ns / measured.operations.max(1) as f64;
         let operation_ns = each(&timed);
         // Alternating threads find their caches filled by others, unlike threads with separate processors.
         let scale = operation_ns / each(&noted).max(1.0);
         let times = (noted.operations, operation_ns);
-        let usage = Usage::of(&noted.records, times, (scale, unseen_ns));
+        let usage = OperationUsage::of(&noted.records, times, (scale, unseen_ns));
         let rate = model::throughput(&usage.demands, workers);
         let efficiency = (rate * operation_ns / f64::from(workers)).min(1.0);
         let checkpoint_ns = timed.checkpoint_ns / timed.operations.max(1) as f64;
-        Row { name: noted.case.name, operation_ns, checkpoint_ns, usage, efficiency }
+        EfficiencyRow { name: noted.case.name, operation_ns, checkpoint_ns, usage, efficiency }
     };
     Ok(in_turn.into_iter().zip(timed).map(row).collect())
 }
 
 /// Adds one row for each operation. Details are those with the maximum number of threads.
-fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs: &[Vec<Row>]) {
+fn add_rows(
+    (bounds, held): (&mut Table, &mut Table),
+    format: BuildFormat,
+    runs: &[Vec<EfficiencyRow>],
+) {
     for (at, row) in runs.last().into_iter().flatten().enumerate() {
         let usage = &row.usage;
         let longest = usage.longest();
@@ -143,7 +147,7 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
             format!("{:.1}", usage.busiest.1),
             usage.busiest.0.into(),
         ];
-        let said = |run: &Vec<Row>| match usage.writes_checkpoints() {
+        let said = |run: &Vec<EfficiencyRow>| match usage.writes_checkpoints() {
             true => "–".into(),
             false => format!("{:.2}", run[at].efficiency),
         };
@@ -156,7 +160,7 @@ fn add_rows((bounds, held): (&mut Table, &mut Table), format: BuildFormat, runs:
 
 /// Adds the share of a checkpoint in each modifying operation. One thread writes it while the others continue, so it
 /// limits the total throughput.
-fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
+fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<EfficiencyRow>]) {
     for row in runs.last().into_iter().flatten() {
         let all = row.operation_ns + row.checkpoint_ns;
         // The rest is only the cost of detecting that nothing must be written.
@@ -173,7 +177,7 @@ fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<Row>]) {
 }
 
 /// Formats a kind for the table. Returns `None` if at most one in a hundred operations uses it.
-fn say(kind: &Kind) -> Option<String> {
+fn say(kind: &ObjectUse) -> Option<String> {
     let uses = kind.exclusive + kind.shared;
     let moved = if kind.moves < 0.05 { String::new() } else { format!(" ({:.1})", kind.moves) };
     let shared =
@@ -187,10 +191,15 @@ mod tests {
 
     #[test]
     fn every_case_of_every_thread_is_done_and_none_at_the_same_time() {
-        let plan =
-            Plan { format: BuildFormat::Ext4, workers: 3, files: 32, turn: 5, unseen_ns: 0.0 };
+        let plan = TurnSettings {
+            format: BuildFormat::Ext4,
+            workers: 3,
+            files: 32,
+            turn: 5,
+            unseen_ns: 0.0,
+        };
         for format in [BuildFormat::Ext4, BuildFormat::Xfs] {
-            let measured = turns::run(&Plan { format, ..plan }).unwrap();
+            let measured = turns::run(&TurnSettings { format, ..plan }).unwrap();
             assert_eq!(measured.len(), cases::CASES.iter().filter(|case| !case.is_between).count());
             for case in &measured {
                 assert_eq!(

@@ -68,7 +68,7 @@ struct Moves {
 
 /// Objects of one kind, as used by one operation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kind {
+pub(super) struct ObjectUse {
     pub(super) name: &'static str,
     /// Number of exclusive holds or writes.
     pub(super) exclusive: f64,
@@ -82,9 +82,9 @@ pub(super) struct Kind {
 
 /// Usage of one operation.
 #[derive(Default)]
-pub(super) struct Usage {
+pub(super) struct OperationUsage {
     /// By kind, sorted by name.
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<ObjectUse>,
     /// Number of cache lines of locks and counters that it writes.
     pub(super) lines: f64,
     pub(super) demands: Demands,
@@ -92,7 +92,7 @@ pub(super) struct Usage {
     pub(super) busiest: (&'static str, f64),
 }
 
-impl Usage {
+impl OperationUsage {
     /// Computes the usage of one of `operations` operations, each of which takes `operation_ns` by itself. Recorded
     /// times are multiplied by `scale`; each lacks `unseen_ns` per record.
     pub(super) fn of(
@@ -104,7 +104,7 @@ impl Usage {
         let things = things(records, unseen_ns);
         let (moves, lines) = moves(records);
         let mut usage = Self { lines: lines as f64 / operations, ..Self::default() };
-        let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
+        let mut kinds: BTreeMap<&str, ObjectUse> = BTreeMap::new();
         let (mut elsewhere, mut held_by_shared) = (0.0, 0.0);
         for (address, thing) in &things {
             let moves = moves.get(&(address / LINE)).copied().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Usage {
         let reads: u64 = moves.values().map(|moves| moves.reads).sum();
         elsewhere += reads as f64 / operations * MOVE_NS;
         usage.demands.own_ns = (operation_ns - held_by_shared).max(0.0) + elsewhere;
-        usage.kinds = kinds.into_values().map(Kind::with_mean).collect();
+        usage.kinds = kinds.into_values().map(ObjectUse::with_mean).collect();
         usage
     }
 
@@ -151,12 +151,12 @@ impl Usage {
     }
 
     /// Returns the kind of lock with the longest hold time, if there is one.
-    pub(super) fn longest(&self) -> Option<&Kind> {
+    pub(super) fn longest(&self) -> Option<&ObjectUse> {
         self.kinds.iter().max_by(|one, other| one.held_ns.total_cmp(&other.held_ns))
     }
 }
 
-impl Kind {
+impl ObjectUse {
     /// Replaces the total hold time by the mean.
     fn with_mean(mut self) -> Self {
         if self.exclusive > 0.0 {
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_lock_of_all_threads_is_a_queue_and_one_of_a_thread_is_not() {
         let all: Vec<_> = (0..4).map(|w| record(6400, &[(w, true), (w + 4, true)], 40)).collect();
-        let usage = Usage::of(&all, (8, 1000.0), (1.0, 0.0));
+        let usage = OperationUsage::of(&all, (8, 1000.0), (1.0, 0.0));
         assert_eq!(usage.busiest.0, "shard of the cache");
         assert_eq!(usage.demands.shared_ns.len(), 1);
         // Held for 20 ns; seven of eight uses find the line elsewhere.
@@ -294,7 +294,7 @@ mod tests {
         let own: Vec<_> = (0..4)
             .map(|w| record(6400 * (w as usize + 1), &[(w, true), (w + 4, true)], 40))
             .collect();
-        let usage = Usage::of(&own, (8, 1000.0), (1.0, 0.0));
+        let usage = OperationUsage::of(&own, (8, 1000.0), (1.0, 0.0));
         assert!(usage.demands.shared_ns.is_empty());
         assert_eq!((usage.demands.own_ns, usage.moves()), (1000.0, 0.0));
         assert_eq!(usage.longest().map(|kind| kind.held_ns), Some(20.0));
@@ -305,7 +305,7 @@ mod tests {
         let near: Vec<_> = (0..2)
             .map(|w| record(6400 + 8 * w as usize, &[(w, true), (w + 2, true)], 40))
             .collect();
-        let usage = Usage::of(&near, (4, 1000.0), (1.0, 0.0));
+        let usage = OperationUsage::of(&near, (4, 1000.0), (1.0, 0.0));
         assert!(usage.demands.shared_ns.is_empty(), "no lock is of two");
         assert!((usage.moves() - 0.75).abs() < 1e-9, "{}", usage.moves());
         assert!((usage.demands.own_ns - 1075.0).abs() < 1e-9);

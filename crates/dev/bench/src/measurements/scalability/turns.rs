@@ -8,12 +8,12 @@ use std::time::Instant;
 use engine::lock_counts::recording::{self, Record};
 use vfs::FileSystem;
 
-use super::cases::{CASES, Case, Worker, prepare};
+use super::cases::{CASES, OperationCase, Worker, prepare};
 use crate::measurements::options::BuildFormat;
 
 /// Result of one case.
 pub(super) struct Measured {
-    pub(super) case: &'static Case,
+    pub(super) case: &'static OperationCase,
     /// Number of operations of all threads.
     pub(super) operations: u64,
     /// Their total time in nanoseconds, without the time of recording.
@@ -26,7 +26,7 @@ pub(super) struct Measured {
 
 /// Settings of the turns.
 #[derive(Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct TurnSettings {
     pub(super) format: BuildFormat,
     pub(super) workers: u32,
     /// Number of files of each thread.
@@ -45,14 +45,14 @@ struct Baton {
 
 /// Work of a worker in one case.
 #[derive(Default)]
-struct Part {
+struct WorkerShare {
     operations: u64,
     ns: u64,
     record: Record,
 }
 
 /// Runs all cases. Returns the records of each.
-pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
+pub(super) fn run(plan: &TurnSettings) -> Result<Vec<Measured>, String> {
     let (fs, workers) = prepare(plan.format, plan.workers).map_err(|error| error.to_string())?;
     let mut measured = Vec::new();
     let mut workers = workers;
@@ -70,7 +70,7 @@ pub(super) fn run(plan: &Plan) -> Result<Vec<Measured>, String> {
     Ok(measured)
 }
 
-fn sum(case: &'static Case, parts: Vec<Part>, unseen_ns: f64) -> Measured {
+fn sum(case: &'static OperationCase, parts: Vec<WorkerShare>, unseen_ns: f64) -> Measured {
     let operations = parts.iter().map(|part| part.operations).sum();
     let ns = parts.iter().map(|part| {
         let noting = part.record.noting_ns as f64 + part.record.notes as f64 * unseen_ns;
@@ -84,8 +84,8 @@ fn sum(case: &'static Case, parts: Vec<Part>, unseen_ns: f64) -> Measured {
 fn run_case(
     fs: &dyn FileSystem,
     workers: &mut [Worker],
-    (case, plan): (&Case, &Plan),
-) -> vfs::Result<Vec<Part>> {
+    (case, plan): (&OperationCase, &TurnSettings),
+) -> vfs::Result<Vec<WorkerShare>> {
     let count = workers.len();
     let baton = Baton { turn: AtomicUsize::new(usize::MAX), is_stopped: AtomicBool::new(false) };
     thread::scope(|scope| {
@@ -118,10 +118,10 @@ fn run_case(
 fn take_turns(
     fs: &dyn FileSystem,
     worker: &mut Worker,
-    (case, plan): (&Case, &Plan),
+    (case, plan): (&OperationCase, &TurnSettings),
     (baton, number, count, next): (&Baton, usize, usize, &Thread),
-) -> vfs::Result<Part> {
-    let mut part = Part::default();
+) -> vfs::Result<WorkerShare> {
+    let mut part = WorkerShare::default();
     let (operations, mut at) = (plan.files / case.one_in, 0);
     let mut round = 0;
     let mut outcome = Ok(());

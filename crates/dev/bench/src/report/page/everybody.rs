@@ -3,12 +3,12 @@
 use maud::{Markup, html};
 
 use crate::contestant::Description;
-use crate::report::everybody::{Shared, features, kinds, remarks};
+use crate::report::everybody::{CommonProperty, features, kinds, remarks};
 use crate::report::plot::Looks;
 
 /// Returns the section with the contestants, and remarks on their comparability.
 pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
-    let part = |title: &str, shared: Vec<Shared<'_>>, class: &str| {
+    let part = |title: &str, shared: Vec<CommonProperty<'_>>, class: &str| {
         html! {
             @if !shared.is_empty() {
                 h3 { (title) }
@@ -34,7 +34,7 @@ pub(super) fn section(all: &[&Description], looks: &Looks<'_>) -> Markup {
 }
 
 /// Returns the letters of a group of contestants; their names are in the legend.
-fn names(shared: &Shared<'_>, all: &[&Description], looks: &Looks<'_>) -> Markup {
+fn names(shared: &CommonProperty<'_>, all: &[&Description], looks: &Looks<'_>) -> Markup {
     html! {
         @if shared.names.len() == all.len() && all.len() > 1 { b { "all" } }
         @else { @for name in &shared.names {

@@ -9,7 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::Report;
 use super::everybody::contestants;
 use super::plot::Looks;
-use super::table::{Kind, Table};
+use super::table::{ColumnKind, Table};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -64,12 +64,12 @@ fn conditions(report: &Report) -> Markup {
 
 /// Renders a table that scrolls separately if it is too wide. Contestants in its titles are shown by their letters.
 fn table(table: &Table, looks: &Looks<'_>) -> Markup {
-    let class = |kind: Kind| if kind.is_figure() { "figure" } else { "words" };
+    let class = |kind: ColumnKind| if kind.is_figure() { "figure" } else { "words" };
     html! {
         div class="scroll" tabindex="0" {
             table {
                 thead { tr { @for (kind, title) in &table.titles {
-                    @if *kind == Kind::FigureOf {
+                    @if *kind == ColumnKind::FigureOf {
                         @let look = looks.of(title);
                         th class="figure" scope="col" title=(title) { (look.swatch()) " " (look.letter()) }
                     } @else {
@@ -81,7 +81,7 @@ fn table(table: &Table, looks: &Looks<'_>) -> Markup {
                         tr class=[is_new_group(table, place).then_some("group")] {
                             @for (cell, (kind, _)) in cells.iter().zip(&table.titles) {
                                 td class=(class(*kind)) {
-                                    @if *kind == Kind::Contestant { (looks.of(cell).swatch()) " " }
+                                    @if *kind == ColumnKind::Contestant { (looks.of(cell).swatch()) " " }
                                     (cell)
                                 }
                             }

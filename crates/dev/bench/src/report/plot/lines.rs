@@ -43,12 +43,12 @@ pub(crate) struct Point {
     pub(crate) about: String,
 }
 
-struct Frame {
+struct PlotFrame {
     x: Scale,
     y: Scale,
 }
 
-impl Frame {
+impl PlotFrame {
     fn of(lines: &[Line]) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         let xs: Vec<f64> = points().map(|point| point.x as f64).collect();
@@ -68,7 +68,7 @@ impl Frame {
 
 /// Draws lines.
 pub(crate) fn lines(axes: &Axes<'_>, lines: &[Line]) -> Markup {
-    let frame = Frame::of(lines);
+    let frame = PlotFrame::of(lines);
     html! {
         svg class="plot" role="img" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
             title { (axes.title) }
@@ -84,7 +84,7 @@ pub(crate) fn lines(axes: &Axes<'_>, lines: &[Line]) -> Markup {
 }
 
 /// Renders horizontal lines with their figures, and the unit above.
-fn horizontals(frame: &Frame, unit: &str) -> Markup {
+fn horizontals(frame: &PlotFrame, unit: &str) -> Markup {
     html! {
         text class="unit" x="4" y="14" { (unit) }
         @for tick in frame.y.ticks() {
@@ -106,7 +106,7 @@ fn short_tick(value: f64) -> String {
 }
 
 /// Renders the sizes, as far as there is space.
-fn sizes(frame: &Frame, lines: &[Line], axis: &str) -> Markup {
+fn sizes(frame: &PlotFrame, lines: &[Line], axis: &str) -> Markup {
     let mut values: Vec<u64> =
         lines.iter().flat_map(|line| &line.points).map(|point| point.x).collect();
     values.sort_unstable();
@@ -126,7 +126,7 @@ fn sizes(frame: &Frame, lines: &[Line], axis: &str) -> Markup {
 }
 
 /// Returns the first and the last size, and those in between that do not overlap.
-fn with_room(frame: &Frame, sizes: &[u64]) -> Vec<u64> {
+fn with_room(frame: &PlotFrame, sizes: &[u64]) -> Vec<u64> {
     let half = |size: u64| text_width(&count(size)) / 2.0 + LETTER_SPACE;
     let touches = |a: u64, b: u64| frame.x(b) - frame.x(a) < half(a) + half(b);
     let mut kept: Vec<u64> = sizes.first().copied().into_iter().collect();
@@ -143,7 +143,7 @@ fn with_room(frame: &Frame, sizes: &[u64]) -> Vec<u64> {
 /// Space on each side of a label.
 const LETTER_SPACE: f64 = 2.0;
 
-fn curve(frame: &Frame, line: &Line) -> Markup {
+fn curve(frame: &PlotFrame, line: &Line) -> Markup {
     let at = |point: &Point| {
         format!("{} {}", coordinate(frame.x(point.x)), coordinate(frame.y(point.y)))
     };
@@ -155,7 +155,7 @@ fn curve(frame: &Frame, line: &Line) -> Markup {
     }
 }
 
-fn marks(frame: &Frame, line: &Line) -> Markup {
+fn marks(frame: &PlotFrame, line: &Line) -> Markup {
     html! {
         g class=(line.look.class()) {
             @for point in &line.points {
@@ -173,7 +173,7 @@ fn marks(frame: &Frame, line: &Line) -> Markup {
 }
 
 /// Returns the positions of letters next to the ends of lines, without overlaps.
-fn labels(frame: &Frame, lines: &[Line]) -> Vec<(Look, f64, f64)> {
+fn labels(frame: &PlotFrame, lines: &[Line]) -> Vec<(Look, f64, f64)> {
     let end = |line: &Line| {
         let last = line.points.last()?;
         Some((line.look, frame.x(last.x) + 9.0, frame.y(last.y) + 4.0))

@@ -34,7 +34,7 @@ pub(crate) struct View {
 
 /// Layout of a page in a browser. Lengths are CSS pixels.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Layout {
+pub(crate) struct PageLayout {
     /// Width of the content, including invisible parts.
     pub(crate) width: f64,
     pub(crate) height: f64,
@@ -154,7 +154,7 @@ fn framed(page: &str, view: View, height: u32, script: &str) -> String {
 }
 
 /// Renders a page.
-pub(crate) fn layout(page: &str, view: View) -> Layout {
+pub(crate) fn layout(page: &str, view: View) -> PageLayout {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.html");
     fs::write(&path, framed(page, view, 900, MEASURE)).unwrap();

@@ -1,7 +1,7 @@
 //! A report of all workloads with realistic figures.
 
 use bench::Result;
-use bench::jobs::{Case, Create, FsMark, Job, Published, Step, StressOrphan};
+use bench::jobs::{Case, Create, FsMark, Job, Published, StressOrphan, TimedStep};
 use bench::report::Report;
 
 use super::{Asked, Fake, FakeJob, Notes, case, entry, extra, run_with, step};
@@ -18,7 +18,7 @@ fn wobble(asked: &Asked<'_>) -> f64 {
 
 /// Returns a step of `operations` with the given wall-clock time per operation in microseconds, and twice that in
 /// processor time.
-fn timed(name: &'static str, operations: u64, micros: f64, kernel_share: f64) -> Step {
+fn timed(name: &'static str, operations: u64, micros: f64, kernel_share: f64) -> TimedStep {
     let millis = |share: f64| (operations as f64 * micros * share / 1000.0).ceil() as u64;
     step(name, operations, [millis(1.0), millis(1.0 - kernel_share), millis(kernel_share)])
 }
@@ -40,7 +40,7 @@ fn fakes(names: &[&str]) -> Vec<Fake> {
     names.iter().map(fake).collect()
 }
 
-fn create(asked: &Asked<'_>) -> Result<Vec<Step>> {
+fn create(asked: &Asked<'_>) -> Result<Vec<TimedStep>> {
     let files = asked.x as f64;
     let growth = |from: f64| 1.0 + (files / from).powf(1.1);
     let micros = wobble(asked)
@@ -60,7 +60,7 @@ fn create(asked: &Asked<'_>) -> Result<Vec<Step>> {
     ])
 }
 
-fn orphans(asked: &Asked<'_>) -> Result<Vec<Step>> {
+fn orphans(asked: &Asked<'_>) -> Result<Vec<TimedStep>> {
     let threads = asked.x as f64;
     let micros = wobble(asked)
         * match asked.contestant {
@@ -73,7 +73,7 @@ fn orphans(asked: &Asked<'_>) -> Result<Vec<Step>> {
     Ok(vec![timed("truncate", 262_144, micros, 0.05)])
 }
 
-fn fs_mark(asked: &Asked<'_>) -> Result<Vec<Step>> {
+fn fs_mark(asked: &Asked<'_>) -> Result<Vec<TimedStep>> {
     let parent = if asked.contestant.ends_with("^parent") { 1.0 } else { 1.07 };
     let (micros, share) =
         if asked.contestant.starts_with("kernel") { (14.0, 0.8) } else { (3.1, 0.2) };
@@ -81,7 +81,7 @@ fn fs_mark(asked: &Asked<'_>) -> Result<Vec<Step>> {
     Ok(vec![timed("create", asked.x, micros, share), timed("remove", asked.x, micros * 0.9, share)])
 }
 
-fn find(asked: &Asked<'_>) -> Result<Vec<Step>> {
+fn find(asked: &Asked<'_>) -> Result<Vec<TimedStep>> {
     let micros = if asked.contestant.starts_with("kernel") { 0.4 } else { 0.14 } * wobble(asked);
     let mut step = timed("walk", asked.x * 100, micros, 0.6);
     step.extras.push(extra("per entry", "ns", micros * 1000.0));
@@ -89,7 +89,7 @@ fn find(asked: &Asked<'_>) -> Result<Vec<Step>> {
     Ok(vec![step])
 }
 
-fn fserver(asked: &Asked<'_>) -> Result<Vec<Step>> {
+fn fserver(asked: &Asked<'_>) -> Result<Vec<TimedStep>> {
     let jobs = asked.x * 100;
     let each = if asked.contestant.starts_with("kernel") { 240.0 } else { 95.0 };
     Ok(vec![timed("jobs", jobs, each * wobble(asked) / (asked.x as f64).min(2.0), 0.4)])
@@ -99,7 +99,7 @@ fn job(
     name: &'static str,
     [axis, unit]: [&'static str; 2],
     sizes: &[u64],
-    answer: fn(&Asked<'_>) -> Result<Vec<Step>>,
+    answer: fn(&Asked<'_>) -> Result<Vec<TimedStep>>,
 ) -> FakeJob {
     let cases: Vec<Case> =
         sizes.iter().map(|&x| case(x, if x > 1_000_000 { 1 } else { 3 })).collect();

@@ -9,10 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
-use bench::jobs::{Case, Context, Extra, Headline, Job, Published, Step};
+use bench::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
+use bench::jobs::{Case, Context, Extra, Headline, Job, Published, TimedStep};
 use bench::report::Report;
-use bench::run::{Entry, Observer, Options, run};
+use bench::run::{Observer, Options, ScheduledJob, run};
 use bench::target::Host;
 use bench::{Cost, Error, Machine, Result};
 
@@ -30,9 +30,9 @@ pub(crate) struct Fake {
 impl Fake {
     pub(crate) fn new(name: &str) -> Self {
         let side = match name.split(':').next() {
-            Some("memory" | "mount") => Side::Ours,
-            Some("kernel") => Side::Kernel,
-            _ => Side::Other,
+            Some("memory" | "mount") => Origin::Ours,
+            Some("kernel") => Origin::Kernel,
+            _ => Origin::Other,
         };
         let description = Description {
             name: name.to_owned(),
@@ -87,7 +87,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) run: u32,
 }
 
-type Answer = dyn Fn(&Asked<'_>) -> Result<Vec<Step>>;
+type Responder = dyn Fn(&Asked<'_>) -> Result<Vec<TimedStep>>;
 
 /// A workload with given results.
 pub(crate) struct FakeJob {
@@ -98,14 +98,14 @@ pub(crate) struct FakeJob {
     pub(crate) cases: Vec<Case>,
     pub(crate) published: Vec<Published>,
     pub(crate) headlines: Vec<Headline>,
-    pub(crate) answer: Box<Answer>,
+    pub(crate) answer: Box<Responder>,
     pub(crate) runs: RefCell<Vec<(String, u64)>>,
 }
 
 impl FakeJob {
     pub(crate) fn new(
         cases: Vec<Case>,
-        answer: impl Fn(&Asked<'_>) -> Result<Vec<Step>> + 'static,
+        answer: impl Fn(&Asked<'_>) -> Result<Vec<TimedStep>> + 'static,
     ) -> Self {
         Self {
             name: "create",
@@ -147,7 +147,7 @@ impl Job for FakeJob {
         case: &Case,
         session: &mut dyn Session,
         context: &Context<'_>,
-    ) -> Result<Vec<Step>> {
+    ) -> Result<Vec<TimedStep>> {
         let AnyTarget::Host(host) = session.target() else {
             return Err(Error::Wrong("not the session of these tests".to_owned()));
         };
@@ -175,9 +175,13 @@ pub(crate) fn case(x: u64, rounds_max: u32) -> Case {
 }
 
 /// Returns a step with all times in milliseconds.
-pub(crate) fn step(name: &'static str, operations: u64, [wall, user, system]: [u64; 3]) -> Step {
+pub(crate) fn step(
+    name: &'static str,
+    operations: u64,
+    [wall, user, system]: [u64; 3],
+) -> TimedStep {
     let [wall, user, system] = [wall, user, system].map(Duration::from_millis);
-    Step { name, operations, cost: Cost { wall, user, system }, extras: Vec::new() }
+    TimedStep { name, operations, cost: Cost { wall, user, system }, extras: Vec::new() }
 }
 
 pub(crate) fn extra(name: &'static str, unit: &'static str, value: f64) -> Extra {
@@ -227,9 +231,9 @@ impl Observer for Notes {
     }
 }
 
-pub(crate) fn entry(job: FakeJob, contestants: Vec<Fake>) -> Entry {
+pub(crate) fn entry(job: FakeJob, contestants: Vec<Fake>) -> ScheduledJob {
     let contestants = contestants.into_iter().map(|one| Rc::new(one) as Rc<dyn Contestant>);
-    Entry { job: Box::new(job), contestants: contestants.collect() }
+    ScheduledJob { job: Box::new(job), contestants: contestants.collect() }
 }
 
 pub(crate) fn options(rounds: u32) -> Options {
@@ -255,6 +259,6 @@ pub(crate) fn options(rounds: u32) -> Options {
 }
 
 /// Runs with the observer `notes`.
-pub(crate) fn run_with(entries: &[Entry], rounds: u32, notes: &Notes) -> Report {
+pub(crate) fn run_with(entries: &[ScheduledJob], rounds: u32, notes: &Notes) -> Report {
     run(entries, &options(rounds), &notes.stop, notes).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use vfs::{Attributes, FileSystem, FileType, Ino};
 
-use crate::fs_tree::{Contents, GRANULE_BYTES, Inode, Rules, Tree};
+use crate::fs_tree::{FileContents, FsTree, GRANULE_BYTES, Inode, Rules};
 use crate::operation::Session;
 
 /// Size of a sector, which devices write atomically.
@@ -13,13 +13,13 @@ const METADATA: Rules = Rules { times: true, holes: true, contents: false };
 
 /// State of the model after a step.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    pub(super) tree: Tree,
+pub(crate) struct ModelSnapshot {
+    pub(super) tree: FsTree,
     /// Open files, which may have no name.
     pub(super) open: Vec<Inode>,
 }
 
-impl State {
+impl ModelSnapshot {
     /// Returns the state of a file system that `session` uses.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl State {
     pub(crate) fn of(fs: &dyn FileSystem, session: &Session) -> Result<Self, String> {
         let open = session.slots().iter().flatten();
         let open = open.map(|&ino| Inode::of(fs, ino).map_err(|error| error.to_string()));
-        Ok(Self { tree: Tree::of(fs)?, open: open.collect::<Result<_, _>>()? })
+        Ok(Self { tree: FsTree::of(fs)?, open: open.collect::<Result<_, _>>()? })
     }
 
     /// Returns the same state without one path.
@@ -48,7 +48,7 @@ impl State {
 }
 
 /// Compares a tree with the states from the durable one to the last one started.
-pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
+pub(crate) fn check(states: &[ModelSnapshot], found: &FsTree) -> Result<(), String> {
     // A state with equal metadata is a better match than one with few differences: then the contents are wrong.
     let mut nearest: Option<(usize, Vec<String>, bool)> = None;
     for (number, state) in states.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(crate) fn check(states: &[State], found: &Tree) -> Result<(), String> {
 
 /// Returns the states, each without the files that are missing in `found` and may be lost. Directory times are those of
 /// `found`, if one of the states has them.
-pub(super) fn without_lost(states: &[State], found: &Tree) -> Vec<State> {
+pub(super) fn without_lost(states: &[ModelSnapshot], found: &FsTree) -> Vec<ModelSnapshot> {
     let each = states.iter().enumerate().map(|(number, state)| {
         let is_lost =
             |path: &[u8]| found.get(path).is_none() && may_be_lost(&states[..=number], path);
@@ -87,21 +87,22 @@ pub(super) fn without_lost(states: &[State], found: &Tree) -> Vec<State> {
             let (expected, shown) = (&mut tree.inodes[place].attributes, found.get(path));
             let Some(shown) = shown.map(|inode| &inode.attributes) else { continue };
             let times = |a: &Attributes| (a.mtime, a.ctime);
-            let had = |state: &State| state.tree.get(path).map(|inode| times(&inode.attributes));
+            let had =
+                |state: &ModelSnapshot| state.tree.get(path).map(|inode| times(&inode.attributes));
             if expected.file_type == FileType::Directory
                 && states.iter().any(|state| had(state) == Some(times(shown)))
             {
                 (expected.mtime, expected.ctime) = times(shown);
             }
         }
-        State { tree, open: state.open.clone() }
+        ModelSnapshot { tree, open: state.open.clone() }
     });
     each.collect()
 }
 
 /// Returns whether a path leads, in the last state, to a regular file that was created after the first state and not
 /// changed since.
-fn may_be_lost(states: &[State], path: &[u8]) -> bool {
+fn may_be_lost(states: &[ModelSnapshot], path: &[u8]) -> bool {
     let now = states.last().and_then(|state| state.tree.get(path));
     let Some(now) = now.filter(|now| now.attributes.file_type == FileType::Regular) else {
         return false;
@@ -109,13 +110,14 @@ fn may_be_lost(states: &[State], path: &[u8]) -> bool {
     let ino = now.attributes.ino;
     let with_it = states.iter().skip_while(|state| state.tree.by_ino(ino).is_none());
     let is_new = states.first().is_some_and(|state| state.inode(ino).is_none());
-    let is_same =
-        |state: &State| state.tree.by_ino(ino) == Some(now) && state.tree.paths_of(ino).eq([path]);
+    let is_same = |state: &ModelSnapshot| {
+        state.tree.by_ino(ino) == Some(now) && state.tree.paths_of(ino).eq([path])
+    };
     is_new && now.attributes.size == 0 && with_it.into_iter().all(is_same)
 }
 
 /// Returns the sectors of a tree with the metadata of the first state that match none of the states.
-fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
+fn bad_sectors(states: &[ModelSnapshot], found: &FsTree) -> Vec<String> {
     let mut bad = Vec::new();
     for (path, &place) in &states[0].tree.paths {
         let expected = &states[0].tree.inodes[place];
@@ -125,7 +127,7 @@ fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
         for &granule in granules.filter(|g| old.granules.get(g) != new.granules.get(g)) {
             let size = expected.attributes.size;
             let later = states.iter().filter_map(|state| state.inode(expected.attributes.ino));
-            let later: Vec<&Contents> = later.map(|inode| &inode.contents).collect();
+            let later: Vec<&FileContents> = later.map(|inode| &inode.contents).collect();
             if let Some(sector) = bad_sector(&later, new, granule, size) {
                 let path = path.escape_ascii();
                 bad.push(format!("{path}: sector {sector} of granule {granule} is of no state"));
@@ -136,7 +138,12 @@ fn bad_sectors(states: &[State], found: &Tree) -> Vec<String> {
 }
 
 /// Returns the first sector of a granule, below `size`, that matches none of `later`.
-fn bad_sector(later: &[&Contents], found: &Contents, granule: u64, size: u64) -> Option<usize> {
+fn bad_sector(
+    later: &[&FileContents],
+    found: &FileContents,
+    granule: u64,
+    size: u64,
+) -> Option<usize> {
     let len = size.saturating_sub(granule * GRANULE_BYTES).min(GRANULE_BYTES) as usize;
     let found = found.granule(granule);
     let later: Vec<_> = later.iter().map(|contents| contents.granule(granule)).collect();
@@ -155,13 +162,13 @@ mod tests {
     use crate::model::Model;
     use vfs::NewInode;
 
-    fn state(fs: &Model, open: &[Ino]) -> State {
+    fn state(fs: &Model, open: &[Ino]) -> ModelSnapshot {
         let open = open.iter().map(|&ino| Inode::of(fs, ino).unwrap()).collect();
-        State { tree: Tree::of(fs).unwrap(), open }
+        ModelSnapshot { tree: FsTree::of(fs).unwrap(), open }
     }
 
     /// Returns states in which a file of 1,500 bytes is created, overwritten and truncated.
-    fn states() -> (Model, Ino, Vec<State>) {
+    fn states() -> (Model, Ino, Vec<ModelSnapshot>) {
         let fs = Model::new();
         let ino = fs.create(fs.root(), b"f", &NewInode::default()).unwrap();
         fs.open(ino).unwrap();
@@ -177,7 +184,7 @@ mod tests {
         (fs, ino, states)
     }
 
-    fn with_bytes(state: &State, change: impl FnOnce(&mut [u8])) -> Tree {
+    fn with_bytes(state: &ModelSnapshot, change: impl FnOnce(&mut [u8])) -> FsTree {
         let mut tree = state.tree.clone();
         let place = tree.paths[&b"f"[..]];
         change(tree.inodes[place].contents.granules.get_mut(&0).unwrap());
@@ -192,7 +199,7 @@ mod tests {
         }
         check(&states[1..], &states[0].tree).unwrap_err();
         fs.link(ino, fs.root(), b"g", None).unwrap();
-        check(&states, &Tree::of(&fs).unwrap()).unwrap_err();
+        check(&states, &FsTree::of(&fs).unwrap()).unwrap_err();
     }
 
     #[test]

@@ -5,31 +5,31 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 
-use super::allowed::{self, State};
-use super::{Case, Target};
-use crate::fs_tree::{Rules, Tree};
+use super::allowed::{self, ModelSnapshot};
+use super::{CrashCase, CrashTarget};
+use crate::fs_tree::{FsTree, Rules};
 
 /// A crashed image after recovery.
 pub(super) struct Recovered {
     device: Arc<MemoryDevice>,
-    pub(super) tree: Tree,
+    pub(super) tree: FsTree,
 }
 
 impl Recovered {
-    pub(super) fn case<'c>(&'c self, crashed: &'c MemoryDevice) -> Case<'c> {
-        Case { crashed, recovered: &self.device, tree: &self.tree }
+    pub(super) fn case<'c>(&'c self, crashed: &'c MemoryDevice) -> CrashCase<'c> {
+        CrashCase { crashed, recovered: &self.device, tree: &self.tree }
     }
 }
 
 /// Opens a crashed image, compares it with the allowed states, and closes it.
 pub(super) fn recover(
-    target: &dyn Target,
+    target: &dyn CrashTarget,
     crashed: &MemoryDevice,
-    allowed: &[State],
+    allowed: &[ModelSnapshot],
 ) -> Result<Recovered, String> {
     let device = Arc::new(crashed.fork());
     let fs = target.open(device.clone()).map_err(|error| format!("open: {error}"))?;
-    let tree = Tree::of(fs.file_system())?;
+    let tree = FsTree::of(fs.file_system())?;
     if target.files_may_wait() {
         allowed::check(&allowed::without_lost(allowed, &tree), &tree)?;
     } else {
@@ -41,9 +41,9 @@ pub(super) fn recover(
 
 /// Interrupts the recovery of a crashed image at a random point and repeats it.
 pub(super) fn recrash(
-    target: &dyn Target,
+    target: &dyn CrashTarget,
     crashed: &MemoryDevice,
-    expected: &Tree,
+    expected: &FsTree,
     seed: u64,
 ) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -61,7 +61,7 @@ pub(super) fn recrash(
     }
     let device: Arc<dyn BlockDevice> = Arc::new(image);
     let fs = target.open(device).map_err(|error| format!("recovery stopped, open: {error}"))?;
-    let tree = Tree::of(fs.file_system()).map_err(|what| format!("recovery stopped: {what}"))?;
+    let tree = FsTree::of(fs.file_system()).map_err(|what| format!("recovery stopped: {what}"))?;
     let differences = expected.differences(&tree, Rules::default());
     if differences.is_empty() {
         return Ok(());

@@ -24,7 +24,7 @@
 //!
 //! Without steps that change contents, rule 2 leaves no freedom.
 //!
-//! A target may declare that new files wait ([`Target::files_may_wait`]). Then files may be missing from state `k` if
+//! A target may declare that new files wait ([`CrashTarget::files_may_wait`]). Then files may be missing from state `k` if
 //! each was created after the durable state and is unchanged in state `k`, and directories may have the times of
 //! another allowed state.
 //!
@@ -45,17 +45,17 @@ use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use vfs::FileSystem;
 
-use crate::fs_tree::Tree;
+use crate::fs_tree::FsTree;
 use crate::operation::Mix;
 
-pub(crate) use allowed::{State, check};
+pub(crate) use allowed::{ModelSnapshot, check};
 pub use careless::CarelessDevice;
 
 /// Size of a sector, which devices write atomically.
 const SECTOR_BYTES: u64 = 512;
 
 /// A kind of file system to be explored.
-pub trait Target: Sync {
+pub trait CrashTarget: Sync {
     /// Returns a device with a new, empty file system. If a target has several, the seed selects one.
     ///
     /// # Errors
@@ -77,11 +77,11 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// Returns the errors of the file system.
-    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Mounted>>;
+    fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>>;
 }
 
 /// An open file system that can be closed.
-pub trait Mounted {
+pub trait OpenFileSystem {
     /// Returns the file system.
     fn file_system(&self) -> &dyn FileSystem;
 
@@ -93,13 +93,13 @@ pub trait Mounted {
 }
 
 /// An image after a crash, and the result of its recovery.
-pub struct Case<'c> {
+pub struct CrashCase<'c> {
     /// The image after the crash.
     pub crashed: &'c MemoryDevice,
     /// The same image after it was opened and closed.
     pub recovered: &'c MemoryDevice,
     /// The tree of the recovered file system.
-    pub tree: &'c Tree,
+    pub tree: &'c FsTree,
 }
 
 /// An independent checker of an image.
@@ -114,7 +114,7 @@ pub trait Judge: Sync {
     ///
     /// # Errors
     /// A complete description of the problem.
-    fn judge(&self, case: &Case<'_>) -> Result<(), String>;
+    fn judge(&self, case: &CrashCase<'_>) -> Result<(), String>;
 }
 
 /// Options of an exploration.
@@ -145,7 +145,7 @@ impl Default for Options {
 }
 
 /// An invalid state, or a run that failed.
-pub struct Failure {
+pub struct InvalidState {
     /// Seed of the run.
     pub seed: u64,
     /// Number of the state in that run; `None` if the run itself failed.
@@ -158,7 +158,7 @@ pub struct Failure {
 
 /// Result of an exploration.
 #[derive(Default)]
-pub struct Report {
+pub struct Exploration {
     /// Number of runs.
     pub runs: u64,
     /// Number of crash states examined, each recovered and compared.
@@ -170,23 +170,23 @@ pub struct Report {
     /// Number of verdicts of each judge.
     pub verdicts: Vec<(String, u64)>,
     /// Failures.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<InvalidState>,
 }
 
 /// Explores crashes of one kind of file system.
 pub struct Explorer<'e> {
-    target: &'e dyn Target,
+    target: &'e dyn CrashTarget,
     judges: &'e [&'e dyn Judge],
     options: Options,
     examined: AtomicU64,
-    report: Mutex<Report>,
+    report: Mutex<Exploration>,
 }
 
 impl<'e> Explorer<'e> {
     /// Prepares to explore.
-    pub fn new(target: &'e dyn Target, judges: &'e [&'e dyn Judge], options: Options) -> Self {
+    pub fn new(target: &'e dyn CrashTarget, judges: &'e [&'e dyn Judge], options: Options) -> Self {
         let verdicts = judges.iter().map(|judge| (judge.name().to_owned(), 0)).collect();
-        let report = Mutex::new(Report { verdicts, ..Report::default() });
+        let report = Mutex::new(Exploration { verdicts, ..Exploration::default() });
         Self { target, judges, options, examined: AtomicU64::new(0), report }
     }
 
@@ -199,7 +199,7 @@ impl<'e> Explorer<'e> {
         states: u64,
         threads: usize,
         progress: &(dyn Fn(u64, usize) -> ControlFlow<()> + Sync),
-    ) -> Report {
+    ) -> Exploration {
         let next_seed = AtomicU64::new(seed);
         let worker = || {
             while self.examined.load(Ordering::Relaxed) < states {
@@ -224,7 +224,7 @@ impl<'e> Explorer<'e> {
     }
 
     /// Examines one state of one run again.
-    pub fn reproduce(self, seed: u64, state: usize) -> Report {
+    pub fn reproduce(self, seed: u64, state: usize) -> Exploration {
         let _ = self.run(seed, Some(state), &mut || ControlFlow::Continue(()));
         self.report.into_inner()
     }
@@ -241,7 +241,7 @@ impl<'e> Explorer<'e> {
         let run = match recorded {
             Ok(run) => run,
             Err(what) => {
-                let failure = Failure { seed, state: None, what, image: None };
+                let failure = InvalidState { seed, state: None, what, image: None };
                 self.report.lock().failures.push(failure);
                 self.examined.fetch_add(1, Ordering::Relaxed);
                 return after_each();
@@ -261,7 +261,7 @@ impl<'e> Explorer<'e> {
 
     fn examine(
         &self,
-        run: &record::Run,
+        run: &record::RecordedRun,
         point: &point::Point,
         crashed: MemoryDevice,
         (seed, number): (u64, usize),
@@ -297,7 +297,7 @@ impl<'e> Explorer<'e> {
         }
         if let Err(what) = verdict {
             let what = format!("{what}\n{}", point::describe(run, point));
-            let failure = Failure { seed, state: Some(number), what, image: Some(crashed) };
+            let failure = InvalidState { seed, state: Some(number), what, image: Some(crashed) };
             report.failures.push(failure);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::{Event, MemoryDevice};
 
 use super::SECTOR_BYTES;
-use super::record::{Done, Run};
+use super::record::{Done, RecordedRun};
 
 /// A crash point, with the fate of the writes in flight.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Point {
 }
 
 /// Selects points of a run in ascending order: every flush boundary, and samples up to `count`.
-pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
+pub(super) fn choose(run: &RecordedRun, seed: u64, count: usize) -> Vec<Point> {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x00c0_ffee);
     let flushes = run.events.iter().enumerate().filter(|(_, event)| **event == Event::Flush);
     let mut ends: Vec<usize> = flushes.map(|(number, _)| number).collect();
@@ -73,7 +73,7 @@ pub(super) fn choose(run: &Run, seed: u64, count: usize) -> Vec<Point> {
 }
 
 /// Describes the steps of a run around a crash.
-pub(super) fn describe(run: &Run, point: &Point) -> String {
+pub(super) fn describe(run: &RecordedRun, point: &Point) -> String {
     let (durable, started) = run.bounds(point.end);
     let mut text = format!("crash: {point:?} of {} events\n", run.events.len());
     text.push_str(&format!("durable: state {durable}; started: state {started}\n"));
@@ -88,13 +88,13 @@ pub(super) fn describe(run: &Run, point: &Point) -> String {
 
 /// Builds the images of ascending points incrementally.
 pub(super) struct ImageBuilder<'r> {
-    run: &'r Run,
+    run: &'r RecordedRun,
     durable: MemoryDevice,
     applied: usize,
 }
 
 impl<'r> ImageBuilder<'r> {
-    pub(super) fn new(run: &'r Run) -> Self {
+    pub(super) fn new(run: &'r RecordedRun) -> Self {
         Self { run, durable: run.base.fork(), applied: 0 }
     }
 

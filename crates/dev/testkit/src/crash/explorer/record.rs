@@ -7,14 +7,14 @@ use std::sync::Arc;
 use disk::{BlockDevice, Event, MemoryDevice, RecordingDevice};
 use vfs::FileSystem;
 
-use super::allowed::State;
-use super::{Mounted, Options, SECTOR_BYTES, Target};
-use crate::fs_tree::{Rules, Tree};
+use super::allowed::ModelSnapshot;
+use super::{CrashTarget, OpenFileSystem, Options, SECTOR_BYTES};
+use crate::fs_tree::{FsTree, Rules};
 use crate::model::Model;
-use crate::operation::{Generator, Mix, Operation, Session, Step, same_outcome};
+use crate::operation::{Generator, Mix, NumberedOperation, Operation, Session, same_outcome};
 
 /// Everything needed to simulate crashes of a run.
-pub(super) struct Run {
+pub(super) struct RecordedRun {
     /// The device before the first event.
     pub(super) base: MemoryDevice,
     pub(super) events: Vec<Event>,
@@ -22,12 +22,12 @@ pub(super) struct Run {
     pub(super) indivisible: Vec<Range<u64>>,
     pub(super) steps: Vec<Done>,
     /// State `k` is the one after `k` steps.
-    states: Vec<State>,
+    states: Vec<ModelSnapshot>,
 }
 
 /// A completed step.
 pub(super) struct Done {
-    pub(super) step: Step,
+    pub(super) step: NumberedOperation,
     /// Number of the first event after it began.
     pub(super) begin: usize,
     /// Number of the first event after it ended.
@@ -41,11 +41,11 @@ pub(super) struct Done {
 /// # Errors
 /// The first difference between the file system and the model.
 pub(super) fn run(
-    target: &dyn Target,
+    target: &dyn CrashTarget,
     seed: u64,
     mix: Mix,
     options: &Options,
-) -> Result<Run, String> {
+) -> Result<RecordedRun, String> {
     let base = target.make(seed)?;
     let device = Arc::new(base.fork());
     let fail = |what: &str, error: vfs::Error| format!("{what}: {error}");
@@ -78,7 +78,7 @@ pub(super) fn run(
         steps.push(close(fs, &recording, states.len() - 1)?);
     }
     let events = whole_sectors(recording.take(), &base).map_err(|error| error.to_string())?;
-    Ok(Run { base, events, indivisible: target.indivisible(), steps, states })
+    Ok(RecordedRun { base, events, indivisible: target.indivisible(), steps, states })
 }
 
 /// Widens each write to whole sectors with their contents at the time: a device writes no less, so a write cannot
@@ -105,13 +105,13 @@ fn whole_sectors(events: Vec<Event>, base: &MemoryDevice) -> io::Result<Vec<Even
 }
 
 fn close(
-    fs: Box<dyn Mounted>,
+    fs: Box<dyn OpenFileSystem>,
     recording: &RecordingDevice,
     durable: usize,
 ) -> Result<Done, String> {
     let begin = recording.event_count();
     fs.close().map_err(|error| format!("closing: {error}"))?;
-    let step = Step { number: 0, operation: Operation::Sync };
+    let step = NumberedOperation { number: 0, operation: Operation::Sync };
     Ok(Done { step, begin, end: recording.event_count(), durable: Some(durable) })
 }
 
@@ -122,7 +122,7 @@ struct Recorder<'r> {
     model_session: Session,
     recording: &'r RecordingDevice,
     steps: Vec<Done>,
-    states: Vec<State>,
+    states: Vec<ModelSnapshot>,
 }
 
 impl<'r> Recorder<'r> {
@@ -131,13 +131,13 @@ impl<'r> Recorder<'r> {
         let model =
             Model::comparing_as(fs, totals.block_size.into()).map_err(|error| error.to_string())?;
         Session::prepare(&model).map_err(|error| error.to_string())?;
-        let states = vec![State { tree: Tree::of(&model)?, open: Vec::new() }];
+        let states = vec![ModelSnapshot { tree: FsTree::of(&model)?, open: Vec::new() }];
         let (session, model_session) = (Session::new(), Session::new());
         Ok(Self { fs, session, model, model_session, recording, steps: Vec::new(), states })
     }
 
     /// Executes a step before the first crash point.
-    fn warm(&mut self, step: Step) -> Result<(), String> {
+    fn warm(&mut self, step: NumberedOperation) -> Result<(), String> {
         let found = self.session.apply(self.fs, &step);
         self.assert_same(&step, &found)
     }
@@ -145,12 +145,16 @@ impl<'r> Recorder<'r> {
     /// Starts recording from the current state: returns the device with that state durable.
     fn begin(&mut self, device: &MemoryDevice) -> Result<MemoryDevice, String> {
         self.fs.sync().map_err(|error| format!("sync: {error}"))?;
-        self.states = vec![State::of(&self.model, &self.model_session)?];
+        self.states = vec![ModelSnapshot::of(&self.model, &self.model_session)?];
         self.recording.take();
         Ok(device.fork())
     }
 
-    fn assert_same(&mut self, step: &Step, found: &vfs::Result<()>) -> Result<(), String> {
+    fn assert_same(
+        &mut self,
+        step: &NumberedOperation,
+        found: &vfs::Result<()>,
+    ) -> Result<(), String> {
         let expected = self.model_session.apply(&self.model, step);
         if same_outcome(step, &expected, found) {
             return Ok(());
@@ -158,12 +162,12 @@ impl<'r> Recorder<'r> {
         Err(format!("{step:?}: expected {expected:?}, found {found:?}"))
     }
 
-    fn apply(&mut self, step: Step) -> Result<(), String> {
+    fn apply(&mut self, step: NumberedOperation) -> Result<(), String> {
         let begin = self.recording.event_count();
         let found = self.session.apply(self.fs, &step);
         let end = self.recording.event_count();
         self.assert_same(&step, &found)?;
-        let state = State::of(&self.model, &self.model_session)?;
+        let state = ModelSnapshot::of(&self.model, &self.model_session)?;
         self.states.push(state);
         let durable = if found.is_ok() { self.made_durable(&step) } else { None };
         self.steps.push(Done { step, begin, end, durable });
@@ -171,7 +175,7 @@ impl<'r> Recorder<'r> {
     }
 
     /// Returns the state that the last step made durable.
-    fn made_durable(&self, step: &Step) -> Option<usize> {
+    fn made_durable(&self, step: &NumberedOperation) -> Option<usize> {
         let last = self.states.len() - 1;
         match &step.operation {
             Operation::Sync => Some(last),
@@ -185,8 +189,8 @@ impl<'r> Recorder<'r> {
     }
 
     /// Compares the live file system with the model, and releases open files.
-    fn finish(mut self) -> Result<(Vec<Done>, Vec<State>), String> {
-        let tree = Tree::of(self.fs)?;
+    fn finish(mut self) -> Result<(Vec<Done>, Vec<ModelSnapshot>), String> {
+        let tree = FsTree::of(self.fs)?;
         let last = self.states.last().map(|state| &state.tree);
         let differences = last.map(|last| last.differences(&tree, Rules::default()));
         if let Some(list) = differences.filter(|list| !list.is_empty()) {
@@ -197,9 +201,9 @@ impl<'r> Recorder<'r> {
     }
 }
 
-impl Run {
+impl RecordedRun {
     /// Returns the allowed states after a crash before event `end`: from the durable one to the last one started.
-    pub(super) fn allowed(&self, end: usize) -> &[State] {
+    pub(super) fn allowed(&self, end: usize) -> &[ModelSnapshot] {
         let (durable, started) = self.bounds(end);
         &self.states[durable..=started]
     }

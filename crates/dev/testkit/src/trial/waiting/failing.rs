@@ -5,10 +5,10 @@ use std::sync::Arc;
 use disk::{Access, Fault, FaultyDevice};
 use vfs::{Error, FileSystem};
 
-use super::{ALL, CACHE_BYTES, NEW, Opened, WaitingTrial, name};
+use super::{ALL, CACHE_BYTES, NEW, OpenTrial, WaitingTrial, name};
 
 /// Fills a file until so many blocks are left.
-fn fill(opened: &Opened, block_bytes: usize, left: u64) -> vfs::Ino {
+fn fill(opened: &OpenTrial, block_bytes: usize, left: u64) -> vfs::Ino {
     let fs = opened.fs();
     let filler = fs.create(fs.root(), b"filler", &NEW).unwrap();
     let block = vec![1; block_bytes];

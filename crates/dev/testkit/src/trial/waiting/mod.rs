@@ -21,7 +21,7 @@ pub use seen::{
 pub use threads::threads;
 
 use super::{NEW, Watchdog, entries, later};
-use crate::crash::Mounted;
+use crate::crash::OpenFileSystem;
 
 /// Files wait in each directory of several blocks, few at a time.
 pub const SOON: DeferPolicy =
@@ -34,7 +34,7 @@ const ALL: DeferPolicy = DeferPolicy { files_max: usize::MAX, ..SOON };
 const CACHE_BYTES: usize = 8 << 20;
 
 /// A file system with waiting files.
-pub trait MayWait: Mounted {
+pub trait MayWait: OpenFileSystem {
     /// Returns the number of waiting files.
     fn files_deferred(&self) -> usize;
 }
@@ -57,7 +57,7 @@ pub struct WaitingTrial<'t> {
 }
 
 /// An open file system, and a directory in it.
-struct Opened {
+struct OpenTrial {
     device: Arc<MemoryDevice>,
     mounted: Box<dyn MayWait>,
     dir: Ino,
@@ -65,7 +65,7 @@ struct Opened {
 
 impl WaitingTrial<'_> {
     /// Returns a new file system with an empty, durable directory.
-    fn empty(&self, policy: DeferPolicy) -> Opened {
+    fn empty(&self, policy: DeferPolicy) -> OpenTrial {
         let device = Arc::new((self.make)());
         let opened = self.open(device, CACHE_BYTES, Some(policy), |fs| {
             let dir = fs.mkdir(fs.root(), b"d", &NEW)?;
@@ -80,18 +80,18 @@ impl WaitingTrial<'_> {
         cache_bytes: usize,
         policy: Option<DeferPolicy>,
         dir: impl FnOnce(&dyn FileSystem) -> vfs::Result<Ino>,
-    ) -> vfs::Result<Opened> {
+    ) -> vfs::Result<OpenTrial> {
         let mounted = (self.open)(device.clone(), cache_bytes, policy)?;
         let dir = dir(mounted.file_system())?;
-        Ok(Opened { device, mounted, dir })
+        Ok(OpenTrial { device, mounted, dir })
     }
 
     /// Returns a directory of several blocks in which 200 files do not wait and 100 do.
-    fn filled(&self) -> Opened {
+    fn filled(&self) -> OpenTrial {
         self.filled_with(ALL)
     }
 
-    fn filled_with(&self, policy: DeferPolicy) -> Opened {
+    fn filled_with(&self, policy: DeferPolicy) -> OpenTrial {
         let opened = self.empty(policy);
         (0..200).for_each(|number| opened.create(number));
         opened.fs().sync().unwrap();
@@ -101,20 +101,20 @@ impl WaitingTrial<'_> {
     }
 
     /// Opens the image in its state after a crash.
-    fn after_crash(&self, device: &MemoryDevice) -> Opened {
+    fn after_crash(&self, device: &MemoryDevice) -> OpenTrial {
         let device = Arc::new(device.fork());
         let opened = self.open(device, CACHE_BYTES, None, |fs| fs.lookup(fs.root(), b"d"));
         opened.unwrap_or_else(|error| panic!("{}, after a crash: {error}", self.name))
     }
 
     #[track_caller]
-    fn close(&self, opened: Opened) {
+    fn close(&self, opened: OpenTrial) {
         opened.mounted.close().unwrap_or_else(|error| panic!("{}: {error}", self.name));
         (self.check)(&opened.device);
     }
 }
 
-impl Opened {
+impl OpenTrial {
     fn fs(&self) -> &dyn FileSystem {
         self.mounted.file_system()
     }

@@ -40,11 +40,11 @@ enum Dir {
 }
 
 /// Directory and name of an entry.
-type Place = (Dir, Vec<u8>);
+type DirentKey = (Dir, Vec<u8>);
 
 /// An operation. The owner of an inode is the number of the operation that made it, plus [`OWNER_FIRST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum OrderedOperation {
     /// Creates a file in the large directory.
     Create(u32),
     /// Makes a directory in the small one.
@@ -61,7 +61,7 @@ enum Step {
     Move(u32),
 }
 
-impl Step {
+impl OrderedOperation {
     fn number(number: u32) -> Self {
         let (last, earlier) = (number.wrapping_sub(1), number.wrapping_sub(CHANGE_EVERY + 3));
         match (number % CHANGE_EVERY, number % 4) {
@@ -78,7 +78,7 @@ impl Step {
     }
 
     /// Returns the entry that the operation removes, and the one that it adds with its owner.
-    fn change(self) -> (Option<Place>, Option<(Place, u32)>) {
+    fn change(self) -> (Option<DirentKey>, Option<(DirentKey, u32)>) {
         let made = |dir, name, number| (None, Some(((dir, name), number)));
         let moved = |number, to| (Some((Dir::Large, long_name(number))), Some((to, number)));
         match self {
@@ -167,7 +167,7 @@ pub fn order(trial: &WaitingTrial<'_>, policy: Option<DeferPolicy>) -> Order {
     let dirs = Dirs::of(fs);
     let mut deferred_max = 0;
     for number in 0..STEPS {
-        Step::number(number).run(fs, &dirs).unwrap();
+        OrderedOperation::number(number).run(fs, &dirs).unwrap();
         deferred_max = deferred_max.max(mounted.files_deferred());
     }
     assert_eq!(deferred_max > 0, policy.is_some(), "{}: {deferred_max} deferred", trial.name);
@@ -226,7 +226,7 @@ fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
             nearest =
                 nearest.filter(|(_, few)| *few <= missing.len()).or(Some((number, missing.len())));
         }
-        let step = Step::number(number);
+        let step = OrderedOperation::number(number);
         let (removed, added) = step.change();
         if let Some(place) = removed
             && !missing.remove(&place)
@@ -237,7 +237,7 @@ fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
         if let Some((place, owner)) = added {
             if found.get(&place) == Some(&owner) {
                 found.remove(&place);
-            } else if matches!(step, Step::Create(_)) {
+            } else if matches!(step, OrderedOperation::Create(_)) {
                 missing.insert(place);
             } else {
                 wrong.insert(place);
@@ -254,7 +254,7 @@ fn compare(trial: &WaitingTrial<'_>, image: &MemoryDevice) -> Option<String> {
 }
 
 /// Returns the entries of the run, with the owners of their inodes.
-fn entries_of(fs: &dyn FileSystem) -> HashMap<Place, u32> {
+fn entries_of(fs: &dyn FileSystem) -> HashMap<DirentKey, u32> {
     let dirs = Dirs::of(fs);
     let mut found = HashMap::new();
     for dir in [Dir::Large, Dir::Small] {

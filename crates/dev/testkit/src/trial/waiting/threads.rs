@@ -6,7 +6,7 @@ use std::time::Duration;
 use operations::deferred_create::DeferPolicy;
 use vfs::{Error, FileSystem, FileType, Ino, NewInode, RenameMode};
 
-use super::{NEW, Opened, SOON, WaitingTrial, Watchdog, entries, later};
+use super::{NEW, OpenTrial, SOON, WaitingTrial, Watchdog, entries, later};
 
 const MAKERS: u32 = 3;
 /// Time limit of the test.
@@ -119,7 +119,7 @@ impl Stress<'_> {
     }
 
     /// Checks that everything created before a sync is present after a crash that follows it.
-    fn sync(&self, crash: &(dyn Fn() -> Opened + Sync)) {
+    fn sync(&self, crash: &(dyn Fn() -> OpenTrial + Sync)) {
         for round in 0_u32.. {
             if self.is_over.load(Ordering::Relaxed) {
                 return;
@@ -164,7 +164,7 @@ fn run(trial: &WaitingTrial<'_>, policy: DeferPolicy, files: u32) {
     let crash = || {
         let device = std::sync::Arc::new(device.fork());
         let mounted = open(device.clone(), super::CACHE_BYTES, None).unwrap();
-        Opened { device, mounted, dir }
+        OpenTrial { device, mounted, dir }
     };
     let stress = Stress { fs, dir, made: Default::default(), is_over: AtomicBool::new(false) };
     std::thread::scope(|scope| {

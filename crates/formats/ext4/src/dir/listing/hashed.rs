@@ -8,7 +8,7 @@ use vfs::{Cookie, Corruption, Ino, Result};
 
 use crate::dir;
 use crate::dir::index::{self, Cursor};
-use crate::dir::listing::{Each, Item, Listing, Scratch, is_dot};
+use crate::dir::listing::{DirectoryListing, Each, Scratch, ScratchEntry, is_dot};
 use crate::format::address::FileBlock;
 use crate::format::checksum::crc32c;
 use crate::format::dirent;
@@ -16,8 +16,8 @@ use crate::format::hash::{HashVersion, NameHash, NameHasher, TOGETHER};
 use crate::format::htree::RootInfo;
 use crate::format::inode::flags;
 use crate::inode::inline;
-use crate::kind::Kind;
-use crate::op::source::Source;
+use crate::kind::BlockKind;
+use crate::op::source::BlockSource;
 
 /// Location of the entries of a directory listed by hash.
 pub(super) enum Leaves {
@@ -35,7 +35,7 @@ const SAME_HASH_BYTES_MAX: usize = 4 << 20;
 const HASH_COOKIE_MAX: u64 = i64::MAX as u64;
 
 pub(super) fn in_hash_order(
-    listing: &mut Listing<'_>,
+    listing: &mut DirectoryListing<'_>,
     leaves: Leaves,
     parent: Ino,
     hasher: &NameHasher,
@@ -43,7 +43,7 @@ pub(super) fn in_hash_order(
     scratch: &mut Scratch,
     each: &mut Each<'_>,
 ) -> Result<()> {
-    let Listing { mut fs, dir, .. } = *listing;
+    let DirectoryListing { mut fs, dir, .. } = *listing;
     for (position, ino) in [dir.ino(), parent].into_iter().enumerate() {
         if listing.deliver_dot(position as u64, ino, from, each).is_break() {
             return Ok(());
@@ -76,7 +76,7 @@ pub(super) fn in_hash_order(
     }
 }
 
-impl Listing<'_> {
+impl DirectoryListing<'_> {
     /// Hashes the names of the items from `first` on, which were just read.
     fn hash_items(&mut self, hasher: &NameHasher, scratch: &mut Scratch, first: usize) {
         self.clock.lap(ListingStep::Reading);
@@ -116,7 +116,7 @@ impl Listing<'_> {
         let Scratch { bytes, items, name, .. } = scratch;
         let mut delivered = 0;
         let mut flow = ControlFlow::Continue(());
-        let mut before: Option<&Item> = None;
+        let mut before: Option<&ScratchEntry> = None;
         for item in items.iter() {
             // Equal names have equal hashes, so they are adjacent, except when another name with a deliberately equal
             // hash is between them.
@@ -144,19 +144,19 @@ impl Listing<'_> {
 /// Copies the leaf at the cursor and the following leaves that continue the same hash, then advances the cursor.
 /// Returns `false` at the end of the directory.
 fn gather(
-    listing: &mut Listing<'_>,
+    listing: &mut DirectoryListing<'_>,
     cursor: &mut Cursor,
     leaves_left: &mut u64,
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { mut fs, dir, .. } = *listing;
+    let DirectoryListing { mut fs, dir, .. } = *listing;
     loop {
         let too_many =
             || dir.corrupt("directory index", "more leaves than blocks in the directory");
         *leaves_left = leaves_left.checked_sub(1).ok_or_else(too_many)?;
         let first = scratch.items.len();
-        index::with_block(&mut fs, dir, cursor.leaf(), Kind::DirectoryLeaf, |block| {
+        index::with_block(&mut fs, dir, cursor.leaf(), BlockKind::DirectoryLeaf, |block| {
             scratch.take_chain(block, Dots::Names);
         })?;
         if scratch.bytes.len() > SAME_HASH_BYTES_MAX.max(fs.volume.block_size()) {
@@ -177,18 +177,18 @@ fn gather(
 
 /// Copies the entries of a directory that has one block or none.
 fn gather_single(
-    listing: &mut Listing<'_>,
+    listing: &mut DirectoryListing<'_>,
     hasher: &NameHasher,
     scratch: &mut Scratch,
 ) -> Result<bool> {
-    let Listing { fs, dir, .. } = *listing;
+    let DirectoryListing { fs, dir, .. } = *listing;
     if dir.has_flag(flags::INLINE_DATA) {
         let contents = inline::contents(fs, dir)?;
         for (_, part) in dir::inline_parts(fs, dir, &contents)? {
             scratch.take_chain(part, Dots::Names);
         }
     } else if let Some(place) = (&mut &*fs).place(dir, FileBlock(0))? {
-        scratch.take_chain(&fs.block(place, Kind::DirectoryLeaf.of(dir.owner))?, Dots::First);
+        scratch.take_chain(&fs.block(place, BlockKind::DirectoryLeaf.of(dir.owner))?, Dots::First);
         listing.clock.count(1, 0);
     }
     listing.hash_items(hasher, scratch, 0);
@@ -216,7 +216,7 @@ impl Scratch {
             }
             let name_start = record.offset + dirent::HEADER_SIZE;
             end = name_start + record.name.len();
-            self.items.push(Item {
+            self.items.push(ScratchEntry {
                 key: 0,
                 name_start: (start + name_start) as u32,
                 inode: record.inode,
@@ -246,7 +246,7 @@ impl Scratch {
         let (Some(least), Some(most)) = (keys().min(), keys().max()) else { return };
         let buckets_log = items.len().next_power_of_two().ilog2();
         let shift = (u64::BITS - (most - least).leading_zeros()).saturating_sub(buckets_log);
-        let bucket = |item: &Item| ((item.key - least) >> shift) as usize;
+        let bucket = |item: &ScratchEntry| ((item.key - least) >> shift) as usize;
         // Start of each bucket, and one more element.
         starts.clear();
         starts.resize((1 << buckets_log) + 1, 0_u32);
@@ -273,7 +273,7 @@ impl Scratch {
 }
 
 /// Sorts the items of a bucket, usually one or two. Deliberate collisions can make it large.
-fn sort_bucket(items: &mut [Item]) {
+fn sort_bucket(items: &mut [ScratchEntry]) {
     if items.len() > INSERTION_MAX {
         items.sort_unstable();
         return;
@@ -287,7 +287,7 @@ fn sort_bucket(items: &mut [Item]) {
     }
 }
 
-impl Item {
+impl ScratchEntry {
     /// Returns its name, from the bytes of its scratch.
     fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = self.name_start as usize;
@@ -307,7 +307,7 @@ mod tests {
             for count in [0, 1, 2, 3, 17, 100, 1000] {
                 let base = random.u64(..) >> 1;
                 scratch.items = (0..count)
-                    .map(|inode| Item {
+                    .map(|inode| ScratchEntry {
                         key: base ^ (random.u64(..) & ((1 << bits) - 1)),
                         name_start: random.u32(..),
                         inode,

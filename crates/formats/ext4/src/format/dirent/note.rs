@@ -18,7 +18,7 @@ const NO_ROOM: u64 = u64::MAX;
 const ENTRY_LEAST: usize = record_size(1);
 
 /// Builds the note of a block.
-pub fn note(block: &[u8]) -> Note {
+pub(crate) fn note(block: &[u8]) -> Note {
     let mut note = [0; FILTER + 1];
     note[FILTER] = NO_ROOM;
     for record in records(block) {
@@ -56,7 +56,7 @@ fn has(note: &Note, name: &[u8]) -> bool {
 
 /// Returns whether a block may contain a name. The filter of a full block has 10 % false positives, so the name is then
 /// also searched for.
-pub fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
+pub(crate) fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
     has(note, name) && has_end(block, name)
 }
 
@@ -75,7 +75,7 @@ fn has_end(block: &[u8], name: &[u8]) -> bool {
 }
 
 /// Returns the result of [`search`](super::search) if the note determines it. It never determines that the name exists.
-pub fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Search<'b>> {
+pub(crate) fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Search<'b>> {
     if may_have(note, block, name) {
         return None;
     }
@@ -90,7 +90,7 @@ pub fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Sea
 
 /// Updates a note for an entry that is written after the `used` bytes of a record of `rec_len` bytes. Returns `false`
 /// if the note must be rebuilt.
-pub fn note_entry(
+pub(crate) fn note_entry(
     note: &mut Note,
     name: &[u8],
     (offset, used, rec_len): (usize, usize, usize),
@@ -105,7 +105,7 @@ pub fn note_entry(
 }
 
 /// Updates a note for an entry whose bytes are added to the record at `offset`.
-pub fn note_removal(note: &mut Note, offset: usize) {
+pub(crate) fn note_removal(note: &mut Note, offset: usize) {
     note[FILTER] = note[FILTER].min(offset as u64);
 }
 

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::{Checksums, Layout};
+use super::layout::{Checksums, JournalLayout};
 use super::{BlockType, Tid, write_header};
 
 /// `h_chksum_type` of the CRC-32 of version 1.
@@ -56,7 +56,11 @@ impl Commit {
     /// Parses a commit block. `transaction_crc` is the register of [`crc32_be`](super::crc32_be) over all descriptor
     /// blocks and images of the transaction, required for journals with [`Checksums::Transaction`].
     #[must_use]
-    pub fn parse(block: &[u8], layout: &Layout, transaction_crc: u32) -> (Self, Trust) {
+    pub(crate) fn parse(
+        block: &[u8],
+        layout: &JournalLayout,
+        transaction_crc: u32,
+    ) -> (Self, Trust) {
         let raw = RawCommit::read_from_prefix(block)
             .map_or_else(|_| RawCommit::new_zeroed(), |(raw, _)| raw);
         let commit = Self { sec: raw.commit_sec.get(), nsec: raw.commit_nsec.get() };
@@ -83,8 +87,8 @@ impl Commit {
         (commit, Trust::Wrong { computed, stored })
     }
 
-    /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in [`Commit::parse`].
-    pub fn encode(&self, block: &mut [u8], layout: &Layout, tid: Tid, transaction_crc: u32) {
+    /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in `Commit::parse`.
+    pub fn encode(&self, block: &mut [u8], layout: &JournalLayout, tid: Tid, transaction_crc: u32) {
         let mut raw = RawCommit::new_zeroed();
         raw.commit_sec = self.sec.into();
         raw.commit_nsec = self.nsec.into();
@@ -105,7 +109,7 @@ impl Commit {
 /// Returns the checksum of a commit block with zeros after its fields, as when it was written. A power failure may
 /// leave sectors of an older block there. The transaction is complete nevertheless, because the fields are in the first
 /// sector.
-fn head_checksum(block: &[u8], layout: &Layout) -> u32 {
+fn head_checksum(block: &[u8], layout: &JournalLayout) -> u32 {
     let fields = size_of::<RawCommit>().min(block.len());
     let mut whole = vec![0; block.len()];
     whole[..fields].copy_from_slice(&block[..fields]);

@@ -19,7 +19,7 @@ const TABLE: [u32; 256] = {
 
 /// Continues a CRC-32 register over `bytes`, without inversions.
 #[must_use]
-pub fn crc32_be(register: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn crc32_be(register: u32, bytes: &[u8]) -> u32 {
     bytes
         .iter()
         .fold(register, |crc, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 24) as u8 ^ byte)])

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::{Checksums, Layout, UUID_SIZE};
+use super::layout::{Checksums, JournalLayout, UUID_SIZE};
 use super::{BlockType, HEADER_SIZE, Tid, write_header};
 use crate::format::address::Block;
 
@@ -61,7 +61,7 @@ pub struct Tag {
 impl Tag {
     /// Returns whether the stored image matches the tag's checksum, if there is one.
     #[must_use]
-    pub fn matches(&self, layout: &Layout, tid: Tid, stored: &[u8]) -> bool {
+    pub fn matches(&self, layout: &JournalLayout, tid: Tid, stored: &[u8]) -> bool {
         match layout.checksums {
             Checksums::None | Checksums::Transaction => true,
             Checksums::V2 => self.checksum == layout.image_checksum(tid, stored) & 0xffff,
@@ -72,7 +72,7 @@ impl Tag {
 
 /// Iterates over the tags of a descriptor block, at least one. Ends with the tag marked as the last, or when the block
 /// is full.
-pub fn tags<'b>(block: &'b [u8], layout: &Layout) -> impl Iterator<Item = Tag> + use<'b> {
+pub fn tags<'b>(block: &'b [u8], layout: &JournalLayout) -> impl Iterator<Item = Tag> + use<'b> {
     let layout = *layout;
     let mut at = Some(HEADER_SIZE);
     std::iter::from_fn(move || {
@@ -89,7 +89,7 @@ pub fn tags<'b>(block: &'b [u8], layout: &Layout) -> impl Iterator<Item = Tag> +
     })
 }
 
-fn parse(bytes: &[u8], layout: &Layout) -> Option<(Tag, TagFlags)> {
+fn parse(bytes: &[u8], layout: &JournalLayout) -> Option<(Tag, TagFlags)> {
     let (low, high, flags, checksum) = if layout.checksums == Checksums::V3 {
         let raw = RawTag3::read_from_bytes(bytes).ok()?;
         // The upper half of the flags is unused.
@@ -124,19 +124,19 @@ pub struct DescriptorWriter {
 
 impl DescriptorWriter {
     /// Starts a descriptor block in `block`, which must be zero.
-    pub fn start(block: &mut [u8], tid: Tid) -> Self {
+    pub(crate) fn start(block: &mut [u8], tid: Tid) -> Self {
         write_header(block, BlockType::Descriptor, tid);
         Self { count: 0, end: HEADER_SIZE, last_flags: HEADER_SIZE }
     }
 
     /// Returns whether no further tag fits.
     #[must_use]
-    pub fn is_full(&self, layout: &Layout) -> bool {
+    pub fn is_full(&self, layout: &JournalLayout) -> bool {
         self.count == layout.tags_max()
     }
 
     /// Adds a tag. The descriptor must not be full, and the block number must fit.
-    pub fn push(&mut self, block: &mut [u8], layout: &Layout, tag: Tag) {
+    pub fn push(&mut self, block: &mut [u8], layout: &JournalLayout, tag: Tag) {
         let mut flags = TagFlags::empty();
         flags.set(TagFlags::ESCAPE, tag.escaped);
         flags.set(TagFlags::SAME_UUID, self.count > 0);
@@ -173,7 +173,7 @@ impl DescriptorWriter {
     }
 
     /// Marks the last tag and seals the block.
-    pub fn finish(self, block: &mut [u8], layout: &Layout) {
+    pub fn finish(self, block: &mut [u8], layout: &JournalLayout) {
         block[self.last_flags + 1] |= TagFlags::LAST.bits() as u8;
         layout.seal(block);
     }

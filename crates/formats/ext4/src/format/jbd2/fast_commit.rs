@@ -159,7 +159,7 @@ impl FastCommitScan {
     /// Starts a scan for fast commits after the log's last transaction. `expected` is the number of the next
     /// transaction.
     #[must_use]
-    pub fn new(expected: Tid, inode_size: u16) -> Self {
+    pub(crate) fn new(expected: Tid, inode_size: u16) -> Self {
         Self {
             expected,
             inode_size: inode_size.into(),

@@ -24,7 +24,7 @@ pub enum Checksums {
 
 /// Layout of the blocks of a journal.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct JournalLayout {
     /// Block size in bytes.
     pub block_size: usize,
     /// True if block numbers have 64 bits.
@@ -39,7 +39,7 @@ pub struct Layout {
     pub uuid: [u8; 16],
 }
 
-impl Layout {
+impl JournalLayout {
     pub(super) fn new(
         block_size: usize,
         compat: JournalCompat,
@@ -67,7 +67,7 @@ impl Layout {
 
     /// Returns whether every block has a checksum.
     #[must_use]
-    pub fn has_block_checksums(&self) -> bool {
+    pub(crate) fn has_block_checksums(&self) -> bool {
         matches!(self.checksums, Checksums::V2 | Checksums::V3)
     }
 
@@ -76,7 +76,7 @@ impl Layout {
     /// With version 2 a tag has two more bytes than in the format document. They were introduced with the checksum and
     /// are never used.
     #[must_use]
-    pub fn tag_size(&self) -> usize {
+    pub(crate) fn tag_size(&self) -> usize {
         match (self.checksums, self.wide) {
             (Checksums::V3, _) => 16,
             (Checksums::V2, true) => 14,
@@ -93,19 +93,19 @@ impl Layout {
 
     /// Returns the maximum number of tags of a descriptor block. Only the first tag has a uuid.
     #[must_use]
-    pub fn tags_max(&self) -> usize {
+    pub(crate) fn tags_max(&self) -> usize {
         (self.records_end() - HEADER_SIZE - UUID_SIZE) / self.tag_size()
     }
 
     /// Returns the size of a revoke record in bytes.
     #[must_use]
-    pub fn revoke_size(&self) -> usize {
+    pub(crate) fn revoke_size(&self) -> usize {
         if self.wide { 8 } else { 4 }
     }
 
     /// Returns the checksum of a stored, escaped image.
     #[must_use]
-    pub fn image_checksum(&self, tid: Tid, stored: &[u8]) -> u32 {
+    pub(crate) fn image_checksum(&self, tid: Tid, stored: &[u8]) -> u32 {
         crc32c(crc32c(self.seed, &tid.0.to_be_bytes()), stored)
     }
 
@@ -117,7 +117,7 @@ impl Layout {
 
     /// Returns whether the checksum at the end of a descriptor or revoke block is valid or not used.
     #[must_use]
-    pub fn is_intact(&self, block: &[u8]) -> bool {
+    pub(crate) fn is_intact(&self, block: &[u8]) -> bool {
         if !self.has_block_checksums() {
             return true;
         }

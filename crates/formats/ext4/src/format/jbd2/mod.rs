@@ -5,7 +5,7 @@
 //! of revoke blocks. A commit block ends it. A block is trusted only if it has the expected sequence number and, if
 //! there are checksums, the expected checksum.
 //!
-//! The layout of a block depends on the journal's features; see [`Layout`].
+//! The layout of a block depends on the journal's features; see [`JournalLayout`].
 
 mod commit;
 mod crc32;
@@ -25,15 +25,16 @@ use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use commit::{Commit, Trust};
-pub use crc32::crc32_be;
+pub(crate) use crc32::crc32_be;
 pub use descriptor::{DescriptorWriter, Tag, tags};
 pub use fast_commit::{FastCommitEntry, FastCommitScan, FastCommitTag, Scanned};
 pub use features::{JournalCompat, JournalIncompat};
-pub use layout::{Checksums, Layout};
-pub use revoke::{encode_revokes, revokes};
+pub use layout::{Checksums, JournalLayout};
+pub(crate) use revoke::encode_revokes;
+pub use revoke::revokes;
+pub(crate) use superblock::BLOCKS_MIN;
 pub use superblock::{
-    BLOCKS_MIN, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock, RawJournalSuperblock,
-    SUPERBLOCK_SIZE,
+    FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock, RawJournalSuperblock, SUPERBLOCK_SIZE,
 };
 
 /// `h_magic` of every journal block except images.
@@ -61,7 +62,7 @@ impl Tid {
 
     /// Returns whether this transaction comes after `other`. They must be less than 2^31 apart.
     #[must_use]
-    pub const fn is_after(self, other: Self) -> bool {
+    pub(crate) const fn is_after(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }
 }
@@ -130,9 +131,9 @@ fn write_header(block: &mut [u8], kind: BlockType, tid: Tid) {
 /// Returns whether a block image must be escaped: if it starts with the magic number, it would look like a journal
 /// block.
 #[must_use]
-pub fn must_escape(image: &[u8]) -> bool {
+pub(crate) fn must_escape(image: &[u8]) -> bool {
     image.starts_with(&MAGIC.to_be_bytes())
 }
 
 /// First bytes of an escaped block, which replay restores.
-pub const ESCAPED: [u8; 4] = MAGIC.to_be_bytes();
+pub(crate) const ESCAPED: [u8; 4] = MAGIC.to_be_bytes();

@@ -4,7 +4,7 @@ use vfs::Corruption;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::Layout;
+use super::layout::JournalLayout;
 use super::{BlockType, Tid, write_header};
 use crate::format::address::Block;
 
@@ -22,10 +22,10 @@ pub(super) const HEADER_SIZE: usize = size_of::<RawRevokeHeader>();
 
 const _: () = assert!(HEADER_SIZE == 16);
 
-impl Layout {
+impl JournalLayout {
     /// Returns the maximum number of records of a revoke block.
     #[must_use]
-    pub fn revokes_max(&self) -> usize {
+    pub(crate) fn revokes_max(&self) -> usize {
         (self.records_end() - HEADER_SIZE) / self.revoke_size()
     }
 }
@@ -36,7 +36,7 @@ impl Layout {
 /// If the stored length is larger than the block.
 pub fn revokes<'b>(
     block: &'b [u8],
-    layout: &Layout,
+    layout: &JournalLayout,
 ) -> Result<impl Iterator<Item = Block> + use<'b>, Corruption> {
     let damage = |problem| Corruption::new("journal revoke block", problem);
     let Ok((raw, _)) = RawRevokeHeader::read_from_prefix(block) else {
@@ -56,8 +56,8 @@ pub fn revokes<'b>(
     Ok(records.chunks_exact(layout.revoke_size()).map(number))
 }
 
-/// Writes a revoke block of at most [`Layout::revokes_max`] blocks to `block`, which must be zero.
-pub fn encode_revokes(block: &mut [u8], layout: &Layout, tid: Tid, revoked: &[u64]) {
+/// Writes a revoke block of at most [`JournalLayout::revokes_max`] blocks to `block`, which must be zero.
+pub(crate) fn encode_revokes(block: &mut [u8], layout: &JournalLayout, tid: Tid, revoked: &[u64]) {
     write_header(block, BlockType::Revoke, tid);
     let size = layout.revoke_size();
     let used = HEADER_SIZE + revoked.len() * size;

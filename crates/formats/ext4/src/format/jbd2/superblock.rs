@@ -7,14 +7,14 @@ use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::features::{JournalCompat, JournalIncompat};
-use super::layout::{Layout, UUID_SIZE};
+use super::layout::{JournalLayout, UUID_SIZE};
 use super::{BlockType, MAGIC, Tid};
 use crate::format::checksum::crc32c;
 
 /// Size of the superblock in bytes.
 pub const SUPERBLOCK_SIZE: usize = 1024;
 /// Minimum number of blocks of a journal.
-pub const BLOCKS_MIN: u32 = 1024;
+pub(crate) const BLOCKS_MIN: u32 = 1024;
 /// Default size of the fast-commit area in blocks.
 pub const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 /// `s_checksum_type` of CRC-32C, the only one that versions 2 and 3 use.
@@ -60,7 +60,7 @@ impl RawJournalSuperblock {
     /// Returns the superblock of an empty journal of `blocks` blocks inside the file system `uuid`. It has no features:
     /// the first kernel that mounts the file system sets those that it uses.
     #[must_use]
-    pub fn empty(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
+    pub(crate) fn empty(block_size: u32, blocks: u32, uuid: [u8; 16]) -> Self {
         let mut raw = Self::new_zeroed();
         raw.h_magic = MAGIC.into();
         raw.h_blocktype = (BlockType::SuperblockV2 as u32).into();
@@ -186,7 +186,7 @@ pub struct JournalSuperblock {
     /// Raw superblock, which can be changed and written back.
     pub raw: RawJournalSuperblock,
     /// Layout of the journal's blocks.
-    pub layout: Layout,
+    pub layout: JournalLayout,
     /// Journal blocks of the circular log.
     pub log: Range<u32>,
     /// Journal blocks of the fast-commit area.
@@ -225,7 +225,7 @@ impl JournalSuperblock {
             return Err(damage("start", format!("0 or {first} to {}", log_end - 1), start));
         }
         Ok(Self {
-            layout: Layout::new(block.len(), raw.compat(), raw.incompat(), uuid(&raw)),
+            layout: JournalLayout::new(block.len(), raw.compat(), raw.incompat(), uuid(&raw)),
             log,
             fast_commit,
             start: (start != 0).then_some(start),
@@ -249,7 +249,7 @@ impl JournalSuperblock {
 
     /// Switches to the features for writing this file system: revoke blocks; 64-bit block numbers if `wide`; and
     /// checksums if its metadata has them. The log must be empty.
-    pub fn modernize(&mut self, wide: bool, checksums: bool) {
+    pub(crate) fn modernize(&mut self, wide: bool, checksums: bool) {
         self.raw.upgrade();
         let mut incompat = self.raw.incompat() | JournalIncompat::REVOKE;
         incompat.remove(JournalIncompat::ASYNC_COMMIT | JournalIncompat::CSUM_V2);
@@ -262,7 +262,7 @@ impl JournalSuperblock {
             self.raw.checksum = 0.into();
         }
         let size = self.layout.block_size;
-        self.layout = Layout::new(size, self.raw.compat(), incompat, uuid(&self.raw));
+        self.layout = JournalLayout::new(size, self.raw.compat(), incompat, uuid(&self.raw));
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::format::address::Block;
 
-fn layout(checksums: Checksums, wide: bool) -> Layout {
+fn layout(checksums: Checksums, wide: bool) -> JournalLayout {
     let mut incompat = JournalIncompat::REVOKE;
     incompat.set(JournalIncompat::BIT64, wide);
     incompat.set(JournalIncompat::CSUM_V2, checksums == Checksums::V2);
@@ -16,7 +16,7 @@ fn layout(checksums: Checksums, wide: bool) -> Layout {
     JournalSuperblock::parse(raw.as_bytes(), 2048).unwrap().layout
 }
 
-fn layouts() -> Vec<Layout> {
+fn layouts() -> Vec<JournalLayout> {
     let all = [Checksums::None, Checksums::Transaction, Checksums::V2, Checksums::V3];
     all.into_iter().flat_map(|c| [layout(c, false), layout(c, true)]).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! On disk: version 1, then entries {tag u16, permissions u16}; entries of named users and groups also have an id u32.
 
-use vfs::acl::{self, Entry, NO_ID, Tag};
+use vfs::acl::{self, AclEntry, NO_ID, Tag};
 
 const VERSION_EXT4: u32 = 1;
 const SHORT_SIZE: usize = 4;
@@ -22,7 +22,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
             }
             false => (NO_ID, after),
         };
-        entries.push(Entry { tag, permissions, id });
+        entries.push(AclEntry { tag, permissions, id });
         rest = after;
     }
     Some(acl::to_bytes(entries))

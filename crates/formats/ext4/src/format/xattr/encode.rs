@@ -54,7 +54,7 @@ impl NewAttribute<'_> {
 /// Writes an attribute block with `attributes` and a reference count of 1, without a checksum. Sorts them, because
 /// lookups in a block expect that order. Returns `false` and writes nothing if they do not fit.
 #[must_use]
-pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
+pub(crate) fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
     if !fits_in_block(block.len(), attributes) {
         return false;
     }
@@ -72,7 +72,7 @@ pub fn encode_block(block: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bo
 /// Writes `attributes` to the bytes of an inode's slot after `extra_isize`, or zeros if there are none. Sorts them.
 /// Returns `false` and writes nothing if they do not fit.
 #[must_use]
-pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
+pub(crate) fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) -> bool {
     if attributes.is_empty() {
         bytes.fill(0);
         return true;
@@ -89,20 +89,20 @@ pub fn encode_in_inode(bytes: &mut [u8], attributes: &mut [NewAttribute<'_>]) ->
 
 /// Returns whether `attributes` fit into a block of `block_size` bytes with [`encode_block`].
 #[must_use]
-pub fn fits_in_block(block_size: usize, attributes: &[NewAttribute<'_>]) -> bool {
+pub(crate) fn fits_in_block(block_size: usize, attributes: &[NewAttribute<'_>]) -> bool {
     fits(block_size - BLOCK_HEADER_SIZE, attributes)
 }
 
 /// Returns whether `attributes` fit into `len` bytes with [`encode_in_inode`].
 #[must_use]
-pub fn fits_in_inode(len: usize, attributes: &[NewAttribute<'_>]) -> bool {
+pub(crate) fn fits_in_inode(len: usize, attributes: &[NewAttribute<'_>]) -> bool {
     attributes.is_empty() || len >= INODE_HEADER_SIZE && fits(len - INODE_HEADER_SIZE, attributes)
 }
 
 /// Sets the inode that stores the value of an attribute, in a block or in the bytes that [`encode_in_inode`] wrote. No
 /// hash depends on the inode number. Returns `false` if there is no such attribute.
 #[must_use]
-pub fn set_value_inode(
+pub(crate) fn set_value_inode(
     bytes: &mut [u8],
     in_block: bool,
     name: AttributeName<'_>,
@@ -124,7 +124,7 @@ pub fn set_value_inode(
 
 /// Changes the value of an attribute in the bytes that [`Area::in_inode`] reads, without changing its length. Clears
 /// its hash, because kernels store none there either. Returns `false` if there is no such value.
-pub fn edit_in_inode(
+pub(crate) fn edit_in_inode(
     bytes: &mut [u8],
     name: AttributeName<'_>,
     edit: impl FnOnce(&mut [u8]),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn read(area: Area<'_>) -> Model {
-        let pair = |entry: super::super::Entry<'_>| {
+        let pair = |entry: super::super::XattrEntry<'_>| {
             let Value::Here(value) = entry.value else { panic!("all values are in this block") };
             ((entry.name_index, entry.name.to_vec()), value.to_vec())
         };

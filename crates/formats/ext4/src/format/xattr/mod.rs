@@ -5,7 +5,7 @@
 //! or, in an inode, to the first entry. A large value (`ea_inode`) is stored in a separate inode, whose number is in
 //! the entry.
 //!
-//! [`Area::in_inode`] and [`verify_block`] detect damage once. Iteration relies on that for correct results but not for
+//! `Area::in_inode` and `verify_block` detect damage once. Iteration relies on that for correct results but not for
 //! safety: in an invalid area it ends early.
 
 mod acl;
@@ -18,24 +18,25 @@ use super::address::Block;
 use super::checksum::crc32c;
 
 pub use acl::{acl_from_linux, acl_to_linux};
-pub use encode::{
-    NewAttribute, NewValue, edit_in_inode, encode_block, encode_in_inode, fits_in_block,
-    fits_in_inode, set_value_inode,
+pub use encode::{NewAttribute, NewValue};
+pub(crate) use encode::{
+    edit_in_inode, encode_block, encode_in_inode, fits_in_block, fits_in_inode, set_value_inode,
 };
-pub use name::{AttributeName, INDEX_SYSTEM, is_acl_index};
+pub use name::AttributeName;
+pub(crate) use name::{INDEX_SYSTEM, is_acl_index};
 
 /// Magic number of both kinds of areas.
 const MAGIC: u32 = 0xea02_0000;
 /// Size of a block's header in bytes: magic, refcount, blocks, hash, checksum, reserved.
-pub const BLOCK_HEADER_SIZE: usize = 32;
+pub(crate) const BLOCK_HEADER_SIZE: usize = 32;
 /// Size of the header in an inode in bytes: the magic number.
-pub const INODE_HEADER_SIZE: usize = 4;
+pub(crate) const INODE_HEADER_SIZE: usize = 4;
 /// Size of an entry without its name, in bytes.
 const ENTRY_SIZE: usize = 16;
 /// Alignment of entries and values in bytes.
 const ALIGNMENT: usize = 4;
 /// Maximum size of a value in a separate inode in the kernel, in bytes.
-pub const VALUE_SIZE_MAX: u32 = 1 << 24;
+pub(crate) const VALUE_SIZE_MAX: u32 = 1 << 24;
 
 /// Offset of `e_value_inum` in an entry.
 const VALUE_INODE_OFFSET: usize = 4;
@@ -76,7 +77,7 @@ pub enum Value<'a> {
 
 /// A stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct XattrEntry<'a> {
     /// `e_name_index`: number of the name's prefix.
     pub name_index: u8,
     /// Rest of the name.
@@ -99,7 +100,7 @@ pub struct Area<'a> {
 impl<'a> Area<'a> {
     /// Returns the attributes in an inode, or `None` if there are none. `bytes` is its slot after `extra_isize`.
     /// Verifies all entries.
-    pub fn in_inode(bytes: &'a [u8]) -> Result<Option<Self>, Corruption> {
+    pub(crate) fn in_inode(bytes: &'a [u8]) -> Result<Option<Self>, Corruption> {
         if u32_at(bytes, 0) != Some(MAGIC) {
             return Ok(None);
         }
@@ -109,12 +110,12 @@ impl<'a> Area<'a> {
     }
 
     /// Returns the attributes in a verified block.
-    pub fn in_block(block: &'a [u8]) -> Self {
+    pub(crate) fn in_block(block: &'a [u8]) -> Self {
         Self { base: block, entries: BLOCK_HEADER_SIZE }
     }
 
     /// Iterates over all attributes in stored order.
-    pub fn entries(self) -> impl Iterator<Item = Entry<'a>> {
+    pub fn entries(self) -> impl Iterator<Item = XattrEntry<'a>> {
         let mut at = self.entries;
         std::iter::from_fn(move || {
             let entry = self.entry(at).ok().flatten()?;
@@ -124,7 +125,7 @@ impl<'a> Area<'a> {
     }
 
     /// Returns whether each value, including its padding, is inside the area. This also applies to empty values.
-    pub fn has_room_for_values(self) -> bool {
+    pub(crate) fn has_room_for_values(self) -> bool {
         let mut at = self.entries;
         while let Ok(Some(entry)) = self.entry(at) {
             let offset = usize::from(u16_at(self.base, at + 2).unwrap_or(0));
@@ -139,12 +140,12 @@ impl<'a> Area<'a> {
     }
 
     /// Finds the attribute with this name.
-    pub fn find(self, name: AttributeName<'_>) -> Option<Entry<'a>> {
+    pub fn find(self, name: AttributeName<'_>) -> Option<XattrEntry<'a>> {
         self.entries().find(|entry| entry.name_index == name.index && entry.name == name.suffix)
     }
 
     /// Returns the entry at an offset of the area, or `None` at the end of the entries.
-    fn entry(self, at: usize) -> Result<Option<Entry<'a>>, &'static str> {
+    fn entry(self, at: usize) -> Result<Option<XattrEntry<'a>>, &'static str> {
         const CUT: &str = "the entries run past the end";
         let head = u32_at(self.base, at).ok_or(CUT)?;
         if head == 0 {
@@ -166,7 +167,7 @@ impl<'a> Area<'a> {
             };
             Value::Here(value.ok_or("a value runs past the end")?)
         };
-        Ok(Some(Entry { name_index: header[1], name, value, hash: word(12) }))
+        Ok(Some(XattrEntry { name_index: header[1], name, value, hash: word(12) }))
     }
 
     fn verify(self) -> Result<(), Corruption> {
@@ -200,13 +201,17 @@ pub const fn entry_size(name_len: usize) -> usize {
 }
 
 /// Returns the size of a value in an area, in bytes.
-pub const fn value_size(len: usize) -> usize {
+pub(crate) const fn value_size(len: usize) -> usize {
     len.next_multiple_of(ALIGNMENT)
 }
 
 /// Verifies an attribute block at `place`, and its checksum if there is a `seed`. The seed is that of the file system,
 /// because several inodes may share the block.
-pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(), Corruption> {
+pub(crate) fn verify_block(
+    block: &[u8],
+    place: Block,
+    seed: Option<u32>,
+) -> Result<(), Corruption> {
     verify_header(block)?;
     if let Some(seed) = seed {
         let stored = u32_at(block, CHECKSUM_OFFSET).unwrap_or(0);
@@ -219,7 +224,7 @@ pub fn verify_block(block: &[u8], place: Block, seed: Option<u32>) -> Result<(),
 }
 
 /// Verifies an attribute block, except for its checksum. A block must pass this before it is sealed.
-pub fn verify_block_structure(block: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify_block_structure(block: &[u8]) -> Result<(), Corruption> {
     verify_header(block)?;
     Area::in_block(block).verify()
 }
@@ -251,26 +256,27 @@ fn block_checksum(block: &[u8], place: Block, seed: u32) -> u32 {
 }
 
 /// Returns the number of inodes that share a verified block.
-pub fn block_refcount(block: &[u8]) -> u32 {
+pub(crate) fn block_refcount(block: &[u8]) -> u32 {
     u32_at(block, REFCOUNT_OFFSET).unwrap_or(0)
 }
 
 /// Byte range of the reference count in a block.
-pub const BLOCK_REFCOUNT_RANGE: std::ops::Range<usize> = REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4;
+pub(crate) const BLOCK_REFCOUNT_RANGE: std::ops::Range<usize> =
+    REFCOUNT_OFFSET..REFCOUNT_OFFSET + 4;
 
 /// Returns the hash of a large attribute's value, which its inode stores in the seconds of `atime`.
-pub fn value_hash(file_system_seed: u32, value: &[u8]) -> u32 {
+pub(crate) fn value_hash(file_system_seed: u32, value: &[u8]) -> u32 {
     crc32c(file_system_seed, value)
 }
 
 /// Returns `e_hash` of an attribute. `value` is its value in a block, or the four bytes of [`value_hash`] for a value
 /// in a separate inode.
-pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     hash_value(name.iter().fold(0, |hash, &byte| hash_byte(hash, byte.into())), value)
 }
 
 /// Returns [`entry_hash`] as computed on machines with signed characters.
-pub fn entry_hash_signed(name: &[u8], value: &[u8]) -> u32 {
+pub(crate) fn entry_hash_signed(name: &[u8], value: &[u8]) -> u32 {
     let extended = |byte: u8| i32::from(byte.cast_signed()).cast_unsigned();
     hash_value(name.iter().fold(0, |hash, &byte| hash_byte(hash, extended(byte))), value)
 }
@@ -301,7 +307,7 @@ fn block_hash(hashes: impl IntoIterator<Item = u32>) -> u32 {
 
 /// Returns the computed and the stored `h_hash` of a verified block.
 #[must_use]
-pub fn block_hashes(block: &[u8]) -> (u32, u32) {
+pub(crate) fn block_hashes(block: &[u8]) -> (u32, u32) {
     let computed = block_hash(Area::in_block(block).entries().map(|entry| entry.hash));
     (computed, u32_at(block, HASH_OFFSET).unwrap_or(0))
 }

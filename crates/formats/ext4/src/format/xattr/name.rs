@@ -3,7 +3,7 @@
 use vfs::acl;
 
 /// `e_name_index` of names that only the file system uses (`system.data`).
-pub const INDEX_SYSTEM: u8 = 7;
+pub(crate) const INDEX_SYSTEM: u8 = 7;
 const INDEX_ACL_ACCESS: u8 = 2;
 const INDEX_ACL_DEFAULT: u8 = 3;
 
@@ -20,7 +20,7 @@ const PREFIXES: [(u8, &[u8]); 6] = [
 
 /// Returns whether attributes of this `e_name_index` are access control lists, whose on-disk form differs from the one
 /// that Linux shows.
-pub const fn is_acl_index(index: u8) -> bool {
+pub(crate) const fn is_acl_index(index: u8) -> bool {
     matches!(index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT)
 }
 
@@ -35,7 +35,7 @@ pub struct AttributeName<'a> {
 
 impl<'a> AttributeName<'a> {
     /// Name of the attribute for inline data beyond `i_block`.
-    pub const INLINE_DATA: AttributeName<'static> =
+    pub(crate) const INLINE_DATA: AttributeName<'static> =
         AttributeName { index: INDEX_SYSTEM, suffix: b"data" };
 
     /// Converts a Linux name to its stored form. Returns `None` if ext4 cannot store it.
@@ -48,7 +48,7 @@ impl<'a> AttributeName<'a> {
     }
 
     /// Returns the prefix of the Linux name. Returns `None` if Linux does not show such attributes.
-    pub fn linux_prefix(self) -> Option<&'static [u8]> {
+    pub(crate) fn linux_prefix(self) -> Option<&'static [u8]> {
         let (_, prefix) = PREFIXES.iter().find(|&&(index, _)| index == self.index)?;
         (self.suffix.is_empty() == is_acl_index(self.index)).then_some(*prefix)
     }

@@ -14,7 +14,7 @@ use super::ExtentTree;
 use super::step::{FILE_BLOCKS_MAX, check_blocks};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
-use crate::map::Place;
+use crate::map::Mapping;
 
 impl ExtentTree<'_, '_> {
     /// Allocates up to `len` blocks for the hole from `block` on: the rest of its cluster if that is partly mapped
@@ -84,7 +84,7 @@ impl ExtentTree<'_, '_> {
         let end = (at + ratio).min(FILE_BLOCKS_MAX);
         while at < end {
             let run = self.op.run_at(self.file, FileBlock(at as u32))?;
-            if let Place::Written(found) | Place::Unwritten(found) = run.place {
+            if let Mapping::Written(found) | Mapping::Unwritten(found) = run.place {
                 return self.cluster_behind(found, at).map(Some);
             }
             at += run.len;

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use vfs::Error;
 
 use super::ExtentTree;
-use super::path::Path;
+use super::path::ExtentPath;
 use super::replace::Pieces;
 use super::step::check_blocks;
 use crate::format::address::{Block, FileBlock};
@@ -102,7 +102,7 @@ impl ExtentTree<'_, '_> {
         Ok((start, len))
     }
 
-    fn spot(&self, path: &Path, block: FileBlock) -> Outcome<Spot> {
+    fn spot(&self, path: &ExtentPath, block: FileBlock) -> Outcome<Spot> {
         let leaf = path[path.len() - 1];
         let node = self.node(&leaf)?;
         let before = leaf.position.map(|at| (at, node.extent(at)));
@@ -134,7 +134,7 @@ impl ExtentTree<'_, '_> {
     /// Makes `range` of an extent written or unwritten, as requested. Returns `None` if the tree had no room.
     fn bring_to_state(
         &mut self,
-        path: &Path,
+        path: &ExtentPath,
         at: usize,
         extent: Extent,
         range: std::ops::Range<FileBlock>,

@@ -4,7 +4,7 @@ use operations::Outcome;
 use smallvec::SmallVec;
 
 use super::ExtentTree;
-use super::path::Path;
+use super::path::ExtentPath;
 use super::provide::ROUNDS_MAX;
 use super::replace::Pieces;
 use crate::format::address::FileBlock;
@@ -72,7 +72,7 @@ impl ExtentTree<'_, '_> {
     /// allows. Returns `None` if nothing in the range is mapped.
     fn cut(
         &self,
-        path: &Path,
+        path: &ExtentPath,
         range: std::ops::Range<u64>,
         mut budget: u32,
     ) -> Outcome<Option<Cut>> {

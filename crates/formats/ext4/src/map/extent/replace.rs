@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::ExtentTree;
-use super::path::{Frame, Path};
+use super::path::{ExtentPath, PathNode};
 use crate::format::address::FileBlock;
 use crate::format::extent::{ENTRY_SIZE, Extent, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX, entry_range};
 
@@ -29,7 +29,7 @@ impl ExtentTree<'_, '_> {
     /// no room; one structural change was then made and the caller must retry. The path is invalid in both cases.
     pub(super) fn replace(
         &mut self,
-        path: &Path,
+        path: &ExtentPath,
         mut window: Range<usize>,
         mut pieces: Pieces,
     ) -> Outcome<bool> {
@@ -70,7 +70,7 @@ impl ExtentTree<'_, '_> {
     /// Replaces entries of a node with `count` entries by the encoded entries in `bytes`. The node must have room.
     pub(super) fn splice(
         &mut self,
-        frame: &Frame,
+        frame: &PathNode,
         count: usize,
         window: Range<usize>,
         bytes: &[u8],
@@ -95,7 +95,7 @@ impl ExtentTree<'_, '_> {
     /// first entry, if known.
     pub(super) fn after_splice(
         &mut self,
-        path: &Path,
+        path: &ExtentPath,
         level: usize,
         first: Option<FileBlock>,
     ) -> Outcome<()> {

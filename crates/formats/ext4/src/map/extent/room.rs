@@ -5,15 +5,15 @@ use operations::Outcome;
 use vfs::Error;
 
 use super::ExtentTree;
-use super::path::Path;
+use super::path::ExtentPath;
 use crate::format::address::{Block, FileBlock};
-use crate::format::extent::{self, DEPTH_MAX, ENTRY_SIZE, IndexEntry, Node, entry_range};
+use crate::format::extent::{self, DEPTH_MAX, ENTRY_SIZE, ExtentNode, IndexEntry, entry_range};
 use crate::format::inode::I_BLOCK_SIZE;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 impl ExtentTree<'_, '_> {
     /// Splits the lowest node whose parent has room, or adds a level if there is none. Invalidates the path.
-    pub(super) fn make_room(&mut self, path: &Path) -> Outcome<()> {
+    pub(super) fn make_room(&mut self, path: &ExtentPath) -> Outcome<()> {
         let mut level = path.len() - 1;
         while level > 0 {
             if !self.node(&path[level - 1])?.is_full() {
@@ -26,7 +26,7 @@ impl ExtentTree<'_, '_> {
 
     /// Moves the upper part of a node to a new sibling. If the new entry belongs after the last one, only that last
     /// entry is moved, so that sequentially written files fill their nodes.
-    fn split(&mut self, path: &Path, level: usize) -> Outcome<()> {
+    fn split(&mut self, path: &ExtentPath, level: usize) -> Outcome<()> {
         let frame = path[level];
         let count = self.node(&frame)?.len();
         if count < 2 {
@@ -53,14 +53,15 @@ impl ExtentTree<'_, '_> {
     }
 
     /// Moves the root's entries to a new block, which becomes the root's only child.
-    fn grow(&mut self, path: &Path) -> Outcome<()> {
+    fn grow(&mut self, path: &ExtentPath) -> Outcome<()> {
         let depth = path[0].depth;
         if depth >= DEPTH_MAX {
             return Err(Error::FileTooLarge.into());
         }
         let (leaf, id) = self.new_node()?;
         let root = *self.file.inode.i_block();
-        let count = Node::parse(&root, None).map_err(|c| c.of_inode(self.file.ino().0))?.len();
+        let count =
+            ExtentNode::parse(&root, None).map_err(|c| c.of_inode(self.file.ino().0))?.len();
         let entries = ENTRY_SIZE..entry_range(count).start;
         self.op.txn.edit(id, entries.clone()).copy_from_slice(&root[entries]);
         self.write_header(id, count, depth);
@@ -82,7 +83,7 @@ impl ExtentTree<'_, '_> {
         let goal = self.op.metadata_goal(self.file);
         let (block, _) = self.op.allocate_clusters(goal, 1)?;
         self.op.add_clusters(self.file, 1)?;
-        let id = self.op.txn.create(block.0, Kind::ExtentNode.of(self.file.owner))?;
+        let id = self.op.txn.create(block.0, BlockKind::ExtentNode.of(self.file.owner))?;
         Ok((block, id))
     }
 }

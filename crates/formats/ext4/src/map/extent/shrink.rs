@@ -3,7 +3,7 @@
 use operations::Outcome;
 
 use super::ExtentTree;
-use super::path::{Frame, Path};
+use super::path::{ExtentPath, PathNode};
 use super::step::{Child, FILE_BLOCKS_MAX, root};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{self, ENTRY_SIZE, entry_range};
@@ -16,7 +16,7 @@ const TAKEN_IN_MAX: usize = 3;
 
 impl ExtentTree<'_, '_> {
     /// Frees nodes of `path` that are empty or fit into a neighbour, and levels with few entries. Invalidates the path.
-    pub(super) fn shrink(&mut self, path: &Path) -> Outcome<()> {
+    pub(super) fn shrink(&mut self, path: &ExtentPath) -> Outcome<()> {
         for level in (1..path.len()).rev() {
             let (count, room) = self.fill_of(&path[level]);
             let gone = if count == 0 {
@@ -36,7 +36,7 @@ impl ExtentTree<'_, '_> {
     }
 
     /// Frees an empty node.
-    fn remove_node(&mut self, path: &Path, level: usize) -> Outcome<()> {
+    fn remove_node(&mut self, path: &ExtentPath, level: usize) -> Outcome<()> {
         self.free_node(&path[level])?;
         let parent = path[level - 1];
         self.remove_node_entry(&parent, parent.taken());
@@ -46,18 +46,18 @@ impl ExtentTree<'_, '_> {
         self.after_splice(path, level - 1, None)
     }
 
-    fn free_node(&mut self, frame: &Frame) -> Outcome<()> {
+    fn free_node(&mut self, frame: &PathNode) -> Outcome<()> {
         let Some(id) = frame.buffer else { return Ok(()) };
         self.op.free_metadata(self.file, Block(self.op.txn.block(id)))
     }
 
-    fn remove_node_entry(&mut self, frame: &Frame, at: usize) {
+    fn remove_node_entry(&mut self, frame: &PathNode, at: usize) {
         let (count, _) = self.fill_of(frame);
         self.splice(frame, count, at..at + 1, &[]);
     }
 
     /// Merges a node with a sibling if their entries fit into one node. Returns whether it did.
-    fn merge_node(&mut self, path: &Path, level: usize) -> Outcome<bool> {
+    fn merge_node(&mut self, path: &ExtentPath, level: usize) -> Outcome<bool> {
         let (own, parent) = (path[level], path[level - 1]);
         let at = parent.taken();
         let siblings = self.node(&parent)?.len();
@@ -78,13 +78,13 @@ impl ExtentTree<'_, '_> {
         Ok(false)
     }
 
-    fn sibling(&mut self, parent: &Frame, at: usize) -> Outcome<Frame> {
+    fn sibling(&mut self, parent: &PathNode, at: usize) -> Outcome<PathNode> {
         let child = Child::at(&self.node(parent)?, at, parent.end);
         Ok(self.enter(child, FileBlock(0))?.0)
     }
 
     /// Appends all entries of `from` to `to` and frees `from`, if they fit.
-    fn append_node(&mut self, to: &Frame, from: &Frame) -> Outcome<bool> {
+    fn append_node(&mut self, to: &PathNode, from: &PathNode) -> Outcome<bool> {
         let ((count, room), (added, _)) = (self.fill_of(to), self.fill_of(from));
         if count + added > room || to.buffer == from.buffer {
             return Ok(false);

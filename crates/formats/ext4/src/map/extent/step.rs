@@ -7,7 +7,7 @@
 use vfs::Result;
 
 use crate::format::address::{Block, FileBlock};
-use crate::format::extent::{Extent, Node};
+use crate::format::extent::{Extent, ExtentNode};
 use crate::inode::Handle;
 use crate::volume::Volume;
 
@@ -26,7 +26,7 @@ pub(crate) struct Child {
 }
 
 /// Result of searching a node for a block.
-pub(crate) enum Step {
+pub(crate) enum SearchStep {
     /// This extent covers the block.
     Extent(Extent),
     /// A hole up to this block of the file.
@@ -36,13 +36,13 @@ pub(crate) enum Step {
 }
 
 /// Returns the root of a file's tree.
-pub(crate) fn root(handle: &Handle) -> Result<Node<'_>> {
-    Node::parse(handle.inode.i_block(), None).map_err(|c| c.of_inode(handle.ino().0).into())
+pub(crate) fn root(handle: &Handle) -> Result<ExtentNode<'_>> {
+    ExtentNode::parse(handle.inode.i_block(), None).map_err(|c| c.of_inode(handle.ino().0).into())
 }
 
 impl Child {
     /// Returns the child at entry `at` of a node whose range ends at `end`.
-    pub(crate) fn at(node: &Node<'_>, at: usize, end: u64) -> Self {
+    pub(crate) fn at(node: &ExtentNode<'_>, at: usize, end: u64) -> Self {
         let entry = node.index(at);
         let end = node.first_block(at + 1).map_or(end, |next| u64::from(next.0).min(end));
         Self { leaf: entry.leaf, depth: node.depth().saturating_sub(1), start: entry.block, end }
@@ -54,25 +54,29 @@ impl Child {
     }
 
     /// Parses the node in its block, whose bytes were verified as an extent tree node.
-    pub(crate) fn node<'n>(&self, handle: &Handle, bytes: &'n [u8]) -> Result<Node<'n>> {
-        let in_place = |node: Node<'n>| node.check_range(self.start, self.end).map(|()| node);
-        Node::trusted(bytes, self.depth)
+    pub(crate) fn node<'n>(&self, handle: &Handle, bytes: &'n [u8]) -> Result<ExtentNode<'n>> {
+        let in_place = |node: ExtentNode<'n>| node.check_range(self.start, self.end).map(|()| node);
+        ExtentNode::trusted(bytes, self.depth)
             .and_then(in_place)
             .map_err(|c| c.at_block(self.leaf.0).of_inode(handle.ino().0).into())
     }
 }
 
 /// Searches for `block` in a node whose range ends at `end`.
-pub(crate) fn step(node: &Node<'_>, block: FileBlock, end: u64) -> Step {
+pub(crate) fn step(node: &ExtentNode<'_>, block: FileBlock, end: u64) -> SearchStep {
     let at = node.position(block);
     let next = at.map_or(0, |at| at + 1);
     let next = node.first_block(next).map_or(end, |first| u64::from(first.0).min(end));
-    let Some(at) = at else { return Step::Hole(next) };
+    let Some(at) = at else { return SearchStep::Hole(next) };
     if node.depth() > 0 {
-        return Step::Down(Child::at(node, at, end));
+        return SearchStep::Down(Child::at(node, at, end));
     }
     let extent = node.extent(at);
-    if u64::from(block.0) < extent.end() { Step::Extent(extent) } else { Step::Hole(next) }
+    if u64::from(block.0) < extent.end() {
+        SearchStep::Extent(extent)
+    } else {
+        SearchStep::Hole(next)
+    }
 }
 
 /// Checks that the blocks of a file are in the area for file blocks.

@@ -11,10 +11,10 @@ use std::ops::Range;
 use vfs::Error;
 
 use crate::format::address::{Block, FileBlock};
-use crate::format::indirect::{DIRECT_COUNT, Path, pointer};
+use crate::format::indirect::{DIRECT_COUNT, IndirectPath, pointer};
 use crate::inode::Handle;
-use crate::kind::Kind;
-use crate::map::Place;
+use crate::kind::BlockKind;
+use crate::map::Mapping;
 use crate::map::extent::step::check_blocks;
 use crate::map::{Piece, Was};
 use crate::op::Op;
@@ -51,11 +51,11 @@ impl BlockMap<'_, '_> {
     pub(crate) fn provide(&mut self, block: FileBlock, limit: u32) -> Outcome<Piece> {
         let run = self.op.run_at(self.file, block)?;
         let len = run.len.min(u64::from(limit - block.0)) as u32;
-        if let Place::Written(start) = run.place {
+        if let Mapping::Written(start) = run.place {
             return Ok(piece(start, len, Was::Written));
         }
         let goal = self.goal_after(block)?;
-        let path = Path::to(block, self.op.fs.volume.geometry.block_size());
+        let path = IndirectPath::to(block, self.op.fs.volume.geometry.block_size());
         let path = path.ok_or(Error::FileTooLarge)?;
         let (holder, slot) = self.holder_of(path.indexes())?;
         let slots = match holder {
@@ -116,7 +116,7 @@ impl BlockMap<'_, '_> {
 
     fn enter_pointers(&mut self, block: Block) -> Outcome<engine::BufferId> {
         check_blocks(&self.op.fs.volume, self.file, block, 1)?;
-        Ok(self.op.buffer(block, Kind::Indirect.of(self.file.owner))?)
+        Ok(self.op.buffer(block, BlockKind::Indirect.of(self.file.owner))?)
     }
 
     fn new_pointers(&mut self, holder: Holder, slot: u16) -> Outcome<engine::BufferId> {
@@ -125,6 +125,6 @@ impl BlockMap<'_, '_> {
         let number = u32::try_from(block.0).map_err(|_| Error::NoSpace)?;
         self.op.add_clusters(self.file, 1)?;
         self.edit_pointers(holder, slots_range(slot, 1)).copy_from_slice(&number.to_le_bytes());
-        Ok(self.op.txn.create(block.0, Kind::Indirect.of(self.file.owner))?)
+        Ok(self.op.txn.create(block.0, BlockKind::Indirect.of(self.file.owner))?)
     }
 }

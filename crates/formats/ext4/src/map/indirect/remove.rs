@@ -10,7 +10,7 @@ use crate::format::indirect::{DIRECT_COUNT, LEVELS_MAX, pointer};
 
 /// A contiguous part of the pointers of a map.
 #[derive(Clone, Copy)]
-struct Part {
+struct PointerRange {
     holder: Holder,
     /// First slot and number of slots.
     slot: u16,
@@ -33,13 +33,14 @@ impl BlockMap<'_, '_> {
     }
 
     /// Returns the parts in `i_block`: the direct pointers, and one pointer per number of levels.
-    fn parts(&self) -> [Part; LEVELS_MAX + 1] {
-        let direct = Part { holder: None, slot: 0, slots: DIRECT_COUNT, levels: 0, base: 0 };
+    fn parts(&self) -> [PointerRange; LEVELS_MAX + 1] {
+        let direct =
+            PointerRange { holder: None, slot: 0, slots: DIRECT_COUNT, levels: 0, base: 0 };
         let mut parts = [direct; LEVELS_MAX + 1];
         let mut base = u64::from(DIRECT_COUNT);
         for (at, part) in parts.iter_mut().enumerate().skip(1) {
             let slot = DIRECT_COUNT as u16 + at as u16 - 1;
-            *part = Part { slot, slots: 1, levels: at, base, ..direct };
+            *part = PointerRange { slot, slots: 1, levels: at, base, ..direct };
             base += self.span(at);
         }
         parts
@@ -52,7 +53,12 @@ impl BlockMap<'_, '_> {
     }
 
     /// Removes the intersection of a part and the range. Returns `false` if the budget was too small.
-    fn remove_part(&mut self, part: Part, range: &Range<u64>, budget: &mut u32) -> Outcome<bool> {
+    fn remove_part(
+        &mut self,
+        part: PointerRange,
+        range: &Range<u64>,
+        budget: &mut u32,
+    ) -> Outcome<bool> {
         let span = self.span(part.levels);
         // Slots whose blocks intersect the range.
         let first = range.start.saturating_sub(part.base) / span;
@@ -82,14 +88,15 @@ impl BlockMap<'_, '_> {
     /// Removes the blocks below one pointer, and the pointer if no block is left.
     fn remove_below(
         &mut self,
-        part: Part,
+        part: PointerRange,
         (slot, block, base): (u16, Block, u64),
         range: &Range<u64>,
         budget: &mut u32,
     ) -> Outcome<bool> {
         let id = self.enter_pointers(block)?;
         let slots = self.op.fs.volume.block_size() as u32 / 4;
-        let below = Part { holder: Some(id), slot: 0, slots, levels: part.levels - 1, base };
+        let below =
+            PointerRange { holder: Some(id), slot: 0, slots, levels: part.levels - 1, base };
         let done = self.remove_part(below, range, budget)?;
         *budget = budget.saturating_sub(1);
         if self.op.txn.data(id).iter().all(|&byte| byte == 0) {
@@ -100,7 +107,12 @@ impl BlockMap<'_, '_> {
     }
 
     /// Frees the run of data at the end of some slots. Returns the end of the remaining slots.
-    fn remove_run(&mut self, part: Part, slots: Range<u64>, budget: &mut u32) -> Outcome<u64> {
+    fn remove_run(
+        &mut self,
+        part: PointerRange,
+        slots: Range<u64>,
+        budget: &mut u32,
+    ) -> Outcome<u64> {
         let pointers = self.pointers(part.holder);
         let at = |slot: u64| pointer(pointers, part.slot + slot as u16);
         let last = at(slots.end - 1);

@@ -9,8 +9,8 @@ use testkit::{Mke2fs, Sample, require, sample_tree, scratch};
 use vfs::Ino;
 
 use super::{
-    Listing, ListingClock, Scratch, attributes, extent_map, get_xattr, list_from, list_xattrs,
-    lookup, read, readlink,
+    DirectoryListing, ListingClock, Scratch, attributes, extent_map, get_xattr, list_from,
+    list_xattrs, lookup, read, readlink,
 };
 use crate::inode::Handle;
 use crate::{Ext4, OpenOptions};
@@ -48,7 +48,7 @@ fn touch(fs: &Ext4, handle: &Handle, pending: &mut Vec<Ino>) -> usize {
         for entry in listed.unwrap_or_default() {
             errors += usize::from(lookup(fs, handle, &entry.name).is_err());
         }
-        let walked = Listing::new(fs, handle, ListingClock::off()).for_each_entry(
+        let walked = DirectoryListing::new(fs, handle, ListingClock::off()).for_each_entry(
             &mut Scratch::default(),
             &mut |entry| {
                 pending.push(entry.ino);

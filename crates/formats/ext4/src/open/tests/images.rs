@@ -21,7 +21,7 @@ fn small(block_size: u32) -> Sample {
 /// Returns the order in which the kernel lists each directory.
 fn kernel_order(root: &Path, tree: &Tree) -> Order {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let directories = tree.nodes.iter().filter(|(_, n)| n.kind == testkit::Kind::Directory);
+    let directories = tree.nodes.iter().filter(|(_, n)| n.kind == testkit::NodeKind::Directory);
     let names = |path: &[u8]| {
         let entries = fs::read_dir(root.join(std::ffi::OsStr::from_bytes(path))).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_vec()).collect()

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use disk::FileDevice;
 use operations::profile::ListingClock;
-use testkit::{HOLE_GRANULE, Kind as NodeKind, Node, Tree};
+use testkit::{HOLE_GRANULE, Node, NodeKind, Tree};
 use vfs::{Attributes, Cookie, ExtentPlace, FileType, Ino, Result, Timestamp};
 
-use crate::dir::listing::{Listing, Scratch};
+use crate::dir::listing::{DirectoryListing, Scratch};
 use crate::dir::lookup;
 use crate::file::{extent_map, read, readlink};
 use crate::inode::Handle;
@@ -31,7 +31,7 @@ fn open(image: &Path) -> Ext4 {
 
 /// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Listed {
+struct ListedEntry {
     name: Vec<u8>,
     ino: u64,
     letter: Option<char>,
@@ -39,11 +39,11 @@ struct Listed {
 }
 
 /// Lists at most `count_max` entries of a directory from a cookie on.
-fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec<Listed>> {
+fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec<ListedEntry>> {
     let mut all = Vec::new();
-    let mut listing = Listing::new(fs, dir, ListingClock::off());
+    let mut listing = DirectoryListing::new(fs, dir, ListingClock::off());
     listing.readdir(Cookie(from), &mut Scratch::default(), &mut |entry| {
-        all.push(Listed {
+        all.push(ListedEntry {
             name: entry.name.to_vec(),
             ino: entry.ino.0,
             letter: entry.file_type.map(FileType::letter),
@@ -55,21 +55,21 @@ fn list_from(fs: &Ext4, dir: &Handle, from: u64, count_max: usize) -> Result<Vec
 }
 
 /// Lists a directory and checks that all other ways to list it agree.
-fn list_thoroughly(fs: &Ext4, dir: &Handle) -> Vec<Listed> {
+fn list_thoroughly(fs: &Ext4, dir: &Handle) -> Vec<ListedEntry> {
     let all = list_from(fs, dir, 0, usize::MAX).unwrap();
     assert_eq!((&all[0].name[..], all[0].ino), (&b"."[..], dir.ino().0));
     assert_eq!(all[1].name, b"..");
     let step = all.len() / 7 + 1;
     let mut pieces = Vec::new();
     while let Some(more) =
-        Some(list_from(fs, dir, pieces.last().map_or(0, |l: &Listed| l.next), step).unwrap())
+        Some(list_from(fs, dir, pieces.last().map_or(0, |l: &ListedEntry| l.next), step).unwrap())
         && !more.is_empty()
     {
         pieces.extend(more);
     }
     assert!(pieces == all, "a listing that is resumed differs");
     let mut unordered = BTreeSet::new();
-    Listing::new(fs, dir, ListingClock::off())
+    DirectoryListing::new(fs, dir, ListingClock::off())
         .for_each_entry(&mut Scratch::default(), &mut |entry| {
             assert!(unordered.insert((entry.name.to_vec(), entry.ino.0)));
             ControlFlow::Continue(())

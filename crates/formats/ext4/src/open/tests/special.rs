@@ -9,7 +9,7 @@ use vfs::{Error, Ino};
 use super::{list_from, list_thoroughly, lookup, open, read, readlink};
 use crate::format::address::Block;
 use crate::format::xattr::{Area, Value, entry_hash};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 const MIB: u64 = 1 << 20;
 
@@ -202,7 +202,7 @@ fn hashes_of_attributes_are_those_the_kernel_writes() {
     });
     let fs = open(&image);
     let file = fs.load(lookup(&fs, &fs.load(Ino(2)).unwrap(), b"file").unwrap()).unwrap();
-    let block = fs.block(Block(file.inode.file_acl()), Kind::Xattr.plain()).unwrap();
+    let block = fs.block(Block(file.inode.file_acl()), BlockKind::Xattr.plain()).unwrap();
     let mut kinds = [0, 0];
     for entry in Area::in_block(&block).entries() {
         match entry.value {

@@ -8,12 +8,12 @@ use vfs::check::Finding;
 
 use super::draft::Draft;
 use super::inode_draft::{BAD_BLOCKS_INO, InodeDraft};
-use super::inodes::{Case, OF_MAP, set_blocks};
+use super::inodes::{InodeRepair, OF_MAP, set_blocks};
 use super::map::{self, Map};
 use super::repair_context::RepairContext;
 use crate::check::codes::BLOCK_METADATA;
 
-impl Case<'_, '_, '_> {
+impl InodeRepair<'_, '_, '_> {
     /// Keeps the readable entries of the bad block list.
     pub(super) fn repair_bad_blocks(&mut self) {
         if !self.has(OF_MAP) {

@@ -6,17 +6,17 @@ use operations::repair::Action;
 use vfs::Result;
 use vfs::check::Finding;
 
-use super::directories::Directory;
+use super::directories::DirectoryDraft;
 use super::draft::Draft;
 use super::inodes::ROOT;
 use super::lost_found;
-use super::names_in::{Name, old_name, other_name};
+use super::names_in::{FoundName, old_name, other_name};
 use super::repair_context::RepairContext;
-use crate::check::checked_image::Known;
+use crate::check::checked_image::InodeFacts;
 use crate::check::codes::*;
 use crate::format::features::RoCompat;
 use crate::repair::RepairJob;
-use crate::repair::image::Image;
+use crate::repair::image::StagedImage;
 
 /// Maximum number of directories above a directory.
 const DEPTH_MAX: usize = 1000;
@@ -25,7 +25,7 @@ const OLD_NAMES_MAX: usize = 1000;
 
 /// Changes of a directory.
 #[derive(Default)]
-struct Change {
+struct DirectoryEdit {
     /// Inodes to add, with their names if known.
     add: Vec<(u32, Option<Vec<u8>>)>,
     /// Names to remove, with their inodes.
@@ -57,7 +57,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
         None => None,
     };
     let moved = HashSet::new();
-    let mut plan = Plan { context: &context, lost_found, changes: BTreeMap::new(), moved };
+    let mut plan = ConnectPlan { context: &context, lost_found, changes: BTreeMap::new(), moved };
     plan.drop_names(findings);
     plan.attach(findings);
     plan.set_parents(findings);
@@ -68,16 +68,16 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-struct Plan<'p, 'j> {
+struct ConnectPlan<'p, 'j> {
     context: &'p RepairContext<'j>,
     lost_found: Option<u32>,
-    changes: BTreeMap<u32, Change>,
+    changes: BTreeMap<u32, DirectoryEdit>,
     /// Directories whose names change.
     moved: HashSet<u32>,
 }
 
-impl Plan<'_, '_> {
-    fn change(&mut self, directory: u32) -> &mut Change {
+impl ConnectPlan<'_, '_> {
+    fn change(&mut self, directory: u32) -> &mut DirectoryEdit {
         self.changes.entry(directory).or_default()
     }
 
@@ -188,7 +188,7 @@ impl Plan<'_, '_> {
 
     /// Removes all names of a directory from another one.
     fn remove_all(&mut self, from: u32, ino: u32, finding: &Finding) {
-        let Some(directory) = Directory::read(self.context, from) else { return };
+        let Some(directory) = DirectoryDraft::read(self.context, from) else { return };
         let names: Vec<_> = directory
             .entries()
             .iter()
@@ -246,8 +246,8 @@ enum Way {
     Nowhere,
 }
 
-fn apply(context: &mut RepairContext<'_>, ino: u32, change: Change) -> Result<()> {
-    let Some(mut directory) = Directory::read(context, ino) else { return Ok(()) };
+fn apply(context: &mut RepairContext<'_>, ino: u32, change: DirectoryEdit) -> Result<()> {
+    let Some(mut directory) = DirectoryDraft::read(context, ino) else { return Ok(()) };
     if let Some(parent) = change.dot_dot {
         directory.set_dot_dot(parent);
     }
@@ -258,7 +258,7 @@ fn apply(context: &mut RepairContext<'_>, ino: u32, change: Change) -> Result<()
         directory.entries().iter().map(|entry| entry.name.clone()).collect();
     let has_types = context.checked.params().filetype;
     for (child, name) in change.add {
-        let code = context.checked.known(child).map_or(0, |known: Known| known.type_code);
+        let code = context.checked.known(child).map_or(0, |known: InodeFacts| known.type_code);
         let name = name.unwrap_or_else(|| format!("#{child}").into_bytes());
         let name = if names.insert(name.clone()) {
             name
@@ -266,7 +266,7 @@ fn apply(context: &mut RepairContext<'_>, ino: u32, change: Change) -> Result<()
             other_name(&name, &mut 1, |other| names.insert(other.to_vec()))
         };
         let file_type = if has_types { code } else { 0 };
-        directory.entries_mut().push(Name::new(name, child, file_type));
+        directory.entries_mut().push(FoundName::new(name, child, file_type));
     }
     let Some(draft) = directory.write(context) else { return Ok(()) };
     let mut actions = change.actions;
@@ -279,7 +279,7 @@ fn apply(context: &mut RepairContext<'_>, ino: u32, change: Change) -> Result<()
 
 /// Enables the feature for directories with more subdirectories than link counts can represent.
 fn allow_uncounted(job: &RepairJob) -> Result<()> {
-    let Some(image) = Image::of(&job.staging) else { return Ok(()) };
+    let Some(image) = StagedImage::of(&job.staging) else { return Ok(()) };
     image
         .edit_superblock(|raw| {
             let mut features = raw.features();

@@ -3,13 +3,13 @@
 use vfs::{FileType, S_IFMT};
 
 use super::attributes;
-use super::inodes::{Case, OF_MAP, RESIZE_INO, set_blocks};
+use super::inodes::{InodeRepair, OF_MAP, RESIZE_INO, set_blocks};
 use super::map::{self, Map};
 use crate::check::codes::*;
 use crate::format::indirect::DIRECT_COUNT;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
-impl Case<'_, '_, '_> {
+impl InodeRepair<'_, '_, '_> {
     /// Repairs the contents, then the size and the block count.
     pub(super) fn repair_contents(&mut self) {
         let Some(file_type) = self.subject.file_type() else { return };

@@ -19,7 +19,7 @@ use crate::format::{dirent, extent};
 
 /// Names of an inode.
 #[derive(Clone, Copy, Default)]
-struct Names {
+struct NameCounts {
     count: u32,
     /// One bit for each type code in directory entries.
     types: u32,
@@ -117,9 +117,9 @@ pub(super) fn node_score(context: &RepairContext<'_>, subject: &InodeDraft, node
 }
 
 /// Returns the names of the inodes.
-fn names(context: &RepairContext<'_>, claimants: &[u32]) -> HashMap<u32, Names> {
-    let mut names: HashMap<u32, Names> =
-        claimants.iter().map(|ino| (*ino, Names::default())).collect();
+fn names(context: &RepairContext<'_>, claimants: &[u32]) -> HashMap<u32, NameCounts> {
+    let mut names: HashMap<u32, NameCounts> =
+        claimants.iter().map(|ino| (*ino, NameCounts::default())).collect();
     context.checked.for_each_entry(&mut |_, entry| {
         if let Some(names) = names.get_mut(&entry.inode) {
             names.count += 1;
@@ -130,7 +130,7 @@ fn names(context: &RepairContext<'_>, claimants: &[u32]) -> HashMap<u32, Names> 
 }
 
 /// Returns whether all names have types, and none the type of the inode.
-fn is_of_other_type(context: &RepairContext<'_>, subject: &InodeDraft, names: Names) -> bool {
+fn is_of_other_type(context: &RepairContext<'_>, subject: &InodeDraft, names: NameCounts) -> bool {
     let has_types = context.checked.params().sb.features.incompat(Incompat::FILETYPE);
     let Some(known) = context.checked.known(subject.ino) else { return false };
     let is_typed = names.types != 0 && names.types & 1 == 0;

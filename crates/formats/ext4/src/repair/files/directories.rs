@@ -12,10 +12,10 @@ use super::inode_draft::InodeDraft;
 use super::inodes::{ROOT, set_blocks};
 use super::layout::{Filling, Form, fill};
 use super::map::{self, Map};
-use super::names_in::{self, Name, Names};
+use super::names_in::{self, DirectoryNames, FoundName};
 use super::repair_context::{RepairContext, by_inode};
 use crate::check::codes::*;
-use crate::dir::compare::Style;
+use crate::dir::compare::NameEncoding;
 use crate::format::address::Block;
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
 use crate::format::htree;
@@ -29,8 +29,8 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     for (ino, findings) in of_directories {
         let actions =
             || findings.iter().map(|finding| Action::about(finding, sentence(finding))).collect();
-        let Some(mut directory) = Directory::read(&context, ino) else { continue };
-        let is_foreign = |name: &Name| {
+        let Some(mut directory) = DirectoryDraft::read(&context, ino) else { continue };
+        let is_foreign = |name: &FoundName| {
             let is_it = |finding: &&&Finding| {
                 finding.code == DIR_POLICY && finding.place.name.as_ref() == Some(&name.name)
             };
@@ -64,13 +64,13 @@ fn sentence(finding: &Finding) -> &'static str {
 type Hashes = (u8, Vec<u32>);
 
 /// A directory as it can be read, to be changed and written.
-pub(super) struct Directory {
+pub(super) struct DirectoryDraft {
     subject: InodeDraft,
     map: Map,
-    names: Names,
+    names: DirectoryNames,
 }
 
-impl Directory {
+impl DirectoryDraft {
     /// Returns `None` if it is not a directory, or if the device cannot read all of it.
     pub(super) fn read(context: &RepairContext<'_>, ino: u32) -> Option<Self> {
         let subject = context.subject(ino).filter(|subject| subject.inode.is_dir())?;
@@ -81,15 +81,15 @@ impl Directory {
 
     /// Returns a new, empty directory in an existing slot.
     pub(super) fn new(subject: InodeDraft, dot_dot: u32) -> Self {
-        let names = Names { dot_dot, ..Names::default() };
+        let names = DirectoryNames { dot_dot, ..DirectoryNames::default() };
         Self { subject, map: Map::default(), names }
     }
 
-    pub(super) fn entries(&self) -> &[Name] {
+    pub(super) fn entries(&self) -> &[FoundName] {
         &self.names.entries
     }
 
-    pub(super) fn entries_mut(&mut self) -> &mut Vec<Name> {
+    pub(super) fn entries_mut(&mut self) -> &mut Vec<FoundName> {
         &mut self.names.entries
     }
 
@@ -155,13 +155,13 @@ impl Directory {
                 *range = (range.0.min(*hash), range.1.max(*hash));
             }
         }
-        let distance = |entry: &Name, hash: &u32| match ranges.get(&entry.block) {
+        let distance = |entry: &FoundName, hash: &u32| match ranges.get(&entry.block) {
             _ if is_unique(hash) => 0,
             Some((least, most)) => least.saturating_sub(*hash).max(hash.saturating_sub(*most)),
             None => 0,
         };
         let entries = std::mem::take(&mut self.names.entries);
-        let mut placed: Vec<(u32, Name)> = entries
+        let mut placed: Vec<(u32, FoundName)> = entries
             .into_iter()
             .zip(&hashes)
             .map(|(entry, hash)| (distance(&entry, hash), entry))
@@ -212,16 +212,17 @@ impl Directory {
         let style = match (self.subject.has(flags::ENCRYPT), self.subject.has(flags::CASEFOLD)) {
             // The hash depends on a key, but is stored after each name.
             (true, true) => {
-                let stored = entries.iter().map(Name::stored_hash).collect::<Option<Vec<_>>>()?;
+                let stored =
+                    entries.iter().map(FoundName::stored_hash).collect::<Option<Vec<_>>>()?;
                 return Some((htree::SIPHASH, stored));
             }
-            (true, false) => Style::Encrypted,
-            (false, true) => Style::Folded,
-            (false, false) => Style::Plain,
+            (true, false) => NameEncoding::Encrypted,
+            (false, true) => NameEncoding::Folded,
+            (false, false) => NameEncoding::Plain,
         };
         // Implementations fold names that are not UTF-8 in different ways.
-        let is_text = |entry: &Name| std::str::from_utf8(&entry.name).is_ok();
-        if style == Style::Folded && !entries.iter().all(is_text) {
+        let is_text = |entry: &FoundName| std::str::from_utf8(&entry.name).is_ok();
+        if style == NameEncoding::Folded && !entries.iter().all(is_text) {
             return None;
         }
         let params = context.checked.params();
@@ -229,7 +230,7 @@ impl Directory {
         let version = version.unwrap_or(params.default_hash_version());
         let hasher = params.hasher(version)?;
         let mut folded = Vec::new();
-        let hash = |entry: &Name| style.hash(&hasher, &entry.name, &mut folded).major;
+        let hash = |entry: &FoundName| style.hash(&hasher, &entry.name, &mut folded).major;
         Some((version, entries.iter().map(hash).collect()))
     }
 

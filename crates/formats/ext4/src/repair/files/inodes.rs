@@ -12,7 +12,7 @@ use super::repair_context::{RepairContext, by_inode};
 use super::words;
 use crate::check::codes::*;
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
-use crate::format::extent::Node;
+use crate::format::extent::ExtentNode;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::inode::{self, EXTRA_ISIZE, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, flags};
 use crate::format::xattr::VALUE_SIZE_MAX;
@@ -93,9 +93,10 @@ pub(super) fn repair_root_only(job: &RepairJob, findings: &[&Finding]) -> Result
 
 fn repair_one(context: &mut RepairContext<'_>, ino: u32, findings: &[&Finding]) -> Result<()> {
     let Some(subject) = context.subject(ino) else { return Ok(()) };
-    let mut case = Case { context, subject, findings, draft: Draft::default(), cleared: None };
+    let mut case =
+        InodeRepair { context, subject, findings, draft: Draft::default(), cleared: None };
     case.treat();
-    let Case { context, subject, draft, cleared, .. } = case;
+    let InodeRepair { context, subject, draft, cleared, .. } = case;
     let mut draft = draft;
     subject.store(&mut draft);
     let action = |finding: &&Finding| {
@@ -107,7 +108,7 @@ fn repair_one(context: &mut RepairContext<'_>, ino: u32, findings: &[&Finding]) 
 }
 
 /// An inode that is being repaired.
-pub(super) struct Case<'c, 'j, 'f> {
+pub(super) struct InodeRepair<'c, 'j, 'f> {
     pub(super) context: &'c mut RepairContext<'j>,
     pub(super) subject: InodeDraft,
     findings: &'c [&'f Finding],
@@ -116,7 +117,7 @@ pub(super) struct Case<'c, 'j, 'f> {
     pub(super) cleared: Option<&'static str>,
 }
 
-impl Case<'_, '_, '_> {
+impl InodeRepair<'_, '_, '_> {
     /// Returns whether there is a finding with one of these codes.
     pub(super) fn has(&self, codes: &[&'static Code]) -> bool {
         self.findings.iter().any(|finding| codes.contains(&finding.code))
@@ -407,7 +408,7 @@ impl Case<'_, '_, '_> {
         ];
         // Inline data that is valid as an extent map cannot be distinguished from one, so it is treated as a map.
         let lies_within = self.subject.has(flags::INLINE_DATA) && !self.subject.has(flags::EXTENTS);
-        if lies_within && has_map && Node::parse(self.subject.inode.i_block(), None).is_ok() {
+        if lies_within && has_map && ExtentNode::parse(self.subject.inode.i_block(), None).is_ok() {
             self.subject.inode.set_flag(flags::EXTENTS, true);
             self.subject.inode.set_flag(flags::INLINE_DATA, false);
         }

@@ -1,9 +1,9 @@
 //! Blocks of a directory that is rewritten: a list, or leaves in hash order and an index.
 
-use super::names_in::Name;
+use super::names_in::FoundName;
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, TAIL_SIZE, record_size};
-use crate::format::htree::{self, LEVELS_MAX, LEVELS_MAX_LARGE, Place, RootInfo};
+use crate::format::htree::{self, IndexKind, LEVELS_MAX, LEVELS_MAX_LARGE, RootInfo};
 
 /// Parameters for writing a directory.
 pub(super) struct Form {
@@ -57,7 +57,7 @@ impl Form {
 
     /// Returns a block with entries from offset `start` on, the offset of the first record. The last record takes the
     /// remaining space.
-    fn leaf(&self, start: usize, entries: &[&Name]) -> Vec<u8> {
+    fn leaf(&self, start: usize, entries: &[&FoundName]) -> Vec<u8> {
         let mut bytes = vec![0; self.block_size];
         let end = self.end();
         if start > 0 {
@@ -72,10 +72,10 @@ impl Form {
     }
 
     /// Returns the blocks of a directory without an index, at least `least` of them.
-    pub(super) fn list(&self, entries: &[Name], least: usize) -> Vec<Vec<u8>> {
+    pub(super) fn list(&self, entries: &[FoundName], least: usize) -> Vec<Vec<u8>> {
         let mut blocks = Vec::new();
         let mut start = record_size(1) + record_size(2);
-        let mut pending: Vec<&Name> = Vec::new();
+        let mut pending: Vec<&FoundName> = Vec::new();
         let mut used = start;
         for entry in entries {
             if used + entry.size() > self.end() {
@@ -97,12 +97,12 @@ impl Form {
     /// too many names.
     pub(super) fn indexed(
         &self,
-        entries: &[Name],
+        entries: &[FoundName],
         version: u8,
         hashes: &[u32],
         filling: Filling,
     ) -> Option<Vec<Vec<u8>>> {
-        let mut items: Vec<(u32, &Name)> =
+        let mut items: Vec<(u32, &FoundName)> =
             hashes.iter().map(|hash| hash & !1).zip(entries).collect();
         items.sort_by_key(|(hash, _)| *hash);
         let mut blocks = vec![Vec::new()];
@@ -112,7 +112,8 @@ impl Form {
             let size = items.get(at).map_or(0, |(_, entry)| entry.size());
             let is_last = at == items.len();
             if at > from && used + size > filling.of(self.end()) || is_last {
-                let names: Vec<&Name> = items[from..at].iter().map(|(_, entry)| *entry).collect();
+                let names: Vec<&FoundName> =
+                    items[from..at].iter().map(|(_, entry)| *entry).collect();
                 let hash = items.get(from).map_or(0, |(hash, _)| *hash);
                 // Bit 0 is set if the block continues the last hash of the block before.
                 let goes_on = from > 0 && items[from - 1].0 == hash;
@@ -123,7 +124,7 @@ impl Form {
             used += size;
         }
         let mut levels = 0;
-        while level.len() > usize::from(self.limit(Place::Root)) {
+        while level.len() > usize::from(self.limit(IndexKind::Root)) {
             level = self.nodes(&level, &mut blocks);
             levels += 1;
         }
@@ -132,7 +133,7 @@ impl Form {
         (levels <= levels_max).then_some(blocks)
     }
 
-    fn limit(&self, place: Place) -> u16 {
+    fn limit(&self, place: IndexKind) -> u16 {
         place.limit(self.block_size, self.seed.is_some())
     }
 
@@ -142,10 +143,10 @@ impl Form {
         blocks: &mut Vec<Vec<u8>>,
     ) -> Vec<(u32, FileBlock)> {
         let mut above = Vec::new();
-        for chunk in level.chunks(self.limit(Place::Node).into()) {
+        for chunk in level.chunks(self.limit(IndexKind::Node).into()) {
             let mut bytes = vec![0; self.block_size];
             dirent::write_record(&mut bytes, self.block_size, 0, 0, &[]);
-            self.index(&mut bytes, Place::Node, chunk);
+            self.index(&mut bytes, IndexKind::Node, chunk);
             above.push((chunk[0].0, FileBlock(blocks.len() as u32)));
             blocks.push(bytes);
         }
@@ -156,11 +157,11 @@ impl Form {
         let mut bytes = vec![0; self.block_size];
         self.dots(&mut bytes, self.block_size - record_size(1));
         htree::write_root_info(&mut bytes[htree::ROOT_INFO_RANGE], info);
-        self.index(&mut bytes, Place::Root, level);
+        self.index(&mut bytes, IndexKind::Root, level);
         bytes
     }
 
-    fn index(&self, bytes: &mut [u8], place: Place, level: &[(u32, FileBlock)]) {
+    fn index(&self, bytes: &mut [u8], place: IndexKind, level: &[(u32, FileBlock)]) {
         let Some(first) = level.first() else { return };
         let counts = &mut bytes[htree::count_range(place)];
         htree::write_counts(counts, self.limit(place), level.len() as u16, first.1);
@@ -174,7 +175,7 @@ impl Form {
 }
 
 /// Writes entries in sequence from an offset on. The last record takes the remaining space.
-pub(super) fn fill(bytes: &mut [u8], start: usize, entries: &[&Name]) {
+pub(super) fn fill(bytes: &mut [u8], start: usize, entries: &[&FoundName]) {
     let end = bytes.len();
     let mut at = start;
     for (nth, entry) in entries.iter().enumerate() {

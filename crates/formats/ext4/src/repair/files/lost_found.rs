@@ -4,11 +4,11 @@ use operations::repair::Action;
 use vfs::check::Finding;
 use vfs::{Ino, Result, Timestamp};
 
-use super::directories::Directory;
+use super::directories::DirectoryDraft;
 use super::inode_draft::InodeDraft;
 use super::inodes::ROOT;
 use super::map;
-use super::names_in::{Name, directory_code, other_name};
+use super::names_in::{FoundName, directory_code, other_name};
 use super::repair_context::RepairContext;
 use crate::check::codes::DIR_LOST_FOUND;
 use crate::format::inode::{Inode, Time};
@@ -19,14 +19,15 @@ pub(super) const NAME: &[u8] = b"lost+found";
 
 /// Returns the inode of the directory, if there is one.
 pub(super) fn find(context: &RepairContext<'_>) -> Option<u32> {
-    let root = Directory::read(context, ROOT)?;
+    let root = DirectoryDraft::read(context, ROOT)?;
     let entry = root.entries().iter().find(|entry| entry.name == NAME)?;
     context.checked.known(entry.ino).filter(|known| known.is_dir).map(|_| entry.ino)
 }
 
 /// Creates the directory. An inode of another type with its name is renamed. Returns whether it could be created.
 pub(super) fn make(context: &mut RepairContext<'_>, findings: &[&Finding]) -> Result<bool> {
-    let Some(mut root) = Directory::read(context, ROOT).filter(|root| !root.is_encrypted()) else {
+    let Some(mut root) = DirectoryDraft::read(context, ROOT).filter(|root| !root.is_encrypted())
+    else {
         return Ok(false);
     };
     let code = directory_code(&context.checked);
@@ -44,9 +45,11 @@ pub(super) fn make(context: &mut RepairContext<'_>, findings: &[&Finding]) -> Re
     if let Some(entry) = root.entries_mut().iter_mut().find(|entry| entry.name == NAME) {
         entry.name = other_name(NAME, &mut 1, |name| !names.iter().any(|other| other == name));
     }
-    root.entries_mut().push(Name::new(NAME.to_vec(), ino, code));
+    root.entries_mut().push(FoundName::new(NAME.to_vec(), ino, code));
     if let Some(subject) = made {
-        let Some(draft) = Directory::new(subject, ROOT).write(context) else { return Ok(false) };
+        let Some(draft) = DirectoryDraft::new(subject, ROOT).write(context) else {
+            return Ok(false);
+        };
         if !draft.apply(context.staging())? {
             return Ok(false);
         }

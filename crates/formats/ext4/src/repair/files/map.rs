@@ -8,10 +8,10 @@ use super::repair_context::RepairContext;
 use crate::check::checked_image::CheckedImage;
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{
-    self, DEPTH_MAX, ENTRY_SIZE, Extent, IndexEntry, Node, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX,
+    self, DEPTH_MAX, ENTRY_SIZE, Extent, ExtentNode, IndexEntry, UNWRITTEN_LEN_MAX, WRITTEN_LEN_MAX,
 };
 use crate::format::features::Incompat;
-use crate::format::indirect::{self, DIRECT_COUNT, LEVELS_MAX, Path};
+use crate::format::indirect::{self, DIRECT_COUNT, IndirectPath, LEVELS_MAX};
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
 /// `eh_magic`.
@@ -21,14 +21,14 @@ const DEPTH_READ_MAX: u16 = 64;
 
 /// A contiguous run of file blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct FileExtent {
     pub(super) first: u32,
     pub(super) start: Block,
     pub(super) len: u32,
     pub(super) unwritten: bool,
 }
 
-impl Run {
+impl FileExtent {
     pub(super) fn end(&self) -> u64 {
         u64::from(self.first) + u64::from(self.len)
     }
@@ -50,7 +50,7 @@ impl Run {
 #[derive(Clone, Default)]
 pub(super) struct Map {
     /// Disjoint runs in file order, all inside the area for file blocks.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<FileExtent>,
     /// Blocks of the map itself that can be reused.
     pub(super) nodes: Vec<Block>,
     /// True if part of the map was skipped or must be rewritten.
@@ -71,7 +71,8 @@ impl Map {
         subject: &InodeDraft,
         met: HashSet<Block>,
     ) -> Self {
-        let mut reader = Reader { checked, map: Self::default(), met, seed: subject.block_seed() };
+        let mut reader =
+            MapReader { checked, map: Self::default(), met, seed: subject.block_seed() };
         if !subject.has_map() {
             return reader.map;
         }
@@ -92,7 +93,7 @@ impl Map {
     fn settle(&mut self) {
         self.runs.sort_by_key(|run| run.first);
         let mut end = 0;
-        let mut settled: Vec<Run> = Vec::with_capacity(self.runs.len());
+        let mut settled: Vec<FileExtent> = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
             let part = run.part(end, u64::MAX);
             self.is_damaged |= part != Some(*run);
@@ -114,12 +115,12 @@ impl Map {
 
     /// Returns the end of the mapped file blocks, exclusive.
     pub(super) fn end(&self) -> u64 {
-        self.runs.last().map_or(0, Run::end)
+        self.runs.last().map_or(0, FileExtent::end)
     }
 
     /// Returns the end of the written file blocks, exclusive.
     pub(super) fn written_end(&self) -> u64 {
-        self.runs.iter().rev().find(|run| !run.unwritten).map_or(0, Run::end)
+        self.runs.iter().rev().find(|run| !run.unwritten).map_or(0, FileExtent::end)
     }
 
     /// Returns the device block of a file block.
@@ -147,7 +148,7 @@ impl Map {
         }
         for (block, place) in changes {
             let unwritten = unwritten.contains(block);
-            runs.extend(place.map(|start| Run { first: *block, start, len: 1, unwritten }));
+            runs.extend(place.map(|start| FileExtent { first: *block, start, len: 1, unwritten }));
         }
         self.runs = runs;
         self.settle();
@@ -176,7 +177,7 @@ impl Map {
 /// Returns whether the map in an inode is an extent tree. The flag decides unless the contents are unambiguous.
 fn looks_like_extents(checked: &CheckedImage, subject: &InodeDraft) -> bool {
     let root = subject.inode.i_block();
-    let is_header = root[..2] == MAGIC && Node::parse(root, None).is_ok();
+    let is_header = root[..2] == MAGIC && ExtentNode::parse(root, None).is_ok();
     let can_be = checked.params().sb.features.incompat(Incompat::EXTENTS);
     if !subject.has(flags::EXTENTS) {
         return is_header && can_be;
@@ -190,7 +191,7 @@ fn looks_like_extents(checked: &CheckedImage, subject: &InodeDraft) -> bool {
     !(0..(I_BLOCK_SIZE / 4) as u16).all(is_pointer)
 }
 
-struct Reader<'s> {
+struct MapReader<'s> {
     checked: &'s CheckedImage,
     map: Map,
     /// Nodes already read, so that the walk ends.
@@ -208,12 +209,12 @@ struct Child {
 
 /// An entry of a node.
 #[derive(Clone, Copy)]
-enum Entry {
-    Extent(Run),
+enum NodeEntry {
+    Extent(FileExtent),
     Index { key: u32, block: Block },
 }
 
-impl Entry {
+impl NodeEntry {
     /// Returns its first file block.
     fn first(&self) -> u32 {
         match self {
@@ -245,7 +246,7 @@ fn in_order<T>(items: &[T], key: impl Fn(&T) -> u32) -> Vec<usize> {
     chain
 }
 
-impl Reader<'_> {
+impl MapReader<'_> {
     /// Reads an extent tree in the order of its entries. Conflicts between the extents are then resolved by
     /// [`in_order`].
     fn extents(&mut self, root: &[u8]) {
@@ -269,7 +270,7 @@ impl Reader<'_> {
         }
         let ordered = in_order(&self.map.runs, |run| run.first);
         self.map.is_damaged |= ordered.len() != self.map.runs.len();
-        let mut runs: Vec<Run> = ordered.into_iter().map(|at| self.map.runs[at]).collect();
+        let mut runs: Vec<FileExtent> = ordered.into_iter().map(|at| self.map.runs[at]).collect();
         // An extent with a wrong length ends where the next one starts.
         for at in 1..runs.len() {
             let next = u64::from(runs[at].first);
@@ -284,7 +285,7 @@ impl Reader<'_> {
     /// Reads the plausible entries of a node. Returns `false` if the block is not a node.
     fn node(&mut self, bytes: &[u8], child: Option<&Child>, children: &mut Vec<Child>) -> bool {
         let expected = child.map(|child| child.depth);
-        let sound = Node::parse(bytes, expected);
+        let sound = ExtentNode::parse(bytes, expected);
         let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let is_node = bytes[..2] == MAGIC;
         // A node below the root with an entry count of 0 is treated like one without a header: implementations leave no
@@ -300,7 +301,7 @@ impl Reader<'_> {
         let is_count_known = has_magic && usize::from(word(2)) <= room;
         let count = if is_count_known { word(2).into() } else { room };
         let entries = |at: usize| bytes[extent::entry_range(at)].first_chunk::<ENTRY_SIZE>();
-        let mut found: Vec<Entry> = Vec::new();
+        let mut found: Vec<NodeEntry> = Vec::new();
         for at in 0..count {
             let Some(entry) = entries(at).and_then(|entry| self.entry(entry, depth)) else {
                 self.map.is_damaged = true;
@@ -323,12 +324,12 @@ impl Reader<'_> {
 
     /// Takes entries of a node: all extents, and index entries that are in order or refer to a node with a valid header
     /// and checksum.
-    fn take(&mut self, found: Vec<Entry>, depth: u16, children: &mut Vec<Child>) {
-        let in_order: HashSet<usize> = in_order(&found, Entry::first).into_iter().collect();
+    fn take(&mut self, found: Vec<NodeEntry>, depth: u16, children: &mut Vec<Child>) {
+        let in_order: HashSet<usize> = in_order(&found, NodeEntry::first).into_iter().collect();
         for (at, entry) in found.into_iter().enumerate() {
             match entry {
-                Entry::Extent(run) => self.map.runs.push(run),
-                Entry::Index { key, block } => {
+                NodeEntry::Extent(run) => self.map.runs.push(run),
+                NodeEntry::Index { key, block } => {
                     let child = Child { block, key, depth: depth - 1 };
                     if in_order.contains(&at) || self.is_sound_node(&child) {
                         children.push(child);
@@ -343,26 +344,26 @@ impl Reader<'_> {
     /// Returns true if a block is a node of this depth, with a checksum of this inode if there are checksums.
     fn is_sound_node(&self, child: &Child) -> bool {
         self.checked.block(child.block).is_some_and(|bytes| {
-            Node::parse(&bytes, Some(child.depth)).is_ok()
+            ExtentNode::parse(&bytes, Some(child.depth)).is_ok()
                 && extent::verify(&bytes, self.seed).is_ok()
         })
     }
 
     /// Parses an entry. Returns `None` if its blocks cannot be those of a file.
-    fn entry(&self, bytes: &[u8; ENTRY_SIZE], depth: u16) -> Option<Entry> {
+    fn entry(&self, bytes: &[u8; ENTRY_SIZE], depth: u16) -> Option<NodeEntry> {
         let level = depth.min(1);
         let mut node = [0; 2 * ENTRY_SIZE];
         extent::write_header(&mut node[..ENTRY_SIZE], 1, 1, level);
         node[extent::entry_range(0)].copy_from_slice(bytes);
-        let node = Node::parse(&node, Some(level)).ok()?;
+        let node = ExtentNode::parse(&node, Some(level)).ok()?;
         if level > 0 {
             let entry = node.index(0);
             let is_good = self.checked.can_be_of_file(entry.leaf, 1);
-            return is_good.then_some(Entry::Index { key: entry.block.0, block: entry.leaf });
+            return is_good.then_some(NodeEntry::Index { key: entry.block.0, block: entry.leaf });
         }
         let Extent { block, len, start, unwritten } = node.extent(0);
         let is_good = self.checked.geometry().contains(start, len.into());
-        is_good.then_some(Entry::Extent(Run { first: block.0, start, len, unwritten }))
+        is_good.then_some(NodeEntry::Extent(FileExtent { first: block.0, start, len, unwritten }))
     }
 
     fn pointers(&mut self, root: &[u8]) {
@@ -424,7 +425,12 @@ impl Reader<'_> {
             {
                 run.len += 1;
             }
-            _ => self.map.runs.push(Run { first: number, start: block, len: 1, unwritten: false }),
+            _ => self.map.runs.push(FileExtent {
+                first: number,
+                start: block,
+                len: 1,
+                unwritten: false,
+            }),
         }
     }
 }
@@ -446,7 +452,7 @@ pub(super) fn write(
         // Other inodes still need these nodes and the blocks below them.
         nodes.clear();
     }
-    let mut writer = Writer {
+    let mut writer = MapWriter {
         seed: subject.block_seed(),
         size: context.block_size(),
         context,
@@ -495,7 +501,7 @@ pub(super) fn write_empty(checked: &CheckedImage, subject: &mut InodeDraft) {
     subject.inode.set_flag(flags::EXTENTS, is_extents);
 }
 
-struct Writer<'w, 'j> {
+struct MapWriter<'w, 'j> {
     context: &'w mut RepairContext<'j>,
     seed: Option<u32>,
     size: usize,
@@ -505,7 +511,7 @@ struct Writer<'w, 'j> {
     draft: &'w mut Draft,
 }
 
-impl Writer<'_, '_> {
+impl MapWriter<'_, '_> {
     fn take(&mut self) -> Option<Block> {
         let block = match self.spare.pop() {
             Some(block) => block,
@@ -520,13 +526,13 @@ impl Writer<'_, '_> {
         self.draft.write(offset, bytes);
     }
 
-    fn extents(&mut self, runs: &[Run]) -> Option<[u8; I_BLOCK_SIZE]> {
+    fn extents(&mut self, runs: &[FileExtent]) -> Option<[u8; I_BLOCK_SIZE]> {
         let mut entries: Vec<[u8; ENTRY_SIZE]> = Vec::new();
         for run in runs {
             let most = if run.unwritten { UNWRITTEN_LEN_MAX } else { WRITTEN_LEN_MAX };
             let mut from = u64::from(run.first);
             while let Some(part) = run.part(from, from + u64::from(most)) {
-                let Run { first, start, len, unwritten } = part;
+                let FileExtent { first, start, len, unwritten } = part;
                 let extent = Extent { block: FileBlock(first), len, start, unwritten };
                 entries.push(extent.encode());
                 from = part.end();
@@ -564,14 +570,14 @@ impl Writer<'_, '_> {
         Some(above)
     }
 
-    fn pointers(&mut self, runs: &[Run]) -> Option<[u8; I_BLOCK_SIZE]> {
+    fn pointers(&mut self, runs: &[FileExtent]) -> Option<[u8; I_BLOCK_SIZE]> {
         let mut root = [0; I_BLOCK_SIZE];
         // Pointer blocks on the path to the last file block: index in the parent, position and contents. They are
         // written when the path moves on.
         let mut way: Vec<(u16, Block, Vec<u8>)> = Vec::new();
         for run in runs {
             for at in 0..run.len {
-                let path = Path::to(FileBlock(run.first + at), self.size as u32)?;
+                let path = IndirectPath::to(FileBlock(run.first + at), self.size as u32)?;
                 let (last, steps) = path.indexes().split_last()?;
                 let common =
                     way.iter().zip(steps).take_while(|(open, step)| open.0 == **step).count();

@@ -11,7 +11,7 @@ use super::map::Map;
 use super::repair_context::RepairContext;
 use crate::check::checked_image::CheckedImage;
 use crate::dir::casefold;
-use crate::format::dirent::{self, HEADER_SIZE, Record, record_size};
+use crate::format::dirent::{self, DirRecord, HEADER_SIZE, record_size};
 use crate::format::features::Incompat;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 
@@ -24,7 +24,7 @@ const HASH_SIZE: usize = 8;
 
 /// A directory entry other than `.` and `..`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct FoundName {
     pub(super) name: Vec<u8>,
     pub(super) ino: u32,
     /// Type code of the entry; 0 without types.
@@ -35,7 +35,7 @@ pub(super) struct Name {
     hash: Option<[u8; HASH_SIZE]>,
 }
 
-impl Name {
+impl FoundName {
     pub(super) const fn new(name: Vec<u8>, ino: u32, file_type: u8) -> Self {
         Self { name, ino, file_type, block: 0, hash: None }
     }
@@ -65,8 +65,8 @@ impl Name {
 
 /// Entries of a directory.
 #[derive(Clone, Default)]
-pub(super) struct Names {
-    pub(super) entries: Vec<Name>,
+pub(super) struct DirectoryNames {
+    pub(super) entries: Vec<FoundName>,
     /// Target of `..`; 0 if that cannot be read.
     pub(super) dot_dot: u32,
     /// True if the device failed to read part of the directory, so that it must not change.
@@ -77,8 +77,8 @@ pub(super) struct Names {
 
 /// Reads all entries of a directory that lead to an inode in use. Requires a survey. After a damaged record, the search
 /// for entries continues.
-pub(super) fn read(checked: &CheckedImage, subject: &InodeDraft, map: &Map) -> Names {
-    let mut reader = Reader { checked, subject, names: Names::default(), block: 0 };
+pub(super) fn read(checked: &CheckedImage, subject: &InodeDraft, map: &Map) -> DirectoryNames {
+    let mut reader = NameReader { checked, subject, names: DirectoryNames::default(), block: 0 };
     if subject.has(flags::INLINE_DATA) {
         reader.inline();
         return reader.names;
@@ -100,15 +100,15 @@ pub(super) fn read(checked: &CheckedImage, subject: &InodeDraft, map: &Map) -> N
     reader.names
 }
 
-struct Reader<'s> {
+struct NameReader<'s> {
     checked: &'s CheckedImage,
     subject: &'s InodeDraft,
-    names: Names,
+    names: DirectoryNames,
     /// The current file block.
     block: u32,
 }
 
-impl Reader<'_> {
+impl NameReader<'_> {
     fn inline(&mut self) {
         let root = *self.subject.inode.i_block();
         let parent = [root[0], root[1], root[2], root[3]];
@@ -209,33 +209,33 @@ impl Reader<'_> {
 
     /// Returns the record at a position if all of it is plausible except the length of its name. The name then ends at
     /// the first NUL or with the record, and another plausible or unused record follows.
-    fn record_of_length<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<Record<'b>> {
+    fn record_of_length<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<DirRecord<'b>> {
         let header = bytes.get(offset..)?.first_chunk::<HEADER_SIZE>()?;
         let rec_len = usize::from(u16::from_le_bytes([header[4], header[5]]));
         let end = offset + rec_len;
         let name = bytes.get(offset + HEADER_SIZE..end).filter(|_| rec_len.is_multiple_of(4))?;
         let name = name.split(|&byte| byte == 0).next()?;
-        let is_next = |next: Record<'_>| next.inode == 0 || self.is_plausible(&next);
+        let is_next = |next: DirRecord<'_>| next.inode == 0 || self.is_plausible(&next);
         let goes_on = end == bytes.len() || dirent::record_at(bytes, end).is_some_and(is_next);
         let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let record = Record { offset, rec_len, inode, file_type: header[7], name };
+        let record = DirRecord { offset, rec_len, inode, file_type: header[7], name };
         (usize::from(header[6]) > name.len() && goes_on && self.is_plausible(&record))
             .then_some(record)
     }
 
     /// Returns the record at a position if all of it is plausible except its length. It then ends with its name.
-    fn record_of_name<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<Record<'b>> {
+    fn record_of_name<'b>(&self, bytes: &'b [u8], offset: usize) -> Option<DirRecord<'b>> {
         let header = bytes.get(offset..)?.first_chunk::<HEADER_SIZE>()?;
         let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let (name_len, file_type) = (usize::from(header[6]), header[7]);
         let name = bytes.get(offset + HEADER_SIZE..)?.get(..name_len)?;
         let rec_len = record_size(name_len);
-        let record = Record { offset, rec_len, inode, file_type, name };
+        let record = DirRecord { offset, rec_len, inode, file_type, name };
         self.is_plausible(&record).then_some(record)
     }
 
     /// Returns whether bytes inside a broken chain look like an entry.
-    fn is_plausible(&self, record: &Record<'_>) -> bool {
+    fn is_plausible(&self, record: &DirRecord<'_>) -> bool {
         let has_types = self.checked.params().filetype;
         let is_name = !record.name.is_empty()
             && !record.name.iter().any(|&byte| byte == 0 || byte == b'/')
@@ -244,7 +244,7 @@ impl Reader<'_> {
         is_name && known.is_some_and(|known| !has_types || known.type_code == record.file_type)
     }
 
-    fn take(&mut self, bytes: &[u8], record: &Record<'_>) {
+    fn take(&mut self, bytes: &[u8], record: &DirRecord<'_>) {
         let own = self.subject.ino;
         let is_dot = matches!(record.name, b"." | b"..");
         let known = self.checked.known(record.inode);
@@ -266,13 +266,13 @@ impl Reader<'_> {
         });
         let name = record.name.to_vec();
         let (ino, block) = (record.inode, self.block);
-        self.names.entries.push(Name { name, ino, file_type, block, hash });
+        self.names.entries.push(FoundName { name, ino, file_type, block, hash });
     }
 }
 
 /// Makes names valid and unique. A duplicate entry is kept once. With `strict`, names in a case-insensitive directory
 /// must be UTF-8. Returns whether all names were so.
-pub(super) fn settle(subject: &InodeDraft, strict: bool, entries: &mut Vec<Name>) -> bool {
+pub(super) fn settle(subject: &InodeDraft, strict: bool, entries: &mut Vec<FoundName>) -> bool {
     let count = entries.len();
     let is_encrypted = subject.has(flags::ENCRYPT);
     if is_encrypted {

@@ -18,7 +18,7 @@ use crate::format::inode::Inode;
 use crate::repair::RepairJob;
 
 /// Number of equal repairs of an inode after which the strictest repair is used.
-const PATIENCE: u32 = 4;
+const REPAIR_ROUNDS_MAX: u32 = 4;
 
 /// The image in the staging, as seen by one fix.
 pub(super) struct RepairContext<'j> {
@@ -64,7 +64,7 @@ impl<'j> RepairContext<'j> {
 
     /// Returns whether repeated repairs of this finding did not help.
     pub(super) fn is_stubborn(&self, ino: u32, code: &'static Code) -> bool {
-        self.before.get(&(ino.into(), code.name)).is_some_and(|count| *count >= PATIENCE)
+        self.before.get(&(ino.into(), code.name)).is_some_and(|count| *count >= REPAIR_ROUNDS_MAX)
     }
 
     /// Surveys the blocks and inodes in use, unless that was done already.

@@ -16,7 +16,7 @@ use crate::check::codes::DIR_CHECKSUM;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
 use crate::format::dirent::{self, TAIL_SIZE};
-use crate::format::htree::{self, Index, Place, RootInfo};
+use crate::format::htree::{self, Index, IndexKind, RootInfo};
 use crate::format::inode::{self, flags};
 use crate::format::{extent, orphan, xattr};
 use crate::params::Params;
@@ -39,7 +39,7 @@ pub(crate) fn reseal(staging: &Arc<Staging>, new: &Params) -> Result<BTreeSet<u3
     let Some(checked) = CheckedImage::open(Arc::clone(staging) as _, &options)? else {
         return Ok(full);
     };
-    let work = Work { staging, checked: &checked, new };
+    let work = ResealContext { staging, checked: &checked, new };
     let mut result = Ok(());
     checked.for_each_slot(&mut |ino, slot| {
         if result.is_ok() && slot.iter().any(|&byte| byte != 0) {
@@ -59,13 +59,13 @@ pub(crate) fn rewrite_directories(job: &RepairJob, inos: &BTreeSet<u32>) -> Resu
     directories::repair(job, &findings.iter().collect::<Vec<_>>())
 }
 
-struct Work<'w> {
+struct ResealContext<'w> {
     staging: &'w Staging,
     checked: &'w CheckedImage,
     new: &'w Params,
 }
 
-impl Work<'_> {
+impl ResealContext<'_> {
     fn inode(&self, ino: u32, slot: &[u8], full: &mut BTreeSet<u32>) -> Result<()> {
         let Some(subject) = InodeDraft::read(self.checked, ino) else { return Ok(()) };
         let generation = subject.inode.generation();
@@ -120,8 +120,8 @@ impl Work<'_> {
         let mut has_room = true;
         for (number, place) in (0_u64..).zip(places(map, blocks)) {
             let kind = match () {
-                () if has_index && number == 0 => Some(Place::Root),
-                () if nodes.contains(&place) => Some(Place::Node),
+                () if has_index && number == 0 => Some(IndexKind::Root),
+                () if nodes.contains(&place) => Some(IndexKind::Node),
                 () => None,
             };
             self.change(place, |bytes| {
@@ -140,7 +140,7 @@ impl Work<'_> {
         let Some(root) = map.place(0) else { return Ok(found) };
         let bytes = self.read(root)?;
         let RootInfo { indirect_levels, .. } = htree::root_info(&bytes);
-        let mut level = vec![(bytes, Place::Root)];
+        let mut level = vec![(bytes, IndexKind::Root)];
         for _ in 0..indirect_levels.min(htree::LEVELS_MAX_LARGE) {
             let mut below = Vec::new();
             for (bytes, kind) in level {
@@ -148,7 +148,7 @@ impl Work<'_> {
                 for at in 0..index.count() {
                     let place = map.place(index.block(at).0).filter(|place| found.insert(*place));
                     if let Some(place) = place {
-                        below.push((self.read(place)?, Place::Node));
+                        below.push((self.read(place)?, IndexKind::Node));
                     }
                 }
             }
@@ -188,7 +188,8 @@ impl WriteAtPlace for Staging {
 
 /// Returns the positions of a file's blocks in order, up to `blocks` of them.
 fn places(map: &Map, blocks: u64) -> impl Iterator<Item = Block> {
-    let of_run = |run: &super::map::Run| (0..run.len).map(|at| run.start.plus(at.into())).collect();
+    let of_run =
+        |run: &super::map::FileExtent| (0..run.len).map(|at| run.start.plus(at.into())).collect();
     let runs = map.runs.iter().filter(move |run| u64::from(run.first) < blocks);
     runs.flat_map(move |run| {
         let mut places: Vec<Block> = of_run(run);
@@ -221,7 +222,7 @@ fn fit_leaf(block: &mut [u8], hash_size: usize, seed: u32) -> bool {
 }
 
 /// Sets the capacity of an index block with or without a checksum. Returns `false` if it has more entries.
-fn fit_index(block: &mut [u8], place: Place, seed: Option<u32>) -> bool {
+fn fit_index(block: &mut [u8], place: IndexKind, seed: Option<u32>) -> bool {
     let limit = place.limit(block.len(), seed.is_some());
     let index = Index::new(block, place);
     let (count, first) = (index.count(), index.block(0));

@@ -217,7 +217,7 @@ fn is_sealed_for(bytes: &[u8], subject: &InodeDraft) -> Option<bool> {
     let seed = subject.block_seed()?;
     let is_leaf = dirent::verify(bytes, u32::MAX, Some(seed)).is_ok();
     let is_index = |place| htree::verify(bytes, place, Some(seed)).is_ok();
-    Some(is_leaf || is_index(htree::Place::Root) || is_index(htree::Place::Node))
+    Some(is_leaf || is_index(htree::IndexKind::Root) || is_index(htree::IndexKind::Node))
 }
 
 /// Gives an inode copies of clusters that others keep, and removes clusters of the file system itself.

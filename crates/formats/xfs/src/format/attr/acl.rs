@@ -3,7 +3,7 @@
 //! On disk, big-endian: the number of entries u32, then for each entry tag u32, id u32, permissions u16 and two zero
 //! bytes. The id of entries without a user or group is 0.
 
-use vfs::acl::{self, Entry, PERMISSIONS, Tag};
+use vfs::acl::{self, AclEntry, PERMISSIONS, Tag};
 
 use super::super::bytes::{be16, be32};
 use super::VALUE_LEN_MAX;
@@ -22,7 +22,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     }
     let entry = |stored: &[u8; STORED_SIZE]| {
         let tag = Tag::from_number(u16::try_from(be32(stored, 0)).ok()?)?;
-        Some(Entry::new(tag, be16(stored, 8), be32(stored, 4)))
+        Some(AclEntry::new(tag, be16(stored, 8), be32(stored, 4)))
     };
     let entries: Option<Vec<_>> = entries.iter().map(entry).collect();
     Some(acl::to_bytes(entries?))

@@ -63,7 +63,7 @@ impl Entry<'_> {
 }
 
 /// Returns the size of a name area with a local value, in bytes.
-pub const fn local_size(name_len: usize, value_len: usize) -> usize {
+pub(crate) const fn local_size(name_len: usize, value_len: usize) -> usize {
     (LOCAL_SIZE + name_len + value_len).next_multiple_of(ALIGNMENT)
 }
 
@@ -72,13 +72,13 @@ pub const fn local_size(name_len: usize, value_len: usize) -> usize {
 const REMOTE_PADDING: usize = 2;
 
 /// Returns the size of a name area with a remote value, in bytes.
-pub const fn remote_size(name_len: usize) -> usize {
+pub(crate) const fn remote_size(name_len: usize) -> usize {
     (REMOTE_SIZE + REMOTE_PADDING + name_len).next_multiple_of(ALIGNMENT)
 }
 
 /// Returns whether a name and value of these lengths are stored in leaves: they take less than three quarters of a
 /// block.
-pub const fn is_local(layout: Layout, name_len: usize, value_len: usize) -> bool {
+pub(crate) const fn is_local(layout: Layout, name_len: usize, value_len: usize) -> bool {
     local_size(name_len, value_len) < layout.block_size / 2 + layout.block_size / 4
 }
 
@@ -134,7 +134,7 @@ pub fn count(layout: Layout, data: &[u8]) -> usize {
 }
 
 /// Returns whether names are in use without entries, because entries were lost.
-pub fn has_lost_entries(layout: Layout, data: &[u8]) -> bool {
+pub(crate) fn has_lost_entries(layout: Layout, data: &[u8]) -> bool {
     let header = Header::read(layout, data);
     header.count == 0 && header.first_used < layout.block_size
 }
@@ -145,12 +145,12 @@ pub fn hash(layout: Layout, data: &[u8], index: usize) -> u32 {
 }
 
 /// Returns the hash of the last entry.
-pub fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
+pub(crate) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
     Some(hash(layout, data, count(layout, data).checked_sub(1)?))
 }
 
 /// Returns the total size of entries and names: the free space needed to move them to another leaf.
-pub fn content_size(layout: Layout, data: &[u8]) -> usize {
+pub(crate) fn content_size(layout: Layout, data: &[u8]) -> usize {
     let header = Header::read(layout, data);
     header.count * ENTRY_SIZE + header.used
 }
@@ -161,7 +161,7 @@ pub const fn capacity(layout: Layout) -> usize {
 }
 
 /// Returns the first entry whose hash is at least `wanted`; the count if there is none.
-pub fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
+pub(crate) fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data));
     while low < high {
         let middle = (low + high) / 2;
@@ -291,15 +291,15 @@ impl Taken {
 }
 
 /// Returns the parent in the value of a parent pointer: inode and generation. `None` if the value has another size.
-pub fn parent_of(value: &[u8]) -> Option<(u64, u32)> {
+pub(crate) fn parent_of(value: &[u8]) -> Option<(u64, u32)> {
     (value.len() == PARENT_SIZE).then(|| (be64(value, 0), be32(value, 8)))
 }
 
 /// Size of the value of a parent pointer, in bytes.
-pub const PARENT_SIZE: usize = 12;
+pub(crate) const PARENT_SIZE: usize = 12;
 
 /// Returns the value of a parent pointer.
-pub fn parent_value(ino: u64, generation: u32) -> [u8; PARENT_SIZE] {
+pub(crate) fn parent_value(ino: u64, generation: u32) -> [u8; PARENT_SIZE] {
     let mut value = [0; PARENT_SIZE];
     value[..8].copy_from_slice(&ino.to_be_bytes());
     value[8..].copy_from_slice(&generation.to_be_bytes());

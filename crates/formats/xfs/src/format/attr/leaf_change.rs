@@ -31,7 +31,7 @@ impl<'a> NewEntry<'a> {
     }
 
     /// Returns the total size in a leaf in bytes.
-    pub fn content_size(&self) -> usize {
+    pub(crate) fn content_size(&self) -> usize {
         ENTRY_SIZE + self.size()
     }
 
@@ -67,11 +67,11 @@ impl<'a> NewEntry<'a> {
 }
 
 /// Returns whether there is room for an entry, contiguous or not.
-pub fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
+pub(crate) fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
     Header::read(layout, data).free(layout) >= new.content_size()
 }
 
-/// Adds an entry at `index`, which must keep the order of hashes. There must be room ([`has_room`]).
+/// Adds an entry at `index`, which must keep the order of hashes. There must be room (`has_room`).
 pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
     let mut header = Header::read(layout, block.bytes());
     let size = new.size();
@@ -237,12 +237,12 @@ pub fn fill<'a>(
 }
 
 /// Returns all entries of a leaf, to be stored in another.
-pub fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
+pub(crate) fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
     entries(layout, data).map(|entry| NewEntry::from_stored(&entry))
 }
 
 /// Overwrites the value of entry `index`, which must be local and of the same length.
-pub fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
+pub(crate) fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
     let Some(entry) = entry(layout, block.bytes(), index) else { return };
     let start = entry.place + LOCAL_SIZE + entry.name.len();
     block.edit(start..start + value.len()).copy_from_slice(value);
@@ -250,7 +250,12 @@ pub fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u
 
 /// Returns where to split a leaf so that `new` fits at `index`: the number of entries, including `new`, that stay.
 /// `None` if it does not fit with any split.
-pub fn cut_for(layout: Layout, data: &[u8], index: usize, new: &NewEntry<'_>) -> Option<usize> {
+pub(crate) fn cut_for(
+    layout: Layout,
+    data: &[u8],
+    index: usize,
+    new: &NewEntry<'_>,
+) -> Option<usize> {
     let room = super::leaf::capacity(layout);
     let total = super::leaf::content_size(layout, data) + new.content_size();
     let (mut left, mut best) = (0, None);
@@ -269,7 +274,7 @@ pub fn cut_for(layout: Layout, data: &[u8], index: usize, new: &NewEntry<'_>) ->
 }
 
 /// Returns where to split a leaf of at least two entries into halves of about the same size.
-pub fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
+pub(crate) fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
     let half = super::leaf::content_size(layout, data) / 2;
     let count = count(layout, data);
     let (mut left, mut at) = (0, 0);

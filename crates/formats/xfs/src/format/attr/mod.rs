@@ -26,26 +26,26 @@ use super::geometry::Geometry;
 /// Bits of an entry's flags (`XFS_ATTR_*`).
 pub mod flags {
     /// The value is in the leaf.
-    pub const LOCAL: u8 = 1;
+    pub(crate) const LOCAL: u8 = 1;
     /// `trusted.`
     pub const ROOT: u8 = 1 << 1;
     /// `security.`
-    pub const SECURE: u8 = 1 << 2;
+    pub(crate) const SECURE: u8 = 1 << 2;
     /// A parent pointer.
     pub const PARENT: u8 = 1 << 3;
     /// The entry is being created or removed, and must be ignored.
-    pub const INCOMPLETE: u8 = 1 << 7;
+    pub(crate) const INCOMPLETE: u8 = 1 << 7;
     /// The bits that distinguish attributes with one name.
-    pub const NAMESPACE: u8 = ROOT | SECURE | PARENT;
+    pub(crate) const NAMESPACE: u8 = ROOT | SECURE | PARENT;
 }
 
 /// Maximum length of a name, without its prefix, in bytes.
 pub const NAME_LEN_MAX: usize = 255;
 /// Maximum length of a value, in bytes (`XATTR_SIZE_MAX`).
-pub const VALUE_LEN_MAX: usize = 1 << 16;
+pub(crate) const VALUE_LEN_MAX: usize = 1 << 16;
 
 /// Magic number of a leaf with checksums (`XFS_ATTR3_LEAF_MAGIC`).
-pub const LEAF_MAGIC: u16 = 0x3bee;
+pub(crate) const LEAF_MAGIC: u16 = 0x3bee;
 /// Magic number of a leaf without (`XFS_ATTR_LEAF_MAGIC`).
 const LEAF_MAGIC_V4: u16 = 0xfbee;
 /// Magic number of a node with checksums (`XFS_DA3_NODE_MAGIC`).
@@ -107,7 +107,7 @@ impl Layout {
     }
 
     /// Returns the type of a block, or `None` for other magic numbers.
-    pub fn block_type(self, data: &[u8]) -> Option<BlockType> {
+    pub(crate) fn block_type(self, data: &[u8]) -> Option<BlockType> {
         let magic = be16(data, 8);
         [BlockType::Leaf, BlockType::Node].into_iter().find(|kind| self.magic(*kind) == magic)
     }
@@ -115,7 +115,7 @@ impl Layout {
 
 /// Returns the value of the first nonzero padding in a header of version 5 that the kernel's scrub refuses. It accepts
 /// any padding at the end of the header of nodes.
-pub fn padding(kind: BlockType, data: &[u8]) -> Option<u32> {
+pub(crate) fn padding(kind: BlockType, data: &[u8]) -> Option<u32> {
     let in_common = u32::from(be16(data, 10));
     let others = match kind {
         BlockType::Node => [0, 0],
@@ -125,22 +125,22 @@ pub fn padding(kind: BlockType, data: &[u8]) -> Option<u32> {
 }
 
 /// Returns the next logical block of the same level; 0 for none.
-pub fn forward(data: &[u8]) -> u32 {
+pub(crate) fn forward(data: &[u8]) -> u32 {
     be32(data, 0)
 }
 
 /// Returns the previous logical block of the same level; 0 for none.
-pub fn back(data: &[u8]) -> u32 {
+pub(crate) fn back(data: &[u8]) -> u32 {
     be32(data, 4)
 }
 
 /// Sets the next logical block.
-pub fn set_forward(block: &mut impl Edit, at: u32) {
+pub(crate) fn set_forward(block: &mut impl Edit, at: u32) {
     put32(block.edit(0..4), 0, at);
 }
 
 /// Sets the previous logical block.
-pub fn set_back(block: &mut impl Edit, at: u32) {
+pub(crate) fn set_back(block: &mut impl Edit, at: u32) {
     put32(block.edit(4..8), 0, at);
 }
 
@@ -154,7 +154,12 @@ pub struct Identity {
 }
 
 /// Writes the common header of a new block, without siblings.
-pub fn write_info(block: &mut impl Edit, geometry: &Geometry, kind: BlockType, who: Identity) {
+pub(crate) fn write_info(
+    block: &mut impl Edit,
+    geometry: &Geometry,
+    kind: BlockType,
+    who: Identity,
+) {
     let layout = Layout::new(geometry);
     let info = block.edit(0..layout.info_size());
     info.fill(0);
@@ -167,7 +172,7 @@ pub fn write_info(block: &mut impl Edit, geometry: &Geometry, kind: BlockType, w
 }
 
 /// Corrects the location in a block's header, after its contents were copied from another block.
-pub fn set_place(block: &mut impl Edit, geometry: &Geometry, place: Block) {
+pub(crate) fn set_place(block: &mut impl Edit, geometry: &Geometry, place: Block) {
     if geometry.features.crc() {
         put64(block.edit(16..24), 0, geometry.daddr(place));
     }

@@ -51,7 +51,7 @@ impl<'a> AttributeName<'a> {
 }
 
 /// Appends a stored name in its Linux form. Returns false without a change for names that Linux does not show.
-pub fn append_linux(shown: &mut Vec<u8>, flags: u8, name: &[u8]) -> bool {
+pub(crate) fn append_linux(shown: &mut Vec<u8>, flags: u8, name: &[u8]) -> bool {
     let namespace = flags & super::flags::NAMESPACE;
     let acl = ACLS.iter().find(|(acl, _)| namespace == super::flags::ROOT && *acl == name);
     if let Some((_, linux)) = acl {

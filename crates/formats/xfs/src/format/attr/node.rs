@@ -10,7 +10,7 @@ use super::Layout;
 use crate::format::edit::Edit;
 
 /// Maximum level of a node (`XFS_DA_NODE_MAXDEPTH`).
-pub const LEVEL_MAX: u16 = 5;
+pub(crate) const LEVEL_MAX: u16 = 5;
 
 const ENTRY_SIZE: usize = 8;
 
@@ -45,7 +45,7 @@ pub fn child(layout: Layout, data: &[u8], index: usize) -> Option<Child> {
 }
 
 /// Returns the last hash in or below it.
-pub fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
+pub(crate) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
     Some(child(layout, data, count(layout, data).checked_sub(1)?)?.hash)
 }
 
@@ -98,7 +98,7 @@ pub fn children(layout: Layout, data: &[u8]) -> Vec<Child> {
 }
 
 /// Sets the hash of entry `index`.
-pub fn set_hash(block: &mut impl Edit, layout: Layout, index: usize, hash: u32) {
+pub(crate) fn set_hash(block: &mut impl Edit, layout: Layout, index: usize, hash: u32) {
     let at = layout.node_header() + index * ENTRY_SIZE;
     put32(block.edit(at..at + 4), 0, hash);
 }

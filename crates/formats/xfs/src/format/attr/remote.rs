@@ -30,7 +30,7 @@ const fn header_size(layout: Layout) -> usize {
 }
 
 /// Returns the number of bytes of a value per block.
-pub const fn bytes_per_block(layout: Layout) -> usize {
+pub(crate) const fn bytes_per_block(layout: Layout) -> usize {
     layout.block_size - header_size(layout)
 }
 

@@ -12,9 +12,9 @@ pub const HEADER_SIZE: usize = 4;
 /// Number of bytes of an entry before its name.
 const ENTRY_SIZE: usize = 3;
 /// Maximum number of entries.
-pub const COUNT_MAX: u8 = u8::MAX;
+pub(crate) const COUNT_MAX: u8 = u8::MAX;
 /// Maximum length of a value, in bytes.
-pub const VALUE_LEN_MAX: usize = 255;
+pub(crate) const VALUE_LEN_MAX: usize = 255;
 
 /// Returns the size of an entry in bytes.
 pub const fn entry_size(name_len: usize, value_len: usize) -> usize {
@@ -41,7 +41,7 @@ impl Entry<'_> {
     }
 
     /// Returns the byte offset of its value in the fork.
-    pub fn value_at(&self) -> usize {
+    pub(crate) fn value_at(&self) -> usize {
         self.at + ENTRY_SIZE + self.name.len()
     }
 }
@@ -51,7 +51,7 @@ fn damage(problem: &'static str) -> Corruption {
 }
 
 /// Returns the number of bytes in use: the header and all entries.
-pub fn total(fork: &[u8]) -> Result<usize, Corruption> {
+pub(crate) fn total(fork: &[u8]) -> Result<usize, Corruption> {
     if fork.len() < HEADER_SIZE {
         return Err(damage("no space for their header"));
     }
@@ -63,7 +63,7 @@ pub fn total(fork: &[u8]) -> Result<usize, Corruption> {
     Err(damage("their size").mismatch(expected, total))
 }
 
-/// Returns the number of entries. The fork must be valid for [`total`].
+/// Returns the number of entries. The fork must be valid for `total`.
 pub fn count(fork: &[u8]) -> u8 {
     fork[2]
 }
@@ -130,7 +130,7 @@ pub fn init(fork: &mut [u8]) {
 /// Appends an entry. Returns false without a change if there is no room: the fork is full, the count is at its maximum,
 /// or a length does not fit its field.
 #[must_use]
-pub fn append(fork: &mut [u8], total: usize, flags: u8, name: &[u8], value: &[u8]) -> bool {
+pub(crate) fn append(fork: &mut [u8], total: usize, flags: u8, name: &[u8], value: &[u8]) -> bool {
     let end = total + entry_size(name.len(), value.len());
     let (Ok(name_len), Ok(value_len)) = (u8::try_from(name.len()), u8::try_from(value.len()))
     else {

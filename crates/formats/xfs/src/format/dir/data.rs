@@ -58,14 +58,14 @@ fn bests_at(layout: &Layout) -> usize {
 }
 
 /// Returns the longest unused ranges according to the header.
-pub fn bests(layout: &Layout, block: &[u8]) -> Bests {
+pub(crate) fn bests(layout: &Layout, block: &[u8]) -> Bests {
     let at = bests_at(layout);
     [0, 4, 8]
         .map(|i| Free { offset: be16(block, at + i).into(), len: be16(block, at + i + 2).into() })
 }
 
 /// Returns the length of the longest unused range: the block's value in the free-space index.
-pub fn best_len(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn best_len(layout: &Layout, block: &[u8]) -> usize {
     be16(block, bests_at(layout) + 2).into()
 }
 
@@ -269,14 +269,14 @@ pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> O
 
 /// Removes the last `len` bytes of an unused range for the hash index of block form. Must be called after the index was
 /// written over the end of the range.
-pub fn take_end(layout: &Layout, block: &mut impl Edit, free: Free, len: usize) {
+pub(crate) fn take_end(layout: &Layout, block: &mut impl Edit, free: Free, len: usize) {
     let rest = Free { len: free.len.saturating_sub(len), ..free };
     put_unused(block, rest);
     update_bests(layout, block, &[free], rest);
 }
 
 /// Returns the unused range that ends at `at`.
-pub fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
+pub(crate) fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
     let offset = usize::from(be16(block, at.checked_sub(2)?));
     if offset < layout.header() || offset >= at || !offset.is_multiple_of(ALIGN) {
         return None;
@@ -287,7 +287,7 @@ pub fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
 }
 
 /// Marks a range unused, joined with adjacent unused ranges. `end` is the end of the entries.
-pub fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) {
+pub(crate) fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) {
     let bytes = block.bytes();
     let behind = range.offset + range.len;
     let before = if range.offset > layout.header() {
@@ -464,7 +464,7 @@ fn verify_index(
 }
 
 /// Sets the magic number of block form or of plain data.
-pub fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
+pub(crate) fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
     let pair = if is_block { super::magic::BLOCK } else { super::magic::DATA };
     block.set32(0, pair[layout.version()]);
 }

@@ -7,7 +7,7 @@ use crate::format::bytes::{be16, be32, put32};
 use crate::format::edit::Edit;
 
 /// Value for a missing data block (`NULLDATAOFF`).
-pub const NO_BLOCK: u16 = 0xffff;
+pub(crate) const NO_BLOCK: u16 = 0xffff;
 const NAME: &str = "directory free index";
 
 /// The fields of a block's header.
@@ -32,7 +32,7 @@ pub fn header(layout: &Layout, block: &[u8]) -> Header {
 }
 
 /// Writes the fields of the header.
-pub fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
+pub(crate) fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
     let at = numbers_at(layout);
     let bytes = block.edit(at..at + 12);
     put32(bytes, 0, header.first);
@@ -41,7 +41,7 @@ pub fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
 }
 
 /// Returns the byte offset of a slot.
-pub const fn slot_at(layout: &Layout, slot: usize) -> usize {
+pub(crate) const fn slot_at(layout: &Layout, slot: usize) -> usize {
     layout.header() + slot * 2
 }
 
@@ -57,7 +57,7 @@ pub fn slots<'b>(layout: &Layout, block: &'b [u8]) -> &'b [[u8; 2]] {
 }
 
 /// Sets the slot of an existing data block.
-pub fn set_slot(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
+pub(crate) fn set_slot(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
     block.set16(slot_at(layout, slot), best);
 }
 

@@ -148,7 +148,7 @@ pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption
 
 /// Returns the value of the first nonzero padding in a header of version 5 that the kernel's scrub refuses. It accepts
 /// any padding of data blocks, and at the end of the header of nodes and of leaves below them.
-pub fn padding(part: Part, data: &[u8]) -> Option<u32> {
+pub(crate) fn padding(part: Part, data: &[u8]) -> Option<u32> {
     let is_single = be16(data, DA_MAGIC) == magic::LEAF1[0];
     let in_common = (part == Part::Leaf).then(|| u32::from(be16(data, DA_PAD)));
     let at_end =
@@ -157,7 +157,7 @@ pub fn padding(part: Part, data: &[u8]) -> Option<u32> {
 }
 
 /// Returns whether a data block has a hash index at its end.
-pub fn is_block_form(layout: &Layout, data: &[u8]) -> bool {
+pub(crate) fn is_block_form(layout: &Layout, data: &[u8]) -> bool {
     be32(data, 0) == magic::BLOCK[layout.version()]
 }
 
@@ -178,7 +178,13 @@ pub fn init_dir(geometry: &Geometry, ino: Ino, block: Block, magic: [u32; 2], da
 }
 
 /// Writes the header of a new leaf or node, without siblings.
-pub fn init_da(geometry: &Geometry, ino: Ino, block: Block, magic: [u16; 2], data: &mut [u8]) {
+pub(crate) fn init_da(
+    geometry: &Geometry,
+    ino: Ino,
+    block: Block,
+    magic: [u16; 2],
+    data: &mut [u8],
+) {
     put16(data, DA_MAGIC, magic[version(geometry)]);
     init_self(geometry, ino, block, data, DA_CRC);
 }

@@ -71,12 +71,12 @@ impl Table {
     }
 
     /// Returns the last hash; 0 if there is none.
-    pub fn last_hash(&self, block: &[u8]) -> u32 {
+    pub(crate) fn last_hash(&self, block: &[u8]) -> u32 {
         if self.count == 0 { 0 } else { self.entry(block, self.count - 1).hash }
     }
 
     /// Returns the first entry whose hash is at least `hash`; the count if there is none.
-    pub fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
+    pub(crate) fn lower_bound(&self, block: &[u8], hash: u32) -> usize {
         let rows = &block[self.start..self.end()];
         let (rows, _) = rows.as_chunks::<ENTRY_SIZE>();
         let (low, high) = bracket(rows, hash, self.between);
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Returns the entries with a hash, except stale ones, each with its index.
-    pub fn equal<'b>(
+    pub(crate) fn equal<'b>(
         self,
         block: &'b [u8],
         hash: u32,
@@ -141,13 +141,16 @@ fn bracket(rows: &[[u8; ENTRY_SIZE]], hash: u32, between: Option<(u32, u32)>) ->
 }
 
 /// Returns the entries that are not stale.
-pub fn live<'b>(block: &'b [u8], table: &Table) -> impl Iterator<Item = LeafEntry> + Clone + 'b {
+pub(crate) fn live<'b>(
+    block: &'b [u8],
+    table: &Table,
+) -> impl Iterator<Item = LeafEntry> + Clone + 'b {
     let table = *table;
     (0..table.count).map(move |i| table.entry(block, i)).filter(|entry| entry.address != 0)
 }
 
 /// Returns the hash index of block form. The block must have been verified.
-pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
+pub(crate) fn block_table(layout: &Layout, block: &[u8]) -> Table {
     let end = layout.size() - TAIL_SIZE;
     let most = (end - layout.header()) / ENTRY_SIZE;
     let count = (tail(layout, block).0 as usize).min(most);
@@ -155,12 +158,12 @@ pub fn block_table(layout: &Layout, block: &[u8]) -> Table {
 }
 
 /// Returns the number of stale entries in the hash index of block form.
-pub fn block_stale(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn block_stale(layout: &Layout, block: &[u8]) -> usize {
     tail(layout, block).1 as usize
 }
 
 /// Writes the tail of block form.
-pub fn set_block_tail(layout: &Layout, block: &mut impl Edit, count: usize, stale: usize) {
+pub(crate) fn set_block_tail(layout: &Layout, block: &mut impl Edit, count: usize, stale: usize) {
     let at = layout.size() - TAIL_SIZE;
     let bytes = block.edit(at..at + TAIL_SIZE);
     put32(bytes, 0, count as u32);
@@ -186,7 +189,7 @@ pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
 }
 
 /// Changes the type of a leaf.
-pub fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
+pub(crate) fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
     let pair = match kind {
         LeafKind::Single => magic::LEAF1,
         LeafKind::Many => magic::LEAFN,
@@ -202,7 +205,7 @@ pub fn table(layout: &Layout, block: &[u8]) -> Table {
 }
 
 /// Returns the number of stale entries of a leaf.
-pub fn stale(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn stale(layout: &Layout, block: &[u8]) -> usize {
     be16(block, count_at(layout) + 2).into()
 }
 
@@ -212,7 +215,12 @@ pub fn level(layout: &Layout, block: &[u8]) -> u16 {
 }
 
 /// Sets the number of entries, and of stale ones (in a node: the level).
-pub fn set_counts(layout: &Layout, block: &mut impl Edit, count: usize, stale_or_level: usize) {
+pub(crate) fn set_counts(
+    layout: &Layout,
+    block: &mut impl Edit,
+    count: usize,
+    stale_or_level: usize,
+) {
     let at = count_at(layout);
     let bytes = block.edit(at..at + 4);
     put16(bytes, 0, count as u16);
@@ -220,17 +228,17 @@ pub fn set_counts(layout: &Layout, block: &mut impl Edit, count: usize, stale_or
 }
 
 /// Returns the logical blocks of the previous and next neighbour on the same level; 0 for none.
-pub fn siblings(block: &[u8]) -> (u32, u32) {
+pub(crate) fn siblings(block: &[u8]) -> (u32, u32) {
     (be32(block, header::DA_BACK), be32(block, header::DA_FORW))
 }
 
 /// Sets the previous neighbour.
-pub fn set_back(block: &mut impl Edit, at: u32) {
+pub(crate) fn set_back(block: &mut impl Edit, at: u32) {
     block.set32(header::DA_BACK, at);
 }
 
 /// Sets the next neighbour.
-pub fn set_forw(block: &mut impl Edit, at: u32) {
+pub(crate) fn set_forw(block: &mut impl Edit, at: u32) {
     block.set32(header::DA_FORW, at);
 }
 
@@ -240,26 +248,31 @@ fn put(bytes: &mut [u8], entry: LeafEntry) {
 }
 
 /// Replaces an entry.
-pub fn set_entry(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+pub(crate) fn set_entry(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
     let at = table.at(index);
     put(block.edit(at..at + ENTRY_SIZE), entry);
 }
 
 /// Inserts an entry at `index` into a table that grows at its end. The caller updates the counts.
-pub fn insert_at(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+pub(crate) fn insert_at(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
     block.shift(table.at(index)..table.end(), table.at(index + 1));
     set_entry(block, table, index, entry);
 }
 
 /// Inserts an entry before `index` into a table that grows at its start (block form).
-pub fn insert_downward(block: &mut impl Edit, table: &Table, index: usize, entry: LeafEntry) {
+pub(crate) fn insert_downward(
+    block: &mut impl Edit,
+    table: &Table,
+    index: usize,
+    entry: LeafEntry,
+) {
     block.shift(table.start..table.at(index), table.start - ENTRY_SIZE);
     let at = table.at(index);
     put(block.edit(at - ENTRY_SIZE..at), entry);
 }
 
 /// Inserts an entry before `index` in place of the nearest stale entry. Returns false if none is stale.
-pub fn insert_over_stale(
+pub(crate) fn insert_over_stale(
     block: &mut impl Edit,
     table: &Table,
     index: usize,
@@ -287,7 +300,7 @@ pub fn insert_over_stale(
 /// Merges entries, which are sorted first, into a leaf in one pass. The last hash stays unless a higher one is added,
 /// so the node above need not change. Returns false without a change if there is no room for all of them and one more,
 /// even without the stale entries.
-pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
+pub(crate) fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
     new.sort_unstable_by_key(|entry| (entry.hash, entry.address));
     let (count, stale) = (table(layout, block.bytes()).count, stale(layout, block.bytes()));
     if count.saturating_sub(stale) + new.len() >= layout.leaf_capacity() {
@@ -317,19 +330,19 @@ pub fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> b
 }
 
 /// Removes an entry from a table that shrinks at its end. The caller updates the counts.
-pub fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
+pub(crate) fn remove_at(block: &mut impl Edit, table: &Table, index: usize) {
     if index + 1 < table.count {
         block.shift(table.at(index + 1)..table.end(), table.at(index));
     }
 }
 
 /// Makes an entry stale. The caller updates the stale count.
-pub fn set_stale(block: &mut impl Edit, table: &Table, index: usize) {
+pub(crate) fn set_stale(block: &mut impl Edit, table: &Table, index: usize) {
     block.set32(table.at(index) + 4, 0);
 }
 
 /// Removes the stale entries of a table. Returns the number of remaining entries.
-pub fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
+pub(crate) fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
     let bytes = block.edit(table.start..table.end());
     let mut to = 0;
     for from in (0..bytes.len()).step_by(ENTRY_SIZE) {
@@ -342,7 +355,7 @@ pub fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
 }
 
 /// Removes the stale entries of a leaf.
-pub fn compact(layout: &Layout, block: &mut impl Edit) {
+pub(crate) fn compact(layout: &Layout, block: &mut impl Edit) {
     if stale(layout, block.bytes()) > 0 {
         let count = squeeze(block, &table(layout, block.bytes()));
         set_counts(layout, block, count, 0);
@@ -360,24 +373,24 @@ fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
 }
 
 /// Returns the number of data blocks in the bests array of a single leaf.
-pub fn bests_count(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn bests_count(layout: &Layout, block: &[u8]) -> usize {
     let most = (layout.size() - layout.header() - 4) / 2;
     (be32(block, layout.size() - 4) as usize).min(most)
 }
 
 /// Sets the number of data blocks in the bests array of a single leaf. The array ends at a fixed offset, so its start
 /// moves.
-pub fn set_bests_count(layout: &Layout, block: &mut impl Edit, count: usize) {
+pub(crate) fn set_bests_count(layout: &Layout, block: &mut impl Edit, count: usize) {
     block.set32(layout.size() - 4, count as u32);
 }
 
 /// Returns the byte offset of the bests array of a single leaf for `count` blocks.
-pub const fn bests_start(layout: &Layout, count: usize) -> usize {
+pub(crate) const fn bests_start(layout: &Layout, count: usize) -> usize {
     layout.size() - 4 - count * 2
 }
 
 /// Returns the number of bytes that a single leaf needs.
-pub const fn single_size(layout: &Layout, entries: usize, data_blocks: usize) -> usize {
+pub(crate) const fn single_size(layout: &Layout, entries: usize, data_blocks: usize) -> usize {
     layout.header() + entries * ENTRY_SIZE + data_blocks * 2 + 4
 }
 

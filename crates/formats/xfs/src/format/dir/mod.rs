@@ -19,14 +19,15 @@ use vfs::{FileType, Ino};
 use super::address::{Block, FileBlock};
 use super::geometry::Geometry;
 use super::{checksum, hash};
-pub use header::{init_da, init_dir, is_block_form, padding};
+pub use header::init_dir;
+pub(crate) use header::{init_da, is_block_form, padding};
 
 /// Start of the hash index in a directory's logical address space, in bytes (`XFS_DIR2_LEAF_OFFSET`).
 const LEAF_SPACE: u64 = 32 << 30;
 /// Start of the free-space index, in bytes (`XFS_DIR2_FREE_OFFSET`).
 const FREE_SPACE: u64 = 64 << 30;
 /// Unit of positions in data blocks, and the alignment of entries (`XFS_DIR2_DATA_ALIGN`).
-pub const ALIGN: usize = 8;
+pub(crate) const ALIGN: usize = 8;
 
 /// Magic numbers; the first of each pair is that of version 5.
 pub mod magic {
@@ -35,13 +36,13 @@ pub mod magic {
     /// Data ("XDD3", "XD2D").
     pub const DATA: [u32; 2] = [0x5844_4433, 0x5844_3244];
     /// Free-space index ("XDF3", "XD2F").
-    pub const FREE: [u32; 2] = [0x5844_4633, 0x5844_3246];
+    pub(crate) const FREE: [u32; 2] = [0x5844_4633, 0x5844_3246];
     /// The only leaf of a directory in leaf form.
-    pub const LEAF1: [u16; 2] = [0x3df1, 0xd2f1];
+    pub(crate) const LEAF1: [u16; 2] = [0x3df1, 0xd2f1];
     /// A leaf in node form.
-    pub const LEAFN: [u16; 2] = [0x3dff, 0xd2ff];
+    pub(crate) const LEAFN: [u16; 2] = [0x3dff, 0xd2ff];
     /// A node above leaves.
-    pub const NODE: [u16; 2] = [0x3ebe, 0xfebe];
+    pub(crate) const NODE: [u16; 2] = [0x3ebe, 0xfebe];
 }
 
 /// Parameters of the layout of directory blocks.
@@ -107,54 +108,54 @@ impl Layout {
     }
 
     /// Returns the number of the hash index block at logical block `at`.
-    pub fn leaf_number(&self, at: FileBlock) -> u32 {
+    pub(crate) fn leaf_number(&self, at: FileBlock) -> u32 {
         ((at.0 - self.leaf_first().0) / u64::from(self.blocks())) as u32
     }
 
     /// Returns the logical block of a hash index block by its number.
-    pub fn leaf_at(&self, number: u32) -> FileBlock {
+    pub(crate) fn leaf_at(&self, number: u32) -> FileBlock {
         self.leaf_first().plus(u64::from(number) * u64::from(self.blocks()))
     }
 
     /// Returns the maximum number of entries of a leaf in node form, or of a node.
-    pub const fn leaf_capacity(&self) -> usize {
+    pub(crate) const fn leaf_capacity(&self) -> usize {
         (self.size() - self.header()) / leaf::ENTRY_SIZE
     }
 
     /// Returns the number of data blocks described by a free-space index block.
-    pub const fn free_capacity(&self) -> usize {
+    pub(crate) const fn free_capacity(&self) -> usize {
         (self.size() - self.header()) / 2
     }
 
     /// Returns the room of an empty data block in bytes.
-    pub const fn data_room(&self) -> usize {
+    pub(crate) const fn data_room(&self) -> usize {
         self.size() - self.header()
     }
 
     /// Returns the logical block of the root of the hash index.
-    pub const fn leaf_first(&self) -> FileBlock {
+    pub(crate) const fn leaf_first(&self) -> FileBlock {
         FileBlock(LEAF_SPACE >> self.block_log)
     }
 
     /// Returns the logical block of the first free-space index block.
-    pub const fn free_first(&self) -> FileBlock {
+    pub(crate) const fn free_first(&self) -> FileBlock {
         FileBlock(FREE_SPACE >> self.block_log)
     }
 
     /// Returns the logical block of a data block.
-    pub const fn data_at(&self, number: u32) -> FileBlock {
+    pub(crate) const fn data_at(&self, number: u32) -> FileBlock {
         FileBlock((number as u64) << (self.size_log - self.block_log))
     }
 
     /// Returns the logical block of the free-space index block that describes a data block, and the slot in it.
-    pub const fn free_at(&self, number: u32) -> (FileBlock, usize) {
+    pub(crate) const fn free_at(&self, number: u32) -> (FileBlock, usize) {
         let (free, slot) =
             (number as usize / self.free_capacity(), number as usize % self.free_capacity());
         (self.free_first().plus((free as u64) << (self.size_log - self.block_log)), slot)
     }
 
     /// Splits the address in a leaf into data block and byte offset.
-    pub const fn split_address(&self, address: u32) -> (u32, usize) {
+    pub(crate) const fn split_address(&self, address: u32) -> (u32, usize) {
         let byte = (address as u64) << 3;
         ((byte >> self.size_log) as u32, (byte & ((1 << self.size_log) - 1)) as usize)
     }
@@ -165,7 +166,7 @@ impl Layout {
     }
 
     /// Returns the maximum number of data blocks: as many as fit below the hash index.
-    pub const fn data_blocks_max(&self) -> u64 {
+    pub(crate) const fn data_blocks_max(&self) -> u64 {
         LEAF_SPACE >> self.size_log
     }
 
@@ -189,7 +190,7 @@ pub const fn file_type_code(file_type: FileType) -> u8 {
 }
 
 /// Returns the file type of a code. 0 is "unknown", 8 a whiteout, whose type is in the inode.
-pub const fn file_type_of(code: u8) -> Option<FileType> {
+pub(crate) const fn file_type_of(code: u8) -> Option<FileType> {
     Some(match code {
         1 => FileType::Regular,
         2 => FileType::Directory,

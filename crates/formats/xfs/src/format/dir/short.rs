@@ -13,7 +13,7 @@ const NAME: &str = "shortform directory";
 /// Maximum inode number of 4 bytes (`XFS_DIR2_MAX_SHORT_INUM`); with a larger one, all take 8.
 const SHORT_INO_MAX: u64 = u32::MAX as u64;
 /// Maximum number of entries, because the count is a byte.
-pub const COUNT_MAX: usize = 255;
+pub(crate) const COUNT_MAX: usize = 255;
 
 /// The bytes of a rebuilt directory.
 pub type Bytes = SmallVec<[u8; 512]>;
@@ -179,7 +179,7 @@ pub fn size<'a>(
     2 + size + (count + 1) * if wide { 8 } else { 4 }
 }
 
-/// Returns a directory's bytes. There must be at most [`COUNT_MAX`] entries.
+/// Returns a directory's bytes. There must be at most `COUNT_MAX` entries.
 pub fn build<'a>(
     layout: &Layout,
     parent: Ino,

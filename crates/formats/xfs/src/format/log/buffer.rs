@@ -13,15 +13,15 @@ use crate::format::geometry::Geometry;
 /// Size of a chunk in bytes, one bit of the bitmap (`XFS_BLF_CHUNK`).
 pub const CHUNK: usize = 128;
 /// Size of the format without its bitmap, in bytes.
-pub const FORMAT_SIZE: usize = 20;
+pub(crate) const FORMAT_SIZE: usize = 20;
 /// Typical number of words of a bitmap: that of a cluster of inodes of 512 bytes.
 const WORDS: usize = 4;
 /// Number of chunks of the largest buffer, a block of 64 KiB.
 pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
 /// `blf_flags`: earlier items of this buffer must not be replayed.
-pub const CANCEL: u16 = 1 << 1;
+pub(crate) const CANCEL: u16 = 1 << 1;
 /// Position of the type in `blf_flags`.
-pub const TYPE_SHIFT: u32 = 11;
+pub(crate) const TYPE_SHIFT: u32 = 11;
 
 /// The type of a buffer (`XFS_BLFT_*`), by which kernels choose how to verify and seal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum BufferType {
 
 impl BufferType {
     /// Converts a number; to `Unknown` if the number is unknown.
-    pub fn from_raw(raw: u16) -> Self {
+    pub(crate) fn from_raw(raw: u16) -> Self {
         use BufferType::*;
         const ALL: [BufferType; 21] = [
             Unknown,
@@ -100,7 +100,7 @@ pub struct BufferPlace {
 
 impl BufferPlace {
     /// Returns the location of `blocks` blocks.
-    pub fn of_blocks(geometry: &Geometry, first: Block, blocks: u32) -> Self {
+    pub(crate) fn of_blocks(geometry: &Geometry, first: Block, blocks: u32) -> Self {
         let len = (blocks as usize * geometry.block_size() / BLOCK_SIZE) as u16;
         Self { daddr: geometry.daddr(first), len }
     }
@@ -111,7 +111,11 @@ impl BufferFormat {
     ///
     /// # Panics
     /// If a run extends past the buffer.
-    pub fn new(place: BufferPlace, kind: BufferType, runs: &[std::ops::Range<usize>]) -> Self {
+    pub(crate) fn new(
+        place: BufferPlace,
+        kind: BufferType,
+        runs: &[std::ops::Range<usize>],
+    ) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
         let mut map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
         for chunk in runs.iter().cloned().flatten() {
@@ -121,7 +125,7 @@ impl BufferFormat {
     }
 
     /// Returns an item that cancels a buffer.
-    pub fn cancel(place: BufferPlace) -> Self {
+    pub(crate) fn cancel(place: BufferPlace) -> Self {
         let words = (usize::from(place.len) * 512 / CHUNK).div_ceil(32);
         let map: SmallVec<[u32; WORDS]> = SmallVec::from_elem(0, words);
         Self::encode(place, CANCEL, 1, &map)
@@ -145,7 +149,7 @@ impl BufferFormat {
 }
 
 /// Returns the runs of chunks that cover the 64ths of a block in the mask `pieces` (bit 0 is the first).
-pub fn runs_of(pieces: u64, block_size: usize) -> SmallVec<[std::ops::Range<usize>; 16]> {
+pub(crate) fn runs_of(pieces: u64, block_size: usize) -> SmallVec<[std::ops::Range<usize>; 16]> {
     let piece = block_size / 64;
     let mut runs: SmallVec<[std::ops::Range<usize>; 16]> = SmallVec::new();
     for chunk in 0..block_size / CHUNK {

@@ -40,12 +40,12 @@ impl<'t> BufferItem<'t> {
     }
 
     /// Returns whether it cancels the buffer.
-    pub const fn is_cancel(&self) -> bool {
+    pub(crate) const fn is_cancel(&self) -> bool {
         self.flags & CANCEL != 0
     }
 
     /// Returns whether only the links of unlinked lists are valid.
-    pub const fn is_inode_buffer(&self) -> bool {
+    pub(crate) const fn is_inode_buffer(&self) -> bool {
         self.flags & INODE_BUF != 0
     }
 

@@ -12,8 +12,8 @@ use super::{
 ///
 /// A record including its headers is never longer. Kernels search the header of the last record in the same number of
 /// bytes before the head (`XLOG_REC_SHIFT`), and refuse the log if they find none.
-pub const RECORD_SIZE_MAX: usize = 256 << 10;
-/// Number of blocks of a record of [`RECORD_SIZE_MAX`], including headers.
+pub(crate) const RECORD_SIZE_MAX: usize = 256 << 10;
+/// Number of blocks of a record of `RECORD_SIZE_MAX`, including headers.
 pub const RECORD_BLOCKS_MAX: u32 = (RECORD_SIZE_MAX / BLOCK_SIZE) as u32;
 
 /// Header fields of a record that do not follow from its contents.
@@ -45,7 +45,7 @@ pub struct RecordBuilder {
 
 impl RecordBuilder {
     /// Returns a builder. The buffers of the log have `size` bytes (`h_size`), a multiple of 32 KiB up to
-    /// [`RECORD_SIZE_MAX`]. Records are multiples of `unit` bytes (`sb_logsunit`; values up to 512 mean 512), and at
+    /// `RECORD_SIZE_MAX`. Records are multiples of `unit` bytes (`sb_logsunit`; values up to 512 mean 512), and at
     /// most `size` and `limit` bytes long, including headers. `limit` is raised if an operation of `least` bytes would
     /// not fit.
     pub fn new(size: usize, unit: u32, limit: usize, least: usize) -> Self {
@@ -71,7 +71,7 @@ impl RecordBuilder {
     /// Returns the maximum number of blocks of the records for operations of `bytes` bytes in total, including headers.
     /// Operations have at most `region_max` bytes unless they are split. A record ends when the next operation does not
     /// fit, and takes only as many blocks as its contents need.
-    pub fn blocks_for(&self, bytes: usize, region_max: usize) -> u64 {
+    pub(crate) fn blocks_for(&self, bytes: usize, region_max: usize) -> u64 {
         let op = size_of::<RawOpHeader>();
         let records = match self.capacity.checked_sub(op + region_max).filter(|full| *full > 0) {
             // Each record except the last is too full for the longest operation.
@@ -185,7 +185,7 @@ const fn cycle_word_at(header: usize, word: usize) -> usize {
 }
 
 /// Returns the cycle after `cycle`. It never equals the magic number of a header.
-pub const fn next_cycle(cycle: u32) -> u32 {
+pub(crate) const fn next_cycle(cycle: u32) -> u32 {
     match cycle.wrapping_add(1) {
         RECORD_MAGIC => RECORD_MAGIC + 1,
         next => next,

@@ -23,7 +23,7 @@ pub struct Mismatch {
 ///
 /// # Errors
 /// If it differs. A `stored` of 0 may mean that the record has no checksum.
-pub fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
+pub(crate) fn check_record(headers: &[u8], body: &[u8]) -> Result<(), Mismatch> {
     let stored = &headers[CRC_OFFSET..CRC_OFFSET + 4];
     let stored = u32::from_le_bytes([stored[0], stored[1], stored[2], stored[3]]);
     let computed = HEADER_SIZES.map(|size| compute(headers, size, body));

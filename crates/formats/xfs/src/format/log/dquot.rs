@@ -11,7 +11,7 @@ pub const DQUOT_BLOCK_SIZE: usize = 136;
 /// Byte offset of the checksum in a quota.
 pub const CRC_OFFSET: usize = 108;
 /// Byte offset of the LSN of the last change.
-pub const LSN_OFFSET: usize = 112;
+pub(crate) const LSN_OFFSET: usize = 112;
 /// `d_magic`: "DQ".
 pub const MAGIC: u16 = 0x4451;
 /// Byte offset of `d_type` in a quota.

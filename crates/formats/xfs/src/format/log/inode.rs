@@ -14,17 +14,17 @@ pub mod fields {
     /// The data fork, as in the inode.
     pub const DATA: u32 = 2 | 4;
     /// The root of the data fork's extent tree.
-    pub const DATA_ROOT: u32 = 8;
+    pub(crate) const DATA_ROOT: u32 = 8;
     /// The device number.
     pub const DEVICE: u32 = 0x10;
     /// The attribute fork, as in the inode.
     pub const ATTR: u32 = 0x40 | 0x80;
     /// The root of the attribute fork's extent tree.
-    pub const ATTR_ROOT: u32 = 0x100;
+    pub(crate) const ATTR_ROOT: u32 = 0x100;
     /// All blocks of the data fork's extent tree get this inode as owner.
-    pub const DATA_OWNER: u32 = 0x200;
+    pub(crate) const DATA_OWNER: u32 = 0x200;
     /// All blocks of the attribute fork's extent tree get this inode as owner.
-    pub const ATTR_OWNER: u32 = 0x400;
+    pub(crate) const ATTR_OWNER: u32 = 0x400;
 }
 
 /// Byte offset of `di_lsn`.
@@ -152,7 +152,7 @@ impl<'t> InodeItem<'t> {
 
     /// Writes the core into the inode's slot, in on-disk byte order, except for `di_next_unlinked`, which is in other
     /// items. The checksum is not updated.
-    pub fn write_core(&self, slot: &mut [u8], lsn: Lsn) {
+    pub(crate) fn write_core(&self, slot: &mut [u8], lsn: Lsn) {
         // Offsets of numbers by size; between them are single bytes.
         const U16: [usize; 8] = [0, 2, 6, 20, 22, 80, 88, 90];
         const U32: [usize; 8] = [8, 12, 16, 72, 76, 84, 92, 128];
@@ -189,7 +189,7 @@ pub fn slot_flushes(slot: &[u8]) -> u16 {
 }
 
 /// Returns the LSN of the last change of an inode's slot.
-pub fn slot_lsn(slot: &[u8]) -> u64 {
+pub(crate) fn slot_lsn(slot: &[u8]) -> u64 {
     crate::format::bytes::be64(slot, LSN_OFFSET)
 }
 
@@ -197,7 +197,7 @@ pub fn slot_lsn(slot: &[u8]) -> u64 {
 ///
 /// # Errors
 /// If it does not fit.
-pub fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> {
+pub(crate) fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> {
     let too_long = |len: usize, room: usize| {
         let damage = Corruption::new(STRUCTURE, "a fork that does not fit");
         damage.mismatch(format_args!("at most {room} bytes"), len)

@@ -38,7 +38,7 @@ impl<'t> Item<'t> {
     ///
     /// # Errors
     /// `Corrupt` for an invalid item, `Unsupported` for items of realtime devices.
-    pub fn parse(raw: &RawItem<'t>) -> Result<Self> {
+    pub(crate) fn parse(raw: &RawItem<'t>) -> Result<Self> {
         let number = raw.raw_type();
         if REALTIME_TYPES.contains(&number) {
             let what = format!("a log with changes of a realtime device (item {number:#06x})");

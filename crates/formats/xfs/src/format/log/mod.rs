@@ -15,5 +15,6 @@ mod record;
 pub mod transaction;
 
 pub use buffer_item::BufferItem;
-pub use checksum::{Mismatch, check_record, seal_record};
+pub(crate) use checksum::check_record;
+pub use checksum::{Mismatch, seal_record};
 pub use record::*;

@@ -18,7 +18,7 @@ pub const OP_WAS_CONTINUED: u8 = 8;
 /// `oh_flags`: a region from an earlier record ends here.
 pub const OP_END: u8 = 0x10;
 /// Size of an operation's header in bytes.
-pub const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
+pub(crate) const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
 
 /// An operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Operations<'b> {
 
 impl<'b> Operations<'b> {
     /// Returns the `count` operations of a record, given the bytes after its headers with the cycle words restored.
-    pub const fn new(body: &'b [u8], count: u32) -> Self {
+    pub(crate) const fn new(body: &'b [u8], count: u32) -> Self {
         Self { rest: body, left: count }
     }
 

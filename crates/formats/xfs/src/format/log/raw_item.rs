@@ -30,7 +30,7 @@ pub enum ItemType {
 
 impl ItemType {
     /// Returns the type with this number; `None` for those of realtime devices and unknown ones.
-    pub fn from_raw(raw: u16) -> Option<Self> {
+    pub(crate) fn from_raw(raw: u16) -> Option<Self> {
         use ItemType::*;
         const ALL: [ItemType; 18] = [
             Efi, Efd, Iunlink, Inode, Buf, Dquot, QuotaOff, Icreate, Rui, Rud, Cui, Cud, Bui, Bud,
@@ -83,7 +83,7 @@ impl<'t> RawItem<'t> {
     }
 
     /// Returns a region.
-    pub fn region(&self, at: usize) -> Option<&'t [u8]> {
+    pub(crate) fn region(&self, at: usize) -> Option<&'t [u8]> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(self.start, |before| self.ends[before]);
         self.data.get(start..end)
@@ -96,7 +96,7 @@ impl<'t> RawItem<'t> {
     }
 
     /// Returns the number of its type.
-    pub fn raw_type(&self) -> u16 {
+    pub(crate) fn raw_type(&self) -> u16 {
         self.region(0).and_then(|format| le16(format, 0)).unwrap_or(0)
     }
 

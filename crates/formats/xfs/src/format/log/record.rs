@@ -14,20 +14,20 @@ pub const BLOCK_SIZE: usize = 512;
 /// `h_magicno`.
 pub const RECORD_MAGIC: u32 = 0xfeed_babe;
 /// `h_version` of current logs.
-pub const RECORD_VERSION: u32 = 2;
+pub(crate) const RECORD_VERSION: u32 = 2;
 /// `h_fmt`: items are little-endian.
-pub const FORMAT_LITTLE_ENDIAN: u32 = 1;
+pub(crate) const FORMAT_LITTLE_ENDIAN: u32 = 1;
 /// Minimum `h_size` written by mkfs.xfs: size of the buffers in which records are collected, in bytes.
-pub const BUFFER_SIZE: usize = 32 << 10;
+pub(crate) const BUFFER_SIZE: usize = 32 << 10;
 /// Number of replaced words in a header block, one for each block of the record after the headers. There is one header
 /// block for every [`BUFFER_SIZE`] of the buffer; the first word of all except the first header is the cycle.
-pub const CYCLE_WORDS: usize = 64;
+pub(crate) const CYCLE_WORDS: usize = 64;
 /// `oh_clientid` of operations of the log itself.
-pub const CLIENT_LOG: u8 = 0xaa;
+pub(crate) const CLIENT_LOG: u8 = 0xaa;
 /// `oh_flags`: the log is clean.
-pub const OP_UNMOUNT: u8 = 0x20;
+pub(crate) const OP_UNMOUNT: u8 = 0x20;
 /// Contents of the operation of an unmount record, in the machine's byte order.
-pub const UNMOUNT_MAGIC: u16 = 0x556e;
+pub(crate) const UNMOUNT_MAGIC: u16 = 0x556e;
 /// `oh_tid` of that operation.
 const UNMOUNT_TID: u32 = 0xb0c0_d0d0;
 
@@ -50,12 +50,12 @@ impl Lsn {
     }
 
     /// Converts to the form on disk.
-    pub const fn to_raw(self) -> u64 {
+    pub(crate) const fn to_raw(self) -> u64 {
         (self.cycle as u64) << 32 | self.block as u64
     }
 
     /// Converts from the form on disk.
-    pub const fn from_raw(raw: u64) -> Self {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
         Self { cycle: (raw >> 32) as u32, block: raw as u32 }
     }
 }
@@ -115,7 +115,7 @@ pub struct Unmount {
 }
 
 /// Returns an unmount record: header and one operation, without a checksum, as mkfs.xfs writes it.
-pub fn unmount_record(unmount: &Unmount) -> Vec<u8> {
+pub(crate) fn unmount_record(unmount: &Unmount) -> Vec<u8> {
     let bytes = (unmount.unit as usize).next_multiple_of(BLOCK_SIZE).max(2 * BLOCK_SIZE);
     let buffer = bytes.max(BUFFER_SIZE);
     let cycle = unmount.lsn.cycle.to_be_bytes();
@@ -169,7 +169,7 @@ pub struct Record {
 
 impl Record {
     /// Parses a block as the first one of a record of a log with `log_blocks` blocks.
-    pub fn parse(block: &[u8], log_blocks: u32) -> Option<Self> {
+    pub(crate) fn parse(block: &[u8], log_blocks: u32) -> Option<Self> {
         let raw = RawRecordHeader::ref_from_prefix(block).ok()?.0;
         let version = raw.version.get();
         if raw.magicno.get() != RECORD_MAGIC || !(1..=RECORD_VERSION).contains(&version) {
@@ -203,7 +203,7 @@ impl Record {
 
 /// Returns the cycle in which a block of the log was written: its first word, or the second if the first is the magic
 /// number of a header.
-pub fn cycle_of(block: &[u8]) -> u32 {
+pub(crate) fn cycle_of(block: &[u8]) -> u32 {
     match be32(block, 0) {
         RECORD_MAGIC => be32(block, 4),
         cycle => cycle,

@@ -14,7 +14,7 @@ use super::{Lsn, OP_UNMOUNT};
 /// Size of the header in a transaction's first region, in bytes (`xfs_trans_header`).
 pub const HEADER_SIZE: usize = 16;
 /// `th_magic`: "TRAN".
-pub const HEADER_MAGIC: u32 = 0x5452_414e;
+pub(crate) const HEADER_MAGIC: u32 = 0x5452_414e;
 /// `th_type` of transactions (`XFS_TRANS_CHECKPOINT`).
 const CHECKPOINT_TYPE: u32 = 40;
 /// Maximum number of regions of an item (`XLOG_MAX_REGIONS_IN_ITEM`): every other chunk of the largest buffer, and the
@@ -22,7 +22,7 @@ const CHECKPOINT_TYPE: u32 = 40;
 const REGIONS_MAX: u16 = 257;
 
 /// Returns the first region of a transaction (`xfs_trans_header`). Readers ignore its number of items.
-pub fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
+pub(crate) fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     for (at, word) in [HEADER_MAGIC, CHECKPOINT_TYPE, tid, 0].into_iter().enumerate() {
         bytes[4 * at..][..4].copy_from_slice(&word.to_le_bytes());

@@ -20,7 +20,7 @@ use crate::format::checksum;
 use crate::format::geometry::Geometry;
 
 /// Number of bits of a word, each for one realtime extent.
-pub const WORD_BITS: u64 = 32;
+pub(crate) const WORD_BITS: u64 = 32;
 /// Size of a word in bytes.
 const WORD_SIZE: usize = 4;
 /// Byte offset of the checksum in a header.
@@ -82,7 +82,7 @@ pub struct SpaceLayout {
 impl SpaceLayout {
     /// Returns the layout for `extents` realtime extents, at least one.
     #[must_use]
-    pub const fn new(block_log: u8, extents: u64, has_headers: bool) -> Self {
+    pub(crate) const fn new(block_log: u8, extents: u64, has_headers: bool) -> Self {
         Self { block_log, extents, has_headers }
     }
 
@@ -99,19 +99,19 @@ impl SpaceLayout {
 
     /// Returns the number of words of a block.
     #[must_use]
-    pub const fn words_per_block(&self) -> u64 {
+    pub(crate) const fn words_per_block(&self) -> u64 {
         (((1 << self.block_log) - self.header_size()) / WORD_SIZE) as u64
     }
 
     /// Returns the number of realtime extents of a block of the bitmap.
     #[must_use]
-    pub const fn extents_per_block(&self) -> u64 {
+    pub(crate) const fn extents_per_block(&self) -> u64 {
         self.words_per_block() * WORD_BITS
     }
 
     /// Returns the number of blocks of the bitmap (`sb_rbmblocks`).
     #[must_use]
-    pub const fn bitmap_blocks(&self) -> u64 {
+    pub(crate) const fn bitmap_blocks(&self) -> u64 {
         self.extents.div_ceil(self.extents_per_block())
     }
 
@@ -126,7 +126,7 @@ impl SpaceLayout {
 
     /// Returns the number of blocks of the summary.
     #[must_use]
-    pub const fn summary_blocks(&self) -> u64 {
+    pub(crate) const fn summary_blocks(&self) -> u64 {
         (self.levels() as u64 * self.bitmap_blocks()).div_ceil(self.words_per_block())
     }
 
@@ -141,7 +141,7 @@ impl SpaceLayout {
 
     /// Returns the word of the summary that counts runs of `len` free extents, at least one, from extent `start` on.
     #[must_use]
-    pub const fn counter_of(&self, start: u64, len: u64) -> u64 {
+    pub(crate) const fn counter_of(&self, start: u64, len: u64) -> u64 {
         let level = match len.checked_ilog2() {
             Some(log) => log as u64,
             None => 0,

@@ -89,7 +89,7 @@ impl Volume {
         }
         let Ok(Some((_, root))) = self.directory_block(ino, 0) else { return nodes };
         let levels = htree::root_info(&root).indirect_levels.min(htree::LEVELS_MAX_LARGE);
-        let mut parents = vec![(htree::Place::Root, root)];
+        let mut parents = vec![(htree::IndexKind::Root, root)];
         for _ in 0..levels {
             let mut children = Vec::new();
             for (place, bytes) in &parents {
@@ -100,7 +100,7 @@ impl Volume {
                         continue;
                     }
                     if let Ok(Some((_, bytes))) = self.directory_block(ino, block) {
-                        children.push((htree::Place::Node, bytes));
+                        children.push((htree::IndexKind::Node, bytes));
                     }
                 }
             }
@@ -132,13 +132,13 @@ impl Volume {
                 fields.add("kind", "dx_root");
                 fields.add("hash_version", info.hash_version);
                 fields.add("indirect_levels", info.indirect_levels);
-                fields.add("dx_entries", dx_entries(bytes, htree::Place::Root));
-                htree::verify(bytes, htree::Place::Root, seed)
+                fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Root));
+                htree::verify(bytes, htree::IndexKind::Root, seed)
             }
             Role::Node => {
                 fields.add("kind", "dx_node");
-                fields.add("dx_entries", dx_entries(bytes, htree::Place::Node));
-                htree::verify(bytes, htree::Place::Node, seed)
+                fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Node));
+                htree::verify(bytes, htree::IndexKind::Node, seed)
             }
         };
         match verified {
@@ -149,7 +149,7 @@ impl Volume {
     }
 
     fn entries(&self, block: &[u8]) -> Vec<Node> {
-        let record = |record: dirent::Record<'_>| {
+        let record = |record: dirent::DirRecord<'_>| {
             let mut fields = Fields::default();
             fields.add("offset", record.offset as u64);
             fields.add("rec_len", record.rec_len as u64);
@@ -165,7 +165,7 @@ impl Volume {
     }
 }
 
-fn dx_entries(block: &[u8], place: htree::Place) -> Vec<Fields> {
+fn dx_entries(block: &[u8], place: htree::IndexKind) -> Vec<Fields> {
     let index = htree::Index::new(block, place);
     let entry = |at| {
         let mut fields = Fields::default();

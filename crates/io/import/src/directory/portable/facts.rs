@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::directory::file::State;
+use crate::directory::file::FileStamp;
 use crate::{FileId, Metadata, Time};
 
 /// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HostFileType {
     Directory,
     File,
     Symlink,
@@ -21,8 +21,8 @@ pub(super) enum Kind {
 /// Attributes of a file that are known without reading it.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
-    pub(super) kind: Kind,
-    pub(super) state: State,
+    pub(super) kind: HostFileType,
+    pub(super) state: FileStamp,
     pub(super) links: u64,
     atime: Time,
     is_readonly: bool,
@@ -38,8 +38,8 @@ impl Facts {
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let (metadata, (id, links)) = (file.metadata()?, host::identity(file)?);
         Ok(Self {
-            kind: Kind::of(metadata.file_type()),
-            state: State { id, size: metadata.len(), mtime: time(metadata.modified()?) },
+            kind: HostFileType::of(metadata.file_type()),
+            state: FileStamp { id, size: metadata.len(), mtime: time(metadata.modified()?) },
             links,
             atime: time(metadata.accessed()?),
             is_readonly: metadata.permissions().readonly(),
@@ -54,18 +54,18 @@ impl Facts {
     /// Returns owner, permissions and times of the entry. The owner is root, and only the write permission is known.
     pub(super) fn metadata(&self) -> Metadata {
         let permissions = match self.kind {
-            Kind::Directory => 0o755,
-            Kind::Symlink => 0o777,
+            HostFileType::Directory => 0o755,
+            HostFileType::Symlink => 0o777,
             // The read-only flag of a directory has another meaning.
-            Kind::File | Kind::Other if self.is_readonly => 0o444,
-            Kind::File | Kind::Other => 0o644,
+            HostFileType::File | HostFileType::Other if self.is_readonly => 0o444,
+            HostFileType::File | HostFileType::Other => 0o644,
         };
         let (mtime, atime) = (self.state.mtime, Some(self.atime));
         Metadata { permissions, uid: 0, gid: 0, mtime, atime, ctime: None }
     }
 }
 
-impl Kind {
+impl HostFileType {
     fn of(file_type: FileType) -> Self {
         match () {
             () if file_type.is_symlink() => Self::Symlink,

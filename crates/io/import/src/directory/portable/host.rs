@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::facts::{Facts, Kind};
+use super::facts::{Facts, HostFileType};
 use crate::directory::READ_ATTRIBUTES;
-use crate::directory::file::{HostFile, State};
-use crate::directory::found::Found;
+use crate::directory::file::{FileStamp, HostFile};
+use crate::directory::found::FoundFile;
 use crate::host::as_path;
 use crate::{Content, EntryKind, FileId, SourceError};
 
@@ -31,7 +31,7 @@ impl Root {
     ) -> Result<Self, SourceError> {
         let io = |e| SourceError::io("open directory", path, e);
         let resolved = std::fs::canonicalize(path).map_err(io)?;
-        if Facts::of_path(&resolved).map_err(io)?.kind != Kind::Directory {
+        if Facts::of_path(&resolved).map_err(io)?.kind != HostFileType::Directory {
             return Err(io(io::ErrorKind::NotADirectory.into()));
         }
         Ok(Self { path: resolved, shown: path.to_owned(), exclude })
@@ -79,12 +79,12 @@ pub(super) fn kind_of(
 ) -> Result<EntryKind, SourceError> {
     let io = |operation, e| SourceError::io(operation, &root.shown_path(path), e);
     Ok(match facts.kind {
-        Kind::Directory => EntryKind::Directory,
-        Kind::File => {
+        HostFileType::Directory => EntryKind::Directory,
+        HostFileType::File => {
             let host = HostFile::new(root, path, facts.state);
             EntryKind::File(Content::host(facts.state.size, None, Box::new(host)))
         }
-        Kind::Symlink => {
+        HostFileType::Symlink => {
             let link = "read the link";
             let target = std::fs::read_link(root.host_path(path)).map_err(|e| io(link, e))?;
             let mut target = bytes_of(target.as_os_str()).map_err(|e| io(link, e))?;
@@ -96,12 +96,14 @@ pub(super) fn kind_of(
             }
             EntryKind::Symlink(target)
         }
-        Kind::Other => return Err(io("find the type of", io::ErrorKind::Unsupported.into())),
+        HostFileType::Other => {
+            return Err(io("find the type of", io::ErrorKind::Unsupported.into()));
+        }
     })
 }
 
 /// Returns the state that detects changes of an open file.
-pub(in crate::directory) fn state_of(file: &File) -> io::Result<State> {
+pub(in crate::directory) fn state_of(file: &File) -> io::Result<FileStamp> {
     Facts::of_file(file).map(|facts| facts.state)
 }
 
@@ -111,7 +113,7 @@ pub(in crate::directory) fn find(
     root: &Arc<Root>,
     path: &[u8],
     _: bool,
-) -> Result<Option<Found>, SourceError> {
+) -> Result<Option<FoundFile>, SourceError> {
     // Such names do not exist on this host, and the path would lead elsewhere.
     if path.iter().any(|byte| b"\\:\0".contains(byte)) {
         return Ok(None);
@@ -122,7 +124,7 @@ pub(in crate::directory) fn find(
         Err(e) => return Err(SourceError::io(READ_ATTRIBUTES, &root.shown_path(path), e)),
     };
     let kind = kind_of(root, path, &facts)?;
-    Ok(Some(Found { kind, metadata: facts.metadata(), id: facts.id(), links: facts.links }))
+    Ok(Some(FoundFile { kind, metadata: facts.metadata(), id: facts.id(), links: facts.links }))
 }
 
 fn is_absent(error: &io::Error) -> bool {

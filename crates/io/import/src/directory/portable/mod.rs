@@ -10,7 +10,7 @@ mod host;
 use std::sync::Arc;
 use std::vec;
 
-use facts::{Facts, Kind};
+use facts::{Facts, HostFileType};
 pub(super) use host::{Root, find, state_of};
 use host::{bytes_of, kind_of};
 
@@ -77,7 +77,7 @@ impl Files {
             return Ok(None);
         }
         let kind = kind_of(&self.root, &path, &facts)?;
-        if facts.kind == Kind::Directory && !path.is_empty() {
+        if facts.kind == HostFileType::Directory && !path.is_empty() {
             let names = list(&self.root, &path)?.into_iter();
             self.frames.push(Frame { path: path.clone(), names });
         }

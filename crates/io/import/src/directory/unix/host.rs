@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::os::{PATH_LEN_MAX, SEARCH, device};
 use super::unsized_files::UnsizedFiles;
-use crate::directory::file::State;
+use crate::directory::file::FileStamp;
 use crate::host::as_path;
 use crate::{FileId, SourceError, Time};
 
@@ -75,13 +75,13 @@ fn fd_or<'a>(fd: &'a Option<OwnedFd>, root: &'a OwnedFd) -> BorrowedFd<'a> {
 }
 
 /// Returns the state that detects changes of an open file.
-pub(in crate::directory) fn state_of(file: &File) -> io::Result<State> {
+pub(in crate::directory) fn state_of(file: &File) -> io::Result<FileStamp> {
     Ok(state(&fstat(file)?))
 }
 
 /// Returns the same state from a `stat`.
-pub(super) fn state(stat: &Stat) -> State {
-    State { id: file_id(stat), size: stat.st_size as u64, mtime: mtime(stat) }
+pub(super) fn state(stat: &Stat) -> FileStamp {
+    FileStamp { id: file_id(stat), size: stat.st_size as u64, mtime: mtime(stat) }
 }
 
 /// Returns the identity of a file from a `stat`.

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::os;
 
-/// Low bits of [`Record::place`] with the type (0 unknown, 1 directory, 2 other).
+/// Low bits of [`NameRecord::place`] with the type (0 unknown, 1 directory, 2 other).
 const TYPE_BITS: u32 = 2;
-/// Bits of [`Record::place`] with the length of the name; Linux names have at most 255 bytes.
+/// Bits of [`NameRecord::place`] with the length of the name; Linux names have at most 255 bytes.
 const LEN_BITS: u32 = 16;
 
 /// Type of an entry according to its directory.
@@ -27,18 +27,18 @@ pub(super) enum Hint {
 
 /// The names of a directory in byte order, without `.` and `..`.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct SortedNames {
     arena: Vec<u8>,
-    records: Vec<Record>,
+    records: Vec<NameRecord>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct NameRecord {
     key: u64,
     place: u64,
 }
 
-impl Record {
+impl NameRecord {
     fn new(start: usize, len: usize, hint: Hint) -> Self {
         let hint = match hint {
             Hint::Unknown => 0,
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-impl Listing {
+impl SortedNames {
     /// Lists an open directory. `buffer` is scratch space; its capacity is the read size.
     pub(super) fn read(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Result<Self, Errno> {
         let mut listing = Self { arena: Vec::new(), records: Vec::new() };
@@ -75,7 +75,7 @@ impl Listing {
     }
 
     fn push(&mut self, name: &[u8], hint: Hint) {
-        self.records.push(Record::new(self.arena.len(), name.len(), hint));
+        self.records.push(NameRecord::new(self.arena.len(), name.len(), hint));
         self.arena.extend_from_slice(name);
         self.arena.push(0);
     }
@@ -153,7 +153,7 @@ mod tests {
             shuffled.sort_by_key(|name| name.iter().fold(seed, |h, &b| {
                 (h ^ u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23)
             }));
-            let mut listing = Listing { arena: Vec::new(), records: Vec::new() };
+            let mut listing = SortedNames { arena: Vec::new(), records: Vec::new() };
             for (i, name) in shuffled.iter().enumerate() {
                 listing.push(name, if i % 2 == 0 { Hint::Directory } else { Hint::Unknown });
                 if i % 5 == 0 {

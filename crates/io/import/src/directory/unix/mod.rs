@@ -23,7 +23,7 @@ pub(super) use host::{Root, state_of};
 use pipeline::Pipeline;
 use scan::{ScannedBatch, Scanner};
 pub(super) use single::{find, xattrs};
-use walk::Walk;
+use walk::DirectoryWalk;
 
 use super::found::Scanned;
 use crate::SourceError;
@@ -42,14 +42,14 @@ pub(super) struct Files {
 }
 
 enum Batches {
-    Inline(Box<(Walk, Scanner)>),
+    Inline(Box<(DirectoryWalk, Scanner)>),
     Threads(Pipeline),
 }
 
 impl Files {
     /// Starts with `threads` threads that read ahead.
     pub(super) fn start(root: Arc<Root>, threads: usize) -> Result<Self, SourceError> {
-        let walk = Walk::new(root.clone());
+        let walk = DirectoryWalk::new(root.clone());
         let batches = match threads {
             0 => Batches::Inline(Box::new((walk, Scanner::new(root.clone())))),
             threads => Batches::Threads(Pipeline::start(&root, walk, threads)?),

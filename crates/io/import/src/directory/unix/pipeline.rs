@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::host::Root;
 use super::scan::{ScannedBatch, Scanner};
-use super::walk::Walk;
+use super::walk::DirectoryWalk;
 use crate::SourceError;
 
 /// Maximum number of batches ahead of the reader, per thread.
@@ -26,8 +26,8 @@ pub(super) struct Pipeline {
 }
 
 struct Shared {
-    walk: Mutex<Walk>,
-    state: Mutex<State>,
+    walk: Mutex<DirectoryWalk>,
+    state: Mutex<PipelineState>,
     /// Signals that the reader took a batch, or the source was closed.
     room: Condvar,
     /// Signals that a batch was stored, or a thread ended.
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PipelineState {
     /// Number of the batch at the front of `slots`.
     front: u64,
     slots: VecDeque<Option<ScannedBatch>>,
@@ -45,10 +45,14 @@ struct State {
 }
 
 impl Pipeline {
-    pub(super) fn start(root: &Arc<Root>, walk: Walk, threads: usize) -> Result<Self, SourceError> {
+    pub(super) fn start(
+        root: &Arc<Root>,
+        walk: DirectoryWalk,
+        threads: usize,
+    ) -> Result<Self, SourceError> {
         let shared = Arc::new(Shared {
             walk: Mutex::new(walk),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(PipelineState::default()),
             room: Condvar::new(),
             ready: Condvar::new(),
             ahead: threads * BATCHES_AHEAD,

@@ -17,12 +17,12 @@ use super::host::{Root, file_id, mtime, state};
 use super::listing::Hint;
 use super::os::{self, PATH_LEN_MAX};
 use super::unsized_files::Sizes;
-use super::walk::{Batch, Node, join};
-use super::xattr::Reader;
+use super::walk::{Batch, OpenDirectory, join};
+use super::xattr::XattrReader;
 use crate::directory::READ_ATTRIBUTES;
 use crate::directory::file::HostFile;
 use crate::directory::found::Scanned;
-use crate::{Change, Content, DataRun, Entry, EntryKind, Metadata, SourceError, Time};
+use crate::{Content, DataRun, Entry, EntryKind, Metadata, SourceChange, SourceError, Time};
 
 /// Unit of `st_blocks` in bytes, the same for all file systems.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -38,7 +38,7 @@ pub(super) struct ScannedBatch {
 /// Reads files of a source. Each thread has its own.
 pub(super) struct Scanner {
     root: Arc<Root>,
-    xattrs: Reader,
+    xattrs: XattrReader,
     /// Host path of the current directory with a final slash, then the name of a file, then a NUL.
     host_path: Vec<u8>,
     /// True if permissions of files are not enforced for this process.
@@ -51,7 +51,7 @@ impl Scanner {
         let is_superuser = geteuid().is_root();
         Self {
             root,
-            xattrs: Reader::new(),
+            xattrs: XattrReader::new(),
             host_path: Vec::new(),
             is_superuser,
             sizes: Sizes::default(),
@@ -93,7 +93,7 @@ impl Scanner {
     }
 
     /// Sets the directory's host path.
-    fn enter(&mut self, node: &Node) {
+    fn enter(&mut self, node: &OpenDirectory) {
         self.host_path.clear();
         let root = self.root.path.as_os_str().as_bytes();
         let is_short = root.len() + node.path.len() + 2 + 256 < PATH_LEN_MAX;
@@ -114,7 +114,11 @@ impl Scanner {
         }
     }
 
-    fn scan_file(&mut self, node: &Node, index: usize) -> Result<Option<Scanned>, SourceError> {
+    fn scan_file(
+        &mut self,
+        node: &OpenDirectory,
+        index: usize,
+    ) -> Result<Option<Scanned>, SourceError> {
         let name = node.listing.c_name(index);
         let path = join(&node.path, name.to_bytes());
         let root = &self.root;
@@ -143,7 +147,7 @@ impl Scanner {
 
     fn kind(
         &self,
-        node: &Node,
+        node: &OpenDirectory,
         index: usize,
         path: &[u8],
         stat: &Stat,
@@ -156,7 +160,7 @@ impl Scanner {
         let hint = node.listing.hint(index);
         if hint != Hint::Unknown && is_directory != (hint == Hint::Directory) {
             let path = self.root.shown_path(path);
-            return Err(SourceError::Changed { path, change: Change::Type });
+            return Err(SourceError::Changed { path, change: SourceChange::Type });
         }
         let (major, minor) = (major(stat.st_rdev), minor(stat.st_rdev));
         Ok(match file_type {
@@ -177,7 +181,7 @@ impl Scanner {
 
     fn content(
         &self,
-        node: &Node,
+        node: &OpenDirectory,
         name: &CStr,
         path: &[u8],
         stat: &Stat,

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::host::{Root, file_id, state};
 use super::scan::{data_runs, metadata};
-use super::xattr::Reader;
+use super::xattr::XattrReader;
 use crate::directory::READ_ATTRIBUTES;
 use crate::directory::file::HostFile;
-use crate::directory::found::Found;
+use crate::directory::found::FoundFile;
 use crate::{Content, EntryKind, SourceError, Xattr};
 
 /// Returns the file at a path, as [`HostTree::find`](crate::directory::HostTree::find) specifies. `wants_contents`
@@ -23,7 +23,7 @@ pub(in crate::directory) fn find(
     root: &Arc<Root>,
     path: &[u8],
     wants_contents: bool,
-) -> Result<Option<Found>, SourceError> {
+) -> Result<Option<FoundFile>, SourceError> {
     let io = |operation, e: Errno| SourceError::io(operation, &root.shown_path(path), e);
     let stat = if path.is_empty() {
         lstat(&root.path)
@@ -51,7 +51,7 @@ pub(in crate::directory) fn find(
         FileType::Unknown => return Err(io("find the type of", Errno::INVAL)),
     };
     let (metadata, id) = (metadata(&stat), file_id(&stat));
-    Ok(Some(Found { kind, metadata, id, links: stat.st_nlink as u64 }))
+    Ok(Some(FoundFile { kind, metadata, id, links: stat.st_nlink as u64 }))
 }
 
 /// Returns the extended attributes of the file at a path.
@@ -60,7 +60,7 @@ pub(in crate::directory) fn xattrs(root: &Root, path: &[u8]) -> Result<Vec<Xattr
     let name = CString::new(shown().into_os_string().into_vec());
     let name =
         name.map_err(|e| SourceError::io(READ_ATTRIBUTES, &shown(), std::io::Error::from(e)))?;
-    Reader::new().read(&name, shown)
+    XattrReader::new().read(&name, shown)
 }
 
 fn content(root: &Arc<Root>, path: &[u8], stat: &Stat) -> Result<Content, SourceError> {

@@ -18,7 +18,7 @@ use rustix::fs::{Stat, major};
 use super::os;
 use crate::content::ArchiveFile;
 use crate::directory::file::HostFile;
-use crate::{Change, Content, SourceError};
+use crate::{Content, SourceChange, SourceError};
 
 /// Read size in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -108,7 +108,7 @@ fn open_as_it_is(host: &HostFile) -> Result<File, SourceError> {
     let io = |e| SourceError::io("open", &host.host_path(), e);
     let file = host.root.open_file(&host.path).map_err(io)?;
     if !file.metadata().map_err(io)?.is_file() {
-        return Err(SourceError::Changed { path: host.host_path(), change: Change::Type });
+        return Err(SourceError::Changed { path: host.host_path(), change: SourceChange::Type });
     }
     Ok(file)
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 
 use super::host::{Root, file_id};
-use super::listing::{Hint, Listing};
-use crate::{Change, FileId, SourceError};
+use super::listing::{Hint, SortedNames};
+use crate::{FileId, SourceChange, SourceError};
 
 /// Maximum number of names in a batch: large enough to amortise the transfer between threads, small enough to
 /// distribute work.
@@ -27,30 +27,30 @@ const READ_BUFFER_BYTES: usize = 128 << 10;
 
 /// An open directory and its names.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct OpenDirectory {
     pub(super) fd: OwnedFd,
     /// Path from the root, in the form of `Entry::path`.
     pub(super) path: Vec<u8>,
-    pub(super) listing: Arc<Listing>,
+    pub(super) listing: Arc<SortedNames>,
 }
 
 /// Consecutive names of one directory.
 #[derive(Debug)]
-pub(super) struct Run {
-    pub(super) node: Arc<Node>,
+pub(super) struct NameRange {
+    pub(super) node: Arc<OpenDirectory>,
     pub(super) names: Range<usize>,
 }
 
 /// A batch of runs in the order of the tree. An error comes after its runs.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<NameRange>,
     pub(super) error: Option<SourceError>,
 }
 
 /// State of a walk.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct DirectoryWalk {
     root: Arc<Root>,
     frames: Vec<Frame>,
     buffer: Vec<u8>,
@@ -64,15 +64,15 @@ pub(super) struct Walk {
 #[derive(Debug)]
 struct Frame {
     /// `None` while it is closed.
-    node: Option<Arc<Node>>,
-    listing: Arc<Listing>,
+    node: Option<Arc<OpenDirectory>>,
+    listing: Arc<SortedNames>,
     id: FileId,
     path_len: usize,
     /// Index of the next name.
     next: usize,
 }
 
-impl Walk {
+impl DirectoryWalk {
     pub(super) fn new(root: Arc<Root>) -> Self {
         let buffer = Vec::with_capacity(READ_BUFFER_BYTES);
         Self { root, frames: Vec::new(), buffer, is_new: true, seq: 0 }
@@ -106,7 +106,10 @@ impl Walk {
 
     /// Takes up to `max` names of the innermost directory that has any left. Stops after a directory and enters it; the
     /// error is that of entering.
-    fn next_run(&mut self, max: usize) -> Result<(Option<Run>, Option<SourceError>), SourceError> {
+    fn next_run(
+        &mut self,
+        max: usize,
+    ) -> Result<(Option<NameRange>, Option<SourceError>), SourceError> {
         while let Some(frame) = self.frames.last() {
             if frame.next < frame.listing.len() {
                 break;
@@ -127,16 +130,16 @@ impl Walk {
                     let path = join(&node.path, node.listing.name(index));
                     error = self.enter(path).err();
                     let names = start..index + 1;
-                    return Ok((Some(Run { node, names }), error));
+                    return Ok((Some(NameRange { node, names }), error));
                 }
                 Err(e) => {
                     error = Some(e);
                     let names = start..index;
-                    return Ok((Some(Run { node, names }), error));
+                    return Ok((Some(NameRange { node, names }), error));
                 }
             }
         }
-        Ok((Some(Run { node, names: start..end }), error))
+        Ok((Some(NameRange { node, names: start..end }), error))
     }
 
     /// Opens and lists the directory at `path`, whose parent is the innermost one.
@@ -158,14 +161,14 @@ impl Walk {
         if self.root.exclude.contains(&id) {
             return Ok(());
         }
-        let listing = Listing::read(fd.as_fd(), &mut self.buffer)
+        let listing = SortedNames::read(fd.as_fd(), &mut self.buffer)
             .map_err(|e| SourceError::io("read directory", &host_path(), e))?;
         if self.frames.is_empty() {
             self.root.names.store(listing.len() as u64, Ordering::Relaxed);
         }
         let listing = Arc::new(listing);
         let path_len = path.len();
-        let node = Some(Arc::new(Node { fd, path, listing: listing.clone() }));
+        let node = Some(Arc::new(OpenDirectory { fd, path, listing: listing.clone() }));
         self.frames.push(Frame { node, listing, id, path_len, next: 0 });
         if let Some(outer) = self.frames.len().checked_sub(OPEN_LEVELS_MAX + 1) {
             self.frames[outer].node = None;
@@ -186,14 +189,14 @@ impl Walk {
             .map_err(|e| SourceError::io("open directory", &host_path(), e))?;
         let stat = fstat(&fd).map_err(|e| SourceError::io("read directory", &host_path(), e))?;
         if file_id(&stat) != parent.id {
-            return Err(SourceError::Changed { path: host_path(), change: Change::Modified });
+            return Err(SourceError::Changed { path: host_path(), change: SourceChange::Modified });
         }
-        parent.node = Some(Arc::new(Node { fd, path, listing: parent.listing.clone() }));
+        parent.node = Some(Arc::new(OpenDirectory { fd, path, listing: parent.listing.clone() }));
         Ok(())
     }
 }
 
-fn is_directory(root: &Root, node: &Node, index: usize) -> Result<bool, SourceError> {
+fn is_directory(root: &Root, node: &OpenDirectory, index: usize) -> Result<bool, SourceError> {
     match node.listing.hint(index) {
         Hint::Directory => Ok(true),
         Hint::Other => Ok(false),

@@ -18,12 +18,12 @@ const READ_XATTRS: &str = "read the extended attributes of";
 const XATTR_BYTES_USUAL: usize = 256;
 
 /// Reads extended attributes.
-pub(super) struct Reader {
+pub(super) struct XattrReader {
     names: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Reader {
+impl XattrReader {
     pub(super) fn new() -> Self {
         Self { names: vec![0; XATTR_BYTES_USUAL], value: vec![0; XATTR_BYTES_USUAL] }
     }

@@ -6,14 +6,14 @@ use super::Header;
 
 impl Header {
     /// Maximum length of a name and of a link target in bytes.
-    pub const NAME_BYTES_MAX: usize = 100;
+    pub(crate) const NAME_BYTES_MAX: usize = 100;
     /// Maximum owner ID: seven octal digits.
-    pub const ID_MAX: u32 = 0o7_777_777;
+    pub(crate) const ID_MAX: u32 = 0o7_777_777;
     /// Maximum size in bytes, and maximum time in seconds: eleven octal digits.
-    pub const SIZE_MAX: u64 = 0o77_777_777_777;
+    pub(crate) const SIZE_MAX: u64 = 0o77_777_777_777;
 
     /// Creates a header with default attributes (0644, root, 1970). A longer name is truncated, and a size above
-    /// [`Header::SIZE_MAX`] becomes 0.
+    /// `Header::SIZE_MAX` becomes 0.
     pub fn new(typeflag: u8, name: &[u8], size: u64) -> Self {
         let mut header = Self {
             mode: *b"0000644\0",
@@ -38,7 +38,7 @@ impl Header {
         octal(&mut self.mode, permissions.into());
     }
 
-    /// Sets the owners. An ID above [`Header::ID_MAX`] becomes 0.
+    /// Sets the owners. An ID above `Header::ID_MAX` becomes 0.
     pub fn set_owner(&mut self, uid: u32, gid: u32) {
         let fitting = |id: u32| if id > Self::ID_MAX { 0 } else { id.into() };
         octal(&mut self.uid, fitting(uid));
@@ -88,7 +88,7 @@ fn octal(field: &mut [u8], mut value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BLOCK_BYTES, Format};
+    use super::super::{BLOCK_BYTES, HeaderFormat};
     use super::*;
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         header.set_linkname(b"target");
         let block: [u8; BLOCK_BYTES] = header.finish().try_into().unwrap();
         let read = Header::parse(&block).unwrap();
-        assert_eq!(read.format(), Format::Ustar);
+        assert_eq!(read.format(), HeaderFormat::Ustar);
         assert_eq!((read.typeflag, read.path().as_slice()), (b'0', &b"name"[..]));
         assert_eq!((read.size().unwrap(), read.permissions().unwrap()), (0o1234, 0o4711));
         assert_eq!((read.uid().unwrap(), read.gid().unwrap()), (Header::ID_MAX, 0));

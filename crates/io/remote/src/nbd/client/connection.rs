@@ -12,20 +12,20 @@ use crate::nbd::protocol::{REPLY_BYTES, Reply, Request, command, errno, violatio
 use crate::nbd::stream::{Pace, Paced, Stream, read_vec};
 
 /// A connection after its handshake.
-pub(super) struct Connection(Arc<Shared>);
+pub(super) struct Connection(Arc<ConnectionState>);
 
-struct Shared {
+struct ConnectionState {
     stream: Stream,
     pace: Pace,
     /// Bytes of replies received so far.
     come: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<PendingReplies>,
     /// Held while a request is sent, so that requests do not interleave.
     sending: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct PendingReplies {
     next_cookie: u64,
     waiting: HashMap<u64, Waiting>,
     /// The first failure. All later requests fail with it.
@@ -46,7 +46,7 @@ impl Connection {
         // The connection may be idle for long.
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(pace.window))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ConnectionState {
             stream,
             pace,
             come: AtomicU64::new(0),
@@ -96,8 +96,8 @@ impl Drop for Connection {
     }
 }
 
-impl Shared {
-    fn hold(&self) -> MutexGuard<'_, State> {
+impl ConnectionState {
+    fn hold(&self) -> MutexGuard<'_, PendingReplies> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +144,8 @@ impl Shared {
         // The connection may be idle for long. A reply that has started must keep the pace.
         self.stream.set_read_timeout(None)?;
         (&self.stream).read_exact(&mut header[..1])?;
-        let mut reader = Counted { reader: Paced::new(&self.stream, self.pace), come: &self.come };
+        let mut reader =
+            CountedReader { reader: Paced::new(&self.stream, self.pace), come: &self.come };
         reader.read_exact(&mut header[1..])?;
         let Reply { error, cookie } = Reply::parse(&header)?;
         let waiting = self.hold().waiting.remove(&cookie);
@@ -178,12 +179,12 @@ impl Shared {
 }
 
 /// A reader that counts the bytes of replies.
-struct Counted<'a> {
+struct CountedReader<'a> {
     reader: Paced<'a>,
     come: &'a AtomicU64,
 }
 
-impl Read for Counted<'_> {
+impl Read for CountedReader<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buf)?;
         self.come.fetch_add(read as u64, Ordering::Relaxed);

@@ -24,7 +24,7 @@ const CONTENTS_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
 const STALL: Duration = Duration::from_secs(60);
 
 /// A request with its contents.
-struct Work<'a> {
+struct PendingRequest<'a> {
     request: Request,
     contents: Vec<u8>,
     _room: Room<'a>,
@@ -67,7 +67,7 @@ pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce
 }
 
 /// Reads the next request; `None` at the end.
-fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<Work<'a>>> {
+fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<PendingRequest<'a>>> {
     let mut reader = stream;
     // The timeout applies only within a request: a client may be idle between requests.
     stream.set_read_timeout(None)?;
@@ -95,14 +95,14 @@ fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<Work<'a>>>
     }
     let room = budget.take(takes);
     let contents = read_vec(&mut reader, brings)?;
-    Ok(Some(Work { request, contents, _room: room }))
+    Ok(Some(PendingRequest { request, contents, _room: room }))
 }
 
 /// Performs requests until the queue is closed.
 fn work(
     stream: &Stream,
     exported: &Exported,
-    receiver: Arc<Mutex<Receiver<Work<'_>>>>,
+    receiver: Arc<Mutex<Receiver<PendingRequest<'_>>>>,
     replies: &Mutex<()>,
 ) {
     loop {

@@ -141,10 +141,10 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// The open connections.
 #[derive(Default)]
-struct Connections(Mutex<Open>);
+struct Connections(Mutex<ConnectionTable>);
 
 #[derive(Default)]
-struct Open {
+struct ConnectionTable {
     /// Connections by ascending number.
     streams: BTreeMap<u64, Connected>,
     next: u64,
@@ -156,25 +156,25 @@ struct Connected {
 }
 
 /// Registration of one open connection.
-struct Entry<'a> {
+struct Registration<'a> {
     open: &'a Connections,
     number: u64,
 }
 
-impl Open {
+impl ConnectionTable {
     fn established(&self) -> usize {
         self.streams.values().filter(|connected| connected.is_established).count()
     }
 }
 
 impl Connections {
-    fn hold(&self) -> MutexGuard<'_, Open> {
+    fn hold(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a connection. If too many are in their handshakes, closes the oldest of these. Returns `None` if the
     /// connection is closed, or too many are past the handshake.
-    fn enter(&self, stream: &Stream) -> Option<Entry<'_>> {
+    fn enter(&self, stream: &Stream) -> Option<Registration<'_>> {
         let stream = stream.try_clone().ok()?;
         let mut open = self.hold();
         if open.established() >= CONNECTIONS_MAX {
@@ -192,7 +192,7 @@ impl Connections {
         open.next += 1;
         open.streams.insert(number, Connected { stream, is_established: false });
         drop(open);
-        Some(Entry { open: self, number })
+        Some(Registration { open: self, number })
     }
 
     /// Lets each connection finish the requests received so far, then closes those whose clients do not read their
@@ -211,7 +211,7 @@ impl Connections {
     }
 }
 
-impl Entry<'_> {
+impl Registration<'_> {
     /// Marks the connection as past the handshake. Returns false if there are too many, or it was closed.
     fn establish(&self) -> bool {
         let mut open = self.open.hold();
@@ -224,7 +224,7 @@ impl Entry<'_> {
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         self.open.hold().streams.remove(&self.number);
     }

@@ -22,7 +22,7 @@ pub(super) struct Chunks {
 
 enum Slot {
     Ready { bytes: Bytes, is_used: bool },
-    Coming(Arc<Run>),
+    Coming(Arc<ChunkFetch>),
 }
 
 /// Source of one chunk for a read.
@@ -30,18 +30,18 @@ pub(super) enum Piece {
     /// The chunk is in memory.
     Ready(Bytes),
     /// The chunk arrives with this run.
-    Coming(Arc<Run>),
+    Coming(Arc<ChunkFetch>),
 }
 
 /// Neighbouring chunks that are fetched by one request.
-pub(super) struct Run {
+pub(super) struct ChunkFetch {
     /// Numbers of the chunks.
     pub(super) chunks: Range<u64>,
     outcome: Mutex<Option<Result<Bytes, FetchError>>>,
     is_finished: Condvar,
 }
 
-impl Run {
+impl ChunkFetch {
     fn new(chunks: Range<u64>) -> Arc<Self> {
         Arc::new(Self { chunks, outcome: Mutex::default(), is_finished: Condvar::new() })
     }
@@ -79,7 +79,7 @@ impl Chunks {
         &mut self,
         chunks: Range<u64>,
         longest: u64,
-    ) -> (Vec<Piece>, Vec<Arc<Run>>) {
+    ) -> (Vec<Piece>, Vec<Arc<ChunkFetch>>) {
         let runs = self.start(chunks.clone(), longest);
         let piece = |chunk| match self.slots.get_mut(&chunk) {
             Some(Slot::Ready { bytes, is_used }) => {
@@ -93,7 +93,7 @@ impl Chunks {
     }
 
     /// Creates runs for the missing chunks.
-    pub(super) fn start(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<Run>> {
+    pub(super) fn start(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<ChunkFetch>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for chunk in self.missing(chunks) {
             match runs.last_mut() {
@@ -101,7 +101,7 @@ impl Chunks {
                 _ => runs.push(chunk..chunk + 1),
             }
         }
-        let runs: Vec<_> = runs.into_iter().map(Run::new).collect();
+        let runs: Vec<_> = runs.into_iter().map(ChunkFetch::new).collect();
         for run in &runs {
             for chunk in run.chunks.clone() {
                 self.slots.insert(chunk, Slot::Coming(Arc::clone(run)));
@@ -113,7 +113,7 @@ impl Chunks {
     /// Ends a run: its chunks are in memory, or missing again after an error.
     pub(super) fn finish(
         &mut self,
-        run: &Run,
+        run: &ChunkFetch,
         chunk_bytes: u64,
         outcome: Result<Bytes, FetchError>,
     ) {

@@ -10,7 +10,7 @@ use disk::BlockDevice;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-use super::chunks::{Chunks, Piece, Run};
+use super::chunks::{ChunkFetch, Chunks, Piece};
 use super::fetch::fetch;
 use super::{FetchError, LazyOptions, RangeSource};
 use crate::place::disk_cache::Cached;
@@ -29,10 +29,10 @@ const STEP_BYTES: u64 = 16 << 20;
 ///
 /// Reads block on this crate's runtime, so tasks of that runtime must not read from it.
 pub struct LazyDevice {
-    shared: Arc<Shared>,
+    shared: Arc<LazyState>,
 }
 
-struct Shared {
+struct LazyState {
     source: Arc<dyn RangeSource>,
     options: LazyOptions,
     chunk_bytes: u64,
@@ -53,7 +53,7 @@ impl LazyDevice {
         let chunk_bytes = source.chunk_bytes().max(1);
         let disk = options.disk.as_ref();
         let disk = disk.and_then(|disk| disk.of(source.identity(), source.len(), chunk_bytes));
-        let shared = Shared {
+        let shared = LazyState {
             chunk_bytes,
             chunks: Mutex::new(Chunks::new(options.memory_bytes)),
             disk,
@@ -102,7 +102,7 @@ impl LazyDevice {
     }
 }
 
-impl Shared {
+impl LazyState {
     /// Returns the chunks that overlap `range`.
     fn chunks_of(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.chunk_bytes..range.end.div_ceil(self.chunk_bytes)
@@ -150,12 +150,12 @@ impl Shared {
         }
     }
 
-    fn spawn(self: &Arc<Self>, run: Arc<Run>, is_ahead: bool) {
+    fn spawn(self: &Arc<Self>, run: Arc<ChunkFetch>, is_ahead: bool) {
         let ending = Ending { shared: Arc::clone(self), run, is_ahead, is_done: false };
         drop(runtime::handle().spawn(ending.fetch()));
     }
 
-    async fn fetch(&self, run: &Run, is_ahead: bool) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, run: &ChunkFetch, is_ahead: bool) -> Result<Bytes, FetchError> {
         let places = if is_ahead { &self.ahead } else { &self.wanted };
         // The semaphore is never closed.
         let _place = places.acquire().await.ok();
@@ -212,12 +212,12 @@ impl Shared {
         }
     }
 
-    fn ahead_bytes_of(&self, run: &Run) -> u64 {
+    fn ahead_bytes_of(&self, run: &ChunkFetch) -> u64 {
         (run.chunks.end - run.chunks.start) * self.chunk_bytes
     }
 }
 
-async fn read_ahead_in_order(device: Weak<Shared>, steps: Vec<Range<u64>>) {
+async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
     for step in steps {
         loop {
             let Some(shared) = device.upgrade() else { return };
@@ -232,8 +232,8 @@ async fn read_ahead_in_order(device: Weak<Shared>, steps: Vec<Range<u64>>) {
 
 /// Guard of one request. It finishes the run even if its task is dropped, so that waiters always wake up.
 struct Ending {
-    shared: Arc<Shared>,
-    run: Arc<Run>,
+    shared: Arc<LazyState>,
+    run: Arc<ChunkFetch>,
     is_ahead: bool,
     is_done: bool,
 }

@@ -22,7 +22,7 @@ impl Bits {
 
 /// Properties of 256 clusters.
 #[derive(Default)]
-struct Page {
+struct ClusterPage {
     /// The refcount is not 0.
     counted: Bits,
     /// The refcount is 1.
@@ -48,7 +48,7 @@ pub(super) enum Verdict {
 /// The uses of all clusters that have a refcount.
 #[derive(Default)]
 pub(super) struct Clusters {
-    pages: Vec<Page>,
+    pages: Vec<ClusterPage>,
     index: HashMap<u64, usize>,
     /// Clusters of data with several references, and how many.
     shared: BTreeMap<u64, u64>,
@@ -62,7 +62,7 @@ impl Clusters {
 
     /// Adds the refcounts of a page. A page without refcounts takes no memory.
     pub(super) fn add_page(&mut self, page: u64, refcounts: impl Iterator<Item = u64>) {
-        let mut made = Page::default();
+        let mut made = ClusterPage::default();
         let mut is_empty = true;
         for (index, count) in refcounts.take(PAGE_CLUSTERS as usize).enumerate() {
             if count > 0 {
@@ -79,7 +79,7 @@ impl Clusters {
         }
     }
 
-    fn page(&mut self, cluster: u64) -> Option<(&mut Page, usize)> {
+    fn page(&mut self, cluster: u64) -> Option<(&mut ClusterPage, usize)> {
         let index = *self.index.get(&(cluster / PAGE_CLUSTERS))?;
         Some((self.pages.get_mut(index)?, (cluster % PAGE_CLUSTERS) as usize))
     }

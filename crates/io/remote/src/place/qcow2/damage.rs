@@ -54,7 +54,7 @@ pub enum Feature {
 impl Feature {
     /// Returns advice for making an image at this path readable.
     #[must_use]
-    pub fn way_out(self, path: &Path) -> String {
+    pub(crate) fn way_out(self, path: &Path) -> String {
         let path = path.display();
         match self {
             Self::Encryption(1) | Self::Encryption(2) => {

@@ -108,7 +108,7 @@ const _: () = assert!(size_of::<RawBitmap>() == BITMAP_BYTES);
 
 /// A validated header. Table offsets are aligned, but may still be outside of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct Qcow2Header {
     /// Version 2 or 3.
     pub version: u32,
     /// Cluster size as a power of two.
@@ -116,9 +116,9 @@ pub struct Header {
     /// Width of a refcount in bits, as a power of two.
     pub refcount_order: u32,
     /// The active L1 table.
-    pub l1: Table,
+    pub l1: TableLocation,
     /// The refcount table.
-    pub refcount_table: Table,
+    pub refcount_table: TableLocation,
     /// Offset of the snapshot table.
     pub snapshots_offset: u64,
     /// Number of snapshots.
@@ -135,7 +135,7 @@ pub struct Header {
 
 /// A table of 64-bit entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct TableLocation {
     /// Offset in the file.
     pub offset: u64,
     /// Number of entries.
@@ -159,18 +159,18 @@ pub(super) struct Bitmaps {
 
 /// An entry of the snapshot table or of the bitmap directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) table: Table,
+pub(super) struct TableEntry {
+    pub(super) table: TableLocation,
     /// Length including the variable part, in bytes.
     pub(super) bytes: u64,
 }
 
-impl Header {
+impl Qcow2Header {
     /// Parses the first bytes of a file. Shorter files are padded with zeros.
     ///
     /// # Errors
     /// If it is not a header, a field is out of its range, or the image has unsupported features.
-    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Qcow2Error> {
+    pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Qcow2Error> {
         let raw: &RawHeader = zerocopy::transmute_ref!(bytes);
         if raw.magic != MAGIC {
             return Err(Qcow2Error::Magic { found: raw.magic });
@@ -191,8 +191,11 @@ impl Header {
             version,
             cluster_bits,
             refcount_order,
-            l1: Table { offset: raw.l1_table_offset.get(), entries: raw.l1_size.get().into() },
-            refcount_table: Table {
+            l1: TableLocation {
+                offset: raw.l1_table_offset.get(),
+                entries: raw.l1_size.get().into(),
+            },
+            refcount_table: TableLocation {
                 offset: raw.refcount_table_offset.get(),
                 entries: (u64::from(raw.refcount_table_clusters.get()) << cluster_bits) / 8,
             },
@@ -222,7 +225,11 @@ impl Header {
     }
 
     /// Checks the size and the offset of an L1 table.
-    pub(super) fn check_l1(&self, structure: Structure, table: Table) -> Result<(), Qcow2Error> {
+    pub(super) fn check_l1(
+        &self,
+        structure: Structure,
+        table: TableLocation,
+    ) -> Result<(), Qcow2Error> {
         let max = L1_BYTES_MAX / 8;
         if table.entries > max {
             let expected = format!("at most {max}");
@@ -359,21 +366,23 @@ impl RawHeader {
 }
 
 /// Parses the fixed part of a snapshot.
-pub(super) fn snapshot(bytes: &[u8; SNAPSHOT_BYTES]) -> Entry {
+pub(super) fn snapshot(bytes: &[u8; SNAPSHOT_BYTES]) -> TableEntry {
     let raw: &RawSnapshot = zerocopy::transmute_ref!(bytes);
     let rest = u64::from(raw.extra_data_size.get())
         + u64::from(raw.id_str_size.get())
         + u64::from(raw.name_size.get());
-    let table = Table { offset: raw.l1_table_offset.get(), entries: raw.l1_size.get().into() };
-    Entry { table, bytes: (SNAPSHOT_BYTES as u64 + rest).next_multiple_of(8) }
+    let table =
+        TableLocation { offset: raw.l1_table_offset.get(), entries: raw.l1_size.get().into() };
+    TableEntry { table, bytes: (SNAPSHOT_BYTES as u64 + rest).next_multiple_of(8) }
 }
 
 /// Parses the fixed part of a bitmap's entry.
-pub(super) fn bitmap(bytes: &[u8; BITMAP_BYTES]) -> Entry {
+pub(super) fn bitmap(bytes: &[u8; BITMAP_BYTES]) -> TableEntry {
     let raw: &RawBitmap = zerocopy::transmute_ref!(bytes);
     let rest = u64::from(raw.extra_data_size.get()) + u64::from(raw.name_size.get());
-    let table = Table { offset: raw.table_offset.get(), entries: raw.table_size.get().into() };
-    Entry { table, bytes: (BITMAP_BYTES as u64 + rest).next_multiple_of(8) }
+    let table =
+        TableLocation { offset: raw.table_offset.get(), entries: raw.table_size.get().into() };
+    TableEntry { table, bytes: (BITMAP_BYTES as u64 + rest).next_multiple_of(8) }
 }
 
 /// Checks a field of the header.
@@ -392,7 +401,7 @@ fn within<T: PartialOrd + std::fmt::Display>(
 
 /// An entry of an L1 or L2 table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mapping {
+pub(super) enum ClusterMapping {
     /// Not allocated.
     None,
     /// A table or a data cluster.
@@ -412,31 +421,31 @@ const COMPRESSED: u64 = 1 << 62;
 const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
 
 /// Parses an entry of an L1 table.
-pub(super) fn l1_entry(raw: u64) -> Mapping {
+pub(super) fn l1_entry(raw: u64) -> ClusterMapping {
     standard(raw, !(OFFSET | EXCLUSIVE))
 }
 
 /// Parses an entry of an L2 table.
-pub(super) fn l2_entry(raw: u64, header: &Header) -> Mapping {
+pub(super) fn l2_entry(raw: u64, header: &Qcow2Header) -> ClusterMapping {
     if raw & COMPRESSED == 0 {
         // In version 3, bit 0 means that the cluster reads as zeros, whatever it contains.
         let reserved = !(OFFSET | EXCLUSIVE | u64::from(header.version == 3));
         return standard(raw, reserved);
     }
     if raw & EXCLUSIVE != 0 {
-        return Mapping::Reserved(EXCLUSIVE);
+        return ClusterMapping::Reserved(EXCLUSIVE);
     }
     let descriptor = raw & (COMPRESSED - 1);
     let bits = 62 - (header.cluster_bits - 8);
     let offset = descriptor & ((1 << bits) - 1) & 0x00ff_ffff_ffff_ffff;
     let sectors = (descriptor >> bits) + 1;
-    Mapping::Compressed { offset, bytes: sectors * 512 - offset % 512 }
+    ClusterMapping::Compressed { offset, bytes: sectors * 512 - offset % 512 }
 }
 
-fn standard(raw: u64, reserved: u64) -> Mapping {
+fn standard(raw: u64, reserved: u64) -> ClusterMapping {
     match (raw & reserved, raw & OFFSET) {
-        (0, 0) => Mapping::None,
-        (0, offset) => Mapping::Cluster { offset, is_exclusive: raw & EXCLUSIVE != 0 },
-        (bits, _) => Mapping::Reserved(bits),
+        (0, 0) => ClusterMapping::None,
+        (0, offset) => ClusterMapping::Cluster { offset, is_exclusive: raw & EXCLUSIVE != 0 },
+        (bits, _) => ClusterMapping::Reserved(bits),
     }
 }

@@ -20,7 +20,7 @@ mod header;
 mod verify;
 
 pub use damage::{Damage, Feature, Qcow2Error, Structure};
-pub use header::Header;
+pub use header::Qcow2Header;
 pub use verify::verify;
 
 #[cfg(test)]

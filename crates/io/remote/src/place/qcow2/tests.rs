@@ -3,8 +3,8 @@
 use disk::{BlockDevice, MemoryDevice};
 
 use super::clusters::{Clusters, PAGE_CLUSTERS, Verdict, refcount};
-use super::header::{HEADER_BYTES, Mapping, l1_entry, l2_entry};
-use super::{Header, Qcow2Error, verify};
+use super::header::{ClusterMapping, HEADER_BYTES, l1_entry, l2_entry};
+use super::{Qcow2Error, Qcow2Header, verify};
 
 fn header() -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
@@ -34,16 +34,28 @@ fn refcounts_of_all_widths_are_read() {
 
 #[test]
 fn entries_are_distinguished() {
-    let header = Header::parse(&header()).unwrap();
-    assert_eq!(l1_entry(0), Mapping::None);
-    assert_eq!(l1_entry(1 << 63 | 512), Mapping::Cluster { offset: 512, is_exclusive: true });
-    assert_eq!(l1_entry(3), Mapping::Reserved(3));
-    assert_eq!(l2_entry(1, &header), Mapping::None);
-    assert_eq!(l2_entry(1024 | 1, &header), Mapping::Cluster { offset: 1024, is_exclusive: false });
+    let header = Qcow2Header::parse(&header()).unwrap();
+    assert_eq!(l1_entry(0), ClusterMapping::None);
+    assert_eq!(
+        l1_entry(1 << 63 | 512),
+        ClusterMapping::Cluster { offset: 512, is_exclusive: true }
+    );
+    assert_eq!(l1_entry(3), ClusterMapping::Reserved(3));
+    assert_eq!(l2_entry(1, &header), ClusterMapping::None);
+    assert_eq!(
+        l2_entry(1024 | 1, &header),
+        ClusterMapping::Cluster { offset: 1024, is_exclusive: false }
+    );
     // With clusters of 512 bytes, the number of further sectors is one bit.
-    assert_eq!(l2_entry(1 << 62 | 700, &header), Mapping::Compressed { offset: 700, bytes: 324 });
-    assert_eq!(l2_entry(3 << 61 | 700, &header), Mapping::Compressed { offset: 700, bytes: 836 });
-    assert_eq!(l2_entry(3 << 62, &header), Mapping::Reserved(1 << 63));
+    assert_eq!(
+        l2_entry(1 << 62 | 700, &header),
+        ClusterMapping::Compressed { offset: 700, bytes: 324 }
+    );
+    assert_eq!(
+        l2_entry(3 << 61 | 700, &header),
+        ClusterMapping::Compressed { offset: 700, bytes: 836 }
+    );
+    assert_eq!(l2_entry(3 << 62, &header), ClusterMapping::Reserved(1 << 63));
 }
 
 #[test]
@@ -67,7 +79,7 @@ fn a_use_is_compared_with_the_refcount() {
 fn all_short_and_mangled_headers_are_refused() {
     assert!(matches!(verify(&MemoryDevice::new(0)), Err(Qcow2Error::Magic { .. })));
     let sound = header();
-    assert!(Header::parse(&sound).is_ok());
+    assert!(Qcow2Header::parse(&sound).is_ok());
     for at in 0..HEADER_BYTES {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut bytes = sound;

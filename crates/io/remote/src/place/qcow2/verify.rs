@@ -8,27 +8,27 @@ use disk::BlockDevice;
 use super::clusters::{self, Clusters, PAGE_CLUSTERS, Verdict};
 use super::damage::{Qcow2Error, Structure, damage};
 use super::header::{
-    self, BITMAP_BYTES, Bitmaps, Entry, Extensions, HEADER_BYTES, Header, Mapping, SNAPSHOT_BYTES,
-    Table,
+    self, BITMAP_BYTES, Bitmaps, ClusterMapping, Extensions, HEADER_BYTES, Qcow2Header,
+    SNAPSHOT_BYTES, TableEntry, TableLocation,
 };
 
 /// Read size for tables, in bytes.
 const PIECE_BYTES: u64 = 64 << 10;
 
-impl Header {
+impl Qcow2Header {
     /// Reads and checks the header with its extensions.
     ///
     /// # Errors
     /// As [`Self::parse`], or if the device fails.
-    pub fn read(device: &dyn BlockDevice) -> Result<Self, Qcow2Error> {
+    pub(crate) fn read(device: &dyn BlockDevice) -> Result<Self, Qcow2Error> {
         Ok(read_header(device)?.0)
     }
 }
 
-fn read_header(device: &dyn BlockDevice) -> Result<(Header, Option<Bitmaps>), Qcow2Error> {
+fn read_header(device: &dyn BlockDevice) -> Result<(Qcow2Header, Option<Bitmaps>), Qcow2Error> {
     let mut bytes = [0; HEADER_BYTES];
     read_padded(device, 0, &mut bytes)?;
-    let mut header = Header::parse(&bytes)?;
+    let mut header = Qcow2Header::parse(&bytes)?;
     let mut cluster = vec![0; header.cluster_bytes() as usize];
     read_padded(device, 0, &mut cluster)?;
     let Extensions { bitmaps, data_file } = header.extensions(&cluster)?;
@@ -52,7 +52,7 @@ fn read_padded(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> io::Res
 /// The first damage, an unsupported feature, or a failure of the device.
 pub fn verify(device: &dyn BlockDevice) -> Result<(), Qcow2Error> {
     let (header, bitmaps) = read_header(device)?;
-    let mut walk = Walk::new(device, header)?;
+    let mut walk = ReferenceWalk::new(device, header)?;
     walk.claim_counts()?;
     walk.claim_active()?;
     walk.claim_snapshots()?;
@@ -77,9 +77,9 @@ struct L2Use {
     is_exclusive: bool,
 }
 
-struct Walk<'a> {
+struct ReferenceWalk<'a> {
     device: &'a dyn BlockDevice,
-    header: Header,
+    header: Qcow2Header,
     /// Offsets of the existing refcount blocks, by index.
     blocks: BTreeMap<u64, u64>,
     clusters: Clusters,
@@ -89,8 +89,8 @@ struct Walk<'a> {
     tables: BTreeMap<u64, L2Use>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(device: &'a dyn BlockDevice, header: Header) -> Result<Self, Qcow2Error> {
+impl<'a> ReferenceWalk<'a> {
+    fn new(device: &'a dyn BlockDevice, header: Qcow2Header) -> Result<Self, Qcow2Error> {
         let mut walk = Self {
             device,
             header,
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
     /// Calls a function for each entry of a table.
     fn for_each_entry(
         &mut self,
-        table: Table,
+        table: TableLocation,
         mut each: impl FnMut(&mut Self, u64, u64) -> Result<(), Qcow2Error>,
     ) -> Result<(), Qcow2Error> {
         let len = table.entries * 8;
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         &mut self,
         structure: Structure,
         snapshot: Option<u32>,
-        table: Table,
+        table: TableLocation,
     ) -> Result<(), Qcow2Error> {
         self.header.check_l1(structure, table)?;
         if table.entries == 0 {
@@ -271,15 +271,15 @@ impl<'a> Walk<'a> {
         self.for_each_entry(table, |walk, index, entry| {
             let l2 = Structure::L2(snapshot, index);
             match header::l1_entry(entry) {
-                Mapping::Cluster { offset, is_exclusive } => {
+                ClusterMapping::Cluster { offset, is_exclusive } => {
                     walk.header.check_aligned(l2, offset)?;
                     walk.add_l2(l2, offset, snapshot.is_none(), is_exclusive)
                 }
-                Mapping::Reserved(bits) => {
+                ClusterMapping::Reserved(bits) => {
                     let (at, found) = (table.offset + index * 8, format!("{bits:#x}"));
                     Err(damage(structure, at, "reserved bits of an entry", 0, found))
                 }
-                Mapping::None | Mapping::Compressed { .. } => Ok(()),
+                ClusterMapping::None | ClusterMapping::Compressed { .. } => Ok(()),
             }
         })
     }
@@ -337,8 +337,8 @@ impl<'a> Walk<'a> {
         &self,
         structure: Structure,
         at: u64,
-        parse: fn(&[u8; BYTES]) -> Entry,
-    ) -> Result<Entry, Qcow2Error> {
+        parse: fn(&[u8; BYTES]) -> TableEntry,
+    ) -> Result<TableEntry, Qcow2Error> {
         self.check_inside(structure, at, BYTES as u64)?;
         let mut bytes = [0; BYTES];
         read_padded(self.device, at, &mut bytes)?;
@@ -361,7 +361,7 @@ impl<'a> Walk<'a> {
             }
             self.claim(structure, entry.table.offset, entry.table.entries * 8, false)?;
             self.for_each_entry(entry.table, |walk, _, entry| {
-                let Mapping::Cluster { offset, .. } = header::l1_entry(entry & !1) else {
+                let ClusterMapping::Cluster { offset, .. } = header::l1_entry(entry & !1) else {
                     return Ok(());
                 };
                 let structure = Structure::BitmapData(bitmap);
@@ -419,20 +419,20 @@ impl<'a> Walk<'a> {
             .collect();
         for (offset, structure, references, is_active) in tables {
             let Structure::L2(_, l1_index) = structure else { continue };
-            self.for_each_entry(Table { offset, entries }, |walk, index, entry| {
+            self.for_each_entry(TableLocation { offset, entries }, |walk, index, entry| {
                 let guest = (l1_index * entries + index) << walk.header.cluster_bits;
                 match header::l2_entry(entry, &walk.header) {
-                    Mapping::None => Ok(()),
-                    Mapping::Cluster { offset, is_exclusive } => {
+                    ClusterMapping::None => Ok(()),
+                    ClusterMapping::Cluster { offset, is_exclusive } => {
                         let data = Structure::Data(guest);
                         walk.header.check_aligned(data, offset)?;
                         let unit = walk.header.cluster_bytes();
                         walk.refer(data, offset, unit, references, is_active && is_exclusive)
                     }
-                    Mapping::Compressed { offset, bytes } => {
+                    ClusterMapping::Compressed { offset, bytes } => {
                         walk.refer(Structure::Compressed(guest), offset, bytes, references, false)
                     }
-                    Mapping::Reserved(bits) => {
+                    ClusterMapping::Reserved(bits) => {
                         let (at, found) = (offset + index * 8, format!("{bits:#x}"));
                         Err(damage(structure, at, "reserved bits of an entry", 0, found))
                     }

@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpResponseBody};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::{Fault, Limits};
+use super::{CancelReason, Limits};
 
 /// A body with a maximum length. While a reader waits, each window must have its minimum of bytes. The time between two
 /// reads does not count.
@@ -48,11 +48,11 @@ impl Limited {
     }
 
     /// Fails if a window has ended with too few bytes.
-    fn poll_window(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
+    fn poll_window(&mut self, context: &mut Context<'_>) -> Result<(), CancelReason> {
         while self.end.as_mut().poll(context).is_ready() {
             let (bytes, least) = (self.window_bytes, self.limits.window_bytes);
             if bytes < least {
-                return Err(Fault::Slow { bytes, window: self.limits.window, least });
+                return Err(CancelReason::Slow { bytes, window: self.limits.window, least });
             }
             self.window_bytes = 0;
             self.end.as_mut().reset(Instant::now() + self.limits.window);
@@ -82,7 +82,7 @@ impl Body for Limited {
         {
             let len = data.len() as u64;
             let Some(left) = self.left.checked_sub(len) else {
-                return Poll::Ready(Some(Err(Fault::Long(self.bytes_max).into())));
+                return Poll::Ready(Some(Err(CancelReason::Long(self.bytes_max).into())));
             };
             self.left = left;
             self.window_bytes += len;

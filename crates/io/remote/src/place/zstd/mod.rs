@@ -14,7 +14,7 @@ use structured_zstd::decoding::{ContentChecksum, FrameDecoder, StreamingDecoder}
 use thiserror::Error;
 
 use crate::place::lazy::{FetchError, RangeSource};
-use table::{Frame, Table};
+use table::{FrameLocation, FrameTable};
 
 /// Minimum and maximum of the fetch unit, in bytes.
 const CHUNK_BYTES: Range<u64> = 64 << 10..4 << 20;
@@ -58,7 +58,7 @@ pub struct ZstdSource {
 struct Inner {
     device: Arc<dyn BlockDevice>,
     name: String,
-    table: Table,
+    table: FrameTable,
 }
 
 impl ZstdSource {
@@ -67,12 +67,12 @@ impl ZstdSource {
     ///
     /// # Errors
     /// If the seek table is missing or invalid.
-    pub fn open(
+    pub(crate) fn open(
         device: Arc<dyn BlockDevice>,
         name: &str,
         identity: &str,
     ) -> Result<Self, ZstdError> {
-        let table = Table::read(&*device, name)?;
+        let table = FrameTable::read(&*device, name)?;
         let identity = format!("{identity} decompressed");
         Ok(Self { inner: Arc::new(Inner { device, name: name.to_owned(), table }), identity })
     }
@@ -122,7 +122,7 @@ impl Inner {
     }
 
     /// Decompresses a frame and checks its length against the table.
-    fn frame(&self, frame: &Frame) -> io::Result<Vec<u8>> {
+    fn frame(&self, frame: &FrameLocation) -> io::Result<Vec<u8>> {
         let mut stored = vec![0; (frame.stored.end - frame.stored.start) as usize];
         self.device.read_at(frame.stored.start, &mut stored)?;
         let len = frame.contents.end - frame.contents.start;

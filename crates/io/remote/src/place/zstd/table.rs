@@ -26,19 +26,19 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 const ENTRIES_AT_ONCE: u64 = 8192;
 
 /// Locations of all frames.
-pub(super) struct Table {
+pub(super) struct FrameTable {
     /// Start of each frame, in the file and in the contents, and the end of the last.
     starts: Vec<(u64, u64)>,
     longest: u64,
 }
 
 /// Byte ranges of one frame.
-pub(super) struct Frame {
+pub(super) struct FrameLocation {
     pub(super) stored: Range<u64>,
     pub(super) contents: Range<u64>,
 }
 
-impl Table {
+impl FrameTable {
     pub(super) fn read(device: &dyn BlockDevice, name: &str) -> Result<Self, ZstdError> {
         let damaged = |problem: String| ZstdError::Damaged { name: name.to_owned(), problem };
         let read = |at: u64, bytes: &mut [u8]| {
@@ -110,13 +110,14 @@ impl Table {
     }
 
     /// Returns the frames that overlap `range`.
-    pub(super) fn frames(&self, range: &Range<u64>) -> impl Iterator<Item = Frame> {
+    pub(super) fn frames(&self, range: &Range<u64>) -> impl Iterator<Item = FrameLocation> {
         let first = self.starts.partition_point(|&(_, start)| start <= range.start);
         let frames = self.starts[first.saturating_sub(1)..].windows(2);
         let end = range.end;
-        frames
-            .take_while(move |frame| frame[0].1 < end)
-            .map(|frame| Frame { stored: frame[0].0..frame[1].0, contents: frame[0].1..frame[1].1 })
+        frames.take_while(move |frame| frame[0].1 < end).map(|frame| FrameLocation {
+            stored: frame[0].0..frame[1].0,
+            contents: frame[0].1..frame[1].1,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, MAGIC, Manifest, ManifestError, Run, check_sizes};
+use super::{ChunkRun, Facts, MAGIC, Manifest, ManifestError, check_sizes};
 use crate::publish::digest::Digest;
 
 const VERSION: u32 = 1;
@@ -124,7 +124,7 @@ fn split_tables<'a>(
 }
 
 /// Parses the runs and checks that their chunks add up to `stored`. The caller checks their positions.
-fn parse_runs(bytes: &[u8], stored: u32) -> Result<Vec<Run>, ManifestError> {
+fn parse_runs(bytes: &[u8], stored: u32) -> Result<Vec<ChunkRun>, ManifestError> {
     let (mut end, mut before) = (0_u32, 0_u32);
     let pairs: Vec<u32> = words(bytes).collect();
     let mut runs = Vec::with_capacity(pairs.len() / 2);
@@ -132,7 +132,7 @@ fn parse_runs(bytes: &[u8], stored: u32) -> Result<Vec<Run>, ManifestError> {
         let wrong = |problem| ManifestError::Run { number, problem };
         let too_far = || wrong("reaches past the end of the image");
         let first = end.checked_add(zeros).ok_or_else(too_far)?;
-        runs.push(Run { first, count, before });
+        runs.push(ChunkRun { first, count, before });
         end = first.checked_add(count).ok_or_else(too_far)?;
         before = before.checked_add(count).ok_or_else(too_far)?;
     }

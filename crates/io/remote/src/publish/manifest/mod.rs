@@ -19,9 +19,9 @@ use crate::publish::digest::Digest;
 pub const MAGIC: [u8; 8] = *b"DWMANIF1";
 
 /// Minimum chunk size in bytes. Chunk sizes are powers of two.
-pub const CHUNK_BYTES_MIN: u32 = 4 << 10;
+pub(crate) const CHUNK_BYTES_MIN: u32 = 4 << 10;
 /// Maximum chunk size in bytes.
-pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
+pub(crate) const CHUNK_BYTES_MAX: u32 = 16 << 20;
 
 /// Facts about an image, which help people and programs to choose among images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct Facts {
 
 /// A run of consecutive stored chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct ChunkRun {
     /// Number of the first chunk.
     first: u32,
     count: u32,
@@ -53,7 +53,7 @@ pub struct Manifest {
     facts: Facts,
     image_bytes: u64,
     chunk_bytes: u32,
-    runs: Vec<Run>,
+    runs: Vec<ChunkRun>,
     digests: Vec<Digest>,
     order: Vec<u32>,
 }
@@ -117,7 +117,7 @@ impl Manifest {
         chunks: impl IntoIterator<Item = (u32, Digest)>,
     ) -> Result<Self, ManifestError> {
         check_sizes(image_bytes, chunk_bytes)?;
-        let (mut runs, mut digests): (Vec<Run>, Vec<Digest>) = (Vec::new(), Vec::new());
+        let (mut runs, mut digests): (Vec<ChunkRun>, Vec<Digest>) = (Vec::new(), Vec::new());
         let end = image_bytes.div_ceil(chunk_bytes.into());
         for (number, digest) in chunks {
             if u64::from(number) >= end {
@@ -133,7 +133,7 @@ impl Manifest {
                         problem: "is out of order",
                     });
                 }
-                _ => runs.push(Run { first: number, count: 1, before }),
+                _ => runs.push(ChunkRun { first: number, count: 1, before }),
             }
             digests.push(digest);
         }
@@ -167,7 +167,7 @@ impl Manifest {
 
     /// Returns the length of chunk `number` in bytes.
     #[must_use]
-    pub fn len_of(&self, number: u32) -> usize {
+    pub(crate) fn len_of(&self, number: u32) -> usize {
         let start = u64::from(number) * u64::from(self.chunk_bytes);
         self.image_bytes.saturating_sub(start).min(self.chunk_bytes.into()) as usize
     }

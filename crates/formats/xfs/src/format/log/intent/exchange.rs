@@ -131,7 +131,7 @@ impl Intent {
     }
 
     /// Returns an intent to exchange ranges of two files.
-    pub fn exchange(id: u64, exchange: &Exchange) -> Self {
+    pub(crate) fn exchange(id: u64, exchange: &Exchange) -> Self {
         let [one, two] = &exchange.files;
         let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
         let flags = bit(exchange.fork == Fork::Attr, flag::ATTR_FORK)

@@ -78,7 +78,7 @@ pub enum RmapKind {
 
 impl RmapKind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Map,
         Self::MapShared,
         Self::Unmap,
@@ -127,7 +127,8 @@ pub enum RefcountKind {
 
 impl RefcountKind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Increase, Self::Decrease, Self::AllocateCow, Self::FreeCow];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Increase, Self::Decrease, Self::AllocateCow, Self::FreeCow];
 }
 
 /// A change of reference counts.
@@ -150,7 +151,7 @@ pub enum BmapKind {
 
 impl BmapKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Map, Self::Unmap];
+    pub(crate) const ALL: [Self; 2] = [Self::Map, Self::Unmap];
 }
 
 /// A change of the extent map of a fork.

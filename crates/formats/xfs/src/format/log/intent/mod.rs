@@ -68,7 +68,7 @@ pub struct Intent {
 impl Intent {
     /// Returns whether its change leaves the usage of quotas as it is, or changes it together with the inodes. Kernels
     /// count map changes and exchanges in the transaction before them.
-    pub fn is_counted(&self) -> bool {
+    pub(crate) fn is_counted(&self) -> bool {
         matches!(self.item, ItemType::Efi | ItemType::Rui | ItemType::Cui | ItemType::Attri)
     }
 }
@@ -95,7 +95,7 @@ impl Intent {
     ///
     /// # Errors
     /// If it is not an intent, or too short.
-    pub fn parse(item: ItemType, regions: &[&[u8]]) -> Result<Self, Corruption> {
+    pub(crate) fn parse(item: ItemType, regions: &[&[u8]]) -> Result<Self, Corruption> {
         let first = regions.first().and_then(|first| RawHead::ref_from_prefix(first).ok());
         let Some((head, _)) = first else {
             return Err(Corruption::new("log item", "a truncated intent"));
@@ -199,7 +199,7 @@ impl Intent {
 }
 
 /// Returns the type of the done item of an intent; `None` if the type is not an intent.
-pub const fn done_type(item: ItemType) -> Option<ItemType> {
+pub(crate) const fn done_type(item: ItemType) -> Option<ItemType> {
     Some(match item {
         ItemType::Efi => ItemType::Efd,
         ItemType::Rui => ItemType::Rud,

@@ -29,7 +29,7 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Capacity that an empty shard keeps, in inodes.
 const ROOM_KEPT: usize = 64;
 
-struct Node {
+struct LookupCount {
     ino: u64,
     /// Number of look-ups that the kernel has not forgotten, at least 1.
     nlookup: u64,
@@ -38,20 +38,20 @@ struct Node {
 /// Aligned to separate cache lines for threads on different shards.
 #[derive(Default)]
 #[repr(align(64))]
-struct Shard(Mutex<HashTable<Node>>);
+struct Shard(Mutex<HashTable<LookupCount>>);
 
 /// The table. It never contains the root, which is always known.
-pub(crate) struct Known {
+pub(crate) struct LookupCounts {
     shards: Box<[Shard]>,
 }
 
-impl Default for Known {
+impl Default for LookupCounts {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
     }
 }
 
-impl Known {
+impl LookupCounts {
     /// Counts a look-up of an inode.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Known {
                     false
                 }
                 Entry::Vacant(place) => {
-                    place.insert(Node { ino: ino.0, nlookup: 1 });
+                    place.insert(LookupCount { ino: ino.0, nlookup: 1 });
                     true
                 }
             }
@@ -136,7 +136,7 @@ impl Known {
         outcome
     }
 
-    fn shard(&self, ino: Ino) -> &Mutex<HashTable<Node>> {
+    fn shard(&self, ino: Ino) -> &Mutex<HashTable<LookupCount>> {
         // Consecutive inodes share a shard, so threads in different directories rarely contend.
         &self.shards[(hash(ino.0 / NEIGHBOURS) >> 40) as usize % SHARDS].0
     }

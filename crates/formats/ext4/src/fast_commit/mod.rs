@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use vfs::names::check_name;
 use vfs::{Corruption, Error, FileType, Ino, Result, Timestamp};
 
-use self::inodes::Work;
+use self::inodes::InodeUpdate;
 use self::ranges::Ranges;
 use crate::Ext4Core;
 use crate::dir;
@@ -74,7 +74,7 @@ impl Ext4Core {
 /// The operation and its changes that are not written yet.
 struct Replay<'r, 'op> {
     op: &'r mut Op<'op>,
-    inodes: BTreeMap<Ino, Work>,
+    inodes: BTreeMap<Ino, InodeUpdate>,
     /// Blocks marked in use for ranges that no file has yet.
     reserved: Ranges,
     now: Timestamp,

@@ -10,12 +10,12 @@ use crate::SourceError;
 /// IDs of the names of a source. Without its files only `root` is known, because the names of this host may have other
 /// IDs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct IdNames {
     users: HashMap<Vec<u8>, u32>,
     groups: HashMap<Vec<u8>, u32>,
 }
 
-impl Names {
+impl IdNames {
     /// Reads the names of a tree on the host.
     pub(crate) fn of_root(root: Option<&Path>) -> Result<Self, SourceError> {
         let Some(root) = root else { return Ok(Self::default()) };

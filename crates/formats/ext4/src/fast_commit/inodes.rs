@@ -7,7 +7,7 @@ use super::{Replay, damage};
 use crate::alloc::bitmap;
 use crate::alloc::guard::Bitmaps as _;
 use crate::format::checksum::inode_seed;
-use crate::format::extent::Node;
+use crate::format::extent::ExtentNode;
 use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode, Owner, ROOT_INO, flags};
 use crate::inode;
 use crate::inode::Handle;
@@ -18,7 +18,7 @@ const I_BLOCK_OFFSET: usize = 0x28;
 /// Offset of the generation, which follows it.
 const GENERATION_OFFSET: usize = I_BLOCK_OFFSET + I_BLOCK_SIZE;
 /// An inode after the changes so far.
-pub(super) struct Work {
+pub(super) struct InodeUpdate {
     pub(super) handle: Handle,
     /// The inode on the device; `None` for a new one.
     before: Option<Handle>,
@@ -26,7 +26,7 @@ pub(super) struct Work {
     tail: Option<Vec<u8>>,
 }
 
-impl Work {
+impl InodeUpdate {
     pub(super) fn is_new(&self) -> bool {
         self.before.is_none()
     }
@@ -34,7 +34,7 @@ impl Work {
 
 impl Replay<'_, '_> {
     /// Takes out an inode in use. The caller returns it with [`Self::put`].
-    pub(super) fn take(&mut self, ino: Ino) -> Outcome<Work> {
+    pub(super) fn take(&mut self, ino: Ino) -> Outcome<InodeUpdate> {
         if let Some(work) = self.inodes.remove(&ino) {
             return Ok(work);
         }
@@ -48,11 +48,11 @@ impl Replay<'_, '_> {
         if !self.is_taken(ino)? {
             return Err(damage("it changes an inode that is not in use", ino).into());
         }
-        Ok(Work { handle, before: Some(handle), tail: None })
+        Ok(InodeUpdate { handle, before: Some(handle), tail: None })
     }
 
     /// Takes out a directory in use.
-    pub(super) fn take_dir(&mut self, ino: Ino) -> Outcome<Work> {
+    pub(super) fn take_dir(&mut self, ino: Ino) -> Outcome<InodeUpdate> {
         let work = self.take(ino)?;
         if work.handle.inode.is_dir() && work.handle.inode.links_count() > 0 {
             return Ok(work);
@@ -60,7 +60,7 @@ impl Replay<'_, '_> {
         Err(damage("it changes entries of an inode that is not a directory", ino).into())
     }
 
-    pub(super) fn put(&mut self, work: Work) {
+    pub(super) fn put(&mut self, work: InodeUpdate) {
         self.inodes.insert(work.handle.ino(), work);
     }
 
@@ -100,7 +100,7 @@ impl Replay<'_, '_> {
         let is_mapped = maps && !inode.has_flag(flags::INLINE_DATA);
         let raw_block = &raw[I_BLOCK_OFFSET..GENERATION_OFFSET];
         if inode.has_flag(flags::EXTENTS) {
-            if Node::parse(old.i_block(), None).is_err() {
+            if ExtentNode::parse(old.i_block(), None).is_err() {
                 self.op.fs.init_map(&mut work.handle);
             }
         } else if !is_mapped {
@@ -115,7 +115,7 @@ impl Replay<'_, '_> {
 
     /// Returns the inode for a tag: the one in use, or a new one. An inode without names and with another generation
     /// was freed in between.
-    fn inode_for(&mut self, ino: Ino, new: &Inode) -> Outcome<Work> {
+    fn inode_for(&mut self, ino: Ino, new: &Inode) -> Outcome<InodeUpdate> {
         if self.inodes.contains_key(&ino) || self.is_taken(ino)? {
             let work = self.take(ino)?;
             if work.handle.inode.generation() == new.generation() {
@@ -130,7 +130,7 @@ impl Replay<'_, '_> {
     }
 
     /// Frees an inode and its contents at once.
-    fn empty(&mut self, mut work: Work) -> Outcome<()> {
+    fn empty(&mut self, mut work: InodeUpdate) -> Outcome<()> {
         let mut budget = u32::MAX;
         self.op.remove_blocks(&mut work.handle, 0..u32::MAX, &mut budget)?;
         self.op.release_attributes(&mut work.handle, None)?;
@@ -138,7 +138,7 @@ impl Replay<'_, '_> {
         self.count_inode(&work.handle, false)
     }
 
-    fn new_inode(&mut self, ino: Ino, new: &Inode) -> Outcome<Work> {
+    fn new_inode(&mut self, ino: Ino, new: &Inode) -> Outcome<InodeUpdate> {
         let volume = &self.op.fs.volume;
         let outside = || damage("it creates an inode that does not exist", ino);
         let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
@@ -152,7 +152,7 @@ impl Replay<'_, '_> {
         let mut handle = Handle { owner: Owner { ino, seed }, inode, block, offset };
         handle.inode.set_mode(new.mode());
         self.count_inode(&handle, true)?;
-        Ok(Work { handle, before: None, tail: None })
+        Ok(InodeUpdate { handle, before: None, tail: None })
     }
 
     /// Marks an inode as in use or free.
@@ -186,7 +186,7 @@ impl Replay<'_, '_> {
     }
 
     /// Writes an inode at the commit.
-    pub(super) fn stage(&mut self, work: Work) -> Outcome<()> {
+    pub(super) fn stage(&mut self, work: InodeUpdate) -> Outcome<()> {
         match (work.before, work.tail) {
             (None, tail) => self.op.stage_new_with_tail(work.handle, tail),
             (Some(_), Some(tail)) => self.op.stage_with_tail(work.handle, tail),
@@ -196,7 +196,7 @@ impl Replay<'_, '_> {
     }
 
     /// Ends an inode without names.
-    pub(super) fn abandon(&mut self, work: Work) -> Outcome<Inactivation> {
+    pub(super) fn abandon(&mut self, work: InodeUpdate) -> Outcome<Inactivation> {
         if work.is_new() {
             // Nothing of it is on the device, so it needs no orphan record.
             let handle = work.handle;

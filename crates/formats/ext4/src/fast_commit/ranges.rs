@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use vfs::{FileType, Ino};
 
-use super::inodes::Work;
+use super::inodes::InodeUpdate;
 use super::{Replay, damage};
 use crate::alloc::bitmap;
 use crate::alloc::guard::Bitmaps as _;
@@ -14,7 +14,7 @@ use crate::format::address::Block;
 use crate::format::extent::Extent;
 use crate::format::inode::flags;
 use crate::format::jbd2::FastCommitTag;
-use crate::map::Place;
+use crate::map::Mapping;
 use crate::map::Want;
 use crate::map::extent::ExtentTree;
 
@@ -124,7 +124,7 @@ impl Replay<'_, '_> {
 
     /// Takes out a file whose ranges may be changed, which must be regular. The blocks of other types contain metadata,
     /// which fast commits do not cover.
-    fn take_file(&mut self, ino: Ino) -> Outcome<Work> {
+    fn take_file(&mut self, ino: Ino) -> Outcome<InodeUpdate> {
         let work = self.take(ino)?;
         let is_regular = work.handle.file_type()? == FileType::Regular;
         if !is_regular || !work.handle.has_flag(flags::EXTENTS) {
@@ -146,7 +146,7 @@ impl Replay<'_, '_> {
             let len = run.len.min(u64::from(extent.len - done)) as u32;
             let limit = (u64::from(block.0) + u64::from(len)).min(u32::MAX.into()) as u32;
             match run.place {
-                Place::Hole => {
+                Mapping::Hole => {
                     let blocks = start.0..start.0 + u64::from(len);
                     if !self.reserved.remove(blocks) {
                         return Err(damage("it adds blocks that are in use", ino).into());
@@ -155,11 +155,11 @@ impl Replay<'_, '_> {
                     ExtentTree::new(self.op, file).map_given(given)?;
                     done += len;
                 }
-                Place::Written(found) | Place::Unwritten(found) if found == start => {
+                Mapping::Written(found) | Mapping::Unwritten(found) if found == start => {
                     let want = if extent.unwritten { Want::Zeroed } else { Want::Written };
                     done += self.op.provide(file, block, limit, want)?.len as u32;
                 }
-                Place::Written(_) | Place::Unwritten(_) => {
+                Mapping::Written(_) | Mapping::Unwritten(_) => {
                     self.op.remove_blocks(file, block.0..limit, &mut { u32::MAX })?;
                     self.op.free_noted_blocks()?;
                 }

@@ -8,7 +8,7 @@ use vfs::{
     RenameMode, Result, SetAttributes, SpecialFile, StatFs, Timestamp,
 };
 
-use super::{Known, NEIGHBOURS, ROOM_KEPT, SHARDS};
+use super::{LookupCounts, NEIGHBOURS, ROOM_KEPT, SHARDS};
 
 const ROOT: Ino = Ino(128);
 
@@ -85,17 +85,17 @@ impl FileSystem for Counting {
 }
 
 /// Returns the number of inodes in all shards.
-fn known_count(known: &Known) -> usize {
+fn known_count(known: &LookupCounts) -> usize {
     known.shards.iter().map(|shard| shard.0.lock().len()).sum()
 }
 
-fn capacity(known: &Known) -> usize {
+fn capacity(known: &LookupCounts) -> usize {
     known.shards.iter().map(|shard| shard.0.lock().capacity()).max().unwrap_or(0)
 }
 
 #[test]
 fn a_known_inode_is_opened_once() {
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     let ino = Ino(7);
     for _ in 0..3 {
         known.tell(&fs, ino).unwrap();
@@ -115,7 +115,7 @@ fn a_known_inode_is_opened_once() {
 
 #[test]
 fn the_root_and_what_is_not_there_are_never_in_it() {
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     known.tell(&fs, ROOT).unwrap();
     known.forget(&fs, ROOT, 1).unwrap();
     assert!(matches!(known.tell(&fs, Ino(USED_END)), Err(Error::NotFound)));
@@ -124,7 +124,7 @@ fn the_root_and_what_is_not_there_are_never_in_it() {
 
 #[test]
 fn the_table_takes_over_the_reference_of_the_caller() {
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     let ino = Ino(9);
     fs.open(ino).unwrap();
     known.tell_opened(&fs, ino).unwrap();
@@ -139,7 +139,7 @@ fn the_table_takes_over_the_reference_of_the_caller() {
 
 #[test]
 fn everything_is_closed_at_the_end() {
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     // The file system refuses to close the last of them.
     for ino in 0..1000 {
         for _ in 0..1 + ino % 3 {
@@ -154,7 +154,7 @@ fn everything_is_closed_at_the_end() {
 
 #[test]
 fn an_empty_shard_keeps_little_room() {
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     let all = || (0..USED_END).map(Ino).filter(|&ino| ino != ROOT);
     all().for_each(|ino| known.tell(&fs, ino).unwrap());
     assert_eq!(known_count(&known) as u64, USED_END - 1);
@@ -167,7 +167,7 @@ fn an_empty_shard_keeps_little_room() {
 
 #[test]
 fn neighbours_share_a_shard_and_others_do_not() {
-    let known = Known::default();
+    let known = LookupCounts::default();
     let place = |ino| std::ptr::from_ref(known.shard(Ino(ino))) as usize;
     assert!((0..NEIGHBOURS).all(|ino| place(ino) == place(0)));
     let mut places: Vec<_> = (0..10 * SHARDS as u64).map(|row| place(row * NEIGHBOURS)).collect();
@@ -182,7 +182,7 @@ fn neighbours_share_a_shard_and_others_do_not() {
 fn counts_are_right_under_concurrent_references_and_forgets() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 40_000;
-    let (fs, known) = (Counting::new(), Known::default());
+    let (fs, known) = (Counting::new(), LookupCounts::default());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (fs, known) = (&fs, &known);
