@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::contestant::{AnyTarget, Contestant, Description, Need, Session, Side};
+use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::{InProcess, TIME};
 use crate::{Error, Result};
 use operations::profile::ListingProfile;
@@ -89,7 +89,7 @@ impl Contestant for ImageFile {
     fn describe(&self) -> Description {
         Description {
             name: self.path.display().to_string(),
-            side: Side::Ours,
+            side: Origin::Ours,
             format: self.format.clone(),
             deviations: 0,
             what: format!("Diskwright's {}, in an image file, in this process", self.format),

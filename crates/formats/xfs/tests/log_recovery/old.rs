@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use disk::FileDevice;
 use testkit::crash::{read_image, write_image};
-use testkit::fs_tree::{Rules, Tree};
+use testkit::fs_tree::{FsTree, Rules};
 use testkit::guest::{self, Access, Kernel};
 use testkit::{Ignore, MkfsXfs, differences, effort, require, scratch, xfs_repair_verdict};
 use xfs::{OpenOptions, Xfs};
@@ -45,9 +45,9 @@ truncate -s 100000 $M/a/40
 sync $M/b/*
 rm $M/c/3?"#;
 
-fn tree(image: &Path) -> Tree {
+fn tree(image: &Path) -> FsTree {
     let device = Arc::new(FileDevice::new(File::open(image).unwrap()).unwrap());
-    Tree::of(&Xfs::open(device, &OpenOptions::default()).unwrap()).unwrap()
+    FsTree::of(&Xfs::open(device, &OpenOptions::default()).unwrap()).unwrap()
 }
 
 fn assert_replayed(mkfs: &str, options: &str, is_log_flushed: bool) {

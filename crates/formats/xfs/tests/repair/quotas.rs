@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::read_image;
-use testkit::guest::{self, Job, Kernel};
+use testkit::guest::{self, GuestJob, Kernel};
 use testkit::{MkfsXfs, effort, require, scratch};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::format::address::{AgBlock, AgNumber};
@@ -163,7 +163,7 @@ fn quotas_of_version_4_are_compared() {
              for n in $(seq 70); do head -c $((n * 900)) /dev/zero >dir/$n; \
              chown $((n % 3 * 500)):$((n % 4)) dir/$n; done\ncd /\numount /mnt/image"
         );
-        let answer = guest::run(&Job::new(script).on(Kernel::Stable).disk(&path, false));
+        let answer = guest::run(&GuestJob::new(script).on(Kernel::Stable).disk(&path, false));
         assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
         let image = read_image(&path).unwrap();
         let found = findings(Arc::new(image.fork())).unwrap();

@@ -40,7 +40,7 @@ impl Base {
     }
 
     /// Returns the tree of the valid image.
-    pub(super) fn tree(&self) -> &Tree {
+    pub(super) fn tree(&self) -> &FsTree {
         &self.tree
     }
 }

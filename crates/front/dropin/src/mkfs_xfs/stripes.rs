@@ -3,7 +3,7 @@
 use xfs::mkfs::Stripe;
 
 use crate::failure::{Failure, STATUSES};
-use crate::lists::Item;
+use crate::lists::ListItem;
 use crate::size::{self, Size};
 
 /// Unit of `sunit` and `swidth` in bytes.
@@ -22,7 +22,7 @@ pub(super) struct Stripes {
 
 impl Stripes {
     /// Sets one option.
-    pub(super) fn set(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+    pub(super) fn set(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
         let number = |text: &str| text.parse().map_err(|_| "write a number".to_owned());
         match item.name {
             "sunit" => self.sunit = Some(item.by(number)?),
