@@ -93,6 +93,8 @@ tree_codes! {
     INOBT: INOBT_ALL "inobt" "inobt" AtRisk;
     FINOBT: FINOBT_ALL "finobt" "finobt" AtRisk;
     BMBT: BMBT_ALL "bmbt" "bmbt" AtRisk;
+    RTRMAPBT: RTRMAPBT_ALL "rtrmapbt" "rtrmapbt" AtRisk;
+    RTREFCOUNTBT: RTREFCOUNTBT_ALL "rtrefcountbt" "rtrefcountbt" AtRisk;
 }
 
 catalogue! {
@@ -308,6 +310,15 @@ catalogue! {
     REALTIME_ALIGNMENT: AtRisk "xfs-realtime-alignment", "realtime section",
         "A file maps only a part of a realtime extent, or at an offset that is not aligned.",
         "None: copy the file and remove the original.";
+    REALTIME_SUPERBLOCK: AtRisk "xfs-realtime-superblock", "realtime section",
+        "The superblock of the realtime device is damaged or differs from that of the image.",
+        "None: xfs_repair rewrites it.";
+    REALTIME_RMAP: AtRisk "xfs-realtime-rmap", "rtrmapbt",
+        "The reverse map of a realtime group differs from the extents of files.",
+        "None: xfs_repair rebuilds it.";
+    REALTIME_REFERENCES: AtRisk "xfs-realtime-refcount", "rtrefcountbt",
+        "A realtime group has wrong reference counts of shared blocks.",
+        "None: xfs_repair rebuilds them.";
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
         "Invalid records are replaced with empty ones, and quotas are marked for a quota check at the next mount.";

@@ -170,7 +170,7 @@ impl Superblock {
     /// Returns why the image can only be read, if so.
     pub fn read_only_because(&self) -> Option<String> {
         match self.features.crc() {
-            true => self.unmaintained(),
+            true => self.unknown_features(),
             false => Some("version 4, without checksums".to_owned()),
         }
     }
@@ -186,6 +186,10 @@ impl Superblock {
         if self.has_realtime_groups() {
             return Some("realtime groups".to_owned());
         }
+        self.unknown_features()
+    }
+
+    fn unknown_features(&self) -> Option<String> {
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         let is_known = unknown.is_empty() || !self.features.crc();
         (!is_known).then(|| format!("read-only feature bits {:#x}", unknown.bits()))

@@ -155,7 +155,7 @@ pub fn slot_lsn(slot: &[u8]) -> u64 {
 ///
 /// # Errors
 /// If it does not fit.
-pub fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> {
+pub fn write_fork(logged: LoggedFork<'_>, shape: &Shape, fork: &mut [u8]) -> Parsed<()> {
     let too_long = |len: usize, room: usize| {
         let damage = Corruption::new(STRUCTURE, "a fork that does not fit");
         damage.mismatch(format_args!("at most {room} bytes"), len)
@@ -167,7 +167,7 @@ pub fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> {
             to.copy_from_slice(bytes);
         }
         LoggedFork::Root(root) => {
-            if !Shape::BMBT.write_logged_root(root, fork) {
+            if !shape.write_logged_root(root, fork) {
                 return Err(too_long(root.len(), fork.len()));
             }
         }
