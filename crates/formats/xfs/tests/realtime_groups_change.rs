@@ -62,7 +62,8 @@ fn shared_blocks_of_realtime_files_are_copied_before_writes() {
         let mut random = fastrand::Rng::with_seed(seed);
         let fs = pair.open();
         let before = fs.statfs().unwrap().blocks_free;
-        let mut files = vec![(create(&fs, "first"), Vec::new()), (create(&fs, "second"), Vec::new())];
+        let mut files =
+            vec![(create(&fs, "first"), Vec::new()), (create(&fs, "second"), Vec::new())];
         for round in 0..200 {
             if files.len() > 20 {
                 let (ino, model) = files.pop().unwrap();
@@ -161,7 +162,8 @@ fn kernels_replay_our_changes_of_realtime_groups() {
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     let words = answer.output.lines().filter_map(|line| line.split_whitespace().next());
     let found: Vec<u32> = words.filter_map(|word| u32::from_str_radix(word, 16).ok()).collect();
-    let sums: Vec<u32> = files.iter().map(|(_, model)| crate::realtime_change::crc32(model)).collect();
+    let sums: Vec<u32> =
+        files.iter().map(|(_, model)| crate::realtime_change::crc32(model)).collect();
     assert_eq!(found, sums, "{}", answer.output);
     pair.assert_sound();
     let fs = Xfs::open(pair.device(), &OpenOptions::default()).unwrap();

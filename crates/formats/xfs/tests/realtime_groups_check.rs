@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::{BlockDevice, JoinedDevice, MemoryDevice};
+use operations::repair::{Staging, make_plan, write_in_place};
 use testkit::crash::write_image;
 use testkit::require;
 use vfs::Ino;
+use vfs::check::Silent;
 use xfs::format::checksum;
 use xfs::format::inode::{CRC_OFFSET, Inode};
 use xfs::format::metafile::MetafileType;
+use xfs::repair::Repair;
 
 use crate::checking::findings;
 use crate::common::image::unpack_device;
@@ -113,9 +116,9 @@ fn each_damage_of_groups_has_its_finding() {
     let cases = [
         ("xfs-realtime-bitmap", with_block(&subject, bitmaps[0], 51)),
         ("xfs-realtime-summary", with_block(&subject, summaries[1], 51)),
-        ("xfs-realtime-file", with_block(&subject, bitmaps[0], 15)),
-        ("xfs-realtime-file", with_block(&subject, summaries[0], 23)),
-        ("xfs-realtime-file", with_block(&subject, bitmaps[0], 3)),
+        ("xfs-realtime-header", with_block(&subject, bitmaps[0], 15)),
+        ("xfs-realtime-header", with_block(&subject, summaries[0], 23)),
+        ("xfs-realtime-header", with_block(&subject, bitmaps[0], 3)),
         // The owner, and the logical block of a record.
         ("xfs-realtime-rmap", with_block(&subject, leaf, 72 + 24 + 15)),
         ("xfs-realtime-rmap", with_block(&subject, leaf, 72 + 24 + 23)),
@@ -200,4 +203,63 @@ fn everything_that_xfs_repair_finds_in_groups_is_found() {
             assert!(is_sound, "only xfs_repair finds bit {bit} of byte {at} of {start:#x}");
         }
     }
+}
+
+#[test]
+fn damaged_space_of_groups_is_rebuilt() {
+    require!(Tool("xfs_repair"));
+    let subject = Subject::of(SHARED.0);
+    let folder = testkit::scratch();
+    let realtime = realtime_in(folder.path(), SHARED.1);
+    let mut random = fastrand::Rng::with_seed(46);
+    let [bitmaps, summaries] = [b"BMPZ", b"SUMY"].map(|magic| blocks(&subject, magic));
+    let all: Vec<_> = bitmaps.into_iter().chain(summaries).collect();
+    for round in 0..testkit::effort(4, 12, 300) {
+        let image = subject.changed(|bytes| {
+            for _ in 0..random.usize(1..4) {
+                let (start, crc_at) = all[random.usize(..all.len())];
+                for _ in 0..random.usize(1..20) {
+                    bytes[start + random.usize(..300)] = random.u8(..);
+                }
+                if random.bool() {
+                    checksum::seal(&mut bytes[start..start + BLOCK], crc_at);
+                }
+            }
+            // The free space of the first group, which has blocks of the maps of realtime files: agf_freeblks, or the
+            // checksum of the tree.
+            if round % 2 == 0 {
+                bytes[512 + 56] ^= 1;
+                checksum::seal(&mut bytes[512..1024], 216);
+            } else {
+                bytes[BLOCK + 52] ^= 1;
+            }
+        });
+        assert!(!codes(&image).is_empty(), "round {round}");
+        let device = Arc::new(unpack_device(SHARED.1));
+        let joined = JoinedDevice::new(Arc::new(image.fork()), None, Some(device)).unwrap();
+        let joined: Arc<dyn BlockDevice> = Arc::new(joined);
+        let staging = Arc::new(Staging::new(joined.clone()));
+        let plan = make_plan(&Repair::default(), &staging, &Silent).unwrap();
+        assert!(plan.left.is_empty(), "round {round}: {:?}", plan.left);
+        let fixed = MemoryDevice::new(joined.len());
+        image.for_each_part(|at, bytes| fixed.write_at(at, bytes)).unwrap();
+        write_in_place(&fixed, &plan.steps, &mut |_, _| true).unwrap();
+        let found = findings(Arc::new(fixed.fork())).unwrap();
+        assert!(found.is_empty(), "round {round}: {found:#?}");
+        assert!(is_accepted(&fixed, &realtime), "round {round}");
+    }
+}
+
+/// Damage whose repair needs the extents of realtime files is refused by name.
+#[test]
+fn repairs_of_trees_of_groups_are_refused() {
+    let subject = Subject::of(SHARED.0);
+    let leaf = blocks(&subject, b"MAPR").into_iter().find(|(at, _)| subject.bytes[at + 5] == 0);
+    let image = with_block(&subject, leaf.unwrap(), 72 + 24 + 15);
+    let device = Arc::new(unpack_device(SHARED.1));
+    let joined = JoinedDevice::new(Arc::new(image), None, Some(device)).unwrap();
+    let staging = Arc::new(Staging::new(Arc::new(joined)));
+    let error = make_plan(&Repair::default(), &staging, &Silent).err().unwrap();
+    assert!(error.to_string().contains("xfs-realtime-rmap"), "{error}");
+    assert!(error.to_string().contains("xfs_repair -r"), "{error}");
 }

@@ -19,9 +19,9 @@ use engine::Corruption;
 use operations::Outcome;
 use vfs::Error;
 
+use self::space::RealtimeSpace;
 pub(crate) use self::space::{RealtimeSection, group_of};
 pub(crate) use self::trees::GroupTree;
-use self::space::RealtimeSpace;
 use super::Freed;
 use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;

@@ -176,11 +176,8 @@ pub(super) fn enter<'a, T: ReverseMap, S: Supply<'a, T>>(
     if let Some(joined) = left {
         return join_left(cursor, joined, new, may_hide);
     }
-    let after = if before.is_some() {
-        cursor.next()?
-    } else {
-        cursor.seek(new.key(), Seek::AtLeast)?
-    };
+    let after =
+        if before.is_some() { cursor.next()? } else { cursor.seek(new.key(), Seek::AtLeast)? };
     if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
         return Err(conflict(cursor, new, after).into());
     }

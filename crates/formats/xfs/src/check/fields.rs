@@ -311,7 +311,9 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
             let ctx = fields.ctx;
             let layout = ctx.geometry.realtime.map(|realtime| realtime.space(0));
             let expected = match inode.is_metadata() {
-                true => group_file_size(inode.metafile_type(), layout.as_ref(), ctx.sb.raw.blocklog),
+                true => {
+                    group_file_size(inode.metafile_type(), layout.as_ref(), ctx.sb.raw.blocklog)
+                }
                 false => file_size(&ctx.sb.raw, layout.as_ref(), fields.ino),
             };
             let expected = expected.unwrap_or(size);

@@ -58,7 +58,9 @@ struct Map<'m, F> {
     overlaps: bool,
     has_unwritten: bool,
     mapped: Mapped,
-    /// Set if the extents are on the realtime device.
+    /// True if the extents are on the realtime device.
+    is_on_realtime: bool,
+    /// Their claims, if these are of interest.
     realtime: Option<FileClaims<'m>>,
     each: F,
 }
@@ -72,7 +74,7 @@ impl<F: FnMut(Extent)> Map<'_, F> {
         self.end = extent.end();
         if let Some(claims) = &mut self.realtime {
             self.is_shared |= claims.extent(&extent, self.may_share);
-        } else {
+        } else if !self.is_on_realtime {
             self.is_shared |= self.owners.claim_extent(
                 extent.start,
                 extent.len,
@@ -121,13 +123,10 @@ pub(super) fn map(
         overlaps: false,
         has_unwritten: false,
         mapped: Mapped::default(),
+        is_on_realtime,
         realtime: is_on_realtime.then(|| inodes.realtime.map(|all| all.of_file(ino.0))).flatten(),
         each,
     };
-    if is_on_realtime && map.realtime.is_none() {
-        // Only a check of everything claims realtime extents.
-        return Mapped { is_broken: true, ..Mapped::default() };
-    }
     let bytes = inode.fork(fork);
     match inode.fork_format(fork) {
         Format::Extents => {

@@ -61,7 +61,10 @@ pub(super) struct Difference {
 }
 
 /// Returns the differences between records, sorted. Records of a damaged tree may overlap; their counts are added.
-pub(super) fn differences(expected: &[RefcountRecord], found: &[RefcountRecord]) -> Vec<Difference> {
+pub(super) fn differences(
+    expected: &[RefcountRecord],
+    found: &[RefcountRecord],
+) -> Vec<Difference> {
     let mut edges: Vec<(u64, i64, i64)> = Vec::new();
     for (records, is_found) in [(expected, false), (found, true)] {
         for record in records {

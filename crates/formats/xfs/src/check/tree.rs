@@ -86,7 +86,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         if level > 0 {
             self.children(&area, fork, level);
         } else {
-            (0..area.count(fork)).for_each(|at| self.visitor.record(T::record(area.entry(fork, at))));
+            (0..area.count(fork))
+                .for_each(|at| self.visitor.record(T::record(area.entry(fork, at))));
         }
         self.finish()
     }

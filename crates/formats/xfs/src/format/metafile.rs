@@ -3,8 +3,8 @@
 //! The type (`di_metatype`) is at byte 6 of the inode, where inodes of version 1 have their link count. It is 0 in all
 //! other inodes.
 
-use super::bytes::{be16, put16};
 use super::btree::Shape;
+use super::bytes::{be16, put16};
 use super::inode::{Inode, flags, flags2};
 use super::quota::QuotaKind;
 

@@ -170,26 +170,14 @@ impl Superblock {
     /// Returns why the image can only be read, if so.
     pub fn read_only_because(&self) -> Option<String> {
         match self.features.crc() {
-            true => self.unknown_features(),
+            true => self.unmaintained(),
             false => Some("version 4, without checksums".to_owned()),
         }
-    }
-
-    /// Returns whether there is a realtime device that is divided into groups.
-    pub fn has_realtime_groups(&self) -> bool {
-        self.features.incompat(Incompat::METADIR) && self.raw.rblocks.get() != 0
     }
 
     /// Returns the reason why even a repair cannot change the image, or `None` if it can. A repair can change images of
     /// version 4, because it writes in place instead of through the log.
     pub fn unmaintained(&self) -> Option<String> {
-        if self.has_realtime_groups() {
-            return Some("realtime groups".to_owned());
-        }
-        self.unknown_features()
-    }
-
-    fn unknown_features(&self) -> Option<String> {
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         let is_known = unknown.is_empty() || !self.features.crc();
         (!is_known).then(|| format!("read-only feature bits {:#x}", unknown.bits()))

@@ -140,7 +140,9 @@ fn records(kind: Kind) -> [Vec<u8>; 2] {
     match kind {
         Kind::BnoBtree => [words(&[100, 5]), words(&[200, 3])],
         Kind::CntBtree => [words(&[200, 3]), words(&[100, 5])],
-        Kind::RmapBtree | Kind::RtRmapBtree => [words(&[100, 5, 0, 128, 0, 0]), words(&[200, 5, 0, 128, 0, 5])],
+        Kind::RmapBtree | Kind::RtRmapBtree => {
+            [words(&[100, 5, 0, 128, 0, 0]), words(&[200, 5, 0, 128, 0, 5])]
+        }
         Kind::RefcountBtree | Kind::RtRefcountBtree => [words(&[100, 5, 2]), words(&[200, 5, 3])],
         Kind::InoBtree | Kind::FinoBtree => {
             [words(&[64, 0x4002, 0, 3]), words(&[128, 0x4001, 0, 1])]

@@ -24,8 +24,8 @@ use crate::op::source::Source;
 use crate::volume::Volume;
 
 pub(crate) use crate::format::extent::Extent;
-pub(crate) use operations::data::{Want, Was};
 pub(crate) use fork::{ForkMap, ForkTree};
+pub(crate) use operations::data::{Want, Was};
 pub(crate) use own::may_share;
 
 /// The location of a run of logical blocks.

@@ -86,8 +86,7 @@ fn disputes(ctx: &Context<'_>, groups: &Groups, claims: &[Claim], disputed: &[u6
 
 /// Reports wrong records of the reverse map of a group.
 fn maps(ctx: &Context<'_>, group: AgNumber, claims: &[Claim], mapped: &[Claim]) {
-    let (expected, found) =
-        (diagnose::joined(group.0, claims), diagnose::joined(group.0, mapped));
+    let (expected, found) = (diagnose::joined(group.0, claims), diagnose::joined(group.0, mapped));
     let tell = |claim: &Claim, expected: &str, found: &str| {
         let mut finding = Finding::new(codes::REALTIME_RMAP);
         if !rmap_owner::is_none_of_inodes(claim.owner) {
@@ -106,12 +105,7 @@ fn maps(ctx: &Context<'_>, group: AgNumber, claims: &[Claim], mapped: &[Claim]) 
 }
 
 /// Reports wrong reference counts of a group.
-fn tell_references(
-    ctx: &Context<'_>,
-    group: AgNumber,
-    claims: &[Claim],
-    found: &[RefcountRecord],
-) {
+fn tell_references(ctx: &Context<'_>, group: AgNumber, claims: &[Claim], found: &[RefcountRecord]) {
     let finding = || Finding::new(codes::REALTIME_REFERENCES);
     let of_group = claims.iter().filter(|claim| claim.ag == group.0);
     let differences = references::differences(&references::counted(of_group), found);

@@ -79,7 +79,8 @@ impl OpenFile {
                     return false;
                 }
                 if let Err(damage) = layout.verify(geometry, (self.file, self.ino), place, &bytes) {
-                    inodes.ctx.damage(codes::REALTIME_FILE, &damage.of_inode(self.ino.0), Some(place));
+                    let damage = damage.of_inode(self.ino.0);
+                    inodes.ctx.damage(codes::REALTIME_HEADER, &damage, Some(place));
                 }
                 each(extent.offset.0 + nth, place, &bytes);
             }

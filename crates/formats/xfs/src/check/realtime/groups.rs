@@ -19,9 +19,7 @@ use super::super::metadir;
 use super::super::owners::{Claim, Owners};
 use super::super::tree::{Owner, Visitor, Walk};
 use crate::btree::Tree;
-use crate::btree::records::{
-    RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree, rmap_owner,
-};
+use crate::btree::records::{RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree, rmap_owner};
 use crate::format::address::{AgNumber, Block};
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
@@ -159,8 +157,7 @@ impl Records<'_> {
 
     fn is_within(&mut self, start: u32, len: u32) -> bool {
         let group_len = self.groups.geometry.ag_len(self.group);
-        let is_within =
-            len > 0 && start.checked_add(len).is_some_and(|end| end <= group_len);
+        let is_within = len > 0 && start.checked_add(len).is_some_and(|end| end <= group_len);
         self.is_wrong |= !is_within;
         is_within
     }
@@ -221,10 +218,9 @@ pub(super) fn check_superblock(ctx: &Context<'_>) {
     };
     let sb = &ctx.sb.raw;
     let shown = |uuid: [u8; 16]| format!("{:032x}", u128::from_be_bytes(uuid));
-    for (field, expected, found) in [
-        ("rsb_uuid", sb.uuid, raw.uuid),
-        ("rsb_meta_uuid", ctx.geometry.meta_uuid, raw.meta_uuid),
-    ] {
+    for (field, expected, found) in
+        [("rsb_uuid", sb.uuid, raw.uuid), ("rsb_meta_uuid", ctx.geometry.meta_uuid, raw.meta_uuid)]
+    {
         if expected != found {
             tell(field, shown(expected), shown(found));
         }

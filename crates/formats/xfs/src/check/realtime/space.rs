@@ -111,7 +111,10 @@ fn window(set: &BitSet, start: u64, len: u64) -> BitSet {
         while bits != 0 {
             let from = u64::from(bits.trailing_zeros());
             let ones = u64::from((!(bits >> from)).trailing_zeros());
-            part.insert_range((nth * 64 + from).min(end)..(nth * 64 + from + ones).min(end), |_| {});
+            part.insert_range(
+                (nth * 64 + from).min(end)..(nth * 64 + from + ones).min(end),
+                |_| {},
+            );
             bits = if from + ones >= 64 { 0 } else { bits & (u64::MAX << (from + ones)) };
         }
     }
@@ -126,9 +129,15 @@ fn rebuild_group(
 ) -> bool {
     let counters = counters(layout, used);
     let words = 0..layout.words_per_block() as usize;
-    let mut replace = |block, bytes: &[u8], of_word: &dyn Fn(usize) -> u32| {
+    let geometry = &inodes.ctx.geometry;
+    let mut replace = |file: &OpenFile, block, bytes: &[u8], of_word: &dyn Fn(usize) -> u32| {
         let mut new = bytes.to_vec();
         layout.change(&mut new[layout.bytes_of(words.clone())], |nth, _| of_word(nth));
+        let identity = (file.file, file.ino);
+        match layout.verify_header(geometry, identity, block, &new) {
+            Ok(()) => layout.seal(&mut new),
+            Err(_) => layout.init(geometry, identity, block, &mut new),
+        }
         if new != bytes {
             write(block, &new);
         }
@@ -136,12 +145,12 @@ fn rebuild_group(
     let first = |nth: u64| nth * layout.words_per_block();
     let is_bitmap_read = bitmap.blocks(inodes, layout, |nth, block, bytes| {
         let of_word = |at| free_bits(used, layout.extents(), first(nth) + at as u64);
-        replace(block, bytes, &of_word);
+        replace(bitmap, block, bytes, &of_word);
     });
     is_bitmap_read
         && summary.blocks(inodes, layout, |nth, block, bytes| {
             let of_word = |at| counters.get(first(nth) as usize + at).copied().unwrap_or(0);
-            replace(block, bytes, &of_word);
+            replace(summary, block, bytes, &of_word);
         })
 }
 

@@ -60,11 +60,7 @@ impl UsedExtents {
         Some(Self::of(realtime, Groups::read(inodes, &realtime, Owners::new), None))
     }
 
-    pub(super) fn of(
-        realtime: Realtime,
-        groups: Option<Groups>,
-        listed: Option<Vec<u64>>,
-    ) -> Self {
+    pub(super) fn of(realtime: Realtime, groups: Option<Groups>, listed: Option<Vec<u64>>) -> Self {
         let listed = listed.map(|wanted| Listed { wanted, claims: Mutex::default() });
         let used = BitSet::new(realtime.extents());
         if groups.is_some() {
