@@ -155,11 +155,16 @@ fn kernels_replay_our_changes_of_realtime_groups() {
     let names = fs_names(&files).join(" ");
     let script = format!(
         "set -e\nmount -t xfs -o rtdev=$2 $1 /mnt\n\
-        for i in {names}; do crc32 /mnt/$i; done\numount /mnt\n"
+        for i in {names}; do crc32 /mnt/$i; done\n\
+        xfs_scrub -n /mnt || echo scrub failed\numount /mnt\n"
     );
     let job = Job::new(script).disk(&pair.image, false).disk(&pair.realtime, false);
     let answer = guest::run(&job);
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
+    let is_fault = |line: &str| {
+        ["Corruption", "Error", "Warning", "scrub failed"].iter().any(|it| line.contains(it))
+    };
+    assert!(!answer.output.lines().any(is_fault), "{}", answer.output);
     let words = answer.output.lines().filter_map(|line| line.split_whitespace().next());
     let found: Vec<u32> = words.filter_map(|word| u32::from_str_radix(word, 16).ok()).collect();
     let sums: Vec<u32> =
