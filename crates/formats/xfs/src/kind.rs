@@ -12,6 +12,7 @@ use crate::XfsCore;
 use crate::format::address::{AgNumber, Block};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
+use crate::format::realtime::space::SpaceFile;
 use crate::format::{ag, attr, checksum, dir, inode, quota, symlink};
 
 /// A kind of metadata block. Its discriminant is the [`Tag`]'s `kind`.
@@ -57,12 +58,16 @@ pub(crate) enum Kind {
     RealtimeBitmap,
     /// A block of the realtime summary.
     RealtimeSummary,
+    /// Reverse map of a realtime group. The owner is the inode with its root.
+    RtRmapBtree,
+    /// Reference counts of a realtime group.
+    RtRefcountBtree,
     /// Any contents: a block written by a repair, already verified and sealed by another engine.
     Raw,
 }
 
 impl Kind {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 22] = [
         Self::AgHeader,
         Self::Inodes,
         Self::BnoBtree,
@@ -82,6 +87,8 @@ impl Kind {
         Self::Dquots,
         Self::RealtimeBitmap,
         Self::RealtimeSummary,
+        Self::RtRmapBtree,
+        Self::RtRefcountBtree,
         Self::Raw,
     ];
 
@@ -111,8 +118,19 @@ impl Kind {
             Self::InoBtree => Shape::INO,
             Self::FinoBtree => Shape::FINO,
             Self::Bmbt => Shape::BMBT,
+            Self::RtRmapBtree => Shape::RTRMAP,
+            Self::RtRefcountBtree => Shape::RTREFCOUNT,
             _ => return None,
         })
+    }
+
+    /// Returns the file of the realtime section that has blocks of this kind, if any.
+    const fn space_file(self) -> Option<SpaceFile> {
+        match self {
+            Self::RealtimeBitmap => Some(SpaceFile::Bitmap),
+            Self::RealtimeSummary => Some(SpaceFile::Summary),
+            _ => None,
+        }
     }
 
     /// Returns the part of a directory's address space that has blocks of this kind, if any.
@@ -140,6 +158,9 @@ pub(crate) fn verify(
 ) -> Result<(), Corruption> {
     if let Some(part) = Kind::from_tag(tag).dir_part() {
         return dir::verify(geometry, part, (Ino(tag.owner), tag.seed), block, data);
+    }
+    if let (Some(file), Some(realtime)) = (Kind::from_tag(tag).space_file(), geometry.realtime) {
+        return realtime.space(0).verify(geometry, (file, Ino(tag.owner)), block, data);
     }
     match Kind::from_tag(tag) {
         Kind::AgHeader => {
@@ -189,6 +210,9 @@ pub(crate) fn seal(
             if let Some(part) = kind.dir_part() {
                 dir::seal(geometry, part, data);
             }
+            if let (Some(_), Some(realtime)) = (kind.space_file(), geometry.realtime) {
+                realtime.space(0).seal(data);
+            }
         }
     }
     Ok(())
@@ -209,6 +233,9 @@ fn verify_structure(
     }
     if let Some(shape) = kind.btree() {
         return shape.verify_structure(geometry, (block, tag.owner), changed, data);
+    }
+    if let (Some(file), Some(realtime)) = (kind.space_file(), geometry.realtime) {
+        return realtime.space(0).verify_header(geometry, (file, Ino(tag.owner)), block, data);
     }
     match kind {
         Kind::AgHeader => {

@@ -8,7 +8,7 @@ use vfs::StatFs;
 
 use crate::alloc::ags::{Ag, AgState, Ags};
 use crate::alloc::headers::{self, Totals};
-use crate::alloc::realtime::{RealtimeSpace, group_of};
+use crate::alloc::realtime::{RealtimeSection, group_of};
 use crate::dir::DirStates;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
@@ -23,8 +23,8 @@ pub(crate) struct Volume {
     pub(crate) ags: Ags,
     /// Quotas that are counted; not set if none are.
     pub(crate) quotas: OnceLock<Quotas>,
-    /// Free space of the realtime section, of an image that is open for changes.
-    pub(crate) realtime: OnceLock<RealtimeSpace>,
+    /// The realtime section of an image that is open for changes.
+    pub(crate) realtime: OnceLock<RealtimeSection>,
 }
 
 /// Maximum length of a name in bytes (`MAXNAMELEN` without the terminating zero).
@@ -160,14 +160,20 @@ impl BlockFormat for Backing {
         if let Some(quotas) = self.volume.quotas.get() {
             quotas.flush_deferred(geometry, txn)?;
         }
+        let mut has_realtime_changes = false;
         let write = |ag, _: &Ag, state: &mut AgState| {
-            if ag == group_of(geometry) {
-                headers::write_realtime_count(geometry, txn, state.frextents)
-            } else {
-                headers::write(geometry, txn, ag, state)
+            if ag >= group_of(geometry, 0) {
+                has_realtime_changes = true;
+                return Ok(());
             }
+            headers::write(geometry, txn, ag, state)
         };
-        if !self.volume.ags.flush_dirty(write)? || !self.keeps_totals {
+        let has_changes = self.volume.ags.flush_dirty(write)?;
+        if has_realtime_changes {
+            let free = self.volume.ags.free_realtime(geometry);
+            headers::write_realtime_count(geometry, txn, free)?;
+        }
+        if !has_changes || !self.keeps_totals {
             return Ok(());
         }
         headers::write_totals(geometry, txn, &self.volume.totals())

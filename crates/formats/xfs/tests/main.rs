@@ -45,6 +45,8 @@ mod realtime;
 mod realtime_change;
 mod realtime_check;
 mod realtime_crash;
+mod realtime_groups_change;
+mod realtime_groups_check;
 mod realtime_making;
 mod repair;
 mod resize;

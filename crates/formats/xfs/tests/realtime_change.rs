@@ -107,7 +107,7 @@ fn changed(pair: &Pair, seed: u64) -> Vec<u32> {
 }
 
 /// Returns the CRC-32 of contents, as the guest's crc32 prints it.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = flate2::Crc::new();
     crc.update(bytes);
     crc.sum()
@@ -116,9 +116,19 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[test]
 fn realtime_files_are_changed_as_the_kernel_expects() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Guest("XFS_RT"));
+    agree_with_the_kernel(Pair::make);
+}
+
+#[test]
+fn files_of_realtime_groups_are_changed_as_the_kernel_expects() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Guest("XFS_RT"));
+    agree_with_the_kernel(Pair::make_groups);
+}
+
+fn agree_with_the_kernel(make: fn(&Path, &str, &str) -> Pair) {
     let folder = testkit::scratch();
     let kinds = ["", ",extsize=16k", ",extsize=12k"];
-    let make = |nth: usize| Pair::make(folder.path(), &format!("image{nth}"), kinds[nth]);
+    let make = |nth: usize| make(folder.path(), &format!("image{nth}"), kinds[nth]);
     let pairs: Vec<Pair> = (0..kinds.len()).map(make).collect();
     let free = |pair: &Pair| {
         let fs = Xfs::open(pair.device(), &OpenOptions::default()).unwrap();
@@ -174,8 +184,14 @@ pub(crate) fn in_guest(pairs: &[Pair], script: &str) -> Answer {
 fn a_full_section_recovers_its_space() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let folder = testkit::scratch();
-    for (nth, options) in ["", ",extsize=64k"].into_iter().enumerate() {
-        let pair = Pair::make(folder.path(), &nth.to_string(), options);
+    let makers: [(fn(&Path, &str, &str) -> Pair, &str); 4] = [
+        (Pair::make, ""),
+        (Pair::make, ",extsize=64k"),
+        (Pair::make_groups, ""),
+        (Pair::make_groups, ",extsize=64k"),
+    ];
+    for (nth, (make, options)) in makers.into_iter().enumerate() {
+        let pair = make(folder.path(), &nth.to_string(), options);
         let fs = pair.open();
         let total = fs.statfs().unwrap();
         assert!(total.blocks * 4096 <= 24 << 20, "{total:?}");
@@ -261,8 +277,18 @@ fn flags_and_hints_of_realtime_files_are_checked() {
 #[test]
 fn logs_with_realtime_changes_are_replayed() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Guest("XFS_RT"));
+    replay_changes(Pair::make);
+}
+
+#[test]
+fn logs_with_changes_of_realtime_groups_are_replayed() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Guest("XFS_RT"));
+    replay_changes(Pair::make_groups);
+}
+
+fn replay_changes(make: fn(&Path, &str, &str) -> Pair) {
     let folder = testkit::scratch();
-    let pair = Pair::make(folder.path(), "image", ",extsize=16k");
+    let pair = make(folder.path(), "image", ",extsize=16k");
     let script = "set -e\n\
         mount -t xfs -o rtdev=$2 $1 /mnt\n\
         for i in $(seq 30); do xfs_io -f -c \"pwrite -q -S $i 0 $((i * 7))k\" /mnt/f$i; done\n\

@@ -25,16 +25,20 @@ const IMAGE: &[u8] = include_bytes!("golden/realtime-classic.img.gz.gz");
 const REALTIME: &[u8] = include_bytes!("golden/realtime-classic.rt.gz.gz");
 
 /// An image with a realtime section, and the places of its structures.
-struct Subject {
-    image: MemoryDevice,
-    geometry: Geometry,
-    superblock: RawSuperblock,
-    bytes: Vec<u8>,
+pub(crate) struct Subject {
+    pub(crate) image: MemoryDevice,
+    pub(crate) geometry: Geometry,
+    pub(crate) superblock: RawSuperblock,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Subject {
     fn new() -> Self {
-        let image = unpack_device(IMAGE);
+        Self::of(IMAGE)
+    }
+
+    pub(crate) fn of(packed: &[u8]) -> Self {
+        let image = unpack_device(packed);
         let mut bytes = vec![0; image.len() as usize];
         image.read_at(0, &mut bytes).unwrap();
         let sb = Superblock::parse(&bytes, image.len()).unwrap();
@@ -43,13 +47,13 @@ impl Subject {
     }
 
     /// Returns the byte offset of an inode.
-    fn slot(&self, ino: Ino) -> usize {
+    pub(crate) fn slot(&self, ino: Ino) -> usize {
         let (ag, ag_ino) = self.geometry.split_ino(ino).unwrap();
         let (block, offset) = self.geometry.inode_place(ag_ino);
         self.geometry.byte_of(self.geometry.block_of(ag, block)) as usize + offset
     }
 
-    fn inode(&self, ino: Ino) -> Inode {
+    pub(crate) fn inode(&self, ino: Ino) -> Inode {
         let slot = self.slot(ino);
         Inode::from_slot(&self.bytes[slot..slot + self.geometry.inode_size()])
     }
@@ -69,7 +73,7 @@ impl Subject {
     }
 
     /// Returns the realtime files whose extents are in a list.
-    fn listed_files(&self) -> Vec<Ino> {
+    pub(crate) fn listed_files(&self) -> Vec<Ino> {
         let layout = Layout::of(&self.bytes);
         let mut files = layout.inodes;
         files.retain(|ino| {
@@ -81,7 +85,7 @@ impl Subject {
     }
 
     /// Returns a copy of the image after `change`.
-    fn changed(&self, change: impl FnOnce(&mut [u8])) -> MemoryDevice {
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut [u8])) -> MemoryDevice {
         let mut bytes = self.bytes.clone();
         change(&mut bytes);
         let copy = self.image.fork();
@@ -94,7 +98,7 @@ impl Subject {
     }
 
     /// Returns a copy with another first extent of a file.
-    fn with_extent(&self, ino: Ino, change: impl FnOnce(&mut Extent)) -> MemoryDevice {
+    pub(crate) fn with_extent(&self, ino: Ino, change: impl FnOnce(&mut Extent)) -> MemoryDevice {
         let slot = self.slot(ino);
         let size = self.geometry.inode_size();
         self.changed(|bytes| {
@@ -109,7 +113,7 @@ impl Subject {
     }
 
     /// Returns a copy with another superblock.
-    fn with_superblock(&self, change: impl FnOnce(&mut RawSuperblock)) -> MemoryDevice {
+    pub(crate) fn with_superblock(&self, change: impl FnOnce(&mut RawSuperblock)) -> MemoryDevice {
         let size = usize::from(self.superblock.sectsize.get());
         self.changed(|bytes| {
             let mut raw = RawSuperblock::read_from_bytes(&bytes[..SUPERBLOCK_SIZE]).unwrap();
@@ -121,13 +125,13 @@ impl Subject {
 }
 
 /// Returns the codes of the findings.
-fn codes(image: &MemoryDevice) -> BTreeSet<&'static str> {
+pub(crate) fn codes(image: &MemoryDevice) -> BTreeSet<&'static str> {
     let found = findings(Arc::new(image.fork())).unwrap();
     found.iter().map(|finding| finding.code.name).collect()
 }
 
 /// Returns whether `xfs_repair -n -r` accepts the image.
-fn is_accepted(image: &MemoryDevice, realtime: &Path) -> bool {
+pub(crate) fn is_accepted(image: &MemoryDevice, realtime: &Path) -> bool {
     let folder = testkit::scratch();
     let path = folder.path().join("image");
     write_image(image, &path).unwrap();

@@ -32,10 +32,19 @@ impl Pair {
 
     /// Makes an image whose new files are on the realtime device.
     pub(crate) fn make(folder: &Path, name: &str, options: &str) -> Self {
+        Self::make_with(folder, name, "metadir=0", options)
+    }
+
+    /// Like [`Self::make`], with realtime groups. The last of four is small.
+    pub(crate) fn make_groups(folder: &Path, name: &str, options: &str) -> Self {
+        Self::make_with(folder, name, "metadir=1", &format!(",rgsize=8064k{options}"))
+    }
+
+    fn make_with(folder: &Path, name: &str, features: &str, options: &str) -> Self {
         let pair = Self::in_folder(folder, name);
         std::fs::File::create(&pair.realtime).unwrap().set_len(REALTIME_SIZE).unwrap();
-        let options =
-            format!("-d rtinherit=1 -m metadir=0 -r rtdev={}{options}", pair.realtime.display());
+        let realtime = pair.realtime.display();
+        let options = format!("-d rtinherit=1 -m {features} -r rtdev={realtime}{options}");
         MkfsXfs::default().options(&options).create(&pair.image, SIZE);
         pair
     }
@@ -90,11 +99,11 @@ pub(crate) fn joined(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
 struct OnRealtime(Vec<MemoryDevice>);
 
 impl OnRealtime {
-    fn new() -> Self {
+    fn new(make: fn(&Path, &str, &str) -> Pair) -> Self {
         let folder = testkit::scratch();
         let made = ["", ",extsize=16k", ",extsize=12k"].into_iter().enumerate();
         let made = made.map(|(nth, options)| {
-            let pair = Pair::make(folder.path(), &nth.to_string(), options);
+            let pair = make(folder.path(), &nth.to_string(), options);
             let both = MemoryDevice::new(SIZE + REALTIME_SIZE);
             for (path, offset) in [(&pair.image, 0), (&pair.realtime, SIZE)] {
                 let part = read_image(path).unwrap();
@@ -171,5 +180,14 @@ fn realtime_files_survive_a_crash_anywhere() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let options = Options { mixes: vec![SYNCING, Mix::ALL], ..Options::default() };
     let repairable = Repairable { folder: testkit::scratch(), next: AtomicU64::new(0) };
-    testkit::assert_survives(&OnRealtime::new(), &[&Sound, &repairable], options, 200);
+    testkit::assert_survives(&OnRealtime::new(Pair::make), &[&Sound, &repairable], options, 200);
+}
+
+#[test]
+fn files_of_realtime_groups_survive_a_crash_anywhere() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    let options = Options { mixes: vec![SYNCING, Mix::ALL], ..Options::default() };
+    let repairable = Repairable { folder: testkit::scratch(), next: AtomicU64::new(0) };
+    let target = OnRealtime::new(Pair::make_groups);
+    testkit::assert_survives(&target, &[&Sound, &repairable], options, 200);
 }

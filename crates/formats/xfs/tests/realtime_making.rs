@@ -206,8 +206,13 @@ fn damaged_bitmaps_summaries_and_counts_are_rebuilt() {
 #[test]
 fn images_with_a_section_grow_in_place() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
+    grow(Pair::make);
+    grow(Pair::make_groups);
+}
+
+fn grow(make: fn(&Path, &str, &str) -> Pair) {
     let folder = testkit::scratch();
-    let pair = Pair::make(folder.path(), "image", ",extsize=8k");
+    let pair = make(folder.path(), "image", ",extsize=8k");
     let fs = pair.open();
     let ino = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
     fs.write(ino, 0, &[1; 90_000], None).unwrap();

@@ -88,7 +88,7 @@ pub(crate) struct AgState {
     pub(crate) newino: u32,
     /// `agi_dirino`; not changed.
     pub(crate) dirino: u32,
-    /// Free realtime extents, in the group of the realtime section alone.
+    /// Free realtime extents, in groups of the realtime section alone. See [`Ags::new`].
     pub(crate) frextents: u64,
     /// Positions of records in the inode trees. In memory only.
     pub(crate) known_chunks: KnownChunks,
@@ -216,13 +216,17 @@ pub(crate) struct AgSummary {
 }
 
 impl Ags {
-    /// Returns the groups with these states. The realtime section, with `frextents` free extents, is the last group.
+    /// Returns the groups with these states, and those of the realtime section after them. It has `frextents` free
+    /// extents. With realtime groups, group 0 starts with that number, and the others with 0: only the wrapping sum is
+    /// a count, because counting each would mean to read all bitmaps.
     pub(crate) fn new(geometry: &Geometry, states: Vec<AgState>, frextents: u64) -> Self {
         let groups = geometry.ags().zip(states).map(|(number, state)| {
             let holding = Holding::of(geometry, number, &state);
             (Ag { holding, ..Ag::default() }, state, BusyBlocks::default())
         });
-        let realtime = geometry.realtime.map(|_| {
+        let numbers = 0..geometry.realtime.map_or(0, |realtime| realtime.groups());
+        let realtime = numbers.map(|number| {
+            let frextents = if number == 0 { frextents } else { 0 };
             let state = AgState { frextents, ..AgState::default() };
             (Ag::default(), state, BusyBlocks::default())
         });
@@ -244,7 +248,9 @@ impl Ags {
 
     /// Returns the number of free realtime extents, for an image with a realtime section.
     pub(crate) fn free_realtime(&self, geometry: &Geometry) -> u64 {
-        self.state(AgNumber(geometry.ag_count)).frextents
+        let groups = geometry.realtime.map_or(0, |realtime| realtime.groups());
+        let counts = (0..groups).map(|group| self.state(AgNumber(geometry.ag_count + group)));
+        counts.fold(0, |sum, state| sum.wrapping_add(state.frextents))
     }
 
     /// Returns the number of free blocks of a group that a claim may take, without locking it. Possibly outdated.

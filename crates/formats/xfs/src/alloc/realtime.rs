@@ -1,14 +1,16 @@
-//! Free space of the realtime section, without groups: the bitmap, its summary and the count of free extents.
+//! Free space of the realtime section: bitmaps, their summaries and the count of free extents.
 //!
-//! The section is the last group of [`Ags`](super::ags::Ags). An operation holds it like any other group, in ascending
-//! order. So its count is undone with the operation, and its freed extents are busy until they are durably free.
+//! Realtime groups, or the section without groups, are the last groups of [`Ags`](super::ags::Ags). An operation holds
+//! them like any other group, in ascending order. So the count is undone with the operation, and freed extents are busy
+//! until they are durably free. Owners and references of the blocks of groups are in [`trees`].
 //!
-//! INVARIANT: bitmap and summary change only in operations that hold this group.
+//! INVARIANT: the bitmap, the summary and the trees of a group change only in operations that hold it.
 
 mod change;
 mod load;
 mod search;
 mod space;
+mod trees;
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -17,12 +19,14 @@ use engine::Corruption;
 use operations::Outcome;
 use vfs::Error;
 
-pub(crate) use self::space::{RealtimeSpace, group_of};
-use crate::format::address::FsBlock;
-use crate::format::realtime::Realtime;
+use self::space::RealtimeSpace;
+pub(crate) use self::space::{RealtimeSection, group_of};
+pub(crate) use self::trees::GroupTree;
+use super::Freed;
+use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;
 
-/// The realtime section held by an operation.
+/// A realtime group, or the section without groups, held by an operation.
 pub(crate) struct HeldRealtime<'o, 'a> {
     op: &'o mut Op<'a>,
     space: &'a RealtimeSpace,
@@ -31,57 +35,100 @@ pub(crate) struct HeldRealtime<'o, 'a> {
 }
 
 impl<'a> Op<'a> {
-    /// Holds the realtime section until the end of the operation.
-    fn realtime(&mut self) -> Outcome<HeldRealtime<'_, 'a>> {
-        let fs = self.fs;
-        let Some(space) = fs.volume.realtime.get() else {
+    /// Returns the realtime section.
+    fn section(&self) -> Outcome<&'a RealtimeSection> {
+        self.fs.volume.realtime.get().ok_or_else(|| {
             let advice = "open the image for changes";
-            return Err(Error::unsupported("allocating realtime extents", advice).into());
+            Error::unsupported("allocating realtime extents", advice).into()
+        })
+    }
+
+    /// Holds a group of the realtime section until the end of the operation.
+    fn realtime(&mut self, number: u32) -> Outcome<HeldRealtime<'_, 'a>> {
+        let section = self.section()?;
+        let Some(space) = section.spaces.get(number as usize) else {
+            let damage = Corruption::new("extent", "a realtime group");
+            let expected = format_args!("below {}", section.groups()).to_string();
+            return Err(Error::from(damage.mismatch(expected, number)).into());
         };
-        let group = self.group_guards.hold(group_of(&fs.volume.geometry))?;
+        let group = self.group_guards.hold(group_of(&self.fs.volume.geometry, number))?;
         Ok(HeldRealtime { op: self, space, group })
     }
 
-    /// Allocates 1 to `max_len` contiguous realtime extents, after block `near` of the device if that is given and
-    /// possible. Returns the first block and the number of blocks.
+    /// Allocates 1 to `max_len` contiguous realtime extents, after the block `last` if that is given and possible. The
+    /// caller adds their owner. Returns the address and the number of blocks.
     pub(crate) fn allocate_realtime(
         &mut self,
-        near: Option<u64>,
+        last: Option<FsBlock>,
         max_len: u64,
     ) -> Outcome<(FsBlock, u64)> {
-        let mut held = self.realtime()?;
-        let of_extent = u64::from(held.section().extent_blocks());
-        let near = near.map(|block| block / of_extent);
-        let run = held.allocate(near, max_len)?;
-        Ok((FsBlock(run.start * of_extent), (run.end - run.start) * of_extent))
+        let section = self.section()?;
+        let realtime = section.realtime;
+        let of_extent = u64::from(realtime.extent_blocks());
+        let last = last.and_then(|last| realtime.device_block(last, 1));
+        let (home, near) = match last.map(|last| realtime.locate(last)) {
+            Some((group, block)) => (group, Some(block / of_extent + 1)),
+            None => (section.last_group.load(Ordering::Relaxed), None),
+        };
+        // A much shorter run is accepted only if no group has a longer one.
+        for enough in [max_len.div_ceil(2), 1] {
+            for at in 0..section.groups() {
+                let number = (home + at) % section.groups();
+                let mut held = self.realtime(number)?;
+                let near = near.filter(|_| at == 0);
+                let enough = enough.min(held.space.layout.extents());
+                let Some(run) = held.allocate(near, max_len, enough)? else { continue };
+                section.last_group.store(number, Ordering::Relaxed);
+                let start = realtime.address(number, run.start * of_extent);
+                return Ok((start, (run.end - run.start) * of_extent));
+            }
+        }
+        Err(Error::NoSpace.into())
     }
 
-    /// Frees blocks of the realtime device, which must be whole realtime extents.
-    pub(super) fn finish_free_realtime(&mut self, block: u64, len: u64) -> Outcome<()> {
-        let mut held = self.realtime()?;
-        let of_extent = u64::from(held.section().extent_blocks());
-        if !block.is_multiple_of(of_extent) || !len.is_multiple_of(of_extent) {
-            let found = format_args!("{len} blocks from {block}").to_string();
+    /// Frees blocks of the realtime device, which must be whole realtime extents. Removes their owner, if they are in a
+    /// group.
+    pub(super) fn finish_free_realtime(&mut self, freed: &Freed, block: u64) -> Outcome<()> {
+        let (number, start) = self.section()?.realtime.locate(block);
+        let Ok(start) = u32::try_from(start) else {
+            return self.free_realtime_blocks(number, start, freed.len.into());
+        };
+        let start = AgBlock(start);
+        self.disown_realtime(number, start, freed.len, freed.owner)?;
+        self.drop_realtime_references(number, start, freed.len)
+    }
+
+    /// Marks blocks of a group as free, which must be whole realtime extents.
+    fn free_realtime_blocks(&mut self, number: u32, start: u64, len: u64) -> Outcome<()> {
+        let mut held = self.realtime(number)?;
+        let of_extent = u64::from(held.space.realtime.extent_blocks());
+        if !start.is_multiple_of(of_extent) || !len.is_multiple_of(of_extent) {
+            let found = format_args!("{len} blocks from {start}").to_string();
             let damage = Corruption::new("extent", "freed parts of realtime extents");
             let expected = format_args!("multiples of {of_extent} blocks").to_string();
             return Err(damage.mismatch(expected, found).into());
         }
-        held.free(block / of_extent..(block + len) / of_extent)
+        held.free(start / of_extent..(start + len) / of_extent)
     }
 }
 
 impl HeldRealtime<'_, '_> {
-    const fn section(&self) -> &Realtime {
-        &self.space.realtime
-    }
-
-    fn allocate(&mut self, near: Option<u64>, max_len: u64) -> Outcome<Range<u64>> {
+    /// Allocates `enough` to `max_len` extents, if the group has as many together.
+    fn allocate(
+        &mut self,
+        near: Option<u64>,
+        max_len: u64,
+        enough: u64,
+    ) -> Outcome<Option<Range<u64>>> {
         let last = &self.space.cursor.0;
         let near = near.unwrap_or_else(|| last.load(Ordering::Relaxed));
-        let Some(run) = self.find(near, max_len)? else { return Err(Error::NoSpace.into()) };
+        let found = self.find(near, max_len)?;
+        let Some(run) = found.filter(|run| run.end - run.start >= enough) else {
+            return Ok(None);
+        };
         self.take(run.clone())?;
         last.store(run.end, Ordering::Relaxed);
-        Ok(run)
+        Ok(Some(run))
     }
 
     /// Marks free extents as used.
@@ -108,14 +155,29 @@ impl HeldRealtime<'_, '_> {
         self.count_run(whole, 1)?;
         self.set(run.clone(), true)?;
         if self.op.fs.engine.has_log() {
-            self.op.group_guards[self.group].add_busy(run.start as u32..run.end as u32);
+            self.make_busy(run.start as u32..run.end as u32);
         }
         let (len, most) = (run.end - run.start, self.space.layout.extents());
-        self.change_count(|count| count.checked_add(len).filter(|count| *count <= most))
+        let has_groups = self.space.realtime.has_groups();
+        let is_right = |count: &u64| has_groups || *count <= most;
+        self.change_count(|count| count.checked_add(len).filter(is_right))
+    }
+
+    /// Marks extents as busy until the checkpoint is durable.
+    fn make_busy(&mut self, extents: Range<u32>) {
+        self.op.group_guards[self.group].add_busy(extents);
     }
 
     fn change_count(&mut self, change: impl FnOnce(u64) -> Option<u64>) -> Outcome<()> {
+        let has_groups = self.space.realtime.has_groups();
         let state = &mut *self.op.group_guards[self.group];
+        if has_groups {
+            // Only the sum of all groups is known, see `Ags::new`. The bitmap was checked.
+            const HALF: u64 = 1 << 62;
+            let change = change(HALF).map_or(0, |changed| changed.wrapping_sub(HALF));
+            state.frextents = state.frextents.wrapping_add(change);
+            return Ok(());
+        }
         let Some(count) = change(state.frextents) else {
             let damage = Corruption::new("superblock", "frextents differs from the bitmap");
             return Err(Error::from(damage).into());

@@ -13,9 +13,14 @@ use crate::op::Op;
 impl Op<'_> {
     /// Frees the extents and inodes noted by the operation. Holds all their groups first, in ascending order.
     pub(crate) fn finish_frees(&mut self) -> Outcome<()> {
-        if self.freed.is_empty() && self.freed_inodes.is_empty() {
-            return Ok(());
+        // Freeing realtime extents may free blocks of trees.
+        while !self.freed.is_empty() || !self.freed_inodes.is_empty() {
+            self.finish_noted_frees()?;
         }
+        Ok(())
+    }
+
+    fn finish_noted_frees(&mut self) -> Outcome<()> {
         let mut freed = std::mem::take(&mut self.freed);
         let mut inodes = std::mem::take(&mut self.freed_inodes);
         freed.sort_unstable_by_key(|freed| freed.start);
@@ -34,8 +39,8 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let mut groups = SmallVec::<[AgNumber; 8]>::new();
         for freed in freed {
-            if geometry.realtime.is_some() && freed.start.realtime().is_some() {
-                groups.push(realtime::group_of(&geometry));
+            if let (Some(section), Some(block)) = (geometry.realtime, freed.start.realtime()) {
+                groups.push(realtime::group_of(&geometry, section.locate(block).0));
                 continue;
             }
             if !geometry.contains(freed.start, freed.len.into()) {
@@ -56,7 +61,7 @@ impl Op<'_> {
             return Ok(());
         }
         if let Some(block) = freed.start.realtime() {
-            return self.finish_free_realtime(block, freed.len.into());
+            return self.finish_free_realtime(freed, block);
         }
         let (ag, start) = self.fs.volume.geometry.split(freed.start);
         let mut ag = self.ag(ag)?;

@@ -11,14 +11,18 @@ use vfs::Error;
 use super::Owner;
 use super::ags::AgTree;
 use super::held::HeldAg;
-use super::trees::AgCursor;
-use crate::btree::Seek;
-use crate::btree::records::{RefcountTree, RmapKey, RmapRecord, RmapTree, rmap_offset, rmap_owner};
+use crate::btree::records::{
+    RefcountTree, RmapKey, RmapRecord, RmapTree, RtRmapTree, rmap_offset, rmap_owner,
+};
+use crate::btree::{Cursor, Seek, Supply, Tree};
 use crate::format::address::AgBlock;
-use crate::format::btree::Shape;
 use crate::format::inode::Fork;
 
-type RmapCursor<'c, 'o, 'a> = AgCursor<'c, 'o, 'a, RmapTree>;
+/// A reverse map: of an allocation group or of a realtime group.
+pub(crate) trait ReverseMap: Tree<Record = RmapRecord, Key = RmapKey> {}
+
+impl ReverseMap for RmapTree {}
+impl ReverseMap for RtRmapTree {}
 
 impl Owner {
     /// Returns owner and offset as stored in a record.
@@ -43,7 +47,7 @@ impl Owner {
         }
     }
 
-    const fn can_share(self) -> bool {
+    pub(super) const fn can_share(self) -> bool {
         matches!(self, Self::Fork { fork: Fork::Data, .. })
     }
 }
@@ -95,36 +99,7 @@ impl HeldAg<'_, '_> {
     /// Adds a record, joined with its neighbours where possible. `may_hide`: records of other owners may cover the same
     /// blocks. There must be a reverse map.
     pub(crate) fn rmap_enter(&mut self, new: RmapRecord, may_hide: bool) -> Outcome<()> {
-        let start = new.start;
-        let mut cursor = self.cursor::<RmapTree>();
-        let before = cursor.seek(new.key(), Seek::AtMost)?;
-        let is_twice = before.is_some_and(|before| before.key() == new.key());
-        if is_twice || !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
-            return Err(conflict(&cursor, new, before).into());
-        }
-        let mut left = before.and_then(|before| before.joined(new));
-        if left.is_none() && may_hide {
-            left = seek_left_of(&mut cursor, new)?;
-            if left.is_none() {
-                cursor.seek(new.key(), Seek::AtMost)?;
-            }
-        }
-        if let Some(joined) = left {
-            return join_left(&mut cursor, joined, new, may_hide);
-        }
-        let after = if before.is_some() {
-            cursor.next()?
-        } else {
-            cursor.seek(new.key(), Seek::AtLeast)?
-        };
-        if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
-            return Err(conflict(&cursor, new, after).into());
-        }
-        let right = if may_hide { seek_right_of(&mut cursor, new)? } else { after };
-        match right.and_then(|right| new.joined(right)) {
-            Some(joined) => cursor.replace(joined),
-            None => cursor.insert(new),
-        }
+        enter(&mut self.cursor::<RmapTree>(), new, may_hide)
     }
 
     /// Removes `owner` as the owner of `len` blocks from `start` on. The reverse map must have it.
@@ -138,17 +113,7 @@ impl HeldAg<'_, '_> {
     /// Removes a record or a part of one, which must exist. `may_hide`: records of other owners may cover the same
     /// blocks. There must be a reverse map.
     pub(crate) fn rmap_take_out(&mut self, part: RmapRecord, may_hide: bool) -> Outcome<()> {
-        let mut cursor = self.cursor::<RmapTree>();
-        let before = cursor.seek(part.key(), Seek::AtMost)?;
-        let mut found = before.filter(|before| before.has(&part));
-        if found.is_none() && may_hide {
-            let (low, high) = (first_key(part.start), last_key(part.start));
-            found = cursor.find(low, high, |r| r.has(&part))?;
-        }
-        match found {
-            Some(whole) => cut_out(&mut cursor, whole, part.start, part.len),
-            None => Err(conflict(&cursor, part, before).into()),
-        }
+        take_out(&mut self.cursor::<RmapTree>(), part, may_hide)
     }
 
     /// Removes the owner of some blocks, if they have one. A single owner must have all of them, and no other owner
@@ -157,25 +122,12 @@ impl HeldAg<'_, '_> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
-        let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
-        let mut cursor = self.cursor::<RmapTree>();
-        let Some(whole) = find_any(&mut cursor, wanted)? else { return Ok(()) };
-        let is_static = matches!(whole.owner, rmap_owner::FS | rmap_owner::LOG);
-        if is_static || whole.start.0 > start.0 || whole.end() < wanted.end() {
-            return Err(conflict(&cursor, wanted, Some(whole)).into());
-        }
-        cut_out(&mut cursor, whole, start, len)?;
-        self.rmap_check_nobody(start, len)
+        disown(&mut self.cursor::<RmapTree>(), start, len)
     }
 
     /// Checks that blocks have no owner. There must be a reverse map.
     pub(crate) fn rmap_check_nobody(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
-        let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
-        let mut cursor = self.cursor::<RmapTree>();
-        match find_any(&mut cursor, wanted)? {
-            Some(other) => Err(conflict(&cursor, wanted, Some(other)).into()),
-            None => Ok(()),
-        }
+        check_nobody(&mut self.cursor::<RmapTree>(), start, len)
     }
 
     /// Converts blocks of a fork from written to unwritten or back. `owner` is their previous owner record.
@@ -202,9 +154,90 @@ impl HeldAg<'_, '_> {
     }
 }
 
+/// Adds a record to a reverse map. See [`HeldAg::rmap_enter`].
+pub(super) fn enter<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    new: RmapRecord,
+    may_hide: bool,
+) -> Outcome<()> {
+    let start = new.start;
+    let before = cursor.seek(new.key(), Seek::AtMost)?;
+    let is_twice = before.is_some_and(|before| before.key() == new.key());
+    if is_twice || !may_hide && before.is_some_and(|before| before.end() > start.0.into()) {
+        return Err(conflict(cursor, new, before).into());
+    }
+    let mut left = before.and_then(|before| before.joined(new));
+    if left.is_none() && may_hide {
+        left = seek_left_of(cursor, new)?;
+        if left.is_none() {
+            cursor.seek(new.key(), Seek::AtMost)?;
+        }
+    }
+    if let Some(joined) = left {
+        return join_left(cursor, joined, new, may_hide);
+    }
+    let after =
+        if before.is_some() { cursor.next()? } else { cursor.seek(new.key(), Seek::AtLeast)? };
+    if !may_hide && after.is_some_and(|after| u64::from(after.start.0) < new.end()) {
+        return Err(conflict(cursor, new, after).into());
+    }
+    let right = if may_hide { seek_right_of(cursor, new)? } else { after };
+    match right.and_then(|right| new.joined(right)) {
+        Some(joined) => cursor.replace(joined),
+        None => cursor.insert(new),
+    }
+}
+
+/// Removes a record or a part of one from a reverse map. See [`HeldAg::rmap_take_out`].
+pub(super) fn take_out<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    part: RmapRecord,
+    may_hide: bool,
+) -> Outcome<()> {
+    let before = cursor.seek(part.key(), Seek::AtMost)?;
+    let mut found = before.filter(|before| before.has(&part));
+    if found.is_none() && may_hide {
+        let (low, high) = (first_key(part.start), last_key(part.start));
+        found = cursor.find(low, high, |r| r.has(&part))?;
+    }
+    match found {
+        Some(whole) => cut_out(cursor, whole, part.start, part.len),
+        None => Err(conflict(cursor, part, before).into()),
+    }
+}
+
+/// Removes the owner of some blocks, if they have one. See [`HeldAg::rmap_disown`].
+pub(super) fn disown<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    start: AgBlock,
+    len: u32,
+) -> Outcome<()> {
+    let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
+    let Some(whole) = find_any(cursor, wanted)? else { return Ok(()) };
+    let is_static = matches!(whole.owner, rmap_owner::FS | rmap_owner::LOG);
+    if is_static || whole.start.0 > start.0 || whole.end() < wanted.end() {
+        return Err(conflict(cursor, wanted, Some(whole)).into());
+    }
+    cut_out(cursor, whole, start, len)?;
+    check_nobody(cursor, start, len)
+}
+
+/// Checks that blocks have no owner.
+pub(super) fn check_nobody<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    start: AgBlock,
+    len: u32,
+) -> Outcome<()> {
+    let wanted = RmapRecord { start, len, owner: 0, offset: 0 };
+    match find_any(cursor, wanted)? {
+        Some(other) => Err(conflict(cursor, wanted, Some(other)).into()),
+        None => Ok(()),
+    }
+}
+
 /// Moves to the first record that covers any block of `wanted`.
-fn find_any(
-    cursor: &mut RmapCursor<'_, '_, '_>,
+fn find_any<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     wanted: RmapRecord,
 ) -> Outcome<Option<RmapRecord>> {
     let last = AgBlock(wanted.start.0.saturating_add(wanted.len.saturating_sub(1)));
@@ -214,8 +247,8 @@ fn find_any(
 }
 
 /// Cuts blocks out of the cursor's record, which must cover all of them.
-fn cut_out(
-    cursor: &mut RmapCursor<'_, '_, '_>,
+fn cut_out<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     whole: RmapRecord,
     start: AgBlock,
     len: u32,
@@ -244,8 +277,8 @@ const fn last_key(start: AgBlock) -> RmapKey {
 }
 
 /// Moves to the record that `new` continues, regardless of its start. Returns both joined.
-fn seek_left_of(
-    cursor: &mut RmapCursor<'_, '_, '_>,
+fn seek_left_of<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     new: RmapRecord,
 ) -> Outcome<Option<RmapRecord>> {
     let Some(last) = new.start.0.checked_sub(1).map(AgBlock) else { return Ok(None) };
@@ -254,8 +287,8 @@ fn seek_left_of(
 }
 
 /// Moves to the record that continues `new`.
-fn seek_right_of(
-    cursor: &mut RmapCursor<'_, '_, '_>,
+fn seek_right_of<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     new: RmapRecord,
 ) -> Outcome<Option<RmapRecord>> {
     let Ok(start) = u32::try_from(new.end()) else { return Ok(None) };
@@ -267,8 +300,8 @@ fn seek_right_of(
 
 /// Replaces the cursor's record by `joined`, which is that record joined with `new`. A record that continues `joined`
 /// is joined as well.
-fn join_left(
-    cursor: &mut RmapCursor<'_, '_, '_>,
+fn join_left<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
     joined: RmapRecord,
     new: RmapRecord,
     may_hide: bool,
@@ -290,8 +323,8 @@ fn join_left(
 }
 
 /// Returns the error for a reverse map that contradicts other metadata.
-fn conflict(
-    cursor: &RmapCursor<'_, '_, '_>,
+fn conflict<'a, T: ReverseMap, S: Supply<'a, T>>(
+    cursor: &Cursor<'_, 'a, T, S>,
     expected: RmapRecord,
     found: Option<RmapRecord>,
 ) -> Error {
@@ -299,6 +332,6 @@ fn conflict(
         format!("{} blocks from {} of owner {:#x} at {:#x}", r.len, r.start, r.owner, r.offset)
     };
     let found = found.as_ref().map_or_else(|| "nothing".to_owned(), text);
-    let damage = Corruption::new(Shape::RMAP.name, "it does not match the mapped blocks");
+    let damage = Corruption::new(T::SHAPE.name, "it does not match the mapped blocks");
     cursor.in_tree(damage.mismatch(text(&expected), found)).into()
 }

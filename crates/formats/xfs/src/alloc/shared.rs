@@ -7,9 +7,10 @@ use std::ops::Range;
 use engine::Corruption;
 
 use super::ags::AgTree;
+use super::busy::BusyView;
 use super::held::HeldAg;
-use crate::btree::Seek;
-use crate::btree::records::{RefcountRecord, RefcountTree};
+use crate::btree::records::{RefcountRecord, RefcountTree, RtRefcountTree};
+use crate::btree::{Cursor, Seek, Supply, Tree};
 use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;
 
@@ -35,6 +36,9 @@ impl Op<'_> {
     /// Blocks that recently belonged to other files, too, must not be overwritten: a crash before the checkpoint that
     /// removed those references is durable would restore them.
     pub(crate) fn own_blocks(&mut self, start: FsBlock, len: u64) -> Outcome<(bool, u64)> {
+        if let Some(block) = start.realtime() {
+            return self.own_realtime_blocks(block, len);
+        }
         let (ag, block) = self.fs.volume.geometry.split(start);
         self.ag(ag)?.own_blocks(block, len)
     }
@@ -48,6 +52,9 @@ impl Op<'_> {
         len: u64,
         pieces: &mut u32,
     ) -> Outcome<u64> {
+        if let Some(block) = start.realtime() {
+            return self.alike_realtime_at_end(block, len, pieces);
+        }
         let (ag, block) = self.fs.volume.geometry.split(start);
         let mut ag = self.ag(ag)?;
         let (from, end) = (u64::from(block.0), u64::from(block.0) + len);
@@ -71,13 +78,7 @@ impl HeldAg<'_, '_> {
             }
             until = run.start.0.into();
         }
-        let busy = self.busy();
-        let clean = busy.clean_parts(block.0..until as u32).next();
-        Ok(match clean {
-            Some(clean) if clean.start == block.0 => (true, u64::from(clean.end) - at),
-            Some(clean) => (false, u64::from(clean.start) - at),
-            None => (false, until - at),
-        })
+        Ok(clean_start(&self.busy(), block.0..until as u32))
     }
 
     /// Returns the start of the run of blocks that ends before `end` and has one reference count.
@@ -85,14 +86,12 @@ impl HeldAg<'_, '_> {
         if !self.has_tree(AgTree::Refcount) {
             return Ok(0);
         }
-        let last = AgBlock(end.saturating_sub(1) as u32);
-        let found = self.cursor::<RefcountTree>().seek((false, last), Seek::AtMost)?;
-        Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
+        alike_before(&mut self.cursor::<RefcountTree>(), end)
     }
 
     /// Removes one reference from blocks, and frees those that have none left.
     pub(crate) fn drop_references(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
-        self.each_part(start, len, |ag, part, shared| match shared {
+        each_part(self, start, len, Self::shared_from, |ag, part, shared| match shared {
             None => {
                 ag.adjust_agfl()?;
                 ag.give_space(AgBlock(part.start as u32), (part.end - part.start) as u32)
@@ -103,52 +102,13 @@ impl HeldAg<'_, '_> {
 
     /// Adds one reference to blocks in use.
     pub(crate) fn add_references(&mut self, start: AgBlock, len: u32) -> Outcome<()> {
-        self.each_part(start, len, |ag, part, shared| match shared {
-            None => ag.begin_sharing(part),
+        each_part(self, start, len, Self::shared_from, |ag, part, shared| match shared {
+            None => {
+                ag.adjust_agfl()?;
+                begin_sharing(&mut ag.cursor::<RefcountTree>(), part)
+            }
             Some(run) => ag.recount(run, part, run.count + 1),
         })
-    }
-
-    /// Calls `change` for each shared part of some blocks, with its record, and for each part that is not shared.
-    /// Blocks with a saturated count are skipped.
-    fn each_part(
-        &mut self,
-        start: AgBlock,
-        len: u32,
-        mut change: impl FnMut(&mut Self, Range<u64>, Option<RefcountRecord>) -> Outcome<()>,
-    ) -> Outcome<()> {
-        let mut at = u64::from(start.0);
-        let end = at + u64::from(len);
-        while at < end {
-            let shared = self.shared_from(at, end)?;
-            let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
-            if at < shared_from {
-                change(self, at..shared_from, None)?;
-                // The record found may have been merged with these blocks, so it is looked up again.
-                at = shared_from;
-                continue;
-            }
-            if let Some(run) = shared {
-                let until = run.end().min(end);
-                if run.count != COUNT_PINNED {
-                    change(self, at..until, Some(run))?;
-                }
-                at = until;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a record for blocks of one file that now belong to two.
-    fn begin_sharing(&mut self, blocks: Range<u64>) -> Outcome<()> {
-        self.adjust_agfl()?;
-        let whole = RefcountRecord { start: AgBlock(0), cow: false, len: 0, count: 2 };
-        let new = whole.part(blocks.start, blocks.end);
-        let mut cursor = self.cursor::<RefcountTree>();
-        cursor.seek((false, new.start), Seek::Exactly)?;
-        cursor.insert(new)?;
-        self.join_references(false, blocks.end)?;
-        self.join_references(false, blocks.start)
     }
 
     /// Returns the first run of shared blocks that overlaps `at..end`.
@@ -157,63 +117,153 @@ impl HeldAg<'_, '_> {
             return Ok(None);
         }
         let limit = u64::from(self.guard.length);
-        let ag = self.number();
-        let mut cursor = self.cursor::<RefcountTree>();
-        let mut found = cursor.seek((false, AgBlock(at as u32)), Seek::AtMost)?;
-        if found.is_none_or(|run| run.end() <= at) {
-            found = cursor.seek((false, AgBlock(at as u32)), Seek::AtLeast)?;
-        }
-        // Runs staged for copy on write sort after all shared ones.
-        let Some(run) = found.filter(|run| !run.cow && u64::from(run.start.0) < end) else {
-            return Ok(None);
-        };
-        if run.len == 0 || run.end() > limit || run.count < 2 {
-            let what = format!("{} references to {} blocks from {}", run.count, run.len, run.start);
-            return Err(Corruption::new("reference count tree", what).in_group(ag.0.into()).into());
-        }
-        Ok(Some(run))
+        shared_from(&mut self.cursor::<RefcountTree>(), at..end, limit)
     }
 
     /// Changes the count of `blocks`, which are a part of `run`.
     fn recount(&mut self, run: RefcountRecord, blocks: Range<u64>, count: u32) -> Outcome<()> {
         self.adjust_agfl()?;
-        let mut cursor = self.cursor::<RefcountTree>();
-        cursor.seek((false, run.start), Seek::Exactly)?;
-        cursor.remove()?;
-        let before = run.part(run.start.0.into(), blocks.start);
-        let changed = RefcountRecord { count, ..run.part(blocks.start, blocks.end) };
-        let after = run.part(blocks.end, run.end());
-        // Blocks of a single file have no record.
-        for part in [before, changed, after] {
-            if part.len > 0 && part.count > 1 {
-                cursor.insert(part)?;
-            }
-        }
-        self.join_references(false, blocks.end)?;
-        self.join_references(false, blocks.start)?;
-        if changed.count == 1 {
+        recount(&mut self.cursor::<RefcountTree>(), run, blocks.clone(), count)?;
+        if count == 1 {
             // The remaining file must not overwrite them before the checkpoint is durable.
-            self.make_busy(changed.start, changed.len);
+            self.make_busy(AgBlock(blocks.start as u32), (blocks.end - blocks.start) as u32);
         }
         Ok(())
     }
+}
 
-    /// Joins two records that meet at block `at` and have the same count.
-    pub(super) fn join_references(&mut self, cow: bool, at: u64) -> Outcome<()> {
-        let Some(last_before) = at.checked_sub(1) else { return Ok(()) };
-        let mut cursor = self.cursor::<RefcountTree>();
-        let right = cursor.seek((cow, AgBlock(at as u32)), Seek::Exactly)?;
-        let Some(right) = right else { return Ok(()) };
-        let left = cursor.seek((cow, AgBlock(last_before as u32)), Seek::AtMost)?;
-        let Some(left) =
-            left.filter(|left| left.cow == cow && left.end() == at && left.count == right.count)
-        else {
-            return Ok(());
-        };
-        cursor.update(left.part(left.start.0.into(), right.end()))?;
-        cursor.seek((cow, right.start), Seek::Exactly)?;
-        cursor.remove()
+/// Returns whether the first of some blocks is not busy, and for how many of them from there on that is the same.
+pub(super) fn clean_start(busy: &BusyView<'_>, blocks: Range<u32>) -> (bool, u64) {
+    let (start, end) = (blocks.start, blocks.end);
+    match busy.clean_parts(blocks).next() {
+        Some(clean) if clean.start == start => (true, u64::from(clean.end - start)),
+        Some(clean) => (false, u64::from(clean.start - start)),
+        None => (false, u64::from(end - start)),
     }
+}
+
+/// Reference counts: of an allocation group or of a realtime group.
+pub(crate) trait References: Tree<Record = RefcountRecord, Key = (bool, AgBlock)> {}
+
+impl References for RefcountTree {}
+impl References for RtRefcountTree {}
+
+/// Calls `change` for each shared part of some blocks, with its record, and for each part that is not shared. `find`
+/// returns the first run of shared blocks in a range. Blocks with a saturated count are skipped.
+pub(super) fn each_part<G>(
+    group: &mut G,
+    start: AgBlock,
+    len: u32,
+    mut find: impl FnMut(&mut G, u64, u64) -> Outcome<Option<RefcountRecord>>,
+    mut change: impl FnMut(&mut G, Range<u64>, Option<RefcountRecord>) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut at = u64::from(start.0);
+    let end = at + u64::from(len);
+    while at < end {
+        let shared = find(group, at, end)?;
+        let shared_from = shared.map_or(end, |run| u64::from(run.start.0).max(at));
+        if at < shared_from {
+            change(group, at..shared_from, None)?;
+            // The record found may have been merged with these blocks, so it is looked up again.
+            at = shared_from;
+            continue;
+        }
+        if let Some(run) = shared {
+            let until = run.end().min(end);
+            if run.count != COUNT_PINNED {
+                change(group, at..until, Some(run))?;
+            }
+            at = until;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a record for blocks of one file that now belong to two.
+pub(super) fn begin_sharing<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    blocks: Range<u64>,
+) -> Outcome<()> {
+    let whole = RefcountRecord { start: AgBlock(0), cow: false, len: 0, count: 2 };
+    let new = whole.part(blocks.start, blocks.end);
+    cursor.seek((false, new.start), Seek::Exactly)?;
+    cursor.insert(new)?;
+    join_references(cursor, false, blocks.end)?;
+    join_references(cursor, false, blocks.start)
+}
+
+/// Returns the first run of shared blocks that overlaps `blocks`. The group has `limit` blocks.
+pub(super) fn shared_from<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    blocks: Range<u64>,
+    limit: u64,
+) -> Outcome<Option<RefcountRecord>> {
+    let first = AgBlock(blocks.start as u32);
+    let mut found = cursor.seek((false, first), Seek::AtMost)?;
+    if found.is_none_or(|run| run.end() <= blocks.start) {
+        found = cursor.seek((false, first), Seek::AtLeast)?;
+    }
+    // Runs staged for copy on write sort after all shared ones.
+    let Some(run) = found.filter(|run| !run.cow && u64::from(run.start.0) < blocks.end) else {
+        return Ok(None);
+    };
+    if run.len == 0 || run.end() > limit || run.count < 2 {
+        let what = format!("{} references to {} blocks from {}", run.count, run.len, run.start);
+        return Err(cursor.in_tree(Corruption::new("reference count tree", what)).into());
+    }
+    Ok(Some(run))
+}
+
+/// Returns the start of the run of blocks that ends before `end` and has one reference count.
+pub(super) fn alike_before<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    end: u64,
+) -> Outcome<u64> {
+    let last = AgBlock(end.saturating_sub(1) as u32);
+    let found = cursor.seek((false, last), Seek::AtMost)?;
+    Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
+}
+
+/// Changes the count of `blocks`, which are a part of `run`.
+pub(super) fn recount<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    run: RefcountRecord,
+    blocks: Range<u64>,
+    count: u32,
+) -> Outcome<()> {
+    cursor.seek((false, run.start), Seek::Exactly)?;
+    cursor.remove()?;
+    let before = run.part(run.start.0.into(), blocks.start);
+    let changed = RefcountRecord { count, ..run.part(blocks.start, blocks.end) };
+    let after = run.part(blocks.end, run.end());
+    // Blocks of a single file have no record.
+    for part in [before, changed, after] {
+        if part.len > 0 && part.count > 1 {
+            cursor.insert(part)?;
+        }
+    }
+    join_references(cursor, false, blocks.end)?;
+    join_references(cursor, false, blocks.start)
+}
+
+/// Joins two records that meet at block `at` and have the same count.
+pub(super) fn join_references<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    cow: bool,
+    at: u64,
+) -> Outcome<()> {
+    let Some(last_before) = at.checked_sub(1) else { return Ok(()) };
+    let right = cursor.seek((cow, AgBlock(at as u32)), Seek::Exactly)?;
+    let Some(right) = right else { return Ok(()) };
+    let left = cursor.seek((cow, AgBlock(last_before as u32)), Seek::AtMost)?;
+    let Some(left) =
+        left.filter(|left| left.cow == cow && left.end() == at && left.count == right.count)
+    else {
+        return Ok(());
+    };
+    cursor.update(left.part(left.start.0.into(), right.end()))?;
+    cursor.seek((cow, right.start), Seek::Exactly)?;
+    cursor.remove()
 }
 
 #[cfg(test)]

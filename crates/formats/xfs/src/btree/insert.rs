@@ -46,7 +46,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
             return Ok(false);
         }
         let gone = T::OVERLAPS.then(|| T::high_key_of(&T::record(self.entry(node, position))));
-        let start = self.leaf.entry_range(position, position).start;
+        let start = self.area(node).entry_range(position, position).start;
         let place = start + first..start + last + 1;
         self.edit(node, place).copy_from_slice(&new[first..=last]);
         self.record_changed(position, gone, gone.map(|_| T::high_key_of(record)));
@@ -100,7 +100,7 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
             if position < count && T::key_in_record(self.entry(node, position)) == key {
                 return Err(self.damage(node, "an unexpected record").into());
             }
-            if count < self.leaf.max {
+            if count < self.area(node).max {
                 let mut bytes = [0; RECORD_SIZE_MAX];
                 T::put_record(&record, &mut bytes);
                 self.put_in(node, position, &bytes[..T::SHAPE.record_size], &[]);
@@ -219,12 +219,13 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
 
     /// Moves the entries of a root in a fork to a new block.
     fn grow_in_fork(&mut self, top: Node) -> Outcome<()> {
-        let near = self.pointer(top, 0);
+        // A leaf has no pointers. The owner knows a place for the first block of its tree.
+        let near = if top.level > 0 { self.pointer(top, 0) } else { 0 };
         let child = self.new_node(top.level, near)?;
         let count = self.count(top);
         self.carry(top, 0..count, child, 0);
-        self.put_child(top, 0, child);
         self.set_root_level(top, top.level + 1);
+        self.put_child(Node { level: top.level + 1, ..top }, 0, child);
         Ok(())
     }
 

@@ -98,8 +98,9 @@ pub(crate) struct Cursor<'c, 'a, T: Tree, A: Anchor<'a, T>> {
     pub(crate) anchor: &'c mut A,
     leaf: Area,
     node: Area,
-    /// The root in a fork.
+    /// The root in a fork, as a node and as a leaf.
     root: Area,
+    root_leaf: Area,
     /// From the leaf at index 0 up to the root.
     path: [Frame; LEVELS_MAX],
     /// Number of levels of the tree, and of valid entries of `path`.
@@ -148,10 +149,11 @@ impl<'c, 'a, T: Tree, A: Anchor<'a, T>> Cursor<'c, 'a, T, A> {
             TreeRoot::Fork(bytes) => bytes.len(),
         };
         let root = T::SHAPE.root_area(fork_size);
+        let root_leaf = T::SHAPE.root_leaf_area(fork_size);
         let geometry = anchor.geometry();
         let (leaf, node) = (T::SHAPE.leaf_area(geometry), T::SHAPE.node_area(geometry));
         let path = [NO_FRAME; LEVELS_MAX];
         let state = PathState::Nowhere;
-        Self { anchor, leaf, node, root, path, levels: 0, state, txn: PhantomData }
+        Self { anchor, leaf, node, root, root_leaf, path, levels: 0, state, txn: PhantomData }
     }
 }

@@ -68,6 +68,7 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
 
     pub(super) fn area(&self, node: Node) -> &Area {
         match node {
+            Node { buffer: None, level: 0, .. } => &self.root_leaf,
             Node { buffer: None, .. } => &self.root,
             Node { level: 0, .. } => &self.leaf,
             Node { .. } => &self.node,
@@ -130,11 +131,12 @@ impl<'a, T: Tree, A: Anchor<'a, T>> Cursor<'_, 'a, T, A> {
 
     fn top_in_fork(&mut self, level: usize, count: usize) -> Outcome<Node> {
         let node = Node { block: 0, buffer: None, level };
-        if !(1..LEVELS_MAX).contains(&level) {
+        let least = usize::from(!T::SHAPE.has_leaf_roots);
+        if !(least..LEVELS_MAX).contains(&level) {
             let damage = Corruption::new(T::SHAPE.name, "level of the root");
             return Err(self.fault(node, damage.mismatch("at least 1", level)).into());
         }
-        self.check_count(node, count, 1)?;
+        self.check_count(node, count, usize::from(level > 0))?;
         self.levels = level + 1;
         Ok(node)
     }

@@ -23,6 +23,10 @@ pub(crate) struct RmapTree;
 pub(crate) struct RefcountTree;
 /// The extent map of a fork.
 pub(crate) struct BmapTree;
+/// Reverse map of a realtime group.
+pub(crate) struct RtRmapTree;
+/// Reference counts of a realtime group.
+pub(crate) struct RtRefcountTree;
 
 /// A run of free blocks (`xfs_alloc_rec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,3 +353,55 @@ impl Tree for BmapTree {
         put64(bytes, 0, offset_of(record).0);
     }
 }
+
+macro_rules! tree_of_realtime_group {
+    ($tree:ty, $like:ty, $record:ty, $key:ty, $shape:ident, $kind:ident, $overlaps:literal) => {
+        impl Tree for $tree {
+            type Record = $record;
+            type Key = $key;
+
+            const SHAPE: Shape = Shape::$shape;
+            const KIND: Kind = Kind::$kind;
+            const OVERLAPS: bool = $overlaps;
+
+            fn record(bytes: &[u8]) -> $record {
+                <$like>::record(bytes)
+            }
+
+            fn put_record(record: &$record, bytes: &mut [u8]) {
+                <$like>::put_record(record, bytes);
+            }
+
+            fn key(bytes: &[u8]) -> $key {
+                <$like>::key(bytes)
+            }
+
+            fn key_in_record(bytes: &[u8]) -> $key {
+                <$like>::key_in_record(bytes)
+            }
+
+            fn put_key(key: &$key, bytes: &mut [u8]) {
+                <$like>::put_key(key, bytes);
+            }
+
+            fn put_low_key(record: &[u8], bytes: &mut [u8]) {
+                <$like>::put_low_key(record, bytes);
+            }
+
+            fn high_key_of(record: &$record) -> $key {
+                <$like>::high_key_of(record)
+            }
+        }
+    };
+}
+
+tree_of_realtime_group!(RtRmapTree, RmapTree, RmapRecord, RmapKey, RTRMAP, RtRmapBtree, true);
+tree_of_realtime_group!(
+    RtRefcountTree,
+    RefcountTree,
+    RefcountRecord,
+    (bool, AgBlock),
+    RTREFCOUNT,
+    RtRefcountBtree,
+    false
+);

@@ -114,21 +114,22 @@ impl<'a, T: Tree, S: Supply<'a, T>> Cursor<'_, 'a, T, S> {
     }
 
     /// Moves the entries of the only child of a root in a fork into the root, if they fit. Returns the child, which is
-    /// unused then. Leaves stay, because a root in a fork is never a leaf.
+    /// unused then. Leaves stay where a root in a fork is never a leaf.
     fn take_in(&mut self, top: Node) -> Outcome<Option<Node>> {
-        if top.level == 1 {
+        if top.level == 1 && !T::SHAPE.has_leaf_roots {
             return Ok(None);
         }
         let child = self.child(top, 0)?;
         self.check_alone(child)?;
         let count = self.count(child);
-        if count > self.root.max {
+        let below = Node { level: top.level - 1, ..top };
+        if count > self.area(below).max {
             return Ok(None);
         }
         self.cut(top, 0..1);
-        self.carry(child, 0..count, top, 0);
-        self.set_root_level(top, top.level - 1);
-        self.path[self.levels - 2].node = Node { level: top.level - 1, ..top };
+        self.set_root_level(top, below.level);
+        self.carry(child, 0..count, below, 0);
+        self.path[self.levels - 2].node = below;
         Ok(Some(child))
     }
 

@@ -19,6 +19,8 @@ macro_rules! catalogue {
 
 const REBUILD: &str = "The tree is rebuilt from the structures that it indexes.";
 
+const REBUILD_GROUPS: &str = "None: xfs_repair -r rebuilds the tree.";
+
 const REBUILD_REALTIME: &str = "The bitmap and the summary are rebuilt from the extents of files.";
 
 /// Codes of the blocks of one kind of tree.
@@ -39,42 +41,42 @@ impl TreeCodes {
 }
 
 macro_rules! tree_codes {
-    ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident;)*) => {
+    ($($constant:ident: $all:ident $prefix:literal $structure:literal $severity:ident $repair:ident;)*) => {
         $(pub(crate) const $constant: TreeCodes = TreeCodes {
             checksum: &Code {
                 name: concat!("xfs-", $prefix, "-checksum"),
                 severity: Severity::$severity,
                 structure: $structure,
                 meaning: "The checksum of a tree block is wrong.",
-                repair: REBUILD,
+                repair: $repair,
             },
             block: &Code {
                 name: concat!("xfs-", $prefix, "-block"),
                 severity: Severity::$severity,
                 structure: $structure,
                 meaning: "A tree block has an invalid header, or the pointer to it is invalid.",
-                repair: REBUILD,
+                repair: $repair,
             },
             links: &Code {
                 name: concat!("xfs-", $prefix, "-siblings"),
                 severity: Severity::$severity,
                 structure: $structure,
                 meaning: "A tree block has wrong sibling pointers.",
-                repair: REBUILD,
+                repair: $repair,
             },
             keys: &Code {
                 name: concat!("xfs-", $prefix, "-keys"),
                 severity: Severity::$severity,
                 structure: $structure,
                 meaning: "A node has a key that does not match the block below it.",
-                repair: REBUILD,
+                repair: $repair,
             },
             records: &Code {
                 name: concat!("xfs-", $prefix, "-records"),
                 severity: Severity::$severity,
                 structure: $structure,
                 meaning: "Records of the tree are invalid or out of order, or a block has too few records.",
-                repair: REBUILD,
+                repair: $repair,
             },
         };
         const $all: [&Code; 5] =
@@ -86,13 +88,15 @@ macro_rules! tree_codes {
 }
 
 tree_codes! {
-    BNOBT: BNOBT_ALL "bnobt" "bnobt" AtRisk;
-    CNTBT: CNTBT_ALL "cntbt" "cntbt" AtRisk;
-    RMAPBT: RMAPBT_ALL "rmapbt" "rmapbt" AtRisk;
-    REFCOUNTBT: REFCOUNTBT_ALL "refcountbt" "refcountbt" AtRisk;
-    INOBT: INOBT_ALL "inobt" "inobt" AtRisk;
-    FINOBT: FINOBT_ALL "finobt" "finobt" AtRisk;
-    BMBT: BMBT_ALL "bmbt" "bmbt" AtRisk;
+    BNOBT: BNOBT_ALL "bnobt" "bnobt" AtRisk REBUILD;
+    CNTBT: CNTBT_ALL "cntbt" "cntbt" AtRisk REBUILD;
+    RMAPBT: RMAPBT_ALL "rmapbt" "rmapbt" AtRisk REBUILD;
+    REFCOUNTBT: REFCOUNTBT_ALL "refcountbt" "refcountbt" AtRisk REBUILD;
+    INOBT: INOBT_ALL "inobt" "inobt" AtRisk REBUILD;
+    FINOBT: FINOBT_ALL "finobt" "finobt" AtRisk REBUILD;
+    BMBT: BMBT_ALL "bmbt" "bmbt" AtRisk REBUILD;
+    RTRMAPBT: RTRMAPBT_ALL "rtrmapbt" "rtrmapbt" AtRisk REBUILD_GROUPS;
+    RTREFCOUNTBT: RTREFCOUNTBT_ALL "rtrefcountbt" "rtrefcountbt" AtRisk REBUILD_GROUPS;
 }
 
 catalogue! {
@@ -293,6 +297,9 @@ catalogue! {
     REALTIME_FILE: AtRisk "xfs-realtime-file", "realtime section",
         "The realtime bitmap or summary cannot be read, or has a wrong size.",
         "None: xfs_repair rebuilds it.";
+    REALTIME_HEADER: AtRisk "xfs-realtime-header", "realtime section",
+        "A block of the realtime bitmap or summary has a wrong header or checksum.",
+        REBUILD_REALTIME;
     REALTIME_BITMAP: AtRisk "xfs-realtime-bitmap", "realtime section",
         "The realtime bitmap marks extents as free that are in use.",
         REBUILD_REALTIME;
@@ -308,6 +315,15 @@ catalogue! {
     REALTIME_ALIGNMENT: AtRisk "xfs-realtime-alignment", "realtime section",
         "A file maps only a part of a realtime extent, or at an offset that is not aligned.",
         "None: copy the file and remove the original.";
+    REALTIME_SUPERBLOCK: AtRisk "xfs-realtime-superblock", "realtime section",
+        "The superblock of the realtime device is damaged or differs from that of the image.",
+        "None: xfs_repair -r rewrites it.";
+    REALTIME_RMAP: AtRisk "xfs-realtime-rmap", "rtrmapbt",
+        "The reverse map of a realtime group differs from the extents of files.",
+        REBUILD_GROUPS;
+    REALTIME_REFERENCES: AtRisk "xfs-realtime-refcount", "rtrefcountbt",
+        "A realtime group has wrong reference counts of shared blocks.",
+        REBUILD_GROUPS;
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
         "Invalid records are replaced with empty ones, and quotas are marked for a quota check at the next mount.";

@@ -101,7 +101,7 @@ fn disputes(ctx: &Context<'_>, claims: &[Claim], disputed: &[u64]) {
 }
 
 /// Returns the claims of a group, with contiguous ones joined.
-fn joined(ag: u32, claims: &[Claim]) -> Vec<Claim> {
+pub(super) fn joined(ag: u32, claims: &[Claim]) -> Vec<Claim> {
     let mut all: Vec<Claim> = claims.iter().filter(|claim| claim.ag == ag).copied().collect();
     all.sort_unstable_by_key(|claim| (claim.kind(), claim.start));
     let mut joined: Vec<Claim> = Vec::new();

@@ -5,7 +5,7 @@ use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
-use super::realtime::{file_size, is_realtime};
+use super::realtime::{file_size, group_file_size, is_realtime};
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
@@ -309,8 +309,13 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         FileType::Regular => {
             // The realtime bitmap and summary are empty without a realtime device.
             let ctx = fields.ctx;
-            let layout = ctx.geometry.realtime.map(|realtime| realtime.space());
-            let expected = file_size(&ctx.sb.raw, layout.as_ref(), fields.ino);
+            let layout = ctx.geometry.realtime.map(|realtime| realtime.space(0));
+            let expected = match inode.is_metadata() {
+                true => {
+                    group_file_size(inode.metafile_type(), layout.as_ref(), ctx.sb.raw.blocklog)
+                }
+                false => file_size(&ctx.sb.raw, layout.as_ref(), fields.ino),
+            };
             let expected = expected.unwrap_or(size);
             if size != expected {
                 fields.require(false, "di_size", &format!("{expected:#x}"), size);

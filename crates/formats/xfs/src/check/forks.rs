@@ -3,18 +3,20 @@
 use vfs::check::Finding;
 use vfs::{FileType, Ino};
 
-use super::codes;
+use super::codes::{self, TreeCodes};
 use super::inodes::Inodes;
 use super::owners::Owners;
 use super::realtime::{FileClaims, is_realtime};
 use super::tree::{Owner, Visitor, Walk};
-use crate::btree::records::{BmapTree, rmap_offset};
+use crate::btree::Tree;
+use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree, rmap_offset};
 use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::btree::Shape;
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Format, Inode, flags2};
+use crate::format::metafile::MetafileType;
 
 /// Summary of a fork.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +58,9 @@ struct Map<'m, F> {
     overlaps: bool,
     has_unwritten: bool,
     mapped: Mapped,
-    /// Set if the extents are on the realtime device.
+    /// True if the extents are on the realtime device.
+    is_on_realtime: bool,
+    /// Their claims, if these are of interest.
     realtime: Option<FileClaims<'m>>,
     each: F,
 }
@@ -69,8 +73,8 @@ impl<F: FnMut(Extent)> Map<'_, F> {
         self.has_unwritten |= extent.unwritten;
         self.end = extent.end();
         if let Some(claims) = &mut self.realtime {
-            claims.extent(&extent);
-        } else {
+            self.is_shared |= claims.extent(&extent, self.may_share);
+        } else if !self.is_on_realtime {
             self.is_shared |= self.owners.claim_extent(
                 extent.start,
                 extent.len,
@@ -119,13 +123,10 @@ pub(super) fn map(
         overlaps: false,
         has_unwritten: false,
         mapped: Mapped::default(),
+        is_on_realtime,
         realtime: is_on_realtime.then(|| inodes.realtime.map(|all| all.of_file(ino.0))).flatten(),
         each,
     };
-    if is_on_realtime && map.realtime.is_none() {
-        // Extents of groups are not checked.
-        return Mapped { is_broken: true, ..Mapped::default() };
-    }
     let bytes = inode.fork(fork);
     match inode.fork_format(fork) {
         Format::Extents => {
@@ -139,6 +140,7 @@ pub(super) fn map(
             map.mapped.blocks += found.blocks;
             map.mapped.is_broken = found.is_broken;
         }
+        Format::MetaBtree => group_tree(inodes, ino, inode, &mut map.mapped),
         _ => {}
     }
     let fault = |field| Finding::new(codes::INODE_MAP).of_inode(ino.0).field(field);
@@ -155,4 +157,33 @@ pub(super) fn map(
         ctx.found(fault("di_flags2").detail("it shares blocks, but the reflink flag is not set"));
     }
     map.mapped
+}
+
+/// Claims the blocks of a tree of a realtime group. Its records are compared with files elsewhere.
+struct TreeBlocks<'t> {
+    owners: &'t Owners,
+    ino: u64,
+}
+
+impl<T: Tree> Visitor<T> for TreeBlocks<'_> {
+    fn block(&mut self, block: Block) -> bool {
+        self.owners.claim_block(block, self.ino, rmap_offset::BMBT_BLOCK)
+    }
+
+    fn record(&mut self, _: T::Record) {}
+}
+
+/// Checks the tree of a realtime group.
+fn group_tree(inodes: &Inodes<'_>, ino: Ino, inode: &Inode, mapped: &mut Mapped) {
+    fn walk<T: Tree>(inodes: &Inodes<'_>, codes: TreeCodes, ino: Ino, fork: &[u8]) -> (u64, bool) {
+        let mut blocks = TreeBlocks { owners: inodes.owners, ino: ino.0 };
+        let walk = Walk::<T, _>::new(inodes.ctx, codes, Owner::Inode(ino.0), &mut blocks);
+        let found = walk.of_fork(fork);
+        (found.blocks, found.is_broken)
+    }
+    let fork = inode.fork(Fork::Data);
+    (mapped.blocks, mapped.is_broken) = match inode.metafile_type() {
+        MetafileType::RtRmap => walk::<RtRmapTree>(inodes, codes::RTRMAPBT, ino, fork),
+        _ => walk::<RtRefcountTree>(inodes, codes::RTREFCOUNTBT, ino, fork),
+    };
 }

@@ -215,7 +215,7 @@ impl Inodes<'_> {
             usage.add(ino, &inode);
         }
         let has_blocks = |fork| match inode.fork_format(fork) {
-            Format::Btree => true,
+            Format::Btree | Format::MetaBtree => true,
             Format::Extents => {
                 inode.extents(fork) > 0 && (fork == Fork::Attr || file_type != FileType::Regular)
             }

@@ -17,7 +17,7 @@ use super::links::DIRECTORY;
 use super::names;
 use crate::format::features::Version;
 use crate::format::inode::Inode;
-use crate::format::metafile::{MetafileType, quota_path};
+use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY, quota_path};
 use crate::format::quota::QuotaKind;
 
 pub(super) use trees::{Trees, root};
@@ -140,6 +140,13 @@ fn check_tree(inodes: &Inodes<'_>, trees: &Trees, root: Ino, number: u32) {
     }
 }
 
+/// Returns the number of the realtime group that a file at a path belongs to.
+fn group_of_path(path: &[u8]) -> Option<u32> {
+    let path = std::str::from_utf8(path).ok()?;
+    let name = path.strip_prefix(RTGROUPS_DIRECTORY)?.strip_prefix('/')?;
+    name.split_once('.')?.0.parse().ok()
+}
+
 /// Checks that a file has the type that its path requires.
 fn check_file(ctx: &Context<'_>, file: &Metafile) {
     let found = file.inode.metafile_type();
@@ -158,6 +165,13 @@ fn check_file(ctx: &Context<'_>, file: &Metafile) {
             ctx.found(finding().mismatch("a file that kernels know", found.name()));
         }
         _ => {}
+    }
+    let group = group_of_path(&file.path);
+    if group.is_some_and(|group| group != file.inode.projid()) {
+        let number = Finding::new(codes::METADIR_FILE).of_inode(file.ino.0).field("di_projid");
+        let detail = format!("/{}", String::from_utf8_lossy(&file.path));
+        let expected = group.unwrap_or_default();
+        ctx.found(number.detail(detail).mismatch(expected, file.inode.projid()));
     }
     let has_quota = ctx.geometry.features.version_bits.contains(Version::QUOTA);
     if found.is_quota() && !has_quota {

@@ -60,8 +60,8 @@ use crate::format::dir::Layout;
 /// Checks an image and reports all findings to `observer`. Does not write to the device.
 ///
 /// # Errors
-/// `Unsupported` for images that cannot be checked: unknown incompatible features, realtime groups, a log on another
-/// device. All damage is reported as findings.
+/// `Unsupported` for images that cannot be checked: unknown incompatible features, or a log on another device. All damage
+/// is reported as findings.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     options: &Options,
@@ -83,8 +83,7 @@ pub fn check(
     let links = Links::new(&ctx, &chunks);
     let usage = Usage::new(&ctx, image.uncounted);
     let layout = Layout::new(&ctx.geometry);
-    let realtime = UsedExtents::new(&ctx);
-    let inodes = Inodes {
+    let mut inodes = Inodes {
         ctx: &ctx,
         owners: &owners,
         chunks: &chunks,
@@ -92,8 +91,10 @@ pub fn check(
         usage: usage.as_ref(),
         pointers: None,
         layout,
-        realtime: realtime.as_ref(),
+        realtime: None,
     };
+    let realtime = UsedExtents::new(&inodes);
+    inodes.realtime = realtime.as_ref();
     inodes.check();
     let mut summary = finish::finish(&inodes, &totals);
     summary.transactions_replayed = image.transactions;

@@ -1,9 +1,12 @@
 //! Checks the realtime section: the extents of realtime files against each other, the bitmap, the summary and the
 //! superblock's count.
 //!
-//! Both files of the section are on the data device, so the realtime device itself is not read.
+//! These files, and the trees of realtime groups, are on the data device. So only the superblock of groups is read from
+//! the realtime device.
 
+mod differences;
 mod files;
+mod groups;
 mod space;
 mod used;
 
@@ -17,7 +20,7 @@ use super::inodes::Inodes;
 use crate::format::inode::Fork;
 
 pub(super) use space::{check, rebuild};
-pub(super) use used::{FileClaims, UsedExtents, file_size, is_realtime};
+pub(super) use used::{FileClaims, UsedExtents, file_size, group_file_size, is_realtime};
 
 /// Reports extents that were claimed more than once, with their owners.
 fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {
@@ -27,7 +30,7 @@ fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {
     }
     disputed.sort_unstable();
     disputed.dedup();
-    let again = UsedExtents::of(used.realtime, Some(disputed));
+    let again = UsedExtents::of(used.realtime, None, Some(disputed));
     diagnose::quietly(inodes, |quiet| {
         let quiet = Inodes { realtime: Some(&again), ..*quiet };
         quiet.each_used(|ino, inode| {

@@ -51,17 +51,20 @@ fn add(records: &mut Vec<RefcountRecord>, start: u32, len: u32, count: u32) {
 
 /// A run of blocks with a wrong reference count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Difference {
-    start: u32,
-    len: u32,
+pub(super) struct Difference {
+    pub(super) start: u32,
+    pub(super) len: u32,
     /// Actual number of references; 0 if fewer than two.
-    expected: u64,
+    pub(super) expected: u64,
     /// Number of references in the tree; 0 without a record.
-    found: u64,
+    pub(super) found: u64,
 }
 
 /// Returns the differences between records, sorted. Records of a damaged tree may overlap; their counts are added.
-fn differences(expected: &[RefcountRecord], found: &[RefcountRecord]) -> Vec<Difference> {
+pub(super) fn differences(
+    expected: &[RefcountRecord],
+    found: &[RefcountRecord],
+) -> Vec<Difference> {
     let mut edges: Vec<(u64, i64, i64)> = Vec::new();
     for (records, is_found) in [(expected, false), (found, true)] {
         for record in records {

@@ -51,10 +51,6 @@ pub(super) fn open(
 ) -> Result<Option<Image>> {
     let Some(device) = with_superblock(device, observer)? else { return Ok(None) };
     let sb = read_superblock(&*device)?;
-    if sb.has_realtime_groups() {
-        let advice = "xfs_repair -n checks such images";
-        return Err(Error::unsupported("checking realtime groups", advice));
-    }
     let uncounted = Uncounted::new();
     let (transactions, is_log_clean) = (0, false);
     let image =

@@ -52,9 +52,8 @@ pub(super) fn check_alone(ctx: &Context<'_>, ag: AgNumber, raw: &RawSuperblock) 
     if raw.flags != 0 {
         tell("sb_flags", "0", raw.flags.to_string());
     }
-    let has_groups = raw.features().incompat(Incompat::METADIR) && raw.rblocks.get() != 0;
     for (field, expected, found) in realtime_fields(raw) {
-        if !has_groups && expected != found {
+        if expected != found {
             tell(field, &expected.to_string(), found.to_string());
         }
     }
@@ -129,11 +128,16 @@ fn realtime_fields(raw: &RawSuperblock) -> Vec<(&'static str, u64, u64)> {
     let (blocks, found) = (raw.rblocks.get(), raw.rextents.get());
     let extents = blocks.checked_div(raw.rextsize.get().into()).unwrap_or(0);
     // A copy may have any value; the first superblock has a valid one.
-    let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, false);
+    let has_groups = raw.features().incompat(Incompat::METADIR);
+    let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, has_groups);
+    let space = match has_groups && extents > 0 {
+        true => space.of_group(raw.rgextents.get().into(), 0),
+        false => space,
+    };
     let mut fields = vec![
         ("sb_rextents", extents, found),
         ("sb_rbmblocks", space.bitmap_blocks(), raw.rbmblocks.get().into()),
-        ("sb_rextslog", (space.levels() - 1).into(), raw.rextslog.into()),
+        ("sb_rextslog", extents.checked_ilog2().unwrap_or(0).into(), raw.rextslog.into()),
     ];
     if extents == 0 {
         fields.push(("sb_frextents", 0, raw.frextents.get()));

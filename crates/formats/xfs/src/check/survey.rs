@@ -213,11 +213,10 @@ impl Survey {
     /// section, or if some of it could not be read.
     pub(crate) fn rebuild_realtime(&self, write: &mut dyn FnMut(Block, &[u8])) -> Option<u64> {
         let ctx = self.quiet();
-        let used = UsedExtents::new(&ctx)?;
         let owners = Owners::new(&self.geometry);
         let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
         let links = Links::new(&ctx, &chunks);
-        let inodes = Inodes {
+        let mut inodes = Inodes {
             ctx: &ctx,
             owners: &owners,
             chunks: &chunks,
@@ -225,8 +224,10 @@ impl Survey {
             usage: None,
             pointers: None,
             layout: Layout::new(&self.geometry),
-            realtime: Some(&used),
+            realtime: None,
         };
+        let used = UsedExtents::new(&inodes)?;
+        inodes.realtime = Some(&used);
         inodes.check();
         let is_known = !ctx.has_gaps() && used.is_undisputed();
         (is_known && realtime::rebuild(&inodes, &used, write)).then(|| used.free())

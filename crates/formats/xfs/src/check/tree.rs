@@ -80,10 +80,15 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
 
     /// Walks the tree of a fork, whose root is in the inode and was verified.
     pub(super) fn of_fork(mut self, fork: &[u8]) -> Found {
-        let area = T::SHAPE.root_area(fork.len());
+        let area = T::SHAPE.root_area_of(fork);
         let level = usize::from(area.level(fork));
         self.set_levels(level);
-        self.children(&area, fork, level);
+        if level > 0 {
+            self.children(&area, fork, level);
+        } else {
+            (0..area.count(fork))
+                .for_each(|at| self.visitor.record(T::record(area.entry(fork, at))));
+        }
         self.finish()
     }
 

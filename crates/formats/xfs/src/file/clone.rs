@@ -5,7 +5,7 @@ use operations::{Outcome, RunOperations};
 use vfs::{Error, Ino, Result};
 
 use crate::XfsCore;
-use crate::format::address::FileBlock;
+use crate::format::address::{FileBlock, FsBlock};
 use crate::format::features::RoCompat;
 use crate::format::inode::{Fork, flags2};
 use crate::inode::Handle;
@@ -88,10 +88,9 @@ impl Op<'_> {
             Place::Written(start) => (start, false),
             Place::Unwritten(start) => (start, true),
         };
-        let (ag, block) = self.fs.volume.geometry.split(start);
-        // The reverse map accepts a second owner only for blocks recorded as shared.
-        self.ag(ag)?.add_references(block, len as u32)?;
         let mut target = if to == from { source.clone() } else { self.fs.load_file(to)? };
+        // The reverse map accepts a second owner only for blocks recorded as shared.
+        self.add_references(&source, &target, start, len)?;
         let extent = Extent { offset: rest.to, start, len, unwritten };
         self.enter_extent(&mut target, Fork::Data, extent)?;
         mark_shared(&mut target);
@@ -102,6 +101,31 @@ impl Op<'_> {
             self.stage(source);
         }
         Ok(len)
+    }
+
+    /// Adds a reference to blocks of `source` that will belong to `target`, too.
+    fn add_references(
+        &mut self,
+        source: &Handle,
+        target: &Handle,
+        start: FsBlock,
+        len: u64,
+    ) -> Outcome<()> {
+        let on_realtime = map::is_realtime(source, Fork::Data);
+        if on_realtime != map::is_realtime(target, Fork::Data) {
+            return Err(Error::Invalid("files on different devices share no blocks").into());
+        }
+        if !on_realtime {
+            let (ag, block) = self.fs.volume.geometry.split(start);
+            return self.ag(ag)?.add_references(block, len as u32);
+        }
+        match self.share_realtime(start, len)? {
+            true => Ok(()),
+            false => {
+                let advice = "create the image with realtime groups and reflink";
+                Err(Error::unsupported("sharing blocks of the realtime device", advice).into())
+            }
+        }
     }
 }
 

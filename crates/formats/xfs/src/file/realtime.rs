@@ -50,5 +50,7 @@ pub(super) fn piece_on_device(fs: &XfsCore, file: &Handle, piece: Piece) -> Resu
     if !map::is_realtime(file, Fork::Data) {
         return Ok(piece);
     }
-    Ok(Piece { start: address(fs, file, piece.start, piece.len)?, ..piece })
+    let copied_from = piece.copied_from.map(|from| address(fs, file, from, piece.len));
+    let start = address(fs, file, piece.start, piece.len)?;
+    Ok(Piece { start, copied_from: copied_from.transpose()?, ..piece })
 }

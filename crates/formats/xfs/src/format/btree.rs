@@ -42,6 +42,8 @@ pub struct Shape {
     pub key_size: usize,
     /// The kind of records and keys.
     pub entries: Entries,
+    /// True if a root in an inode may be a leaf.
+    pub has_leaf_roots: bool,
 }
 
 impl Shape {
@@ -52,7 +54,8 @@ impl Shape {
         entries: Entries,
     ) -> Self {
         let magics = [u32::from_be_bytes(*magics[0]), u32::from_be_bytes(*magics[1])];
-        Self { name, magics, long: false, record_size, key_size, entries }
+        let (long, has_leaf_roots) = (false, false);
+        Self { name, magics, long, record_size, key_size, entries, has_leaf_roots }
     }
 
     /// Free space by block.
@@ -75,6 +78,22 @@ impl Shape {
     /// The extent map of a fork.
     pub const BMBT: Self =
         Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), Entries::Extents) };
+    /// Reverse map of a realtime group.
+    pub const RTRMAP: Self = Self {
+        name: "rtrmapbt",
+        magics: [u32::from_be_bytes(*b"MAPR"); 2],
+        long: true,
+        has_leaf_roots: true,
+        ..Self::RMAP
+    };
+    /// Reference counts of a realtime group.
+    pub const RTREFCOUNT: Self = Self {
+        name: "rtrefcountbt",
+        magics: [u32::from_be_bytes(*b"RCNT"); 2],
+        long: true,
+        has_leaf_roots: true,
+        ..Self::REFCOUNT
+    };
 
     /// Returns the size of a block's header in bytes.
     pub const fn header_size(&self, crc: bool) -> usize {
@@ -99,15 +118,20 @@ impl Shape {
     /// Returns the layout of a leaf of the tree.
     pub(crate) const fn leaf_area(&self, geometry: &Geometry) -> Area {
         let header = self.header_size(geometry.features.crc());
-        let max = (geometry.block_size() - header) / self.record_size;
-        Area {
-            entries: header,
-            entry_size: self.record_size,
-            pointers: header,
-            pointer_size: 0,
-            max,
-            level_offset: LEVEL_OFFSET,
-        }
+        self.leaf_area_in(geometry.block_size(), header, LEVEL_OFFSET)
+    }
+
+    /// Returns the layout of a root in a fork of `size` bytes that is a leaf.
+    pub const fn root_leaf_area(&self, size: usize) -> Area {
+        self.leaf_area_in(size, ROOT_HEADER_SIZE, 0)
+    }
+
+    /// Returns the layout of the root in a fork, which may be a leaf.
+    pub fn root_area_of(&self, fork: &[u8]) -> Area {
+        let area = self.root_area(fork.len());
+        let is_leaf =
+            self.has_leaf_roots && fork.len() >= ROOT_HEADER_SIZE && area.level(fork) == 0;
+        if is_leaf { self.root_leaf_area(fork.len()) } else { area }
     }
 
     /// Returns the layout of a node of the tree.
@@ -118,16 +142,31 @@ impl Shape {
 
     /// Returns the layout of a root in a fork of `size` bytes (`xfs_bmdr_block`).
     pub const fn root_area(&self, size: usize) -> Area {
-        self.node_area_in(size, ROOT_HEADER_SIZE, 0)
+        let mut area = self.node_area_in(size, ROOT_HEADER_SIZE, 0);
+        if self.has_leaf_roots && matches!(self.entries, Entries::References) {
+            // The root of this tree has room for two keys per child, as in a reverse map.
+            area.max = size.saturating_sub(ROOT_HEADER_SIZE) / (2 * self.key_size + 8);
+            area.pointers = ROOT_HEADER_SIZE + area.max * self.key_size;
+        }
+        area
     }
 
     /// Writes a logged root, which has the header and layout of a block of `logged.len()` bytes, into a fork. Returns
     /// false without a change if it is invalid or does not fit.
     #[must_use]
     pub(crate) fn write_logged_root(&self, logged: &[u8], fork: &mut [u8]) -> bool {
-        let from = self.node_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
-        let to = self.root_area(fork.len());
-        if from.max == 0 || from.count(logged) > from.max.min(to.max) {
+        if logged.len() < self.header_size(true) || fork.len() < ROOT_HEADER_SIZE {
+            return false;
+        }
+        let is_leaf = self.has_leaf_roots && be16(logged, LEVEL_OFFSET) == 0;
+        let (from, to) = if is_leaf {
+            let from = self.leaf_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
+            (from, self.root_leaf_area(fork.len()))
+        } else {
+            let from = self.node_area_in(logged.len(), self.header_size(true), LEVEL_OFFSET);
+            (from, self.root_area(fork.len()))
+        };
+        if from.max == 0 && !is_leaf || from.count(logged) > from.max.min(to.max) {
             return false;
         }
         let count = from.count(logged);
@@ -157,6 +196,17 @@ impl Shape {
         new[to.entry_range(0, count)].copy_from_slice(&old[from.entry_range(0, count)]);
         new[to.pointer_range(0, count)].copy_from_slice(&old[from.pointer_range(0, count)]);
         true
+    }
+
+    const fn leaf_area_in(&self, size: usize, header: usize, level_offset: usize) -> Area {
+        Area {
+            entries: header,
+            entry_size: self.record_size,
+            pointers: header,
+            pointer_size: 0,
+            max: size.saturating_sub(header) / self.record_size,
+            level_offset,
+        }
     }
 
     const fn node_area_in(&self, size: usize, header: usize, level_offset: usize) -> Area {

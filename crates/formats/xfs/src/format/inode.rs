@@ -91,6 +91,8 @@ pub enum Format {
     Extents = 2,
     /// In blocks, mapped by a tree whose root is in the fork.
     Btree = 3,
+    /// A tree of a realtime group, whose root is in the fork (`XFS_DINODE_FMT_META_BTREE`).
+    MetaBtree = 5,
 }
 
 impl Format {
@@ -100,6 +102,7 @@ impl Format {
             1 => Self::Local,
             2 => Self::Extents,
             3 => Self::Btree,
+            5 => Self::MetaBtree,
             _ => return None,
         })
     }

@@ -3,12 +3,13 @@
 //! The type (`di_metatype`) is at byte 6 of the inode, where inodes of version 1 have their link count. It is 0 in all
 //! other inodes.
 
+use super::btree::Shape;
 use super::bytes::{be16, put16};
 use super::inode::{Inode, flags, flags2};
 use super::quota::QuotaKind;
 
 /// Byte offset of `di_metatype`.
-const METATYPE: usize = 6;
+pub const METATYPE: usize = 6;
 /// Bytes of `di_dmevmask` and `di_dmstate`, which must be zero in the tree.
 const UNUSED: std::ops::Range<usize> = 84..90;
 /// Name of the directory of quota files, below the root of the tree.
@@ -97,6 +98,16 @@ impl MetafileType {
         }
     }
 
+    /// Returns the tree whose root is in such an inode; `None` for other files.
+    #[must_use]
+    pub const fn shape(self) -> Option<Shape> {
+        match self {
+            Self::RtRmap => Some(Shape::RTRMAP),
+            Self::RtRefcount => Some(Shape::RTREFCOUNT),
+            _ => None,
+        }
+    }
+
     /// Returns whether it is that of a quota file.
     #[must_use]
     pub(crate) const fn is_quota(self) -> bool {
@@ -134,6 +145,18 @@ impl MetafileType {
         };
         is_number.then_some(found)
     }
+}
+
+/// Returns the path of a file of a realtime group below the root of the tree.
+#[must_use]
+pub fn group_path(group: u32, metafile_type: MetafileType) -> String {
+    let kind = match metafile_type {
+        MetafileType::RtBitmap => "bitmap",
+        MetafileType::RtSummary => "summary",
+        MetafileType::RtRmap => "rmap",
+        _ => "refcount",
+    };
+    format!("{RTGROUPS_DIRECTORY}/{group}.{kind}")
 }
 
 /// Returns the path of a quota file below the root of the tree.
@@ -194,7 +217,9 @@ mod tests {
         assert_eq!(of(""), Some(MetafileType::Directory));
         assert_eq!(of("rtgroups"), Some(MetafileType::Directory));
         assert_eq!(of(&quota_path(QuotaKind::Project)), Some(MetafileType::ProjectQuota));
-        assert_eq!(of("rtgroups/17.rmap"), Some(MetafileType::RtRmap));
+        for found in &MetafileType::ALL[5..] {
+            assert_eq!(of(&group_path(17, *found)), Some(*found));
+        }
         for other in ["rtgroups/017.rmap", "rtgroups/1.rmapbt", "quota/users", "bitmap", "a/b/c"] {
             assert_eq!(of(other), None, "{other}");
         }

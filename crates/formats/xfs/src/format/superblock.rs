@@ -175,17 +175,9 @@ impl Superblock {
         }
     }
 
-    /// Returns whether there is a realtime device that is divided into groups.
-    pub(crate) fn has_realtime_groups(&self) -> bool {
-        self.features.incompat(Incompat::METADIR) && self.raw.rblocks.get() != 0
-    }
-
     /// Returns the reason why even a repair cannot change the image, or `None` if it can. A repair can change images of
     /// version 4, because it writes in place instead of through the log.
     pub(crate) fn unmaintained(&self) -> Option<String> {
-        if self.has_realtime_groups() {
-            return Some("realtime groups".to_owned());
-        }
         let unknown = self.features.ro_compat.difference(RoCompat::all());
         let is_known = unknown.is_empty() || !self.features.crc();
         (!is_known).then(|| format!("read-only feature bits {:#x}", unknown.bits()))

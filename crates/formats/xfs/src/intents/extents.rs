@@ -16,17 +16,28 @@ use crate::format::log::intent::{
     BmapChange, BmapKind, ExtentRun, RefcountChange, RefcountKind, RmapChange, RmapKind,
 };
 use crate::inode::Handle;
-use crate::map::Extent;
+use crate::map::{Extent, is_realtime};
 use crate::op::Op;
 
 impl<'a> Op<'a> {
     /// Frees blocks.
     pub(super) fn finish_frees_of(&mut self, runs: &[ExtentRun]) -> Outcome<()> {
         for run in runs {
+            if let Some((group, start)) = self.realtime_of(run) {
+                self.free_realtime_disowned(group, start, run.len)?;
+                continue;
+            }
             let (mut ag, start) = self.ag_of_run(run)?;
             ag.free_disowned(start, run.len)?;
         }
         Ok(())
+    }
+
+    /// Returns the realtime group of a run of blocks, and the first block in it; `None` for blocks of the image.
+    fn realtime_of(&self, run: &ExtentRun) -> Option<(u32, AgBlock)> {
+        let (block, realtime) = (run.start.realtime()?, self.fs.volume.geometry.realtime?);
+        let (group, block) = realtime.locate(block);
+        Some((group, AgBlock(block as u32)))
     }
 
     /// Holds the group that contains a run of blocks. Returns the group and the first block in it. Refuses blocks of
@@ -46,17 +57,15 @@ impl<'a> Op<'a> {
 
     /// Changes the reverse map.
     pub(super) fn finish_rmap_change(&mut self, change: &RmapChange) -> Outcome<()> {
+        if let Some((group, start)) = self.realtime_of(&change.run) {
+            return self.finish_realtime_rmap_change(change, group, start);
+        }
         let (mut ag, start) = self.ag_of_run(&change.run)?;
         ag.adjust_agfl()?;
         let is_special = rmap_owner::is_none_of_inodes(change.owner);
         let is_data = !is_special && !change.is_bmbt && change.fork == Fork::Data;
         let may_hide = change.kind.is_shared() || is_data;
-        let record = |unwritten| RmapRecord {
-            start,
-            len: change.run.len,
-            owner: change.owner,
-            offset: if is_special { 0 } else { offset_of(change, unwritten) },
-        };
+        let record = |unwritten| record_of(change, start, unwritten);
         if matches!(change.kind, RmapKind::Map | RmapKind::Allocate) {
             ag.rmap_check_nobody(start, change.run.len)?;
         }
@@ -74,10 +83,42 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Changes the reverse map of a realtime group.
+    fn finish_realtime_rmap_change(
+        &mut self,
+        change: &RmapChange,
+        group: u32,
+        start: AgBlock,
+    ) -> Outcome<()> {
+        let record = |unwritten| record_of(change, start, unwritten);
+        match change.kind {
+            RmapKind::Map | RmapKind::Allocate => {
+                self.check_realtime_nobody(group, start, change.run.len)?;
+                self.enter_realtime(group, record(change.unwritten), true)
+            }
+            RmapKind::MapShared => self.enter_realtime(group, record(change.unwritten), true),
+            RmapKind::Unmap | RmapKind::UnmapShared | RmapKind::Free => {
+                self.take_out_realtime(group, record(change.unwritten))
+            }
+            RmapKind::Convert | RmapKind::ConvertShared => {
+                self.take_out_realtime(group, record(!change.unwritten))?;
+                self.enter_realtime(group, record(change.unwritten), true)
+            }
+        }
+    }
+
     /// Changes reference counts.
     pub(super) fn finish_refcount_change(&mut self, change: &RefcountChange) -> Outcome<()> {
-        let (mut ag, start) = self.ag_of_run(&change.run)?;
         let len = change.run.len;
+        if let Some((group, start)) = self.realtime_of(&change.run) {
+            return match change.kind {
+                RefcountKind::Increase => self.add_realtime_references(group, start, len),
+                RefcountKind::Decrease => self.drop_realtime_references(group, start, len),
+                RefcountKind::AllocateCow => self.stage_realtime(group, (start, len), true),
+                RefcountKind::FreeCow => self.stage_realtime(group, (start, len), false),
+            };
+        }
+        let (mut ag, start) = self.ag_of_run(&change.run)?;
         match change.kind {
             RefcountKind::Increase => ag.add_references(start, len),
             RefcountKind::Decrease => ag.drop_references(start, len),
@@ -92,7 +133,15 @@ impl<'a> Op<'a> {
         before: &Handle,
         change: &BmapChange,
     ) -> Outcome<()> {
-        self.ag_of_run(&change.run)?;
+        if change.is_realtime != is_realtime(before, change.fork) {
+            let damage = Corruption::new("intent", "the device of its blocks");
+            let found = if change.is_realtime { "the realtime device" } else { "the image" };
+            let damage = damage.of_inode(change.ino.0);
+            return Err(damage.mismatch("the device of its inode", found).into());
+        }
+        if !change.is_realtime {
+            self.ag_of_run(&change.run)?;
+        }
         let mut handle = before.clone();
         let extent = Extent {
             offset: change.offset,
@@ -106,6 +155,17 @@ impl<'a> Op<'a> {
         }
         self.stage(handle);
         Ok(())
+    }
+}
+
+/// Returns the reverse-map record of a change.
+fn record_of(change: &RmapChange, start: AgBlock, unwritten: bool) -> RmapRecord {
+    let is_special = rmap_owner::is_none_of_inodes(change.owner);
+    RmapRecord {
+        start,
+        len: change.run.len,
+        owner: change.owner,
+        offset: if is_special { 0 } else { offset_of(change, unwritten) },
     }
 }
 

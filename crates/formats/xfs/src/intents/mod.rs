@@ -31,7 +31,7 @@ use crate::op::Op;
 /// are done. Any other order would make the reverse map contradict the maps.
 fn in_order(mut intents: Vec<Intent>) -> Vec<Intent> {
     intents.sort_by_key(|intent| match intent.item {
-        ItemType::Rui => 0,
+        ItemType::Rui | ItemType::RtRui => 0,
         ItemType::Xmi | ItemType::Attri => 2,
         _ => 1,
     });

@@ -63,7 +63,7 @@ fn sound(fs: &Xfs, kind: Kind) -> Sound {
     let geometry = &fs.volume.geometry;
     let (place, layout) = (spare(geometry), Layout::new(geometry));
     if let Some(shape) = kind.btree() {
-        let is_short = kind != Kind::Bmbt;
+        let is_short = !shape.long;
         let tag = if is_short { kind.of_group(AG) } else { kind.of_inode(INO, 0) };
         return made(geometry, tag, |block| {
             shape.init(geometry, place, tag.owner, 0, block);
@@ -140,8 +140,10 @@ fn records(kind: Kind) -> [Vec<u8>; 2] {
     match kind {
         Kind::BnoBtree => [words(&[100, 5]), words(&[200, 3])],
         Kind::CntBtree => [words(&[200, 3]), words(&[100, 5])],
-        Kind::RmapBtree => [words(&[100, 5, 0, 128, 0, 0]), words(&[200, 5, 0, 128, 0, 5])],
-        Kind::RefcountBtree => [words(&[100, 5, 2]), words(&[200, 5, 3])],
+        Kind::RmapBtree | Kind::RtRmapBtree => {
+            [words(&[100, 5, 0, 128, 0, 0]), words(&[200, 5, 0, 128, 0, 5])]
+        }
+        Kind::RefcountBtree | Kind::RtRefcountBtree => [words(&[100, 5, 2]), words(&[200, 5, 3])],
         Kind::InoBtree | Kind::FinoBtree => {
             [words(&[64, 0x4002, 0, 3]), words(&[128, 0x4001, 0, 1])]
         }
@@ -157,7 +159,7 @@ fn records(kind: Kind) -> [Vec<u8>; 2] {
 /// Returns ways to corrupt a block of each kind.
 fn harms(kind: Kind) -> Vec<Harm> {
     if let Some(shape) = kind.btree() {
-        let first = if kind == Kind::Bmbt { LONG } else { SHORT };
+        let first = if shape.long { LONG } else { SHORT };
         let [low, high] = records(kind);
         let mut harms = vec![
             (0, be32(7), "wrong magic number"),

@@ -321,6 +321,8 @@ fn type_of(kind: Kind, data: &[u8]) -> BufferType {
         | Kind::RefcountBtree
         | Kind::InoBtree
         | Kind::FinoBtree
+        | Kind::RtRmapBtree
+        | Kind::RtRefcountBtree
         | Kind::Bmbt => BufferType::Btree,
         Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
         Kind::AttrRemote => BufferType::AttrRemote,

@@ -28,7 +28,7 @@ impl ForkMap<'_, '_> {
         if let Some((first, last)) = ends {
             // From back to front, so that `first` keeps its index.
             if let Some(right) = self.extent_at(last.end())?
-                && let Some(joined) = last.joined(&right)
+                && let Some(joined) = self.joined(&last, &right)?
             {
                 old.push(right);
                 let at = new.len() - 1;
@@ -38,14 +38,24 @@ impl ForkMap<'_, '_> {
                 Some(before) => self.extent_at(FileBlock(before))?,
                 None => None,
             };
-            if let Some(left) = left
-                && let Some(joined) = new.first().and_then(|first| left.joined(first))
+            if let (Some(left), Some(first)) = (left, new.first())
+                && let Some(joined) = self.joined(&left, first)?
             {
                 old.insert(0, left);
                 new[0] = joined;
             }
         }
         self.replace_extents(&old, &new)
+    }
+
+    /// Returns both extents joined, if `next` continues `extent`. Addresses of adjacent realtime groups may be
+    /// contiguous, but no extent may cross their boundary.
+    fn joined(&self, extent: &Extent, next: &Extent) -> Outcome<Option<Extent>> {
+        let Some(joined) = extent.joined(next) else { return Ok(None) };
+        let is_one = self
+            .realtime()?
+            .is_none_or(|realtime| realtime.device_block(joined.start, joined.len).is_some());
+        Ok(is_one.then_some(joined))
     }
 
     /// Returns the extent that contains a logical block.

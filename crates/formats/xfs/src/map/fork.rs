@@ -6,8 +6,8 @@ use vfs::Result;
 
 use super::{Extent, check, lookup};
 use crate::alloc::{ExtentRequest, Owner};
-use crate::btree::records::BmapTree;
-use crate::btree::{Anchor, Cursor, Supply, TreeOwner, TreeRoot};
+use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree};
+use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::btree::Shape;
 use crate::format::geometry::Geometry;
@@ -80,7 +80,14 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     }
 }
 
-impl<'a> Anchor<'a, BmapTree> for ForkMap<'_, 'a> {
+/// A tree whose root is in the fork of an inode, and whose blocks the inode counts as its own.
+pub(crate) trait ForkTree: Tree {}
+
+impl ForkTree for BmapTree {}
+impl ForkTree for RtRmapTree {}
+impl ForkTree for RtRefcountTree {}
+
+impl<'a, T: ForkTree> Anchor<'a, T> for ForkMap<'_, 'a> {
     fn geometry(&self) -> &'a Geometry {
         &self.op.fs.volume.geometry
     }
@@ -126,9 +133,11 @@ impl<'a> Anchor<'a, BmapTree> for ForkMap<'_, 'a> {
 }
 
 /// The tree of a fork allocates its blocks like the file's own.
-impl<'a> Supply<'a, BmapTree> for ForkMap<'_, 'a> {
+impl<'a, T: ForkTree> Supply<'a, T> for ForkMap<'_, 'a> {
     fn allocate_block(&mut self, near: u64) -> Outcome<u64> {
-        Ok(self.allocate_tree_block(FsBlock(near))?.0)
+        // The first block of a tree has no neighbours.
+        let near = if near == 0 { self.op.metadata_goal(self.handle) } else { FsBlock(near) };
+        Ok(self.allocate_tree_block(near)?.0)
     }
 
     fn free_block(&mut self, block: u64) -> Outcome<()> {

@@ -24,6 +24,7 @@ use crate::op::source::Source;
 use crate::volume::Volume;
 
 pub(crate) use crate::format::extent::Extent;
+pub(crate) use fork::{ForkMap, ForkTree};
 pub(crate) use operations::data::{Want, Was};
 pub(crate) use own::may_share;
 
@@ -66,7 +67,7 @@ fn lookup(
     match handle.inode.fork_format(fork) {
         Format::Extents => in_list(handle, fork, at),
         Format::Btree => tree::find(source, handle, fork, at),
-        Format::Local | Format::Device => {
+        Format::Local | Format::Device | Format::MetaBtree => {
             Err(handle.corrupt("inode", "its contents are not in blocks"))
         }
     }

@@ -37,7 +37,7 @@ impl ForkMap<'_, '_> {
         else {
             return self.bring_to_state(extent, at, limit, want);
         };
-        let (is_own, len) = self.op.own_blocks(part.start, part.len)?;
+        let (is_own, len) = self.op.own_blocks(self.device_address(&part)?, part.len)?;
         if is_own {
             return self.bring_to_state(extent, at, at.plus(len), want);
         }
@@ -50,12 +50,19 @@ impl ForkMap<'_, '_> {
         let old_owner = self.owner_of(&part);
         let owner = self.owner_of(&Extent { unwritten, ..part });
         let max_len = part.len as u32;
-        let request =
-            ExtentRequest { near: part.start, min_len: 1, max_len, owner, for_data: true };
-        let (start, len) = self.op.allocate_extent(&request)?;
+        let (start, len) = if self.realtime()?.is_some() {
+            let (start, len) = self.op.allocate_realtime(Some(part.start), max_len.into())?;
+            self.op.own_realtime(start, len, owner)?;
+            (start, len as u32)
+        } else {
+            let request =
+                ExtentRequest { near: part.start, min_len: 1, max_len, owner, for_data: true };
+            self.op.allocate_extent(&request)?
+        };
         let new = Extent { start, len: len.into(), unwritten, ..part };
         self.change_joined(Some(extent), with_part(&extent, new))?;
-        self.op.free_extent(part.start, len, old_owner);
+        let address = self.device_address(&part)?;
+        self.op.free_extent(address, len, old_owner);
         // Unwritten blocks have no contents to copy.
         let (was, copied_from) = match part.unwritten {
             true => (Was::Hole, None),

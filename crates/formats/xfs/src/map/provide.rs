@@ -139,12 +139,11 @@ impl ForkMap<'_, '_> {
 
     /// Updates the reverse map for a part of an extent that changes its state.
     fn convert_rmap(&mut self, part: &Extent) -> Outcome<()> {
+        let owner = self.owner_of(part);
         if self.realtime()?.is_some() {
-            // A section without groups has no reverse map.
-            return Ok(());
+            return self.op.convert_realtime(part.start, part.len, owner);
         }
         let (ag, block) = self.op.fs.volume.geometry.split(part.start);
-        let owner = self.owner_of(part);
         self.op.ag(ag)?.rmap_convert(block, part.len as u32, owner)
     }
 

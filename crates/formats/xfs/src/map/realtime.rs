@@ -56,8 +56,8 @@ impl ForkMap<'_, '_> {
         }
         let hole = hole_start.next_multiple_of(of_extent)..rounded_down(wanted.next.0, of_extent);
         let (from, to) = self.aligned_range(of_extent, wanted, &hole);
-        let near = wanted.before.map(|before| before.start.plus(before.len).0);
-        let (start, len) = self.op.allocate_realtime(near, (to - from) / of_extent)?;
+        let last = wanted.before.map(|before| before.start.plus(before.len.saturating_sub(1)));
+        let (start, len) = self.op.allocate_realtime(last, (to - from) / of_extent)?;
         // A short run begins with the wanted block.
         let from = if from + len <= at { first } else { from };
         let (end, unwritten) = (from + len, want != Want::Written);
@@ -67,6 +67,10 @@ impl ForkMap<'_, '_> {
             true => one(whole),
             false => with_written(&whole, FileBlock(at), FileBlock(limit)),
         };
+        for piece in &pieces {
+            let owner = self.owner_of(piece);
+            self.op.own_realtime(piece.start, piece.len, owner)?;
+        }
         self.change_joined(None, pieces)?;
         let inode = &mut self.handle.inode;
         inode.set_nblocks(inode.nblocks() + len);
@@ -132,7 +136,6 @@ impl ForkMap<'_, '_> {
             if *budget == 0 {
                 return Ok(false);
             }
-            *budget -= 1;
             let part_end = part.end();
             if !part_end.0.is_multiple_of(of_extent) {
                 let problem = format!("a part of the realtime extent before {part_end} is missing");
@@ -140,10 +143,17 @@ impl ForkMap<'_, '_> {
             }
             let first = FileBlock(part.offset.0.next_multiple_of(of_extent));
             if let Some(whole) = part.part(first, part_end) {
+                // Each change of the reference count is a change of the trees.
+                let len = match of_extent {
+                    1 => self.within_budget(&whole, budget)?,
+                    _ => whole.len,
+                };
+                let whole = whole.part(FileBlock(part_end.0 - len), part_end).unwrap_or(whole);
                 self.unmap_part(&extent, &whole)?;
                 end = whole.offset;
                 continue;
             }
+            *budget -= 1;
             let first = FileBlock(rounded_down(part.offset.0, of_extent));
             if !self.make_unwritten(first..part_end, budget)? {
                 return Ok(false);

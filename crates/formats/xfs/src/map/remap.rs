@@ -48,10 +48,10 @@ impl<'a> ForkMap<'_, 'a> {
         self.change_joined(None, one(extent))?;
         let inode = &mut self.handle.inode;
         inode.set_nblocks(inode.nblocks() + extent.len);
-        if self.realtime()?.is_some() {
-            return Ok(());
-        }
         let owner = self.owner_of(&extent);
+        if self.realtime()?.is_some() {
+            return self.op.own_realtime(extent.start, extent.len, owner);
+        }
         let (mut ag, start) = self.ag_of(&extent)?;
         ag.rmap_add(start, extent.len as u32, owner)
     }
@@ -73,10 +73,11 @@ impl<'a> ForkMap<'_, 'a> {
             self.replace_extents(&[whole], &without(&whole, &part))?;
             self.subtract_blocks(part.len)?;
             at = part.end();
+            let owner = self.owner_of(&part);
             if self.realtime()?.is_some() {
+                self.op.disown_realtime_at(part.start, part.len, owner)?;
                 continue;
             }
-            let owner = self.owner_of(&part);
             let (mut ag, start) = self.ag_of(&part)?;
             ag.rmap_remove(start, part.len as u32, owner)?;
         }

@@ -43,7 +43,7 @@ impl Op<'_> {
     /// that was all.
     pub(crate) fn drop_data(&mut self, handle: &mut Handle, budget: &mut u32) -> Outcome<bool> {
         match handle.inode.format() {
-            Format::Local | Format::Device => Ok(true),
+            Format::Local | Format::Device | Format::MetaBtree => Ok(true),
             Format::Extents | Format::Btree => {
                 self.unmap_some(handle, Fork::Data, FileBlock(0)..FileBlock::END, budget)
             }
@@ -75,14 +75,15 @@ impl ForkMap<'_, '_> {
     }
 
     /// Returns how many of the last blocks of an extent are within `budget`, and reduces it.
-    fn within_budget(&mut self, part: &Extent, budget: &mut u32) -> Outcome<u64> {
+    pub(super) fn within_budget(&mut self, part: &Extent, budget: &mut u32) -> Outcome<u64> {
         if self.is_metadata() {
             let len = part.len.min(u64::from(*budget));
             *budget -= len as u32;
             return Ok(len);
         }
         if may_share(self.handle) {
-            return self.op.alike_at_end(part.start, part.len, budget);
+            let start = self.device_address(part)?;
+            return self.op.alike_at_end(start, part.len, budget);
         }
         *budget -= 1;
         Ok(part.len)
@@ -101,15 +102,18 @@ impl ForkMap<'_, '_> {
     /// Frees blocks that are not mapped any more when the operation commits.
     pub(super) fn free_part(&mut self, part: &Extent) -> Outcome<()> {
         let owner = self.owner_of(part);
-        let start = match self.realtime()? {
-            None => part.start,
-            Some(realtime) => match realtime.device_block(part.start, part.len) {
-                Some(block) => FsBlock::on_realtime(block),
-                None => return Err(self.handle.corrupt("extent", "an invalid address").into()),
-            },
-        };
+        let start = self.device_address(part)?;
         self.op.free_extent(start, part.len as u32, owner);
         Ok(())
+    }
+
+    /// Returns the address of an extent's blocks that distinguishes the devices.
+    pub(super) fn device_address(&self, part: &Extent) -> Outcome<FsBlock> {
+        let Some(realtime) = self.realtime()? else { return Ok(part.start) };
+        match realtime.device_block(part.start, part.len) {
+            Some(block) => Ok(FsBlock::on_realtime(block)),
+            None => Err(self.handle.corrupt("extent", "an invalid address").into()),
+        }
     }
 
     /// Returns whether the blocks of the fork are metadata, which are changed through the engine.

@@ -17,13 +17,13 @@ impl Layout {
 
     /// Returns the number of blocks of the bitmap and the summary.
     pub(super) fn space_blocks(&self) -> u64 {
-        let layout = self.geometry.realtime.map(|realtime| realtime.space());
+        let layout = self.geometry.realtime.map(|realtime| realtime.space(0));
         layout.map_or(0, |layout| layout.bitmap_blocks() + layout.summary_blocks())
     }
 
     /// Returns the blocks of a file in the first group.
     pub(super) fn space_run(&self, file: SpaceFile) -> Option<Run> {
-        let layout = self.geometry.realtime?.space();
+        let layout = self.geometry.realtime?.space(0);
         let all = self.ag(AgNumber(0)).realtime;
         let bitmap = layout.bitmap_blocks() as u32;
         Some(match file {
@@ -55,7 +55,7 @@ impl Layout {
     pub(super) fn space_block(&self, file: SpaceFile, at: u32) -> Vec<u8> {
         let mut block = vec![0; self.geometry.block_size()];
         let Some(realtime) = self.geometry.realtime else { return block };
-        let layout = realtime.space();
+        let layout = realtime.space(0);
         let per_block = layout.words_per_block();
         let first = u64::from(at) * per_block;
         let words = layout.bytes_of(0..per_block as usize);

@@ -24,6 +24,7 @@ use vfs::{Ino, Result};
 use crate::XfsCore;
 use crate::alloc::Freed;
 use crate::alloc::ags::HeldGroups;
+use crate::alloc::realtime::GroupTree;
 use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
@@ -56,6 +57,8 @@ pub struct Op<'a> {
     pub(crate) zeroed_runs: ZeroedRuns,
     /// Blocks of the realtime bitmap and summary that it has changed.
     pub(crate) realtime_blocks: SmallVec<[u64; 4]>,
+    /// Inodes with trees of realtime groups that it holds.
+    pub(crate) realtime_trees: Vec<GroupTree>,
 }
 
 /// Handles of an operation. Each is as large as an inode, so they are kept outside the operation, in memory that the
@@ -184,6 +187,7 @@ impl<'a> Op<'a> {
             freed_inodes: Handles::take(),
             zeroed_runs: ZeroedRuns::default(),
             realtime_blocks: SmallVec::new(),
+            realtime_trees: Vec::new(),
         })
     }
 
@@ -220,6 +224,7 @@ impl<'a> Op<'a> {
         // staged inodes, so both are written in one ascending pass.
         self.write_wholes()?;
         self.finish_frees()?;
+        self.stage_realtime_trees();
         self.record_unlinked()?;
         // If an inode was staged more than once, the last version counts.
         self.staged.sort_by_key(|h| (h.block, h.offset));

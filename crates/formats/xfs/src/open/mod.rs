@@ -84,7 +84,7 @@ impl OpenImages for XfsCore {
             return Err(Error::unsupported(reason, "leave these features out"));
         }
         let fs = Self::with_device(device, None, cache_bytes, Mode::InProgress)?;
-        fs.load_realtime()?;
+        fs.load_realtime(false)?;
         fs.edit_superblock(AgNumber(0), |raw| raw.inprogress = 1)?;
         fs.engine.checkpoint()?;
         fs.load_unlinked_lists()?;
@@ -179,7 +179,7 @@ impl XfsCore {
             // The log of version 4 cannot be written, so changes are written in place: in memory or by a repair.
             false => Self::with_device(device, None, options.cache_bytes, Mode::InProgress)?,
         };
-        fs.load_realtime()?;
+        fs.load_realtime(report.transactions > 0)?;
         fs.load_unlinked_lists()?;
         fs.recovered = log::Report { intents: intents.len() as u64, ..report };
         if counts_quotas {
@@ -239,7 +239,12 @@ impl XfsCore {
     pub(crate) fn flush_superblock(&self) -> Result<()> {
         let totals = self.volume.totals();
         let raw = &self.volume.sb.raw;
+        let frextents = match self.volume.geometry.realtime {
+            Some(_) => self.volume.ags.free_realtime(&self.volume.geometry),
+            None => raw.frextents.get(),
+        };
         let is_right = totals.icount == raw.icount.get()
+            && frextents == raw.frextents.get()
             && totals.ifree == raw.ifree.get()
             && totals.fdblocks == raw.fdblocks.get()
             && raw.features_log_incompat.get() == 0;
@@ -250,6 +255,7 @@ impl XfsCore {
             raw.icount = totals.icount.into();
             raw.ifree = totals.ifree.into();
             raw.fdblocks = totals.fdblocks.into();
+            raw.frextents = frextents.into();
             raw.features_log_incompat = 0.into();
         })
     }

@@ -212,7 +212,8 @@ impl Repairer<'_, '_> {
             }
             Format::Extents => is_list(geometry, fork, inode.extents(Fork::Data)),
             Format::Btree => is_root(geometry, fork),
-            Format::Device => false,
+            // The tree of a realtime group is not an ordinary file.
+            Format::Device | Format::MetaBtree => false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Repairs the realtime section without groups: the bitmap, the summary and the count of free extents.
+//! Repairs the realtime section: bitmaps, summaries and the count of free extents.
 
 use disk::BlockDevice;
 use vfs::check::Finding;

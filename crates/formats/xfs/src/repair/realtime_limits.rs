@@ -1,4 +1,4 @@
-//! Limits of repairs of images with a realtime section without groups.
+//! Limits of repairs of images with a realtime section.
 
 use operations::repair::Staging;
 use vfs::check::{Code, Finding};
@@ -9,8 +9,8 @@ use crate::check::codes;
 use crate::volume::read_superblock;
 
 /// Codes of the bitmap and the summary, which follow from files.
-const OF_SPACE: [&Code; 3] =
-    [codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY];
+const OF_SPACE: [&Code; 4] =
+    [codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY, codes::REALTIME_HEADER];
 
 /// Other codes whose fixes do not depend on the extents of realtime files.
 const OTHERS: [&Code; 8] = [

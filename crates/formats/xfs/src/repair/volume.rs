@@ -97,7 +97,12 @@ pub(super) const NAMELESS: &[Fix<RepairJob>] =
 /// Counts, when everything else is right.
 pub(super) const COUNTS: &[Fix<RepairJob>] = &[
     Fix {
-        codes: &[codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY],
+        codes: &[
+            codes::REALTIME_BITMAP,
+            codes::REALTIME_LOST,
+            codes::REALTIME_SUMMARY,
+            codes::REALTIME_HEADER,
+        ],
         repair: realtime::rebuild,
     },
     Fix { codes: &[codes::QUOTA], repair: quota::records },

@@ -115,7 +115,7 @@ impl Teller<'_> {
         let result = match inode.fork_format(fork) {
             Format::Extents => self.list(&mut subject),
             Format::Btree => self.root(&mut subject),
-            Format::Local | Format::Device => Ok(()),
+            Format::Local | Format::Device | Format::MetaBtree => Ok(()),
         };
         if let Err(error) = result {
             self.remark(format_args!("inode {ino}"), &error);

@@ -19,7 +19,9 @@ impl AttrChange<'_, '_> {
                 start(self.handle, DEVICE_BYTES);
                 return Ok(());
             }
-            Format::Btree => return Ok(create_beside_tree(self.handle, bytes)?),
+            Format::Btree | Format::MetaBtree => {
+                return Ok(create_beside_tree(self.handle, bytes)?);
+            }
             Format::Extents if is_full => {
                 self.op.list_to_tree(self.handle, Fork::Data)?;
                 return Ok(create_beside_tree(self.handle, bytes)?);

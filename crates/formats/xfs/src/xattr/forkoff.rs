@@ -58,7 +58,7 @@ pub(super) fn data_bytes(handle: &Handle) -> usize {
         Format::Local => inode.size(),
         Format::Extents => inode.extents(Fork::Data).saturating_mul(16),
         // The position of its pointers depends on the size of the fork: a tree's root uses all of it.
-        Format::Btree => inode.fork(Fork::Data).len() as u64,
+        Format::Btree | Format::MetaBtree => inode.fork(Fork::Data).len() as u64,
     };
     usize::try_from(used).unwrap_or(usize::MAX)
 }
@@ -140,7 +140,7 @@ pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()
 /// Removes the attribute fork if it has no attributes. The fork is kept empty if `keep` is set, or if the root of a
 /// tree in the data fork depends on its size.
 pub(super) fn release_empty(handle: &mut Handle, keep: bool) {
-    if keep || handle.inode.format() == Format::Btree {
+    if keep || matches!(handle.inode.format(), Format::Btree | Format::MetaBtree) {
         init_short(handle);
         return;
     }

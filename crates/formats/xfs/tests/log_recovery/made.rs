@@ -185,12 +185,12 @@ fn impossible_operations_are_reported() {
 }
 
 #[test]
-fn items_of_realtime_devices_are_refused_with_advice() {
-    let made =
-        Made::new(&[whole(1, vec![vec![0x4a, 0x12, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]])]);
-    let error = error_of(&made);
-    assert!(matches!(error, Error::Unsupported(_)), "{error}");
-    assert!(error.to_string().contains("realtime"), "{error}");
+fn intents_of_realtime_devices_need_a_realtime_device() {
+    let mut item = vec![0x4a, 0x12, 1, 0, 1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    item.extend([5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    let error = error_of(&Made::new(&[whole(1, vec![item])]));
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("realtime EFI: blocks"), "{error}");
 }
 
 fn buffer(daddr: u64, blocks: u16, map: u32, chunk: Vec<u8>) -> Vec<Vec<u8>> {

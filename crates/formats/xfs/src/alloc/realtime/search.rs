@@ -90,7 +90,7 @@ impl HeldRealtime<'_, '_> {
     }
 
     /// Returns the extents that must not be used yet.
-    fn busy(&self) -> BusyView<'_> {
+    pub(super) fn busy(&self) -> BusyView<'_> {
         let guard = &self.op.group_guards[self.group];
         BusyView { busy: guard.busy_set(), freed: guard.own_busy() }
     }

@@ -1,6 +1,6 @@
 //! The places of the bitmap and the summary on the data device.
 
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use engine::Tag;
 use vfs::{Corruption, Ino, Result};
@@ -11,23 +11,42 @@ use crate::format::realtime::Realtime;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
 use crate::kind::Kind;
 
-/// Number of the group for the realtime section: after all allocation groups.
-pub(crate) const fn group_of(geometry: &Geometry) -> AgNumber {
-    AgNumber(geometry.ag_count)
+/// Returns the group for a realtime group, or for group 0 of a section without groups: after all allocation groups.
+pub(crate) const fn group_of(geometry: &Geometry, number: u32) -> AgNumber {
+    AgNumber(geometry.ag_count + number)
+}
+
+/// The realtime section of an image that is open for changes.
+pub(crate) struct RealtimeSection {
+    pub(super) realtime: Realtime,
+    /// Free space by group.
+    pub(super) spaces: Vec<RealtimeSpace>,
+    /// The group of the last allocation.
+    pub(super) last_group: AtomicU32,
+}
+
+impl RealtimeSection {
+    /// Returns the number of groups; 1 without groups.
+    pub(crate) fn groups(&self) -> u32 {
+        self.spaces.len() as u32
+    }
 }
 
 /// The end of the last allocation, which the next file continues.
 #[derive(Debug, Default)]
 pub(super) struct Cursor(pub(super) AtomicU64);
 
-/// Free space of the realtime section of an image that is open for changes.
-pub(crate) struct RealtimeSpace {
+/// A realtime group, or the section without groups.
+pub(super) struct RealtimeSpace {
     pub(super) realtime: Realtime,
     pub(super) layout: SpaceLayout,
     pub(super) cursor: Cursor,
     /// One entry per block of the bitmap: 1 if all of its extents are free, otherwise unknown. Searches skip long
     /// runs of such blocks.
     pub(super) is_free: Box<[AtomicU8]>,
+    /// Inodes with the trees of the group, if it has them.
+    pub(super) rmap: Option<Ino>,
+    pub(super) refcount: Option<Ino>,
     pub(super) bitmap: FileMap,
     pub(super) summary: FileMap,
 }

@@ -277,7 +277,7 @@ fn exercise_fork(block_log: u8, fork_bytes: usize, seed: u64) {
         let mut at = handle.clone();
         fs.atomically(|op| {
             let mut map = Supplied(op.map(&mut at, Fork::Data));
-            let mut cursor = Cursor::new(&mut map);
+            let mut cursor = Cursor::<BmapTree, _>::new(&mut map);
             (0..steps)
                 .try_for_each(|s| change(&mut cursor, &mut model, extent, pattern, s, &mut rng))
         })
@@ -290,7 +290,7 @@ fn exercise_fork(block_log: u8, fork_bytes: usize, seed: u64) {
 fn compare_fork(fs: &XfsCore, handle: &mut Handle, model: &Model<BmapTree>, pattern: Pattern) {
     fs.atomically(|op| {
         let mut map = Supplied(op.map(handle, Fork::Data));
-        let mut cursor = Cursor::new(&mut map);
+        let mut cursor = Cursor::<BmapTree, _>::new(&mut map);
         let blocks = compare_all(&mut cursor, model, pattern);
         assert_eq!(handle.inode.nblocks(), blocks as u64);
         Ok(())

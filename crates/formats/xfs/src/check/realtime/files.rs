@@ -22,9 +22,12 @@ pub(super) struct OpenFile {
 
 impl OpenFile {
     /// Returns a file whose blocks are all mapped. Reports why if it cannot be read.
-    pub(super) fn open(inodes: &Inodes<'_>, layout: &SpaceLayout, file: SpaceFile) -> Option<Self> {
+    pub(super) fn open(
+        inodes: &Inodes<'_>,
+        layout: &SpaceLayout,
+        (file, ino): (SpaceFile, Ino),
+    ) -> Option<Self> {
         let ctx = inodes.ctx;
-        let ino = file.ino(&ctx.sb.raw);
         let fault = |finding: Finding| {
             ctx.found(finding.field(file.name()));
             None
@@ -74,6 +77,10 @@ impl OpenFile {
                 let place = geometry.device_block(extent.start.plus(nth));
                 if inodes.ctx.observer.is_cancelled() || !inodes.ctx.read(place, &mut bytes) {
                     return false;
+                }
+                if let Err(damage) = layout.verify(geometry, (self.file, self.ino), place, &bytes) {
+                    let damage = damage.of_inode(self.ino.0);
+                    inodes.ctx.damage(codes::REALTIME_HEADER, &damage, Some(place));
                 }
                 each(extent.offset.0 + nth, place, &bytes);
             }

@@ -6,7 +6,7 @@ use super::super::codes;
 use super::super::context::Context;
 use super::super::inodes::Inodes;
 use super::files::OpenFile;
-use super::{UsedExtents, report_disputed};
+use super::{UsedExtents, differences, groups, report_disputed};
 use crate::format::address::Block;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout, WORD_BITS};
 
@@ -17,18 +17,33 @@ const FINDINGS_MAX: usize = 200;
 pub(in super::super) fn check(inodes: &Inodes<'_>, used: &UsedExtents) {
     let ctx = inodes.ctx;
     report_disputed(inodes, used);
-    let layout = used.realtime.space();
-    let bitmap = OpenFile::open(inodes, &layout, SpaceFile::Bitmap);
-    let summary = OpenFile::open(inodes, &layout, SpaceFile::Summary);
-    let (Some(bitmap), Some(summary)) = (bitmap, summary) else {
-        return ctx.note_gap();
-    };
+    if let Some(groups) = &used.groups {
+        groups::check_superblock(ctx);
+        groups.check_files(ctx);
+    }
+    let files = open_files(inodes, used);
+    if let Some(groups) = &used.groups {
+        differences::check(inodes, used, groups);
+    }
+    if files.len() < used.realtime.groups() as usize {
+        ctx.note_gap();
+    }
     if ctx.has_gaps() {
         // Inodes that could not be visited have extents, too.
         return;
     }
-    compare_bitmap(inodes, &layout, &used.used, &bitmap);
-    compare_summary(inodes, &layout, &used.used, &summary);
+    for GroupSpace { layout, start, bitmap, summary } in files {
+        let of_group;
+        let used = match used.groups {
+            None => &used.used,
+            Some(_) => {
+                of_group = window(&used.used, start, layout.extents());
+                &of_group
+            }
+        };
+        compare_bitmap(inodes, &layout, used, &bitmap);
+        compare_summary(inodes, &layout, used, &summary);
+    }
     let free = used.free();
     let found = ctx.sb.raw.frextents.get();
     if free != found {
@@ -44,29 +59,98 @@ pub(in super::super) fn rebuild(
     used: &UsedExtents,
     write: &mut dyn FnMut(Block, &[u8]),
 ) -> bool {
-    let (layout, used) = (used.realtime.space(), &used.used);
-    let open = |file| OpenFile::open(inodes, &layout, file);
-    let (Some(bitmap), Some(summary)) = (open(SpaceFile::Bitmap), open(SpaceFile::Summary)) else {
-        return false;
+    let files = open_files(inodes, used);
+    files.len() == used.realtime.groups() as usize
+        && files.iter().all(|group| {
+            let used = window(&used.used, group.start, group.layout.extents());
+            rebuild_group(inodes, group, &used, write)
+        })
+}
+
+/// The bitmap and the summary of a group, or of a section without groups.
+struct GroupSpace {
+    layout: SpaceLayout,
+    /// Its first realtime extent.
+    start: u64,
+    bitmap: OpenFile,
+    summary: OpenFile,
+}
+
+/// Opens the bitmaps and summaries that can be read. Reports why others cannot.
+fn open_files(inodes: &Inodes<'_>, used: &UsedExtents) -> Vec<GroupSpace> {
+    let raw = &inodes.ctx.sb.raw;
+    let of_group = |group: u32| {
+        let layout = used.realtime.space(group);
+        let files = used.groups.as_ref().map(|groups| &groups.files[group as usize]);
+        let ino_of = |file: SpaceFile| match files {
+            None => Some(file.ino(raw)),
+            Some(files) => files.get(&file.metafile_type()).map(|(ino, _)| *ino),
+        };
+        let open = |file| OpenFile::open(inodes, &layout, (file, ino_of(file)?));
+        let (bitmap, summary) = (open(SpaceFile::Bitmap), open(SpaceFile::Summary));
+        let blocks = u64::from(group) * u64::from(used.realtime.group_blocks());
+        let start = blocks / u64::from(used.realtime.extent_blocks());
+        Some(GroupSpace { layout, start, bitmap: bitmap?, summary: summary? })
     };
-    let counters = counters(&layout, used);
+    (0..used.realtime.groups()).filter_map(of_group).collect()
+}
+
+/// Returns a part of a set.
+fn window(set: &BitSet, start: u64, len: u64) -> BitSet {
+    let part = BitSet::new(len);
+    let (first, shift) = (start / 64, start % 64);
+    let words = (start + len).div_ceil(64);
+    for nth in 0..len.div_ceil(64) {
+        let high = match shift {
+            0 => 0,
+            _ if first + nth + 1 < words => set.word(first + nth + 1) << (64 - shift),
+            _ => 0,
+        };
+        let word = set.word(first + nth) >> shift | high;
+        let (mut bits, end) = (word, (nth * 64 + 64).min(len));
+        while bits != 0 {
+            let from = u64::from(bits.trailing_zeros());
+            let ones = u64::from((!(bits >> from)).trailing_zeros());
+            part.insert_range(
+                (nth * 64 + from).min(end)..(nth * 64 + from + ones).min(end),
+                |_| {},
+            );
+            bits = if from + ones >= 64 { 0 } else { bits & (u64::MAX << (from + ones)) };
+        }
+    }
+    part
+}
+
+fn rebuild_group(
+    inodes: &Inodes<'_>,
+    GroupSpace { layout, bitmap, summary, .. }: &GroupSpace,
+    used: &BitSet,
+    write: &mut dyn FnMut(Block, &[u8]),
+) -> bool {
+    let counters = counters(layout, used);
     let words = 0..layout.words_per_block() as usize;
-    let mut replace = |block, bytes: &[u8], of_word: &dyn Fn(usize) -> u32| {
+    let geometry = &inodes.ctx.geometry;
+    let mut replace = |file: &OpenFile, block, bytes: &[u8], of_word: &dyn Fn(usize) -> u32| {
         let mut new = bytes.to_vec();
         layout.change(&mut new[layout.bytes_of(words.clone())], |nth, _| of_word(nth));
+        let identity = (file.file, file.ino);
+        match layout.verify_header(geometry, identity, block, &new) {
+            Ok(()) => layout.seal(&mut new),
+            Err(_) => layout.init(geometry, identity, block, &mut new),
+        }
         if new != bytes {
             write(block, &new);
         }
     };
     let first = |nth: u64| nth * layout.words_per_block();
-    let is_bitmap_read = bitmap.blocks(inodes, &layout, |nth, block, bytes| {
+    let is_bitmap_read = bitmap.blocks(inodes, layout, |nth, block, bytes| {
         let of_word = |at| free_bits(used, layout.extents(), first(nth) + at as u64);
-        replace(block, bytes, &of_word);
+        replace(bitmap, block, bytes, &of_word);
     });
     is_bitmap_read
-        && summary.blocks(inodes, &layout, |nth, block, bytes| {
+        && summary.blocks(inodes, layout, |nth, block, bytes| {
             let of_word = |at| counters.get(first(nth) as usize + at).copied().unwrap_or(0);
-            replace(block, bytes, &of_word);
+            replace(summary, block, bytes, &of_word);
         })
 }
 

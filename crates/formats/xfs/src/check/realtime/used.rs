@@ -6,8 +6,13 @@ use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
+use super::super::inodes::Inodes;
+use super::super::owners::Owners;
+use super::groups::Groups;
+use crate::btree::records::rmap_offset;
 use crate::format::extent::Extent;
 use crate::format::inode::{Inode, flags};
+use crate::format::metafile::MetafileType;
 use crate::format::realtime::Realtime;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
 use crate::format::superblock::RawSuperblock;
@@ -27,6 +32,8 @@ pub(in super::super) struct UsedExtents {
     /// Extents that were claimed more than once, up to the limit.
     pub(super) disputed: Mutex<Vec<u64>>,
     pub(super) listed: Option<Listed>,
+    /// Owners of blocks of realtime groups.
+    pub(super) groups: Option<Groups>,
 }
 
 /// Claims of chosen realtime extents.
@@ -47,16 +54,20 @@ pub(in super::super) struct FileClaims<'u> {
 }
 
 impl UsedExtents {
-    /// Returns an empty set. Returns `None` for images without a realtime section, and for those with realtime groups.
-    pub(in super::super) fn new(ctx: &Context<'_>) -> Option<Self> {
-        let realtime = ctx.geometry.realtime.filter(|realtime| !realtime.has_groups())?;
-        Some(Self::of(realtime, None))
+    /// Returns an empty set; `None` for images without a realtime section. Reads the trees of realtime groups.
+    pub(in super::super) fn new(inodes: &Inodes<'_>) -> Option<Self> {
+        let realtime = inodes.ctx.geometry.realtime?;
+        Some(Self::of(realtime, Groups::read(inodes, &realtime, Owners::new), None))
     }
 
-    pub(super) fn of(realtime: Realtime, listed: Option<Vec<u64>>) -> Self {
+    pub(super) fn of(realtime: Realtime, groups: Option<Groups>, listed: Option<Vec<u64>>) -> Self {
         let listed = listed.map(|wanted| Listed { wanted, claims: Mutex::default() });
         let used = BitSet::new(realtime.extents());
-        Self { realtime, used, disputed: Mutex::default(), listed }
+        if groups.is_some() {
+            // The superblock.
+            used.insert_range(0..1, |_| {});
+        }
+        Self { realtime, used, disputed: Mutex::default(), listed, groups }
     }
 
     /// Returns the number of free extents.
@@ -68,6 +79,7 @@ impl UsedExtents {
     /// Returns whether no extent was claimed more than once.
     pub(in super::super) fn is_undisputed(&self) -> bool {
         self.disputed.lock().is_empty()
+            && self.groups.as_ref().is_none_or(|groups| groups.owners.disputed().is_empty())
     }
 
     /// Starts the claims of a file.
@@ -83,6 +95,10 @@ impl UsedExtents {
             return;
         }
         self.used.insert_range(extents, |extent| {
+            if self.groups.is_some() {
+                // Owners of blocks decide, because these may be shared.
+                return;
+            }
             let mut disputed = self.disputed.lock();
             if disputed.len() < DISPUTED_MAX {
                 disputed.push(extent);
@@ -92,8 +108,8 @@ impl UsedExtents {
 }
 
 impl FileClaims<'_> {
-    /// Claims the realtime extents of an extent of the file.
-    pub(in super::super) fn extent(&mut self, extent: &Extent) {
+    /// Claims the realtime extents of an extent of the file. Returns whether some of its blocks are shared.
+    pub(in super::super) fn extent(&mut self, extent: &Extent, may_share: bool) -> bool {
         let realtime = &self.all.realtime;
         let (true, Some(mut extents)) = (
             extent.check_realtime(realtime).is_ok(),
@@ -101,7 +117,7 @@ impl FileClaims<'_> {
         ) else {
             self.is_outside = true;
             self.last = None;
-            return;
+            return false;
         };
         let of_extent = u64::from(realtime.extent_blocks());
         let continues = self.last.is_some_and(|last| {
@@ -119,6 +135,11 @@ impl FileClaims<'_> {
         if !extents.is_empty() {
             self.all.claim(self.ino, extents);
         }
+        let Some(groups) = &self.all.groups else { return false };
+        let state = if extent.unwritten { rmap_offset::UNWRITTEN } else { 0 };
+        let offset = extent.offset.0 | state;
+        let may_share = may_share && !extent.unwritten;
+        groups.owners.claim_extent(extent.start, extent.len, self.ino, offset, may_share)
     }
 
     /// Checks that the last run of contiguous extents ends with a realtime extent.
@@ -162,4 +183,19 @@ pub(in super::super) fn file_size(
 ) -> Option<u64> {
     let file = [SpaceFile::Bitmap, SpaceFile::Summary].into_iter().find(|it| it.ino(raw) == ino)?;
     Some(layout.map_or(0, |layout| layout.blocks_of(file) << raw.blocklog))
+}
+
+/// Returns the expected size in bytes of a file of a realtime group; `None` for other files.
+pub(in super::super) fn group_file_size(
+    metafile_type: MetafileType,
+    layout: Option<&SpaceLayout>,
+    block_log: u8,
+) -> Option<u64> {
+    let blocks = |file| layout.map_or(0, |layout| layout.blocks_of(file) << block_log);
+    match metafile_type {
+        MetafileType::RtBitmap => Some(blocks(SpaceFile::Bitmap)),
+        MetafileType::RtSummary => Some(blocks(SpaceFile::Summary)),
+        MetafileType::RtRmap | MetafileType::RtRefcount => Some(0),
+        _ => None,
+    }
 }

@@ -55,7 +55,7 @@ impl Shape {
         if count == 0 && !is_leaf {
             return Err(Corruption::new(self.name, "numrecs").mismatch("1 or more in a node", 0));
         }
-        let ag_blocks = geometry.ag_len(geometry.locate(block).0);
+        let ag_blocks = self.group_blocks(geometry, block);
         for at in changed.rows(area.entries, area.entry_size, count).flatten().filter(|_| is_leaf) {
             self.verify_record(geometry, ag_blocks, area.entry(data, at)).map_err(|found| {
                 Corruption::new(self.name, format!("invalid record {at}"))
@@ -82,6 +82,36 @@ impl Shape {
             }
         }
         Ok(())
+    }
+
+    /// Checks the entries of a root in an inode that may be a leaf: validity of records, and order.
+    ///
+    /// # Errors
+    /// The first problem found.
+    pub fn verify_root_entries(
+        &self,
+        geometry: &Geometry,
+        area: &Area,
+        fork: &[u8],
+    ) -> Result<(), Corruption> {
+        let count = area.count(fork);
+        let group_blocks = self.group_blocks(geometry, Block(0));
+        for at in (0..count).filter(|_| area.pointer_size == 0) {
+            self.verify_record(geometry, group_blocks, area.entry(fork, at)).map_err(|found| {
+                Corruption::new(self.name, format!("invalid record {at}"))
+                    .mismatch("one inside its group", found)
+            })?;
+        }
+        self.verify_order(area, fork, 0..count)
+    }
+
+    /// Returns the number of blocks of the group that the records of a block refer to. The tree of a realtime group does
+    /// not say of which one, so that is the size of all but the last.
+    fn group_blocks(&self, geometry: &Geometry, block: Block) -> u32 {
+        match geometry.realtime {
+            Some(realtime) if self.has_leaf_roots => realtime.group_blocks(),
+            _ => geometry.ag_len(geometry.locate(block).0),
+        }
     }
 
     fn verify_order(&self, area: &Area, data: &[u8], rows: Range<usize>) -> Result<(), Corruption> {

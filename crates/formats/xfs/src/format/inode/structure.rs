@@ -10,6 +10,7 @@ use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::Geometry;
+use crate::format::metafile::{METATYPE, MetafileType};
 
 const STRUCTURE: &str = "inode";
 
@@ -68,6 +69,8 @@ fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
         && let Some(realtime) = &geometry.realtime
     {
         verify_list(data, data_extents(slot), |extent| extent.check_realtime(realtime))?;
+    } else if let Some(shape) = tree_of_group(slot) {
+        verify_root(geometry, &shape, data)?;
     } else {
         verify_fork(geometry, data, data_format, data_extents(slot))?;
     }
@@ -96,6 +99,7 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
     };
     let format = Format::from_raw(slot[5]);
     let fits = match file_type {
+        FileType::Regular if tree_of_group(slot).is_some() => format == Some(Format::MetaBtree),
         FileType::Regular => matches!(format, Some(Format::Extents | Format::Btree)),
         FileType::Directory => {
             matches!(format, Some(Format::Local | Format::Extents | Format::Btree))
@@ -154,7 +158,7 @@ fn verify_fork(
 ) -> Result<(), Corruption> {
     match format {
         Some(Format::Extents) => verify_list(fork, extents, |extent| extent.check(geometry)),
-        Some(Format::Btree) if !fork.is_empty() => verify_root(geometry, fork),
+        Some(Format::Btree) if !fork.is_empty() => verify_root(geometry, &Shape::BMBT, fork),
         _ => Ok(()),
     }
 }
@@ -182,21 +186,37 @@ fn verify_list(
     Ok(())
 }
 
-fn verify_root(geometry: &Geometry, fork: &[u8]) -> Result<(), Corruption> {
+/// Returns the tree of a realtime group that a slot in use contains, if it does.
+fn tree_of_group(slot: &[u8]) -> Option<Shape> {
+    let is_metadata = slot[4] == 3 && be64(slot, 120) & flags2::METADATA != 0;
+    let metafile_type = MetafileType::from_number(be16(slot, METATYPE)).filter(|_| is_metadata)?;
+    metafile_type.shape()
+}
+
+fn verify_root(geometry: &Geometry, shape: &Shape, fork: &[u8]) -> Result<(), Corruption> {
     let bad = |problem| Corruption::new("root of a fork's tree", problem);
     if fork.len() < ROOT_HEADER_SIZE {
         return Err(bad("no space for it"));
     }
-    let area = Shape::BMBT.root_area(fork.len());
+    let area = shape.root_area_of(fork);
     let (level, count) = (usize::from(area.level(fork)), area.count(fork));
-    if !(1..LEVELS_MAX).contains(&level) {
-        return Err(bad("level").mismatch(format_args!("1 to {}", LEVELS_MAX - 1), level));
+    let least = usize::from(!shape.has_leaf_roots);
+    if !(least..LEVELS_MAX).contains(&level) {
+        return Err(bad("level").mismatch(format_args!("{least} to {}", LEVELS_MAX - 1), level));
     }
-    if !(1..=area.max).contains(&count) {
-        return Err(bad("numrecs").mismatch(format_args!("1 to {}", area.max), count));
+    let least = usize::from(level > 0);
+    if !(least..=area.max).contains(&count) {
+        return Err(bad("numrecs").mismatch(format_args!("{least} to {}", area.max), count));
+    }
+    if shape.has_leaf_roots {
+        shape.verify_root_entries(geometry, &area, fork)?;
+    }
+    if level == 0 {
+        return Ok(());
     }
     let key = |at: usize| be64(area.entry(fork, at), 0);
-    if let Some(at) = (1..count).find(|&at| key(at) <= key(at - 1)) {
+    let keys = if shape.has_leaf_roots { 0..0 } else { 1..count };
+    if let Some(at) = keys.into_iter().find(|&at| key(at) <= key(at - 1)) {
         return Err(bad("order of keys").mismatch(format_args!("above {}", key(at - 1)), key(at)));
     }
     let pointers = (0..count).map(|at| FsBlock(area.pointer(fork, at)));

@@ -197,7 +197,7 @@ pub(crate) fn slot_lsn(slot: &[u8]) -> u64 {
 ///
 /// # Errors
 /// If it does not fit.
-pub(crate) fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> {
+pub(crate) fn write_fork(logged: LoggedFork<'_>, shape: &Shape, fork: &mut [u8]) -> Parsed<()> {
     let too_long = |len: usize, room: usize| {
         let damage = Corruption::new(STRUCTURE, "a fork that does not fit");
         damage.mismatch(format_args!("at most {room} bytes"), len)
@@ -209,7 +209,7 @@ pub(crate) fn write_fork(logged: LoggedFork<'_>, fork: &mut [u8]) -> Parsed<()> 
             to.copy_from_slice(bytes);
         }
         LoggedFork::Root(root) => {
-            if !Shape::BMBT.write_logged_root(root, fork) {
+            if !shape.write_logged_root(root, fork) {
                 return Err(too_long(root.len(), fork.len()));
             }
         }

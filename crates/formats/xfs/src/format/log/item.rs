@@ -1,7 +1,7 @@
 //! The items of a transaction.
 
 use engine::Corruption;
-use vfs::{Error, Result};
+use vfs::Result;
 
 use super::buffer_item::BufferItem;
 use super::dquot::{DquotItem, QuotaOff};
@@ -10,9 +10,6 @@ use super::inode::InodeItem;
 use super::raw_item::le64;
 
 pub use super::raw_item::{ItemType, RawItem};
-
-/// Types of the items of realtime devices: intents for their extents, reverse maps and reference counts.
-const REALTIME_TYPES: std::ops::RangeInclusive<u16> = 0x124a..=0x124f;
 
 /// A parsed item.
 #[derive(Clone, Debug)]
@@ -37,16 +34,12 @@ impl<'t> Item<'t> {
     /// Parses an item.
     ///
     /// # Errors
-    /// `Corrupt` for an invalid item, `Unsupported` for items of realtime devices.
+    /// `Corrupt` for an invalid item.
     pub(crate) fn parse(raw: &RawItem<'t>) -> Result<Self> {
         let number = raw.raw_type();
-        if REALTIME_TYPES.contains(&number) {
-            let what = format!("a log with changes of a realtime device (item {number:#06x})");
-            return Err(Error::unsupported(what, "mount and unmount it once"));
-        }
         let unknown = || {
             let damage = Corruption::new("log item", "unknown type");
-            damage.mismatch("0x1236 to 0x1249", format_args!("{number:#06x}"))
+            damage.mismatch("0x1236 to 0x124f", format_args!("{number:#06x}"))
         };
         let item = ItemType::from_raw(number).ok_or_else(unknown)?;
         Ok(match item {

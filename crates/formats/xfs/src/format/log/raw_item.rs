@@ -26,15 +26,21 @@ pub enum ItemType {
     Attrd = 0x1247,
     Xmi = 0x1248,
     Xmd = 0x1249,
+    RtEfi = 0x124a,
+    RtEfd = 0x124b,
+    RtRui = 0x124c,
+    RtRud = 0x124d,
+    RtCui = 0x124e,
+    RtCud = 0x124f,
 }
 
 impl ItemType {
-    /// Returns the type with this number; `None` for those of realtime devices and unknown ones.
+    /// Returns the type with this number; `None` for unknown ones.
     pub(crate) fn from_raw(raw: u16) -> Option<Self> {
         use ItemType::*;
-        const ALL: [ItemType; 18] = [
+        const ALL: [ItemType; 24] = [
             Efi, Efd, Iunlink, Inode, Buf, Dquot, QuotaOff, Icreate, Rui, Rud, Cui, Cud, Bui, Bud,
-            Attri, Attrd, Xmi, Xmd,
+            Attri, Attrd, Xmi, Xmd, RtEfi, RtEfd, RtRui, RtRud, RtCui, RtCud,
         ];
         ALL.into_iter().find(|item| *item as u16 == raw)
     }
@@ -48,13 +54,17 @@ impl ItemType {
             Self::Bud => Self::Bui,
             Self::Attrd => Self::Attri,
             Self::Xmd => Self::Xmi,
+            Self::RtEfd => Self::RtEfi,
+            Self::RtRud => Self::RtRui,
+            Self::RtCud => Self::RtCui,
             _ => return None,
         })
     }
 
     /// Returns whether items of this type are intents.
     pub const fn is_intent(self) -> bool {
-        matches!(self, Self::Efi | Self::Rui | Self::Cui | Self::Bui | Self::Attri | Self::Xmi)
+        use ItemType::*;
+        matches!(self, Efi | Rui | Cui | Bui | Attri | Xmi | RtEfi | RtRui | RtCui)
     }
 }
 

@@ -18,6 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::address::FsBlock;
 use super::checksum;
 use super::features::Incompat;
+use super::geometry::Geometry;
 use super::superblock::Superblock;
 use space::SpaceLayout;
 
@@ -114,6 +115,9 @@ impl Realtime {
                 damage("rgcount").mismatch(format_args!("groups of {blocks} blocks"), found)
             );
         }
+        if of_group > u64::from(u32::MAX) {
+            return Err(damage("rgextents").mismatch("groups of less than 2^32 blocks", of_group));
+        }
         if u32::from(log) > BYTES_LOG_MAX || of_group > 1 << log {
             let expected = of_group.next_power_of_two().trailing_zeros();
             return Err(damage("rgblklog").mismatch(expected, log));
@@ -150,14 +154,58 @@ impl Realtime {
         (range.end <= self.extents()).then_some(range)
     }
 
-    /// Returns the layout of the bitmap and the summary: of each group, or of the whole section without groups.
+    /// Returns the layout of the bitmap and the summary of a group, or of the whole section as group 0 without groups.
     #[must_use]
-    pub const fn space(&self) -> SpaceLayout {
-        let (extents, has_headers) = match self.groups {
-            None => (self.extents(), false),
-            Some(groups) => (groups.blocks / self.extent_blocks as u64, true),
-        };
-        SpaceLayout::new(self.block_log, extents, has_headers)
+    pub fn space(&self, group: u32) -> SpaceLayout {
+        let layout = SpaceLayout::new(self.block_log, self.extents(), self.has_groups());
+        match self.groups {
+            None => layout,
+            Some(groups) => layout.of_group(groups.blocks / u64::from(self.extent_blocks), group),
+        }
+    }
+
+    /// Returns the number of groups; 1 without groups.
+    #[must_use]
+    pub fn groups(&self) -> u32 {
+        self.groups.map_or(1, |groups| groups.count)
+    }
+
+    /// Returns the number of blocks of each group but the last one, which may have fewer.
+    #[must_use]
+    pub fn group_blocks(&self) -> u32 {
+        let blocks = self.groups.map_or(self.blocks, |groups| groups.blocks);
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the group of a block of the device, and the number of the block in it.
+    #[must_use]
+    pub fn locate(&self, block: u64) -> (u32, u64) {
+        match self.groups {
+            None => (0, block),
+            Some(groups) => ((block / groups.blocks) as u32, block % groups.blocks),
+        }
+    }
+
+    /// Returns the address of a block of a group, as in extent maps.
+    #[must_use]
+    pub fn address(&self, group: u32, block: u64) -> FsBlock {
+        let log = self.groups.map_or(0, |groups| groups.block_log);
+        FsBlock(u64::from(group) << log | block)
+    }
+
+    /// Returns the geometry of a device that has groups, with the groups of the section as allocation groups. `None`
+    /// without groups.
+    #[must_use]
+    pub fn as_device(&self, geometry: &Geometry) -> Option<Geometry> {
+        let groups = self.groups?;
+        Some(Geometry {
+            ag_block_log: groups.block_log,
+            ag_blocks: self.group_blocks(),
+            ag_count: groups.count,
+            blocks: self.extents() * u64::from(self.extent_blocks),
+            realtime: None,
+            ..*geometry
+        })
     }
 
     /// Returns whether the section is divided into groups, each with a bitmap and a summary.

@@ -18,6 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::format::address::Block;
 use crate::format::checksum;
 use crate::format::geometry::Geometry;
+use crate::format::metafile::MetafileType;
 
 /// Number of bits of a word, each for one realtime extent.
 pub(crate) const WORD_BITS: u64 = 32;
@@ -60,6 +61,21 @@ impl SpaceFile {
         }
     }
 
+    /// Returns the file whose blocks have a magic number.
+    #[must_use]
+    pub fn of_magic(magic: u32) -> Option<Self> {
+        [Self::Bitmap, Self::Summary].into_iter().find(|file| file.magic() == magic)
+    }
+
+    /// Returns the type of the file of a realtime group.
+    #[must_use]
+    pub const fn metafile_type(self) -> MetafileType {
+        match self {
+            Self::Bitmap => MetafileType::RtBitmap,
+            Self::Summary => MetafileType::RtSummary,
+        }
+    }
+
     /// Returns its name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,8 +90,12 @@ impl SpaceFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceLayout {
     block_log: u8,
-    /// Number of realtime extents; the last group may have fewer.
+    /// Number of realtime extents.
     extents: u64,
+    /// Number of realtime extents that both files have room for: the last group may have fewer.
+    room: u64,
+    /// Number of realtime extents of the section.
+    all: u64,
     has_headers: bool,
 }
 
@@ -83,7 +103,14 @@ impl SpaceLayout {
     /// Returns the layout for `extents` realtime extents, at least one.
     #[must_use]
     pub(crate) const fn new(block_log: u8, extents: u64, has_headers: bool) -> Self {
-        Self { block_log, extents, has_headers }
+        Self { block_log, extents, room: extents, all: extents, has_headers }
+    }
+
+    /// Returns the layout for a group of a section with this layout, given the number of realtime extents of a group.
+    #[must_use]
+    pub(crate) const fn of_group(self, room: u64, group: u32) -> Self {
+        let left = self.all.saturating_sub(group as u64 * room);
+        Self { extents: if left < room { left } else { room }, room, ..self }
     }
 
     /// Returns the number of realtime extents.
@@ -112,13 +139,13 @@ impl SpaceLayout {
     /// Returns the number of blocks of the bitmap (`sb_rbmblocks`).
     #[must_use]
     pub(crate) const fn bitmap_blocks(&self) -> u64 {
-        self.extents.div_ceil(self.extents_per_block())
+        self.room.div_ceil(self.extents_per_block())
     }
 
     /// Returns the number of levels of the summary.
     #[must_use]
     pub const fn levels(&self) -> u32 {
-        match self.extents.checked_ilog2() {
+        match self.room.checked_ilog2() {
             Some(log) => log + 1,
             None => 1,
         }
@@ -175,7 +202,13 @@ impl SpaceLayout {
         }
     }
 
-    /// Checks the header of a block, if blocks have headers.
+    /// Returns whether blocks have headers.
+    #[must_use]
+    pub const fn has_headers(&self) -> bool {
+        self.has_headers
+    }
+
+    /// Checks a block that was read, if blocks have headers.
     ///
     /// # Errors
     /// The first problem found.
@@ -190,13 +223,61 @@ impl SpaceLayout {
             return Ok(());
         }
         checksum::check(file.name(), block, CRC_OFFSET)?;
+        self.verify_header(geometry, (file, owner), place, block)
+    }
+
+    /// Updates the checksum of a block, if blocks have headers.
+    pub fn seal(&self, block: &mut [u8]) {
+        if self.has_headers {
+            checksum::seal(block, CRC_OFFSET);
+        }
+    }
+
+    /// Writes the header of a new block, if blocks have headers.
+    pub fn init(
+        &self,
+        geometry: &Geometry,
+        (file, owner): (SpaceFile, Ino),
+        place: Block,
+        block: &mut [u8],
+    ) {
+        if !self.has_headers {
+            return;
+        }
+        let header = RawSpaceHeader {
+            magic: file.magic().into(),
+            crc: [0; 4],
+            owner: owner.0.into(),
+            blkno: geometry.daddr(place).into(),
+            lsn: 0.into(),
+            uuid: geometry.meta_uuid,
+        };
+        block[..size_of::<RawSpaceHeader>()].copy_from_slice(header.as_bytes());
+        self.seal(block);
+    }
+
+    /// Checks the header of a block except for its checksum, if blocks have headers.
+    ///
+    /// # Errors
+    /// The first problem found.
+    pub fn verify_header(
+        &self,
+        geometry: &Geometry,
+        (file, owner): (SpaceFile, Ino),
+        place: Block,
+        block: &[u8],
+    ) -> Result<(), Corruption> {
+        if !self.has_headers {
+            return Ok(());
+        }
         let damage = |problem| Corruption::new(file.name(), problem);
         let Ok((header, _)) = RawSpaceHeader::read_from_prefix(block) else {
             return Err(damage("truncated"));
         };
         if header.magic.get() != file.magic() {
             let found = format_args!("{:#x}", header.magic.get());
-            return Err(damage("wrong magic number").mismatch(file.magic(), found));
+            let expected = format_args!("{:#x}", file.magic());
+            return Err(damage("wrong magic number").mismatch(expected, found));
         }
         if header.owner.get() != owner.0 {
             return Err(damage("owner").mismatch(owner, header.owner));

@@ -44,6 +44,7 @@ fn bmap_of(kind: BmapKind, ino: Ino, extent: &Extent) -> Intent {
         offset: extent.offset,
         run: run_of(extent),
         unwritten: extent.unwritten,
+        is_realtime: false,
     };
     Intent::bmap(next_id(), &change)
 }

@@ -59,7 +59,8 @@ impl Replay<'_> {
                 self.check_place(place.0 << (self.geometry.block_log - DADDR_BYTES_LOG), len)?;
             let mut data = self.changes.read(offset, len as usize)?;
             put64(&mut data, OWNER_OFFSET, ino.0);
-            let found = Structure::of(&data).filter(|found| matches!(found, Structure::ForkTree));
+            let found =
+                Structure::of(&data).filter(|found| matches!(found, Structure::ForkTree(_)));
             let structure = found.ok_or_else(|| fault("wrong magic number").at_block(place.0))?;
             structure.stamp(&self.geometry, lsn, &mut data);
             structure.verify(&self.geometry, offset, &data)?;

@@ -14,6 +14,7 @@ use crate::format::features::Incompat;
 use crate::format::geometry::Geometry;
 use crate::format::log::Lsn;
 use crate::format::log::buffer::BufferType;
+use crate::format::realtime::space::SpaceFile;
 use crate::format::superblock::{self, RawSuperblock, Superblock};
 use crate::format::{attr, checksum, symlink};
 
@@ -26,8 +27,10 @@ pub(super) enum Structure {
     Agfl,
     /// A block of a tree of a group.
     GroupTree(Shape),
-    /// A block of the extent map of a fork.
-    ForkTree,
+    /// A block of a tree whose root is in a fork.
+    ForkTree(Shape),
+    /// A block of the bitmap or the summary of a realtime group.
+    Space(SpaceFile),
     DirData,
     DirFree,
     DirLeaf,
@@ -44,6 +47,8 @@ struct Fields {
     uuid: usize,
 }
 
+/// Trees whose roots are in forks.
+const FORK_TREES: [Shape; 3] = [Shape::BMBT, Shape::RTRMAP, Shape::RTREFCOUNT];
 const GROUP_TREES: [Shape; 6] =
     [Shape::BNO, Shape::CNT, Shape::INO, Shape::FINO, Shape::RMAP, Shape::REFCOUNT];
 /// Byte offset of the magic number of leaves and nodes.
@@ -52,6 +57,8 @@ const DA_MAGIC: usize = 8;
 const FORK_TREE_OWNER: usize = 56;
 const DA_OWNER: usize = 48;
 const DIR_OWNER: usize = 40;
+/// Byte offset of the owner in a block of a bitmap or a summary.
+const SPACE_OWNER: usize = 8;
 /// Byte offset of the first entry's address in a node.
 const NODE_FIRST_CHILD: usize = 68;
 /// Byte offset of `firstdb` in a block of the free-space index.
@@ -62,13 +69,19 @@ impl Structure {
     pub(super) fn of(data: &[u8]) -> Option<Self> {
         let found = be32(data, 0);
         let tree = GROUP_TREES.into_iter().find(|shape| shape.magics[1] == found);
+        let fork_tree = FORK_TREES.into_iter().find(|shape| shape.magics[1] == found);
+        if let Some(shape) = fork_tree {
+            return Some(Self::ForkTree(shape));
+        }
+        if let Some(file) = SpaceFile::of_magic(found) {
+            return Some(Self::Space(file));
+        }
         Some(match found {
             superblock::MAGIC => Self::Superblock,
             ag::AGF_MAGIC => Self::Agf,
             ag::AGI_MAGIC => Self::Agi,
             ag::AGFL_MAGIC => Self::Agfl,
             symlink::MAGIC => Self::Symlink,
-            found if found == Shape::BMBT.magics[1] => Self::ForkTree,
             found if found == magic::BLOCK[0] || found == magic::DATA[0] => Self::DirData,
             found if found == magic::FREE[0] => Self::DirFree,
             _ => match (tree, be16(data, DA_MAGIC)) {
@@ -89,7 +102,9 @@ impl Structure {
             Self::Agf => matches!(contents, B::Agf),
             Self::Agi => matches!(contents, B::Agi),
             Self::Agfl => matches!(contents, B::Agfl),
-            Self::GroupTree(_) | Self::ForkTree => matches!(contents, B::Btree),
+            Self::GroupTree(_) | Self::ForkTree(_) => matches!(contents, B::Btree),
+            Self::Space(SpaceFile::Bitmap) => matches!(contents, B::RealtimeBitmap),
+            Self::Space(SpaceFile::Summary) => matches!(contents, B::RealtimeSummary),
             Self::DirData => matches!(contents, B::DirBlock | B::DirData),
             Self::DirFree => matches!(contents, B::DirFree),
             Self::DirLeaf => matches!(contents, B::DirLeaf1 | B::DirLeafN),
@@ -127,7 +142,8 @@ impl Structure {
                 uuid: offset_of!(RawAgfl, uuid),
             },
             Self::GroupTree(_) => Fields { crc: 52, lsn: 24, uuid: 32 },
-            Self::ForkTree => Fields { crc: 64, lsn: 32, uuid: 40 },
+            Self::ForkTree(_) => Fields { crc: 64, lsn: 32, uuid: 40 },
+            Self::Space(_) => Fields { crc: 4, lsn: 24, uuid: 32 },
             Self::DirData | Self::DirFree => Fields { crc: 4, lsn: 16, uuid: 24 },
             Self::DirLeaf | Self::Node | Self::AttrLeaf => Fields { crc: 12, lsn: 24, uuid: 32 },
             Self::Symlink => Fields {
@@ -170,8 +186,14 @@ impl Structure {
                 ag::verify_header(geometry, ag, sector, data)?;
             }
             Self::GroupTree(shape) => shape.verify(geometry, block, ag.0.into(), data)?,
-            Self::ForkTree => {
-                Shape::BMBT.verify(geometry, block, owner(FORK_TREE_OWNER).0, data)?;
+            Self::ForkTree(shape) => {
+                shape.verify(geometry, block, owner(FORK_TREE_OWNER).0, data)?;
+            }
+            Self::Space(file) => {
+                if let Some(realtime) = geometry.realtime {
+                    let layout = realtime.space(0);
+                    layout.verify(geometry, (file, owner(SPACE_OWNER)), block, data)?;
+                }
             }
             Self::DirData => {
                 dir::verify(geometry, Part::Data, (owner(DIR_OWNER), 0), block, data)?;
@@ -217,7 +239,9 @@ impl Structure {
     fn check_len(self, geometry: &Geometry, data: &[u8]) -> Result<()> {
         let expected = match self {
             Self::Superblock | Self::Agf | Self::Agi | Self::Agfl => geometry.sector_size(),
-            Self::GroupTree(_) | Self::ForkTree | Self::AttrLeaf => geometry.block_size(),
+            Self::GroupTree(_) | Self::ForkTree(_) | Self::Space(_) | Self::AttrLeaf => {
+                geometry.block_size()
+            }
             Self::DirData | Self::DirFree | Self::DirLeaf => geometry.dir_block_size(),
             Self::Node if is_dir_node(geometry, data) => geometry.dir_block_size(),
             Self::Node => geometry.block_size(),

@@ -50,11 +50,12 @@ const ATTR_FORK: u32 = 1 << 31;
 const RMAP_BMBT_BLOCK: u32 = 1 << 30;
 const RMAP_UNWRITTEN: u32 = 1 << 29;
 const BMAP_UNWRITTEN: u32 = 1 << 30;
+const BMAP_REALTIME: u32 = 1 << 29;
 
 /// Contiguous blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRun {
-    /// The first one.
+    /// The first one. Blocks of the realtime device are marked ([`FsBlock::on_realtime`]), except in a change of a map.
     pub start: FsBlock,
     /// Number of blocks, at least 1.
     pub len: u32,
@@ -169,6 +170,8 @@ pub struct BmapChange {
     pub run: ExtentRun,
     /// True if they are unwritten.
     pub unwritten: bool,
+    /// True if they are on the realtime device.
+    pub is_realtime: bool,
 }
 
 impl Intent {
@@ -194,6 +197,10 @@ impl Intent {
     }
 
     fn run(&self, geometry: &Geometry, start: u64, len: u32) -> Result<ExtentRun, Corruption> {
+        if self.is_realtime() {
+            let start = self.realtime_run(geometry, FsBlock(start), len)?;
+            return Ok(ExtentRun { start, len });
+        }
         let run = ExtentRun { start: FsBlock(start), len };
         self.check_run(geometry, run.start, len)?;
         Ok(run)
@@ -292,17 +299,27 @@ impl Intent {
             more => return Err(self.damage("extents").mismatch(1, more.len())),
         };
         let flags = raw.flags.get();
-        let known = ATTR_FORK | BMAP_UNWRITTEN;
+        let known = ATTR_FORK | BMAP_UNWRITTEN | BMAP_REALTIME;
         let kind = self.operation(flags, known, &BmapKind::ALL, |kind| kind as u8)?;
         let (ino, offset) = (Ino(raw.owner.get()), FileBlock(raw.offset.get()));
         self.check_ino(geometry, ino)?;
         self.check_offsets(offset, raw.len.get().into())?;
+        let is_realtime = flags & BMAP_REALTIME != 0;
+        let run = match is_realtime {
+            true => {
+                let (start, len) = (FsBlock(raw.start.get()), raw.len.get());
+                self.realtime_run(geometry, start, len)?;
+                ExtentRun { start, len }
+            }
+            false => self.run(geometry, raw.start.get(), raw.len.get())?,
+        };
         Ok(BmapChange {
             kind,
             ino,
             fork: fork_of(flags),
             offset,
-            run: self.run(geometry, raw.start.get(), raw.len.get())?,
+            run,
+            is_realtime,
             unwritten: flags & BMAP_UNWRITTEN != 0,
         })
     }
@@ -313,7 +330,8 @@ impl Intent {
         let extents = extents.unwrap_or_default();
         let count = self.regions.first().and_then(|region| RawHead::ref_from_prefix(region).ok());
         let count = count.map_or(0, |(head, _)| head.count.get());
-        let mut done = RawHead::new(ItemType::Efd, 1, count, self.id).as_bytes().to_vec();
+        let item = super::done_type(self.item).unwrap_or(ItemType::Efd);
+        let mut done = RawHead::new(item, 1, count, self.id).as_bytes().to_vec();
         done.extend_from_slice(extents);
         done
     }
@@ -363,7 +381,8 @@ impl Intent {
             len: change.run.len.into(),
             flags: (change.kind as u32
                 | flag(change.fork == Fork::Attr, ATTR_FORK)
-                | flag(change.unwritten, BMAP_UNWRITTEN))
+                | flag(change.unwritten, BMAP_UNWRITTEN)
+                | flag(change.is_realtime, BMAP_REALTIME))
             .into(),
         };
         Self::of_extents(ItemType::Bui, id, std::iter::once(raw))

@@ -69,7 +69,7 @@ impl Intent {
     /// Returns whether its change leaves the usage of quotas as it is, or changes it together with the inodes. Kernels
     /// count map changes and exchanges in the transaction before them.
     pub(crate) fn is_counted(&self) -> bool {
-        matches!(self.item, ItemType::Efi | ItemType::Rui | ItemType::Cui | ItemType::Attri)
+        !matches!(self.item, ItemType::Bui | ItemType::Xmi)
     }
 }
 
@@ -124,9 +124,9 @@ impl Intent {
     /// The problem found.
     pub fn work(&self, geometry: &Geometry) -> Result<Work, Corruption> {
         match self.item {
-            ItemType::Efi => self.free_work(geometry).map(Work::Free),
-            ItemType::Rui => self.rmap_work(geometry).map(Work::Rmap),
-            ItemType::Cui => self.refcount_work(geometry).map(Work::Refcount),
+            ItemType::Efi | ItemType::RtEfi => self.free_work(geometry).map(Work::Free),
+            ItemType::Rui | ItemType::RtRui => self.rmap_work(geometry).map(Work::Rmap),
+            ItemType::Cui | ItemType::RtCui => self.refcount_work(geometry).map(Work::Refcount),
             ItemType::Bui => self.bmap_work(geometry).map(Work::Bmap),
             ItemType::Attri => self.attribute_work(geometry).map(Work::Attribute),
             ItemType::Xmi => self.exchange_work(geometry).map(Work::Exchange),
@@ -137,7 +137,7 @@ impl Intent {
     /// Returns the only region of the done item of this intent.
     pub fn done(&self) -> Vec<u8> {
         let item = done_type(self.item).unwrap_or(self.item);
-        if item == ItemType::Efd {
+        if matches!(item, ItemType::Efd | ItemType::RtEfd) {
             return self.extents_done();
         }
         RawHead::new(item, 1, 0, self.id).as_bytes().to_vec()
@@ -152,6 +152,9 @@ impl Intent {
             ItemType::Bui => "BUI",
             ItemType::Attri => "ATTRI",
             ItemType::Xmi => "XMI",
+            ItemType::RtEfi => "realtime EFI",
+            ItemType::RtRui => "realtime RUI",
+            ItemType::RtCui => "realtime CUI",
             _ => "intent",
         }
     }
@@ -178,6 +181,26 @@ impl Intent {
         }
         let found = format_args!("{len} blocks from {start}");
         Err(self.damage("blocks").mismatch("blocks of one allocation group", found))
+    }
+
+    /// Returns blocks of the realtime device ([`FsBlock::on_realtime`]), checked to be within a group.
+    fn realtime_run(
+        &self,
+        geometry: &Geometry,
+        start: FsBlock,
+        len: u32,
+    ) -> Result<FsBlock, Corruption> {
+        let realtime = geometry.realtime.filter(|_| len > 0);
+        let block = realtime.and_then(|realtime| realtime.device_block(start, len.into()));
+        block.map(FsBlock::on_realtime).ok_or_else(|| {
+            let found = format_args!("{len} blocks from {start}").to_string();
+            self.damage("blocks").mismatch("blocks of one realtime group", found)
+        })
+    }
+
+    /// Returns whether it changes blocks of the realtime device.
+    const fn is_realtime(&self) -> bool {
+        matches!(self.item, ItemType::RtEfi | ItemType::RtRui | ItemType::RtCui)
     }
 
     /// Checks that logical blocks are in the valid range of a fork.
@@ -207,6 +230,9 @@ pub(crate) const fn done_type(item: ItemType) -> Option<ItemType> {
         ItemType::Bui => ItemType::Bud,
         ItemType::Attri => ItemType::Attrd,
         ItemType::Xmi => ItemType::Xmd,
+        ItemType::RtEfi => ItemType::RtEfd,
+        ItemType::RtRui => ItemType::RtRud,
+        ItemType::RtCui => ItemType::RtCud,
         _ => return None,
     })
 }

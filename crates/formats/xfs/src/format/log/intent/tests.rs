@@ -80,6 +80,7 @@ fn samples() -> Vec<(Intent, Work)> {
         offset: FileBlock(1),
         run: RUN,
         unwritten: true,
+        is_realtime: false,
     };
     let works = [
         AttributeWork::Set { namespace: 2, name: b"name".into(), value: b"value".into() },
