@@ -62,9 +62,9 @@ const KINDS: &[(&str, &str)] = &[
 
 /// Names and arguments of mke2fs for formats that not every kernel mounts. mke2fs fills them.
 const NEWER: &[(&str, &str)] = &[
-    ("blocks-16k", "-t ext4 -b 16384 -O ^has_journal,orphan_file"),
+    ("blocks-16k", "-t ext4 -b 16384 -O ^has_journal"),
     ("blocks-64k", "-t ext4 -b 65536 -O ^has_journal,inline_data -I 512"),
-    ("mmp", "-t ext4 -b 1024 -O mmp -E mmp_update_interval=1"),
+    ("blocks-8k", "-t ext4 -b 8192 -O ^has_journal,ea_inode"),
 ];
 
 /// Returns the images that mke2fs fills.

@@ -254,7 +254,9 @@ fn data_end(inode: &Inode) -> usize {
     let end = match inode.format() {
         Format::Extents => inode.extents(Fork::Data).saturating_mul(EXTENT_SIZE as u64),
         Format::Local => inode.size(),
-        Format::Btree | Format::Device => 0,
+        // The root of a tree takes the whole fork.
+        Format::Btree => inode.literal_size() as u64,
+        Format::Device => 0,
     };
     usize::try_from(end).ok().filter(|end| *end <= inode.literal_size()).unwrap_or(0)
 }
