@@ -9,9 +9,13 @@ use super::super::forks;
 use super::super::inodes::Inodes;
 use super::super::names;
 use crate::format::address::Block;
+use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::inode::Fork;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
+
+/// Byte offset of `rt_lsn` in the header of a block.
+const LSN_OFFSET: usize = 24;
 
 /// One of the files, with its map.
 pub(super) struct OpenFile {
@@ -81,6 +85,13 @@ impl OpenFile {
                 if let Err(damage) = layout.verify(geometry, (self.file, self.ino), place, &bytes) {
                     let damage = damage.of_inode(self.ino.0);
                     inodes.ctx.damage(codes::REALTIME_HEADER, &damage, Some(place));
+                }
+                if layout.has_headers() {
+                    let finding = || {
+                        let finding = Finding::new(codes::REALTIME_HEADER).of_inode(self.ino.0);
+                        finding.at_block(place.0).field("rt_lsn")
+                    };
+                    inodes.ctx.check_lsn(be64(&bytes, LSN_OFFSET), finding);
                 }
                 each(extent.offset.0 + nth, place, &bytes);
             }
