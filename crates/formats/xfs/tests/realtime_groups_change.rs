@@ -1,6 +1,6 @@
 //! Shared blocks and intents of realtime groups.
 
-use testkit::guest::{self, Job};
+use testkit::guest::{self, GuestJob};
 use testkit::require;
 use vfs::{AllocateMode, FileSystem, Ino, NewInode};
 use xfs::{OpenOptions, Xfs};
@@ -158,7 +158,7 @@ fn kernels_replay_our_changes_of_realtime_groups() {
         for i in {names}; do crc32 /mnt/$i; done\n\
         xfs_scrub -n /mnt || echo scrub failed\numount /mnt\n"
     );
-    let job = Job::new(script).disk(&pair.image, false).disk(&pair.realtime, false);
+    let job = GuestJob::new(script).disk(&pair.image, false).disk(&pair.realtime, false);
     let answer = guest::run(&job);
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     let is_fault = |line: &str| {

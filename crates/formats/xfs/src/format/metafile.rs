@@ -48,7 +48,7 @@ pub enum MetafileType {
 
 impl MetafileType {
     /// All types; the index is their number.
-    pub(crate) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Unknown,
         Self::Directory,
         Self::UserQuota,

@@ -255,7 +255,7 @@ fn data_end(inode: &Inode) -> usize {
         Format::Extents => inode.extents(Fork::Data).saturating_mul(EXTENT_SIZE as u64),
         Format::Local => inode.size(),
         // The root of a tree takes the whole fork.
-        Format::Btree => inode.literal_size() as u64,
+        Format::Btree | Format::MetaBtree => inode.literal_size() as u64,
         Format::Device => 0,
     };
     usize::try_from(end).ok().filter(|end| *end <= inode.literal_size()).unwrap_or(0)

@@ -193,5 +193,6 @@ fn format_word(format: Format) -> &'static str {
         Format::Local => "local",
         Format::Extents => "extents",
         Format::Btree => "btree",
+        Format::MetaBtree => "metadata btree",
     }
 }
