@@ -178,7 +178,7 @@ impl MapfileWriter {
         Self { text, at: 0, end }
     }
 
-    /// Adds a finished area (`+`). What lies between two of them is not tried (`?`).
+    /// Adds a finished area (`+`). Areas between two of them are not tried (`?`).
     pub fn finished(&mut self, bytes: Range<u64>) {
         self.until(bytes.start, '?');
         self.until(bytes.end, '+');

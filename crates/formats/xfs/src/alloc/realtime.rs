@@ -7,6 +7,7 @@
 //! INVARIANT: the bitmap, the summary and the trees of a group change only in operations that hold it.
 
 mod change;
+mod held_tree;
 mod load;
 mod search;
 mod space;
@@ -19,9 +20,10 @@ use engine::Corruption;
 use operations::Outcome;
 use vfs::Error;
 
+pub(crate) use self::held_tree::HeldTree;
 use self::space::RealtimeSpace;
 pub(crate) use self::space::{RealtimeSection, group_of};
-pub(crate) use self::trees::GroupTree;
+
 use super::Freed;
 use crate::format::address::{AgBlock, FsBlock};
 use crate::op::Op;

@@ -6,6 +6,7 @@
 
 mod differences;
 mod files;
+mod group_files;
 mod groups;
 mod space;
 mod used;

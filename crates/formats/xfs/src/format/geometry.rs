@@ -49,6 +49,21 @@ pub struct Geometry {
 pub(crate) const INODE_CLUSTER_BYTES: u32 = 8192;
 
 impl Geometry {
+    /// Returns the geometry of the realtime device, with the groups of its section as allocation groups. `None` without
+    /// groups.
+    #[must_use]
+    pub fn of_realtime_device(&self) -> Option<Self> {
+        let realtime = self.realtime?;
+        Some(Self {
+            ag_block_log: realtime.group_block_log()?,
+            ag_blocks: realtime.group_blocks(),
+            ag_count: realtime.groups(),
+            blocks: realtime.extents() * u64::from(realtime.extent_blocks()),
+            realtime: None,
+            ..*self
+        })
+    }
+
     /// Returns the geometry described by a superblock.
     pub fn new(sb: &Superblock) -> Self {
         let raw = &sb.raw;

@@ -24,7 +24,7 @@ use vfs::{Ino, Result};
 use crate::XfsCore;
 use crate::alloc::Freed;
 use crate::alloc::ags::HeldGroups;
-use crate::alloc::realtime::GroupTree;
+use crate::alloc::realtime::HeldTree;
 use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
@@ -58,7 +58,7 @@ pub struct Op<'a> {
     /// Blocks of the realtime bitmap and summary that it has changed.
     pub(crate) realtime_blocks: SmallVec<[u64; 4]>,
     /// Inodes with trees of realtime groups that it holds.
-    pub(crate) realtime_trees: Vec<GroupTree>,
+    pub(crate) realtime_trees: Vec<HeldTree>,
 }
 
 /// Handles of an operation. Each is as large as an inode, so they are kept outside the operation, in memory that the

@@ -278,7 +278,9 @@ fn each_suboption_makes_the_geometry_of_mkfs_xfs() {
         assert_eq!(status, 0, "{options}: {said}");
         // The original prints more about some features.
         let is_line = |line: &&str| !line.ends_with("will not be supported by future versions.");
-        let said: Vec<_> = said.lines().filter(is_line).collect();
+        // Groups that all start on one disk: advice of three lines.
+        let advice = if said.starts_with("Warning: AG size is a multiple") { 3 } else { 0 };
+        let said: Vec<_> = said.lines().skip(advice).filter(is_line).collect();
         assert_eq!(ended.out.lines().collect::<Vec<_>>(), said, "{options}");
         assert_eq!(bytes, fs::metadata(dir.join("image")).unwrap().len(), "{options}");
         if is_made {

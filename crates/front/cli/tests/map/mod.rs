@@ -162,7 +162,7 @@ fn ddrescue_copies_the_blocks_in_use() {
         testkit::judge(&dir.join("copy.img"));
         let (status, contents, _) = said(dir, "cat copy.img /dir/file");
         assert!(status == 0 && contents == "\u{1}".repeat(1 << 20));
-        // Most of the image is not copied, and metadata is less.
+        // Free space is not copied, and metadata is less.
         let sum = |blocks: &[(u64, u64, char)]| -> u64 {
             blocks.iter().filter(|block| block.2 == '+').map(|block| block.1).sum()
         };
@@ -225,7 +225,7 @@ fn areas_that_were_not_rescued_are_errors_and_no_zeros() {
         let (status, _, messages) = said(dir, "ls copy.img --mapfile map /");
         assert_eq!(status, 4, "{messages}");
         assert!(messages.contains("byte 0 was not rescued"), "{messages}");
-        // Nothing is written to a copy with gaps.
+        // A copy with gaps is not written.
         let (status, _, messages) = said(dir, "serve copy.img --mapfile map --nbd unix:s");
         assert_eq!(status, 2, "{messages}");
         assert!(messages.contains("can only be read"), "{messages}");

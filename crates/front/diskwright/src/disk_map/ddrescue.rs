@@ -23,7 +23,7 @@ pub struct RescueDomain {
     pub text: String,
     /// Messages about unreadable metadata. Blocks that nothing describes are in the mapfile.
     pub remarks: Vec<String>,
-    /// Whether the survey was not cancelled.
+    /// True if the survey was not cancelled.
     pub is_complete: bool,
 }
 

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use crate::Result;
 use crate::lock::DeviceClaim;
 
+/// Function that is called once.
+type WriteRecord = Box<dyn FnOnce() -> Result<()> + Send + Sync>;
+
 /// Parts of an open image that only a mount uses.
 #[derive(Default)]
 pub(crate) struct Mounting {
@@ -12,17 +15,13 @@ pub(crate) struct Mounting {
     pub(crate) name: Option<OsString>,
     /// Claim of a block device that the kernel can mount.
     pub(crate) claim: Option<DeviceClaim>,
-    #[cfg(feature = "anywhere")]
-    pub(crate) recording: Option<crate::publish::Recording>,
+    /// Function that writes a record of the reads.
+    pub(crate) write_record: Option<WriteRecord>,
 }
 
 impl Mounting {
-    /// Writes what was recorded.
+    /// Writes the record, if there is one.
     pub(crate) fn finish(self) -> Result<()> {
-        #[cfg(feature = "anywhere")]
-        if let Some(recording) = self.recording {
-            recording.finish()?;
-        }
-        Ok(())
+        self.write_record.map_or(Ok(()), |write| write())
     }
 }

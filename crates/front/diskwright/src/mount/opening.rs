@@ -88,7 +88,7 @@ impl ImageOptions {
         // The device is already the part selected by the options.
         let whole = Self { write: false, offset: 0, partition: None, ..self.clone() };
         let mut image = whole.open_named(path, device)?;
-        image.mounting.recording = Some(recording);
+        image.mounting.write_record = Some(Box::new(|| recording.finish()));
         Ok(image)
     }
 

@@ -82,8 +82,8 @@ impl Backend {
         any
     }
 
-    /// Performs a request. Returns the number of bytes written to the guest's memory, or `None` if there is no room
-    /// for a status.
+    /// Performs a request. Returns the number of bytes written to the guest's memory, or `None` without room for
+    /// a status.
     fn answer<M>(
         &self,
         memory: &GuestMemoryMmap,

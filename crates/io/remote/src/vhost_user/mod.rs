@@ -5,7 +5,7 @@
 //! QEMU's "Vhost-user Protocol".
 //!
 //! A guest is not trusted: descriptors outside of its memory, requests past the end and unknown requests are answered
-//! with an error, or ignored if there is no room for an answer. The program that runs the guest is trusted: it could
+//! with an error, or ignored without room for an answer. The program that runs the guest is trusted: it could
 //! make its memory smaller after it was mapped.
 
 mod backend;

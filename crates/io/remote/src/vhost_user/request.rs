@@ -74,10 +74,10 @@ pub(super) struct Exported {
 
 /// The parts of a request in the guest's memory after the header, and before the status.
 pub(super) struct Contents<'a> {
-    /// What the device reads, and its length.
+    /// Readable part, and its length.
     pub(super) input: &'a mut dyn Read,
     pub(super) input_len: usize,
-    /// What the device writes, and its length.
+    /// Writable part, and its length.
     pub(super) output: &'a mut dyn Write,
     pub(super) output_len: usize,
 }

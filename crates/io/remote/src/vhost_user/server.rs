@@ -29,7 +29,7 @@ const QUEUES_MAX: usize = 64;
 /// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of queues: 1 to 64. Each has a thread. Guests use at most so many.
+    /// Number of queues: 1 to 64. Each has a thread. A guest may use fewer.
     pub queues: usize,
     /// Rejects all changes.
     pub read_only: bool,

@@ -7,23 +7,16 @@ use operations::Outcome;
 use vfs::Ino;
 
 use super::super::{Owner, rmap, shared, staged};
+use super::HeldTree;
 use crate::btree::records::{RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree};
 use crate::btree::{Cursor, Tree};
 use crate::format::address::{AgBlock, FsBlock};
 use crate::format::inode::Fork;
-use crate::inode::Handle;
 use crate::map::ForkMap;
 use crate::op::Op;
 
 /// A cursor over a tree of a realtime group.
 type GroupCursor<'c, 'o, 'a, T> = Cursor<'c, 'a, T, ForkMap<'o, 'a>>;
-
-/// An inode with a tree of a group that the operation holds.
-pub(crate) struct GroupTree {
-    before: Handle,
-    /// `None` while a cursor uses it.
-    handle: Option<Handle>,
-}
 
 /// The kind of tree.
 #[derive(Clone, Copy)]
@@ -70,7 +63,7 @@ impl<'a> Op<'a> {
             None => {
                 let before = self.fs.load(ino)?;
                 let handle = Some(before.clone());
-                self.realtime_trees.push(GroupTree { before, handle });
+                self.realtime_trees.push(HeldTree { before, handle });
                 self.realtime_trees.len() - 1
             }
         };

@@ -11,7 +11,7 @@ use super::super::forks;
 use super::super::inodes::Inodes;
 use super::super::owners::{Claim, Owners, owner_name};
 use super::super::references;
-use super::groups::Groups;
+use super::group_files::Groups;
 use super::{UsedExtents, is_realtime};
 use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::{AgNumber, Block};

@@ -18,6 +18,8 @@ use super::super::inodes::Inodes;
 use super::super::metadir;
 use super::super::owners::{Claim, Owners};
 use super::super::tree::{Owner, Visitor, Walk};
+use super::group_files::{GroupFiles, Groups};
+use super::used::UsedExtents;
 use crate::btree::Tree;
 use crate::btree::records::{RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree, rmap_owner};
 use crate::format::address::{AgNumber, Block};
@@ -26,20 +28,6 @@ use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, Inode};
 use crate::format::metafile::{MetafileType, group_path};
 use crate::format::realtime::{RawRealtimeSuperblock, Realtime};
-
-/// The files of a group, by type.
-pub(super) type GroupFiles = HashMap<MetafileType, (Ino, Inode)>;
-
-/// The realtime groups of an image.
-pub(in super::super) struct Groups {
-    /// The realtime device, with the groups of the section as allocation groups.
-    pub(super) geometry: Geometry,
-    pub(super) owners: Owners,
-    /// Files by group.
-    pub(super) files: Vec<GroupFiles>,
-    /// By group: true if its reverse map could not be read.
-    is_map_unknown: Vec<AtomicBool>,
-}
 
 /// Returns the types of the files that each group has.
 fn types(geometry: &Geometry) -> impl Iterator<Item = MetafileType> + use<> {
@@ -54,6 +42,14 @@ fn types(geometry: &Geometry) -> impl Iterator<Item = MetafileType> + use<> {
     all.into_iter().filter(|(_, has)| *has).map(|(metafile_type, _)| metafile_type)
 }
 
+impl UsedExtents {
+    /// Returns an empty set; `None` for images without a realtime section. Reads the trees of realtime groups.
+    pub(in super::super) fn new(inodes: &Inodes<'_>) -> Option<Self> {
+        let realtime = inodes.ctx.geometry.realtime?;
+        Some(Self::of(realtime, Groups::read(inodes, &realtime, Owners::new), None))
+    }
+}
+
 impl Groups {
     /// Finds the files of all groups, and reads their trees. `owners` returns the set for the geometry of the realtime
     /// device. Returns `None` for a section without groups. Damage is reported when the inodes are visited.
@@ -62,7 +58,7 @@ impl Groups {
         realtime: &Realtime,
         owners: impl FnOnce(&Geometry) -> Owners,
     ) -> Option<Self> {
-        let geometry = realtime.as_device(&inodes.ctx.geometry)?;
+        let geometry = inodes.ctx.geometry.of_realtime_device()?;
         let mut found: HashMap<Vec<u8>, (Ino, Inode)> = metadir::walk(inodes)
             .into_iter()
             .filter(|file| file.inode.is_metadata())
@@ -82,10 +78,6 @@ impl Groups {
         groups.claim(0, 0, realtime.extent_blocks(), rmap_owner::FS);
         diagnose::quietly(inodes, |quiet| groups.read_trees(quiet));
         Some(groups)
-    }
-
-    fn claim(&self, ag: u32, start: u32, len: u32, owner: u64) {
-        self.owners.claim(Claim { ag, start, len, owner, offset: 0 });
     }
 
     /// Reads the trees of all groups: references first, because they say which blocks may have several owners.
@@ -109,12 +101,6 @@ impl Groups {
                 self.is_map_unknown[group.0 as usize].store(true, Ordering::Relaxed);
             }
         }
-    }
-
-    /// Returns whether the reverse map of a group matches the claims, or does not exist or is unknown.
-    pub(super) fn is_map_right(&self, group: AgNumber) -> bool {
-        self.is_map_unknown[group.0 as usize].load(Ordering::Relaxed)
-            || self.owners.is_map_right(group)
     }
 
     /// Reports files that groups lack.

@@ -6,9 +6,7 @@ use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
-use super::super::inodes::Inodes;
-use super::super::owners::Owners;
-use super::groups::Groups;
+use super::group_files::Groups;
 use crate::btree::records::rmap_offset;
 use crate::format::extent::Extent;
 use crate::format::inode::{Inode, flags};
@@ -54,12 +52,6 @@ pub(in super::super) struct FileClaims<'u> {
 }
 
 impl UsedExtents {
-    /// Returns an empty set; `None` for images without a realtime section. Reads the trees of realtime groups.
-    pub(in super::super) fn new(inodes: &Inodes<'_>) -> Option<Self> {
-        let realtime = inodes.ctx.geometry.realtime?;
-        Some(Self::of(realtime, Groups::read(inodes, &realtime, Owners::new), None))
-    }
-
     pub(super) fn of(realtime: Realtime, groups: Option<Groups>, listed: Option<Vec<u64>>) -> Self {
         let listed = listed.map(|wanted| Listed { wanted, claims: Mutex::default() });
         let used = BitSet::new(realtime.extents());

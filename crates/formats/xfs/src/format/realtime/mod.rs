@@ -18,7 +18,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::address::FsBlock;
 use super::checksum;
 use super::features::Incompat;
-use super::geometry::Geometry;
 use super::superblock::Superblock;
 use space::SpaceLayout;
 
@@ -193,19 +192,10 @@ impl Realtime {
         FsBlock(u64::from(group) << log | block)
     }
 
-    /// Returns the geometry of a device that has groups, with the groups of the section as allocation groups. `None`
-    /// without groups.
+    /// Returns the logarithm of the distance of the addresses of two groups; `None` without groups.
     #[must_use]
-    pub fn as_device(&self, geometry: &Geometry) -> Option<Geometry> {
-        let groups = self.groups?;
-        Some(Geometry {
-            ag_block_log: groups.block_log,
-            ag_blocks: self.group_blocks(),
-            ag_count: groups.count,
-            blocks: self.extents() * u64::from(self.extent_blocks),
-            realtime: None,
-            ..*geometry
-        })
+    pub(crate) fn group_block_log(&self) -> Option<u8> {
+        self.groups.map(|groups| groups.block_log)
     }
 
     /// Returns whether the section is divided into groups, each with a bitmap and a summary.
