@@ -21,8 +21,10 @@ use disk::BlockDevice;
 
 pub use remote::nbd::{Address, AddressError};
 
-use crate::image::{open_device, window};
-use crate::{Error, ImageOptions, Result, lock};
+use crate::image::{open_device, open_file_to_write};
+#[cfg(feature = "anywhere")]
+use crate::image::{window, window_to_write};
+use crate::{Error, ImageOptions, Result};
 
 /// Protocol and address of a service.
 #[derive(Clone, Debug)]
@@ -133,11 +135,13 @@ fn device(image: &Path, options: &ImageOptions, read_only: bool) -> Result<Arc<d
         .require_none("clients get the bytes of one device; serve each with a command")?;
     #[cfg(feature = "anywhere")]
     if let Some(device) = crate::volume::device(image, read_only)? {
-        return window(image, device, options);
+        return match read_only {
+            true => window(image, device, options),
+            false => window_to_write(image, device, options),
+        };
     }
     if read_only {
         return open_device(image, options);
     }
-    let device = lock::device(image, lock::open_to_write(image)?)?;
-    window(image, Arc::new(device), options)
+    open_file_to_write(image, options)
 }

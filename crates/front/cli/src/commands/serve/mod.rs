@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
     vhost_user: Option<PathBuf>,
 
     /// Number of queues for --vhost-user: 1 to 64. Default: one for each processor, at most 8
-    #[arg(long, value_name = "NUMBER", requires = "vhost_user", value_parser = value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", requires = "vhost_user", conflicts_with = "nbd", value_parser = value_parser!(u8).range(1..=64))]
     queues: Option<u8>,
 
     /// Reject writes of all clients
