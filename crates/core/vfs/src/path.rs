@@ -83,7 +83,7 @@ pub struct NamedRef<'a> {
 
 impl NamedRef<'_> {
     /// Returns an entry with an owned name.
-    pub(crate) fn to_named(&self) -> Named {
+    pub(crate) fn to_named(self) -> Named {
         Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
     }
 }

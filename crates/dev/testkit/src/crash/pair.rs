@@ -18,6 +18,9 @@ use super::{
 };
 use crate::{Ignore, KernelMount, LoopDevice, MountOptions, Tree, differences};
 
+/// Function that opens a device with an image for writing.
+type OpenDevice = fn(Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>>;
+
 /// Programs and functions of a format, for images of two devices.
 pub struct PairedFormat {
     /// Type of the file system, for mount(8).
@@ -29,7 +32,7 @@ pub struct PairedFormat {
     /// Returns the findings of our own check as text.
     pub findings: fn(Arc<dyn BlockDevice>) -> Vec<String>,
     /// Opens both devices for writing, with a small cache.
-    pub open: fn(Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>>,
+    pub open: OpenDevice,
 }
 
 /// An image and its journal or log, as files.

@@ -199,7 +199,7 @@ impl ImageStructures {
             StructureKind::IndexNode => htree::seal(block, IndexKind::Node, seed),
             StructureKind::Extents => extent::seal(block, seed),
             StructureKind::Attributes => {
-                xattr::seal_block(block, structure.block, sb.checksum_seed)
+                xattr::seal_block(block, structure.block, sb.checksum_seed);
             }
         }
     }

@@ -95,10 +95,12 @@ fn default_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
 fn striped_ag_blocks(size_bytes: u64, block_size: u64) -> u64 {
     let blocks = size_bytes / block_size;
     let max = AG_BYTES_MAX / block_size - 1;
+    if size_bytes < STRIPES_FROM {
+        return default_ag_blocks(size_bytes, block_size);
+    }
     let count = match size_bytes {
-        ..STRIPES_FROM => return default_ag_blocks(size_bytes, block_size),
-        ..=FEW_STRIPES_TO => 8,
-        ..=SOME_STRIPES_TO => 16,
+        _ if size_bytes <= FEW_STRIPES_TO => 8,
+        _ if size_bytes <= SOME_STRIPES_TO => 16,
         _ => 32,
     };
     blocks.div_ceil(count).min(max)

@@ -159,7 +159,7 @@ fn ddrescue_copies_the_blocks_in_use() {
         assert!(ddrescue.status().unwrap().success());
         let copy = File::options().write(true).open(dir.join("copy.img")).unwrap();
         copy.set_len(64 << 20).unwrap();
-        testkit::judge(&dir.join("copy.img"));
+        testkit::judge(dir.join("copy.img"));
         let (status, contents, _) = said(dir, "cat copy.img /dir/file");
         assert!(status == 0 && contents == "\u{1}".repeat(1 << 20));
         // Free space is not copied, and metadata is less.

@@ -148,7 +148,7 @@ mod tests {
         let free = [(10, 100, Kind::Free), (130, 10, Kind::Free), (199, 5, Kind::Free)];
         assert_eq!(blocks(200, Domain::Used, &free), [0..10, 110..130, 140..199]);
         assert_eq!(blocks(128, Domain::Used, &[(0, 128, Kind::Free)]), []);
-        assert_eq!(blocks(130, Domain::Used, &[]), [0..130]);
+        assert_eq!(blocks(130, Domain::Used, &[(9, 1, Kind::Free)]), [0..9, 10..130]);
     }
 
     #[test]

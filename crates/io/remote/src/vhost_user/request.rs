@@ -138,7 +138,7 @@ impl Exported {
         let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
         let end = offset.checked_add(len).ok_or(Status::IoError)?;
         let accessible = self.device.len() / SECTOR * SECTOR;
-        if end > accessible || len % SECTOR != 0 {
+        if end > accessible || !len.is_multiple_of(SECTOR) {
             return Err(Status::IoError);
         }
         Ok((offset, len))
@@ -177,7 +177,7 @@ impl Exported {
     ) -> Result<(), Status> {
         let mut segments = [const { Segment::ZERO }; SEGMENTS_MAX as usize];
         let count = input_len / size_of::<Segment>();
-        if input_len % size_of::<Segment>() != 0 || count > segments.len() {
+        if !input_len.is_multiple_of(size_of::<Segment>()) || count > segments.len() {
             return Err(Status::IoError);
         }
         let segments = &mut segments[..count];

@@ -149,7 +149,7 @@ fn invalid_chains_are_answered_or_ignored() {
         vec![(FREE + 4096, 17, INDIRECT, 0)],
         vec![(outside, 16, INDIRECT, 0)],
         vec![(FREE + 4096, 0, INDIRECT, 0)],
-        vec![(FREE + 4096, u32::MAX & !15, INDIRECT, 0)],
+        vec![(FREE + 4096, 0xffff_fff0, INDIRECT, 0)],
     ];
     let served = serve(2, false);
     let mut driver = Driver::connect(&served.socket, &[0, 0]);

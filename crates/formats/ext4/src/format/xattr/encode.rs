@@ -17,7 +17,7 @@ pub enum NewValue<'a> {
         ino: u32,
         /// Length of the value in bytes.
         size: u32,
-        /// `e_hash`: [`super::entry_hash`] of the name and the four bytes of [`super::value_hash`].
+        /// `e_hash`: `entry_hash` of the name and the four bytes of `value_hash`.
         hash: u32,
     },
 }

@@ -79,7 +79,7 @@ pub struct ParentLink {
 pub enum AttributeWork {
     /// Sets the value of an attribute, which may exist.
     Set {
-        /// Bits of [`flags::NAMESPACE`].
+        /// Bits of `flags::NAMESPACE`.
         namespace: u8,
         /// The name in it.
         name: Vec<u8>,

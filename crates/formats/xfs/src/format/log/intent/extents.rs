@@ -55,7 +55,7 @@ const BMAP_REALTIME: u32 = 1 << 29;
 /// Contiguous blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRun {
-    /// The first one. Blocks of the realtime device are marked ([`FsBlock::on_realtime`]), except in a change of a map.
+    /// The first one. Blocks of the realtime device are marked (`FsBlock::on_realtime`), except in a change of a map.
     pub start: FsBlock,
     /// Number of blocks, at least 1.
     pub len: u32,
