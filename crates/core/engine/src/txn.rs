@@ -314,13 +314,13 @@ impl<'e> Txn<'e> {
     }
 
     /// Joins the changes so far to the running checkpoint, releases all buffers and continues as a new transaction. So
-    /// [`Format::flush_deferred`] can change any number of blocks without holding them all. Buffer IDs from before the
+    /// [`BlockFormat::flush_deferred`] can change any number of blocks without holding them all. Buffer IDs from before the
     /// call are invalid.
     ///
     /// Readers do not wait for the checkpoint lock, so each part must be consistent by itself. All other transactions
     /// must be whole.
     ///
-    /// [`Format::flush_deferred`]: crate::Format::flush_deferred
+    /// [`BlockFormat::flush_deferred`]: crate::BlockFormat::flush_deferred
     pub fn join_part(&mut self) {
         debug_assert!(self.checkpoint_lock.is_none(), "an operation cannot be joined in parts");
         self.join();

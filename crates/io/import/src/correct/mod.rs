@@ -44,7 +44,7 @@ use crate::{SourceError, Time};
 pub struct CorrectionOptions {
     /// Inclusions and exclusions, in order.
     pub choices: Vec<Choice>,
-    /// A file that maps owners: see [`OwnerMap::read`].
+    /// A file that maps owners: see `--owner-map` in `diskwright build --help`.
     pub owner_map: Option<PathBuf>,
     /// Device tables: see [`DeviceTable`].
     pub devices: Vec<PathBuf>,
