@@ -6,7 +6,7 @@ use std::fs;
 
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
-use import::oci::{Image, ImageOptions, Limits, Reference};
+use import::oci::{ContainerImage, ImageOptions, Limits, Reference};
 use import::{Source, TarHeader};
 
 /// Maximum decompressed size of a layer, and maximum memory for names, in bytes.
@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
     for transport in ["docker-archive", "oci-archive"] {
         let reference = format!("{transport}:{}", path.display());
         let Some(Ok(reference)) = Reference::parse(&reference) else { continue };
-        let Ok(image) = Image::load(&reference, &options) else { continue };
+        let Ok(image) = ContainerImage::load(&reference, &options) else { continue };
         let mut source = image.source();
         while source.next_entry().expect("a tree in memory").is_some() {}
     }

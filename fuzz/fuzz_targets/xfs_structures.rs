@@ -46,7 +46,7 @@ fn section(bytes: &[u8]) {
     let Ok(sb) = Superblock::parse(&sector, u64::MAX) else { return };
     let geometry = Geometry::new(&sb);
     let Ok(Some(realtime)) = Realtime::of(&sb) else { return };
-    let space = realtime.space();
+    let space = realtime.space(0);
     assert!(space.extents() > 0 && space.bitmap_blocks() > 0, "a section is not empty");
     for start in [0, 1, sb.raw.rblocks.get() / 2, u64::MAX >> 9] {
         for len in [1, 7, u64::from(realtime.extent_blocks())] {

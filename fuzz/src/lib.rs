@@ -9,11 +9,11 @@ use std::sync::{Arc, LazyLock};
 
 use disk::MemoryDevice;
 use common::image::{GOLDEN, device, unpack};
-use common::layout::Layout;
+use common::layout::ImageStructures;
 
 struct Base {
     image: Vec<u8>,
-    layout: Layout,
+    layout: ImageStructures,
     /// Offsets of pieces with metadata: those that are neither zero nor uniform.
     interesting: Vec<usize>,
 }
@@ -22,7 +22,7 @@ static BASES: LazyLock<Vec<Base>> = LazyLock::new(|| {
     let bases = GOLDEN.iter().map(|(_, packed)| {
         let image = unpack(packed);
         let interesting = interesting(&image);
-        Base { layout: Layout::of(&image), image, interesting }
+        Base { layout: ImageStructures::of(&image), image, interesting }
     });
     bases.collect()
 });

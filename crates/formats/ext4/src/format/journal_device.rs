@@ -131,7 +131,7 @@ impl JournalDevice {
 
     /// Returns the superblock of a new journal without users.
     #[must_use]
-    pub(crate) fn new_journal(&self) -> RawJournalSuperblock {
+    pub fn new_journal(&self) -> RawJournalSuperblock {
         let mut raw = RawJournalSuperblock::empty(self.block_size(), self.blocks, self.raw.uuid);
         raw.first = (self.journal_block() + 1).into();
         raw.nr_users = 0.into();

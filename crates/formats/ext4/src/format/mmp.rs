@@ -83,7 +83,7 @@ impl RawMmp {
 
     /// Returns the time in seconds during which the sequence number of a host in use must change.
     #[must_use]
-    pub(crate) fn wait_seconds(&self, interval: u16) -> u64 {
+    pub fn wait_seconds(&self, interval: u16) -> u64 {
         let check = interval.max(CHECK_INTERVAL_MIN).max(self.check_interval.get());
         let check = u64::from(check.min(INTERVAL_MAX));
         (2 * check + 1).min(check + 60)
@@ -92,6 +92,6 @@ impl RawMmp {
 
 /// Returns the update interval in seconds for an interval in the superblock.
 #[must_use]
-pub(crate) fn update_interval(stored: u16) -> u16 {
+pub fn update_interval(stored: u16) -> u16 {
     if stored == 0 { UPDATE_INTERVAL_DEFAULT } else { stored.min(INTERVAL_MAX) }
 }

@@ -73,7 +73,7 @@ pub struct Info {
 /// Header of a leaf.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct LeafHeader {
+pub struct LeafHeader {
     /// Next leaf with room, or next free block; 0 for none.
     pub next_free: U32,
     /// Previous leaf with room; 0 for none.
@@ -135,7 +135,7 @@ impl Info {
 impl DiskQuota {
     /// Returns whether it has any limit.
     #[must_use]
-    pub(crate) fn has_limits(&self) -> bool {
+    pub fn has_limits(&self) -> bool {
         let limits = [self.inodes_hard, self.inodes_soft, self.blocks_hard, self.blocks_soft];
         limits.iter().any(|limit| limit.get() != 0)
     }
@@ -193,7 +193,7 @@ pub(crate) fn reference_range(level: u32, id: u32) -> Range<usize> {
 ///
 /// # Errors
 /// A wrong magic number or version, or a number of blocks that is too small for a tree or larger than the file.
-pub(crate) fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
+pub fn parse_info(block: &[u8], kind: QuotaKind, size: u64) -> Result<Info, Corruption> {
     let Ok((info, _)) = Info::read_from_prefix(block) else {
         return Err(Corruption::new("quota file", "truncated"));
     };
@@ -266,7 +266,7 @@ pub fn entry_at(leaf: &[u8], index: usize) -> Option<DiskQuota> {
 
 /// Returns the header of a leaf or of a free block.
 #[must_use]
-pub(crate) fn leaf_header(leaf: &[u8]) -> LeafHeader {
+pub fn leaf_header(leaf: &[u8]) -> LeafHeader {
     LeafHeader::read_from_prefix(leaf).map_or_else(|_| LeafHeader::default(), |(header, _)| header)
 }
 

@@ -62,7 +62,7 @@ impl MetafileType {
 
     /// Returns the type with a number, or `None` if it is invalid.
     #[must_use]
-    pub(crate) fn from_number(number: u16) -> Option<Self> {
+    pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
@@ -110,14 +110,14 @@ impl MetafileType {
 
     /// Returns whether it is that of a quota file.
     #[must_use]
-    pub(crate) const fn is_quota(self) -> bool {
+    pub const fn is_quota(self) -> bool {
         matches!(self, Self::UserQuota | Self::GroupQuota | Self::ProjectQuota)
     }
 
     /// Returns the type that the file at a path below the root of the tree must have; `None` if kernels use no such
     /// path.
     #[must_use]
-    pub(crate) fn of_path(path: &[u8]) -> Option<Self> {
+    pub fn of_path(path: &[u8]) -> Option<Self> {
         let path = std::str::from_utf8(path).ok()?;
         match path.split_once('/') {
             None => {

@@ -97,7 +97,7 @@ pub enum Resource {
 
 impl Resource {
     /// All resources.
-    pub(crate) const ALL: [Self; 2] = [Self::Blocks, Self::Inodes];
+    pub const ALL: [Self; 2] = [Self::Blocks, Self::Inodes];
     const HARD: [usize; 2] = [8, 24];
     const SOFT: [usize; 2] = [16, 32];
     const COUNT: [usize; 2] = [40, 48];
@@ -134,7 +134,7 @@ pub const fn per_block(block_size: usize) -> u32 {
 ///
 /// # Panics
 /// If there are fewer bytes than a record has.
-pub(crate) fn is_record(kind: QuotaKind, id: u32, record: &[u8]) -> bool {
+pub fn is_record(kind: QuotaKind, id: u32, record: &[u8]) -> bool {
     be16(record, 0) == MAGIC && record[3] & TYPE_MASK == kind.number() && be32(record, ID) == id
 }
 

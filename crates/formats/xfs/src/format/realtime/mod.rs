@@ -51,7 +51,7 @@ impl RawRealtimeSuperblock {
     ///
     /// # Errors
     /// `Corrupt` for a wrong checksum.
-    pub(crate) fn parse(block: &[u8]) -> Result<Option<Self>, Corruption> {
+    pub fn parse(block: &[u8]) -> Result<Option<Self>, Corruption> {
         let Ok((raw, _)) = Self::read_from_prefix(block) else { return Ok(None) };
         if raw.magicnum.get() != MAGIC {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Realtime {
     ///
     /// # Errors
     /// `Corrupt` if the fields contradict each other.
-    pub(crate) fn of(sb: &Superblock) -> Result<Option<Self>, Corruption> {
+    pub fn of(sb: &Superblock) -> Result<Option<Self>, Corruption> {
         let raw = &sb.raw;
         let (blocks, block_log) = (raw.rblocks.get(), raw.blocklog);
         if blocks == 0 {

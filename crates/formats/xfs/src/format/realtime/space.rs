@@ -102,7 +102,7 @@ pub struct SpaceLayout {
 impl SpaceLayout {
     /// Returns the layout for `extents` realtime extents, at least one.
     #[must_use]
-    pub(crate) const fn new(block_log: u8, extents: u64, has_headers: bool) -> Self {
+    pub const fn new(block_log: u8, extents: u64, has_headers: bool) -> Self {
         Self { block_log, extents, room: extents, all: extents, has_headers }
     }
 
@@ -126,7 +126,7 @@ impl SpaceLayout {
 
     /// Returns the number of words of a block.
     #[must_use]
-    pub(crate) const fn words_per_block(&self) -> u64 {
+    pub const fn words_per_block(&self) -> u64 {
         (((1 << self.block_log) - self.header_size()) / WORD_SIZE) as u64
     }
 
@@ -138,7 +138,7 @@ impl SpaceLayout {
 
     /// Returns the number of blocks of the bitmap (`sb_rbmblocks`).
     #[must_use]
-    pub(crate) const fn bitmap_blocks(&self) -> u64 {
+    pub const fn bitmap_blocks(&self) -> u64 {
         self.room.div_ceil(self.extents_per_block())
     }
 
@@ -153,7 +153,7 @@ impl SpaceLayout {
 
     /// Returns the number of blocks of the summary.
     #[must_use]
-    pub(crate) const fn summary_blocks(&self) -> u64 {
+    pub const fn summary_blocks(&self) -> u64 {
         (self.levels() as u64 * self.bitmap_blocks()).div_ceil(self.words_per_block())
     }
 
@@ -168,7 +168,7 @@ impl SpaceLayout {
 
     /// Returns the word of the summary that counts runs of `len` free extents, at least one, from extent `start` on.
     #[must_use]
-    pub(crate) const fn counter_of(&self, start: u64, len: u64) -> u64 {
+    pub const fn counter_of(&self, start: u64, len: u64) -> u64 {
         let level = match len.checked_ilog2() {
             Some(log) => log as u64,
             None => 0,
