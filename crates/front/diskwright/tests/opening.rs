@@ -189,7 +189,7 @@ fn closing_waits_for_the_file_system_of_other_threads() {
             scope.spawn(move || {
                 let fs = image.file_system().unwrap();
                 started.send(()).unwrap();
-                // The other thread closes the image meanwhile.
+                // In this time, the other thread tries to close the image.
                 thread::sleep(Duration::from_millis(100));
                 fs.set_label(b"late").unwrap();
                 is_done.store(true, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 //!
 //! With cached writes the kernel accepts data and needs space only at the write-back, too late to report an error to
 //! the writer. So the fuller a file system is, the less data may wait in the cache, and finally none: then each write
-//! is synchronous and fails if there is no space ([`level`]). A thread controls that ([`SpaceKeeper`]); requests only
+//! is synchronous and fails without space ([`level`]). A thread controls that ([`SpaceKeeper`]); requests only
 //! count the space they take.
 //!
 //! If the process may not control the kernel, later writes get the error of earlier ones: after a failed write-back of

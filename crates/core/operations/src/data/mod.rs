@@ -6,8 +6,8 @@
 //! of space leaves all contents unchanged.
 //!
 //! A request is one operation, unless it exceeds the limits of one ([`ChangeFiles::changes_per_op`],
-//! `WRITTEN_PER_OP_MAX`). Then it is several, from front to back, each of which leaves a consistent file. A file that
-//! grows reads as zeros between its old and its new end, whatever the device contains there.
+//! `WRITTEN_PER_OP_MAX`). A larger request is split from front to back, and the file is consistent after each part. A
+//! file that grows reads as zeros between its old and its new end, whatever the device contains there.
 //!
 //! A format defines the maps of files ([`ReadFiles`], [`MapFiles`]) and the effect of a change of contents on the inode
 //! ([`ChangeFiles`]). All code is generic over the format, without dynamic calls.

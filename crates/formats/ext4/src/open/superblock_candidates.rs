@@ -45,7 +45,7 @@ pub(crate) fn repaired(device: &dyn BlockDevice) -> Option<(RawSuperblock, Strin
 }
 
 /// Returns the candidate with two changed fields that fits the image best. It must lead to a root directory, because
-/// with so many candidates some fit a little by chance.
+/// some pairs fit a little by chance.
 fn best_pair(raw: &RawSuperblock, device: &dyn BlockDevice) -> Option<(RawSuperblock, String)> {
     let first = candidates(raw, device).into_iter();
     let changed = first.filter(|(_, one)| one.as_bytes() != raw.as_bytes());

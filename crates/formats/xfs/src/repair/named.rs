@@ -1,10 +1,12 @@
 //! Chunks of inodes in version 4 that no tree contains.
 //!
 //! Inodes of version 4 do not contain their number, and an image in a file may contain inodes, too. The names in such
-//! an image refer to other numbers. So a run of blocks full of inodes is a chunk only if the superblock names its root,
-//! if directory entries name most of its inodes in use, or if connected directories name some of them: those whose first
-//! block is the one that their inode maps. A directory in an image in a file is not connected, because the inode with its
-//! number is another one.
+//! an image refer to other numbers. So a run of blocks full of inodes is a chunk only in one of these cases:
+//! - the superblock names the root directory in it;
+//! - directory entries name most of its inodes in use;
+//! - connected directories name some of its inodes. The inode of a connected directory maps the directory's first block.
+//!
+//! A directory in an image in a file is not connected, because the inode with its number is another one.
 
 use std::collections::HashSet;
 

@@ -73,7 +73,8 @@ pub fn codes(format: Format) -> &'static [&'static Code] {
     dispatch::codes(format)
 }
 
-/// Image opened for a check. Other programs cannot change it meanwhile, unless [`ImageOptions::norecovery`] allows it.
+/// Image opened for a check. Other programs cannot change it during the check, unless [`ImageOptions::norecovery`]
+/// allows it.
 pub struct Subject {
     path: PathBuf,
     format: Format,

@@ -86,7 +86,7 @@ impl ImageOptions {
         self.open_rootless(path)?.info()
     }
 
-    /// Opens an image on any device. No other program may change the device meanwhile.
+    /// Opens an image on any device. No other program may change the device while the image is open.
     ///
     /// # Errors
     /// Same as [`Self::open`].
@@ -216,8 +216,8 @@ impl ImageOptions {
     }
 }
 
-/// Opens the device selected by the options for reading. Other programs cannot change it meanwhile, unless the options
-/// allow that.
+/// Opens the device selected by the options for reading. Other programs cannot change it while it is open, unless
+/// the options allow that.
 pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
     if let Some(device) = anywhere::open(path, options.norecovery)? {
         return window(path, device, options);
@@ -226,8 +226,8 @@ pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn
     window(path, Arc::new(lock::device(path, file)?), options)
 }
 
-/// Opens the device selected by the options for writing. Other programs cannot use it meanwhile. The image must be a
-/// local file.
+/// Opens the device selected by the options for writing. Other programs cannot use it while it is open. The image
+/// must be a local file.
 pub(crate) fn open_file_to_write(
     path: &Path,
     options: &ImageOptions,

@@ -133,7 +133,7 @@ impl Mount {
         drop(adapter);
         drop(fs);
         if is_shut_down {
-            // Nothing more is written. umount(2) returns after that.
+            // Later changes are not written. umount(2) returns after this.
             image.abandon();
             return Err(Error::ShutDown { image: name });
         }

@@ -21,19 +21,19 @@ pub(super) const QUEUE_SIZE: u16 = 1024;
 /// Number of the event that ends the thread of a queue. Smaller ones are reserved by [`VhostUserBackend`].
 pub(super) const STOP_EVENT: u64 = 0xfff0;
 
-/// Numbers of bits in the features of the device (VIRTIO 1.2, 5.2.3 and 6).
+/// Features of the device (VIRTIO 1.2, 5.2.3 and 6).
 mod feature {
-    pub(super) const SEG_MAX: u64 = 2;
-    pub(super) const READ_ONLY: u64 = 5;
-    pub(super) const BLOCK_SIZE: u64 = 6;
-    pub(super) const FLUSH: u64 = 9;
-    pub(super) const TOPOLOGY: u64 = 10;
-    pub(super) const SEVERAL_QUEUES: u64 = 12;
-    pub(super) const DISCARD: u64 = 13;
-    pub(super) const WRITE_ZEROES: u64 = 14;
-    pub(super) const INDIRECT_DESCRIPTORS: u64 = 28;
-    pub(super) const EVENT_INDEX: u64 = 29;
-    pub(super) const VERSION_1: u64 = 32;
+    pub(super) const SEG_MAX: u64 = 1 << 2;
+    pub(super) const READ_ONLY: u64 = 1 << 5;
+    pub(super) const BLOCK_SIZE: u64 = 1 << 6;
+    pub(super) const FLUSH: u64 = 1 << 9;
+    pub(super) const TOPOLOGY: u64 = 1 << 10;
+    pub(super) const SEVERAL_QUEUES: u64 = 1 << 12;
+    pub(super) const DISCARD: u64 = 1 << 13;
+    pub(super) const WRITE_ZEROES: u64 = 1 << 14;
+    pub(super) const INDIRECT_DESCRIPTORS: u64 = 1 << 28;
+    pub(super) const EVENT_INDEX: u64 = 1 << 29;
+    pub(super) const VERSION_1: u64 = 1 << 32;
 }
 
 type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
@@ -124,15 +124,10 @@ impl VhostUserBackend for Backend {
 
     fn features(&self) -> u64 {
         use feature::*;
-        let mut bits = vec![SEG_MAX, BLOCK_SIZE, FLUSH, TOPOLOGY, SEVERAL_QUEUES];
-        bits.extend([INDIRECT_DESCRIPTORS, EVENT_INDEX, VERSION_1]);
-        if self.exported.read_only {
-            bits.push(READ_ONLY);
-        } else {
-            bits.extend([DISCARD, WRITE_ZEROES]);
-        }
-        let device = bits.into_iter().fold(0, |all, bit| all | 1 << bit);
-        device | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
+        let always = SEG_MAX | BLOCK_SIZE | FLUSH | TOPOLOGY | SEVERAL_QUEUES;
+        let queues = INDIRECT_DESCRIPTORS | EVENT_INDEX | VERSION_1;
+        let changes = if self.exported.read_only { READ_ONLY } else { DISCARD | WRITE_ZEROES };
+        always | queues | changes | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()
     }
 
     fn protocol_features(&self) -> VhostUserProtocolFeatures {

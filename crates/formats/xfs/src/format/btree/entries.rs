@@ -106,7 +106,7 @@ impl Shape {
     }
 
     /// Returns the number of blocks of the group that the records of a block refer to. The tree of a realtime group does
-    /// not say of which one, so that is the size of all but the last.
+    /// not contain the number of its group, so the result is then the size of all groups but the last.
     fn group_blocks(&self, geometry: &Geometry, block: Block) -> u32 {
         match geometry.realtime {
             Some(realtime) if self.has_leaf_roots => realtime.group_blocks(),
