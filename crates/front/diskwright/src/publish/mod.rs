@@ -1,10 +1,10 @@
 //! Images in object storage, divided into chunks that images share (`publish` and `gc`).
 //!
 //! ```no_run
-//! use diskwright::publish::{PublishOptions, Silent, SweepOptions, gc, publish};
+//! use diskwright::publish::{PublishOptions, NoPublishReports, SweepOptions, gc, publish};
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let done = publish(&PublishOptions::new("root.img", "s3://bucket/images"), &Silent)?;
+//! let done = publish(&PublishOptions::new("root.img", "s3://bucket/images"), &NoPublishReports)?;
 //! println!("read it as {}", done.place);
 //! gc("s3://bucket/images", &SweepOptions::default())?;
 //! # Ok(()) }
