@@ -56,3 +56,4 @@ mod support;
 mod trials;
 mod tune;
 mod unlinked;
+mod zoned;

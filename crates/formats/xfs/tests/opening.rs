@@ -82,7 +82,7 @@ fn edit_superblock(image: &Path, change: impl FnOnce(&mut RawSuperblock)) {
 }
 
 #[test]
-fn zoned_devices_old_directories_and_too_many_groups_are_refused() {
+fn gaps_between_zones_old_directories_and_too_many_groups_are_refused() {
     require!(Tool("mkfs.xfs"));
     let home = scratch();
     let image = home.path().join("image");
@@ -94,7 +94,7 @@ fn zoned_devices_old_directories_and_too_many_groups_are_refused() {
         assert!(refused.to_string().contains(reason), "{refused}");
     };
     // In addition to the default features.
-    assert_refused("", |raw| raw.features_incompat = 0x2eb.into(), "zoned");
+    assert_refused("", |raw| raw.features_incompat = 0x6eb.into(), "gaps between the zones");
     let without_dirv2 = |raw: &mut RawSuperblock| {
         raw.versionnum = (raw.versionnum.get() & !0x2000).into();
     };

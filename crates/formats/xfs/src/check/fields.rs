@@ -288,7 +288,10 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         let is_right = hint.is_multiple_of(realtime.extent_blocks());
         fields.require(is_right, "di_extsize", "a multiple of the realtime extent", hint.into());
     }
-    if geometry.features.crc() {
+    // The field is the zone's counter of used blocks (`di_used_blocks`), which is compared with the reverse map.
+    let is_zone = geometry.realtime.is_some_and(|it| it.is_zoned())
+        && inode.metafile_type() == MetafileType::RtRmap;
+    if geometry.features.crc() && !is_zone {
         let is_set = inode.flags2() & flags2::COWEXTSIZE != 0;
         check("di_cowextsize", inode.cow_extent_size_hint(), is_set);
     }

@@ -302,6 +302,9 @@ pub(crate) const fn in_use(features: &Features) -> usize {
     if !features.crc() {
         return offset_of!(RawSuperblock, features_compat);
     }
+    if features.incompat(Incompat::ZONED) {
+        return SUPERBLOCK_SIZE;
+    }
     if features.incompat(Incompat::METADIR) {
         return offset_of!(RawSuperblock, pad);
     }

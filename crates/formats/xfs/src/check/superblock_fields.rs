@@ -129,6 +129,8 @@ fn realtime_fields(raw: &RawSuperblock) -> Vec<(&'static str, u64, u64)> {
     let extents = blocks.checked_div(raw.rextsize.get().into()).unwrap_or(0);
     // A copy may have any value; the first superblock has a valid one.
     let has_groups = raw.features().incompat(Incompat::METADIR);
+    // Zones have no bitmap.
+    let is_zoned = raw.features().incompat(Incompat::ZONED);
     let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, has_groups);
     let space = match has_groups && extents > 0 {
         true => space.of_group(raw.rgextents.get().into(), 0),
@@ -136,7 +138,11 @@ fn realtime_fields(raw: &RawSuperblock) -> Vec<(&'static str, u64, u64)> {
     };
     let mut fields = vec![
         ("sb_rextents", extents, found),
-        ("sb_rbmblocks", space.bitmap_blocks(), raw.rbmblocks.get().into()),
+        (
+            "sb_rbmblocks",
+            if is_zoned { 0 } else { space.bitmap_blocks() },
+            raw.rbmblocks.get().into(),
+        ),
         ("sb_rextslog", extents.checked_ilog2().unwrap_or(0).into(), raw.rextslog.into()),
     ];
     if extents == 0 {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use disk::Part;
 use operations::data::{
     ChangeFiles, FileHandle, LogicalBlock, MapFiles, ReadFiles, Want, cut_to, require_regular,
 };
@@ -39,7 +38,8 @@ impl ReadFiles for XfsCore {
         let geometry = &self.volume.geometry;
         match block.realtime() {
             None => geometry.byte_of(geometry.device_block(block)),
-            Some(block) => Part::Realtime.start() + (block << geometry.block_log),
+            // A block of a section that does not exist is beyond the end of every device.
+            Some(block) => geometry.realtime.map_or(u64::MAX, |it| it.byte_of(block)),
         }
     }
 

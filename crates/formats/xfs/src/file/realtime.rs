@@ -14,7 +14,8 @@ use crate::map::{self, Piece, Place, Run};
 /// # Errors
 /// `Unsupported` if it is not.
 pub(super) fn check_present(fs: &XfsCore, file: &Handle) -> Result<()> {
-    if fs.device().part_len(Part::Realtime).is_some() {
+    let is_internal = fs.volume.geometry.realtime.is_some_and(|it| it.is_internal());
+    if is_internal || fs.device().part_len(Part::Realtime).is_some() {
         return Ok(());
     }
     let what = format!("inode {}, whose data is on the realtime device", file.ino());

@@ -363,6 +363,12 @@ impl Inode {
         if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
     }
 
+    /// Returns the number of blocks in use of a zone, which the inode of its reverse map has in place of
+    /// [`Inode::cow_extent_size_hint`] (`di_used_blocks`).
+    pub(crate) fn zone_used_blocks(&self) -> u32 {
+        self.cow_extent_size_hint()
+    }
+
     /// Sets [`Inode::cow_extent_size_hint`], which only version 3 has.
     pub(crate) fn set_cow_extent_size_hint(&mut self, blocks: u32) {
         if !self.is_v3() {

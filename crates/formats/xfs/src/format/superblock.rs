@@ -13,7 +13,7 @@ use super::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Vers
 /// `sb_magicnum`: "XFSB".
 pub const MAGIC: u32 = 0x5846_5342;
 /// Size of the structure in bytes; what follows it in its sector is zero.
-pub const SUPERBLOCK_SIZE: usize = 288;
+pub const SUPERBLOCK_SIZE: usize = 304;
 /// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 224;
 /// Block sizes as powers of two: 512 bytes (version 4 only) to 64 KiB.
@@ -96,11 +96,14 @@ pub struct RawSuperblock {
     pub rgextents: U32,
     pub rgblklog: u8,
     pub pad: [u8; 7],
+    pub rtstart: U64,
+    pub rtreserved: U64,
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == SUPERBLOCK_SIZE);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, crc) == CRC_OFFSET);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, meta_uuid) == 248);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, rtstart) == 288);
 
 impl RawSuperblock {
     /// Returns the inodes of the realtime bitmap and summary; zeros with a metadata directory, which has its own files.
@@ -179,8 +182,14 @@ impl Superblock {
     /// version 4, because it writes in place instead of through the log.
     pub(crate) fn unmaintained(&self) -> Option<String> {
         let unknown = self.features.ro_compat.difference(RoCompat::all());
-        let is_known = unknown.is_empty() || !self.features.crc();
-        (!is_known).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
+        if !self.features.crc() {
+            return None;
+        }
+        if self.features.incompat(Incompat::ZONED) {
+            // Kernels keep the write pointers and the garbage collection of zones in memory.
+            return Some("a zoned realtime device, which only kernels write".to_owned());
+        }
+        (!unknown.is_empty()).then(|| format!("read-only feature bits {:#x}", unknown.bits()))
     }
 }
 
@@ -282,8 +291,9 @@ pub(super) fn check_features(features: &Features) -> Result<()> {
             "run diskwright repair first",
         ));
     }
-    if features.incompat.intersects(Incompat::ZONED | Incompat::ZONE_GAPS) {
-        return Err(Error::unsupported("zoned realtime devices", "copy the files with a kernel"));
+    if features.incompat.contains(Incompat::ZONE_GAPS) {
+        let what = "zoned realtime devices with gaps between the zones";
+        return Err(Error::unsupported(what, "copy the files with a kernel"));
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Checks of the realtime device when a file system is opened.
 
 use disk::{BlockDevice, Part};
-use vfs::{Error, Result};
+use vfs::{Corruption, Error, Result};
 
+use crate::format::features::Incompat;
 use crate::format::realtime::{RawRealtimeSuperblock, Realtime};
 use crate::format::superblock::Superblock;
 use crate::volume::read_superblock;
@@ -16,7 +17,9 @@ const ADVICE: &str = "name the device with the realtime files of this image";
 pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
     // A damaged superblock is reported by the caller.
     let Ok(sb) = read_superblock(device) else { return Ok(()) };
-    if sb.raw.rblocks.get() == 0 || device.part_len(Part::Realtime).is_some() {
+    // A zoned device cannot be changed at all, which the caller reports.
+    let is_zoned = sb.features.incompat(Incompat::ZONED);
+    if is_zoned || sb.raw.rblocks.get() == 0 || device.part_len(Part::Realtime).is_some() {
         return Ok(());
     }
     let what = "changing an image without its realtime device";
@@ -30,8 +33,18 @@ pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
 /// `Unsupported` for a device of another file system, one that is too short, or one that the image does not need.
 /// `Corrupt` for a damaged superblock of either device.
 pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
+    let found = Realtime::of(sb)?;
+    if let Some(internal) = found.filter(Realtime::is_internal) {
+        let end = internal.byte_of(0).saturating_add(internal.bytes());
+        if end > device.len() {
+            let damage = Corruption::new("superblock", "rtstart (the image is truncated)");
+            return Err(damage
+                .mismatch(format_args!("an image of {end} bytes"), device.len())
+                .into());
+        }
+    }
     let Some(len) = device.part_len(Part::Realtime) else { return Ok(()) };
-    let Some(realtime) = Realtime::of(sb)? else {
+    let Some(realtime) = found.filter(|it| !it.is_internal()) else {
         let what = "a realtime device for an image without one";
         return Err(Error::unsupported(what, "leave --rt-device out"));
     };

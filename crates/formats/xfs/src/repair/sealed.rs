@@ -26,6 +26,9 @@ pub(super) fn sealed(raw: &RawSuperblock, found: &[u8]) -> Option<Vec<u8>> {
             (raw.rgcount, raw.rgextents, raw.rgblklog) = (0.into(), 0.into(), 0);
         }
         raw.pad.fill(0);
+        if !raw.features().incompat(Incompat::ZONED) {
+            (raw.rtstart, raw.rtreserved) = (0.into(), 0.into());
+        }
         if !raw.features().incompat(Incompat::META_UUID) {
             raw.meta_uuid.fill(0);
         }

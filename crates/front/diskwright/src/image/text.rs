@@ -132,6 +132,12 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
         let values = vec![("in place", "refused".to_owned()), ("instead", advice.to_owned())];
         sections.push(Section { title: "changes", values });
     }
+    let zones = xfs::format::features::Incompat::ZONED;
+    if details.features.incompat(zones) {
+        let instead = "a kernel's mount. Files are read without it".to_owned();
+        let values = vec![("in place", "refused".to_owned()), ("instead", instead)];
+        sections.push(Section { title: "changes", values });
+    }
     if let Some(realtime) = details.realtime {
         let values = vec![
             value("blocks", realtime.blocks),

@@ -1,7 +1,7 @@
 //! Files and owners of blocks of realtime groups.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vfs::Ino;
 
@@ -23,6 +23,8 @@ pub(in super::super) struct Groups {
     pub(super) files: Vec<GroupFiles>,
     /// True for each group whose reverse map could not be read.
     pub(super) is_map_unknown: Vec<AtomicBool>,
+    /// Number of blocks in the records of each group's reverse map.
+    pub(super) mapped_blocks: Vec<AtomicU64>,
 }
 
 impl Groups {

@@ -4,7 +4,7 @@
 //! The owners of blocks are those of a device with the groups of the section as allocation groups.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use disk::Part;
 use engine::Corruption;
@@ -31,11 +31,13 @@ use crate::format::realtime::{RawRealtimeSuperblock, Realtime};
 
 /// Returns the types of the files that each group has.
 fn types(geometry: &Geometry) -> impl Iterator<Item = MetafileType> + use<> {
+    // Zones are written sequentially, so they need no search for free space.
+    let has_space_files = geometry.realtime.is_none_or(|it| !it.is_zoned());
     let has_rmap = geometry.features.ro_compat(RoCompat::RMAPBT);
     let has_refcount = geometry.features.ro_compat(RoCompat::REFLINK);
     let all = [
-        (MetafileType::RtBitmap, true),
-        (MetafileType::RtSummary, true),
+        (MetafileType::RtBitmap, has_space_files),
+        (MetafileType::RtSummary, has_space_files),
         (MetafileType::RtRmap, has_rmap),
         (MetafileType::RtRefcount, has_refcount),
     ];
@@ -74,8 +76,12 @@ impl Groups {
         };
         let files: Vec<GroupFiles> = (0..realtime.groups()).map(&mut files_of).collect();
         let is_map_unknown = files.iter().map(|_| AtomicBool::default()).collect();
-        let groups = Self { geometry, owners: owners(&geometry), files, is_map_unknown };
-        groups.claim(0, 0, realtime.extent_blocks(), rmap_owner::FS);
+        let mapped_blocks = files.iter().map(|_| AtomicU64::default()).collect();
+        let owners = owners(&geometry);
+        let groups = Self { geometry, owners, files, is_map_unknown, mapped_blocks };
+        if realtime.has_superblock() {
+            groups.claim(0, 0, realtime.extent_blocks(), rmap_owner::FS);
+        }
         diagnose::quietly(inodes, |quiet| groups.read_trees(quiet));
         Some(groups)
     }
@@ -110,6 +116,25 @@ impl Groups {
                 let finding = Finding::new(codes::REALTIME_FILE).field(missing.name());
                 ctx.found(finding.detail(format!("realtime group {group} does not have it")));
                 ctx.note_gap();
+            }
+        }
+    }
+}
+
+impl Groups {
+    /// Reports zones whose counter of used blocks differs from the reverse map.
+    pub(super) fn check_used(&self, ctx: &Context<'_>) {
+        for (group, files) in self.files.iter().enumerate() {
+            let Some((ino, inode)) = files.get(&MetafileType::RtRmap) else { continue };
+            if self.is_map_unknown[group].load(Ordering::Relaxed) {
+                continue;
+            }
+            let mapped = self.mapped_blocks[group].load(Ordering::Relaxed);
+            let used = u64::from(inode.zone_used_blocks());
+            if used != mapped {
+                let finding = Finding::new(codes::REALTIME_RMAP).of_inode(ino.0);
+                let finding = finding.field("di_used_blocks").detail(format!("zone {group}"));
+                ctx.found(finding.mismatch(mapped, used));
             }
         }
     }
@@ -176,6 +201,8 @@ impl Visitor<RtRmapTree> for Records<'_> {
         let RmapRecord { start, len, owner, offset } = record;
         if self.is_within(start.0, len) {
             let ag = self.group.0;
+            let mapped = &self.groups.mapped_blocks[ag as usize];
+            mapped.fetch_add(len.into(), Ordering::Relaxed);
             self.groups.owners.mapped(&Claim { ag, start: start.0, len, owner, offset });
         }
     }

@@ -18,8 +18,16 @@ pub(in super::super) fn check(inodes: &Inodes<'_>, used: &UsedExtents) {
     let ctx = inodes.ctx;
     report_disputed(inodes, used);
     if let Some(groups) = &used.groups {
-        groups::check_superblock(ctx);
+        if used.realtime.has_superblock() {
+            groups::check_superblock(ctx);
+        }
         groups.check_files(ctx);
+    }
+    let zones = used.groups.as_ref().filter(|_| used.realtime.is_zoned());
+    if let Some(zones) = zones {
+        differences::check(inodes, used, zones);
+        // Zones have neither bitmaps nor summaries, and `sb_frextents` is not kept.
+        return zones.check_used(ctx);
     }
     let files = open_files(inodes, used);
     if let Some(groups) = &used.groups {

@@ -55,7 +55,7 @@ impl UsedExtents {
     pub(super) fn of(realtime: Realtime, groups: Option<Groups>, listed: Option<Vec<u64>>) -> Self {
         let listed = listed.map(|wanted| Listed { wanted, claims: Mutex::default() });
         let used = BitSet::new(realtime.extents());
-        if groups.is_some() {
+        if realtime.has_superblock() {
             // The superblock.
             used.insert_range(0..1, |_| {});
         }

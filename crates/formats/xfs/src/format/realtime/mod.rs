@@ -4,6 +4,9 @@
 //! group in the bits from `sb_rgblklog` up, and the block within the group below. Groups follow one another on the
 //! device.
 //!
+//! The groups of a zoned device are zones. It has no superblock, no bitmaps and no summaries; the reverse maps tell what is
+//! in use. Internal zones follow the data on the same device, from `sb_rtstart` up.
+//!
 //! Space is allocated in realtime extents of `sb_rextsize` blocks. The [bitmap and the summary](space) of the free ones
 //! are files on the data device.
 
@@ -11,6 +14,7 @@ pub mod space;
 
 use std::ops::Range;
 
+use disk::Part;
 use engine::Corruption;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -82,6 +86,10 @@ pub struct Realtime {
     /// Number of blocks of a realtime extent.
     extent_blocks: u32,
     groups: Option<Groups>,
+    /// Whether the groups are zones.
+    is_zoned: bool,
+    /// First block on the data device (`sb_rtstart`); 0 if the section has a device of its own.
+    start: u64,
 }
 
 impl Realtime {
@@ -104,7 +112,9 @@ impl Realtime {
             return Err(damage("rextsize").mismatch(format_args!("1 to {blocks}"), extent_blocks));
         }
         if !sb.features.incompat(Incompat::METADIR) {
-            return Ok(Some(Self { blocks, block_log, extent_blocks, groups: None }));
+            let plain =
+                Self { blocks, block_log, extent_blocks, groups: None, is_zoned: false, start: 0 };
+            return Ok(Some(plain));
         }
         let (count, log) = (raw.rgcount.get(), raw.rgblklog);
         let of_group = u64::from(raw.rgextents.get()) * u64::from(raw.rextsize.get());
@@ -122,7 +132,36 @@ impl Realtime {
             return Err(damage("rgblklog").mismatch(expected, log));
         }
         let groups = Some(Groups { blocks: of_group, count, block_log: log });
-        Ok(Some(Self { blocks, block_log, extent_blocks, groups }))
+        let is_zoned = sb.features.incompat(Incompat::ZONED);
+        let start = if is_zoned { raw.rtstart.get() } else { 0 };
+        if start != 0
+            && (start < raw.dblocks.get() || start > 1 << (BYTES_LOG_MAX - u32::from(block_log)))
+        {
+            let expected = format_args!("0, or {} and more", raw.dblocks);
+            return Err(damage("rtstart").mismatch(expected, start));
+        }
+        Ok(Some(Self { blocks, block_log, extent_blocks, groups, is_zoned, start }))
+    }
+
+    /// Returns whether the groups are zones, which are written sequentially.
+    #[must_use]
+    pub const fn is_zoned(&self) -> bool {
+        self.is_zoned
+    }
+
+    /// Returns whether the section is on the data device, after the data.
+    #[must_use]
+    pub const fn is_internal(&self) -> bool {
+        self.start != 0
+    }
+
+    /// Returns the address of a block of the section, as a device with all parts has it.
+    #[must_use]
+    pub const fn byte_of(&self, block: u64) -> u64 {
+        match self.start {
+            0 => Part::Realtime.start() + (block << self.block_log),
+            start => (start + block) << self.block_log,
+        }
     }
 
     /// Returns its size in bytes.
@@ -207,7 +246,7 @@ impl Realtime {
     /// Returns whether the device starts with a superblock.
     #[must_use]
     pub const fn has_superblock(&self) -> bool {
-        self.groups.is_some()
+        self.groups.is_some() && !self.is_zoned
     }
 
     /// Returns the number on the device of the first of `len` blocks at an address; `None` if they are not all within
@@ -232,9 +271,24 @@ impl Realtime {
 mod tests {
     use super::*;
 
+    const PLAIN: Realtime = Realtime {
+        blocks: 100,
+        block_log: 12,
+        extent_blocks: 1,
+        groups: None,
+        is_zoned: false,
+        start: 0,
+    };
+
+    #[test]
+    fn internal_zones_follow_the_data() {
+        assert_eq!(PLAIN.byte_of(2), Part::Realtime.start() + 8192);
+        assert_eq!(Realtime { start: 16, is_zoned: true, ..PLAIN }.byte_of(2), 18 << 12);
+    }
+
     #[test]
     fn addresses_are_numbered_by_groups() {
-        let plain = Realtime { blocks: 100, block_log: 12, extent_blocks: 1, groups: None };
+        let plain = PLAIN;
         assert_eq!(plain.device_block(FsBlock(90), 10), Some(90));
         assert_eq!(plain.device_block(FsBlock(90), 11), None);
         assert_eq!(plain.device_block(FsBlock(u64::MAX), 2), None);
@@ -251,7 +305,7 @@ mod tests {
 
     #[test]
     fn extents_contain_whole_blocks() {
-        let realtime = Realtime { blocks: 103, block_log: 12, extent_blocks: 4, groups: None };
+        let realtime = Realtime { blocks: 103, extent_blocks: 4, ..PLAIN };
         assert_eq!(realtime.extents(), 25);
         assert_eq!(realtime.extents_of(FsBlock(4), 4), Some(1..2));
         assert_eq!(realtime.extents_of(FsBlock(3), 2), Some(0..2));
