@@ -26,11 +26,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Maximum wait for the server of a read-only mount, which has nothing to write. Other readers of the image cannot be
 /// distinguished from it.
-const READER_PATIENCE: Duration = Duration::from_secs(2);
+const READER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Duration of retries while a mount is busy. A starting process briefly has copies of its parent's open files, even of
 /// those that the parent has closed since.
-const BUSY_PATIENCE: Duration = Duration::from_millis(300);
+const BUSY_RETRY_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Helper programs for unprivileged unmounts, newest first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
@@ -123,7 +123,7 @@ fn released(mount: &MountEntry, was_changed: bool, options: &UnmountOptions) -> 
         // A reader can lock it, so the server has released it.
         wait(&image, File::try_lock_shared, options.patience)
     } else {
-        wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
+        wait(&image, File::try_lock, options.patience.min(READER_TIMEOUT)).map(|_| true)
     };
     Ok(match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
         false => Released::InUse(mount.source.clone()),
@@ -196,7 +196,7 @@ fn take_away(point: &Path, lazy: bool) -> Result<()> {
     let lazily = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let attempt = || rustix::mount::unmount(point, lazily | UnmountFlags::NOFOLLOW);
     let (begun, mut outcome) = (Instant::now(), attempt());
-    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_PATIENCE {
+    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_RETRY_TIMEOUT {
         thread::sleep(POLL_INTERVAL);
         outcome = attempt();
     }

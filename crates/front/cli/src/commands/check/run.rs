@@ -21,7 +21,7 @@ use crate::terminal::CheckProgress;
 const TICK: Duration = Duration::from_millis(50);
 /// Maximum time that a cancelled check may take to end. A device that does not answer could delay
 /// it for longer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Checks an image and writes the report.
 pub(super) fn check(
@@ -83,7 +83,7 @@ impl RunningCheck {
             self.watch.output.flush();
             if self.watch.is_cancelled() {
                 let asked = *asked.get_or_insert_with(Instant::now);
-                if asked.elapsed() >= PATIENCE {
+                if asked.elapsed() >= CANCEL_TIMEOUT {
                     return Ok(None);
                 }
             }
