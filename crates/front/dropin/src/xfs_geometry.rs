@@ -6,7 +6,7 @@ use std::path::Path;
 
 use disk::{BlockDevice, FileDevice};
 use xfs::format::features::{Features2, Incompat, RoCompat, Version};
-use xfs::format::superblock::{RawSuperblock, Superblock};
+use xfs::format::superblock::Superblock;
 
 use crate::failure::{Failure, STATUSES};
 use crate::invoked::say_all;
@@ -69,17 +69,6 @@ const INTERNAL_LOG: &str = "internal log";
 const EXTERNAL: &str = "external";
 const NONE: &str = "none";
 
-const INTERNAL_ZONES: &str = "internal";
-
-/// Returns the place of the realtime section as `xfs_info` shows it without the name of its device.
-const fn realtime_place(raw: &RawSuperblock) -> &'static str {
-    match (raw.rblocks.get(), raw.rtstart.get()) {
-        (0, _) => NONE,
-        (_, 0) => EXTERNAL,
-        _ => INTERNAL_ZONES,
-    }
-}
-
 impl XfsGeometry {
     /// Reads the geometry of an image or an unmounted device from its superblock.
     pub(crate) fn of_image(image: &Path) -> Result<Self, Failure> {
@@ -127,14 +116,14 @@ impl XfsGeometry {
             log_version: if is_v2_log { 2 } else { 1 },
             log_sector_size: if log_sector_size == 0 { 512 } else { log_sector_size },
             log_stripe: if is_v2_log { raw.logsunit.get() } else { 0 },
-            realtime_place: realtime_place(raw).into(),
+            realtime_place: if raw.rblocks.get() == 0 { NONE } else { EXTERNAL }.into(),
             realtime_extent: raw.rextsize.get().saturating_mul(raw.blocksize.get()),
             realtime_blocks: raw.rblocks.get(),
             realtime_extents: raw.rextents.get(),
             group_count: if metadir { raw.rgcount.get() } else { 0 },
             group_extents: if metadir { raw.rgextents.get() } else { 0 },
-            zone_start: raw.rtstart.get(),
-            zone_reserved: raw.rtreserved.get(),
+            zone_start: 0,
+            zone_reserved: 0,
             switches: Switches {
                 projid32: features2(Features2::PROJID32),
                 crc: features.crc(),
@@ -250,7 +239,7 @@ const BLANK: &str = "         =                      ";
 #[cfg(target_os = "linux")]
 impl XfsGeometry {
     /// Reads the geometry of a mounted file system from the kernel.
-    pub(crate) fn of_mount(mount: &linux::mounted::Mount) -> Result<Self, Failure> {
+    pub(crate) fn of_mount(mount: &linux::mounted::MountedDevice) -> Result<Self, Failure> {
         let found = mount.open().and_then(linux::mounted::xfs_geometry);
         let found = found.map_err(|e| {
             STATUSES.failed(format_args!(

@@ -1,6 +1,6 @@
 //! Checks of the realtime device when a file system is opened.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Corruption, Error, Result};
 
 use crate::format::features::Incompat;
@@ -19,7 +19,7 @@ pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
     let Ok(sb) = read_superblock(device) else { return Ok(()) };
     // A zoned device cannot be changed at all, which the caller reports.
     let is_zoned = sb.features.incompat(Incompat::ZONED);
-    if is_zoned || sb.raw.rblocks.get() == 0 || device.part_len(Part::Realtime).is_some() {
+    if is_zoned || sb.raw.rblocks.get() == 0 || device.part_len(DeviceRole::Realtime).is_some() {
         return Ok(());
     }
     let what = "changing an image without its realtime device";
@@ -43,7 +43,7 @@ pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<
                 .into());
         }
     }
-    let Some(len) = device.part_len(Part::Realtime) else { return Ok(()) };
+    let Some(len) = device.part_len(DeviceRole::Realtime) else { return Ok(()) };
     let Some(realtime) = found.filter(|it| !it.is_internal()) else {
         let what = "a realtime device for an image without one";
         return Err(Error::unsupported(what, "leave --rt-device out"));
@@ -57,7 +57,7 @@ pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<
         return Ok(());
     }
     let mut block = vec![0; 1 << sb.raw.blocklog];
-    device.read_at(Part::Realtime.start(), &mut block).map_err(Error::Device)?;
+    device.read_at(DeviceRole::Realtime.start(), &mut block).map_err(Error::Device)?;
     let Some(found) = RawRealtimeSuperblock::parse(&block)? else {
         return Err(Error::unsupported("a realtime device without a superblock", ADVICE));
     };

@@ -11,6 +11,7 @@ use super::damaged_log;
 use super::restart::restart;
 use crate::XfsCore;
 use crate::check::codes;
+use crate::format::features::Incompat;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;
 use crate::log;
@@ -18,6 +19,19 @@ use crate::volume::read_superblock;
 
 /// Size of the cache for a replay, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
+
+/// Refuses to repair an image with a zoned realtime device.
+///
+/// # Errors
+/// `Unsupported` for such an image.
+pub(super) fn refuse_zones(staging: &Arc<Staging>) -> Result<()> {
+    // A damaged superblock is repaired first.
+    let Ok(sb) = read_superblock(&**staging) else { return Ok(()) };
+    if !sb.features.incompat(Incompat::ZONED) {
+        return Ok(());
+    }
+    Err(Error::unsupported("repairing an image with a zoned realtime device", "use xfs_repair"))
+}
 
 /// Replays the log. A log that cannot be replayed is emptied.
 pub(super) fn replay(staging: &Arc<Staging>) -> Result<()> {

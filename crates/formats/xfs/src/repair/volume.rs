@@ -132,6 +132,7 @@ pub(super) fn begin(staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
     if !is_sound {
         superblock::make_readable(staging)?;
     }
+    begin::refuse_zones(staging)?;
     begin::replay(staging)
 }
 

@@ -132,12 +132,6 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
         let values = vec![("in place", "refused".to_owned()), ("instead", advice.to_owned())];
         sections.push(Section { title: "changes", values });
     }
-    let zones = xfs::format::features::Incompat::ZONED;
-    if details.features.incompat(zones) {
-        let instead = "a kernel's mount. Files are read without it".to_owned();
-        let values = vec![("in place", "refused".to_owned()), ("instead", instead)];
-        sections.push(Section { title: "changes", values });
-    }
     if let Some(realtime) = details.realtime {
         let values = vec![
             value("blocks", realtime.blocks),
@@ -151,7 +145,7 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
 /// JSON object of `diskwright info --json`, documented in `docs/cli.md`.
 #[cfg(feature = "build")]
 #[derive(serde::Serialize)]
-struct Record<'a> {
+struct InfoRecord<'a> {
     format: &'static str,
     label: String,
     uuid: String,
@@ -170,7 +164,7 @@ struct Record<'a> {
 #[cfg(feature = "build")]
 impl serde::Serialize for ImageInfo {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let record = Record {
+        let record = InfoRecord {
             format: self.format_name(),
             label: self.label_text(),
             uuid: self.uuid_text(),

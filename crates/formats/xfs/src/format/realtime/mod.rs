@@ -14,7 +14,7 @@ pub mod space;
 
 use std::ops::Range;
 
-use disk::Part;
+use disk::DeviceRole;
 use engine::Corruption;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -159,7 +159,7 @@ impl Realtime {
     #[must_use]
     pub const fn byte_of(&self, block: u64) -> u64 {
         match self.start {
-            0 => Part::Realtime.start() + (block << self.block_log),
+            0 => DeviceRole::Realtime.start() + (block << self.block_log),
             start => (start + block) << self.block_log,
         }
     }
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn internal_zones_follow_the_data() {
-        assert_eq!(PLAIN.byte_of(2), Part::Realtime.start() + 8192);
+        assert_eq!(PLAIN.byte_of(2), DeviceRole::Realtime.start() + 8192);
         assert_eq!(Realtime { start: 16, is_zoned: true, ..PLAIN }.byte_of(2), 18 << 12);
     }
 

@@ -275,9 +275,9 @@ impl SpaceLayout {
             return Err(damage("truncated"));
         };
         if header.magic.get() != file.magic() {
-            let found = format_args!("{:#x}", header.magic.get());
-            let expected = format_args!("{:#x}", file.magic());
-            return Err(damage("wrong magic number").mismatch(expected, found));
+            let (expected, found) = (file.magic(), header.magic.get());
+            return Err(damage("wrong magic number")
+                .mismatch(format_args!("{expected:#x}"), format_args!("{found:#x}")));
         }
         if header.owner.get() != owner.0 {
             return Err(damage("owner").mismatch(owner, header.owner));

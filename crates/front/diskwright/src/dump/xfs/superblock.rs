@@ -96,10 +96,6 @@ fn special_files(raw: &RawSuperblock, fields: &mut Fields) {
         fields.add("rgextents", raw.rgextents);
         fields.add("rgblklog", raw.rgblklog);
     }
-    if raw.features().incompat(Incompat::ZONED) {
-        fields.add("rtstart", raw.rtstart);
-        fields.add("rtreserved", raw.rtreserved);
-    }
     fields.hex("qflags", raw.qflags.get());
     fields.hex("flags", raw.flags);
 }
