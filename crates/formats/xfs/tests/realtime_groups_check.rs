@@ -17,7 +17,7 @@ use xfs::repair::Repair;
 use crate::checking::findings;
 use crate::common::image::unpack_device;
 use crate::common::layout::Layout;
-use crate::realtime_check::{Subject, codes, is_accepted};
+use crate::realtime_check::{RealtimeImage, codes, is_accepted};
 
 /// Images of Linux 7.2 (`golden/make-realtime`, `golden/make-rtgroups`): realtime extents of two blocks, and shared blocks
 /// in trees of several levels.
@@ -42,7 +42,7 @@ fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
 }
 
 /// Returns the byte offsets of the blocks with a magic number, and the offset of their checksum.
-pub(crate) fn blocks(subject: &Subject, magic: &[u8; 4]) -> Vec<(usize, usize)> {
+pub(crate) fn blocks(subject: &RealtimeImage, magic: &[u8; 4]) -> Vec<(usize, usize)> {
     let crc_at = if [b"BMPZ", b"SUMY"].contains(&magic) { 4 } else { 64 };
     let starts = (0..subject.bytes.len()).step_by(BLOCK);
     let is_one = |at: &usize| {
@@ -53,7 +53,7 @@ pub(crate) fn blocks(subject: &Subject, magic: &[u8; 4]) -> Vec<(usize, usize)> 
 }
 
 /// Returns the inodes of the metadata directory that have a type.
-pub(crate) fn metafiles(subject: &Subject, wanted: MetafileType) -> Vec<Ino> {
+pub(crate) fn metafiles(subject: &RealtimeImage, wanted: MetafileType) -> Vec<Ino> {
     let mut inodes = Layout::of(&subject.bytes).inodes;
     inodes.retain(|ino| subject.inode(*ino).metafile_type() == wanted);
     inodes
@@ -61,7 +61,7 @@ pub(crate) fn metafiles(subject: &Subject, wanted: MetafileType) -> Vec<Ino> {
 
 /// Returns a copy with a changed byte of a block, whose checksum is valid.
 pub(crate) fn with_block(
-    subject: &Subject,
+    subject: &RealtimeImage,
     (start, crc_at): (usize, usize),
     at: usize,
 ) -> MemoryDevice {
@@ -73,7 +73,7 @@ pub(crate) fn with_block(
 
 /// Returns a copy with a changed inode.
 pub(crate) fn with_inode(
-    subject: &Subject,
+    subject: &RealtimeImage,
     ino: Ino,
     change: impl FnOnce(&mut Inode),
 ) -> MemoryDevice {
@@ -91,7 +91,7 @@ pub(crate) fn with_inode(
 fn valid_groups_have_no_findings() {
     require!(Tool("xfs_repair"));
     for (image, realtime) in IMAGES {
-        let subject = Subject::of(image);
+        let subject = RealtimeImage::of(image);
         let found = findings(Arc::new(subject.image.fork())).unwrap();
         assert!(found.is_empty(), "{found:#?}");
         let device = Arc::new(unpack_device(realtime));
@@ -106,7 +106,7 @@ fn valid_groups_have_no_findings() {
 #[test]
 fn each_damage_of_groups_has_its_finding() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let [bitmaps, summaries, maps, counts] =
         [b"BMPZ", b"SUMY", b"MAPR", b"RCNT"].map(|magic| blocks(&subject, magic));
     assert!(bitmaps.len() >= 3 && summaries.len() >= 3, "{bitmaps:?} {summaries:?}");
@@ -179,7 +179,7 @@ fn the_superblock_of_the_device_is_checked() {
 #[test]
 fn everything_that_xfs_repair_finds_in_groups_is_found() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path(), SHARED.1);
     let mut random = fastrand::Rng::with_seed(45);
@@ -216,7 +216,7 @@ fn everything_that_xfs_repair_finds_in_groups_is_found() {
 #[test]
 fn damaged_space_of_groups_is_rebuilt() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path(), SHARED.1);
     let mut random = fastrand::Rng::with_seed(46);

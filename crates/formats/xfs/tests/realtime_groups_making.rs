@@ -7,7 +7,7 @@ use testkit::{MkfsXfs, require};
 use vfs::{Error, FileSystem, InodeFlags, NewInode};
 use xfs::Xfs;
 use xfs::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
-use xfs::mkfs::{self, Contents, FeatureChange, Inherited, Options, RealtimeSection};
+use xfs::mkfs::{self, PreviousContents, FeatureChange, Inherited, Options, RealtimeSection};
 use zerocopy::FromBytes;
 
 use crate::changing::MIB;
@@ -28,13 +28,13 @@ fn options(section: RealtimeSection, features: &str) -> Options {
 }
 
 /// Makes an image and its realtime device as files.
-fn made(folder: &Path, name: &str, options: &Options, contents: Contents) -> Pair {
+fn made(folder: &Path, name: &str, options: &Options, contents: PreviousContents) -> Pair {
     let pair = Pair::in_folder(folder, name);
     let bytes = options.realtime.map_or(0, |section| section.bytes);
     for (path, bytes) in [(&pair.image, options.size_bytes), (&pair.realtime, bytes)] {
         let file = File::create(path).unwrap();
         file.set_len(bytes).unwrap();
-        if contents == Contents::Unknown {
+        if contents == PreviousContents::Unknown {
             std::fs::write(path, vec![0xa5; bytes as usize]).unwrap();
         }
     }
@@ -95,7 +95,7 @@ fn made_groups_are_those_of_mkfs_xfs() {
             folder.path(),
             &format!("ours{nth}"),
             &options(section, features),
-            Contents::Zeros,
+            PreviousContents::Zeros,
         );
         ours.assert_sound();
         let theirs = Pair::in_folder(folder.path(), &format!("theirs{nth}"));
@@ -133,9 +133,9 @@ fn groups_are_made_over_old_contents_and_reproducibly() {
     require!(Tool("xfs_repair"));
     let folder = testkit::scratch();
     let options = options(section(40 * MIB, None, Some(3), None), "");
-    made(folder.path(), "old", &options, Contents::Unknown).assert_sound();
+    made(folder.path(), "old", &options, PreviousContents::Unknown).assert_sound();
     let read = |name| {
-        let pair = made(folder.path(), name, &options, Contents::Zeros);
+        let pair = made(folder.path(), name, &options, PreviousContents::Zeros);
         [std::fs::read(pair.image).unwrap(), std::fs::read(pair.realtime).unwrap()]
     };
     assert!(read("one") == read("two"));
@@ -171,7 +171,7 @@ fn kernels_use_made_groups() {
     ];
     for (nth, section) in cases.into_iter().enumerate() {
         let options = options(section, "");
-        let pair = made(folder.path(), &nth.to_string(), &options, Contents::Zeros);
+        let pair = made(folder.path(), &nth.to_string(), &options, PreviousContents::Zeros);
         in_guest(std::slice::from_ref(&pair), USE);
         pair.assert_sound();
     }

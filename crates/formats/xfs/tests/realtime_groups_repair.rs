@@ -15,7 +15,7 @@ use xfs::repair::Repair;
 
 use crate::checking::findings;
 use crate::common::image::unpack_device;
-use crate::realtime_check::{Subject, codes, is_accepted};
+use crate::realtime_check::{RealtimeImage, codes, is_accepted};
 use crate::realtime_groups_check::{
     BLOCK, IMAGES, SHARED, blocks, metafiles, with_block, with_inode,
 };
@@ -48,7 +48,7 @@ fn assert_sound(folder: &Path, [image, realtime]: &[MemoryDevice; 2], name: &str
 #[test]
 fn damaged_trees_of_groups_are_rebuilt() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let realtime = unpack_device(SHARED.1);
     let folder = testkit::scratch();
     let [maps, counts] = [b"MAPR", b"RCNT"].map(|magic| blocks(&subject, magic));
@@ -92,7 +92,7 @@ fn random_damage_of_trees_of_groups_is_repaired() {
     let mut random = fastrand::Rng::with_seed(47);
     for round in 0..testkit::effort(4, 12, 300) {
         let (packed, realtime) = IMAGES[round % 2];
-        let (subject, realtime) = (Subject::of(packed), unpack_device(realtime));
+        let (subject, realtime) = (RealtimeImage::of(packed), unpack_device(realtime));
         let all: Vec<_> =
             [b"MAPR", b"RCNT"].into_iter().flat_map(|magic| blocks(&subject, magic)).collect();
         let trees = [MetafileType::RtRmap, MetafileType::RtRefcount];

@@ -1,6 +1,6 @@
 //! The location of the log, for writing.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Corruption, Error, Result};
 
 use crate::format::address::FsBlock;
@@ -41,7 +41,7 @@ impl Area {
         if first.0 == 0 {
             return Self::on_log_device(device, blocks).map(Some);
         }
-        if device.part_len(Part::Log).is_some() {
+        if device.part_len(DeviceRole::Log).is_some() {
             return Err(Error::unsupported(
                 "a log device for an image that contains its log",
                 "leave --log-device out",
@@ -54,7 +54,7 @@ impl Area {
 
     /// Returns the area of a log at the start of another device.
     fn on_log_device(device: &dyn BlockDevice, blocks: u32) -> Result<Self> {
-        let Some(len) = device.part_len(Part::Log) else {
+        let Some(len) = device.part_len(DeviceRole::Log) else {
             let advice = "name its device with --log-device FILE, or read the image without its \
                           log: --norecovery";
             return Err(Error::unsupported("an external log", advice));
@@ -64,7 +64,7 @@ impl Area {
             let what = format!("a log device of {len} bytes for a log of {needed} bytes");
             return Err(Error::unsupported(what, "name the device that contains the log"));
         }
-        Ok(Self { start: Part::Log.start(), blocks })
+        Ok(Self { start: DeviceRole::Log.start(), blocks })
     }
 
     /// Returns the number of blocks from one position to a later one, at most one round away.

@@ -6,13 +6,13 @@
 use std::io;
 use std::sync::Arc;
 
-use disk::{BlockDevice, OverlayDevice, Part, is_zero};
+use disk::{BlockDevice, OverlayDevice, DeviceRole, is_zero};
 use vfs::{Error, Result};
 
 use super::layout::Layout;
 use super::options::{Options, RealtimeSection};
 use super::realtime_fields::extent_blocks;
-use super::write::Contents;
+use super::write::PreviousContents;
 use crate::format::features::Features;
 use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::resize::realtime::{self, growth};
@@ -112,10 +112,10 @@ pub(super) fn format(
     device: &dyn BlockDevice,
     layout: &Layout,
     with: &Superblock,
-    before: Contents,
+    before: PreviousContents,
     write: impl FnOnce(&dyn BlockDevice) -> Result<()>,
 ) -> Result<()> {
-    let parts = [Part::Log, Part::Realtime].map(|part| device.part_len(part));
+    let parts = [DeviceRole::Log, DeviceRole::Realtime].map(|part| device.part_len(part));
     let blank = Blank { len: device.len(), parts };
     let scratch = Arc::new(OverlayDevice::new(Arc::new(blank)));
     write(&*scratch)?;
@@ -127,7 +127,7 @@ pub(super) fn format(
             head = bytes.to_vec();
             Ok(())
         }
-        _ if before == Contents::Zeros && is_zero(bytes) => Ok(()),
+        _ if before == PreviousContents::Zeros && is_zero(bytes) => Ok(()),
         _ => device.write_at(offset, bytes),
     });
     copied.and_then(|()| device.write_at(0, &head)).map_err(Error::Device)
@@ -145,8 +145,8 @@ impl BlockDevice for Blank {
         self.len
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
-        self.parts[usize::from(part == Part::Realtime)]
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
+        self.parts[usize::from(part == DeviceRole::Realtime)]
     }
 
     fn read_at(&self, _offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! The trees of all groups are emptied, and get records of all extents of files. Blocks of the old trees become lost
 //! space, which the next round frees. Blocks that were staged for copy on write become free in the same way.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use operations::repair::Action;
 use operations::{Outcome, RunOperations};
 use vfs::check::Finding;
@@ -17,7 +17,7 @@ use crate::check::owners::Claim;
 use crate::check::references;
 use crate::format::address::AgBlock;
 use crate::format::features::RoCompat;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::format::metafile::{MetafileType, group_path};
 use crate::format::realtime::RawRealtimeSuperblock;
 use crate::inode::Handle;
@@ -33,8 +33,8 @@ pub(super) fn superblock(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let block = RawRealtimeSuperblock::block(&sb);
     let what = "The superblock of the realtime device is rewritten.";
     let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
-    if job.staging.part_len(Part::Realtime).is_some() {
-        job.write_step(&[(Part::Realtime.start(), &block)], actions);
+    if job.staging.part_len(DeviceRole::Realtime).is_some() {
+        job.write_step(&[(DeviceRole::Realtime.start(), &block)], actions);
     }
     Ok(())
 }
@@ -84,13 +84,13 @@ fn trees(fs: &XfsCore) -> Result<Vec<GroupTree>> {
 fn empty(op: &mut Op<'_>, tree: &GroupTree) -> Outcome<()> {
     let mut handle = tree.handle.clone();
     let inode = &mut handle.inode;
-    if inode.fork_format(Fork::Attr) == Format::Btree
-        || inode.fork_format(Fork::Attr) == Format::Extents && inode.extents(Fork::Attr) > 0
+    if inode.fork_format(Fork::Attr) == ForkFormat::Btree
+        || inode.fork_format(Fork::Attr) == ForkFormat::Extents && inode.extents(Fork::Attr) > 0
     {
         let damage = Corruption::new("inode", "attributes in blocks").of_inode(handle.ino().0);
         return Err(Error::from(damage).into());
     }
-    inode.set_format(Fork::Data, Format::MetaBtree);
+    inode.set_format(Fork::Data, ForkFormat::MetaBtree);
     inode.fork_mut(Fork::Data).fill(0);
     inode.set_nblocks(0);
     op.stage_if_changed(handle, &tree.handle);

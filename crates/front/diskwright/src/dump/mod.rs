@@ -33,18 +33,18 @@ use vfs::{FileSystem, Ino, Paths};
 use crate::image::{format_of, open_device, probe};
 use crate::{Error, Format, ImageOptions, Outcome, Result};
 
-pub use node::{Fields, Node};
+pub use node::{DumpValue, Fields};
 
 /// Inode, by number or by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum InodeSelector {
     /// By inode number.
     Number(u64),
     /// By path. A symbolic link at its end is not followed.
     Path(Vec<u8>),
 }
 
-impl Target {
+impl InodeSelector {
     /// Parses a number or a path.
     pub fn parse(text: &[u8]) -> Self {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
@@ -54,15 +54,15 @@ impl Target {
 
 /// Structure to dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DumpSelection {
     /// The superblock.
     Superblock,
     /// Group descriptor; for XFS, the headers of an allocation group.
     Group(u32),
     /// An inode.
-    Inode(Target),
+    Inode(InodeSelector),
     /// The blocks of a directory.
-    Directory(Target),
+    Directory(InodeSelector),
     /// Block with its type and bytes.
     Block(u64),
     /// Journal superblock and the blocks of its log.
@@ -97,30 +97,30 @@ impl Dump {
 ///
 /// # Errors
 /// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
-pub fn dump(path: &Path, options: &ImageOptions, what: &What) -> Result<Dump> {
+pub fn dump(path: &Path, options: &ImageOptions, what: &DumpSelection) -> Result<Dump> {
     let device = open_device(path, options)?;
     let at = |source| Error::image(path, source);
-    if *what == What::Superblock {
+    if *what == DumpSelection::Superblock {
         return superblock(path, &*device);
     }
     let volume: Box<dyn Structures> = match probe(path, &device, options)? {
         Format::Ext4 => Box::new(ext4::Volume::open(device).map_err(at)?),
         Format::Xfs => Box::new(xfs::Volume::open(device).map_err(at)?),
     };
-    let find = |target: &Target| match target {
-        Target::Number(number) => Ok(Ino(*number)),
-        Target::Path(path) => {
+    let find = |target: &InodeSelector| match target {
+        InodeSelector::Number(number) => Ok(Ino(*number)),
+        InodeSelector::Path(path) => {
             let paths = Paths::new(volume.file_system());
             paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))
         }
     };
     let shown = match what {
-        What::Superblock => superblock(path, &**volume.device()),
-        What::Group(group) => volume.group(*group).map_err(at),
-        What::Inode(target) => volume.inode(find(target)?).map_err(at),
-        What::Directory(target) => volume.directory(find(target)?).map_err(at),
-        What::Block(block) => volume.block(*block).map_err(at),
-        What::Journal => volume.journal().map_err(at),
+        DumpSelection::Superblock => superblock(path, &**volume.device()),
+        DumpSelection::Group(group) => volume.group(*group).map_err(at),
+        DumpSelection::Inode(target) => volume.inode(find(target)?).map_err(at),
+        DumpSelection::Directory(target) => volume.directory(find(target)?).map_err(at),
+        DumpSelection::Block(block) => volume.block(*block).map_err(at),
+        DumpSelection::Journal => volume.journal().map_err(at),
     };
     shown.map(|dump| Dump { remarks: volume.remarks().to_vec(), ..dump })
 }

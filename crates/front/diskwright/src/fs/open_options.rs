@@ -3,9 +3,9 @@
 use vfs::path::{LastLink, split_last};
 use vfs::{Error as FsError, FileType, Ino};
 
-use super::file::Access;
+use super::file::AccessMode;
 use super::{AsImagePath, File, Image};
-use crate::image::shared::{Held, Names};
+use crate::image::shared::{Held, PathContext};
 use crate::{Error, Result};
 
 /// Default permissions of a new file.
@@ -114,7 +114,7 @@ impl OpenOptions {
     pub fn open(&self, image: &Image, path: impl AsImagePath) -> Result<File> {
         let path = path.as_image_path();
         let writes = self.writes || self.appends;
-        let access = Access { reads: self.reads, writes, appends: self.appends };
+        let access = AccessMode { reads: self.reads, writes, appends: self.appends };
         self.check(writes).map_err(|error| Error::file(path, error))?;
         let held = image.shared.names(path, |names| {
             let (ino, is_new) = self.find(&names, path)?;
@@ -143,7 +143,7 @@ impl OpenOptions {
     }
 
     /// Returns the inode of the path and whether it was created.
-    fn find(&self, names: &Names<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
+    fn find(&self, names: &PathContext<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
         if !self.creates && !self.creates_new {
             return Ok((names.paths.resolve(path, LastLink::Follow)?, false));
         }
@@ -170,7 +170,7 @@ impl OpenOptions {
         Err(FsError::Exists)
     }
 
-    fn make(&self, names: &Names<'_>, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
+    fn make(&self, names: &PathContext<'_>, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
         let new = names.new_inode(dir, self.mode, FileType::Regular)?;
         names.fs.create(dir, name, &new)
     }
@@ -178,7 +178,7 @@ impl OpenOptions {
     /// Checks that an existing file can be opened with these options, and truncates it if requested.
     fn prepare(
         &self,
-        names: &Names<'_>,
+        names: &PathContext<'_>,
         ino: Ino,
         writes: bool,
         is_writable: bool,

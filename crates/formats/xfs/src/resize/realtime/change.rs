@@ -12,7 +12,7 @@ use crate::XfsCore;
 use crate::btree::records::{RmapRecord, rmap_owner};
 use crate::format::address::{AgBlock, Block, FileBlock};
 use crate::format::features::RoCompat;
-use crate::format::inode::{Fork, Format, Time};
+use crate::format::inode::{Fork, ForkFormat, Time};
 use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY, group_path};
 use crate::format::realtime::Realtime;
 use crate::format::realtime::space::SpaceFile;
@@ -20,7 +20,7 @@ use crate::format::superblock::Superblock;
 use crate::inode::Handle;
 use crate::map::Want;
 use crate::op::Op;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 
 /// Number of blocks written at once.
 const BLOCKS_AT_ONCE: u64 = 64;
@@ -117,7 +117,7 @@ impl Changes {
         metafile_type: MetafileType,
     ) -> Outcome<Handle> {
         let mut handle = self.make_file(op, group, directory, metafile_type)?;
-        handle.inode.set_format(Fork::Data, Format::MetaBtree);
+        handle.inode.set_format(Fork::Data, ForkFormat::MetaBtree);
         handle.inode.fork_mut(Fork::Data).fill(0);
         Ok(handle)
     }
@@ -138,7 +138,7 @@ impl Changes {
         let path = group_path(group.number, metafile_type);
         let name = path.rsplit('/').next().unwrap_or(&path).as_bytes();
         let generation = directory.inode.generation();
-        op.add_parent(&mut handle, Link { dir: directory.ino(), generation, name })?;
+        op.add_parent(&mut handle, NamedLink { dir: directory.ino(), generation, name })?;
         let (ino, file_type) = (handle.ino(), FileType::Regular);
         op.add_entry(directory, Entry { name, ino, file_type })?;
         Ok(handle)

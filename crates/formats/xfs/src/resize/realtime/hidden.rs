@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 
 pub(super) struct WithoutRealtime(pub(super) Arc<dyn BlockDevice>);
 
@@ -12,8 +12,8 @@ impl BlockDevice for WithoutRealtime {
         self.0.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
-        if part == Part::Realtime { None } else { self.0.part_len(part) }
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
+        if part == DeviceRole::Realtime { None } else { self.0.part_len(part) }
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -13,7 +13,7 @@ mod hidden;
 
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use operations::reserve::Claim;
 use vfs::{Error, Result, Timestamp};
 
@@ -66,7 +66,7 @@ pub fn grow_realtime(
     if !planned.is_change() {
         return Ok(planned);
     }
-    if device.part_len(Part::Realtime).is_none_or(|len| len < planned.bytes_after()) {
+    if device.part_len(DeviceRole::Realtime).is_none_or(|len| len < planned.bytes_after()) {
         let what = "the realtime device is missing, or smaller than the new size; extend it first";
         return Err(Error::Invalid(what));
     }
@@ -86,7 +86,7 @@ pub(crate) fn extend(device: &Arc<dyn BlockDevice>, blocks: u64, time: Timestamp
     let sb = superblock_of(&**device)?;
     if sb.raw.rblocks.get() == 0 && blocks > 0 && sb.features.incompat(Incompat::METADIR) {
         let first = RawRealtimeSuperblock::block(&sb);
-        device.write_at(Part::Realtime.start(), &first).map_err(Error::Device)?;
+        device.write_at(DeviceRole::Realtime.start(), &first).map_err(Error::Device)?;
         device.flush().map_err(Error::Device)?;
     }
     loop {

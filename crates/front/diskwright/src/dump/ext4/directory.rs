@@ -7,7 +7,7 @@ use ext4::format::inode::{Inode, flags};
 use ext4::format::{dirent, htree};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Node, Volume};
+use super::{Dump, DumpValue, Fields, Volume};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
@@ -148,7 +148,7 @@ impl Volume {
         fields
     }
 
-    fn entries(&self, block: &[u8]) -> Vec<Node> {
+    fn entries(&self, block: &[u8]) -> Vec<DumpValue> {
         let record = |record: dirent::DirRecord<'_>| {
             let mut fields = Fields::default();
             fields.add("offset", record.offset as u64);
@@ -159,7 +159,7 @@ impl Volume {
                 fields.add("type", file_type.map_or("unknown", type_word));
             }
             fields.add("name", bytes_text(record.name));
-            Node::Fields(fields)
+            DumpValue::Fields(fields)
         };
         dirent::entries(block).map(record).collect()
     }

@@ -17,7 +17,7 @@ use ext4::format::superblock::Superblock;
 use ext4::{Ext4, OpenOptions};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Node, Structures};
+use super::{Dump, DumpValue, Fields, Structures};
 
 /// Image to dump.
 pub(super) struct Volume {
