@@ -53,7 +53,7 @@ pub(crate) fn blocks(subject: &RealtimeImage, magic: &[u8; 4]) -> Vec<(usize, us
 }
 
 /// Returns the inodes of the metadata directory that have a type.
-pub(crate) fn metafiles(subject: &RealtimeImage, wanted: MetafileType) -> Vec<Ino> {
+fn metafiles(subject: &RealtimeImage, wanted: MetafileType) -> Vec<Ino> {
     let mut inodes = Layout::of(&subject.bytes).inodes;
     inodes.retain(|ino| subject.inode(*ino).metafile_type() == wanted);
     inodes
@@ -72,11 +72,7 @@ pub(crate) fn with_block(
 }
 
 /// Returns a copy with a changed inode.
-pub(crate) fn with_inode(
-    subject: &RealtimeImage,
-    ino: Ino,
-    change: impl FnOnce(&mut Inode),
-) -> MemoryDevice {
+fn with_inode(subject: &RealtimeImage, ino: Ino, change: impl FnOnce(&mut Inode)) -> MemoryDevice {
     let (slot, size) = (subject.slot(ino), subject.geometry.inode_size());
     subject.changed(|bytes| {
         let slot = &mut bytes[slot..slot + size];

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use disk::{BlockDevice, OverlayDevice, DeviceRole, is_zero};
+use disk::{BlockDevice, DeviceRole, OverlayDevice, is_zero};
 use vfs::{Error, Result};
 
 use super::layout::Layout;

@@ -146,6 +146,11 @@ pub(super) fn is_of_realtime_trees(code: &Code) -> bool {
     REALTIME_TREES.contains(&code)
 }
 
+/// Returns whether a finding is about the references of realtime groups.
+pub(super) fn is_of_references(code: &Code) -> bool {
+    code == codes::REALTIME_REFERENCES || RTREFCOUNTBT.contains(&code)
+}
+
 /// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.
 pub(super) fn forbids_allocation(finding: &Finding) -> bool {
     let is_harmless = [codes::SPACE_LOST, codes::RMAP_MISSING, codes::RMAP_STALE];

@@ -449,3 +449,26 @@ fn xfs_info_prints_the_lines_of_the_original() {
         assert_eq!(done(dir, "xfs_info image"), theirs_says(dir, "image"), "{options}");
     }
 }
+
+#[test]
+fn realtime_sections_grow_with_their_device() {
+    testkit::require!(Tool("xfs_repair"));
+    let home = home();
+    let dir = home.path();
+    file(dir, "image", BYTES);
+    file(dir, "other", 100 << 20);
+    done(dir, "mkfs.xfs -q -m metadir=1 -r rtdev=other,size=50m,rgsize=16m image");
+    let said = done(dir, "xfs_growfs -r -R 20000 --rt-device other image");
+    assert!(said.ends_with("realtime blocks changed from 12800 to 20000\n"), "{said}");
+    let said = done(dir, "xfs_growfs -r --rt-device other image");
+    assert!(said.ends_with("realtime blocks changed from 20000 to 25600\n"), "{said}");
+    let said = done(dir, "xfs_growfs -r --rt-device other image");
+    assert!(said.ends_with("realtime size unchanged, skipping\n"), "{said}");
+    done(dir, "xfs_repair -n -r other image");
+    let Ended { status, messages, .. } = run(dir, "xfs_growfs -r image");
+    assert_eq!(status, 1, "{messages}");
+    assert!(messages.contains("--rt-device"), "{messages}");
+    let mut theirs = testkit::command("xfs_repair");
+    let theirs = theirs.current_dir(dir).args(["-n", "-f", "-r", "other", "image"]);
+    assert!(theirs.output().unwrap().status.success());
+}

@@ -72,7 +72,7 @@ pub(crate) fn grow_realtime(
     format: Format,
     device: Arc<dyn BlockDevice>,
     bytes: u64,
-) -> Result<Change> {
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => Err(Error::Invalid("ext4 has no realtime section")),
         Format::Xfs => {
@@ -87,7 +87,7 @@ pub(crate) fn plan_realtime(
     format: Format,
     device: &dyn BlockDevice,
     bytes: u64,
-) -> Result<Change> {
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => Err(Error::Invalid("ext4 has no realtime section")),
         Format::Xfs => xfs::resize::plan_realtime(device, bytes).map(of_realtime),
@@ -155,14 +155,14 @@ fn of_xfs(growth: xfs::resize::Growth) -> SizeChange {
     }
 }
 
-fn of_realtime(growth: xfs::resize::RealtimeGrowth) -> Change {
+fn of_realtime(growth: xfs::resize::RealtimeGrowth) -> SizeChange {
     let size = |blocks, groups| Size {
         bytes: blocks * u64::from(growth.block_size),
         blocks,
         block_size: growth.block_size,
         groups,
     };
-    Change {
+    SizeChange {
         before: size(growth.blocks_before, growth.groups_before),
         after: size(growth.blocks_after, growth.groups_after),
     }
