@@ -4,7 +4,7 @@ use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
 
 use super::options::{Autofsck, Inherited, Options};
-use super::{log_size, numbers, realtime_fields, realtime_groups};
+use super::{log_size, numbers, realtime_fields, realtime_group_fields};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
@@ -197,7 +197,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     let mut superblock = fixed_superblock(options, &features, groups);
     let with_groups = match options.realtime.filter(|_| features.incompat(Incompat::METADIR)) {
         Some(section) => {
-            Some(realtime_groups::set_fields(options, &section, &features, &mut superblock)?)
+            Some(realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?)
         }
         None => {
             realtime_fields::set_fields(options, &mut superblock)?;

@@ -20,6 +20,7 @@ mod numbers;
 mod options;
 mod realtime;
 mod realtime_fields;
+mod realtime_group_fields;
 mod realtime_groups;
 mod roots;
 mod write;

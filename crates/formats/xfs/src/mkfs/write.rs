@@ -40,9 +40,12 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: PreviousContent
     }
     match &layout.with_groups {
         None => writer.write(),
-        Some(with) => realtime_groups::format(device, layout, with, before, |scratch| {
-            Writer { device: scratch, layout }.write()
-        }),
+        Some(with) => {
+            let are_zeros = before == PreviousContents::Zeros;
+            realtime_groups::format(device, layout, with, are_zeros, |scratch| {
+                Writer { device: scratch, layout }.write()
+            })
+        }
     }
 }
 

@@ -6,14 +6,11 @@ use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
-use super::super::inodes::Inodes;
-use super::super::owners::{Claim, Owners};
+use super::super::owners::Claim;
 use super::group_files::Groups;
 use crate::btree::records::rmap_offset;
-use crate::format::address::{AgNumber, FsBlock};
+use crate::format::address::FsBlock;
 use crate::format::extent::Extent;
-use crate::format::features::RoCompat;
-use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, flags};
 use crate::format::metafile::MetafileType;
 use crate::format::realtime::Realtime;
@@ -65,20 +62,6 @@ impl UsedExtents {
             used.insert_range(0..1, |_| {});
         }
         Self { realtime, used, disputed: Mutex::default(), listed, groups }
-    }
-
-    /// Returns a set that lists all claims of blocks of groups, for an image whose trees of groups are empty. Blocks of
-    /// files that may share some may have several owners. `None` without groups.
-    pub(in super::super) fn listing(inodes: &Inodes<'_>) -> Option<Self> {
-        let realtime = inodes.ctx.geometry.realtime?;
-        let all = (0..realtime.groups()).collect();
-        let listing = |geometry: &Geometry| Owners::listing(geometry, all, Vec::new());
-        let groups = Groups::read(inodes, &realtime, listing)?;
-        if groups.geometry.features.ro_compat(RoCompat::REFLINK) {
-            let numbers = (0..realtime.groups()).map(AgNumber);
-            numbers.for_each(|group| groups.owners.note_sharing_unknown(group));
-        }
-        Some(Self::of(realtime, Some(groups), None))
     }
 
     /// Returns the listed claims; `None` if there were too many.
