@@ -52,7 +52,7 @@ pub mod dump;
 #[cfg(feature = "build")]
 pub mod edit;
 mod error;
-#[cfg(feature = "build")]
+#[cfg(feature = "tar")]
 pub mod extract;
 #[cfg(feature = "build")]
 pub mod find;
@@ -90,7 +90,7 @@ pub mod repair;
 mod replace;
 #[cfg(feature = "build")]
 pub mod resize;
-#[cfg(feature = "build")]
+#[cfg(feature = "tar")]
 mod scout;
 #[cfg(feature = "serve")]
 pub mod serve;
