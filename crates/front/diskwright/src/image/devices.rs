@@ -46,6 +46,7 @@ impl OtherDevices {
     ///
     /// # Errors
     /// `Usage` if there are any; `why` is the reason.
+    #[cfg(feature = "serve")]
     pub(crate) fn require_none(&self, why: &str) -> Result<()> {
         match self.option() {
             None => Ok(()),

@@ -78,6 +78,16 @@ impl ImageOptions {
         self.read_window(path, open_device(path, self)?)
     }
 
+    /// Same as [`Self::open_rootless`]. Also returns the offset of the image in its file, and the size of the file, both
+    /// in bytes.
+    #[cfg(feature = "build")]
+    pub(crate) fn open_in_file(&self, path: &Path) -> Result<(Image, u64, u64)> {
+        let file = open_whole(path, self)?;
+        let (start, file_bytes) = (range(path, &*file, self)?.0, file.len());
+        let image = self.read_window(path, window(path, file, self)?)?;
+        Ok((image, start, file_bytes))
+    }
+
     /// Reads the properties of an image, like [`Image::info`].
     ///
     /// # Errors
@@ -219,11 +229,16 @@ impl ImageOptions {
 /// Opens the device selected by the options for reading. Other programs cannot change it while it is open, unless
 /// the options allow that.
 pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
+    window(path, open_whole(path, options)?, options)
+}
+
+/// Opens the device that contains the image for reading.
+fn open_whole(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
     if let Some(device) = anywhere::open(path, options.norecovery)? {
-        return window(path, device, options);
+        return Ok(device);
     }
     let file = lock::open_to_read(path, options.norecovery)?;
-    window(path, Arc::new(lock::device(path, file)?), options)
+    Ok(Arc::new(lock::device(path, file)?))
 }
 
 /// Opens the device selected by the options for writing. Other programs cannot use it while it is open. The image
@@ -307,13 +322,6 @@ fn window_alone(
         Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, Arc::clone(undo))),
         None => device,
     })
-}
-
-/// Returns the offset of an image in its file, and the size of the file, both in bytes.
-#[cfg(feature = "build")]
-pub(crate) fn place_in_file(path: &Path, options: &ImageOptions) -> Result<(u64, u64)> {
-    let device = open_device(path, &ImageOptions::new().norecovery(true))?;
-    Ok((range(path, &*device, options)?.0, device.len()))
 }
 
 /// Returns offset and length in bytes of the part of a device selected by the options.

@@ -7,7 +7,7 @@ use ext4::format::inode::{Inode, flags};
 use ext4::format::{dirent, htree};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Node, Volume};
+use super::{Dump, Fields, Node, Source};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
@@ -22,7 +22,7 @@ enum Role {
     Node,
 }
 
-impl Volume {
+impl Source {
     pub(super) fn directory_blocks(&self, ino: Ino) -> vfs::Result<Dump> {
         let (_, _, slot) = self.slot(ino)?;
         let inode = Inode::from_slot(&slot);
