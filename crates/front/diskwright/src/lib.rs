@@ -124,6 +124,7 @@ pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};
 #[cfg(feature = "build")]
 pub use signals::{clean_up_on_signals, stop_on_signals};
+pub use vfs::hint;
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

@@ -27,7 +27,7 @@ pub(crate) struct Layout {
     /// `ext`, `xfs`, `zeros`, `partitions`, or the name of another format.
     contents: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<&'static str>,
+    advice: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     partitions: Vec<PartitionRecord>,
     /// Error that prevented reading the partition table.
@@ -46,13 +46,13 @@ struct PartitionRecord {
     contents: &'static str,
 }
 
-fn word(signature: Signature) -> (&'static str, Option<&'static str>) {
+fn word(signature: Signature) -> (&'static str, Option<String>) {
     match signature {
         Signature::Ext => ("ext", None),
         Signature::Xfs => ("xfs", None),
         Signature::Zeros => ("zeros", None),
         Signature::Unknown | Signature::Lost(_) => ("unknown", None),
-        Signature::Other(found) => (found.what, Some(found.advice)),
+        Signature::Other(found) => (found.what, Some(found.advice.to_string())),
     }
 }
 

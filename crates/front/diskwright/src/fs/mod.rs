@@ -57,5 +57,6 @@ pub use open_options::OpenOptions;
 pub use path::AsImagePath;
 #[cfg(feature = "tar")]
 pub(crate) use path::absolute;
+#[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use path::join;
 pub use walk::{Walk, WalkEntry};

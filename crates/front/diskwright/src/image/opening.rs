@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
@@ -335,7 +336,7 @@ fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Resul
         Some(len) if len > 0 || options.offset == 0 => Ok((options.offset, len)),
         _ => {
             let len = device.len();
-            let past = format!("--offset is past the end of the image ({len} bytes)");
+            let past = format!("{} is past the end of the image ({len} bytes)", Setting::OFFSET);
             Err(Error::Usage(past))
         }
     }
@@ -379,22 +380,17 @@ fn no_format(device: &dyn BlockDevice, signature: Signature, options: &ImageOpti
                  {}",
                 lost.format, lost.at
             );
-            return FsError::unsupported(what, LOST);
+            return FsError::unsupported(what, Hint::CheckOrSalvage);
         }
         Signature::Zeros => "an image that starts with zeros only",
         _ => "neither an ext2/3/4 nor an XFS image",
     };
-    FsError::unsupported(what, if is_whole { WHOLE } else { DAMAGED })
+    FsError::unsupported(what, if is_whole { Advice::hint(Hint::PartOrDamaged) } else { DAMAGED })
 }
 
-const LOST: &str =
-    "run diskwright check for the damage, or diskwright extract --salvage to read the files";
-const DAMAGED: &str =
-    "if it is damaged, diskwright check and extract --salvage search for superblock copies";
-const WHOLE: &str = "if it is inside a disk image, use --partition or --offset; if it is damaged, \
-                     diskwright check and extract --salvage search for superblock copies";
+const DAMAGED: Advice = Advice::before("if it is damaged, ", Hint::SearchCopies);
 
 fn whole_disk(partitions: &[Partition]) -> FsError {
     let what = format!("a disk with partitions; {}", partition::overview(partitions));
-    FsError::unsupported(what, "choose one with --partition N")
+    FsError::unsupported(what, Hint::ChooseListed)
 }

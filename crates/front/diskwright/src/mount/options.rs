@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use vfs::hint::Hint;
 
 use fuse::{AccessTimes, OnDamage};
 
@@ -327,7 +328,7 @@ fn is_private(word: &str) -> bool {
 }
 
 fn unknown(name: &str) -> String {
-    format!("unknown option {name}; diskwright mount --help lists all options")
+    format!("unknown option {name}; {}", Hint::MountOptions)
 }
 
 /// Parses an ID. The maximum value is reserved for "none".
