@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, Part};
+use crate::{BlockDevice, DeviceRole};
 
 /// A kind of access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl BlockDevice for FaultyDevice {
         self.inner.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.inner.part_len(part)
     }
 

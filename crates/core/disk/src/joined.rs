@@ -15,14 +15,14 @@ use crate::{BlockDevice, check_range};
 
 /// Role of another device than the data device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DeviceRole {
     /// The log.
     Log,
     /// The contents of realtime files.
     Realtime,
 }
 
-impl Part {
+impl DeviceRole {
     /// Returns the address of its first byte in a [`JoinedDevice`].
     #[must_use]
     pub const fn start(self) -> u64 {
@@ -45,7 +45,7 @@ impl Part {
 /// Returns the end of the addresses of the device that contains `offset`: the length of the data device, or the end of
 /// another one.
 pub fn end_at(device: &(impl BlockDevice + ?Sized), offset: u64) -> u64 {
-    match Part::of(offset) {
+    match DeviceRole::of(offset) {
         None => device.len(),
         Some(part) => device.part_len(part).map_or(part.start(), |len| part.start() + len),
     }
@@ -105,7 +105,7 @@ impl JoinedDevice {
         log: Option<Arc<dyn BlockDevice>>,
         realtime: Option<Arc<dyn BlockDevice>>,
     ) -> io::Result<Self> {
-        let longest = Part::Log.start();
+        let longest = DeviceRole::Log.start();
         let all = [Some(&data), log.as_ref(), realtime.as_ref()];
         if all.into_iter().flatten().any(|device| device.len() > longest) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device is too long"));
@@ -114,16 +114,16 @@ impl JoinedDevice {
         Ok(Self { data: JoinedPart::new(data), others })
     }
 
-    fn other(&self, part: Part) -> Option<&JoinedPart> {
+    fn other(&self, part: DeviceRole) -> Option<&JoinedPart> {
         match part {
-            Part::Log => self.others[0].as_ref(),
-            Part::Realtime => self.others[1].as_ref(),
+            DeviceRole::Log => self.others[0].as_ref(),
+            DeviceRole::Realtime => self.others[1].as_ref(),
         }
     }
 
     /// Returns the device with a range of addresses, and the offset in it. The device checks the end.
     fn at(&self, offset: u64, len: u64) -> io::Result<(&JoinedPart, u64)> {
-        let Some(part) = Part::of(offset) else { return Ok((&self.data, offset)) };
+        let Some(part) = DeviceRole::of(offset) else { return Ok((&self.data, offset)) };
         check_range(end_at(self, offset), offset, len)?;
         let missing = || io::Error::other("the device is not attached");
         Ok((self.other(part).ok_or_else(missing)?, offset - part.start()))
@@ -139,7 +139,7 @@ impl BlockDevice for JoinedDevice {
         self.data.device.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.other(part).map(|member| member.device.len())
     }
 
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use crate::{Access, Event, Fault, FaultyDevice, MemoryDevice, OverlayDevice, RecordingDevice};
 
-    const LOG: u64 = Part::Log.start();
-    const REALTIME: u64 = Part::Realtime.start();
+    const LOG: u64 = DeviceRole::Log.start();
+    const REALTIME: u64 = DeviceRole::Realtime.start();
 
     fn recorded(bytes: u64) -> Arc<RecordingDevice> {
         Arc::new(RecordingDevice::new(Arc::new(MemoryDevice::new(bytes))))
@@ -227,7 +227,7 @@ mod tests {
             [8192, 8192, LOG + 4096]
         );
         assert_eq!(
-            [Part::Log, Part::Realtime].map(|part| joined.part_len(part)),
+            [DeviceRole::Log, DeviceRole::Realtime].map(|part| joined.part_len(part)),
             [Some(4096), None]
         );
         // A view over it covers all parts.

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{BlockDevice, Part};
+use crate::{BlockDevice, DeviceRole};
 
 /// Unit of the kept bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -75,7 +75,7 @@ impl BlockDevice for KeptDevice {
         self.below.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.below.part_len(part)
     }
 

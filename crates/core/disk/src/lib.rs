@@ -27,7 +27,7 @@ pub use at::FileAt;
 pub use ddrescue::{Mapfile, MapfileError, MapfileWriter, RescuedDevice};
 pub use faulty::{Access, Fault, FaultyDevice};
 pub use file::FileDevice;
-pub use joined::{JoinedDevice, Part, end_at};
+pub use joined::{DeviceRole, JoinedDevice, end_at};
 pub use kept::KeptDevice;
 pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
@@ -48,9 +48,9 @@ pub trait BlockDevice: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns the length in bytes of another device that this one includes, at the addresses from [`Part::start`] on;
+    /// Returns the length in bytes of another device that this one includes, at the addresses from [`DeviceRole::start`] on;
     /// `None` if there is none.
-    fn part_len(&self, _part: Part) -> Option<u64> {
+    fn part_len(&self, _part: DeviceRole) -> Option<u64> {
         None
     }
 

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use crate::{BlockDevice, Part, check_range, end_at};
+use crate::{BlockDevice, DeviceRole, check_range, end_at};
 
 /// Unit of changes in bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -68,7 +68,7 @@ impl BlockDevice for OverlayDevice {
         self.below.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.below.part_len(part)
     }
 

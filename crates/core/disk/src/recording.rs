@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, Part, check_range, end_at};
+use crate::{BlockDevice, DeviceRole, check_range, end_at};
 
 /// A change of a device, or a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl BlockDevice for RecordingDevice {
         self.inner.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.inner.part_len(part)
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 
 use crate::{Corruption, Result};
 
@@ -96,7 +96,7 @@ impl BlockDevice for Guard {
         self.inner.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.inner.part_len(part)
     }
 

@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 
 use crate::{Attributes, Error, FileSystem, FileType, Ino, NAME_LEN_MAX, NewInode, Result};
 
-use listing::Listing;
+use listing::NameBuffer;
 
 pub use circle::Circle;
 pub use entries::Entries;
@@ -61,7 +61,7 @@ pub struct Paths<'a> {
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedEntry {
     /// Name: 1 to 255 bytes without `/` and NUL, neither `.` nor `..`.
     pub name: Vec<u8>,
     /// Inode of the entry.
@@ -73,7 +73,7 @@ pub struct Named {
 /// An entry of a directory that borrows its name from the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedRef<'a> {
-    /// Name, as [`Named::name`].
+    /// Name, as [`NamedEntry::name`].
     pub name: &'a [u8],
     /// Inode of the entry.
     pub ino: Ino,
@@ -83,8 +83,8 @@ pub struct NamedRef<'a> {
 
 impl NamedRef<'_> {
     /// Returns an entry with an owned name.
-    pub(crate) fn to_named(self) -> Named {
-        Named { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
+    pub(crate) fn to_named(self) -> NamedEntry {
+        NamedEntry { name: self.name.to_vec(), ino: self.ino, file_type: self.file_type }
     }
 }
 
@@ -224,7 +224,7 @@ impl<'a> Paths<'a> {
     }
 
     /// Returns the entries of the directory at a path, without `.` and `..`, sorted by name.
-    pub fn read_dir(&self, path: &[u8]) -> Result<Vec<Named>> {
+    pub fn read_dir(&self, path: &[u8]) -> Result<Vec<NamedEntry>> {
         self.read_dir_inode(self.resolve(path, LastLink::Follow)?)
     }
 
@@ -232,8 +232,8 @@ impl<'a> Paths<'a> {
     ///
     /// # Errors
     /// `Corrupt` also for invalid and for duplicate names.
-    pub fn read_dir_inode(&self, dir: Ino) -> Result<Vec<Named>> {
-        let mut listing = Listing::new(Order::Sorted);
+    pub fn read_dir_inode(&self, dir: Ino) -> Result<Vec<NamedEntry>> {
+        let mut listing = NameBuffer::new(Order::Sorted);
         listing.fill(self.fs, dir)?;
         let mut all = Vec::with_capacity(listing.len());
         while let Some(entry) = listing.next() {

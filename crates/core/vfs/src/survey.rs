@@ -10,7 +10,7 @@ use crate::{FileSystem, Ino, Result};
 /// Use of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Kind {
+pub enum BlockUse {
     /// Superblocks, tables of group descriptors and the blocks reserved for their growth, headers of allocation groups,
     /// the boot block.
     Headers,
@@ -43,7 +43,7 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl BlockUse {
     /// Number of kinds.
     pub const COUNT: usize = 14;
 
@@ -85,7 +85,7 @@ pub enum LogState {
 
 /// Size and structure of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ImageGeometry {
     /// Block size in bytes.
     pub block_size: u32,
     /// Number of blocks; the first is 0.
@@ -108,7 +108,7 @@ pub struct Extent {
     /// Number of blocks.
     pub len: u64,
     /// Use of the blocks. A free extent is as long as the format lists it: it ends at the end of a group.
-    pub kind: Kind,
+    pub kind: BlockUse,
 }
 
 /// Layout of an inode with data blocks.
@@ -145,7 +145,7 @@ pub trait TellsLayout: FileSystem {
     ///
     /// # Errors
     /// If the device fails while the log is examined.
-    fn shape(&self) -> Result<Shape>;
+    fn shape(&self) -> Result<ImageGeometry>;
 
     /// Reports all blocks, in the state after the replay of the log. Reads all metadata once. Damage is reported as a
     /// remark. Blocks in use that are not reported belong to something unreadable.
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn kinds_stand_at_their_numbers() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        for (at, kind) in BlockUse::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at, "{kind:?}");
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn make(format: ImageFormat) -> Result<Arc<MemoryDevice>, Box<dyn Err
             let options =
                 ext4::mkfs::Options { time: TIME, uuid: [7; 16], hash_seed: [9; 16], ..defaults };
             let layout = ext4::mkfs::plan(&options)?;
-            ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros)?;
+            ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros)?;
             let fs = Ext4::open_writable(device.clone(), &ext4::OpenOptions::default())?;
             load::run(&fs)?;
             fs.close()?;
@@ -85,7 +85,7 @@ pub(crate) fn make(format: ImageFormat) -> Result<Arc<MemoryDevice>, Box<dyn Err
             let options =
                 xfs::mkfs::Options { time: TIME, uuid: [7; 16], allow_small: true, ..defaults };
             let layout = xfs::mkfs::plan(&options)?;
-            xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros)?;
+            xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros)?;
             let fs = Xfs::open_writable(device.clone(), &xfs::OpenOptions::default())?;
             load::run(&fs)?;
             fs.close()?;

@@ -118,29 +118,31 @@ fn of_ext4_kinds() -> Vec<ImageKind> {
 }
 
 fn of_xfs_kinds() -> Vec<ImageKind> {
-    use of_xfs::{FILLING, Layout, SYNCING};
+    use of_xfs::{FILLING, SYNCING, TargetLayout};
     let worn = |name, make| {
         let mixes = vec![Mix::METADATA, Mix::ALL, SYNCING];
         ImageKind { mixes, ..ImageKind::new(name, make) }
     };
     vec![
-        worn("default", || Box::new(XfsTarget::worn(Layout::DEFAULT))),
-        worn("small-blocks", || Box::new(XfsTarget::worn(Layout::SMALL_BLOCKS))),
-        worn("plain", || Box::new(XfsTarget::worn(Layout::PLAIN))),
-        worn("large-dir-blocks", || Box::new(XfsTarget::worn(Layout::LARGE_DIR_BLOCKS))),
-        worn("buffered", || Box::new(XfsTarget::worn(Layout::BUFFERED))),
-        worn("mkfs", || Box::new(XfsTarget::worn(Layout::MKFS))),
-        worn("mkfs-small-blocks", || Box::new(XfsTarget::worn(Layout::MKFS_SMALL_BLOCKS))),
-        worn("mkfs-plain", || Box::new(XfsTarget::worn(Layout::MKFS_PLAIN))),
+        worn("default", || Box::new(XfsTarget::worn(TargetLayout::DEFAULT))),
+        worn("small-blocks", || Box::new(XfsTarget::worn(TargetLayout::SMALL_BLOCKS))),
+        worn("plain", || Box::new(XfsTarget::worn(TargetLayout::PLAIN))),
+        worn("large-dir-blocks", || Box::new(XfsTarget::worn(TargetLayout::LARGE_DIR_BLOCKS))),
+        worn("buffered", || Box::new(XfsTarget::worn(TargetLayout::BUFFERED))),
+        worn("mkfs", || Box::new(XfsTarget::worn(TargetLayout::MKFS))),
+        worn("mkfs-small-blocks", || Box::new(XfsTarget::worn(TargetLayout::MKFS_SMALL_BLOCKS))),
+        worn("mkfs-plain", || Box::new(XfsTarget::worn(TargetLayout::MKFS_PLAIN))),
         ImageKind {
             mixes: vec![FILLING],
             warm_steps_max: 1_500,
-            ..ImageKind::new("small-log", || Box::new(XfsTarget::unhurried(Layout::SMALL_LOG)))
+            ..ImageKind::new("small-log", || {
+                Box::new(XfsTarget::unhurried(TargetLayout::SMALL_LOG))
+            })
         },
         ImageKind {
             mixes: vec![SYNCING, Mix::ALL],
             is_common: false,
-            ..ImageKind::new("tiny-log", || Box::new(XfsTarget::in_place(Layout::TINY_LOG)))
+            ..ImageKind::new("tiny-log", || Box::new(XfsTarget::in_place(TargetLayout::TINY_LOG)))
         },
     ]
 }

@@ -9,7 +9,7 @@ use operations::Mode;
 use operations::inode::look_at_dir;
 use operations::mounted::{KeepAttributes, ReadDirectories, ReadInodes, WholeVolume};
 use operations::profile::{ListingClock, ListingProfile};
-use vfs::survey::{Shape, Sink};
+use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
     Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart, Ino,
     MappedExtent, NAME_LEN_MAX, Result, StatFs,
@@ -171,7 +171,7 @@ impl WholeVolume for Ext4Core {
         self.trim_free(range, len_min)
     }
 
-    fn shape_of_image(&self) -> Result<Shape> {
+    fn shape_of_image(&self) -> Result<ImageGeometry> {
         self.shape()
     }
 

@@ -2,7 +2,7 @@
 
 use engine::Tag;
 
-use crate::format::inode::Owner;
+use crate::format::inode::BlockOwner;
 
 /// Kind of a metadata block. Its number is stored in [`Tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl BlockKind {
     }
 
     /// Returns the tag of a block that belongs to an inode.
-    pub(crate) const fn of(self, owner: Owner) -> Tag {
+    pub(crate) const fn of(self, owner: BlockOwner) -> Tag {
         Tag { kind: self as u8, seed: owner.seed, owner: owner.ino.0 }
     }
 

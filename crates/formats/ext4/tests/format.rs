@@ -9,7 +9,7 @@ use ext4::format::geometry::Geometry;
 use ext4::format::group::{GroupDescriptor, GroupFlags};
 use ext4::format::jbd2::RawJournalSuperblock;
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
-use ext4::mkfs::{self, Contents, FeatureChange, Options};
+use ext4::mkfs::{self, FeatureChange, Options, PreviousContents};
 use proptest::prelude::*;
 use testkit::{Mke2fs, require, scratch};
 use vfs::Ino;
@@ -104,7 +104,7 @@ fn sample() -> ([u8; SUPERBLOCK_SIZE], u64) {
     let features = FeatureChange::parse_list("-metadata_csum").unwrap();
     let layout = mkfs::plan(&Options { features, ..Options::new(300 * MIB) }).unwrap();
     let device = MemoryDevice::new(300 * MIB);
-    mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+    mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
     (bytes, device.len())
@@ -165,7 +165,7 @@ proptest! {
 fn every_bit_flip_under_a_checksum_is_seen() {
     let layout = mkfs::plan(&Options::new(16 * MIB)).unwrap();
     let device = MemoryDevice::new(16 * MIB);
-    mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+    mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
     for bit in (0..SUPERBLOCK_SIZE * 8).step_by(7) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice, MemoryDevice};
-use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use ext4::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
 use ext4::{Ext4, OpenOptions};
 use testkit::guest::{self, Access, Kernel};
 use testkit::{KernelMount, MountOptions, require, scratch};
@@ -56,7 +56,7 @@ impl MkfsCase {
         file.set_len(self.size).unwrap();
         let layout = mkfs::plan(&self.options()).unwrap_or_else(|e| panic!("{self}: {e}"));
         let device = FileDevice::new(file).unwrap();
-        mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+        mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
     }
 
     fn make_with_mke2fs(&self, image: &Path) {
@@ -315,9 +315,9 @@ fn a_device_full_of_old_data_gives_the_same_file_system() {
     let case = case(64 * MIB, 4096);
     let layout = mkfs::plan(&case.options()).unwrap();
     let clean = MemoryDevice::new(case.size);
-    mkfs::format(&clean, &layout, Contents::Zeros).unwrap();
+    mkfs::format(&clean, &layout, PreviousContents::Zeros).unwrap();
     let dirty = MemoryDevice::from_bytes(&vec![0xee; case.size as usize]);
-    mkfs::format(&dirty, &layout, Contents::Unknown).unwrap();
+    mkfs::format(&dirty, &layout, PreviousContents::Unknown).unwrap();
     let dir = scratch();
     let image = dir.path().join("image");
     let (mut a, mut b) = (vec![0; case.size as usize], vec![0; case.size as usize]);
@@ -365,7 +365,7 @@ fn every_size_has_a_sound_plan() {
                     Err(e) => panic!("{kib} KiB, blocks {block_size}: {e}"),
                 };
                 let device = MemoryDevice::new(kib * 1024);
-                mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+                mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
                 assert!(layout.free_blocks() < layout.superblock().blocks_count);
             }
         }

@@ -15,7 +15,7 @@ use vfs::{Attributes, Error, FileType, Ino, Result};
 use crate::XfsCore;
 use crate::dir;
 use crate::format::address::AgNumber;
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::features::RoCompat;
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::flags2;
@@ -99,7 +99,7 @@ impl DeferCreates for XfsCore {
     fn bytes_of_name(&self, len: usize) -> usize {
         let geometry = &self.volume.geometry;
         let attributes = if len > NAME_INLINE_MAX { geometry.block_size() } else { 0 };
-        Layout::new(geometry).entry_size(len) + attributes
+        DirLayout::new(geometry).entry_size(len) + attributes
     }
 
     /// Counts data blocks, filled to three quarters, and leaves. An entry is at least twice as large as its hash, so

@@ -8,7 +8,7 @@ use operations::inode::look_at;
 use operations::mounted::{KeepAttributes, ReadDirectories, ReadInodes, WholeVolume};
 use operations::profile::{ListingClock, ListingProfile};
 use operations::{Mode, data};
-use vfs::survey::{Shape, Sink};
+use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
     Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, FilePart, Ino,
     MappedExtent, Result, StatFs,
@@ -18,7 +18,7 @@ use crate::format::features::Incompat;
 use crate::format::hash;
 use crate::format::inode::flags;
 use crate::inode::Handle;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 use crate::{XfsCore, dir, file, inode, xattr};
 
 impl ReadInodes for XfsCore {
@@ -113,7 +113,7 @@ impl KeepAttributes for XfsCore {
             return Ok(false);
         }
         look_at(self, ino, |inode| {
-            let each = &mut |link: Link<'_>| each(link.dir, link.name);
+            let each = &mut |link: NamedLink<'_>| each(link.dir, link.name);
             xattr::parent::for_each(&mut &*self, inode, each)
         })?;
         Ok(true)
@@ -152,7 +152,7 @@ impl WholeVolume for XfsCore {
         self.trim_free(range, len_min)
     }
 
-    fn shape_of_image(&self) -> Result<Shape> {
+    fn shape_of_image(&self) -> Result<ImageGeometry> {
         self.shape()
     }
 

@@ -10,7 +10,7 @@ use vfs::{Error, Ino};
 
 use crate::XfsCore;
 use crate::format::address::{AgNumber, Block};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::geometry::Geometry;
 use crate::format::realtime::space::SpaceFile;
 use crate::format::{ag, attr, checksum, dir, inode, quota, symlink};
@@ -18,7 +18,7 @@ use crate::format::{ag, attr, checksum, dir, inode, quota, symlink};
 /// A kind of metadata block. Its discriminant is the [`Tag`]'s `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum BlockKind {
     /// Superblock, AGF, AGI and AGFL, or those of them in this block. The owner is the group.
     AgHeader,
     /// Inodes, each checked when it is loaded.
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Raw,
 }
 
-impl Kind {
+impl BlockKind {
     const ALL: [Self; 22] = [
         Self::AgHeader,
         Self::Inodes,
@@ -109,17 +109,17 @@ impl Kind {
     }
 
     /// Returns the shape of the tree whose blocks have this kind, if any.
-    const fn btree(self) -> Option<Shape> {
+    const fn btree(self) -> Option<TreeShape> {
         Some(match self {
-            Self::BnoBtree => Shape::BNO,
-            Self::CntBtree => Shape::CNT,
-            Self::RmapBtree => Shape::RMAP,
-            Self::RefcountBtree => Shape::REFCOUNT,
-            Self::InoBtree => Shape::INO,
-            Self::FinoBtree => Shape::FINO,
-            Self::Bmbt => Shape::BMBT,
-            Self::RtRmapBtree => Shape::RTRMAP,
-            Self::RtRefcountBtree => Shape::RTREFCOUNT,
+            Self::BnoBtree => TreeShape::BNO,
+            Self::CntBtree => TreeShape::CNT,
+            Self::RmapBtree => TreeShape::RMAP,
+            Self::RefcountBtree => TreeShape::REFCOUNT,
+            Self::InoBtree => TreeShape::INO,
+            Self::FinoBtree => TreeShape::FINO,
+            Self::Bmbt => TreeShape::BMBT,
+            Self::RtRmapBtree => TreeShape::RTRMAP,
+            Self::RtRefcountBtree => TreeShape::RTREFCOUNT,
             _ => return None,
         })
     }
@@ -134,11 +134,11 @@ impl Kind {
     }
 
     /// Returns the part of a directory's address space that has blocks of this kind, if any.
-    const fn dir_part(self) -> Option<dir::Part> {
+    const fn dir_part(self) -> Option<dir::DirBlockKind> {
         Some(match self {
-            Self::DirData => dir::Part::Data,
-            Self::DirLeaf => dir::Part::Leaf,
-            Self::DirFree => dir::Part::Free,
+            Self::DirData => dir::DirBlockKind::Data,
+            Self::DirLeaf => dir::DirBlockKind::Leaf,
+            Self::DirFree => dir::DirBlockKind::Free,
             _ => return None,
         })
     }
@@ -156,23 +156,24 @@ pub(crate) fn verify(
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    if let Some(part) = Kind::from_tag(tag).dir_part() {
+    if let Some(part) = BlockKind::from_tag(tag).dir_part() {
         return dir::verify(geometry, part, (Ino(tag.owner), tag.seed), block, data);
     }
-    if let (Some(file), Some(realtime)) = (Kind::from_tag(tag).space_file(), geometry.realtime) {
+    if let (Some(file), Some(realtime)) = (BlockKind::from_tag(tag).space_file(), geometry.realtime)
+    {
         return realtime.space(0).verify(geometry, (file, Ino(tag.owner)), block, data);
     }
-    match Kind::from_tag(tag) {
-        Kind::AgHeader => {
+    match BlockKind::from_tag(tag) {
+        BlockKind::AgHeader => {
             let (ag, at) = geometry.locate(block);
             ag::verify(geometry, ag, at.0, data)
         }
-        Kind::AttrLeaf => attr::verify(geometry, tag.owner, block, data),
-        Kind::AttrRemote => attr::remote::verify(geometry, tag.owner, block, data),
-        Kind::Dquots => {
+        BlockKind::AttrLeaf => attr::verify(geometry, tag.owner, block, data),
+        BlockKind::AttrRemote => attr::remote::verify(geometry, tag.owner, block, data),
+        BlockKind::Dquots => {
             quota::verify(first_record(geometry, tag), data).map_err(|c| c.of_inode(tag.owner))
         }
-        Kind::Symlink if geometry.features.crc() => {
+        BlockKind::Symlink if geometry.features.crc() => {
             symlink::verify(geometry, Ino(tag.owner), block, data).map(|_| ())
         }
         // Inode slots are checked whenever they are loaded; parts of directory blocks as a whole.
@@ -192,17 +193,17 @@ pub(crate) fn seal(
     data: &mut [u8],
 ) -> Result<(), Corruption> {
     verify_structure(geometry, tag, block, changed, data)?;
-    match Kind::from_tag(tag) {
-        Kind::AgHeader => {
+    match BlockKind::from_tag(tag) {
+        BlockKind::AgHeader => {
             let (ag, at) = geometry.locate(block);
             ag::seal(geometry, ag, at.0, data);
         }
-        Kind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
+        BlockKind::Symlink if geometry.features.crc() => checksum::seal(data, symlink::CRC_OFFSET),
         // Each slot is sealed when it is changed, because it is verified at every load. Each record of quotas has a
         // separate checksum, which is set when the record is changed.
-        Kind::Inodes | Kind::Dquots => {}
-        Kind::AttrLeaf => attr::seal(geometry, data),
-        Kind::AttrRemote => attr::remote::seal(geometry, data),
+        BlockKind::Inodes | BlockKind::Dquots => {}
+        BlockKind::AttrLeaf => attr::seal(geometry, data),
+        BlockKind::AttrRemote => attr::remote::seal(geometry, data),
         kind => {
             if let Some(shape) = kind.btree() {
                 shape.seal(geometry, data);
@@ -227,7 +228,7 @@ fn verify_structure(
     changed: Changed,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let kind = Kind::from_tag(tag);
+    let kind = BlockKind::from_tag(tag);
     if let Some(part) = kind.dir_part() {
         return dir::verify_structure(geometry, part, (Ino(tag.owner), tag.seed), block, data);
     }
@@ -238,16 +239,16 @@ fn verify_structure(
         return realtime.space(0).verify_header(geometry, (file, Ino(tag.owner)), block, data);
     }
     match kind {
-        Kind::AgHeader => {
+        BlockKind::AgHeader => {
             let (ag, at) = geometry.locate(block);
             ag::verify_structure(geometry, ag, at.0, changed, data)
         }
-        Kind::Inodes => verify_inodes(geometry, block, changed, data),
-        Kind::AttrLeaf => attr::verify_structure(geometry, tag.owner, block, data),
-        Kind::AttrRemote => attr::remote::verify_structure(geometry, tag.owner, block, data),
-        Kind::Dquots => quota::verify_structure(first_record(geometry, tag), data)
+        BlockKind::Inodes => verify_inodes(geometry, block, changed, data),
+        BlockKind::AttrLeaf => attr::verify_structure(geometry, tag.owner, block, data),
+        BlockKind::AttrRemote => attr::remote::verify_structure(geometry, tag.owner, block, data),
+        BlockKind::Dquots => quota::verify_structure(first_record(geometry, tag), data)
             .map_err(|c| c.of_inode(tag.owner)),
-        Kind::Symlink if geometry.features.crc() => {
+        BlockKind::Symlink if geometry.features.crc() => {
             symlink::verify_structure(geometry, Ino(tag.owner), block, data).map(drop)
         }
         // Parts were verified when the whole directory block was sealed.

@@ -9,7 +9,7 @@ use disk::{BlockDevice, MemoryDevice};
 use engine::{Checkpoint, Fit, Log, Size};
 use parking_lot::Mutex;
 
-use crate::mkfs::{self, Contents, Options};
+use crate::mkfs::{self, Options, PreviousContents};
 use crate::{Xfs, XfsCore};
 use operations::Mode;
 
@@ -134,6 +134,6 @@ pub(crate) fn write_to_file(device: &MemoryDevice, judge: impl FnOnce(&Path)) {
 pub(crate) fn make(options: &Options) -> MemoryDevice {
     let layout = mkfs::plan(options).unwrap();
     let device = MemoryDevice::new(options.size_bytes);
-    mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+    mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
     device
 }

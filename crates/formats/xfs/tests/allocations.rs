@@ -9,7 +9,7 @@ use allocation_counter::measure;
 use disk::MemoryDevice;
 use vfs::{Cookie, FileSystem, NewInode};
 use xfs::Xfs;
-use xfs::mkfs::{Contents, Options};
+use xfs::mkfs::{Options, PreviousContents};
 
 const SIZE: u64 = 1 << 30;
 const NEW: NewInode = NewInode {
@@ -39,7 +39,7 @@ fn make(dir_block: Option<u32>) -> Xfs {
     let device = Arc::new(MemoryDevice::new(SIZE));
     let options = Options { dir_block_size: dir_block, ..Options::new(SIZE) };
     let layout = xfs::mkfs::plan(&options).unwrap();
-    xfs::mkfs::format(&*device, &layout, Contents::Zeros).unwrap();
+    xfs::mkfs::format(&*device, &layout, PreviousContents::Zeros).unwrap();
     Xfs::open_in_progress(device, 256 << 20).unwrap()
 }
 

@@ -15,7 +15,7 @@ use xfs::Xfs;
 
 const FILES: usize = 4;
 
-struct File {
+struct ChangedFile {
     ino: Ino,
     bytes: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Reach {
     }
 }
 
-fn change(fs: &Xfs, file: &mut File, reach: &Reach, rng: &mut Rng) {
+fn change(fs: &Xfs, file: &mut ChangedFile, reach: &Reach, rng: &mut Rng) {
     let (at, len) = (reach.place(rng), reach.len(rng));
     let end = (at + len) as usize;
     match rng.u8(..16) {
@@ -80,14 +80,14 @@ fn change(fs: &Xfs, file: &mut File, reach: &Reach, rng: &mut Rng) {
     assert_eq!(fs.attributes(file.ino).unwrap().size, file.bytes.len() as u64);
 }
 
-fn zero(file: &mut File, from: usize, to: usize) {
+fn zero(file: &mut ChangedFile, from: usize, to: usize) {
     let to = to.min(file.bytes.len());
     if from < to {
         file.bytes[from..to].fill(0);
     }
 }
 
-fn assert_reads(fs: &Xfs, file: &File) {
+fn assert_reads(fs: &Xfs, file: &ChangedFile) {
     let mut found = vec![0xee; file.bytes.len() + 10];
     assert_eq!(fs.read(file.ino, 0, &mut found).unwrap(), file.bytes.len());
     found.truncate(file.bytes.len());
@@ -114,8 +114,8 @@ fn open_in_progress(path: &Path) -> Xfs {
 fn run(options: &str, seed: u64, steps: usize, blocks: u64, extents_min: usize) {
     let (image, expected) = kernel_image(options, |root, _| make_empty(root), note_tree);
     let fs = open_in_progress(image.path());
-    let mut files: Vec<File> =
-        expected.iter().map(|e| File { ino: Ino(e.ino), bytes: Vec::new() }).collect();
+    let mut files: Vec<ChangedFile> =
+        expected.iter().map(|e| ChangedFile { ino: Ino(e.ino), bytes: Vec::new() }).collect();
     assert_eq!(files.len(), FILES);
     let block = fs.superblock().raw.blocksize.get().into();
     let reach = Reach { block, blocks };

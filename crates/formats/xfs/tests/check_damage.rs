@@ -25,7 +25,7 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A change of a field.
 #[derive(Clone, Copy, Debug)]
-enum Harm {
+enum DamageKind {
     Zero,
     Ones,
     Up,
@@ -73,21 +73,23 @@ impl Kinds {
 
 /// A field and its change.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
+pub(crate) struct DamageCase {
     pub(crate) structure: Structure,
     at: usize,
     width: usize,
-    harm: Harm,
+    harm: DamageKind,
     bit: u32,
 }
 
-impl Case {
+impl DamageCase {
     pub(crate) fn random(kinds: &Kinds, random: &mut fastrand::Rng) -> Self {
         let structure = kinds.random(random);
         let width = 1 << random.usize(0..4);
         let within = if random.bool() { structure.len.min(HEADER) } else { structure.len };
         let at = random.usize(..within / width) * width;
-        let harm = [Harm::Zero, Harm::Ones, Harm::Up, Harm::Down, Harm::Bit][random.usize(..5)];
+        let harm =
+            [DamageKind::Zero, DamageKind::Ones, DamageKind::Up, DamageKind::Down, DamageKind::Bit]
+                [random.usize(..5)];
         Self { structure, at, width, harm, bit: random.u32(..width as u32 * 8) }
     }
 
@@ -99,11 +101,11 @@ impl Case {
         device.read_at(start as u64, field).unwrap();
         let old = u64::from_be_bytes(bytes);
         let new = match self.harm {
-            Harm::Zero => 0,
-            Harm::Ones => u64::MAX,
-            Harm::Up => old.wrapping_add(1),
-            Harm::Down => old.wrapping_sub(1),
-            Harm::Bit => old ^ 1 << self.bit,
+            DamageKind::Zero => 0,
+            DamageKind::Ones => u64::MAX,
+            DamageKind::Up => old.wrapping_add(1),
+            DamageKind::Down => old.wrapping_sub(1),
+            DamageKind::Bit => old ^ 1 << self.bit,
         };
         let new = new.to_be_bytes();
         let crc = self.structure.crc_at;
@@ -119,7 +121,7 @@ impl Case {
 }
 
 /// Describes the location of a case in its image, so that a reader can identify the field.
-pub(crate) fn place(image: &[u8], layout: &Layout, case: &Case) -> String {
+pub(crate) fn place(image: &[u8], layout: &Layout, case: &DamageCase) -> String {
     let start = case.structure.start;
     let magic = String::from_utf8_lossy(&image[start..start + 4]).escape_debug().to_string();
     let block = start as u64 >> layout.geometry.block_log;
@@ -166,7 +168,7 @@ pub(crate) fn compare(images: Vec<(&'static str, Vec<u8>)>, cases: u64) {
                 for seed in 0..cases {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = base.fork();
-                    let case = Case::random(&kinds, &mut random);
+                    let case = DamageCase::random(&kinds, &mut random);
                     if !case.apply(&damaged, &layout) {
                         continue;
                     }
@@ -299,7 +301,7 @@ fn any_damage_is_survived() {
                     let damaged = base.fork();
                     for _ in 0..random.usize(1..40) {
                         if has_checksums || random.bool() {
-                            Case::random(&kinds, &mut random).apply(&damaged, &layout);
+                            DamageCase::random(&kinds, &mut random).apply(&damaged, &layout);
                             continue;
                         }
                         // Version 4 has structures without a magic number, so any bytes are damaged, too.

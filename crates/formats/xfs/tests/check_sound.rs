@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use changing::target::XfsTarget;
-use changing::{Layout, SYNCING};
+use changing::{SYNCING, TargetLayout};
 use checking::{Sound, assert_sound, findings, share};
 use common::image::{GOLDEN, device, unpack};
 use testkit::crash::Options;
@@ -89,7 +89,12 @@ fn images_used_by_the_kernel() {
 
 #[test]
 fn images_after_crashes() {
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::PLAIN, Layout::LARGE_DIR_BLOCKS] {
+    for layout in [
+        TargetLayout::DEFAULT,
+        TargetLayout::SMALL_BLOCKS,
+        TargetLayout::PLAIN,
+        TargetLayout::LARGE_DIR_BLOCKS,
+    ] {
         let options =
             Options { mixes: vec![Mix::METADATA, Mix::ALL, SYNCING], ..Options::default() };
         testkit::assert_survives(&XfsTarget::worn(layout), &[&Sound], options, 100);

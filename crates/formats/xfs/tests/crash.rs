@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use changing::judges::{check_recovered, kernel_recovers};
 use changing::target::{Way, XfsTarget};
-use changing::{FILLING, Layout, SYNCING};
+use changing::{FILLING, SYNCING, TargetLayout};
 use testkit::crash::{CrashTarget, Explorer, Judge, Options};
 use testkit::operation::Mix;
 use testkit::require;
@@ -27,7 +27,7 @@ fn assert_survives(target: &dyn CrashTarget, options: Options, states: u64) {
 }
 
 /// Explores images whose log may wrap around.
-fn assert_worn_survives(layout: Layout, states: u64) {
+fn assert_worn_survives(layout: TargetLayout, states: u64) {
     let options = options(vec![Mix::METADATA, Mix::ALL, SYNCING]);
     assert_survives(&XfsTarget::worn(layout), options, states);
 }
@@ -41,14 +41,14 @@ fn assert_found_out(target: &dyn CrashTarget, mixes: Vec<Mix>) {
 #[test]
 fn metadata_and_data_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    assert_worn_survives(Layout::DEFAULT, 500);
+    assert_worn_survives(TargetLayout::DEFAULT, 500);
 }
 
 #[test]
 fn discarded_space_is_never_needed_after_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let mix = Mix { trims: true, sync: 40, data: 60, ..Mix::ALL };
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS] {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::SMALL_BLOCKS] {
         assert_survives(&XfsTarget::worn(layout), options(vec![mix]), 300);
     }
 }
@@ -56,7 +56,7 @@ fn discarded_space_is_never_needed_after_a_crash() {
 #[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    assert_worn_survives(Layout::SMALL_BLOCKS, 250);
+    assert_worn_survives(TargetLayout::SMALL_BLOCKS, 250);
 }
 
 /// Asserts that a run that once failed survives crashes in some states.
@@ -74,7 +74,7 @@ fn assert_run_survives(target: &dyn CrashTarget, options: Options, seed: u64, st
 #[test]
 fn a_block_that_becomes_part_of_a_larger_one_survives_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    let target = XfsTarget::worn(Layout::SMALL_BLOCKS);
+    let target = XfsTarget::worn(TargetLayout::SMALL_BLOCKS);
     let options = options(vec![Mix::METADATA, Mix::ALL, SYNCING]);
     assert_run_survives(&target, options, 1005, 100);
 }
@@ -84,7 +84,7 @@ fn a_block_that_becomes_part_of_a_larger_one_survives_a_crash() {
 #[test]
 fn a_larger_block_that_becomes_part_of_another_survives_a_crash() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    let target = XfsTarget::unhurried(Layout::SMALL_LOG);
+    let target = XfsTarget::unhurried(TargetLayout::SMALL_LOG);
     let options = Options { warm_steps_max: 1_500, ..options(vec![FILLING]) };
     assert_run_survives(&target, options, 1038, 20);
 }
@@ -92,13 +92,15 @@ fn a_larger_block_that_becomes_part_of_another_survives_a_crash() {
 #[test]
 fn old_features_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    assert_worn_survives(Layout::PLAIN, 250);
+    assert_worn_survives(TargetLayout::PLAIN, 250);
 }
 
 #[test]
 fn other_shapes_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    for layout in [Layout::LARGE_DIR_BLOCKS, Layout::LARGE_INODES, Layout::BUFFERED] {
+    for layout in
+        [TargetLayout::LARGE_DIR_BLOCKS, TargetLayout::LARGE_INODES, TargetLayout::BUFFERED]
+    {
         assert_worn_survives(layout, 100);
     }
 }
@@ -106,7 +108,7 @@ fn other_shapes_survive_a_crash_anywhere() {
 #[test]
 fn images_of_mkfs_survive_a_crash_anywhere() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for layout in [Layout::MKFS, Layout::MKFS_SMALL_BLOCKS, Layout::MKFS_PLAIN] {
+    for layout in [TargetLayout::MKFS, TargetLayout::MKFS_SMALL_BLOCKS, TargetLayout::MKFS_PLAIN] {
         assert_worn_survives(layout, 150);
     }
 }
@@ -116,13 +118,13 @@ fn images_of_mkfs_survive_a_crash_anywhere() {
 fn a_log_that_gets_full_survives_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let options = Options { warm_steps_max: 1_500, ..options(vec![FILLING]) };
-    assert_survives(&XfsTarget::unhurried(Layout::SMALL_LOG), options, 150);
+    assert_survives(&XfsTarget::unhurried(TargetLayout::SMALL_LOG), options, 150);
 }
 
 /// Other implementations do not open images with such logs.
 #[test]
 fn logs_that_start_over_again_and_again_survive_a_crash_anywhere() {
-    let target = XfsTarget::in_place(Layout::TINY_LOG);
+    let target = XfsTarget::in_place(TargetLayout::TINY_LOG);
     testkit::assert_survives(&target, &[], options(vec![SYNCING, Mix::ALL]), 350);
 }
 
@@ -130,7 +132,7 @@ fn logs_that_start_over_again_and_again_survive_a_crash_anywhere() {
 fn the_kernel_recovers_what_a_crash_left() {
     require!(Mount("xfs"), Tool("xfs_repair"));
     let kernel = kernel_recovers(1);
-    for layout in [Layout::DEFAULT, Layout::SMALL_BLOCKS, Layout::MKFS] {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::SMALL_BLOCKS, TargetLayout::MKFS] {
         let options = options(vec![Mix::ALL, SYNCING]);
         testkit::assert_survives(&XfsTarget::worn(layout), &[&kernel], options, 100);
     }
@@ -138,14 +140,17 @@ fn the_kernel_recovers_what_a_crash_left() {
 
 #[test]
 fn a_file_system_that_does_not_flush_is_found_out() {
-    let mut target = XfsTarget::in_place(Layout::DEFAULT);
+    let mut target = XfsTarget::in_place(TargetLayout::DEFAULT);
     target.swallows_flushes = true;
     assert_found_out(&target, vec![Mix::METADATA, Mix::ALL]);
 }
 
 #[test]
 fn a_file_system_without_a_log_is_found_out() {
-    let target =
-        XfsTarget::with_images(Layout::DEFAULT, Way::Unlogged, vec![Layout::DEFAULT.make()]);
+    let target = XfsTarget::with_images(
+        TargetLayout::DEFAULT,
+        Way::Unlogged,
+        vec![TargetLayout::DEFAULT.make()],
+    );
     assert_found_out(&target, vec![Mix::METADATA]);
 }

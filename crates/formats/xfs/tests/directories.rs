@@ -9,7 +9,7 @@ use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use changing::{Layout, SMALL_CACHE_BYTES, TINY_BUFFERS, write_image};
+use changing::{SMALL_CACHE_BYTES, TINY_BUFFERS, TargetLayout, write_image};
 use disk::MemoryDevice;
 use fastrand::Rng;
 use testkit::require;
@@ -30,10 +30,11 @@ struct Trial {
 }
 
 /// Without parent pointers: a file with that many parents would test attributes.
-const NO_PARENTS: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::DEFAULT };
+const NO_PARENTS: TargetLayout =
+    TargetLayout { features: "-parent", size: 256 << 20, ..TargetLayout::DEFAULT };
 
 impl Trial {
-    fn new(layout: Layout, strategy: FreeIndexStrategy, seed: u64, longest: usize) -> Self {
+    fn new(layout: TargetLayout, strategy: FreeIndexStrategy, seed: u64, longest: usize) -> Self {
         let device = Arc::new(layout.make());
         let mut fs = layout.open(device.clone(), SMALL_CACHE_BYTES * 4).unwrap();
         fs.set_free_index(strategy);
@@ -164,13 +165,13 @@ impl Trial {
     }
 }
 
-const SHAPES: [Layout; 6] = [
+const SHAPES: [TargetLayout; 6] = [
     NO_PARENTS,
-    Layout { block_size: 1024, ..NO_PARENTS },
-    Layout { block_size: 1024, dir_block_size: Some(4096), ..NO_PARENTS },
-    Layout { dir_block_size: Some(65536), ..NO_PARENTS },
-    Layout { block_size: 2048, dir_block_size: Some(8192), inode_size: 1024, ..NO_PARENTS },
-    Layout { buffering: Some(TINY_BUFFERS), ..NO_PARENTS },
+    TargetLayout { block_size: 1024, ..NO_PARENTS },
+    TargetLayout { block_size: 1024, dir_block_size: Some(4096), ..NO_PARENTS },
+    TargetLayout { dir_block_size: Some(65536), ..NO_PARENTS },
+    TargetLayout { block_size: 2048, dir_block_size: Some(8192), inode_size: 1024, ..NO_PARENTS },
+    TargetLayout { buffering: Some(TINY_BUFFERS), ..NO_PARENTS },
 ];
 
 const STRATEGIES: [FreeIndexStrategy; 5] = [
@@ -355,7 +356,7 @@ fn entries_without_space_leave_no_trace() {
     let strategies = [FreeIndexStrategy::Tree, FreeIndexStrategy::BlockSkip];
     for strategy in strategies.into_iter().take(testkit::effort(1, 2, 2)) {
         let size_mib = testkit::effort(32, 32, 64);
-        let layout = Layout { size: size_mib << 20, ..NO_PARENTS };
+        let layout = TargetLayout { size: size_mib << 20, ..NO_PARENTS };
         let mut trial = Trial::new(layout, strategy, 5, 250);
         let (mut refused, mut taken) = (0, 0);
         while refused < 200 {

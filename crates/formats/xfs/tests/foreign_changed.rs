@@ -5,7 +5,7 @@ use crate::changing;
 
 use changing::kernel::{Leave, assert_kernel_agrees, assert_same};
 use changing::target::{Way, XfsTarget};
-use changing::{Layout, SYNCING};
+use changing::{SYNCING, TargetLayout};
 use testkit::crash::read_image;
 use testkit::operation::Mix;
 use testkit::trial::on_image;
@@ -35,7 +35,7 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
         let made = read_image(&image).unwrap();
         std::fs::remove_file(&image).unwrap();
         // The model's block size is 4096; with smaller blocks, only holes would differ.
-        let target = XfsTarget::with_images(Layout::DEFAULT, Way::InPlace, vec![made]);
+        let target = XfsTarget::with_images(TargetLayout::DEFAULT, Way::InPlace, vec![made]);
         let mix = MIXES[seed as usize % MIXES.len()];
         let device = on_image(&target.trial(), mix, seed, testkit::effort(100, 150, 250));
         if filled == Filled::ByKernel {

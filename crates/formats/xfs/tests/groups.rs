@@ -13,13 +13,13 @@ use xfs::Xfs;
 
 const CACHE_BYTES: usize = 32 << 20;
 
-struct Image {
+struct GroupImage {
     fs: Xfs,
     path: PathBuf,
     _home: tempfile::TempDir,
 }
 
-impl Image {
+impl GroupImage {
     fn new(options: &str, size: u64) -> Self {
         let home = testkit::scratch();
         let path = home.path().join("image");
@@ -83,7 +83,7 @@ const KINDS: [&str; 7] = [
 fn ten_thousand_files_in_a_few_directories() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     for kind in KINDS.into_iter().step_by(testkit::effort(3, 1, 1)) {
-        let image = Image::new(kind, 640 << 20);
+        let image = GroupImage::new(kind, 640 << 20);
         let fs = &image.fs;
         let dirs: Vec<Ino> = (0..10)
             .map(|at| fs.mkdir(fs.root(), format!("dir {at}").as_bytes(), &new()).unwrap())
@@ -111,7 +111,7 @@ fn a_full_image_is_valid_and_can_be_emptied() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let kinds = ["-b size=1024", "-m rmapbt=0", "-m finobt=0", ""];
     for kind in kinds.into_iter().take(testkit::effort(2, 4, 4)) {
-        let image = Image::new(kind, 96 << 20);
+        let image = GroupImage::new(kind, 96 << 20);
         let fs = &image.fs;
         let root = fs.root();
         let mut files = Vec::new();
@@ -130,20 +130,20 @@ fn a_full_image_is_valid_and_can_be_emptied() {
         assert!(matches!(full, Error::NoSpace | Error::NoInodes), "{full}");
         image.judge();
         // The kernel's changes invalidate this file system, so it is opened again.
-        let Image { path, _home: home, .. } = image;
+        let GroupImage { path, _home: home, .. } = image;
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let fs =
             Xfs::open_in_progress(Arc::new(FileDevice::new(file).unwrap()), CACHE_BYTES).unwrap();
         let order = (0..2).flat_map(|odd| files.iter().skip(odd).step_by(2));
         order.for_each(|name| fs.unlink(root, name, None).unwrap());
-        Image { fs, path, _home: home }.judge();
+        GroupImage { fs, path, _home: home }.judge();
     }
 }
 
 #[test]
 fn threads_with_directories_of_their_own() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    let image = Image::new("-d agcount=6", 640 << 20);
+    let image = GroupImage::new("-d agcount=6", 640 << 20);
     let fs = &image.fs;
     let work = |seed: u64| {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -179,7 +179,7 @@ fn threads_with_directories_of_their_own() {
 fn the_same_work_gives_the_same_inodes() {
     testkit::require!(Tool("mkfs.xfs"));
     let numbers = || {
-        let image = Image::new("-m uuid=11111111-2222-3333-4444-555555555555", 320 << 20);
+        let image = GroupImage::new("-m uuid=11111111-2222-3333-4444-555555555555", 320 << 20);
         let fs = &image.fs;
         let dirs = (0..9).map(|at| fs.mkdir(fs.root(), &[b'a' + at], &new()).unwrap());
         let dirs: Vec<Ino> = dirs.collect();

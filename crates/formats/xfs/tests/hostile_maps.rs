@@ -64,7 +64,7 @@ fn tree_targets(geometry: &Geometry, device: &dyn BlockDevice, inode: &Target) -
     }
     let end = if slot[82] == 0 { inode.len } else { CORE_SIZE_V3 + usize::from(slot[82]) * 8 };
     let root = &slot[CORE_SIZE_V3..end];
-    let area = btree::Shape::BMBT.root_area(root.len());
+    let area = btree::TreeShape::BMBT.root_area(root.len());
     let (mut level, mut blocks) = (area.level(root), Vec::new());
     let mut row: Vec<u64> = (0..area.count(root)).map(|at| area.pointer(root, at)).collect();
     while level > 0 {
@@ -74,7 +74,7 @@ fn tree_targets(geometry: &Geometry, device: &dyn BlockDevice, inode: &Target) -
             let at = geometry.byte_of(geometry.device_block(FsBlock(pointer)));
             blocks.push(Target { at, len: geometry.block_size(), is_inode: false });
             let node = read(device, at, geometry.block_size());
-            let area = btree::Shape::BMBT.node_area(geometry);
+            let area = btree::TreeShape::BMBT.node_area(geometry);
             let count = if level == 0 { 0 } else { area.count(&node) };
             below.extend((0..count).map(|at| area.pointer(&node, at)));
         }
@@ -142,7 +142,7 @@ fn attack(file: &Path, expected: &[Expected], seed: u64) {
             if target.is_inode {
                 seal_slot(&mut bytes);
             } else {
-                checksum::seal(&mut bytes, btree::Shape::BMBT.crc_offset());
+                checksum::seal(&mut bytes, btree::TreeShape::BMBT.crc_offset());
             }
             let device = Arc::new(OverlayDevice::new(below.clone()));
             device.write_at(target.at, &bytes).unwrap();

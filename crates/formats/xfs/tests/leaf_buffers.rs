@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use changing::{Layout, SMALL_CACHE_BYTES, TINY_BUFFERS, assert_clean, seem_finished};
+use changing::{SMALL_CACHE_BYTES, TINY_BUFFERS, TargetLayout, assert_clean, seem_finished};
 use disk::{Access, BlockDevice, Fault, FaultyDevice, MemoryDevice};
 use fastrand::Rng;
 use testkit::require;
@@ -18,14 +18,15 @@ const NEW: NewInode =
     NewInode { permissions: 0o755, uid: 0, gid: 0, time: TIME, parent_time: None };
 
 /// All names lead to one file, so without parent pointers.
-const PLAIN: Layout = Layout { features: "-parent", size: 256 << 20, ..Layout::DEFAULT };
-const TINY: Layout = Layout { buffering: Some(TINY_BUFFERS), ..PLAIN };
+const PLAIN: TargetLayout =
+    TargetLayout { features: "-parent", size: 256 << 20, ..TargetLayout::DEFAULT };
+const TINY: TargetLayout = TargetLayout { buffering: Some(TINY_BUFFERS), ..PLAIN };
 /// Few leaves have buffers.
-const SMALL: Layout = Layout {
+const SMALL: TargetLayout = TargetLayout {
     buffering: Some(InsertBuffering { leaves_min: 4, buffered_max: 12, bytes_max: 30 << 10 }),
     ..PLAIN
 };
-const USUAL: Layout = Layout {
+const USUAL: TargetLayout = TargetLayout {
     buffering: Some(InsertBuffering { leaves_min: 2, buffered_max: 32, bytes_max: 1 << 20 }),
     ..PLAIN
 };
@@ -43,7 +44,12 @@ fn text(number: u64) -> Vec<u8> {
 }
 
 impl Trial {
-    fn new(layout: Layout, device: Arc<dyn BlockDevice>, cache_bytes: usize, seed: u64) -> Self {
+    fn new(
+        layout: TargetLayout,
+        device: Arc<dyn BlockDevice>,
+        cache_bytes: usize,
+        seed: u64,
+    ) -> Self {
         let fs = layout.open(device, cache_bytes).unwrap();
         let dir = fs.mkdir(fs.root(), b"dir", &NEW).unwrap();
         let files = [&b"one"[..], b"two"].map(|name| fs.create(fs.root(), name, &NEW).unwrap());
@@ -194,7 +200,7 @@ fn large_directories_keep_all_names() {
 fn nothing_that_waits_needs_space() {
     require!(Tool("xfs_repair"));
     for (layout, seed) in [(TINY, 21), (SMALL, 22), (USUAL, 23)] {
-        let layout = Layout { size: 64 << 20, ..layout };
+        let layout = TargetLayout { size: 64 << 20, ..layout };
         let device = Arc::new(layout.make());
         let mut trial = Trial::new(layout, device.clone(), SMALL_CACHE_BYTES * 4, seed);
         let large = trial.fs.create(trial.fs.root(), b"large", &NEW).unwrap();

@@ -9,7 +9,7 @@ use testkit::{KernelMount, MkfsXfs, MountOptions, require, scratch};
 use vfs::{Error, FileSystem};
 use xfs::format::log::BLOCK_SIZE;
 use xfs::format::superblock::Superblock;
-use xfs::mkfs::{self, Contents, Options};
+use xfs::mkfs::{self, Options, PreviousContents};
 use xfs::{LogEnd, OpenOptions, Xfs, log_end, log_is_clean};
 
 const MIB: u64 = 1 << 20;
@@ -120,7 +120,7 @@ fn a_log_elsewhere_is_refused_with_advice() {
 fn fresh() -> (MemoryDevice, Superblock, std::ops::Range<u64>) {
     let device = MemoryDevice::new(32 * MIB);
     let options = Options { allow_small: true, ..Options::new(32 * MIB) };
-    mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let sb = superblock(&device);
     let geometry = xfs::format::geometry::Geometry::new(&sb);
     let start = xfs::format::address::FsBlock(sb.raw.logstart.get());

@@ -2,7 +2,7 @@
 //!
 //! The load has large checkpoints, so that many records are written between two flushes, and the log wraps around.
 
-use crate::changing::{self, Layout, MIB};
+use crate::changing::{self, MIB, TargetLayout};
 use crate::common::image::unpack_device;
 
 use std::path::Path;
@@ -23,28 +23,28 @@ const FAILURES_SHOWN: usize = 5;
 const CACHE_BYTES: usize = 128 << 20;
 
 /// A kind of log, and a load that makes it wrap around.
-struct Shape {
-    layout: Layout,
+struct LogShape {
+    layout: TargetLayout,
     bulk: Bulk,
     laps_min: u64,
 }
 
 /// A log of 16 MiB with records of full length.
-const LARGE_RECORDS: Shape = Shape {
-    layout: Layout { size: 320 * MIB, mkfs: Some("-l size=16m"), ..Layout::DEFAULT },
+const LARGE_RECORDS: LogShape = LogShape {
+    layout: TargetLayout { size: 320 * MIB, mkfs: Some("-l size=16m"), ..TargetLayout::DEFAULT },
     bulk: Bulk { files: 24_000, changes: 30_000, sync_one_in: 10_000 },
     laps_min: 2,
 };
 
 /// The smallest log of the current defaults, which wraps around many times.
-const SMALL_LOG: Shape = Shape {
-    layout: Layout::DEFAULT,
+const SMALL_LOG: LogShape = LogShape {
+    layout: TargetLayout::DEFAULT,
     bulk: Bulk { files: 8_000, changes: 30_000, sync_one_in: 3_000 },
     laps_min: 4,
 };
 
-fn shapes() -> Vec<Shape> {
-    let with_options = |options| Layout { mkfs: Some(options), ..LARGE_RECORDS.layout };
+fn shapes() -> Vec<LogShape> {
+    let with_options = |options| TargetLayout { mkfs: Some(options), ..LARGE_RECORDS.layout };
     let mut shapes = vec![LARGE_RECORDS, SMALL_LOG];
     if testkit::effort(false, true, true) {
         let options = [
@@ -54,11 +54,11 @@ fn shapes() -> Vec<Shape> {
             "-b size=1024 -l size=16m -n size=8192",
         ];
         for (options, block_size) in options.into_iter().zip([4096, 4096, 4096, 1024]) {
-            let layout = Layout { block_size, ..with_options(options) };
-            shapes.push(Shape { layout, ..LARGE_RECORDS });
+            let layout = TargetLayout { block_size, ..with_options(options) };
+            shapes.push(LogShape { layout, ..LARGE_RECORDS });
         }
         let bulk = Bulk { files: 3_000, changes: 30_000, sync_one_in: 1_500 };
-        shapes.push(Shape { layout: Layout::SMALL_LOG, bulk, laps_min: 4 });
+        shapes.push(LogShape { layout: TargetLayout::SMALL_LOG, bulk, laps_min: 4 });
     }
     shapes
 }
@@ -144,7 +144,7 @@ impl Judge {
 fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
     require!(Tool("mkfs.xfs"), Tool("xfs_logprint"), Tool("xfs_repair"), Mount("xfs"));
     let writes = testkit::effort(12, 25, 600);
-    for (seed, Shape { layout, bulk, laps_min }) in (0..).zip(shapes()) {
+    for (seed, LogShape { layout, bulk, laps_min }) in (0..).zip(shapes()) {
         let start = layout.make();
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
         let fs = layout.open_in_place(recording.clone(), CACHE_BYTES, None).unwrap();
@@ -153,7 +153,7 @@ fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
         drop(fs);
         // The device has the sector size that the file system was made for.
         let sector = usize::from(superblock(&start).raw.sectsize.get());
-        let states = LogStates::new(&start, &events, &[Layout::log_of(&start)])
+        let states = LogStates::new(&start, &events, &[TargetLayout::log_of(&start)])
             .with_tearing(Tearing { sector, ..Tearing::default() });
         let laps = states.laps();
         assert!(laps >= laps_min, "{layout:?}: the log went round {laps} times");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use changing::kernel::assert_same;
-use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, write_image};
+use changing::{SMALL_CACHE_BYTES, TargetLayout, assert_clean, write_image};
 use disk::{BlockDevice, MemoryDevice};
 use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
@@ -99,8 +99,10 @@ fn cycle_of(device: &MemoryDevice) -> u32 {
 #[test]
 fn the_kernel_replays_a_log_that_came_round() {
     require!(Mount("xfs"), Tool("xfs_repair"));
-    let large_dirs = Layout { size: 64 << 20, ..Layout::LARGE_DIR_BLOCKS };
-    for (seed, layout) in [(20, Layout::DEFAULT), (21, Layout::SMALL_BLOCKS), (22, large_dirs)] {
+    let large_dirs = TargetLayout { size: 64 << 20, ..TargetLayout::LARGE_DIR_BLOCKS };
+    for (seed, layout) in
+        [(20, TargetLayout::DEFAULT), (21, TargetLayout::SMALL_BLOCKS), (22, large_dirs)]
+    {
         let device = Arc::new(layout.make());
         let fs = open(&device, SMALL_CACHE_BYTES);
         let mut random = fastrand::Rng::with_seed(seed);
@@ -128,13 +130,13 @@ fn the_kernel_replays_a_log_that_came_round() {
     }
 }
 
-const LAYOUTS: [Layout; 6] = [
-    Layout::DEFAULT,
-    Layout::SMALL_BLOCKS,
-    Layout::LARGE_DIR_BLOCKS,
-    Layout::PLAIN,
-    Layout::LARGE_BLOCKS,
-    Layout::MANY_GROUPS,
+const LAYOUTS: [TargetLayout; 6] = [
+    TargetLayout::DEFAULT,
+    TargetLayout::SMALL_BLOCKS,
+    TargetLayout::LARGE_DIR_BLOCKS,
+    TargetLayout::PLAIN,
+    TargetLayout::LARGE_BLOCKS,
+    TargetLayout::MANY_GROUPS,
 ];
 
 #[test]
@@ -255,7 +257,7 @@ fn wear_until_the_ring_ends(device: &Arc<MemoryDevice>) {
 #[test]
 fn torn_records_after_a_clean_end_are_cleared() {
     require!(Tool("xfs_repair"));
-    let device = Arc::new(Layout::DEFAULT.make());
+    let device = Arc::new(TargetLayout::DEFAULT.make());
     wear_until_the_ring_ends(&device);
     let torn = Arc::new(device.fork());
     let fs = open(&device, SMALL_CACHE_BYTES);
@@ -305,8 +307,9 @@ fn inode_items(device: &MemoryDevice) -> (usize, usize) {
 fn the_kernel_makes_the_inodes_that_the_log_names() {
     require!(Mount("xfs"), Tool("xfs_repair"));
     // Without sparse chunks, and if a block is a cluster, everything is logged.
-    let with_names = [Layout::DEFAULT, Layout::SMALL_BLOCKS].map(|layout| (layout, true));
-    let without = [Layout::PLAIN, Layout::LARGE_BLOCKS].map(|layout| (layout, false));
+    let with_names =
+        [TargetLayout::DEFAULT, TargetLayout::SMALL_BLOCKS].map(|layout| (layout, true));
+    let without = [TargetLayout::PLAIN, TargetLayout::LARGE_BLOCKS].map(|layout| (layout, false));
     for (layout, has_names) in with_names.into_iter().chain(without) {
         let device = Arc::new(layout.make());
         let fs = open(&device, 64 << 20);
@@ -365,7 +368,7 @@ fn the_kernel_makes_the_inodes_that_the_log_names() {
 #[test]
 fn a_new_file_takes_little_of_the_log() {
     require!(Tool("xfs_repair"));
-    let device = Arc::new(Layout { size: 512 << 20, ..Layout::DEFAULT }.make());
+    let device = Arc::new(TargetLayout { size: 512 << 20, ..TargetLayout::DEFAULT }.make());
     let fs = open(&device, 64 << 20);
     let before = fs.log_bytes_written().unwrap();
     let files = 10_000;

@@ -8,7 +8,7 @@ use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::{CrashTarget, Judge, Options};
 use testkit::operation::Mix;
 use testkit::{KernelMount, MkfsXfs, MountOptions, require, scratch};
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 use vfs::{Error, FileSystem, Ino, NewInode, SetAttributes};
 use xfs::format::features::Version;
 use xfs::format::geometry::Geometry;
@@ -18,11 +18,11 @@ use xfs::format::superblock::Superblock;
 use xfs::{OpenOptions, Xfs};
 
 use crate::changing::judges::check_recovered;
-use crate::changing::{Layout, SYNCING, XfsTarget, assert_clean};
+use crate::changing::{SYNCING, TargetLayout, XfsTarget, assert_clean};
 use crate::checking::{Sound, findings};
 use crate::common::image::unpack_device;
 use crate::making::{self, GIB, MIB, case};
-use crate::quotas::run::Run;
+use crate::quotas::run::QuotaRun;
 use crate::repair::quota_files::change_superblock;
 use crate::repair::subject::repaired;
 
@@ -155,7 +155,7 @@ fn usage_is_counted_through_all_changes() {
     require!(Tool("xfs_repair"));
     for seed in 0..testkit::effort(1, 3, 20) {
         let device = with_quotas();
-        let mut run = Run::new(open(&device), seed);
+        let mut run = QuotaRun::new(open(&device), seed);
         run.steps(500);
         run.fs.close().unwrap();
         assert_eq!(qflags(&device), COUNTED);
@@ -209,7 +209,7 @@ fn a_crash_anywhere_leaves_a_sound_image() {
     fs.close().unwrap();
     let image = image.fork();
     let way = crate::changing::target::Way::InPlace;
-    let target = XfsTarget::with_images(Layout::DEFAULT, way, vec![image]);
+    let target = XfsTarget::with_images(TargetLayout::DEFAULT, way, vec![image]);
     let repair = check_recovered(4);
     let judges: [&dyn Judge; 2] = [&Sound, &repair];
     let options = Options { mixes: vec![Mix::ALL, Mix::METADATA, SYNCING], ..Options::default() };
@@ -289,7 +289,7 @@ fn scrub_accepts_changed_images() {
     making::Case { features: "+metadir", ..case(300 * MIB) }.make(&image);
     assert!(testkit::scrub(&image));
     let device = with_quotas();
-    let mut run = Run::new(open(&device), 7);
+    let mut run = QuotaRun::new(open(&device), 7);
     run.steps(200);
     run.fs.close().unwrap();
     testkit::crash::write_image(&device, &image).unwrap();
@@ -316,7 +316,7 @@ fn a_survey_counts_quota_files_as_system() {
     struct Blocks(u64);
     impl vfs::survey::Sink for Blocks {
         fn extent(&mut self, extent: vfs::survey::Extent) {
-            if extent.kind == Kind::System {
+            if extent.kind == BlockUse::System {
                 self.0 += extent.len;
             }
         }

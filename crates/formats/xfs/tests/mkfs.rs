@@ -8,7 +8,7 @@ use disk::{BlockDevice, MemoryDevice};
 use making::{Case, GIB, MIB, PARENTLESS, TIB, case};
 use testkit::{KernelMount, MountOptions, require, scratch, xfs_db, xfs_repair};
 use vfs::{Error, Ino};
-use xfs::mkfs::{self, Contents, Options};
+use xfs::mkfs::{self, Options, PreviousContents};
 use xfs::{CACHE_BYTES_DEFAULT, OpenOptions, Xfs};
 
 /// Sizes, block sizes and features that determine the layout.
@@ -167,7 +167,7 @@ fn old_contents_do_not_show() {
     let device = disk::FileDevice::new(file).unwrap();
     let options = Options { block_size: 16 << 10, allow_small: true, ..Options::new(size) };
     let layout = mkfs::plan(&options).unwrap();
-    mkfs::format(&device, &layout, Contents::Unknown).unwrap();
+    mkfs::format(&device, &layout, PreviousContents::Unknown).unwrap();
     xfs_repair(&image);
     KernelMount::new(&image, &MountOptions::read_write("xfs")).unmount();
 }
@@ -176,7 +176,7 @@ fn old_contents_do_not_show() {
 fn fresh() -> Arc<MemoryDevice> {
     let device = MemoryDevice::new(64 * MIB);
     let options = Options { allow_small: true, uuid: [0x5a; 16], ..Options::new(64 * MIB) };
-    mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     Arc::new(device)
 }
 

@@ -4,14 +4,14 @@ use crate::changing;
 
 use std::sync::Arc;
 
-use changing::{Layout, SMALL_CACHE_BYTES};
+use changing::{SMALL_CACHE_BYTES, TargetLayout};
 use vfs::{Error, FileSystem, Ino, NewInode};
 use xfs::Xfs;
 
 /// Every possible number is that of an inode in use or not found, whatever its slot contains.
 #[test]
 fn numbers_of_no_inode_are_not_found() {
-    for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::SMALL_BLOCKS] {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::PLAIN, TargetLayout::SMALL_BLOCKS] {
         let fs = Xfs::open_in_progress(Arc::new(layout.make()), SMALL_CACHE_BYTES).unwrap();
         let mut made = vec![fs.root()];
         for number in 0..200 {

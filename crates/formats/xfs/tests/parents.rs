@@ -1,6 +1,6 @@
 //! Parent pointers lead to every path of an inode, for pointers made by the kernel and made here.
 
-use crate::changing::{Layout, XfsTarget, assert_clean};
+use crate::changing::{TargetLayout, XfsTarget, assert_clean};
 use crate::support;
 
 use std::collections::BTreeMap;
@@ -227,7 +227,8 @@ fn a_full_data_fork_is_moved_out() {
 fn parent_pointers_have_the_stored_spelling() {
     require!(Tool("xfs_repair"));
     for others in [0, 40, 3000] {
-        let target = XfsTarget::in_place(Layout { features: "+ascii-ci", ..Layout::DEFAULT });
+        let target =
+            XfsTarget::in_place(TargetLayout { features: "+ascii-ci", ..TargetLayout::DEFAULT });
         let device = Arc::new(target.make(0).unwrap());
         let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
         let (root, new, replace) = (fs.root(), new_inode(), RenameMode::Replace);

@@ -118,7 +118,7 @@ fn wrong_realtime_devices_are_refused() {
     other.write_at(0, &block).unwrap();
     let other = refused(metadir, other);
     assert!(other.contains(&"77".repeat(16)) && other.contains(&"5b".repeat(16)), "{other}");
-    let none = crate::changing::Layout::DEFAULT.make();
+    let none = crate::changing::TargetLayout::DEFAULT.make();
     let none = open(joined(Arc::new(none), MemoryDevice::new(48 << 20))).err().unwrap();
     assert!(none.to_string().contains("leave --rt-device out"), "{none}");
 }

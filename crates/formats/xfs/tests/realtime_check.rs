@@ -25,14 +25,14 @@ const IMAGE: &[u8] = include_bytes!("golden/realtime-classic.img.gz.gz");
 const REALTIME: &[u8] = include_bytes!("golden/realtime-classic.rt.gz.gz");
 
 /// An image with a realtime section, and the places of its structures.
-pub(crate) struct Subject {
+pub(crate) struct RealtimeImage {
     pub(crate) image: MemoryDevice,
     pub(crate) geometry: Geometry,
     pub(crate) superblock: RawSuperblock,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Subject {
+impl RealtimeImage {
     fn new() -> Self {
         Self::of(IMAGE)
     }
@@ -149,7 +149,7 @@ fn realtime_in(folder: &Path) -> std::path::PathBuf {
 #[test]
 fn a_valid_section_has_no_findings() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::new();
+    let subject = RealtimeImage::new();
     let found = findings(Arc::new(subject.image.fork())).unwrap();
     assert!(found.is_empty(), "{found:#?}");
     let folder = testkit::scratch();
@@ -166,7 +166,7 @@ fn a_valid_section_has_no_findings() {
 #[test]
 fn each_damage_of_the_section_has_its_finding() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::new();
+    let subject = RealtimeImage::new();
     let (bitmap, summary) = (subject.bitmap(), subject.summary());
     let files = subject.listed_files();
     let [first, second] = [files[0], files[1]];
@@ -199,7 +199,7 @@ fn each_damage_of_the_section_has_its_finding() {
 #[test]
 fn sizes_of_the_files_are_checked() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::new();
+    let subject = RealtimeImage::new();
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path());
     for ino in [subject.superblock.rbmino, subject.superblock.rsumino] {
@@ -225,7 +225,7 @@ fn sizes_of_the_files_are_checked() {
 #[test]
 fn everything_that_xfs_repair_finds_is_found() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::new();
+    let subject = RealtimeImage::new();
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path());
     let mut random = fastrand::Rng::with_seed(44);

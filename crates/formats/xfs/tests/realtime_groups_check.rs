@@ -17,7 +17,7 @@ use xfs::repair::Repair;
 use crate::checking::findings;
 use crate::common::image::unpack_device;
 use crate::common::layout::Layout;
-use crate::realtime_check::{Subject, codes, is_accepted};
+use crate::realtime_check::{RealtimeImage, codes, is_accepted};
 
 /// Images of Linux 7.2 (`golden/make-realtime`, `golden/make-rtgroups`): realtime extents of two blocks, and shared blocks
 /// in trees of several levels.
@@ -42,7 +42,7 @@ fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
 }
 
 /// Returns the byte offsets of the blocks with a magic number, and the offset of their checksum.
-fn blocks(subject: &Subject, magic: &[u8; 4]) -> Vec<(usize, usize)> {
+fn blocks(subject: &RealtimeImage, magic: &[u8; 4]) -> Vec<(usize, usize)> {
     let crc_at = if [b"BMPZ", b"SUMY"].contains(&magic) { 4 } else { 64 };
     let starts = (0..subject.bytes.len()).step_by(BLOCK);
     let is_one = |at: &usize| {
@@ -53,14 +53,14 @@ fn blocks(subject: &Subject, magic: &[u8; 4]) -> Vec<(usize, usize)> {
 }
 
 /// Returns the inodes of the metadata directory that have a type.
-fn metafiles(subject: &Subject, wanted: MetafileType) -> Vec<Ino> {
+fn metafiles(subject: &RealtimeImage, wanted: MetafileType) -> Vec<Ino> {
     let mut inodes = Layout::of(&subject.bytes).inodes;
     inodes.retain(|ino| subject.inode(*ino).metafile_type() == wanted);
     inodes
 }
 
 /// Returns a copy with a changed byte of a block, whose checksum is valid.
-fn with_block(subject: &Subject, (start, crc_at): (usize, usize), at: usize) -> MemoryDevice {
+fn with_block(subject: &RealtimeImage, (start, crc_at): (usize, usize), at: usize) -> MemoryDevice {
     subject.changed(|bytes| {
         bytes[start + at] ^= 1;
         checksum::seal(&mut bytes[start..start + BLOCK], crc_at);
@@ -68,7 +68,7 @@ fn with_block(subject: &Subject, (start, crc_at): (usize, usize), at: usize) -> 
 }
 
 /// Returns a copy with a changed inode.
-fn with_inode(subject: &Subject, ino: Ino, change: impl FnOnce(&mut Inode)) -> MemoryDevice {
+fn with_inode(subject: &RealtimeImage, ino: Ino, change: impl FnOnce(&mut Inode)) -> MemoryDevice {
     let (slot, size) = (subject.slot(ino), subject.geometry.inode_size());
     subject.changed(|bytes| {
         let slot = &mut bytes[slot..slot + size];
@@ -83,7 +83,7 @@ fn with_inode(subject: &Subject, ino: Ino, change: impl FnOnce(&mut Inode)) -> M
 fn valid_groups_have_no_findings() {
     require!(Tool("xfs_repair"));
     for (image, realtime) in IMAGES {
-        let subject = Subject::of(image);
+        let subject = RealtimeImage::of(image);
         let found = findings(Arc::new(subject.image.fork())).unwrap();
         assert!(found.is_empty(), "{found:#?}");
         let device = Arc::new(unpack_device(realtime));
@@ -98,7 +98,7 @@ fn valid_groups_have_no_findings() {
 #[test]
 fn each_damage_of_groups_has_its_finding() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let [bitmaps, summaries, maps, counts] =
         [b"BMPZ", b"SUMY", b"MAPR", b"RCNT"].map(|magic| blocks(&subject, magic));
     assert!(bitmaps.len() >= 3 && summaries.len() >= 3, "{bitmaps:?} {summaries:?}");
@@ -171,7 +171,7 @@ fn the_superblock_of_the_device_is_checked() {
 #[test]
 fn everything_that_xfs_repair_finds_in_groups_is_found() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path(), SHARED.1);
     let mut random = fastrand::Rng::with_seed(45);
@@ -208,7 +208,7 @@ fn everything_that_xfs_repair_finds_in_groups_is_found() {
 #[test]
 fn damaged_space_of_groups_is_rebuilt() {
     require!(Tool("xfs_repair"));
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let folder = testkit::scratch();
     let realtime = realtime_in(folder.path(), SHARED.1);
     let mut random = fastrand::Rng::with_seed(46);
@@ -253,7 +253,7 @@ fn damaged_space_of_groups_is_rebuilt() {
 /// Damage whose repair needs the extents of realtime files is refused by name.
 #[test]
 fn repairs_of_trees_of_groups_are_refused() {
-    let subject = Subject::of(SHARED.0);
+    let subject = RealtimeImage::of(SHARED.0);
     let leaf = blocks(&subject, b"MAPR").into_iter().find(|(at, _)| subject.bytes[at + 5] == 0);
     let image = with_block(&subject, leaf.unwrap(), 72 + 24 + 15);
     let device = Arc::new(unpack_device(SHARED.1));

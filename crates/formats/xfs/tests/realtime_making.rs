@@ -13,7 +13,7 @@ use xfs::format::checksum;
 use xfs::format::extent::Extent;
 use xfs::format::inode::Fork;
 use xfs::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE};
-use xfs::mkfs::{self, Contents, FeatureChange, Inherited, Options, RealtimeSection};
+use xfs::mkfs::{self, FeatureChange, Inherited, Options, PreviousContents, RealtimeSection};
 use xfs::repair::Repair;
 use xfs::{OpenOptions, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
@@ -42,7 +42,7 @@ fn made(folder: &Path, name: &str, options: &Options) -> Pair {
         File::create(path).unwrap().set_len(bytes).unwrap();
     }
     let layout = mkfs::plan(options).unwrap();
-    mkfs::format(&*pair.device(), &layout, Contents::Zeros).unwrap();
+    mkfs::format(&*pair.device(), &layout, PreviousContents::Zeros).unwrap();
     pair
 }
 
@@ -107,7 +107,7 @@ fn invalid_sections_are_refused() {
     assert!(refused(&Options { features, ..options(24 * MIB, None) }).contains("rmapbt"));
     let layout = mkfs::plan(&options(24 * MIB, None)).unwrap();
     let alone = disk::MemoryDevice::new(SIZE);
-    let error = mkfs::format(&alone, &layout, Contents::Zeros).unwrap_err();
+    let error = mkfs::format(&alone, &layout, PreviousContents::Zeros).unwrap_err();
     assert!(error.to_string().contains("realtime device is missing"), "{error}");
 }
 
@@ -129,7 +129,7 @@ fn inherited_attributes_are_those_of_the_root() {
     let device = Arc::new(
         disk::FileDevice::new(File::options().read(true).write(true).open(&path).unwrap()).unwrap(),
     );
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Xfs::open_writable(device, &OpenOptions::default()).unwrap();
     let ino = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
     let found = fs.file_attributes(ino).unwrap();

@@ -9,21 +9,21 @@ use testkit::require;
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::Xfs;
 
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 use crate::resize::options;
 
 const STEPS: usize = 60;
 const BLOCKS_MAX: usize = 60;
 
 /// Files and their contents.
-struct Model {
+struct SharingModel {
     fs: Xfs,
     block: usize,
     files: Vec<(Ino, Vec<u8>)>,
     random: Rng,
 }
 
-impl Model {
+impl SharingModel {
     fn new(fs: Xfs, seed: u64) -> Self {
         let block = fs.superblock().raw.blocksize.get() as usize;
         let mut model = Self { fs, block, files: Vec::new(), random: Rng::with_seed(seed) };
@@ -110,12 +110,12 @@ fn compare(fs: &Xfs, files: &[(Ino, Vec<u8>)]) {
     }
 }
 
-const LAYOUTS: [Layout; 5] = [
-    Layout::DEFAULT,
-    Layout::SMALL_BLOCKS,
-    Layout::LARGE_BLOCKS,
-    Layout { size: 128 * MIB, ..Layout::MANY_GROUPS },
-    Layout { features: "-rmapbt,-parent", ..Layout::DEFAULT },
+const LAYOUTS: [TargetLayout; 5] = [
+    TargetLayout::DEFAULT,
+    TargetLayout::SMALL_BLOCKS,
+    TargetLayout::LARGE_BLOCKS,
+    TargetLayout { size: 128 * MIB, ..TargetLayout::MANY_GROUPS },
+    TargetLayout { features: "-rmapbt,-parent", ..TargetLayout::DEFAULT },
 ];
 
 #[test]
@@ -129,10 +129,10 @@ fn files_share_the_requested_blocks() {
                 true => layout.open(device.clone(), 16 << 20).unwrap(),
                 false => Xfs::open_writable(device.clone(), &options()).unwrap(),
             };
-            let mut model = Model::new(fs, seed);
+            let mut model = SharingModel::new(fs, seed);
             (0..STEPS).for_each(|_| model.step());
             model.compare();
-            let Model { fs, files, .. } = model;
+            let SharingModel { fs, files, .. } = model;
             if is_new {
                 fs.finish(None).unwrap();
             } else {
@@ -146,15 +146,16 @@ fn files_share_the_requested_blocks() {
 
 #[test]
 fn invalid_sharing_is_refused() {
-    let open = |layout: Layout| Xfs::open_writable(Arc::new(layout.make()), &options()).unwrap();
-    let model = Model::new(open(Layout::DEFAULT), 1);
+    let open =
+        |layout: TargetLayout| Xfs::open_writable(Arc::new(layout.make()), &options()).unwrap();
+    let model = SharingModel::new(open(TargetLayout::DEFAULT), 1);
     let [one, two] = [model.files[0].0, model.files[1].0];
     let error = model.fs.share_blocks((one, 100), (two, 1 << 20), 10).unwrap_err().to_string();
     assert!(error.contains("start at a block boundary"), "{error}");
     let error = model.fs.share_blocks((one, 0), (two, 0), 10).unwrap_err().to_string();
     assert!(error.contains("over existing ones"), "{error}");
     model.compare();
-    let plain = Model::new(open(Layout::PLAIN), 1);
+    let plain = SharingModel::new(open(TargetLayout::PLAIN), 1);
     let error = plain.fs.share_blocks((one, 0), (two, 1 << 20), 10).unwrap_err().to_string();
     assert!(error.contains("reflink"), "{error}");
 }

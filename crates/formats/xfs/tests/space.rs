@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use changing::{Layout, write_image};
+use changing::{TargetLayout, write_image};
 use disk::MemoryDevice;
 use rustix::fs::{FallocateFlags, fallocate, ioctl_ficlone};
 use testkit::{KernelMount, MkfsXfs, MountOptions, require};
@@ -164,7 +164,7 @@ fn blocks_of_several_files_are_given_up_when_full() {
 #[test]
 fn a_full_image_uses_what_was_freed() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    let device = Arc::new(Layout::DEFAULT.make());
+    let device = Arc::new(TargetLayout::DEFAULT.make());
     let fs = open(&device);
     let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
     let (first, filler) = (create("first"), create("filler"));

@@ -11,19 +11,19 @@ use xfs::format::features::{Features, Incompat, RoCompat};
 use xfs::tune::{NewFeature, add_features};
 use xfs::{OpenOptions, Xfs};
 
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 
 /// An image without the features that can be added.
-const OLD: Layout = Layout {
+const OLD: TargetLayout = TargetLayout {
     features: "-bigtime,-inobtcount,-nrext64,-exchange",
     block_size: 1024,
     ag_count: Some(3),
     size: 320 * MIB,
-    ..Layout::DEFAULT
+    ..TargetLayout::DEFAULT
 };
 
 /// Returns an image whose inode trees have two levels.
-fn filled(layout: &Layout) -> MemoryDevice {
+fn filled(layout: &TargetLayout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
     let new = NewInode { permissions: 0o755, ..NewInode::default() };
@@ -117,15 +117,15 @@ fn a_crash_leaves_all_new_features_or_none() {
 
 #[test]
 fn features_are_refused_where_they_cannot_work() {
-    let refused = |layout: &Layout, wanted: &[NewFeature], expected: &str| {
+    let refused = |layout: &TargetLayout, wanted: &[NewFeature], expected: &str| {
         let device = Arc::new(RecordingDevice::new(Arc::new(layout.make())));
         let shared: Arc<dyn BlockDevice> = device.clone();
         let error = add_features(&shared, wanted).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(device.take().is_empty());
     };
-    refused(&Layout::PLAIN, &[NewFeature::Inobtcount], "finobt");
-    let tiny = Layout { log_bytes: Some(512 << 10), ..OLD };
+    refused(&TargetLayout::PLAIN, &[NewFeature::Inobtcount], "finobt");
+    let tiny = TargetLayout { log_bytes: Some(512 << 10), ..OLD };
     refused(&tiny, &[NewFeature::Nrext64], "log");
     // A log with changes.
     let device = Arc::new(OLD.make());

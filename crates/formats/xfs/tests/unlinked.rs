@@ -4,7 +4,7 @@ use crate::changing;
 
 use std::sync::Arc;
 
-use changing::{Layout, SMALL_CACHE_BYTES, assert_clean, seem_finished};
+use changing::{SMALL_CACHE_BYTES, TargetLayout, assert_clean, seem_finished};
 use disk::{BlockDevice, MemoryDevice};
 use testkit::require;
 use vfs::{Error, FileSystem, Ino, NewInode};
@@ -24,7 +24,7 @@ fn open(device: &Arc<MemoryDevice>) -> Result<Xfs, Error> {
 
 /// Returns an image of a crash with open unlinked files, the inodes that were open, and those that were closed
 /// before.
-fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
+fn left_open(layout: TargetLayout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
     let device = Arc::new(layout.make());
     let fs = open(&device).unwrap();
     let mut random = fastrand::Rng::with_seed(9);
@@ -57,7 +57,12 @@ fn left_open(layout: Layout) -> (Arc<MemoryDevice>, Vec<Ino>, Vec<Ino>) {
 #[test]
 fn lists_on_disk_have_what_is_open() {
     require!(Tool("xfs_repair"));
-    for layout in [Layout::DEFAULT, Layout::PLAIN, Layout::MANY_GROUPS, Layout::SMALL_BLOCKS] {
+    for layout in [
+        TargetLayout::DEFAULT,
+        TargetLayout::PLAIN,
+        TargetLayout::MANY_GROUPS,
+        TargetLayout::SMALL_BLOCKS,
+    ] {
         let (device, opened, closed) = left_open(layout);
         let fs = open(&device).unwrap();
         for &ino in &opened {
@@ -77,7 +82,7 @@ fn lists_on_disk_have_what_is_open() {
 #[test]
 fn a_linked_inode_leaves_the_unlinked_list() {
     require!(Tool("xfs_repair"));
-    let device = Arc::new(Layout::DEFAULT.make());
+    let device = Arc::new(TargetLayout::DEFAULT.make());
     let fs = open(&device).unwrap();
     let inos: Vec<Ino> =
         (0..300).map(|_| fs.create_unlinked(fs.root(), &NewInode::default()).unwrap()).collect();
@@ -125,7 +130,7 @@ fn next(device: &MemoryDevice, geometry: &Geometry, ino: AgIno, change: Option<u
 
 #[test]
 fn damaged_lists_are_found() {
-    let (device, ..) = left_open(Layout::DEFAULT);
+    let (device, ..) = left_open(TargetLayout::DEFAULT);
     let geometry = Geometry::new(open(&Arc::new(device.fork())).unwrap().superblock());
     let (_, first) = longest(&device, &geometry);
     let second = AgIno(next(&device, &geometry, first, None));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use diskwright::check::{self as checks, Finding, Observer, Phase, Severity, Subject, Summary};
+use diskwright::check::{self as checks, Finding, ImageCheck, Observer, Phase, Severity, Summary};
 use parking_lot::Mutex;
 
 use crate::border::{Options, call, host_path, options, put_if_wanted};
@@ -236,7 +236,7 @@ pub(crate) fn with_threads(threads: u32) -> checks::Options {
     NonZero::new(threads as usize).map_or(options, |threads| options.with_threads(threads))
 }
 
-fn run(subject: &Subject, how: &dw_check_options) -> Result<dw_check_report> {
+fn run(subject: &ImageCheck, how: &dw_check_options) -> Result<dw_check_report> {
     let hearer = Hearer::new(how.context, how.finding, how.progress);
     let summary = subject.check(&with_threads(how.threads), &hearer)?;
     hearer.report(summary)
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn dw_check(
     unsafe {
         call(error, || {
             let how = options(how)?;
-            let subject = Subject::open(host_path(image)?, &place(open)?)?;
+            let subject = ImageCheck::open(host_path(image)?, &place(open)?)?;
             put_if_wanted(report, run(&subject, &how)?);
             Ok(())
         })
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn dw_check_device(
         call(error, || {
             let device = device(on)?;
             let how = options(how)?;
-            let subject = Subject::on_device(Path::new("the image"), device, &place(open)?)?;
+            let subject = ImageCheck::on_device(Path::new("the image"), device, &place(open)?)?;
             put_if_wanted(report, run(&subject, &how)?);
             Ok(())
         })

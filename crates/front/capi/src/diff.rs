@@ -83,12 +83,12 @@ pub struct dw_diff_report {
 }
 
 /// One of the two trees.
-enum Tree<'a> {
+enum DiffSide<'a> {
     Image(Box<Image>),
     Directory(&'a Path),
 }
 
-impl<'a> Tree<'a> {
+impl<'a> DiffSide<'a> {
     /// # Safety
     /// As for the functions of the border.
     unsafe fn open(path: *const c_char, open: *const dw_open_options) -> Result<Self> {
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn dw_diff(
     unsafe {
         call(error, || {
             let how = options(how)?;
-            let (a, b) = (Tree::open(a, open_a)?, Tree::open(b, open_b)?);
+            let (a, b) = (DiffSide::open(a, open_a)?, DiffSide::open(b, open_b)?);
             let mut wanted = DiffOptions::default();
             wanted.ignored = ignored(how.ignored)?;
             wanted.threads = how.threads.max(1) as usize;

@@ -19,7 +19,7 @@ pub struct dw_dir {
 }
 
 impl Handle for dw_dir {
-    type Value = Mutex<Listing>;
+    type Value = Mutex<OpenListing>;
     const MARK: u64 = u64::from_le_bytes(*b"dw_dir\0\0");
     const NAME: &'static str = "a directory";
 }
@@ -41,7 +41,7 @@ pub struct dw_entry {
 }
 
 /// A listing, and its last entry.
-pub(crate) struct Listing {
+pub(crate) struct OpenListing {
     entries: ReadDir,
     /// Name with NUL.
     name: Vec<u8>,
@@ -49,9 +49,9 @@ pub(crate) struct Listing {
 }
 
 // SAFETY: the pointer refers to the heap buffer of `name` in the same structure.
-unsafe impl Send for Listing {}
+unsafe impl Send for OpenListing {}
 
-impl Steps for Listing {
+impl Steps for OpenListing {
     type Entry = dw_entry;
 
     fn step(&mut self) -> Result<*const dw_entry> {
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dw_dir_open(
         begin(image, at, dir, error, |image, path| {
             let entries = image.read_dir(path)?;
             let entry = dw_entry { name: ptr::null(), name_len: 0, ino: 0, mode: 0, reserved: 0 };
-            Ok(Listing { entries, name: Vec::new(), entry })
+            Ok(OpenListing { entries, name: Vec::new(), entry })
         })
     }
 }

@@ -19,7 +19,7 @@ impl From<Errno> for Refused {
 
 /// Treatment of a link at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum LinkTreatment {
     Follow,
     /// Do not follow it.
     Keep,
@@ -33,7 +33,7 @@ pub(crate) enum Link {
 pub(crate) fn claim(
     dir: BorrowedFd<'_>,
     name: &[u8],
-    link: Link,
+    link: LinkTreatment,
     loops: &OnceCell<LoopFiles>,
 ) -> Result<Option<File>, Refused> {
     for _ in 0..TRIES {
@@ -58,7 +58,7 @@ pub(crate) fn claim(
 pub(crate) fn is_named(
     dir: BorrowedFd<'_>,
     name: &[u8],
-    link: Link,
+    link: LinkTreatment,
     file: &File,
 ) -> Result<bool, Errno> {
     let Some(found) = regular(dir, name, link)? else { return Ok(false) };
@@ -66,8 +66,9 @@ pub(crate) fn is_named(
     Ok((found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino))
 }
 
-fn regular(dir: BorrowedFd<'_>, name: &[u8], link: Link) -> Result<Option<Stat>, Errno> {
-    let flags = if link == Link::Keep { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+fn regular(dir: BorrowedFd<'_>, name: &[u8], link: LinkTreatment) -> Result<Option<Stat>, Errno> {
+    let flags =
+        if link == LinkTreatment::Keep { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
     match statat(dir, name, flags) {
         Ok(stat) => Ok(Some(stat).filter(is_regular)),
         Err(Errno::NOENT) => Ok(None),
@@ -84,11 +85,11 @@ fn is_regular(stat: &Stat) -> bool {
 fn open_to_claim(
     dir: BorrowedFd<'_>,
     name: &[u8],
-    link: Link,
+    link: LinkTreatment,
     found: &Stat,
 ) -> Result<Option<File>, Refused> {
     let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    if link == Link::Keep {
+    if link == LinkTreatment::Keep {
         flags |= OFlags::NOFOLLOW;
     }
     // Some network file systems lock only files open for writing, but write access is not always possible.

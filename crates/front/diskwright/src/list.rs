@@ -12,7 +12,7 @@
 
 use std::io::Write;
 
-use vfs::path::{DirectoryGuard, LastLink, Named};
+use vfs::path::{DirectoryGuard, LastLink, NamedEntry};
 use vfs::{Attributes, FileType, Ino, Paths};
 
 pub(crate) use crate::fs::{absolute, join};
@@ -108,7 +108,7 @@ impl Lister<'_> {
         let mut guard = DirectoryGuard::default();
         // For each directory on the current path, its subdirectories that are still to be listed, the next one last.
         // Only names are stored, so a deep tree needs no more memory than a flat one.
-        let mut levels: Vec<(usize, Vec<Named>)> = Vec::new();
+        let mut levels: Vec<(usize, Vec<NamedEntry>)> = Vec::new();
         let (mut path, mut next) = (top.to_vec(), Some(attributes.ino));
         loop {
             if let Some(dir) = next.take() {
@@ -122,7 +122,7 @@ impl Lister<'_> {
             path.truncate(*path_len);
             match below.pop() {
                 None => drop(levels.pop()),
-                Some(Named { name, ino, .. }) => {
+                Some(NamedEntry { name, ino, .. }) => {
                     if !path.ends_with(b"/") {
                         path.push(b'/');
                     }
@@ -134,7 +134,7 @@ impl Lister<'_> {
     }
 
     /// Lists a directory. If recursive, returns its subdirectories in reverse order.
-    fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<Named>> {
+    fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<NamedEntry>> {
         let entries = self.paths.read_dir_inode(dir).map_err(|e| Error::file(path, e))?;
         let mut below = Vec::new();
         for entry in entries {
@@ -154,7 +154,7 @@ impl Lister<'_> {
     }
 
     /// Lists one entry. Returns whether it is a directory.
-    fn entry(&mut self, dir: &[u8], entry: &Named) -> Result<bool> {
+    fn entry(&mut self, dir: &[u8], entry: &NamedEntry) -> Result<bool> {
         let needs_attributes = self.options.style != Style::Names;
         if let (false, Some(file_type)) = (needs_attributes, entry.file_type) {
             self.name_line(&entry.name)?;

@@ -21,7 +21,7 @@ use disk::FileDevice;
 use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
-use qemu::Access;
+use qemu::ImageAccess;
 
 /// Maximum number of attempts when the name refers to another file than the one just locked. Each time, another program
 /// has completed a new file of that name.
@@ -47,7 +47,7 @@ pub(crate) fn open_to_read(path: &Path, unlocked: bool) -> Result<File> {
         let locked = lock(&file, File::try_lock_shared, id, ANOTHER, READER_ADVICE);
         unless_for_us(locked, &file, id)
             .and_then(|()| {
-                lock(&file, |file| qemu::try_lock(file, Access::Read), id, QEMU, READER_ADVICE)
+                lock(&file, |file| qemu::try_lock(file, ImageAccess::Read), id, QEMU, READER_ADVICE)
             })
             .map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
@@ -125,7 +125,13 @@ fn open_writable(path: &Path, is_exclusive: bool) -> Result<File> {
         let locked = lock(&file, File::try_lock, id, ANOTHER, WRITER_ADVICE);
         unless_for_us(locked, &file, id)
             .and_then(|()| {
-                lock(&file, |file| qemu::try_lock(file, Access::Write), id, QEMU, WRITER_ADVICE)
+                lock(
+                    &file,
+                    |file| qemu::try_lock(file, ImageAccess::Write),
+                    id,
+                    QEMU,
+                    WRITER_ADVICE,
+                )
             })
             .map_err(|refused| refused.at("lock", path))?;
         if is_at(path, &file).map_err(failed)? {
@@ -352,11 +358,11 @@ fn is_ending(file: &File) -> bool {
 /// Returns the mount point of an image that a program of this project has mounted, if known.
 #[cfg(target_os = "linux")]
 fn mounted_at(image: FileId) -> Option<PathBuf> {
-    use crate::mounts::Mount;
-    let is_it = |mount: &Mount| {
+    use crate::mounts::MountEntry;
+    let is_it = |mount: &MountEntry| {
         mount.is_ours() && host::id_at(&mount.source).is_ok_and(|source| source == image)
     };
-    Some(Mount::all().ok()?.into_iter().find(is_it)?.point)
+    Some(MountEntry::all().ok()?.into_iter().find(is_it)?.point)
 }
 
 /// Mounts are supported on Linux only.

@@ -20,7 +20,7 @@ const TABLE: &str = "/proc/self/mounts";
 
 /// Entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountEntry {
     /// Mount source: a device or another name.
     pub source: PathBuf,
     /// Directory over which it is mounted.
@@ -31,7 +31,7 @@ pub struct Mount {
     pub options: String,
 }
 
-impl Mount {
+impl MountEntry {
     /// Returns all mounts visible to this process, oldest first.
     ///
     /// # Errors
@@ -54,12 +54,12 @@ impl Mount {
     }
 }
 
-fn parse(line: &[u8]) -> Option<Mount> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let mut path = || Some(OsString::from_vec(unescaped(fields.next()?)).into());
     let (source, point) = (path()?, path()?);
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
-    Some(Mount { source, point, fs_type: text()?, options: text()? })
+    Some(MountEntry { source, point, fs_type: text()?, options: text()? })
 }
 
 /// Decodes the kernel's escapes of white space and backslashes, such as `\040`.

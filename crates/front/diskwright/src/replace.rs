@@ -19,7 +19,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::claim::{Link, claim, is_named};
+use crate::claim::{LinkTreatment, claim, is_named};
 use crate::lock::Refused;
 use crate::signals::{TemporaryName, TemporaryNames};
 
@@ -115,7 +115,7 @@ impl Replacement {
     }
 
     fn is_still(&self, old: &File) -> Result<bool, Errno> {
-        is_named(self.dir.as_fd(), self.name.as_bytes(), Link::Follow, old)
+        is_named(self.dir.as_fd(), self.name.as_bytes(), LinkTreatment::Follow, old)
     }
 
     /// Names the file, replacing an existing file or only if there is none.
@@ -161,7 +161,7 @@ fn claim_old(dir: &OwnedFd, name: &OsStr, replace: Replace) -> Result<Old, Refus
     if replace == Replace::Nothing {
         return Err(Refused::Exists);
     }
-    let old = claim(dir.as_fd(), name.as_bytes(), Link::Follow, &OnceCell::new())?;
+    let old = claim(dir.as_fd(), name.as_bytes(), LinkTreatment::Follow, &OnceCell::new())?;
     let is_empty = old.as_ref().is_some_and(|old| old.metadata().is_ok_and(|old| old.len() == 0));
     if replace == Replace::Empty && !is_empty {
         return Err(Refused::Exists);
@@ -240,7 +240,7 @@ fn named(dir: &Arc<OwnedFd>, name: &OsStr) -> io::Result<(File, TemporaryName)> 
         };
         // Between creation and lock, another program may consider the file abandoned and remove it.
         let is_others = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-        if is_others || !is_named(dir.as_fd(), part.name.as_bytes(), Link::Keep, &file)? {
+        if is_others || !is_named(dir.as_fd(), part.name.as_bytes(), LinkTreatment::Keep, &file)? {
             continue;
         }
         names.add(part.clone());
@@ -255,7 +255,7 @@ fn remove_left(dir: &Arc<OwnedFd>, part: &OsStr) {
     let Ok(file) = openat(dir, part, flags, Mode::empty()) else { return };
     let file = File::from(file);
     let is_left = file.try_lock().is_ok()
-        && is_named(dir.as_fd(), part.as_bytes(), Link::Keep, &file).unwrap_or(false);
+        && is_named(dir.as_fd(), part.as_bytes(), LinkTreatment::Keep, &file).unwrap_or(false);
     if is_left {
         TemporaryName { dir: Arc::clone(dir), name: part.to_owned() }.remove();
     }

@@ -24,11 +24,11 @@ const ENTRIES_MAX: usize = 100_000;
 pub(crate) struct Scouts {
     /// True if scouts are disabled, because the image is local.
     are_none: bool,
-    state: Mutex<State>,
+    state: Mutex<ScoutState>,
     has_changed: Condvar,
 }
 
-struct State {
+struct ScoutState {
     /// Directories to list, the next one last.
     waiting: Vec<Ino>,
     /// All directories that were ever queued, because a damaged image may have cycles.
@@ -70,7 +70,7 @@ impl Drop for End<'_> {
 
 impl Scouts {
     fn new(top: Ino, are_none: bool) -> Self {
-        let state = State {
+        let state = ScoutState {
             waiting: vec![top],
             known: HashSet::from([top]),
             scouted: 0,

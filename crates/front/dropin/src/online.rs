@@ -8,7 +8,7 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use linux::mounted::Mount;
+use linux::mounted::MountedDevice;
 use rustix::io::Errno;
 
 use crate::dumpe2fs;
@@ -19,11 +19,11 @@ use crate::target::ImageTarget;
 use crate::words::{Word, Words};
 
 /// Returns the XFS mount for a mount point, a device, or the file of a loop device, or `None` if it is not mounted.
-pub(crate) fn xfs_mount(target: &Path) -> Result<Option<Mount>, Failure> {
+pub(crate) fn xfs_mount(target: &Path) -> Result<Option<MountedDevice>, Failure> {
     let at = |e: Error| STATUSES.failed(format_args!("{}: {e}", target.display()));
-    let mount = match Mount::named(target).map_err(at)? {
+    let mount = match MountedDevice::named(target).map_err(at)? {
         Some(mount) => Some(mount),
-        None => Mount::of_image(target).map_err(at)?,
+        None => MountedDevice::of_image(target).map_err(at)?,
     };
     match mount {
         Some(mount) if mount.format == "xfs" => Ok(Some(mount)),
@@ -37,9 +37,9 @@ pub(crate) fn xfs_mount(target: &Path) -> Result<Option<Mount>, Failure> {
 }
 
 /// Returns the mount of a block device with an ext file system.
-pub(crate) fn ext_mount(device: &Path) -> Option<Mount> {
+pub(crate) fn ext_mount(device: &Path) -> Option<MountedDevice> {
     let is_device = device.metadata().is_ok_and(|found| found.file_type().is_block_device());
-    let mount = Mount::named(device).ok().flatten().filter(|_| is_device);
+    let mount = MountedDevice::named(device).ok().flatten().filter(|_| is_device);
     mount.filter(|mount| mount.format.starts_with("ext"))
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn or_next(
 /// Resizes a mounted file system to `blocks`, or to the size of its device.
 pub(crate) fn resize(
     device: &Path,
-    mount: &Mount,
+    mount: &MountedDevice,
     blocks: Option<u64>,
     before: u64,
     block_bytes: u32,
@@ -125,7 +125,7 @@ pub(crate) fn resize(
 }
 
 /// Sets the label of a mounted file system.
-pub(crate) fn set_label(mount: &Mount, label: &[u8]) -> Result<(), Refused> {
+pub(crate) fn set_label(mount: &MountedDevice, label: &[u8]) -> Result<(), Refused> {
     let set = mount.open().and_then(|root| linux::mounted::set_label(root, label));
     set.map_err(|e| {
         let point = mount.point.display();

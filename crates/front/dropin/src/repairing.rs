@@ -36,12 +36,12 @@ pub(crate) struct Repaired {
 }
 
 /// Observer that forwards progress and cancels on signals.
-struct Watch<'c> {
+struct CancellingObserver<'c> {
     stop: &'static AtomicBool,
     completion: Option<&'c Completion>,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for CancellingObserver<'_> {
     fn found(&self, _: Finding) {}
 
     fn progress(&self, phase: Phase, done: u64, total: u64) {
@@ -76,7 +76,7 @@ pub(crate) fn repair(
         May::Look => Repair::open_to_plan(image, open)?,
         May::MendHarmless | May::Mend => Repair::open(image, open)?,
     };
-    let plan = repair.plan(&Options::default(), &Watch { stop, completion })?;
+    let plan = repair.plan(&Options::default(), &CancellingObserver { stop, completion })?;
     if stop.load(Ordering::Relaxed) {
         return Ok(Repaired {
             left: 0,

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
 #[cfg(target_os = "linux")]
 fn resize_mounted(
     args: &Args,
-    mount: &linux::mounted::Mount,
+    mount: &linux::mounted::MountedDevice,
 ) -> Result<u8, crate::online::Refused> {
     let found = dumpe2fs::superblock(&args.image)?;
     let block = found.block_size();

@@ -114,7 +114,7 @@ impl Args {
 
     /// Same as [`Self::follow`], for a mounted file system.
     #[cfg(target_os = "linux")]
-    fn follow_mounted(&self, mount: &linux::mounted::Mount) -> Result<(), Failure> {
+    fn follow_mounted(&self, mount: &linux::mounted::MountedDevice) -> Result<(), Failure> {
         let point = mount.point.display();
         if self.uuid.is_some() || !self.features.is_empty() {
             let message = format!("{point} is mounted; unmount it to change the UUID or features");

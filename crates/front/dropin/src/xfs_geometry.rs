@@ -239,7 +239,7 @@ const BLANK: &str = "         =                      ";
 #[cfg(target_os = "linux")]
 impl XfsGeometry {
     /// Reads the geometry of a mounted file system from the kernel.
-    pub(crate) fn of_mount(mount: &linux::mounted::Mount) -> Result<Self, Failure> {
+    pub(crate) fn of_mount(mount: &linux::mounted::MountedDevice) -> Result<Self, Failure> {
         let found = mount.open().and_then(linux::mounted::xfs_geometry);
         let found = found.map_err(|e| {
             STATUSES.failed(format_args!(

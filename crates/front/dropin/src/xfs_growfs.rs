@@ -108,7 +108,7 @@ fn grow_image(args: &Args) -> Ended {
 
 /// Grows a mounted file system through the kernel.
 #[cfg(target_os = "linux")]
-fn grow_mounted(args: &Args, mount: &linux::mounted::Mount) -> Ended {
+fn grow_mounted(args: &Args, mount: &linux::mounted::MountedDevice) -> Ended {
     let before = XfsGeometry::of_mount(mount)?;
     before.show(&mount.source);
     if args.only_look {

@@ -104,7 +104,7 @@ impl InFile {
         let options =
             ext4::mkfs::Options { block_size: Some(block_size), ..ext4::mkfs::Options::new(SIZE) };
         let layout = ext4::mkfs::plan(&options).unwrap();
-        ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
+        ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros).unwrap();
         let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
         let fs = Ext4::open_writable(device.clone(), &options).unwrap();
         Self { folder, device, fs: OpenedFs::Ext4(Box::new(fs)) }
@@ -114,7 +114,7 @@ impl InFile {
         let (folder, device) = Self::device();
         let options = xfs::mkfs::Options { allow_small: true, ..xfs::mkfs::Options::new(SIZE) };
         let layout = xfs::mkfs::plan(&options).unwrap();
-        xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
+        xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros).unwrap();
         let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
         let fs = Xfs::open_writable(device.clone(), &options).unwrap();
         Self { folder, device, fs: OpenedFs::Xfs(Box::new(fs)) }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use crate::answer::{Complaints, ServingThread, answer_with};
 use crate::buffer::Buffer;
 use crate::device::Device;
-use crate::mount::Mount;
+use crate::mount::OwnMount;
 use crate::{Handler, PageCache, Reply, Request};
 
 /// Maximum size of a reply in bytes: all are small.
@@ -34,14 +34,14 @@ impl ToLate {
 
 /// The late thread. Ends when all [`ToLate`] handles are dropped.
 pub(crate) struct LateThread {
-    mount: Arc<Mount>,
+    mount: Arc<OwnMount>,
     requests: Receiver<Late>,
     reply: Buffer,
 }
 
 impl LateThread {
     /// Returns the thread and a handle that sends requests to it.
-    pub(crate) fn new(mount: Arc<Mount>) -> (Self, ToLate) {
+    pub(crate) fn new(mount: Arc<OwnMount>) -> (Self, ToLate) {
         let (sender, requests) = channel();
         (Self { mount, requests, reply: Buffer::new(ANSWER_LEN) }, ToLate(sender))
     }

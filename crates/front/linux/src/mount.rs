@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::device::Device;
-pub(crate) use unmount::Mount;
+pub(crate) use unmount::OwnMount;
 pub use write_back::WriteBack;
 
 /// Maximum size of a write or a read in bytes: the default limit of the kernel.
@@ -64,11 +64,11 @@ impl MountOptions {
 /// Unmounts a session's mount, from any thread.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    mount: Arc<Mount>,
+    mount: Arc<OwnMount>,
 }
 
 impl Unmounter {
-    pub(crate) fn new(mount: Arc<Mount>) -> Self {
+    pub(crate) fn new(mount: Arc<OwnMount>) -> Self {
         Self { mount }
     }
 
@@ -92,7 +92,7 @@ enum MountFailure {
 }
 
 /// Mounts, and returns the device with the requests.
-pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(Device, Mount)> {
+pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(Device, OwnMount)> {
     let mountpoint = check_mountpoint(mountpoint).map_err(|error| about(mountpoint, error))?;
     let fd = match direct::mount(&mountpoint, options) {
         Err(MountFailure::NotPermitted) if options.block_size.is_some() => {
@@ -103,7 +103,7 @@ pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<(De
         Ok(fd) => Ok(fd),
     };
     let fd = fd.map_err(|error| about(&mountpoint, error))?;
-    Ok((Device::new(fd), Mount::new(mountpoint, options.block_size.is_some())?))
+    Ok((Device::new(fd), OwnMount::new(mountpoint, options.block_size.is_some())?))
 }
 
 fn about(mountpoint: &Path, error: io::Error) -> io::Error {

@@ -4,17 +4,17 @@ use std::ops::Range;
 
 use crate::Errno;
 use crate::device::Device;
-use crate::mount::Mount;
+use crate::mount::OwnMount;
 
 /// The kernel's cache of files.
 #[derive(Debug)]
 pub struct PageCache<'a> {
     device: &'a Device,
-    mount: &'a Mount,
+    mount: &'a OwnMount,
 }
 
 impl<'a> PageCache<'a> {
-    pub(crate) fn new(device: &'a Device, mount: &'a Mount) -> Self {
+    pub(crate) fn new(device: &'a Device, mount: &'a OwnMount) -> Self {
         Self { device, mount }
     }
 

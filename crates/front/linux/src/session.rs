@@ -13,7 +13,7 @@ use crate::answer::{Complaints, ServingThread};
 use crate::device::Device;
 use crate::handshake::{Agreed, shake_hands};
 use crate::late::LateThread;
-use crate::mount::{self, Mount};
+use crate::mount::{self, OwnMount};
 use crate::reader::{DeviceThread, Turn};
 use crate::ring::{AllRegistered, Ring, RingThread};
 use crate::{Handler, InitFlags, MountOptions, Unmounted, Unmounter, WriteBack};
@@ -128,7 +128,7 @@ fn start(
 
 /// Unmounts on drop, after the end of service.
 #[derive(Debug)]
-struct MountGuard(Arc<Mount>);
+struct MountGuard(Arc<OwnMount>);
 
 impl Drop for MountGuard {
     fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl Drop for MountGuard {
 fn serve_all(
     threads: Vec<Box<dyn ServingThread>>,
     handler: &dyn Handler,
-    mount: &Mount,
+    mount: &OwnMount,
     all_registered: &AllRegistered,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
@@ -177,7 +177,7 @@ fn serve_all(
 fn run_to_end(
     mut thread: Box<dyn ServingThread>,
     handler: &dyn Handler,
-    mount: &Mount,
+    mount: &OwnMount,
     complaints: &Complaints,
 ) -> io::Result<()> {
     let ended = thread.run(handler, complaints);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::answer::Answer;
 use crate::device::Device;
-use crate::mount::Mount;
+use crate::mount::OwnMount;
 
 /// The end of a mount. umount(2) of a block device's mount returns when this is dropped, so that
 /// the caller can close the image first.
@@ -13,7 +13,7 @@ pub struct Unmounted {
     /// The pending DESTROY request and its descriptor. Other mounts send none.
     request: Option<(Arc<Device>, u64)>,
     /// Dropped last: a child that unmounted it waits for the reply.
-    mount: Option<Arc<Mount>>,
+    mount: Option<Arc<OwnMount>>,
 }
 
 impl Unmounted {
@@ -22,7 +22,7 @@ impl Unmounted {
     }
 
     /// Sets the mount that has ended.
-    pub(crate) fn of(mut self, mount: Arc<Mount>) -> Self {
+    pub(crate) fn of(mut self, mount: Arc<OwnMount>) -> Self {
         self.mount = Some(mount);
         self
     }

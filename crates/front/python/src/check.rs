@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::path::Path;
 
-use diskwright::check::{Collector, Finding, Limits, Observer, Options, Phase, Subject};
+use diskwright::check::{Collector, Finding, ImageCheck, Limits, Observer, Options, Phase};
 use diskwright::repair::{Done, Plan, Repair, Standing};
 use diskwright::{Image, Result};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,18 +12,18 @@ use pyo3::prelude::*;
 use crate::error;
 use crate::hook::Hook;
 use crate::names::HostPath;
-use crate::place::{Place, part};
+use crate::place::{ImageSource, part};
 
 /// Name of an image on a device without a name.
 const UNNAMED: &str = "the image";
 
 /// Observer that collects findings and can be cancelled by a hook.
-struct Watch<'a> {
+struct HookedObserver<'a> {
     collector: &'a Collector,
     hook: &'a Hook,
 }
 
-impl Observer for Watch<'_> {
+impl Observer for HookedObserver<'_> {
     fn found(&self, finding: Finding) {
         self.collector.found(finding);
     }
@@ -68,16 +68,16 @@ pub(crate) fn check(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let (place, origin) = Place::of(source)?;
+    let (place, origin) = ImageSource::of(source)?;
     let (options, hook) = (options(threads)?, Hook::new(progress));
     let checked = py.detach(|| -> Result<_> {
         let open = part(partition, offset, false);
         let subject = match place {
-            Place::Path(path) => Subject::open(&path, &open),
-            Place::Device(device) => Subject::on_device(Path::new(UNNAMED), device, &open),
+            ImageSource::Path(path) => ImageCheck::open(&path, &open),
+            ImageSource::Device(device) => ImageCheck::on_device(Path::new(UNNAMED), device, &open),
         }?;
         let collector = Collector::new(Limits::default());
-        let watch = Watch { collector: &collector, hook: &hook };
+        let watch = HookedObserver { collector: &collector, hook: &hook };
         let summary = subject.check(&options, &watch)?;
         Ok(collector.report(&subject, summary).json_line())
     });
@@ -94,7 +94,7 @@ pub(crate) fn salvaged(
     let opened = py.detach(|| -> Result<_> {
         let repair = Repair::open_to_plan(path, open)?;
         let collector = Collector::new(Limits::NONE);
-        let watch = Watch { collector: &collector, hook: &hook };
+        let watch = HookedObserver { collector: &collector, hook: &hook };
         Ok(repair.salvage(&Options::default(), &watch)?.0)
     });
     hook.end(opened.map_err(|error| error::plain(py, &error)))
@@ -125,7 +125,7 @@ pub(crate) fn repair(
             false => Repair::open(&source.0, &open),
         }?;
         let collector = Collector::new(Limits::NONE);
-        let plan = repair.plan(&options, &Watch { collector: &collector, hook: &hook })?;
+        let plan = repair.plan(&options, &HookedObserver { collector: &collector, hook: &hook })?;
         if plan_only || hook.stops() {
             return Ok(repair.json_line(&plan, standing_of(&plan), None));
         }

@@ -19,12 +19,12 @@ use crate::place::part;
 pub(crate) struct SideArg(HostPath, Option<u32>);
 
 /// Open side.
-enum Open {
+enum OpenSide {
     Image(Box<Image>),
     Directory(PathBuf),
 }
 
-impl Open {
+impl OpenSide {
     fn new(SideArg(path, partition): &SideArg) -> Result<Self> {
         if path.0.is_dir() {
             return Ok(Self::Directory(path.0.clone()));
@@ -86,7 +86,7 @@ pub(crate) fn diff(
 ) -> PyResult<Vec<String>> {
     let options = options(&ignore)?;
     let changes = py.detach(|| -> Result<_> {
-        let (a, b) = (Open::new(&a)?, Open::new(&b)?);
+        let (a, b) = (OpenSide::new(&a)?, OpenSide::new(&b)?);
         let mut changes = Vec::new();
         engine_diff(a.side(), b.side(), &options, &mut Silent, &mut |change| {
             changes.push(json(change).to_string());
@@ -109,7 +109,7 @@ pub(crate) fn layer(
 ) -> PyResult<String> {
     let options = options(&ignore)?;
     let report = py.detach(|| -> Result<_> {
-        let (a, b) = (Open::new(&a)?, Open::new(&b)?);
+        let (a, b) = (OpenSide::new(&a)?, OpenSide::new(&b)?);
         let (output, sides): (&Path, _) = (&output.0, (a.side(), b.side()));
         let compression = Compression::of_name(output);
         diff_to_layer_file(sides, &options, (output, force), compression, &mut Silent)

@@ -8,8 +8,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::kept::Kept;
-use crate::open::Open;
+use crate::kept::ProcessLocal;
+use crate::open::SharedImage;
 use crate::stat::Stat;
 
 /// Maximum number of bytes read through an intermediate buffer at a time.
@@ -18,14 +18,14 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Open file of an image, with positional reads and writes.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct File {
-    open: Arc<Open>,
-    file: RwLock<Option<Kept<fs::File>>>,
+    open: Arc<SharedImage>,
+    file: RwLock<Option<ProcessLocal<fs::File>>>,
 }
 
 impl File {
-    pub(crate) fn new(open: Arc<Open>, file: fs::File) -> Self {
+    pub(crate) fn new(open: Arc<SharedImage>, file: fs::File) -> Self {
         open.files.fetch_add(1, Ordering::Relaxed);
-        Self { open, file: RwLock::new(Some(Kept::new(file))) }
+        Self { open, file: RwLock::new(Some(ProcessLocal::new(file))) }
     }
 
     fn call<R: Send>(
@@ -35,7 +35,7 @@ impl File {
     ) -> PyResult<R> {
         self.open.detached(py, || {
             let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
-            act(file.as_ref().and_then(Kept::get).ok_or(Error::Closed)?)
+            act(file.as_ref().and_then(ProcessLocal::get).ok_or(Error::Closed)?)
         })
     }
 }

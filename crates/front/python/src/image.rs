@@ -17,17 +17,17 @@ use crate::check::salvaged;
 use crate::device::Origin;
 use crate::error::{self, Said, fields};
 use crate::file::File;
-use crate::kept::Kept;
+use crate::kept::ProcessLocal;
 use crate::listing::{ScanDir, Tree};
 use crate::names::{HostPath, Name, PathArg, decode};
-use crate::open::Open;
-use crate::place::{Place, part};
+use crate::open::SharedImage;
+use crate::place::{ImageSource, part};
 use crate::stat::Stat;
 
 /// Open image.
 #[pyclass(frozen, subclass, module = "diskwright._diskwright")]
 pub(crate) struct Volume {
-    pub(crate) open: Arc<Open>,
+    pub(crate) open: Arc<SharedImage>,
 }
 
 /// Options of a new file system.
@@ -62,15 +62,15 @@ impl NewFs {
     }
 
     /// Creates the file system on a device or in a new file.
-    fn make(&self, py: Python<'_>, place: Place, origin: &Origin) -> PyResult<Image> {
+    fn make(&self, py: Python<'_>, place: ImageSource, origin: &Origin) -> PyResult<Image> {
         let options = self.options()?;
         let made = match place {
-            Place::Path(path) => {
+            ImageSource::Path(path) => {
                 let problem = "a new image in a file needs a size";
                 let size = self.size.ok_or_else(|| PyValueError::new_err(problem))?;
                 py.detach(|| Image::create(path, size, options))
             }
-            Place::Device(device) => py.detach(|| Image::format(device, options)),
+            ImageSource::Device(device) => py.detach(|| Image::format(device, options)),
         };
         made.map_err(|error| match &error {
             // An empty file system has no data, so the device is too small.
@@ -108,9 +108,9 @@ struct OpenArgs {
 }
 
 impl OpenArgs {
-    fn open(&self, py: Python<'_>, place: Place, origin: &Origin) -> PyResult<Image> {
+    fn open(&self, py: Python<'_>, place: ImageSource, origin: &Origin) -> PyResult<Image> {
         if self.salvage {
-            let Place::Path(path) = place else {
+            let ImageSource::Path(path) = place else {
                 let problem = "salvage needs a file of the host, not a file object";
                 return Err(PyTypeError::new_err(problem));
             };
@@ -123,8 +123,8 @@ impl OpenArgs {
         let mut options = part(self.partition, self.offset, self.norecovery).write(self.writable);
         (options.owner, options.cache_bytes) = (self.owner, self.cache_bytes);
         let opened = py.detach(|| match place {
-            Place::Path(path) => options.open(path),
-            Place::Device(device) => options.open_device(device as Arc<dyn BlockDevice>),
+            ImageSource::Path(path) => options.open(path),
+            ImageSource::Device(device) => options.open_device(device as Arc<dyn BlockDevice>),
         });
         opened.map_err(|error| error::exception(py, &error, origin))
     }
@@ -141,16 +141,16 @@ impl Volume {
         new: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let how: OpenArgs = fields(how)?;
-        let (place, origin) = Place::of(source)?;
+        let (place, origin) = ImageSource::of(source)?;
         origin.check()?;
         let image = match new {
             Some(new) => fields::<NewFs>(new)?.make(py, place, &origin)?,
             None => how.open(py, place, &origin)?,
         };
         let is_writable = image.is_writable();
-        let (image, home) = (RwLock::new(Some(Kept::new(image))), Kept::new(()));
+        let (image, home) = (RwLock::new(Some(ProcessLocal::new(image))), ProcessLocal::new(()));
         let files = AtomicUsize::new(0);
-        Ok(Self { open: Arc::new(Open { image, origin, home, is_writable, files }) })
+        Ok(Self { open: Arc::new(SharedImage { image, origin, home, is_writable, files }) })
     }
 
     /// Raises an error in a child process after a fork, and in a call of the image's own device.

@@ -31,12 +31,12 @@ pub(crate) fn forked() {
 }
 
 /// Value that belongs to the process that created it.
-pub(crate) struct Kept<T: Send + 'static> {
+pub(crate) struct ProcessLocal<T: Send + 'static> {
     value: Option<T>,
     generation: u64,
 }
 
-impl<T: Send + 'static> Kept<T> {
+impl<T: Send + 'static> ProcessLocal<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value: Some(value), generation: GENERATION.load(Ordering::Relaxed) }
     }
@@ -62,7 +62,7 @@ impl<T: Send + 'static> Kept<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Kept<T> {
+impl<T: Send + 'static> Drop for ProcessLocal<T> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
         if !self.is_here() {

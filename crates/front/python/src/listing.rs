@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::error;
-use crate::kept::Kept;
+use crate::kept::ProcessLocal;
 use crate::locks::lock;
 use crate::names::{decode, join};
-use crate::open::Open;
+use crate::open::SharedImage;
 use crate::stat::Stat;
 
 /// Number of entries fetched at a time, to amortise detaching from the interpreter.
@@ -22,18 +22,18 @@ const BATCH: usize = 256;
 /// Engine iterator whose items are fetched in batches.
 struct Batches<I: Iterator + Send + 'static, T> {
     /// `None` at its end.
-    items: Option<Kept<I>>,
+    items: Option<ProcessLocal<I>>,
     ready: VecDeque<Result<T>>,
 }
 
 impl<I: Iterator + Send + 'static, T: Send> Batches<I, T> {
     fn new(items: I) -> Self {
-        Self { items: Some(Kept::new(items)), ready: VecDeque::new() }
+        Self { items: Some(ProcessLocal::new(items)), ready: VecDeque::new() }
     }
 
     fn next(&mut self, make: impl Fn(I::Item) -> Result<T>) -> Option<Result<T>> {
         if self.ready.is_empty()
-            && let Some(items) = self.items.as_mut().and_then(Kept::get_mut)
+            && let Some(items) = self.items.as_mut().and_then(ProcessLocal::get_mut)
         {
             self.ready.extend(items.by_ref().take(BATCH).map(make));
             if self.ready.len() < BATCH {
@@ -47,7 +47,7 @@ impl<I: Iterator + Send + 'static, T: Send> Batches<I, T> {
 /// Returns the next item of a listing.
 fn advance<I, T>(
     py: Python<'_>,
-    open: &Open,
+    open: &SharedImage,
     batches: &Mutex<Batches<I, T>>,
     make: impl Fn(I::Item) -> Result<T> + Send,
 ) -> PyResult<Option<T>>
@@ -81,13 +81,13 @@ fn listed(entry: Result<fs::DirEntry>) -> Result<Listed> {
 /// Iterator over the entries of a directory.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct ScanDir {
-    open: Arc<Open>,
+    open: Arc<SharedImage>,
     directory: Arc<[u8]>,
     batches: Mutex<Batches<fs::ReadDir, Listed>>,
 }
 
 impl ScanDir {
-    pub(crate) fn new(open: Arc<Open>, directory: Vec<u8>, entries: fs::ReadDir) -> Self {
+    pub(crate) fn new(open: Arc<SharedImage>, directory: Vec<u8>, entries: fs::ReadDir) -> Self {
         Self { open, directory: directory.into(), batches: Mutex::new(Batches::new(entries)) }
     }
 }
@@ -131,7 +131,7 @@ impl ScanDir {
 /// Directory entry, like os.DirEntry.
 #[pyclass(frozen, module = "diskwright")]
 pub(crate) struct DirEntry {
-    open: Arc<Open>,
+    open: Arc<SharedImage>,
     directory: Arc<[u8]>,
     listed: Listed,
 }
@@ -227,14 +227,14 @@ fn visited(entry: Result<fs::WalkEntry>) -> Result<Visited> {
 /// Iterator over all files below a directory, with attributes.
 #[pyclass(frozen, module = "diskwright._diskwright")]
 pub(crate) struct Tree {
-    open: Arc<Open>,
+    open: Arc<SharedImage>,
     batches: Mutex<Batches<fs::Walk, Visited>>,
     /// Callback for errors. Without it, errors are raised.
     onerror: Option<Py<PyAny>>,
 }
 
 impl Tree {
-    pub(crate) fn new(open: Arc<Open>, walk: fs::Walk, onerror: Option<Py<PyAny>>) -> Self {
+    pub(crate) fn new(open: Arc<SharedImage>, walk: fs::Walk, onerror: Option<Py<PyAny>>) -> Self {
         Self { open, batches: Mutex::new(Batches::new(walk)), onerror }
     }
 

@@ -9,22 +9,22 @@ use pyo3::prelude::*;
 
 use crate::device::{self, Origin};
 use crate::error;
-use crate::kept::{Kept, bury};
+use crate::kept::{ProcessLocal, bury};
 use crate::names::{PathArg, decode};
 
 /// State shared by an image and its open objects.
-pub(crate) struct Open {
+pub(crate) struct SharedImage {
     /// `None` after closing.
-    pub(crate) image: RwLock<Option<Kept<Image>>>,
+    pub(crate) image: RwLock<Option<ProcessLocal<Image>>>,
     pub(crate) origin: Origin,
     /// Belongs to the process that opened the image.
-    pub(crate) home: Kept<()>,
+    pub(crate) home: ProcessLocal<()>,
     pub(crate) is_writable: bool,
     /// Number of existing file objects.
     pub(crate) files: AtomicUsize,
 }
 
-impl Open {
+impl SharedImage {
     /// Rejects calls in a child after a fork, and by the image's own device.
     pub(crate) fn check(&self) -> PyResult<()> {
         if !self.home.is_here() {
@@ -58,7 +58,8 @@ impl Open {
     ) -> PyResult<R> {
         self.detached(py, || {
             let image = self.image.read().unwrap_or_else(PoisonError::into_inner);
-            let image = image.as_ref().and_then(Kept::get).ok_or(diskwright::Error::Closed)?;
+            let image =
+                image.as_ref().and_then(ProcessLocal::get).ok_or(diskwright::Error::Closed)?;
             act(image)
         })
     }
@@ -91,7 +92,7 @@ impl Open {
         }
         self.detached(py, || {
             let image = self.image.write().unwrap_or_else(PoisonError::into_inner).take();
-            image.and_then(Kept::take).map_or(Ok(()), Image::close)
+            image.and_then(ProcessLocal::take).map_or(Ok(()), Image::close)
         })
     }
 

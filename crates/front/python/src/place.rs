@@ -17,12 +17,12 @@ use crate::error;
 use crate::names::HostPath;
 
 /// Source of an image.
-pub(crate) enum Place {
+pub(crate) enum ImageSource {
     Path(PathBuf),
     Device(Arc<dyn BlockDevice>),
 }
 
-impl Place {
+impl ImageSource {
     /// Converts a path or a device object.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<(Self, Origin)> {
         if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
@@ -60,10 +60,10 @@ pub(crate) fn partitions(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
 ) -> PyResult<Option<Vec<PartitionFields>>> {
-    let (place, origin) = Place::of(source)?;
+    let (place, origin) = ImageSource::of(source)?;
     let (device, name): (Arc<dyn BlockDevice>, PathBuf) = match place {
-        Place::Device(device) => (device, "the image".into()),
-        Place::Path(path) => {
+        ImageSource::Device(device) => (device, "the image".into()),
+        ImageSource::Path(path) => {
             let opened = py.detach(|| File::open(&path).and_then(FileDevice::new));
             let failed = |source| Error::Host { operation: "open", path: path.clone(), source };
             let opened = opened.map_err(failed).map_err(|error| error::plain(py, &error));

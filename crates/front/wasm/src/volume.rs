@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use diskwright::check::{self, Observer, Subject, Summary};
+use diskwright::check::{self, ImageCheck, Observer, Summary};
 use diskwright::fs::{Ext4Options, FormatOptions, NewImage, XfsOptions};
 use diskwright::{Image, UnknownFormat};
 use serde::Deserialize;
@@ -166,6 +166,6 @@ pub(crate) fn check(
 ) -> Result<(diskwright::Format, Summary)> {
     // A module has one thread.
     let options = check::Options::default().with_threads(NonZero::<usize>::MIN);
-    let subject = Subject::on_device(Path::new("disk"), Arc::clone(disk), &place.options()?)?;
+    let subject = ImageCheck::on_device(Path::new("disk"), Arc::clone(disk), &place.options()?)?;
     Ok((subject.format(), subject.check(&options, observer)?))
 }

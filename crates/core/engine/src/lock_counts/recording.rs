@@ -46,7 +46,7 @@ pub struct Use {
 
 /// Records of a thread.
 #[derive(Clone, Debug, Default)]
-pub struct Record {
+pub struct ThreadRecords {
     /// Use of each lock and counter, by address.
     pub uses: HashMap<usize, Use>,
     /// Number of records: two for each hold of a lock, one for each use of a counter.
@@ -67,7 +67,7 @@ struct Recorder {
     base: Instant,
     turn: Option<u32>,
     held: Vec<Holding>,
-    record: Record,
+    record: ThreadRecords,
 }
 
 thread_local! {
@@ -75,13 +75,13 @@ thread_local! {
 }
 
 /// Starts recording in this thread, in addition to `record`. With a turn, the uses of cache lines are recorded as well.
-pub fn start(record: Record, turn: Option<u32>) {
+pub fn start(record: ThreadRecords, turn: Option<u32>) {
     let recorder = Recorder { base: Instant::now(), turn, held: Vec::new(), record };
     RECORDER.with(|slot| *slot.borrow_mut() = Some(recorder));
 }
 
 /// Stops recording in this thread and returns the record.
-pub fn stop() -> Record {
+pub fn stop() -> ThreadRecords {
     RECORDER
         .with(|slot| slot.borrow_mut().take())
         .map(|recorder| recorder.record)
@@ -118,7 +118,7 @@ pub(super) fn acquired(
         }
         let now = recorder.now();
         recorder.record.noting_ns += now - began;
-        let Record { noting_ns, notes, .. } = recorder.record;
+        let ThreadRecords { noting_ns, notes, .. } = recorder.record;
         recorder.held.push(Holding { lock, hold, since: now, noting_ns, notes });
     });
 }
@@ -128,7 +128,7 @@ pub(super) fn released(lock: usize) {
         // A lock taken before recording started is not in the list.
         if let Some(at) = recorder.held.iter().rposition(|held| held.lock == lock) {
             let held = recorder.held.remove(at);
-            let Record { uses, notes, noting_ns } = &mut recorder.record;
+            let ThreadRecords { uses, notes, noting_ns } = &mut recorder.record;
             // This record itself is not inside the hold.
             let inside = *notes - 1 - held.notes;
             let time = (began - held.since).saturating_sub(*noting_ns - held.noting_ns);
@@ -206,7 +206,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
-    fn only(record: &Record) -> &Use {
+    fn only(record: &ThreadRecords) -> &Use {
         assert_eq!(record.uses.len(), 1);
         record.uses.values().next().unwrap()
     }
@@ -215,7 +215,7 @@ mod tests {
     fn a_thread_notes_what_it_holds_and_how_long() {
         let lock = Mutex::new(1);
         *lock.lock() += 1;
-        start(Record::default(), Some(7));
+        start(ThreadRecords::default(), Some(7));
         let guard = lock.lock();
         std::thread::sleep(Duration::from_millis(3));
         drop(guard);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn nested_locks_are_recorded_separately() {
         let (outer, inner) = (Arc::new(RwLock::new(())), AtomicU32::new(0));
-        start(Record::default(), None);
+        start(ThreadRecords::default(), None);
         let guard = outer.write_arc();
         inner.fetch_add(1, Ordering::Relaxed);
         inner.load(Ordering::Relaxed);
@@ -253,7 +253,7 @@ mod tests {
         let other = std::thread::spawn({
             let lock = lock.clone();
             move || {
-                start(Record::default(), None);
+                start(ThreadRecords::default(), None);
                 drop(lock.lock());
                 stop()
             }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-use vfs::survey::{Shape, Sink, TellsLayout};
+use vfs::survey::{ImageGeometry, Sink, TellsLayout};
 use vfs::{
     AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
     FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
@@ -254,7 +254,7 @@ impl<F: MountFormat> FileSystem for Mounted<F> {
 }
 
 impl<F: MountFormat> TellsLayout for Mounted<F> {
-    fn shape(&self) -> Result<Shape> {
+    fn shape(&self) -> Result<ImageGeometry> {
         self.layer.format().shape_of_image()
     }
 

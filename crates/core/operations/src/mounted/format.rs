@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use vfs::survey::{Shape, Sink};
+use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
     Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart, Ino,
     MappedExtent, Result, StatFs,
@@ -14,7 +14,7 @@ use vfs::{
 use crate::RunOperations;
 use crate::data::{ChangeFiles, ReadFiles};
 use crate::deferred_create::DeferCreates;
-use crate::names::{Directories, Links, MakeInodes};
+use crate::names::{Directories, LinkEffects, MakeInodes};
 use crate::profile::{ListingClock, ListingProfile};
 
 /// Opening and closing images. [`Mounted`](super::Mounted) has the same functions for callers.
@@ -225,7 +225,7 @@ pub trait WholeVolume: RunOperations {
     ///
     /// # Errors
     /// Returns the errors of that method.
-    fn shape_of_image(&self) -> Result<Shape>;
+    fn shape_of_image(&self) -> Result<ImageGeometry>;
 
     /// Reports all blocks, as [`vfs::survey::TellsLayout::tell_layout`] specifies.
     fn survey(&self, sink: &mut dyn Sink);
@@ -239,7 +239,7 @@ pub trait MountFormat:
     + KeepAttributes
     + WholeVolume
     + MakeInodes
-    + Links
+    + LinkEffects
     + ChangeFiles
     + DeferCreates
     + Send
@@ -254,7 +254,7 @@ impl<F> MountFormat for F where
         + KeepAttributes
         + WholeVolume
         + MakeInodes
-        + Links
+        + LinkEffects
         + ChangeFiles
         + DeferCreates
         + Send

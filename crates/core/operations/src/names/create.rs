@@ -3,7 +3,7 @@
 use vfs::names::check_name;
 use vfs::{DeviceNumber, Error, FileType, Ino, NewInode, Result, SpecialFile};
 
-use super::{Directories, Entry, Links, find_named, taken_first};
+use super::{Directories, Entry, LinkEffects, find_named, taken_first};
 use crate::Outcome;
 use crate::inode::{InodeHandle, Inodes, load_dir};
 
@@ -72,7 +72,7 @@ pub trait MakeInodes: Inodes {
 /// Returns the errors of that method.
 pub fn create<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     create_with(fs, (dir, name), FileType::Regular, new, |op, file| {
         F::init_file(op, file);
@@ -86,7 +86,7 @@ where
 /// Returns the errors of that method.
 pub fn mkdir<F>(fs: &F, dir: Ino, name: &[u8], new: &NewInode) -> Result<Ino>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     let fill = |op: &mut F::Op<'_>, child: &mut F::Inode| F::init_dir(op, child, dir);
     create_with(fs, (dir, name), FileType::Directory, new, fill)
@@ -104,7 +104,7 @@ pub(crate) fn mknod<F>(
     new: &NewInode,
 ) -> Result<Ino>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     let (file_type, device) = match file {
         SpecialFile::CharDevice(device) => (FileType::CharDevice, device),
@@ -121,7 +121,7 @@ where
 /// Returns the errors of that method.
 pub fn symlink<F>(fs: &F, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Result<Ino>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     if target.is_empty() || target.contains(&0) {
         return Err(Error::Invalid("a link's target must not be empty or contain NUL"));
@@ -140,7 +140,7 @@ where
 /// Returns the errors of that method.
 pub(crate) fn create_unlinked<F>(fs: &F, dir: Ino, new: &NewInode) -> Result<Ino>
 where
-    F: MakeInodes + Links,
+    F: MakeInodes + LinkEffects,
 {
     fs.mode().check_writable()?;
     let parent = {
@@ -171,7 +171,7 @@ fn create_with<F>(
     fill: impl Fn(&mut F::Op<'_>, &mut F::Inode) -> Outcome<()>,
 ) -> Result<Ino>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     fs.mode().check_writable()?;
     check_name(name)?;

@@ -12,7 +12,7 @@ use crate::orphans::{InactivateInodes, Inactivation, inactivate};
 const LINKS_EMPTY_DIR: u32 = 2;
 
 /// Effect of links on the inodes of a format.
-pub trait Links: InactivateInodes {
+pub trait LinkEffects: InactivateInodes {
     /// Maximum number of links of an inode.
     const LINKS_MAX: u32;
 
@@ -50,7 +50,7 @@ pub trait Links: InactivateInodes {
     /// Replaces a parent pointer of an inode.
     ///
     /// # Errors
-    /// Returns the errors of [`Links::add_parent`].
+    /// Returns the errors of [`LinkEffects::add_parent`].
     fn replace_parent(
         _op: &mut Self::Op<'_>,
         _inode: &mut Self::Inode,
@@ -93,7 +93,7 @@ pub fn drop_subdirectory<I: InodeHandle>(parent: &mut I) {
 /// Returns the errors of that method.
 pub fn link<F>(fs: &F, ino: Ino, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     fs.mode().check_writable()?;
     check_name(name)?;
@@ -110,7 +110,7 @@ fn link_in<F>(
     time: Option<Timestamp>,
 ) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     let file = load_linkable(fs, ino)?;
     let entry = Entry::to(name, &file)?;
@@ -124,7 +124,7 @@ where
 }
 
 /// Loads an inode that can have another name.
-fn load_linkable<F: Links>(fs: &F, ino: Ino) -> Result<F::Inode> {
+fn load_linkable<F: LinkEffects>(fs: &F, ino: Ino) -> Result<F::Inode> {
     // An inode without names is in use as long as it is open.
     let file = fs.load(ino)?;
     if file.file_type()? == FileType::Directory {
@@ -149,7 +149,7 @@ pub(crate) fn link_over<F>(
     time: Option<Timestamp>,
 ) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     fs.mode().check_writable()?;
     if matches!(name, b"." | b"..") {
@@ -187,7 +187,7 @@ fn stage_named<F>(
     time: Option<Timestamp>,
 ) -> Outcome<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     F::add_parent(op, &mut file, (before, name))?;
     let links = file.links();

@@ -2,7 +2,7 @@
 //!
 //! This module defines the order of checks and their errors, the locks, and the changes of directories, link counts and
 //! inodes in one operation. A format implements the storage of entries ([`Directories`]), the creation of inodes
-//! ([`MakeInodes`]), and the effect of a link on its inode ([`Links`]).
+//! ([`MakeInodes`]), and the effect of a link on its inode ([`LinkEffects`]).
 //!
 //! The inode of a name is known only after its directory is locked and searched. The inode's lock is then taken as
 //! well. If that is not possible in order, both are released, taken in order, and the name is looked up again.
@@ -23,7 +23,7 @@ use vfs::{Corruption, Error, FileType, Ino, NAME_LEN_MAX, Result};
 pub use create::{MakeInodes, create, mkdir, symlink};
 pub(crate) use create::{create_unlinked, mknod};
 pub(crate) use link::link_over;
-pub use link::{Links, drop_subdirectory, link};
+pub use link::{LinkEffects, drop_subdirectory, link};
 pub use remove::{rmdir, unlink};
 pub use rename::rename;
 

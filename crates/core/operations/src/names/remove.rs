@@ -2,7 +2,7 @@
 
 use vfs::{Error, FileType, Ino, Result, Timestamp};
 
-use super::{Directories, Links, drop_subdirectory, load_named, lock_entry, require_empty};
+use super::{Directories, LinkEffects, drop_subdirectory, load_named, lock_entry, require_empty};
 use crate::inode::InodeHandle;
 use crate::orphans::inactivate;
 
@@ -12,7 +12,7 @@ use crate::orphans::inactivate;
 /// Returns the errors of that method.
 pub fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     fs.mode().check_writable()?;
     if matches!(name, b"." | b"..") {
@@ -34,7 +34,7 @@ where
 /// Returns the errors of that method.
 pub fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     fs.mode().check_writable()?;
     match name {
@@ -60,7 +60,7 @@ fn remove_found<F>(
     time: Option<Timestamp>,
 ) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     let inactivation = fs.atomically_freeing(|op| {
         let mut parent = before.clone();

@@ -6,7 +6,7 @@ use vfs::{Error, FileType, NewInode, RenameMode, Result, Timestamp};
 
 use super::plan::{RenamePlan, plan_and_do};
 use super::require_empty;
-use super::{Directories, Entry, Links, MakeInodes, Name, drop_subdirectory, load_named};
+use super::{Directories, Entry, LinkEffects, MakeInodes, Name, drop_subdirectory, load_named};
 use crate::Outcome;
 use crate::inode::InodeHandle;
 use crate::orphans::{Inactivation, inactivate};
@@ -30,7 +30,7 @@ pub fn rename<F>(
     time: Option<Timestamp>,
 ) -> Result<()>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     fs.mode().check_writable()?;
     check_whiteout(mode, whiteout)?;
@@ -45,7 +45,7 @@ fn carry_out<F>(
     time: Option<Timestamp>,
 ) -> Result<()>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     if plan.is_respelling && whiteout.is_some() {
         // The whiteout and the file would need the same entry.
@@ -81,7 +81,7 @@ fn check_move<F>(
     target: Option<&F::Inode>,
 ) -> Result<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     plan.dirs[0].protection().check_removal(source.protection())?;
     match target {
@@ -117,7 +117,7 @@ fn replace<F>(
     time: Option<Timestamp>,
 ) -> Outcome<Option<Inactivation>>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     let mut dirs = plan.dirs.clone();
     let to = dirs.len() - 1;
@@ -157,7 +157,7 @@ fn leave_whiteout<F>(
     new: &NewInode,
 ) -> Outcome<()>
 where
-    F: Directories + MakeInodes + Links,
+    F: Directories + MakeInodes + LinkEffects,
 {
     let mut whiteout = F::new_whiteout(op, dir, new)?;
     F::replace_entry(op, dir, &plan.source, Entry::to(&plan.from.1, &whiteout)?)?;
@@ -174,7 +174,7 @@ fn exchange<F>(
     time: Option<Timestamp>,
 ) -> Outcome<()>
 where
-    F: Directories + Links,
+    F: Directories + LinkEffects,
 {
     let found = plan.target.ok_or(Error::NotFound)?;
     let mut target = before.target.clone().ok_or(Error::NotFound)?;

@@ -19,7 +19,7 @@ pub enum Turn {
 
 /// A pointer to the next orphan that must be written to an inode's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link<A> {
+pub struct OrphanPointer<A> {
     /// Inode number.
     pub ino: Ino,
     /// Location of the slot. Slots are written in ascending order.
@@ -36,7 +36,7 @@ pub struct OrphanChanges<'a, P, A> {
     /// The future place of each inode's record.
     outcome: SmallVec<[(Ino, Option<P>); 2]>,
     /// Sorted by slot, after [`Self::sort_links`].
-    links: SmallVec<[Link<A>; 2]>,
+    links: SmallVec<[OrphanPointer<A>; 2]>,
 }
 
 impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
@@ -67,7 +67,7 @@ impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
     }
 
     /// Adds a pointer to be written.
-    pub fn add_link(&mut self, link: Link<A>) {
+    pub fn add_link(&mut self, link: OrphanPointer<A>) {
         self.links.push(link);
     }
 
@@ -78,7 +78,7 @@ impl<'a, P: Copy, A: Copy + Ord> OrphanChanges<'a, P, A> {
     }
 
     /// Returns the next pointer to be written in a slot before `end`, or in any slot if `end` is `None`.
-    pub fn next_link(&mut self, end: Option<A>) -> Option<Link<A>> {
+    pub fn next_link(&mut self, end: Option<A>) -> Option<OrphanPointer<A>> {
         let first = self.links.first()?;
         (end.is_none_or(|end| first.slot < end)).then(|| self.links.remove(0))
     }
@@ -118,7 +118,7 @@ mod tests {
     fn links_come_in_the_order_of_slots_and_the_last_of_an_inode_last() {
         let opens = OpenInodes::<()>::new();
         let mut changes = OrphanChanges::new(&opens);
-        let link = |ino, slot, next| Link { ino: Ino(ino), slot, next };
+        let link = |ino, slot, next| OrphanPointer { ino: Ino(ino), slot, next };
         for link in [link(5, 50, 1), link(3, 30, 2), link(5, 50, 3)] {
             changes.add_link(link);
         }

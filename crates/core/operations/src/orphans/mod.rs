@@ -18,7 +18,7 @@ use vfs::{Error, Ino, Result};
 use crate::inode::Inodes;
 use crate::opens::OpenInodes;
 
-pub use changes::{Link, OrphanChanges, Turn};
+pub use changes::{OrphanChanges, OrphanPointer, Turn};
 pub use held::{Chains, HeldChains};
 
 /// State of an inode after an operation removed a name from it.

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{BlockDevice, Part, end_at};
+use disk::{BlockDevice, DeviceRole, end_at};
 use parking_lot::RwLock;
-use vfs::check::{Code, Finding, Place};
+use vfs::check::{Code, Finding, FindingPlace};
 
 /// Unit of changes in bytes.
 pub const PAGE_BYTES: u64 = 4096;
@@ -24,7 +24,7 @@ pub struct Action {
     /// Code of the finding; `None` for actions without a finding, such as replaying a log.
     pub code: Option<&'static Code>,
     /// Location of the finding.
-    pub place: Place,
+    pub place: FindingPlace,
     /// Absolute path of the file that changes, if it is known.
     pub path: Option<Vec<u8>>,
     /// Description of the action, as a sentence.
@@ -34,7 +34,7 @@ pub struct Action {
 impl Action {
     /// Creates an action without a finding.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { code: None, place: Place::default(), path: None, what: what.into() }
+        Self { code: None, place: FindingPlace::default(), path: None, what: what.into() }
     }
 
     /// Creates an action for a finding.
@@ -244,7 +244,7 @@ impl BlockDevice for Staging {
         self.below.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.below.part_len(part)
     }
 

@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part, end_at};
+use disk::{BlockDevice, DeviceRole, end_at};
 use parking_lot::Mutex;
 
 use crate::repair::PAGE_BYTES;
@@ -193,7 +193,7 @@ impl BlockDevice for UndoDevice {
         self.inner.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.inner.part_len(part)
     }
 

@@ -44,7 +44,7 @@ pub struct Code {
 
 /// Location of a finding. Fields that do not apply are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FindingPlace {
     /// Block group (ext4) or allocation group (XFS).
     pub group: Option<u64>,
     /// File-system block, counted from the start of the device (in XFS: not the number with the group in its upper
@@ -64,7 +64,7 @@ pub struct Finding {
     /// Kind of the finding.
     pub code: &'static Code,
     /// Location of the finding.
-    pub place: Place,
+    pub place: FindingPlace,
     /// Further details, as a clause without a full stop.
     pub detail: Option<String>,
     /// Expected value.
@@ -80,7 +80,7 @@ impl Finding {
     pub fn new(code: &'static Code) -> Self {
         Self {
             code,
-            place: Place::default(),
+            place: FindingPlace::default(),
             detail: None,
             expected: None,
             found: None,

@@ -11,7 +11,7 @@ mod paths;
 mod set;
 mod work;
 
-pub use finding::{Code, Finding, Place, Severity};
+pub use finding::{Code, Finding, FindingPlace, Severity};
 pub use observer::{FindingCounter, FindingList, Observer, Options, Phase, Silent, Summary};
 pub use paths::{Naming, Parent, Waiting};
 pub use set::BitSet;

@@ -22,10 +22,10 @@ pub enum Error {
 ///
 /// It is boxed, so that a `Result` that contains it stays small; damage is not on the hot path.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Corruption(Box<Details>);
+pub struct Corruption(Box<FaultDetails>);
 
 #[derive(Clone, Default, PartialEq, Eq)]
-struct Details {
+struct FaultDetails {
     structure: &'static str,
     problem: String,
     is_checksum: bool,
@@ -40,7 +40,11 @@ struct Details {
 impl Corruption {
     /// Creates damage of `structure` (the format's own term, such as "extent tree node").
     pub fn new(structure: &'static str, problem: impl Into<String>) -> Self {
-        Self(Box::new(Details { structure, problem: problem.into(), ..Details::default() }))
+        Self(Box::new(FaultDetails {
+            structure,
+            problem: problem.into(),
+            ..FaultDetails::default()
+        }))
     }
 
     /// Sets the file-system block of the structure, unless it is already set.

@@ -1,7 +1,9 @@
 //! Changes of a file system by paths.
 
-use super::listing::Listing;
-use super::{DirectoryGuard, LastLink, Named, Order, Paths, SYMLINKS_MAX, WalkError, split_last};
+use super::listing::NameBuffer;
+use super::{
+    DirectoryGuard, LastLink, NamedEntry, Order, Paths, SYMLINKS_MAX, WalkError, split_last,
+};
 use crate::{Error, FileType, Ino, RenameMode, Result, Timestamp};
 
 impl Paths<'_> {
@@ -94,7 +96,7 @@ struct Emptying {
     parent: Ino,
     name: Vec<u8>,
     dir: Ino,
-    listing: Listing,
+    listing: NameBuffer,
     /// Length of the directory's own path.
     path_len: usize,
 }
@@ -125,7 +127,7 @@ impl<'a> Removal<'a> {
     fn enter(&mut self, parent: Ino, name: &[u8], dir: Ino) -> Result<()> {
         self.guard.enter(dir)?;
         let (name, path_len) = (name.to_vec(), self.path.len());
-        let listing = Listing::new(Order::Physical);
+        let listing = NameBuffer::new(Order::Physical);
         self.levels.push(Emptying { parent, name, dir, listing, path_len });
         Ok(())
     }
@@ -152,7 +154,7 @@ impl<'a> Removal<'a> {
                 self.path.push(b'/');
             }
             self.path.extend_from_slice(entry.name);
-            let Named { name, ino, file_type } = entry.sound(dir)?.to_named();
+            let NamedEntry { name, ino, file_type } = entry.sound(dir)?.to_named();
             if self.is_directory(ino, file_type)? {
                 self.enter(dir, &name, ino)?;
                 return Ok(false);

@@ -1,7 +1,7 @@
 //! Entries of one directory, read in batches.
 
-use super::listing::Listing;
-use super::{Named, NamedRef, Order};
+use super::listing::NameBuffer;
+use super::{NamedEntry, NamedRef, Order};
 use crate::{FileSystem, Ino, Result};
 
 /// Iterates over the entries of a directory, without `.` and `..`. Borrows the file system for each step only, so that
@@ -11,20 +11,20 @@ use crate::{FileSystem, Ino, Result};
 /// same time may or may not be returned; every other entry is returned once.
 pub struct Entries {
     dir: Ino,
-    listing: Listing,
+    listing: NameBuffer,
 }
 
 impl Entries {
     /// Creates an iterator over the entries of `dir`.
     pub fn new(dir: Ino, order: Order) -> Self {
-        Self { dir, listing: Listing::new(order) }
+        Self { dir, listing: NameBuffer::new(order) }
     }
 
     /// Returns the next entry. After an error, the iteration continues behind the entry in error.
     ///
     /// # Errors
     /// If the directory cannot be read, or a name is invalid.
-    pub fn next(&mut self, fs: &dyn FileSystem) -> Option<Result<Named>> {
+    pub fn next(&mut self, fs: &dyn FileSystem) -> Option<Result<NamedEntry>> {
         self.next_ref(fs).map(|entry| entry.map(|entry| entry.to_named()))
     }
 

@@ -58,7 +58,7 @@ impl NameFault {
 }
 
 /// Names of a directory in one buffer, and the cookie at which the listing continues.
-pub(super) struct Listing {
+pub(super) struct NameBuffer {
     order: Order,
     names: Vec<u8>,
     entries: Vec<ListedRecord>,
@@ -103,7 +103,7 @@ impl<'l> ListedName<'l> {
     }
 }
 
-impl Listing {
+impl NameBuffer {
     pub(super) fn new(order: Order) -> Self {
         Self {
             order,

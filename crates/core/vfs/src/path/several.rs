@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::listing::Listing;
+use super::listing::NameBuffer;
 use super::{NamedRef, Order, paths_of};
 use crate::{FileSystem, FileType, Ino};
 
@@ -56,7 +56,7 @@ impl Search {
                 return;
             }
             let dir = places[at].ino;
-            let mut listing = Listing::new(Order::Physical);
+            let mut listing = NameBuffer::new(Order::Physical);
             while listing.has_more() {
                 self.errors += u64::from(listing.fill(fs, dir).is_err());
                 while let Some(entry) = listing.next() {

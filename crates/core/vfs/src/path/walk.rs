@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::listing::Listing;
+use super::listing::NameBuffer;
 use super::{Order, Paths};
 use crate::{Attributes, Corruption, Error, FileSystem, FileType, Ino, Result};
 
@@ -90,7 +90,7 @@ pub struct WalkSteps {
 
 struct WalkLevel {
     dir: Ino,
-    listing: Listing,
+    listing: NameBuffer,
     /// Length of the directory's own path.
     path_len: usize,
 }
@@ -166,7 +166,7 @@ impl WalkSteps {
             return Some(self.visit(fs, top));
         }
         if let Some(dir) = self.pending.take() {
-            let listing = Listing::new(self.order);
+            let listing = NameBuffer::new(self.order);
             self.levels.push(WalkLevel { dir, listing, path_len: self.path.len() });
         }
         loop {

@@ -96,9 +96,11 @@ impl FsPlan {
     pub(super) fn format(&self, device: &dyn BlockDevice) -> Result<()> {
         let made = match &self.layout {
             MkfsLayout::Ext4(layout) => {
-                ext4_mkfs::format(device, layout, ext4_mkfs::Contents::Zeros)
+                ext4_mkfs::format(device, layout, ext4_mkfs::PreviousContents::Zeros)
             }
-            MkfsLayout::Xfs(layout) => xfs_mkfs::format(device, layout, xfs_mkfs::Contents::Zeros),
+            MkfsLayout::Xfs(layout) => {
+                xfs_mkfs::format(device, layout, xfs_mkfs::PreviousContents::Zeros)
+            }
         };
         made.map_err(|source| Error::FileSystem { operation: "mkfs", source })
     }

@@ -3,21 +3,21 @@
 use std::fs;
 use std::path::Path;
 
-use diskwright::mounts::Mount;
+use diskwright::mounts::MountEntry;
 
 /// Returns the mount that contains a directory, or `None` if unknown.
-pub(super) fn mount_of(directory: &Path) -> Option<Mount> {
+pub(super) fn mount_of(directory: &Path) -> Option<MountEntry> {
     let directory = fs::canonicalize(directory).ok()?;
-    above(Mount::all().ok()?, &directory)
+    above(MountEntry::all().ok()?, &directory)
 }
 
 /// Returns whether the files of a mount exist only in memory.
-pub(super) fn is_cache(mount: &Mount) -> bool {
+pub(super) fn is_cache(mount: &MountEntry) -> bool {
     matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs")
 }
 
 /// Returns the mount with the longest mount point above `directory`. Later mounts at the same point hide earlier ones.
-fn above(mounts: Vec<Mount>, directory: &Path) -> Option<Mount> {
+fn above(mounts: Vec<MountEntry>, directory: &Path) -> Option<MountEntry> {
     let above = mounts.into_iter().filter(|mount| directory.starts_with(&mount.point));
     // `max_by_key` returns the last of equal elements.
     above.max_by_key(|mount| mount.point.components().count())
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_longest_mount_point_counts_and_of_equals_the_last() {
-        let mount = |point: &str, fs_type: &str| Mount {
+        let mount = |point: &str, fs_type: &str| MountEntry {
             source: "/dev/vda".into(),
             point: point.into(),
             fs_type: fs_type.into(),

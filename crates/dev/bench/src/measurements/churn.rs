@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::report::Summary;
 use disk::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode, Timestamp};
-use xfs::mkfs::Contents;
+use xfs::mkfs::PreviousContents;
 use xfs::{FreeIndexStrategy, Xfs};
 
 use crate::measurements::options::{ChurnOptions, Removed};
@@ -68,7 +68,7 @@ fn make(bytes: u64) -> Result<(Xfs, Arc<MemoryDevice>), String> {
     let mut options = xfs::mkfs::Options::new(bytes);
     options.features = xfs::mkfs::FeatureChange::parse_list("parent").map_err(text)?;
     let layout = xfs::mkfs::plan(&options).map_err(text)?;
-    xfs::mkfs::format(&*device, &layout, Contents::Zeros).map_err(text)?;
+    xfs::mkfs::format(&*device, &layout, PreviousContents::Zeros).map_err(text)?;
     let mut fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).map_err(text)?;
     fs.set_free_index(FreeIndexStrategy::Tree);
     Ok((fs, device))

@@ -206,7 +206,7 @@ fn ext4_image(features: &str) -> Arc<MemoryDevice> {
     let features = ext4::mkfs::FeatureChange::parse_list(features).unwrap();
     let options = ext4::mkfs::Options { inodes, features, ..ext4::mkfs::Options::new(IMAGE_BYTES) };
     let layout = ext4::mkfs::plan(&options).unwrap();
-    ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
+    ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros).unwrap();
     device
 }
 
@@ -222,7 +222,7 @@ pub fn ext4_with(features: &str) -> Ext4 {
 pub fn xfs() -> Xfs {
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
     let layout = xfs::mkfs::plan(&xfs::mkfs::Options::new(IMAGE_BYTES)).unwrap();
-    xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
+    xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros).unwrap();
     Xfs::open_in_progress(device, CACHE_BYTES).unwrap()
 }
 

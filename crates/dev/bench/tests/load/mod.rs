@@ -88,11 +88,11 @@ pub fn run(job: &dyn Job, case: &Case, session: &mut dyn Session, seed: u64) -> 
 
 /// Runs a case on a new ext4 image, and checks it with e2fsck.
 pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> (FsTree, u64, u64) {
-    use ext4::mkfs::{Contents, InodeCount, Options, format, plan};
+    use ext4::mkfs::{InodeCount, Options, PreviousContents, format, plan};
     let inodes = InodeCount::Count(4096);
     let options = Options { uuid: [0x5a; 16], inodes, ..Options::new(IMAGE_BYTES) };
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
-    format(&*device, &plan(&options).unwrap(), Contents::Zeros).unwrap();
+    format(&*device, &plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, orphans, ..Default::default() };
     let fs = Ext4::open_writable(device.clone(), &options).unwrap();
     run(job, case, &mut InMemory(&fs), seed);
@@ -105,10 +105,10 @@ pub fn on_ext4(job: &dyn Job, case: &Case, seed: u64, orphans: OrphanPolicy) -> 
 
 /// Runs a case on a new XFS image, and checks it with xfs_repair.
 pub fn on_xfs(job: &dyn Job, case: &Case, seed: u64) -> (FsTree, u64, u64) {
-    use xfs::mkfs::{Contents, Options, format, plan};
+    use xfs::mkfs::{Options, PreviousContents, format, plan};
     let options = Options { uuid: [0x5a; 16], allow_small: true, ..Options::new(IMAGE_BYTES) };
     let device = Arc::new(MemoryDevice::new(IMAGE_BYTES));
-    format(&*device, &plan(&options).unwrap(), Contents::Zeros).unwrap();
+    format(&*device, &plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).unwrap();
     run(job, case, &mut InMemory(&fs), seed);
     let tree = FsTree::of(&fs).unwrap();

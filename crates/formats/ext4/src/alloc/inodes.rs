@@ -8,7 +8,7 @@ use super::guard::Bitmaps as _;
 use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::{crc32c, inode_seed};
-use crate::format::inode::{Inode, Owner};
+use crate::format::inode::{BlockOwner, Inode};
 use crate::inode::Handle;
 use crate::op::{Op, Patience};
 
@@ -111,6 +111,6 @@ impl Ext4Core {
         let mut inode = Inode::zeroed(usize::from(volume.geometry.inode_size));
         inode.set_generation(generation);
         let seed = inode_seed(volume.sb.checksum_seed, ino, generation);
-        Handle { owner: Owner { ino, seed }, inode, block, offset }
+        Handle { owner: BlockOwner { ino, seed }, inode, block, offset }
     }
 }

@@ -10,18 +10,18 @@ use crate::format::address::{Block, FileBlock, Group};
 use crate::format::dirent;
 use crate::format::extent::{self, Extent};
 use crate::format::htree::{self, IndexKind, RootInfo};
-use crate::format::inode::Owner;
+use crate::format::inode::BlockOwner;
 use crate::format::orphan;
 use crate::format::xattr::{AttributeName, NewAttribute, NewValue, encode_block};
 use crate::kind::BlockKind;
-use crate::mkfs::{self, Contents, FeatureChange, Options};
+use crate::mkfs::{self, FeatureChange, Options, PreviousContents};
 use crate::{Ext4, OpenOptions};
 
 const SIZE: u64 = 16 << 20;
 const BLOCK_SIZE: usize = 4096;
 /// An unused block, the position of generated blocks.
 const SPARE: Block = Block(4000);
-const OWNER: Owner = Owner { ino: Ino(12), seed: 77 };
+const OWNER: BlockOwner = BlockOwner { ino: Ino(12), seed: 77 };
 /// An inode in use that no operation here needs, and its slot in the first inode table.
 const LOST_FOUND: Ino = Ino(11);
 const LOST_FOUND_SLOT: usize = 10 * 256;
@@ -187,7 +187,7 @@ fn open(features: &str) -> (Arc<MemoryDevice>, Ext4) {
     let features = FeatureChange::parse_list(features).unwrap();
     let options = Options { block_size: Some(4096), features, ..Options::new(SIZE) };
     let device = Arc::new(MemoryDevice::new(SIZE));
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Ext4::open_writable(device.clone(), &OpenOptions::default()).unwrap();
     (device, fs)
 }

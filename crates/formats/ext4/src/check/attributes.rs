@@ -8,7 +8,7 @@ use super::codes::{
     ACL, ENCRYPTION_CONTEXT, XATTR_BLOCK, XATTR_CHECKSUM, XATTR_ENTRY, XATTR_HASH, XATTR_INODE,
     XATTR_VALUE,
 };
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::inode::AttributeSpace;
 use super::survey::Scanner;
 use crate::format::address::Block;
@@ -23,7 +23,7 @@ use crate::format::xattr::{
 /// Location of attributes.
 #[derive(Clone, Copy)]
 struct Home<'h> {
-    subject: &'h Subject,
+    subject: &'h InodeUnderCheck,
     /// The attribute block; `None` for the inode.
     block: Option<Block>,
     /// True if references to values are counted here. For a shared block they are counted once.
@@ -42,7 +42,7 @@ impl Home<'_> {
 
 impl Scanner<'_, '_> {
     /// Checks the attributes of an inode.
-    pub(super) fn attributes(&mut self, subject: &Subject, slot: &[u8]) -> AttributeSpace {
+    pub(super) fn attributes(&mut self, subject: &InodeUnderCheck, slot: &[u8]) -> AttributeSpace {
         let mut space = AttributeSpace::default();
         let extra = usize::from(subject.inode.extra_isize());
         let tail = slot.get(GOOD_OLD_INODE_SIZE + extra..).filter(|_| extra > 0);
@@ -64,7 +64,12 @@ impl Scanner<'_, '_> {
         space
     }
 
-    fn check_attribute_block(&self, subject: &Subject, block: Block, space: &mut AttributeSpace) {
+    fn check_attribute_block(
+        &self,
+        subject: &InodeUnderCheck,
+        block: Block,
+        space: &mut AttributeSpace,
+    ) {
         let context = self.context;
         let is_first = context.claims.meet_attributes(block);
         if is_first {

@@ -16,7 +16,7 @@ const LINKS_MAX: u32 = 65_000;
 
 /// State of a directory's path to the root.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PathState {
     Unknown,
     /// On the path that is being followed.
     Here,
@@ -27,13 +27,13 @@ enum Way {
 impl Context<'_> {
     /// Checks that every directory can be reached from the root, and its `..`.
     pub(super) fn check_connections(&self, directories: &Directories) {
-        let mut ways = vec![Way::Unknown; directories.all.len()];
+        let mut ways = vec![PathState::Unknown; directories.all.len()];
         for at in 0..directories.all.len() {
             self.follow(directories, at, &mut ways);
         }
         for (directory, way) in directories.all.iter().zip(&ways) {
             self.check_parent(directory);
-            if *way == Way::Connected {
+            if *way == PathState::Connected {
                 self.check_directory_links(directory);
             }
         }
@@ -41,23 +41,23 @@ impl Context<'_> {
     }
 
     /// Follows the path from a directory to the root until a directory with a known state.
-    fn follow(&self, directories: &Directories, start: usize, ways: &mut [Way]) {
+    fn follow(&self, directories: &Directories, start: usize, ways: &mut [PathState]) {
         let mut path = Vec::new();
         let mut at = start;
         let end = loop {
             match ways[at] {
-                Way::Unknown => {}
-                Way::Here => {
+                PathState::Unknown => {}
+                PathState::Here => {
                     self.tell_unattached(directories.all[at].ino, "it is its own ancestor");
-                    break Way::Lost;
+                    break PathState::Lost;
                 }
                 known => break known,
             }
-            ways[at] = Way::Here;
+            ways[at] = PathState::Here;
             path.push(at);
             let directory = &directories.all[at];
             if directory.ino == ROOT {
-                break Way::Connected;
+                break PathState::Connected;
             }
             let parent = directory.parent();
             match directories.all.binary_search_by_key(&parent, |directory| directory.ino) {
@@ -67,7 +67,7 @@ impl Context<'_> {
                     if !state.is_some_and(InodeState::needs_no_name) {
                         self.tell_unattached(directory.ino, "it is a directory");
                     }
-                    break Way::Lost;
+                    break PathState::Lost;
                 }
             }
         };

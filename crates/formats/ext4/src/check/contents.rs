@@ -3,7 +3,7 @@
 use vfs::check::Finding;
 
 use super::codes::{EXTENT_CLUSTER, EXTENT_UNWRITTEN, SUPERBLOCK_FEATURE};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::mapping::{FileExtent, MapVisitor, walk};
 use super::survey::Scanner;
 use crate::format::address::Block;
@@ -120,7 +120,7 @@ impl MapVisitor for Claimer<'_, '_> {
 }
 
 impl Scanner<'_, '_> {
-    fn claim_map(&self, subject: &Subject, is_file: bool) -> Claimed {
+    fn claim_map(&self, subject: &InodeUnderCheck, is_file: bool) -> Claimed {
         let mut claimer = Claimer::new(self.context, subject.ino, !is_file);
         claimer.is_file = is_file;
         walk(self.context, subject, &mut claimer);
@@ -128,18 +128,18 @@ impl Scanner<'_, '_> {
     }
 
     /// The inode of the bad block list claims blocks that nothing else may use.
-    pub(super) fn check_bad_blocks(&self, subject: &Subject) {
+    pub(super) fn check_bad_blocks(&self, subject: &InodeUnderCheck) {
         if subject.inode.i_block().iter().any(|&byte| byte != 0) {
             let mut claimer = Claimer::new(self.context, subject.ino, false);
             walk(self.context, subject, &mut claimer);
         }
     }
 
-    pub(super) fn claim_symlink(&self, subject: &Subject) -> Claimed {
+    pub(super) fn claim_symlink(&self, subject: &InodeUnderCheck) -> Claimed {
         self.claim_map(subject, false)
     }
 
-    pub(super) fn claim_file(&self, subject: &Subject) -> Claimed {
+    pub(super) fn claim_file(&self, subject: &InodeUnderCheck) -> Claimed {
         let claimed = self.claim_map(subject, true);
         let geometry = self.context.geometry();
         let (log, size) = (geometry.block_size_log, subject.inode.size());
@@ -163,7 +163,7 @@ impl Scanner<'_, '_> {
         claimed
     }
 
-    pub(super) fn claim_directory(&mut self, subject: &Subject) -> Claimed {
+    pub(super) fn claim_directory(&mut self, subject: &InodeUnderCheck) -> Claimed {
         let context = self.context;
         let mut claimer = Claimer::new(context, subject.ino, true);
         claimer.runs = Some(Vec::new());
@@ -190,7 +190,7 @@ impl Scanner<'_, '_> {
 impl Scanner<'_, '_> {
     /// Adds a directory whose entries are to be read. Recovery frees removed directories, with or without names in
     /// them, so their entries do not count.
-    pub(super) fn add_directory(&mut self, subject: &Subject, runs: &[FileExtent]) {
+    pub(super) fn add_directory(&mut self, subject: &InodeUnderCheck, runs: &[FileExtent]) {
         if !subject.is_removed() {
             self.directories.add(subject, runs, self.context.geometry().block_size_log);
         }

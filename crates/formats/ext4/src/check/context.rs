@@ -58,7 +58,7 @@ pub(super) struct Context<'c> {
 
 /// An inode that is being checked.
 #[derive(Clone, Copy)]
-pub(super) struct Subject {
+pub(super) struct InodeUnderCheck {
     pub(super) ino: u32,
     pub(super) inode: Inode,
     /// Checksum seed of its blocks, if there are checksums.
@@ -161,7 +161,7 @@ impl<'c> Context<'c> {
     }
 
     /// Returns the inode in a slot.
-    pub(super) fn subject(&self, ino: u32, slot: &[u8]) -> Subject {
+    pub(super) fn subject(&self, ino: u32, slot: &[u8]) -> InodeUnderCheck {
         let mut inode = Inode::from_slot(slot);
         if self.params.sb.is_of_hurd() && !self.params.sb.features.incompat(Incompat::BIT64) {
             // The Hurd uses the high half for something else.
@@ -171,11 +171,11 @@ impl<'c> Context<'c> {
             .params
             .checksums
             .then(|| inode_seed(self.params.sb.checksum_seed, Ino(ino.into()), inode.generation()));
-        Subject { ino, inode, seed, is_orphan: self.orphans.contains(ino.into()) }
+        InodeUnderCheck { ino, inode, seed, is_orphan: self.orphans.contains(ino.into()) }
     }
 }
 
-impl Subject {
+impl InodeUnderCheck {
     /// Returns whether it was removed while it was open, so that recovery frees it.
     pub(super) fn is_removed(&self) -> bool {
         self.is_orphan && self.inode.links_count() == 0

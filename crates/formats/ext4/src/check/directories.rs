@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::check::{Finding, Phase};
 
 use super::codes::{DIR_DOTS, DIR_HOLE};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::leaf::DirectoryReader;
 use super::mapping::FileExtent;
 use crate::dir::compare::NameEncoding;
@@ -78,7 +78,12 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    pub(super) fn add(&mut self, subject: &Subject, runs: &[FileExtent], block_size_log: u32) {
+    pub(super) fn add(
+        &mut self,
+        subject: &InodeUnderCheck,
+        runs: &[FileExtent],
+        block_size_log: u32,
+    ) {
         let size_blocks = subject.inode.size() >> block_size_log;
         self.all.push(CheckedDirectory {
             ino: subject.ino,

@@ -8,7 +8,7 @@ use super::codes::{
     XATTR_BLOCK,
 };
 use super::contents::Claimed;
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::survey::{Scanner, SymlinkTarget, target_problem};
 use super::tally::Values;
 use crate::format::address::Block;
@@ -45,7 +45,7 @@ pub(super) struct AttributeSpace {
 
 impl Scanner<'_, '_> {
     /// Checks an inode in use.
-    pub(super) fn inode(&mut self, subject: &Subject, file_type: FileType, slot: &[u8]) {
+    pub(super) fn inode(&mut self, subject: &InodeUnderCheck, file_type: FileType, slot: &[u8]) {
         let context = self.context;
         let inode = &subject.inode;
         if inode.dtime() != 0 && !subject.is_orphan {
@@ -76,7 +76,7 @@ impl Scanner<'_, '_> {
         self.counted.add(context, subject, self.values_to_pay(subject, &space, &claimed));
     }
 
-    fn check_fields(&self, subject: &Subject, slot: &[u8]) {
+    fn check_fields(&self, subject: &InodeUnderCheck, slot: &[u8]) {
         let tell = |field: &'static str, expected: &str, found: u32| {
             let finding = Finding::new(INODE_FIELD).of_inode(subject.ino.into()).field(field);
             self.context.tell(finding.mismatch(expected, found));
@@ -98,7 +98,7 @@ impl Scanner<'_, '_> {
     }
 
     /// Checks that flags match the type and the features.
-    fn check_flags(&self, subject: &Subject, file_type: FileType, space: &AttributeSpace) {
+    fn check_flags(&self, subject: &InodeUnderCheck, file_type: FileType, space: &AttributeSpace) {
         let context = self.context;
         let features = &context.params.sb.features;
         let (is_dir, is_file) = (file_type == FileType::Directory, file_type == FileType::Regular);
@@ -145,7 +145,7 @@ impl Scanner<'_, '_> {
 
     fn contents(
         &mut self,
-        subject: &Subject,
+        subject: &InodeUnderCheck,
         file_type: FileType,
         space: &AttributeSpace,
         slot: &[u8],
@@ -184,7 +184,12 @@ impl Scanner<'_, '_> {
 
     /// Checks that there is inline data and that it is large enough for the size. With `is_whole`, it must match the
     /// size exactly; `None` ignores the size.
-    fn check_inline_size(&self, subject: &Subject, space: &AttributeSpace, is_whole: Option<bool>) {
+    fn check_inline_size(
+        &self,
+        subject: &InodeUnderCheck,
+        space: &AttributeSpace,
+        is_whole: Option<bool>,
+    ) {
         if space.is_damaged {
             return;
         }
@@ -203,7 +208,7 @@ impl Scanner<'_, '_> {
 
     fn symlink(
         &mut self,
-        subject: &Subject,
+        subject: &InodeUnderCheck,
         space: &AttributeSpace,
         is_inline: bool,
         _slot: &[u8],
@@ -249,13 +254,13 @@ impl Scanner<'_, '_> {
         claimed
     }
 
-    pub(super) fn tell_size(&self, subject: &Subject, expected: impl std::fmt::Display) {
+    pub(super) fn tell_size(&self, subject: &InodeUnderCheck, expected: impl std::fmt::Display) {
         let finding = Finding::new(INODE_SIZE).of_inode(subject.ino.into()).field("size");
         self.context.tell(finding.mismatch(expected, subject.inode.size()));
     }
 
     /// Compares the block count with the claimed blocks.
-    fn check_blocks(&self, subject: &Subject, space: &AttributeSpace, claimed: &Claimed) {
+    fn check_blocks(&self, subject: &InodeUnderCheck, space: &AttributeSpace, claimed: &Claimed) {
         if claimed.is_cut {
             return;
         }
@@ -273,7 +278,7 @@ impl Scanner<'_, '_> {
     /// Returns the values in other inodes that the owner's quota must include beyond `i_blocks`.
     fn values_to_pay(
         &self,
-        subject: &Subject,
+        subject: &InodeUnderCheck,
         space: &AttributeSpace,
         claimed: &Claimed,
     ) -> Values {
@@ -294,7 +299,7 @@ impl Scanner<'_, '_> {
     }
 
     /// Returns the position of an inode's attribute block, if it is valid.
-    pub(super) fn attribute_block(&self, subject: &Subject) -> Option<Block> {
+    pub(super) fn attribute_block(&self, subject: &InodeUnderCheck) -> Option<Block> {
         let block = Block(subject.inode.file_acl());
         if block.0 == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! Checks of the journal's inode and superblock.
 
-use disk::Part;
+use disk::DeviceRole;
 use vfs::check::Finding;
 use vfs::{Error, Result};
 
@@ -27,7 +27,7 @@ impl Context<'_> {
             return Ok(());
         }
         log::refuse_unused(&*self.device, sb)?;
-        if is_external && self.ignores_journal && self.device.part_len(Part::Log).is_none() {
+        if is_external && self.ignores_journal && self.device.part_len(DeviceRole::Log).is_none() {
             return Ok(());
         }
         if sb.raw.journal_inum == 0 && !is_external {

@@ -4,7 +4,7 @@ use engine::Corruption;
 use vfs::check::{Code, Finding};
 
 use super::codes::{EXTENT_CHECKSUM, EXTENT_NODE, EXTENT_PLACE, EXTENT_START, INDIRECT_PLACE};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::{self, ENTRY_SIZE, ExtentNode};
 use crate::format::indirect;
@@ -34,7 +34,7 @@ pub(super) trait MapVisitor {
 /// Walks the map in an inode, which contains pointers or extents depending on the flags.
 ///
 /// Each node is within the range of its parent's entry, and each level is one lower, so the walk ends.
-pub(super) fn walk(context: &Context<'_>, subject: &Subject, blocks: &mut dyn MapVisitor) {
+pub(super) fn walk(context: &Context<'_>, subject: &InodeUnderCheck, blocks: &mut dyn MapVisitor) {
     let mut walk = MapWalk { context, subject, blocks, pending: None, next: 0 };
     let root = subject.inode.i_block();
     if subject.has(flags::EXTENTS) {
@@ -66,7 +66,7 @@ fn parse(bytes: &[u8], depth: Option<u16>) -> Result<ExtentNode<'_>, Corruption>
 
 struct MapWalk<'w, 'c> {
     context: &'w Context<'c>,
-    subject: &'w Subject,
+    subject: &'w InodeUnderCheck,
     blocks: &'w mut dyn MapVisitor,
     /// For pointers: the current contiguous run.
     pending: Option<FileExtent>,

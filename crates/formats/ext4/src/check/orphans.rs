@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use vfs::check::Finding;
 
 use super::codes::{ORPHAN_FILE, ORPHAN_FILE_ENTRY, ORPHAN_LIST, ORPHAN_PRESENT};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::mapping::{FileExtent, MapVisitor, walk};
 use crate::format::address::Block;
 use crate::format::features::{Compat, RoCompat};
@@ -90,7 +90,7 @@ impl Context<'_> {
     }
 
     /// Reads a block of the orphan file. Returns whether it contains an orphan.
-    fn read_orphan_block(&self, file: &Subject, place: Block) -> bool {
+    fn read_orphan_block(&self, file: &InodeUnderCheck, place: Block) -> bool {
         let Some(bytes) = self.block(place) else { return false };
         let slots = match orphan::parse(&bytes, place, file.seed) {
             Ok(slots) => slots,

@@ -6,7 +6,7 @@ use engine::Corruption;
 use vfs::check::Finding;
 
 use super::codes::{QUOTA_FILE, QUOTA_USAGE};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::mapping::{FileExtent, walk};
 use super::references::Runs;
 use crate::format::features::RoCompat;
@@ -52,7 +52,11 @@ impl Context<'_> {
         }
     }
 
-    fn read_quota_file(&self, subject: &Subject, kind: QuotaKind) -> Result<UsageById, Corruption> {
+    fn read_quota_file(
+        &self,
+        subject: &InodeUnderCheck,
+        kind: QuotaKind,
+    ) -> Result<UsageById, Corruption> {
         let mut runs = Runs::default();
         walk(self, subject, &mut runs);
         let (met, usage) = (HashSet::new(), UsageById::new());
@@ -63,7 +67,7 @@ impl Context<'_> {
         Ok(file.usage)
     }
 
-    fn compare_usage(&self, subject: &Subject, stored: &UsageById, counted: &UsageById) {
+    fn compare_usage(&self, subject: &InodeUnderCheck, stored: &UsageById, counted: &UsageById) {
         let mut ids: Vec<_> = stored.keys().chain(counted.keys()).copied().collect();
         ids.sort_unstable();
         ids.dedup();

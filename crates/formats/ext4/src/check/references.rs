@@ -7,7 +7,7 @@ use vfs::check::Finding;
 
 use super::codes::{XATTR_REFERENCES, XATTR_VALUE, XATTR_VALUE_REFERENCES};
 use super::contents::Claimed;
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::mapping::{FileExtent, MapVisitor, walk};
 use crate::format::address::Block;
 use crate::format::xattr::{self, VALUE_SIZE_MAX};
@@ -72,7 +72,7 @@ impl MapVisitor for Runs {
 
 impl Context<'_> {
     /// Returns the contents of an inode with at most `max` bytes. Holes read as zeros.
-    pub(super) fn contents(&self, subject: &Subject, max: u64) -> Option<Vec<u8>> {
+    pub(super) fn contents(&self, subject: &InodeUnderCheck, max: u64) -> Option<Vec<u8>> {
         let size = subject.inode.size();
         if size > max {
             return None;
@@ -93,7 +93,7 @@ impl Context<'_> {
     }
 
     /// Checks an inode that stores a value: its hash, and its reference count.
-    pub(super) fn check_value(&self, subject: &Subject, claimed: &Claimed) {
+    pub(super) fn check_value(&self, subject: &InodeUnderCheck, claimed: &Claimed) {
         let is_sound = !claimed.is_cut && {
             let value = self.contents(subject, VALUE_SIZE_MAX.into());
             let hash = value.map(|value| xattr::value_hash(self.params.sb.checksum_seed, &value));

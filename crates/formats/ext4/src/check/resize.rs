@@ -7,14 +7,14 @@ use vfs::check::Finding;
 
 use super::codes::RESIZE_INODE;
 use super::contents::Claimed;
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use crate::format::address::{Block, Group};
 use crate::format::indirect::{self, DIRECT_COUNT};
 use crate::format::inode::flags;
 
 impl Context<'_> {
     /// Checks the resize inode. Except for one, all its blocks are the file system's own.
-    pub(super) fn check_resize_inode(&self, subject: &Subject) -> Claimed {
+    pub(super) fn check_resize_inode(&self, subject: &InodeUnderCheck) -> Claimed {
         let geometry = self.geometry();
         let unknown = Claimed { is_cut: true, ..Claimed::default() };
         let tell = |detail: &str| {

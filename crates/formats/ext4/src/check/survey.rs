@@ -5,7 +5,7 @@ use vfs::check::{Finding, Phase};
 use vfs::{FileType, S_IFMT};
 
 use super::codes::{INODE_CHECKSUM, INODE_DELETION_TIME, INODE_MODE, SYMLINK};
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use super::directories::Directories;
 use super::inode::RESIZE_INO;
 use super::inodes::{self, InodeState};
@@ -165,7 +165,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
     }
 
     /// Checks that an inode that is reserved for an unused feature has no mode, whatever its link count.
-    fn check_reserved(&self, subject: &Subject) {
+    fn check_reserved(&self, subject: &InodeUnderCheck) {
         let ino = subject.ino;
         if ino == ROOT || !self.context.is_reserved_for_nothing(ino) {
             return;
@@ -197,7 +197,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         }
     }
 
-    fn check_checksum(&self, subject: &Subject, slot: &[u8]) {
+    fn check_checksum(&self, subject: &InodeUnderCheck, slot: &[u8]) {
         let Some(seed) = subject.seed else { return };
         let (computed, stored) = inode::slot_checksums(seed, slot);
         if computed != stored {
@@ -207,7 +207,7 @@ impl<'s, 'c> Scanner<'s, 'c> {
         }
     }
 
-    fn facts(&self, subject: &Subject) -> u16 {
+    fn facts(&self, subject: &InodeUnderCheck) -> u16 {
         let context = self.context;
         let is = |condition: bool, fact: u16| if condition { fact } else { 0 };
         is(subject.has(flags::EA_INODE), inodes::VALUE)

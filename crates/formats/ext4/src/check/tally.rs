@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::context::{Context, Subject};
+use super::context::{Context, InodeUnderCheck};
 use crate::format::features::RoCompat;
 use crate::format::inode::flags;
 use crate::params::Params;
@@ -62,7 +62,7 @@ impl Tally {
 impl ThreadUsage {
     /// Counts an inode in use. Of the file system's own inodes, only the root directory counts. The usage also includes
     /// its attribute `values` in other inodes: each counts as an inode with its bytes.
-    pub(super) fn add(&mut self, context: &Context<'_>, subject: &Subject, values: Values) {
+    pub(super) fn add(&mut self, context: &Context<'_>, subject: &InodeUnderCheck, values: Values) {
         let is_own = context.is_hidden(subject.ino) || subject.has(flags::EA_INODE);
         if !context.tally.is_wanted || is_own {
             return;

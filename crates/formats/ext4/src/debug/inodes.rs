@@ -9,7 +9,7 @@ use crate::Ext4Core;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::group::GroupDescriptor;
-use crate::format::inode::{self, Inode, Owner};
+use crate::format::inode::{self, BlockOwner, Inode};
 use crate::inode::Handle;
 use crate::kind::BlockKind;
 use crate::params::{Params, read_superblock};
@@ -106,6 +106,6 @@ impl Ext4Core {
         let (_, block, offset) = self.inode_place(ino)?;
         let inode = Inode::from_slot(&self.inode_slot(ino)?);
         let seed = inode_seed(self.superblock().checksum_seed, ino, inode.generation());
-        Ok(Handle { owner: Owner { ino, seed }, inode, block, offset })
+        Ok(Handle { owner: BlockOwner { ino, seed }, inode, block, offset })
     }
 }

@@ -8,7 +8,7 @@ use crate::alloc::bitmap;
 use crate::alloc::guard::Bitmaps as _;
 use crate::format::checksum::inode_seed;
 use crate::format::extent::ExtentNode;
-use crate::format::inode::{GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode, Owner, ROOT_INO, flags};
+use crate::format::inode::{BlockOwner, GOOD_OLD_INODE_SIZE, I_BLOCK_SIZE, Inode, ROOT_INO, flags};
 use crate::inode;
 use crate::inode::Handle;
 use crate::orphan::Inactivation;
@@ -95,7 +95,7 @@ impl Replay<'_, '_> {
         inode.set_blocks_512(old.blocks_512(block_size), block_size);
         work.handle.inode = inode;
         work.handle.owner =
-            Owner { ino, seed: inode_seed(volume.sb.checksum_seed, ino, inode.generation()) };
+            BlockOwner { ino, seed: inode_seed(volume.sb.checksum_seed, ino, inode.generation()) };
         let maps = matches!(work.handle.file_type()?, FileType::Regular | FileType::Directory);
         let is_mapped = maps && !inode.has_flag(flags::INLINE_DATA);
         let raw_block = &raw[I_BLOCK_OFFSET..GENERATION_OFFSET];
@@ -149,7 +149,7 @@ impl Replay<'_, '_> {
         let (block, offset) = volume.geometry.inode_position(table, index);
         let inode = Inode::zeroed(usize::from(volume.geometry.inode_size));
         let seed = inode_seed(volume.sb.checksum_seed, ino, new.generation());
-        let mut handle = Handle { owner: Owner { ino, seed }, inode, block, offset };
+        let mut handle = Handle { owner: BlockOwner { ino, seed }, inode, block, offset };
         handle.inode.set_mode(new.mode());
         self.count_inode(&handle, true)?;
         Ok(InodeUpdate { handle, before: None, tail: None })

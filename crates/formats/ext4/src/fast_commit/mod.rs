@@ -15,7 +15,7 @@ mod ranges;
 mod tests;
 
 use operations::inode::InodeHandle;
-use operations::names::{Entry, Links, drop_subdirectory};
+use operations::names::{Entry, LinkEffects, drop_subdirectory};
 use operations::orphans::inactivate;
 use operations::{Outcome, RunOperations};
 use std::collections::BTreeMap;

@@ -536,7 +536,7 @@ pub fn seal_slot(seed: u32, slot: &mut [u8]) {
 
 /// An inode number and its checksum seed, used to verify blocks that belong to the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct BlockOwner {
     /// The inode number.
     pub ino: Ino,
     /// Checksum seed of its blocks.

@@ -5,13 +5,13 @@ use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection
 use crate::Ext4Core;
 use crate::format::address::Block;
 use crate::format::checksum::inode_seed;
-use crate::format::inode::{self, GOOD_OLD_INODE_SIZE, Inode, Owner, Time, flags};
+use crate::format::inode::{self, BlockOwner, GOOD_OLD_INODE_SIZE, Inode, Time, flags};
 use crate::kind::BlockKind;
 
 /// An inode in use: its number, the position of its slot and a copy of its fixed fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Handle {
-    pub(crate) owner: Owner,
+    pub(crate) owner: BlockOwner,
     pub(crate) inode: Inode,
     /// Block of its slot.
     pub(crate) block: Block,
@@ -94,7 +94,7 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
         let range = format!("a multiple of 4 up to {}", slot.len() - GOOD_OLD_INODE_SIZE);
         return Err(at(Corruption::new("inode", "extra_isize").mismatch(range, extra)).into());
     }
-    Ok(Handle { owner: Owner { ino, seed }, inode, block, offset })
+    Ok(Handle { owner: BlockOwner { ino, seed }, inode, block, offset })
 }
 
 /// Returns the slot at `offset` of an inode table block.

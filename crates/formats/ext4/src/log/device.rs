@@ -1,6 +1,6 @@
 //! Journals on another device, whose addresses start at [`Part::Log`].
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::hint::{Hint, Setting};
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
@@ -20,12 +20,12 @@ const ZEROS_MAX: u64 = 1 << 30;
 /// `Unsupported` if the device is missing, or has no journal; `Corrupt` if its superblock is damaged; `Device` if it
 /// fails.
 pub fn read_device(device: &dyn BlockDevice) -> Result<JournalDevice> {
-    let Some(len) = device.part_len(Part::Log) else {
+    let Some(len) = device.part_len(DeviceRole::Log) else {
         return Err(Error::unsupported("an external journal", MISSING));
     };
     let mut raw = RawSuperblock::zeroed();
     if len >= SUPERBLOCK_OFFSET + size_of::<RawSuperblock>() as u64 {
-        let offset = Part::Log.start() + SUPERBLOCK_OFFSET;
+        let offset = DeviceRole::Log.start() + SUPERBLOCK_OFFSET;
         device.read_at(offset, raw.as_mut_bytes()).map_err(Error::Device)?;
     }
     JournalDevice::parse(raw, len)
@@ -33,7 +33,7 @@ pub fn read_device(device: &dyn BlockDevice) -> Result<JournalDevice> {
 
 /// Returns the journal device of a file system.
 pub(super) fn find(device: &dyn BlockDevice, sb: &Superblock) -> Result<JournalDevice> {
-    if device.part_len(Part::Log).is_none() {
+    if device.part_len(DeviceRole::Log).is_none() {
         let uuid = uuid_text(&sb.raw.journal_uuid);
         return Err(Error::unsupported(
             format!("an external journal with the UUID {uuid}"),
@@ -81,7 +81,7 @@ fn check_block_size(journal: &JournalDevice, sb: &Superblock) -> Result<()> {
 /// # Errors
 /// `Unsupported` in that case.
 pub(crate) fn refuse_unused(device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
-    if device.part_len(Part::Log).is_none() || sb.has_external_journal() {
+    if device.part_len(DeviceRole::Log).is_none() || sb.has_external_journal() {
         return Ok(());
     }
     let what = match sb.features.compat(Compat::HAS_JOURNAL) {
@@ -96,9 +96,9 @@ pub(crate) fn refuse_unused(device: &dyn BlockDevice, sb: &Superblock) -> Result
 /// # Errors
 /// `Invalid` if the device is shorter than the plan. `Device` if it fails.
 pub fn make_device(device: &dyn BlockDevice, plan: &JournalDevice) -> Result<()> {
-    let start = Part::Log.start();
+    let start = DeviceRole::Log.start();
     let end = u64::from(plan.blocks) << plan.block_size_log;
-    if device.part_len(Part::Log).is_none_or(|len| len < end) {
+    if device.part_len(DeviceRole::Log).is_none_or(|len| len < end) {
         return Err(Error::Invalid("the device is shorter than the planned journal"));
     }
     for at in (0..end).step_by(ZEROS_MAX as usize) {

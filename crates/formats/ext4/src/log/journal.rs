@@ -246,7 +246,7 @@ mod tests {
     use disk::MemoryDevice;
 
     use super::*;
-    use crate::mkfs::{self, Contents, FeatureChange, Options};
+    use crate::mkfs::{self, FeatureChange, Options, PreviousContents};
     use crate::params::read_superblock;
 
     fn journal(block_size: u32, features: &str) -> Journal {
@@ -257,7 +257,7 @@ mod tests {
             ..Options::new(6000 * u64::from(block_size))
         };
         let device = Arc::new(MemoryDevice::new(options.size_bytes));
-        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
         let sb = read_superblock(&*device).unwrap();
         let map = JournalMap::read(&*device, &sb).unwrap().unwrap();
         Journal::open(device, map, &sb, None).unwrap()

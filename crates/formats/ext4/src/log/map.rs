@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Corruption, Error, Ino, Result};
 
 use super::JOURNAL_INO;
@@ -125,7 +125,7 @@ impl JournalMap {
             on_device: Vec::new(),
             blocks: device.blocks,
             block_size_log: device.block_size_log,
-            base: Part::Log.start(),
+            base: DeviceRole::Log.start(),
             superblock: device.journal_block(),
         }
     }

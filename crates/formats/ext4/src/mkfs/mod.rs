@@ -21,7 +21,7 @@ pub use layout::Layout;
 pub(crate) use layout::{place_groups, usual_places};
 pub use options::{ExternalJournal, FeatureChange, InodeCount, Options, default_feature_names};
 pub use tuning::{Encoding, Position, Tuning};
-pub use write::{Contents, format};
+pub use write::{PreviousContents, format};
 
 /// Plans the layout of a new file system.
 ///

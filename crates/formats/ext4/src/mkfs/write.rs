@@ -18,7 +18,7 @@ const RUN_BYTES_MAX: usize = 256 << 10;
 
 /// Previous contents of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub enum PreviousContents {
     /// All zeros, as in a new sparse file.
     Zeros,
     /// Unknown. Blocks that must read as zeros are cleared.
@@ -29,13 +29,13 @@ pub enum Contents {
 ///
 /// # Errors
 /// `Invalid` if the device is too short for the plan, `Device` if it fails.
-pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
+pub fn format(device: &dyn BlockDevice, layout: &Layout, before: PreviousContents) -> Result<()> {
     let geometry = &layout.geometry;
     let end = geometry.byte_of(Block(geometry.blocks_count));
     if device.len() < end {
         return Err(Error::Invalid("the device is shorter than the planned file system"));
     }
-    if before == Contents::Unknown {
+    if before == PreviousContents::Unknown {
         clear(device, layout)?;
     }
     let mut writer = JoiningWriter { device, start: 0, pending: Vec::new() };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use parking_lot::{Condvar, Mutex};
 use zerocopy::IntoBytes;
 
@@ -269,7 +269,7 @@ impl BlockDevice for MmpDevice {
         self.shared.block.device.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.shared.block.device.part_len(part)
     }
 

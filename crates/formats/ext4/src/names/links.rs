@@ -1,7 +1,7 @@
 //! Link counts, and inactivation of an inode that loses its last link.
 
 use operations::Outcome;
-use operations::names::Links;
+use operations::names::LinkEffects;
 use vfs::{Error, Result, Timestamp};
 
 use crate::Ext4Core;
@@ -13,7 +13,7 @@ use crate::orphan::Inactivation;
 /// Link count of a directory with more subdirectories than the field can count.
 const LINKS_UNCOUNTED: u16 = 1;
 
-impl Links for Ext4Core {
+impl LinkEffects for Ext4Core {
     /// `EXT4_LINK_MAX`.
     const LINKS_MAX: u32 = 65_000;
 

@@ -20,7 +20,7 @@ use vfs::Result;
 use crate::Ext4Core;
 use crate::alloc::guard::HeldGroups;
 use crate::format::address::{Block, Group};
-use crate::format::inode::{self, DTIME_BYTES, Inode, Owner};
+use crate::format::inode::{self, BlockOwner, DTIME_BYTES, Inode};
 use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges};
@@ -284,7 +284,7 @@ impl<'a> Op<'a> {
     }
 
     /// Returns an error about damage in a held block.
-    pub(crate) fn corrupt(&self, id: BufferId, c: Corruption, owner: Owner) -> vfs::Error {
+    pub(crate) fn corrupt(&self, id: BufferId, c: Corruption, owner: BlockOwner) -> vfs::Error {
         self.txn.corrupt(id, c).of_inode(owner.ino.0).into()
     }
 }

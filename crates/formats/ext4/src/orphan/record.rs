@@ -3,7 +3,7 @@
 use engine::Corruption;
 use operations::Outcome;
 use operations::chain::Pointer;
-use operations::orphans::{HeldChains, Link, Turn};
+use operations::orphans::{HeldChains, OrphanPointer, Turn};
 use smallvec::SmallVec;
 use vfs::Ino;
 
@@ -116,7 +116,7 @@ impl Op<'_> {
             let (group, index) = volume.geometry.place_of(ino).ok_or_else(outside)?;
             let table = volume.groups.inode_table(group);
             let (block, offset) = volume.geometry.inode_position(table, index);
-            self.orphans.changes.add_link(Link { ino, slot: (block, offset), next: to });
+            self.orphans.changes.add_link(OrphanPointer { ino, slot: (block, offset), next: to });
         }
         self.orphans.changes.sort_links();
         Ok(())
@@ -130,8 +130,8 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
-        let Link { ino, slot: (block, offset), next } = link;
+    fn write_link(&mut self, link: OrphanPointer<SlotPlace>) -> Outcome<()> {
+        let OrphanPointer { ino, slot: (block, offset), next } = link;
         let volume = &self.fs.volume;
         let id = self.txn.buffer(block.0, BlockKind::InodeTable.plain())?;
         let range = offset..offset + usize::from(volume.geometry.inode_size);

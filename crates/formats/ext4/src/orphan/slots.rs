@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::format::address::Block;
-use crate::format::inode::Owner;
+use crate::format::inode::BlockOwner;
 use crossbeam_utils::CachePadded;
 use engine::locks::atomic::{AtomicU32, AtomicU64};
 use engine::locks::thread_number;
@@ -40,14 +40,14 @@ struct BlockSlots {
 /// Slots of the orphan file.
 pub(super) struct Slots {
     /// The orphan file's inode.
-    pub(super) owner: Owner,
+    pub(super) owner: BlockOwner,
     /// Padded to cache lines, because different threads use different blocks.
     blocks: Box<[CachePadded<BlockSlots>]>,
 }
 
 impl Slots {
     /// Returns free slots in the given blocks, `per_block` in each.
-    pub(super) fn new(owner: Owner, places: &[Block], per_block: usize) -> Self {
+    pub(super) fn new(owner: BlockOwner, places: &[Block], per_block: usize) -> Self {
         let blocks = places
             .iter()
             .map(|&place| CachePadded::new(BlockSlots::new(place, per_block)))
@@ -129,7 +129,7 @@ mod tests {
 
     fn slots(blocks: u64, per_block: usize) -> Slots {
         let places: Vec<_> = (0..blocks).map(Block).collect();
-        Slots::new(Owner { ino: Ino(12), seed: 0 }, &places, per_block)
+        Slots::new(BlockOwner { ino: Ino(12), seed: 0 }, &places, per_block)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use operations::repair::Staging;
 use vfs::check::{Finding, FindingList, Options};
 use vfs::{Error, Result, Timestamp};
@@ -164,7 +164,7 @@ impl Changes {
 
     /// Ends the use of a journal on another device, which may be missing.
     fn detach_journal(&self, sb: &Superblock) -> Result<()> {
-        if self.staging.part_len(Part::Log).is_some() {
+        if self.staging.part_len(DeviceRole::Log).is_some() {
             log::set_user(&*self.staging, sb, None)?;
         }
         self.edit_superblock(|raw| {

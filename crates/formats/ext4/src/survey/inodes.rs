@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::survey::{FileLayout, Fragments, Kind};
+use vfs::survey::{BlockUse, FileLayout, Fragments};
 use vfs::{FileType, Ino, Result};
 
 use super::Teller;
@@ -11,7 +11,7 @@ use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::features::{Compat, RoCompat};
 use crate::format::group::GroupFlags;
-use crate::format::inode::{self, I_BLOCK_SIZE, Inode, Owner, ROOT_INO, flags};
+use crate::format::inode::{self, BlockOwner, I_BLOCK_SIZE, Inode, ROOT_INO, flags};
 use crate::format::xattr::block_refcount;
 use crate::inode::Handle;
 use crate::kind;
@@ -108,7 +108,7 @@ impl Teller<'_> {
             }
         }
         let (block, offset) = place;
-        Ok(Some(Handle { owner: Owner { ino, seed }, inode, block, offset }))
+        Ok(Some(Handle { owner: BlockOwner { ino, seed }, inode, block, offset }))
     }
 
     fn inode(&mut self, handle: &Handle) {
@@ -130,8 +130,8 @@ impl Teller<'_> {
             self.remark(format_args!("inode {ino}"), &error);
         }
         let Fragments { count: fragments, blocks, .. } = blocks.fragments;
-        if matches!(kind, Kind::Data | Kind::Directories) && blocks > 0 {
-            let is_dir = kind == Kind::Directories;
+        if matches!(kind, BlockUse::Data | BlockUse::Directories) && blocks > 0 {
+            let is_dir = kind == BlockUse::Directories;
             if is_dir || handle.inode.file_type() == Some(FileType::Regular) {
                 self.sink.file(FileLayout { ino, is_dir, fragments, blocks });
             }
@@ -139,7 +139,7 @@ impl Teller<'_> {
     }
 
     /// Returns the kind of an inode's contents.
-    fn kind_of(&self, handle: &Handle) -> Kind {
+    fn kind_of(&self, handle: &Handle) -> BlockUse {
         let (ino, sb) = (handle.ino(), self.fs.superblock());
         let raw = &sb.raw;
         let is = |number: u32| number != 0 && ino == Ino(number.into());
@@ -147,14 +147,14 @@ impl Teller<'_> {
         let has_orphans = sb.features.compat(Compat::ORPHAN_FILE);
         let has_quota = sb.features.ro_compat(RoCompat::QUOTA);
         match () {
-            () if ino == BAD_BLOCKS_INO => Kind::Bad,
-            () if is(raw.journal_inum.get()) => Kind::Log,
-            () if has_quota && quotas.iter().any(|quota| is(quota.get())) => Kind::System,
-            () if has_orphans && is(raw.orphan_file_inum.get()) => Kind::System,
-            () if ino != ROOT_INO && ino < Ino(sb.first_ino.into()) => Kind::System,
-            () if handle.has_flag(flags::EA_INODE) => Kind::Attributes,
-            () if handle.inode.is_dir() => Kind::Directories,
-            () => Kind::Data,
+            () if ino == BAD_BLOCKS_INO => BlockUse::Bad,
+            () if is(raw.journal_inum.get()) => BlockUse::Log,
+            () if has_quota && quotas.iter().any(|quota| is(quota.get())) => BlockUse::System,
+            () if has_orphans && is(raw.orphan_file_inum.get()) => BlockUse::System,
+            () if ino != ROOT_INO && ino < Ino(sb.first_ino.into()) => BlockUse::System,
+            () if handle.has_flag(flags::EA_INODE) => BlockUse::Attributes,
+            () if handle.inode.is_dir() => BlockUse::Directories,
+            () => BlockUse::Data,
         }
     }
 
@@ -171,7 +171,7 @@ impl Teller<'_> {
             self.attributes.insert(block.0);
         }
         let (start, end) = self.clusters(block, 1);
-        self.tell(start, end - start, Kind::Attributes);
+        self.tell(start, end - start, BlockUse::Attributes);
     }
 
     /// Returns whether several inodes share an attribute block.
@@ -188,7 +188,7 @@ impl Teller<'_> {
         match self.fs.volume.check_blocks(block, 1) {
             Ok(()) => {
                 let (start, end) = self.clusters(block, 1);
-                self.tell(start, end - start, Kind::Maps);
+                self.tell(start, end - start, BlockUse::Maps);
             }
             Err(damage) => self.remark(format_args!("inode {RESIZE_INO}"), &damage),
         }

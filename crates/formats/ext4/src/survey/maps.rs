@@ -1,7 +1,7 @@
 //! Reports all blocks of a file's map: extents or pointers, and the map blocks themselves.
 
 use vfs::Result;
-use vfs::survey::{Fragments, Kind};
+use vfs::survey::{BlockUse, Fragments};
 
 use super::Teller;
 use crate::format::address::Block;
@@ -16,7 +16,7 @@ use crate::map::extent::step::{Child, check_blocks, root};
 /// State of reporting an inode's blocks.
 pub(super) struct BlockReporter {
     /// Kind of its contents.
-    pub(super) kind: Kind,
+    pub(super) kind: BlockUse,
     /// With pointers: the current contiguous run, not yet reported. With extents: the last cluster, start and end.
     pub(super) last: Option<(u64, u64)>,
     pub(super) fragments: Fragments,
@@ -84,7 +84,7 @@ impl Teller<'_> {
     fn node(&mut self, handle: &Handle, block: Block) -> Result<()> {
         self.spend(handle, 1)?;
         let (start, end) = self.clusters(block, 1);
-        self.tell(start, end - start, Kind::Maps);
+        self.tell(start, end - start, BlockUse::Maps);
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Teller<'_> {
     fn run(&mut self, start: Block, len: u64, unwritten: bool, blocks: &mut BlockReporter) {
         blocks.fragments.add(start.0, len);
         let kind = match blocks.kind {
-            Kind::Data if unwritten => Kind::Preallocated,
+            BlockUse::Data if unwritten => BlockUse::Preallocated,
             kind => kind,
         };
         let (from, to) = self.clusters(start, len);

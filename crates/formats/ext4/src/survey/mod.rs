@@ -13,9 +13,9 @@ mod system;
 
 use std::ops::ControlFlow;
 
-use disk::Part;
+use disk::DeviceRole;
 use vfs::Result;
-use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
+use vfs::survey::{BlockUse, Extent, ImageGeometry, LogState, Sink};
 
 use crate::Ext4Core;
 use crate::format::address::{Block, Group};
@@ -23,9 +23,9 @@ use crate::format::features::{Compat, Incompat};
 
 impl Ext4Core {
     /// Returns the size and structure of the image.
-    pub(crate) fn shape(&self) -> Result<Shape> {
+    pub(crate) fn shape(&self) -> Result<ImageGeometry> {
         let geometry = self.geometry();
-        Ok(Shape {
+        Ok(ImageGeometry {
             block_size: geometry.block_size(),
             blocks: geometry.blocks_count,
             group_blocks: geometry.blocks_per_group.into(),
@@ -46,7 +46,7 @@ impl Ext4Core {
 
     fn log_state(&self) -> LogState {
         let sb = self.superblock_found();
-        let is_missing = self.engine.device().part_len(Part::Log).is_none();
+        let is_missing = self.engine.device().part_len(DeviceRole::Log).is_none();
         if sb.has_external_journal() && is_missing {
             LogState::Elsewhere
         } else if !sb.features.compat(Compat::HAS_JOURNAL) {
@@ -78,7 +78,7 @@ impl<'t> Teller<'t> {
         Self { fs, sink, budget, attributes: std::collections::HashSet::new() }
     }
 
-    fn tell(&mut self, start: u64, len: u64, kind: Kind) {
+    fn tell(&mut self, start: u64, len: u64, kind: BlockUse) {
         if len > 0 {
             self.sink.extent(Extent { start, len, kind });
         }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use super::Teller;
 use crate::alloc::bitmap::{Bits, next_free_run};
@@ -16,7 +16,7 @@ use crate::kind;
 struct Range {
     start: u64,
     end: u64,
-    kind: Kind,
+    kind: BlockUse,
 }
 
 impl Teller<'_> {
@@ -35,21 +35,21 @@ impl Teller<'_> {
     fn fixed(&mut self) {
         let geometry = *self.fs.geometry();
         let boot = u64::from(geometry.first_data_block);
-        let mut ranges = vec![Range { start: 0, end: boot, kind: Kind::Headers }];
+        let mut ranges = vec![Range { start: 0, end: boot, kind: BlockUse::Headers }];
         let mut add = |start: Block, len: u64, kind| {
             ranges.push(Range { start: start.0, end: start.plus(len).0, kind });
         };
         let sb = self.fs.superblock();
         if sb.features.incompat(Incompat::MMP) && sb.raw.mmp_block.get() != 0 {
-            add(Block(sb.raw.mmp_block.get()), 1, Kind::Headers);
+            add(Block(sb.raw.mmp_block.get()), 1, BlockUse::Headers);
         }
         for group in geometry.groups() {
             let base = geometry.base_metadata(group);
-            add(base.start, base.end.0.saturating_sub(base.start.0), Kind::Headers);
+            add(base.start, base.end.0.saturating_sub(base.start.0), BlockUse::Headers);
             let desc = self.fs.volume.groups.places(group);
-            add(desc.block_bitmap, 1, Kind::Allocation);
-            add(desc.inode_bitmap, 1, Kind::Allocation);
-            add(desc.inode_table, geometry.itable_blocks().into(), Kind::Inodes);
+            add(desc.block_bitmap, 1, BlockUse::Allocation);
+            add(desc.inode_bitmap, 1, BlockUse::Allocation);
+            add(desc.inode_table, geometry.itable_blocks().into(), BlockUse::Inodes);
         }
         ranges.retain(|range| range.start < range.end && range.end <= geometry.blocks_count);
         ranges.sort_unstable_by_key(|range| range.start);
@@ -107,7 +107,7 @@ impl Teller<'_> {
         let block = |bit: u32| first.plus(u64::from(bit) << geometry.cluster_blocks_log).0;
         let start = block(clusters.start);
         let len = block(clusters.end).min(geometry.blocks_count).saturating_sub(start);
-        self.tell(start, len, Kind::Free);
+        self.tell(start, len, BlockUse::Free);
         len
     }
 }

@@ -6,7 +6,7 @@ mod structure;
 
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Corruption, Error, Result};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -113,7 +113,7 @@ fn check_writable(old: &Superblock, new: Features) -> Result<()> {
 
 /// Rejects a request to forget a journal that is not on a missing device.
 fn check_forgotten(device: &dyn BlockDevice, sb: &Superblock, request: &Request) -> Result<()> {
-    let is_missing = sb.has_external_journal() && device.part_len(Part::Log).is_none();
+    let is_missing = sb.has_external_journal() && device.part_len(DeviceRole::Log).is_none();
     if !request.forgets_journal || is_missing {
         return Ok(());
     }
@@ -224,13 +224,13 @@ mod tests {
 
     use super::*;
     use crate::format::features::Feature;
-    use crate::mkfs::{self, Contents, Options};
+    use crate::mkfs::{self, Options, PreviousContents};
 
     fn image() -> MemoryDevice {
         let device = MemoryDevice::new(64 << 20);
         let options = Options { block_size: Some(1024), ..Options::new(64 << 20) };
         let layout = mkfs::plan(&options).unwrap();
-        mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+        mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
         device
     }
 
@@ -267,7 +267,7 @@ mod tests {
             options.features.push(mkfs::FeatureChange { feature, on });
         }
         let layout = mkfs::plan(&options).unwrap();
-        mkfs::format(&device, &layout, Contents::Zeros).unwrap();
+        mkfs::format(&device, &layout, PreviousContents::Zeros).unwrap();
         change_superblock(&device, &mut |raw| {
             raw.uuid = [7; 16];
             Ok(())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use ext4::format::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use ext4::log::JournalMap;
-use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use ext4::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
 use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::Mke2fs;
 use testkit::crash::read_image;
@@ -86,7 +86,7 @@ impl ImageParameters {
         };
         let layout = mkfs::plan(&options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         let device = MemoryDevice::new(self.size);
-        mkfs::format(&device, &layout, Contents::Zeros).expect("memory does not fail");
+        mkfs::format(&device, &layout, PreviousContents::Zeros).expect("memory does not fail");
         device
     }
 

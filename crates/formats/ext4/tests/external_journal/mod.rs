@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use disk::{BlockDevice, MemoryDevice, OverlayDevice, Part};
+use disk::{BlockDevice, DeviceRole, MemoryDevice, OverlayDevice};
 use ext4::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET};
 use ext4::repair::Repair;
 use ext4::resize::SizeRequest;
@@ -328,7 +328,7 @@ fn finished_images_are_the_user_of_their_journal() {
     let device = || joined(parts[0].clone(), parts[1].clone());
     let journal = |device: &dyn BlockDevice| {
         let mut users = [0; 16];
-        device.read_at(Part::Log.start() + JOURNAL_SUPERBLOCK + 0x100, &mut users).unwrap();
+        device.read_at(DeviceRole::Log.start() + JOURNAL_SUPERBLOCK + 0x100, &mut users).unwrap();
         users
     };
     assert_eq!(journal(&*device()), IMAGE);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use ext4::format::journal_device::{JournalDevice, JournalDeviceOptions};
-use ext4::mkfs::{self, Contents, ExternalJournal, FeatureChange, Options};
+use ext4::mkfs::{self, ExternalJournal, FeatureChange, Options, PreviousContents};
 use ext4::{Ext4, log};
 use testkit::crash::{PairedFormat, PairedImage, joined};
 use vfs::Timestamp;
@@ -71,7 +71,7 @@ pub(super) fn made(size: u64, journal_bytes: u64, block_size: u32) -> [Arc<Memor
         time: TIME,
         ..Options::new(size)
     };
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     Ext4::open_in_progress(device, 16 << 20).unwrap().finish(None).unwrap();
     parts
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{BlockDevice, FileDevice};
-use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use ext4::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
 use ext4::{Ext4, OpenOptions};
 use testkit::{KernelMount, MountOptions};
 use vfs::{AllocateMode, Error, ExtentPlace, FileSystem, Ino, NewInode};
@@ -67,7 +67,7 @@ pub fn make(path: &Path, size: u64, shape: FileParameters) -> Arc<FileDevice> {
     };
     let device = Arc::new(FileDevice::new(file).unwrap());
     let layout = mkfs::plan(&options).unwrap();
-    mkfs::format(&*device, &layout, Contents::Unknown).unwrap();
+    mkfs::format(&*device, &layout, PreviousContents::Unknown).unwrap();
     device
 }
 

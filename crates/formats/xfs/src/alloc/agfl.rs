@@ -10,7 +10,7 @@ use operations::Outcome;
 use vfs::Error;
 
 use super::held::HeldAg;
-use super::{Owner, headers};
+use super::{RmapOwner, headers};
 use crate::format::address::AgBlock;
 use crate::format::ag;
 use crate::format::bytes::{be32, put32};
@@ -68,7 +68,7 @@ impl HeldAg<'_, '_> {
         if self.guard.flcount > 2 * needed_now {
             while self.guard.flcount > needed_now {
                 let block = self.pop_agfl()?;
-                self.rmap_remove(block, 1, Owner::Ag)?;
+                self.rmap_remove(block, 1, RmapOwner::Ag)?;
                 self.give_space(block, 1)?;
             }
         }
@@ -78,7 +78,7 @@ impl HeldAg<'_, '_> {
             let Some(run) = self.smallest_run(wanted)? else { return Ok(()) };
             let len = run.len.min(wanted);
             self.take_space(run, run.start, len)?;
-            self.rmap_add(run.start, len, Owner::Ag)?;
+            self.rmap_add(run.start, len, RmapOwner::Ag)?;
             for at in 0..len {
                 self.push_agfl(AgBlock(run.start.0 + at))?;
             }

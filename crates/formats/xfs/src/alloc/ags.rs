@@ -10,7 +10,7 @@ use operations::reserve::{Claim, ReserveSize};
 
 use super::busy::BusyBlocks;
 use crate::format::address::{AgBlock, AgNumber};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::inode::{KnownChunks, ReservedInodes};
 
@@ -122,8 +122,8 @@ impl Holding {
     fn of(geometry: &Geometry, ag: AgNumber, state: &AgState) -> Self {
         Self {
             share: RESERVE.share(ag.0, geometry.ag_count, state.length),
-            fino_leaf: Shape::FINO.leaf_area(geometry).min().max(1) as u32,
-            fino_node: Shape::FINO.node_area(geometry).min().max(1) as u32,
+            fino_leaf: TreeShape::FINO.leaf_area(geometry).min().max(1) as u32,
+            fino_node: TreeShape::FINO.node_area(geometry).min().max(1) as u32,
         }
     }
 

@@ -84,24 +84,24 @@ fn a_full_file_system_writes_a_checkpoint_to_use_what_was_freed() {
 
 /// Files by name. `synced` has the contents at the last sync, if known and not overwritten since.
 #[derive(Default)]
-struct Model {
-    files: BTreeMap<Ino, File>,
+struct BusyModel {
+    files: BTreeMap<Ino, FileModel>,
 }
 
 #[derive(Default)]
-struct File {
+struct FileModel {
     now: Vec<u8>,
     synced: Option<Vec<u8>>,
 }
 
-impl Model {
+impl BusyModel {
     fn step(&mut self, image: &Logged, rng: &mut Rng, serial: &mut u32) {
         let fs = &image.fs;
         let picked = self.files.keys().nth(rng.usize(..self.files.len().max(1))).copied();
         let Some(ino) = picked.filter(|_| self.files.len() > 12 || rng.u8(..4) > 0) else {
             *serial += 1;
             let ino = create(image, &format!("f{serial}"));
-            self.files.insert(ino, File::default());
+            self.files.insert(ino, FileModel::default());
             return;
         };
         let file = self.files.get_mut(&ino).unwrap();
@@ -167,7 +167,7 @@ fn durable_data_survives_later_frees_and_writes() {
         let ballast = create(&image, "ballast");
         let filled = fill(&image, ballast, 3);
         image.fs.truncate(ballast, filled - (4 << 20), None).unwrap();
-        let mut model = Model::default();
+        let mut model = BusyModel::default();
         let mut serial = 0;
         for round in 0..12 {
             model.sync(&image);

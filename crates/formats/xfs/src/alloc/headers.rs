@@ -14,7 +14,7 @@ use crate::format::ag::{self, RawAgf, RawAgi};
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
 use crate::format::superblock::RawSuperblock;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Sectors of a group before its AGF.
 const SECTORS_BEFORE: u64 = ag::AGF_SECTOR as u64;
@@ -238,5 +238,5 @@ pub(crate) fn buffer(
 ) -> engine::Result<(BufferId, usize)> {
     let (block, start) = ag::sector_place(geometry, sector);
     let block = geometry.block_of(ag, AgBlock(block));
-    Ok((txn.buffer(block.0, Kind::AgHeader.of_group(ag))?, start))
+    Ok((txn.buffer(block.0, BlockKind::AgHeader.of_group(ag))?, start))
 }

@@ -26,7 +26,7 @@ use operations::reserve::Claim;
 use vfs::Error;
 
 pub(crate) use self::held::HeldAg;
-pub(crate) use self::request::{ExtentRequest, Freed, Owner};
+pub(crate) use self::request::{ExtentRequest, Freed, RmapOwner};
 use self::space::{AllocRequest, Candidate};
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::op::Op;
@@ -99,7 +99,7 @@ impl Op<'_> {
     }
 
     /// Frees blocks when the operation commits, and removes their owner from the reverse map.
-    pub(crate) fn free_extent(&mut self, start: FsBlock, len: u32, owner: Owner) {
+    pub(crate) fn free_extent(&mut self, start: FsBlock, len: u32, owner: RmapOwner) {
         self.freed.push(Freed { start, len, owner });
     }
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use vfs::Corruption;
 
 use super::held::HeldAg;
-use super::{Freed, Owner, realtime};
+use super::{Freed, RmapOwner, realtime};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::inode::Handle;
 use crate::op::Op;
@@ -74,7 +74,7 @@ impl Op<'_> {
 
 impl HeldAg<'_, '_> {
     /// Frees blocks of a single owner.
-    pub(crate) fn free_in(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+    pub(crate) fn free_in(&mut self, start: AgBlock, len: u32, owner: RmapOwner) -> Outcome<()> {
         self.adjust_agfl()?;
         self.rmap_remove(start, len, owner)?;
         self.give_space(start, len)

@@ -4,7 +4,7 @@ use crate::format::address::FsBlock;
 
 /// The owner of blocks, as stored in the reverse map (`rm_owner` and `rm_offset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum RmapOwner {
     /// A block of a fork, from logical block `offset` on.
     Fork { ino: vfs::Ino, fork: crate::format::inode::Fork, offset: u64, unwritten: bool },
     /// A block of the extent map tree of a fork.
@@ -31,7 +31,7 @@ pub(crate) struct ExtentRequest {
     /// Maximum number of blocks.
     pub(crate) max_len: u32,
     /// The owner of the blocks.
-    pub(crate) owner: Owner,
+    pub(crate) owner: RmapOwner,
     /// True if the blocks are for file data, which is written straight to the device.
     pub(crate) for_data: bool,
 }
@@ -41,5 +41,5 @@ pub(crate) struct ExtentRequest {
 pub(crate) struct Freed {
     pub(crate) start: FsBlock,
     pub(crate) len: u32,
-    pub(crate) owner: Owner,
+    pub(crate) owner: RmapOwner,
 }

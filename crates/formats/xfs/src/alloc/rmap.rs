@@ -8,7 +8,7 @@ use engine::Corruption;
 use operations::Outcome;
 use vfs::Error;
 
-use super::Owner;
+use super::RmapOwner;
 use super::ags::AgTree;
 use super::held::HeldAg;
 use crate::btree::records::{
@@ -24,7 +24,7 @@ pub(crate) trait ReverseMap: Tree<Record = RmapRecord, Key = RmapKey> {}
 impl ReverseMap for RmapTree {}
 impl ReverseMap for RtRmapTree {}
 
-impl Owner {
+impl RmapOwner {
     /// Returns owner and offset as stored in a record.
     const fn in_record(self) -> (u64, u64) {
         const fn flag_of(fork: Fork) -> u64 {
@@ -53,7 +53,7 @@ impl Owner {
 }
 
 impl RmapRecord {
-    pub(crate) fn new(start: AgBlock, len: u32, owner: Owner) -> Self {
+    pub(crate) fn new(start: AgBlock, len: u32, owner: RmapOwner) -> Self {
         let (owner, offset) = owner.in_record();
         Self { start, len, owner, offset }
     }
@@ -88,7 +88,7 @@ impl RmapRecord {
 
 impl HeldAg<'_, '_> {
     /// Adds `owner` as the owner of `len` blocks from `start` on.
-    pub(crate) fn rmap_add(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+    pub(crate) fn rmap_add(&mut self, start: AgBlock, len: u32, owner: RmapOwner) -> Outcome<()> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
@@ -103,7 +103,12 @@ impl HeldAg<'_, '_> {
     }
 
     /// Removes `owner` as the owner of `len` blocks from `start` on. The reverse map must have it.
-    pub(crate) fn rmap_remove(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
+    pub(crate) fn rmap_remove(
+        &mut self,
+        start: AgBlock,
+        len: u32,
+        owner: RmapOwner,
+    ) -> Outcome<()> {
         if !self.has_reverse_map() || len == 0 {
             return Ok(());
         }
@@ -131,10 +136,15 @@ impl HeldAg<'_, '_> {
     }
 
     /// Converts blocks of a fork from written to unwritten or back. `owner` is their previous owner record.
-    pub(crate) fn rmap_convert(&mut self, start: AgBlock, len: u32, owner: Owner) -> Outcome<()> {
-        let Owner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
+    pub(crate) fn rmap_convert(
+        &mut self,
+        start: AgBlock,
+        len: u32,
+        owner: RmapOwner,
+    ) -> Outcome<()> {
+        let RmapOwner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
         self.rmap_remove(start, len, owner)?;
-        let now = Owner::Fork { ino, fork, offset, unwritten: !unwritten };
+        let now = RmapOwner::Fork { ino, fork, offset, unwritten: !unwritten };
         self.rmap_add(start, len, now)
     }
 

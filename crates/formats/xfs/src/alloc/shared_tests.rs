@@ -48,11 +48,11 @@ fn contents(fs: &Xfs, ino: Ino) -> Vec<u8> {
 }
 
 /// Expected contents of each file, by name.
-struct Model {
+struct SharedModel {
     files: Vec<(&'static str, Ino, Vec<u8>)>,
 }
 
-impl Model {
+impl SharedModel {
     fn of(fs: &Xfs) -> Self {
         let file = |name: &'static str| {
             let ino = fs.lookup(fs.root_ino(), name.as_bytes()).unwrap();
@@ -166,7 +166,7 @@ fn changes_of_shared_blocks_affect_only_one_file() {
                 fresh = Some(Fresh::filled(options, 320 << 20, share));
                 &fresh.as_ref().unwrap().fs
             };
-            let mut model = Model::of(fs);
+            let mut model = SharedModel::of(fs);
             for round in 0..4 {
                 for _ in 0..30 {
                     model.step(fs, &mut rng);
@@ -234,7 +234,7 @@ fn a_crash_keeps_the_shared_data_of_every_file() {
     testkit::populate_with_kernel(&path, "xfs", share);
     let image = Logged::of_file(&path, LOG_BLOCKS);
     let (fs, root) = (&image.fs, image.fs.root_ino());
-    let durable = Model::of(fs);
+    let durable = SharedModel::of(fs);
     let ino = |name: &str| fs.lookup(root, name.as_bytes()).unwrap();
     let (a, d) = (ino("a"), ino("d"));
     // All but one of the files drop their shared blocks, and the last one changes them.

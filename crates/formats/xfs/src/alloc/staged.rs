@@ -7,7 +7,7 @@ use operations::Outcome;
 use operations::RunOperations;
 use vfs::Result;
 
-use super::Owner;
+use super::RmapOwner;
 use super::ags::AgTree;
 use super::held::HeldAg;
 use super::realtime::RealtimeSection;
@@ -50,7 +50,7 @@ impl Op<'_> {
             let first = first_staged(&mut ag.cursor::<RefcountTree>(), limit)?;
             let Some(run) = first else { return Ok(true) };
             ag.unstage_blocks(run.start, run.len)?;
-            ag.free_in(run.start, run.len, Owner::Staged)?;
+            ag.free_in(run.start, run.len, RmapOwner::Staged)?;
         }
         Ok(false)
     }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use testkit::{MkfsXfs, xfs_repair};
 use vfs::{Error, Result};
 
-use super::{ExtentRequest, HeldAg, Owner};
+use super::{ExtentRequest, HeldAg, RmapOwner};
 use crate::Xfs;
 use crate::alloc::ags::AgTree;
 use crate::alloc::trees::GroupTree;
@@ -95,11 +95,11 @@ fn check_space(fs: &Xfs, ag: AgNumber) -> Vec<FreeRun> {
 
 /// Extents that the model has allocated, by first block.
 #[derive(Default)]
-struct Model {
+struct SpaceModel {
     extents: BTreeMap<u64, u32>,
 }
 
-impl Model {
+impl SpaceModel {
     /// Checks that no block of the model is free.
     fn check(&self, fs: &Xfs) {
         let geometry = fs.volume.geometry;
@@ -142,7 +142,7 @@ impl Model {
         let max_len = rng.u32(1..=len_max);
         let min_len = if rng.bool() { max_len } else { 1 };
         let got = fs.atomically(|op| {
-            let owner = Owner::RefcountTree;
+            let owner = RmapOwner::RefcountTree;
             op.allocate_extent(&ExtentRequest { near, min_len, max_len, owner, for_data: false })
         });
         match got {
@@ -183,7 +183,7 @@ impl Model {
     fn free(&self, fs: &Xfs, freed: &[(u64, u32)]) {
         fs.atomically(|op| {
             for &(start, len) in freed {
-                op.free_extent(FsBlock(start), len, Owner::RefcountTree);
+                op.free_extent(FsBlock(start), len, RmapOwner::RefcountTree);
             }
             Ok(())
         })
@@ -214,7 +214,7 @@ fn random_changes_leave_valid_trees() {
     for (seed, kind) in KINDS.into_iter().enumerate() {
         let image = Fresh::new(kind, 320 << 20);
         let mut rng = Rng::with_seed(seed as u64);
-        let mut model = Model::default();
+        let mut model = SpaceModel::default();
         for step in 0..3000 {
             let len_max = if step % 10 == 0 { 2000 } else { 8 };
             model.step(&image.fs, &mut rng, len_max);
@@ -236,7 +236,7 @@ fn a_full_image_can_be_emptied() {
         let size = if kind.contains("65536") { 320 << 20 } else { 64 << 20 };
         let image = Fresh::new(kind, size);
         let mut rng = Rng::with_seed(seed as u64);
-        let mut model = Model::default();
+        let mut model = SpaceModel::default();
         let mut full = 0;
         while full < 3 {
             full += u32::from(!model.grow(&image.fs, &mut rng, 1));
@@ -263,7 +263,7 @@ fn a_failed_operation_leaves_no_trace() {
     for at in 0..20 {
         let outcome: Result<()> = image.fs.atomically(|op| {
             for max_len in 1..20 {
-                let owner = Owner::RefcountTree;
+                let owner = RmapOwner::RefcountTree;
                 let near = FsBlock(at * 100);
                 op.allocate_extent(&ExtentRequest {
                     near,
@@ -292,7 +292,7 @@ fn threads_in_groups_of_their_own_do_not_meet() {
             let fs = &image.fs;
             scope.spawn(move || {
                 let mut rng = Rng::with_seed(seed);
-                let mut model = Model::default();
+                let mut model = SpaceModel::default();
                 for _ in 0..2000 {
                     model.step(fs, &mut rng, 16);
                 }
@@ -301,7 +301,7 @@ fn threads_in_groups_of_their_own_do_not_meet() {
             });
         }
     });
-    Model::default().check(&image.fs);
+    SpaceModel::default().check(&image.fs);
     image.judge();
 }
 
@@ -311,7 +311,7 @@ fn freeing_twice_is_damage() {
     let image = Fresh::new("-m rmapbt=0", 320 << 20);
     let free = |start| {
         image.fs.atomically(|op| {
-            op.free_extent(start, 4, Owner::RefcountTree);
+            op.free_extent(start, 4, RmapOwner::RefcountTree);
             Ok(())
         })
     };
@@ -319,7 +319,7 @@ fn freeing_twice_is_damage() {
         near: FsBlock(100),
         min_len: 4,
         max_len: 4,
-        owner: Owner::RefcountTree,
+        owner: RmapOwner::RefcountTree,
         for_data: false,
     };
     let (start, _) = image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();
@@ -338,7 +338,7 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
         near,
         min_len: 1,
         max_len: 10,
-        owner: Owner::RefcountTree,
+        owner: RmapOwner::RefcountTree,
         for_data: false,
     };
     let allocate = || image.fs.atomically(|op| op.allocate_extent(&request)).unwrap();

@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 use super::ags::{AgTree, Root};
 use super::held::HeldAg;
 use super::space::AllocRequest;
-use crate::alloc::Owner;
+use crate::alloc::RmapOwner;
 use crate::btree::records::{BnoTree, CntTree, FinoTree, InoTree, RefcountTree, RmapTree};
 use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::AgBlock;
@@ -119,11 +119,11 @@ fn count_inode_blocks(number: &mut u32, is_more: bool) -> Result<()> {
 }
 
 /// Returns the owner of a tree's blocks if the tree takes them from free space; `None` if it takes them from the AGFL.
-const fn owner_of(tree: AgTree) -> Option<Owner> {
+const fn owner_of(tree: AgTree) -> Option<RmapOwner> {
     match tree {
         AgTree::Bno | AgTree::Cnt | AgTree::Rmap => None,
-        AgTree::Ino | AgTree::Fino => Some(Owner::InodeTrees),
-        AgTree::Refcount => Some(Owner::RefcountTree),
+        AgTree::Ino | AgTree::Fino => Some(RmapOwner::InodeTrees),
+        AgTree::Refcount => Some(RmapOwner::RefcountTree),
     }
 }
 
@@ -154,7 +154,7 @@ impl<'a, T: GroupTree> Supply<'a, T> for HeldAg<'_, 'a> {
 
 impl HeldAg<'_, '_> {
     /// Allocates a block for a tree from free space, close to the root of the tree.
-    fn take_tree_block(&mut self, tree: AgTree, owner: Owner) -> Outcome<AgBlock> {
+    fn take_tree_block(&mut self, tree: AgTree, owner: RmapOwner) -> Outcome<AgBlock> {
         self.adjust_agfl()?;
         let near = self.guard.root(tree).block;
         let block = self.take_wish(&AllocRequest::near(near, 1))?.ok_or(Error::NoSpace)?;

@@ -25,8 +25,8 @@ use engine::BufferId;
 
 pub(crate) use self::insert::replace_record;
 pub(crate) use self::supply::{Anchor, Supply, TreeOwner, TreeRoot};
-use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, Shape};
-use crate::kind::Kind;
+use crate::format::btree::{Area, LEVELS_MAX, RECORD_SIZE_MAX, TreeShape};
+use crate::kind::BlockKind;
 
 /// The properties of one kind of tree.
 pub(crate) trait Tree {
@@ -36,9 +36,9 @@ pub(crate) trait Tree {
     type Key: Copy + Ord + Debug;
 
     /// Name, magic numbers and sizes.
-    const SHAPE: Shape;
+    const SHAPE: TreeShape;
     /// Kind of its blocks.
-    const KIND: Kind;
+    const KIND: BlockKind;
     /// True if records overlap, as in the reverse map. Nodes then store the lowest and the highest key below each
     /// child.
     const OVERLAPS: bool = false;

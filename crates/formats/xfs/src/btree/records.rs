@@ -3,11 +3,11 @@
 
 use super::Tree;
 use crate::format::address::{AgBlock, AgIno, FileBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::extent::{Extent, offset_of};
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Free space by block.
 pub(crate) struct BnoTree;
@@ -51,8 +51,8 @@ impl Tree for BnoTree {
     type Record = FreeRun;
     type Key = AgBlock;
 
-    const SHAPE: Shape = Shape::BNO;
-    const KIND: Kind = Kind::BnoBtree;
+    const SHAPE: TreeShape = TreeShape::BNO;
+    const KIND: BlockKind = BlockKind::BnoBtree;
 
     fn record(bytes: &[u8]) -> FreeRun {
         FreeRun::parse(bytes)
@@ -72,8 +72,8 @@ impl Tree for CntTree {
     /// Length and first block.
     type Key = (u32, AgBlock);
 
-    const SHAPE: Shape = Shape::CNT;
-    const KIND: Kind = Kind::CntBtree;
+    const SHAPE: TreeShape = TreeShape::CNT;
+    const KIND: BlockKind = BlockKind::CntBtree;
 
     fn record(bytes: &[u8]) -> FreeRun {
         FreeRun::parse(bytes)
@@ -136,8 +136,8 @@ macro_rules! tree_of_chunks {
             type Record = InodeChunk;
             type Key = AgIno;
 
-            const SHAPE: Shape = Shape::$shape;
-            const KIND: Kind = Kind::$kind;
+            const SHAPE: TreeShape = TreeShape::$shape;
+            const KIND: BlockKind = BlockKind::$kind;
 
             fn record(bytes: &[u8]) -> InodeChunk {
                 InodeChunk::parse(bytes)
@@ -234,8 +234,8 @@ impl Tree for RmapTree {
     type Record = RmapRecord;
     type Key = RmapKey;
 
-    const SHAPE: Shape = Shape::RMAP;
-    const KIND: Kind = Kind::RmapBtree;
+    const SHAPE: TreeShape = TreeShape::RMAP;
+    const KIND: BlockKind = BlockKind::RmapBtree;
     const OVERLAPS: bool = true;
 
     fn record(bytes: &[u8]) -> RmapRecord {
@@ -306,8 +306,8 @@ impl Tree for RefcountTree {
     /// The flag for blocks staged for copy on write, and the block.
     type Key = (bool, AgBlock);
 
-    const SHAPE: Shape = Shape::REFCOUNT;
-    const KIND: Kind = Kind::RefcountBtree;
+    const SHAPE: TreeShape = TreeShape::REFCOUNT;
+    const KIND: BlockKind = BlockKind::RefcountBtree;
 
     fn record(bytes: &[u8]) -> RefcountRecord {
         let (cow, start) = Self::key(bytes);
@@ -330,8 +330,8 @@ impl Tree for BmapTree {
     type Record = Extent;
     type Key = FileBlock;
 
-    const SHAPE: Shape = Shape::BMBT;
-    const KIND: Kind = Kind::Bmbt;
+    const SHAPE: TreeShape = TreeShape::BMBT;
+    const KIND: BlockKind = BlockKind::Bmbt;
 
     fn record(bytes: &[u8]) -> Extent {
         Extent::parse(bytes)
@@ -360,8 +360,8 @@ macro_rules! tree_of_realtime_group {
             type Record = $record;
             type Key = $key;
 
-            const SHAPE: Shape = Shape::$shape;
-            const KIND: Kind = Kind::$kind;
+            const SHAPE: TreeShape = TreeShape::$shape;
+            const KIND: BlockKind = BlockKind::$kind;
             const OVERLAPS: bool = $overlaps;
 
             fn record(bytes: &[u8]) -> $record {

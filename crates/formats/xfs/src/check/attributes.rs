@@ -12,13 +12,13 @@ use super::names;
 use crate::format::address::{Block, FileBlock};
 use crate::format::attr::leaf::{self, Value, parent_of};
 use crate::format::attr::{
-    self, BlockType, Layout, VALUE_LEN_MAX, acl, flags, node, remote, shortform,
+    self, AttrLayout, BlockType, VALUE_LEN_MAX, acl, flags, node, remote, shortform,
 };
 use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
 use crate::format::hash::{folded_hash, name_hash};
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 
 /// Names of access control lists on disk.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
@@ -29,7 +29,7 @@ const LEVELS_MAX: u16 = node::LEVEL_MAX;
 
 /// Checks the attributes of an inode that has an attribute fork.
 pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, extents: &[Extent]) {
-    let layout = Layout::new(&inodes.ctx.geometry);
+    let layout = AttrLayout::new(&inodes.ctx.geometry);
     let mut attributes = Attributes {
         inodes,
         number,
@@ -42,8 +42,8 @@ pub(super) fn check(inodes: &Inodes<'_>, number: u32, ino: Ino, inode: &Inode, e
         has_incomplete: false,
     };
     match inode.fork_format(Fork::Attr) {
-        Format::Local => attributes.short(inode),
-        Format::Extents if extents.is_empty() => {}
+        ForkFormat::Local => attributes.short(inode),
+        ForkFormat::Extents if extents.is_empty() => {}
         _ => attributes.tree(),
     }
 }
@@ -81,7 +81,7 @@ struct Attributes<'a> {
     number: u32,
     ino: Ino,
     extents: &'a [Extent],
-    layout: Layout,
+    layout: AttrLayout,
     /// Logical blocks in use.
     used: Vec<(u32, u32)>,
     /// By level from the leaves up: the block visited last and its next sibling.
@@ -327,7 +327,11 @@ impl Attributes<'_> {
     }
 
     /// Reads a remote value.
-    fn remote(&mut self, entry: &leaf::Entry<'_>, place: remote::Place) -> Option<Vec<u8>> {
+    fn remote(
+        &mut self,
+        entry: &leaf::AttrLeafEntry<'_>,
+        place: remote::ValueLocation,
+    ) -> Option<Vec<u8>> {
         let (ctx, layout) = (self.inodes.ctx, self.layout);
         let len = place.len as usize;
         if place.block == 0 || len > VALUE_LEN_MAX || len == 0 {

@@ -63,7 +63,7 @@ pub(super) struct Chunks {
 
 /// The state of an inode according to its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum InodeState {
     /// It is in use.
     Used(u32),
     Free,
@@ -110,8 +110,8 @@ impl Chunks {
         Ino(ino.0 + u64::from(number % INODES_PER_CHUNK))
     }
 
-    pub(super) fn find(&self, ino: Ino) -> Known {
-        let Some((ag, ag_ino)) = self.geometry.split_ino(ino) else { return Known::None };
+    pub(super) fn find(&self, ino: Ino) -> InodeState {
+        let Some((ag, ag_ino)) = self.geometry.split_ino(ino) else { return InodeState::None };
         let group = self.of(ag);
         let behind = group.chunks.partition_point(|chunk| chunk.start <= ag_ino.0);
         let found = behind.checked_sub(1).and_then(|at| {
@@ -121,11 +121,11 @@ impl Chunks {
         match found {
             Some((at, nth)) if !group.chunks[at].is_free(nth) => {
                 let number = (self.before[ag.0 as usize] + at as u32) * INODES_PER_CHUNK + nth;
-                Known::Used(number)
+                InodeState::Used(number)
             }
-            Some((at, nth)) if group.chunks[at].has(nth) => Known::Free,
-            _ if !group.is_whole => Known::Unknown,
-            _ => Known::None,
+            Some((at, nth)) if group.chunks[at].has(nth) => InodeState::Free,
+            _ if !group.is_whole => InodeState::Unknown,
+            _ => InodeState::None,
         }
     }
 }

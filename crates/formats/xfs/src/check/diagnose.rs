@@ -8,7 +8,7 @@ use super::codes;
 use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
-use super::links::Links;
+use super::links::InodeLinks;
 use super::owners::{Claim, Owners, owner_name};
 use super::references;
 use crate::btree::records::{rmap_offset, rmap_owner};
@@ -48,7 +48,7 @@ pub(super) fn claims(inodes: &Inodes<'_>, wrong: &[u32], wrong_references: &[u32
     let groups: HashSet<u32> = wrong.iter().chain(wrong_references).copied().collect();
     let owners = Owners::listing(&ctx.geometry, groups, disputed.clone());
     let Some((chunks, _)) = groups::check(&quiet, &owners) else { return };
-    let links = Links::new(&quiet, &chunks);
+    let links = InodeLinks::new(&quiet, &chunks);
     let again = Inodes {
         ctx: &quiet,
         owners: &owners,

@@ -11,7 +11,7 @@ use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
 use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode, flags, flags2};
+use crate::format::inode::{Fork, ForkFormat, Inode, flags, flags2};
 use crate::format::metafile::{self, MetafileType};
 
 /// `XFS_DIFLAG_NEWRTBM`: marks the realtime bitmap.
@@ -327,7 +327,8 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         }
         _ => fields.require(size == 0, "di_size", "0", size),
     }
-    let is_listed = |fork| matches!(inode.fork_format(fork), Format::Extents | Format::Btree);
+    let is_listed =
+        |fork| matches!(inode.fork_format(fork), ForkFormat::Extents | ForkFormat::Btree);
     for (fork, field) in [(Fork::Data, "di_nextents"), (Fork::Attr, "di_anextents")] {
         let extents = inode.extents(fork);
         fields.require(is_listed(fork) || extents == 0, field, "0", extents);

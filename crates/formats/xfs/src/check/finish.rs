@@ -3,7 +3,7 @@
 use vfs::Ino;
 use vfs::check::{Finding, Phase, Summary};
 
-use super::chunks::Known;
+use super::chunks::InodeState;
 use super::codes;
 use super::diagnose;
 use super::groups::Totals;
@@ -98,8 +98,10 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
     }
     let root = links.root();
     let is_dir = match chunks.find(root) {
-        Known::Used(number) => links.kind(number) == Some(DIRECTORY) && !links.is_unlinked(number),
-        Known::Unknown => true,
+        InodeState::Used(number) => {
+            links.kind(number) == Some(DIRECTORY) && !links.is_unlinked(number)
+        }
+        InodeState::Unknown => true,
         _ => false,
     };
     if !is_dir {
@@ -114,11 +116,11 @@ fn links(inodes: &Inodes<'_>, summary: &mut Summary) -> Vec<u32> {
 fn special(inodes: &Inodes<'_>) {
     for ino in super::links::special_inodes(inodes.ctx) {
         let (finding, detail) = match inodes.chunks.find(ino) {
-            Known::None => {
+            InodeState::None => {
                 let finding = Finding::new(codes::SUPERBLOCK_FIELD).in_group(0_u64);
                 (finding, "it refers to an inode that is not in use")
             }
-            Known::Free => {
+            InodeState::Free => {
                 let finding = Finding::new(codes::INODE).of_inode(ino.0);
                 (finding, "the superblock refers to it, but it is not in use")
             }

@@ -7,15 +7,15 @@ use super::codes::{self, TreeCodes};
 use super::inodes::Inodes;
 use super::owners::Owners;
 use super::realtime::{FileClaims, is_realtime};
-use super::tree::{Owner, Visitor, Walk};
+use super::tree::{TreeOwner, TreeWalk, Visitor};
 use crate::btree::Tree;
 use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree, rmap_offset};
 use crate::format::address::{Block, FileBlock, FsBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode, flags2};
+use crate::format::inode::{Fork, ForkFormat, Inode, flags2};
 use crate::format::metafile::MetafileType;
 
 /// Summary of a fork.
@@ -33,11 +33,11 @@ pub(super) fn first_block(geometry: &Geometry, inode: &Inode) -> u64 {
     let of = |fork| {
         let bytes = inode.fork(fork);
         match inode.fork_format(fork) {
-            Format::Extents if inode.extents(fork) > 0 && bytes.len() >= EXTENT_SIZE => {
+            ForkFormat::Extents if inode.extents(fork) > 0 && bytes.len() >= EXTENT_SIZE => {
                 Some(Extent::parse(bytes).start)
             }
-            Format::Btree => {
-                let area = Shape::BMBT.root_area(bytes.len());
+            ForkFormat::Btree => {
+                let area = TreeShape::BMBT.root_area(bytes.len());
                 (area.max > 0).then(|| FsBlock(area.pointer(bytes, 0)))
             }
             _ => None,
@@ -129,18 +129,19 @@ pub(super) fn map(
     };
     let bytes = inode.fork(fork);
     match inode.fork_format(fork) {
-        Format::Extents => {
+        ForkFormat::Extents => {
             let count = inode.extents(fork) as usize;
             let records = bytes.chunks_exact(EXTENT_SIZE).take(count);
             records.for_each(|record| map.extent(Extent::parse(record)));
         }
-        Format::Btree if !bytes.is_empty() => {
-            let walk = Walk::<BmapTree, _>::new(ctx, codes::BMBT, Owner::Inode(ino.0), &mut map);
+        ForkFormat::Btree if !bytes.is_empty() => {
+            let walk =
+                TreeWalk::<BmapTree, _>::new(ctx, codes::BMBT, TreeOwner::Inode(ino.0), &mut map);
             let found = walk.of_fork(bytes);
             map.mapped.blocks += found.blocks;
             map.mapped.is_broken = found.is_broken;
         }
-        Format::MetaBtree => group_tree(inodes, ino, inode, &mut map.mapped),
+        ForkFormat::MetaBtree => group_tree(inodes, ino, inode, &mut map.mapped),
         _ => {}
     }
     let fault = |field| Finding::new(codes::INODE_MAP).of_inode(ino.0).field(field);
@@ -177,7 +178,7 @@ impl<T: Tree> Visitor<T> for TreeBlocks<'_> {
 fn group_tree(inodes: &Inodes<'_>, ino: Ino, inode: &Inode, mapped: &mut Mapped) {
     fn walk<T: Tree>(inodes: &Inodes<'_>, codes: TreeCodes, ino: Ino, fork: &[u8]) -> (u64, bool) {
         let mut blocks = TreeBlocks { owners: inodes.owners, ino: ino.0 };
-        let walk = Walk::<T, _>::new(inodes.ctx, codes, Owner::Inode(ino.0), &mut blocks);
+        let walk = TreeWalk::<T, _>::new(inodes.ctx, codes, TreeOwner::Inode(ino.0), &mut blocks);
         let found = walk.of_fork(fork);
         (found.blocks, found.is_broken)
     }

@@ -11,7 +11,7 @@ use super::codes::{self, TreeCodes};
 use super::context::Context;
 use super::owners::{Claim, Owners};
 use super::sums;
-use super::tree::{Found, Owner, Visitor, Walk};
+use super::tree::{TreeOwner, TreeSummary, TreeWalk, Visitor};
 use crate::btree::Tree;
 use crate::btree::records::{
     BnoTree, CntTree, FinoTree, FreeRun, InoTree, InodeChunk, RefcountRecord, RefcountTree,
@@ -49,7 +49,7 @@ pub(super) fn check_inodes(ctx: &Context<'_>, owners: &Owners) -> Vec<AgChunks> 
 
 fn each(
     ctx: &Context<'_>,
-    check: impl Fn(&mut Group<'_>) + Sync,
+    check: impl Fn(&mut CheckedGroup<'_>) + Sync,
     owners: &Owners,
 ) -> (Vec<AgChunks>, Totals) {
     let count = ctx.geometry.ag_count;
@@ -62,7 +62,7 @@ fn each(
         ctx.observer,
         || (),
         |(), ag| {
-            let mut group = Group::new(ctx, owners, AgNumber(ag as u32));
+            let mut group = CheckedGroup::new(ctx, owners, AgNumber(ag as u32));
             check(&mut group);
             all.lock().push((ag as u32, group.chunks));
             let mut totals = totals.lock();
@@ -81,7 +81,7 @@ fn each(
     (ags, totals.into_inner())
 }
 
-struct Group<'g> {
+struct CheckedGroup<'g> {
     ctx: &'g Context<'g>,
     owners: &'g Owners,
     ag: AgNumber,
@@ -90,7 +90,7 @@ struct Group<'g> {
     totals: Totals,
 }
 
-impl<'g> Group<'g> {
+impl<'g> CheckedGroup<'g> {
     fn new(ctx: &'g Context<'g>, owners: &'g Owners, ag: AgNumber) -> Self {
         let (chunks, totals) = (AgChunks::default(), Totals::default());
         Self { ctx, owners, ag, length: ctx.geometry.ag_len(ag), chunks, totals }
@@ -237,8 +237,8 @@ impl<'g> Group<'g> {
         codes: TreeCodes,
         (root, levels): (u32, u32),
         visitor: &mut V,
-    ) -> Found {
-        let walk = Walk::new(self.ctx, codes, Owner::Group(self.ag), visitor);
+    ) -> TreeSummary {
+        let walk = TreeWalk::new(self.ctx, codes, TreeOwner::Group(self.ag), visitor);
         walk.of_group(AgBlock(root), levels)
     }
 
@@ -408,14 +408,14 @@ impl FreeCounts {
 }
 
 struct Free<'v, 'g> {
-    group: &'v Group<'g>,
+    group: &'v CheckedGroup<'g>,
     counts: FreeCounts,
     /// True if blocks are claimed, which is done for only one of the two trees.
     takes: bool,
 }
 
 impl<'v, 'g> Free<'v, 'g> {
-    fn new(group: &'v Group<'g>, takes: bool) -> Self {
+    fn new(group: &'v CheckedGroup<'g>, takes: bool) -> Self {
         Self { group, counts: FreeCounts::default(), takes }
     }
 
@@ -457,7 +457,7 @@ impl Visitor<CntTree> for Free<'_, '_> {
 }
 
 struct Maps<'v, 'g> {
-    group: &'v Group<'g>,
+    group: &'v CheckedGroup<'g>,
 }
 
 impl Visitor<RmapTree> for Maps<'_, '_> {
@@ -471,7 +471,7 @@ impl Visitor<RmapTree> for Maps<'_, '_> {
 }
 
 struct References<'v, 'g> {
-    group: &'v Group<'g>,
+    group: &'v CheckedGroup<'g>,
     /// End of the previous record, and whether it was staged for copy on write.
     end: (bool, u32),
 }
@@ -499,7 +499,7 @@ impl Visitor<RefcountTree> for References<'_, '_> {
 }
 
 struct Records<'v, 'g> {
-    group: &'v Group<'g>,
+    group: &'v CheckedGroup<'g>,
     /// Blocks of the tree that were visited.
     met: HashSet<u64>,
     chunks: Vec<Chunk>,
@@ -536,7 +536,7 @@ impl Visitor<InoTree> for Records<'_, '_> {
 
 const MISALIGNED: &str = "not aligned";
 
-impl Group<'_> {
+impl CheckedGroup<'_> {
     fn check_chunk(&self, record: &InodeChunk) -> Result<(), &'static str> {
         let geometry = &self.ctx.geometry;
         let chunk = Chunk::new(record);
@@ -591,7 +591,7 @@ impl Records<'_, '_> {
 }
 
 struct FreeRecords<'v, 'g> {
-    group: &'v Group<'g>,
+    group: &'v CheckedGroup<'g>,
     chunks: &'v [Chunk],
     count: u64,
     /// True if all chunks are known.

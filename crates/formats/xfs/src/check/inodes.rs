@@ -10,7 +10,7 @@ use super::context::Context;
 use super::directory;
 use super::fields;
 use super::forks::{self, Mapped};
-use super::links::{Directory, Links};
+use super::links::{InodeLinks, VisitedDirectory};
 use super::owners::Owners;
 use super::quota::Usage;
 use super::realtime::UsedExtents;
@@ -18,9 +18,9 @@ use super::symlink;
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be64};
 use crate::format::checksum;
-use crate::format::dir::{Layout, file_type_code};
+use crate::format::dir::{DirLayout, file_type_code};
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::format::inode::{self, CRC_OFFSET, Fork, Format, Inode};
+use crate::format::inode::{self, CRC_OFFSET, Fork, ForkFormat, Inode};
 
 /// Number of chunks that a thread processes at a time.
 const CHUNKS_AT_ONCE: u32 = 64;
@@ -37,17 +37,17 @@ pub(super) struct Inodes<'c> {
     pub(super) ctx: &'c Context<'c>,
     pub(super) owners: &'c Owners,
     pub(super) chunks: &'c Chunks,
-    pub(super) links: &'c Links<'c>,
+    pub(super) links: &'c InodeLinks<'c>,
     pub(super) usage: Option<&'c Usage>,
     /// Callback that receives parent pointers instead of `links`.
     pub(super) pointers: Option<&'c Pointers<'c>>,
-    pub(super) layout: Layout,
+    pub(super) layout: DirLayout,
     /// Realtime extents in use, if there is a realtime section to check.
     pub(super) realtime: Option<&'c UsedExtents>,
 }
 
 /// Contiguous slots.
-struct Run {
+struct SlotRun {
     byte: u64,
     first: u32,
     count: u32,
@@ -103,9 +103,9 @@ impl Inodes<'_> {
         );
     }
 
-    fn runs(&self, chunks: std::ops::Range<u32>) -> Vec<Run> {
+    fn runs(&self, chunks: std::ops::Range<u32>) -> Vec<SlotRun> {
         let log = self.ctx.geometry.inode_log;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<SlotRun> = Vec::new();
         for number in chunks {
             let (ag, chunk) = self.chunks.chunk(number);
             for nth in (0..INODES_PER_CHUNK).filter(|nth| chunk.has(*nth)) {
@@ -119,7 +119,7 @@ impl Inodes<'_> {
                     {
                         run.count += 1;
                     }
-                    _ => runs.push(Run { byte, first: at, count: 1 }),
+                    _ => runs.push(SlotRun { byte, first: at, count: 1 }),
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Inodes<'_> {
     fn run(
         &self,
         buffer: &mut Vec<u8>,
-        run: &Run,
+        run: &SlotRun,
         show: &(impl Fn(u32, &[u8]) -> Option<u64> + Sync),
     ) {
         let size = self.ctx.geometry.inode_size();
@@ -215,8 +215,8 @@ impl Inodes<'_> {
             usage.add(ino, &inode);
         }
         let has_blocks = |fork| match inode.fork_format(fork) {
-            Format::Btree | Format::MetaBtree => true,
-            Format::Extents => {
+            ForkFormat::Btree | ForkFormat::MetaBtree => true,
+            ForkFormat::Extents => {
                 inode.extents(fork) > 0 && (fork == Fork::Attr || file_type != FileType::Regular)
             }
             _ => false,
@@ -259,7 +259,7 @@ impl Inodes<'_> {
                 let generation = inode.generation();
                 let is_unlinked = inode.nlink() == 0;
                 let is_metadata = inode.is_metadata();
-                let dir = Directory { ino, number, generation, is_unlinked, is_metadata };
+                let dir = VisitedDirectory { ino, number, generation, is_unlinked, is_metadata };
                 directory::check(self, &dir, inode, &data);
             }
             FileType::Symlink => symlink::check(self.ctx, ino, inode, &data),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use vfs::Ino;
 use vfs::check::{BitSet, Finding};
 
-use super::chunks::{Chunks, Known};
+use super::chunks::{Chunks, InodeState};
 use super::codes;
 use super::context::Context;
 use super::metadir::{Trees, root};
@@ -34,7 +34,7 @@ const DOT_DOT: u64 = 0x2e2e;
 
 /// A directory whose entries are visited.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Directory {
+pub(super) struct VisitedDirectory {
     pub(super) ino: Ino,
     pub(super) number: u32,
     pub(super) generation: u32,
@@ -44,7 +44,7 @@ pub(super) struct Directory {
     pub(super) is_metadata: bool,
 }
 
-pub(super) struct Links<'c> {
+pub(super) struct InodeLinks<'c> {
     ctx: &'c Context<'c>,
     chunks: &'c Chunks,
     kinds: Box<[AtomicU8]>,
@@ -58,7 +58,7 @@ pub(super) struct Links<'c> {
     has_types: bool,
 }
 
-impl<'c> Links<'c> {
+impl<'c> InodeLinks<'c> {
     pub(super) fn new(ctx: &'c Context<'c>, chunks: &'c Chunks) -> Self {
         let count = chunks.inodes();
         let links = Self {
@@ -73,7 +73,7 @@ impl<'c> Links<'c> {
             has_types: ctx.geometry.features.ftype(),
         };
         for ino in special_inodes(ctx) {
-            if let Known::Used(number) = chunks.find(ino) {
+            if let InodeState::Used(number) = chunks.find(ino) {
                 links.left[number as usize].fetch_sub(1, Relaxed);
             }
         }
@@ -145,7 +145,7 @@ impl<'c> Links<'c> {
     }
 
     /// Records the `..` of a directory.
-    pub(super) fn dot_dot(&self, dir: &Directory, parent: Ino) {
+    pub(super) fn dot_dot(&self, dir: &VisitedDirectory, parent: Ino) {
         if dir.is_unlinked {
             return;
         }
@@ -155,7 +155,7 @@ impl<'c> Links<'c> {
             self.ctx.found(finding.mismatch(dir.ino, parent));
         }
         match self.chunks.find(parent) {
-            Known::Used(number) => {
+            InodeState::Used(number) => {
                 self.left[number as usize].fetch_sub(1, Relaxed);
                 self.parents.lock().push((dir.number, number));
                 if !self.is_root(dir.ino) {
@@ -163,8 +163,8 @@ impl<'c> Links<'c> {
                     self.sums[dir.number as usize].fetch_add(share, Relaxed);
                 }
             }
-            Known::Unknown => {}
-            Known::Free | Known::None => {
+            InodeState::Unknown => {}
+            InodeState::Free | InodeState::None => {
                 let finding = Finding::new(codes::DIR_DOT_DOT).of_inode(dir.ino.0).named(b"..");
                 self.ctx.found(finding.mismatch("a directory", parent));
             }
@@ -172,11 +172,11 @@ impl<'c> Links<'c> {
     }
 
     /// Records an entry other than `.` and `..`; `code` is its type.
-    pub(super) fn entry(&self, dir: &Directory, name: &[u8], child: Ino, code: u8) {
+    pub(super) fn entry(&self, dir: &VisitedDirectory, name: &[u8], child: Ino, code: u8) {
         let number = match self.chunks.find(child) {
-            Known::Used(number) => number,
-            Known::Unknown => return,
-            Known::Free | Known::None => {
+            InodeState::Used(number) => number,
+            InodeState::Unknown => return,
+            InodeState::Free | InodeState::None => {
                 let finding = Finding::new(codes::DIR_DANGLING).of_inode(dir.ino.0).named(name);
                 return self.ctx.found(finding.mismatch("an inode in use", child));
             }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use vfs::Ino;
 use vfs::check::{BitSet, Finding};
 
-use super::chunks::Known;
+use super::chunks::InodeState;
 use super::codes;
 use super::context::Context;
 use super::diagnose;
@@ -46,7 +46,7 @@ pub(super) fn walk(inodes: &Inodes<'_>) -> Vec<Metafile> {
 fn walk_quietly(quiet: &Inodes<'_>) -> Vec<Metafile> {
     let (mut found, mut seen): (Vec<Metafile>, _) = (Vec::new(), HashSet::new());
     let visit = |path: Vec<u8>, ino: Ino| {
-        let is_used = matches!(quiet.chunks.find(ino), Known::Used(_));
+        let is_used = matches!(quiet.chunks.find(ino), InodeState::Used(_));
         let inode = is_used.then(|| names::read_inode(quiet.ctx, ino))??;
         Some(Metafile { path, ino, inode })
     };
@@ -95,12 +95,12 @@ pub(super) fn check(inodes: &Inodes<'_>) {
     let (ctx, links) = (inodes.ctx, inodes.links);
     let (Some(root), Some(trees)) = (root(ctx), links.trees()) else { return };
     let is_root = match inodes.chunks.find(root) {
-        Known::Used(number) => {
+        InodeState::Used(number) => {
             links.kind(number) == Some(DIRECTORY)
                 && !links.is_unlinked(number)
                 && trees.marked.contains(number.into())
         }
-        Known::Unknown => true,
+        InodeState::Unknown => true,
         _ => false,
     };
     if !is_root {

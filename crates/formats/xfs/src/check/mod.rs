@@ -50,12 +50,12 @@ use vfs::{Error, Result};
 pub use codes::CODES;
 use context::Context;
 use inodes::Inodes;
-use links::Links;
+use links::InodeLinks;
 use owners::Owners;
 use quota::Usage;
 use realtime::UsedExtents;
 
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 
 /// Checks an image and reports all findings to `observer`. Does not write to the device.
 ///
@@ -80,9 +80,9 @@ pub fn check(
         let advice = "xfs_repair -n checks such images";
         return Err(Error::unsupported("more than 2^32 inodes", advice));
     };
-    let links = Links::new(&ctx, &chunks);
+    let links = InodeLinks::new(&ctx, &chunks);
     let usage = Usage::new(&ctx, image.uncounted);
-    let layout = Layout::new(&ctx.geometry);
+    let layout = DirLayout::new(&ctx.geometry);
     let mut inodes = Inodes {
         ctx: &ctx,
         owners: &owners,

@@ -8,7 +8,7 @@ use vfs::Ino;
 use vfs::check::{Finding, Parent, Phase};
 
 use super::attributes;
-use super::chunks::Known;
+use super::chunks::InodeState;
 use super::codes;
 use super::context::Context;
 use super::directory::{Reader, Space, spaces};
@@ -16,9 +16,9 @@ use super::forks;
 use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use crate::format::dir::short::Short;
-use crate::format::dir::{self, Part, data};
+use crate::format::dir::{self, DirBlockKind, data};
 use crate::format::extent::Extent;
-use crate::format::inode::{self, Fork, Format, Inode};
+use crate::format::inode::{self, Fork, ForkFormat, Inode};
 
 /// Maximum number of entries read to find the names of directories on paths from the root.
 const ENTRIES_MAX: u64 = 50_000_000;
@@ -49,7 +49,7 @@ pub(super) fn for_each(
 ) {
     let Some(inode) = read_inode(inodes.ctx, ino).filter(Inode::is_dir) else { return };
     let mut extents = Vec::new();
-    if inode.format() != Format::Local {
+    if inode.format() != ForkFormat::Local {
         forks::map(inodes, ino, &inode, Fork::Data, |extent| extents.push(extent));
     }
     for_each_in(inodes, ino, &inode, &extents, each);
@@ -64,7 +64,7 @@ pub(super) fn for_each_in(
     mut each: impl FnMut(&Inode, &[u8], Ino) -> bool,
 ) {
     let (ctx, layout) = (inodes.ctx, &inodes.layout);
-    if inode.format() == Format::Local {
+    if inode.format() == ForkFormat::Local {
         let bytes = inode.fork(Fork::Data).get(..inode.size() as usize).unwrap_or_default();
         let Ok(short) = Short::parse(layout, &ctx.geometry, bytes) else { return };
         short.entries().all(|entry| each(inode, entry.name, entry.ino));
@@ -78,7 +78,7 @@ pub(super) fn for_each_in(
         let at = reader.first(space, number);
         let Some((place, bytes)) = reader.read(at) else { continue };
         let who = (ino, at.0 as u32);
-        if dir::verify_structure(&ctx.geometry, Part::Data, who, place, bytes).is_err() {
+        if dir::verify_structure(&ctx.geometry, DirBlockKind::Data, who, place, bytes).is_err() {
             continue;
         }
         for entry in data::entries(layout, bytes).filter(|e| !matches!(e.name, b"." | b"..")) {
@@ -116,7 +116,7 @@ pub(super) fn gather(
                 let dir = inodes.chunks.ino(number);
                 for_each(quiet, dir, |inode, name, child| {
                     naming.name(child.0, dir.0, name);
-                    if let Known::Used(number) = inodes.chunks.find(child)
+                    if let InodeState::Used(number) = inodes.chunks.find(child)
                         && in_doubt.binary_search(&number).is_ok()
                     {
                         let mut links = links.lock();
@@ -210,7 +210,7 @@ impl<'p> Paths<'p> {
             return Some(b"/".to_vec());
         }
         let parent = parent?;
-        let Known::Used(number) = self.inodes.chunks.find(Ino(parent.directory)) else {
+        let InodeState::Used(number) = self.inodes.chunks.find(Ino(parent.directory)) else {
             return None;
         };
         let mut path = self.directory(number)?;

@@ -52,7 +52,7 @@ impl Claim {
 }
 
 /// Lists of the second pass.
-struct Listing {
+struct OwnerLists {
     groups: HashSet<u32>,
     /// Maximum number of claims kept.
     claims_max: usize,
@@ -68,7 +68,7 @@ struct Listing {
     counted: Mutex<Vec<(u32, RefcountRecord)>>,
 }
 
-impl Listing {
+impl OwnerLists {
     /// Returns whether a claim is listed. `first` is its first block on the device.
     fn wants(&self, claim: &Claim, first: u64) -> bool {
         let at = self.disputed.partition_point(|block| *block < first);
@@ -91,7 +91,7 @@ pub(super) struct Owners {
     /// By group: remaining sum of the reference counts.
     references: Box<[AtomicU64]>,
     disputed: Mutex<Vec<u64>>,
-    listing: Option<Listing>,
+    listing: Option<OwnerLists>,
     /// Free blocks, if they are kept separately from used ones.
     free: Option<BitSet>,
 }
@@ -116,7 +116,7 @@ impl Owners {
     /// Returns owners that list the claims of some inodes and of disputed blocks, which must be sorted, and keep free
     /// blocks separately.
     pub(super) fn searching(geometry: &Geometry, inodes: HashSet<u64>, disputed: Vec<u64>) -> Self {
-        let listing = Listing {
+        let listing = OwnerLists {
             groups: HashSet::new(),
             claims_max: LISTED_MAX,
             is_cut: AtomicBool::new(false),
@@ -154,7 +154,7 @@ impl Owners {
         claims_max: usize,
     ) -> Self {
         let searching = Self::searching(geometry, HashSet::new(), disputed);
-        let listing = searching.listing.map(|all| Listing { groups, claims_max, ..all });
+        let listing = searching.listing.map(|all| OwnerLists { groups, claims_max, ..all });
         Self { listing, ..Self::new(geometry) }
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use vfs::Ino;
 use vfs::check::Finding;
 
-use super::chunks::Known;
+use super::chunks::InodeState;
 use super::codes;
 use super::context::Context;
 use super::forks;
@@ -59,7 +59,7 @@ fn read(
 ) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
-    if !matches!(inodes.chunks.find(ino), Known::Used(_)) {
+    if !matches!(inodes.chunks.find(ino), InodeState::Used(_)) {
         ctx.found(Finding::new(codes::QUOTA).detail(format!("no {} quota file", kind.name())));
         return false;
     }

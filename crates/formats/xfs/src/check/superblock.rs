@@ -32,7 +32,7 @@ const SECTOR_SIZE_MAX: u64 = 32 << 10;
 const REPLAY_CACHE_BYTES: usize = 64 << 20;
 
 /// An image to be checked, with its log replayed.
-pub(super) struct Image {
+pub(super) struct CheckedImage {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) sb: Superblock,
     pub(super) transactions: u64,
@@ -49,22 +49,28 @@ pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     options: &Options,
     observer: &dyn Observer,
-) -> Result<Option<Image>> {
+) -> Result<Option<CheckedImage>> {
     let Some(device) = with_superblock(device, observer)? else { return Ok(None) };
     let sb = read_superblock(&*device)?;
     let uncounted = Uncounted::new();
     let (transactions, is_log_clean) = (0, false);
-    let image =
-        Image { device: device.clone(), sb, transactions, is_log_clean, head: None, uncounted };
+    let image = CheckedImage {
+        device: device.clone(),
+        sb,
+        transactions,
+        is_log_clean,
+        head: None,
+        uncounted,
+    };
     if options.norecovery {
         let head = log_head(&*image.device, &image.sb);
-        return Ok(Some(Image { head, ..image }));
+        return Ok(Some(CheckedImage { head, ..image }));
     }
     match replayed(device, &image.sb) {
         Ok(Replayed::Clean(end)) => {
             check_uuid_of_log(&image, &end, observer);
             let head = head_of(&end);
-            Ok(Some(Image { is_log_clean: true, head, ..image }))
+            Ok(Some(CheckedImage { is_log_clean: true, head, ..image }))
         }
         Ok(Replayed::Dirty(replayed)) => Ok(Some(*replayed)),
         Err(Error::Corrupt(damage)) => {
@@ -84,12 +90,12 @@ enum Replayed {
     /// The log is empty.
     Clean(LogEnd),
     /// The image with the log replayed in memory.
-    Dirty(Box<Image>),
+    Dirty(Box<CheckedImage>),
 }
 
 /// Checks that a log belongs to the image: kernels refuse one with another UUID. In version 5, other structures contain
 /// the UUID, too, and are compared with it.
-fn check_uuid_of_log(image: &Image, end: &LogEnd, observer: &dyn Observer) {
+fn check_uuid_of_log(image: &CheckedImage, end: &LogEnd, observer: &dyn Observer) {
     let uuid = end.last.and_then(|last| uuid_of_log(&*image.device, &image.sb, last.lsn));
     let is_right = |uuid: &[u8; 16]| *uuid == image.sb.raw.uuid || *uuid == [0; 16];
     if !image.sb.features.crc() && uuid.is_some_and(|uuid| !is_right(&uuid)) {
@@ -124,7 +130,7 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Replayed> {
     let sb = read_superblock(&*overlay)?;
     let uncounted = announced.uncounted(&*overlay, &sb);
     let (is_log_clean, head) = (false, log_head(&*overlay, &sb));
-    let image = Image { device: overlay, sb, transactions, is_log_clean, head, uncounted };
+    let image = CheckedImage { device: overlay, sb, transactions, is_log_clean, head, uncounted };
     Ok(Replayed::Dirty(Box::new(image)))
 }
 

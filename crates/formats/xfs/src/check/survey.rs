@@ -14,14 +14,14 @@ use super::codes::TreeCodes;
 use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
-use super::links::Links;
+use super::links::InodeLinks;
 use super::owners::Owners;
 use super::realtime::{self, UsedExtents};
 use super::superblock::log_head;
-use super::tree::{Owner, Visitor, Walk};
+use super::tree::{TreeOwner, TreeWalk, Visitor};
 use crate::btree::Tree;
 use crate::format::address::{AgBlock, AgNumber, Block};
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::geometry::Geometry;
 use crate::format::log::Lsn;
 use crate::format::superblock::Superblock;
@@ -40,7 +40,7 @@ pub(crate) struct Survey {
 }
 
 /// Contents of a tree.
-pub(crate) struct Contents<R> {
+pub(crate) struct TreeContents<R> {
     /// Its records, in the order in which they were visited.
     pub(crate) records: Vec<R>,
     /// Its blocks, within the group.
@@ -49,7 +49,7 @@ pub(crate) struct Contents<R> {
     pub(crate) is_sound: bool,
 }
 
-impl<R> Default for Contents<R> {
+impl<R> Default for TreeContents<R> {
     fn default() -> Self {
         Self { records: Vec::new(), blocks: Vec::new(), is_sound: false }
     }
@@ -70,7 +70,7 @@ pub(crate) struct Ownership {
 struct Keep<'k, R> {
     geometry: &'k Geometry,
     met: HashSet<u64>,
-    contents: Contents<R>,
+    contents: TreeContents<R>,
 }
 
 impl<T: Tree> Visitor<T> for Keep<'_, T::Record> {
@@ -92,9 +92,9 @@ const FINDINGS_MAX: usize = 10_000;
 
 /// An observer that keeps findings.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Finding>>);
+struct KeptFindings(Mutex<Vec<Finding>>);
 
-impl Observer for Kept {
+impl Observer for KeptFindings {
     fn found(&self, finding: Finding) {
         let mut findings = self.0.lock();
         if findings.len() < FINDINGS_MAX {
@@ -134,7 +134,7 @@ impl Survey {
         ag: AgNumber,
         codes: TreeCodes,
         (root, levels): (u32, u32),
-    ) -> Contents<T::Record> {
+    ) -> TreeContents<T::Record> {
         let noted = Noted::default();
         let ctx = Context::new(
             self.device.clone(),
@@ -144,8 +144,8 @@ impl Survey {
             log_head(&*self.device, &self.sb),
         );
         let geometry = &self.geometry;
-        let mut keep = Keep { geometry, met: HashSet::new(), contents: Contents::default() };
-        let walk = Walk::<T, _>::new(&ctx, codes, Owner::Group(ag), &mut keep);
+        let mut keep = Keep { geometry, met: HashSet::new(), contents: TreeContents::default() };
+        let walk = TreeWalk::<T, _>::new(&ctx, codes, TreeOwner::Group(ag), &mut keep);
         let found = walk.of_group(AgBlock(root), levels);
         let mut contents = keep.contents;
         contents.is_sound = !found.is_broken && !*noted.0.lock();
@@ -165,7 +165,7 @@ impl Survey {
         let by_trees = groups::check_inodes(&ctx, &owners);
         let has_unknown = chunks.is_none() && by_trees.iter().any(|ag| !ag.is_whole);
         let mut has_gaps = has_unknown;
-        let kept = Kept::default();
+        let kept = KeptFindings::default();
         let (device, sb) = (self.device.clone(), self.sb.clone());
         let ctx = Context::new(device, sb, &kept, self.threads, None);
         if let Some(chunks) = Chunks::new(&self.geometry, chunks.unwrap_or(by_trees)) {
@@ -181,8 +181,8 @@ impl Survey {
     }
 
     fn inodes(&self, ctx: &Context<'_>, owners: &Owners, chunks: &Chunks) {
-        let links = Links::new(ctx, chunks);
-        let layout = Layout::new(&self.geometry);
+        let links = InodeLinks::new(ctx, chunks);
+        let layout = DirLayout::new(&self.geometry);
         let usage = None;
         Inodes {
             ctx,
@@ -215,7 +215,7 @@ impl Survey {
         let ctx = self.quiet();
         let owners = Owners::new(&self.geometry);
         let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
-        let links = Links::new(&ctx, &chunks);
+        let links = InodeLinks::new(&ctx, &chunks);
         let mut inodes = Inodes {
             ctx: &ctx,
             owners: &owners,
@@ -223,7 +223,7 @@ impl Survey {
             links: &links,
             usage: None,
             pointers: None,
-            layout: Layout::new(&self.geometry),
+            layout: DirLayout::new(&self.geometry),
             realtime: None,
         };
         let used = UsedExtents::new(&inodes)?;

@@ -9,7 +9,7 @@ use super::codes;
 use super::context::Context;
 use crate::format::bytes::be64;
 use crate::format::extent::Extent;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 use crate::format::symlink::{self, HEADER_SIZE, RawHeader, TARGET_LEN_MAX};
 
 /// Checks the target of a link whose extent map was walked.
@@ -19,7 +19,7 @@ pub(super) fn check(ctx: &Context<'_>, ino: Ino, inode: &Inode, extents: &[Exten
     if len > TARGET_LEN_MAX {
         return ctx.found(fault("length").mismatch(format_args!("at most {TARGET_LEN_MAX}"), len));
     }
-    if inode.format() == Format::Local {
+    if inode.format() == ForkFormat::Local {
         let target = inode.fork(Fork::Data).get(..len).unwrap_or_default();
         if target.contains(&0) {
             ctx.found(fault("NUL in the target"));

@@ -24,14 +24,14 @@ pub(super) trait Visitor<T: Tree> {
 
 /// The owner of a tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Owner {
+pub(super) enum TreeOwner {
     Group(AgNumber),
     Inode(u64),
 }
 
 /// Summary of a tree.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct TreeSummary {
     pub(super) blocks: u64,
     /// True if some of it could not be visited.
     pub(super) is_broken: bool,
@@ -50,27 +50,27 @@ struct Above<K> {
     high: Option<K>,
 }
 
-pub(super) struct Walk<'w, T: Tree, V> {
+pub(super) struct TreeWalk<'w, T: Tree, V> {
     ctx: &'w Context<'w>,
     codes: TreeCodes,
-    owner: Owner,
+    owner: TreeOwner,
     visitor: &'w mut V,
     levels: Vec<Level<T::Key>>,
-    found: Found,
+    found: TreeSummary,
 }
 
-impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
+impl<'w, T: Tree, V: Visitor<T>> TreeWalk<'w, T, V> {
     pub(super) fn new(
         ctx: &'w Context<'w>,
         codes: TreeCodes,
-        owner: Owner,
+        owner: TreeOwner,
         visitor: &'w mut V,
     ) -> Self {
-        Self { ctx, codes, owner, visitor, levels: Vec::new(), found: Found::default() }
+        Self { ctx, codes, owner, visitor, levels: Vec::new(), found: TreeSummary::default() }
     }
 
     /// Walks the tree of a group, given its root block and its levels.
-    pub(super) fn of_group(mut self, root: AgBlock, levels: u32) -> Found {
+    pub(super) fn of_group(mut self, root: AgBlock, levels: u32) -> TreeSummary {
         self.set_levels(levels as usize);
         if let Some(level) = self.levels.len().checked_sub(1) {
             self.visit(root.0.into(), level, None, true);
@@ -79,7 +79,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
     }
 
     /// Walks the tree of a fork, whose root is in the inode and was verified.
-    pub(super) fn of_fork(mut self, fork: &[u8]) -> Found {
+    pub(super) fn of_fork(mut self, fork: &[u8]) -> TreeSummary {
         let area = T::SHAPE.root_area_of(fork);
         let level = usize::from(area.level(fork));
         self.set_levels(level);
@@ -98,7 +98,7 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
         self.levels = std::iter::repeat_with(level).take(levels).collect();
     }
 
-    fn finish(mut self) -> Found {
+    fn finish(mut self) -> TreeSummary {
         for level in 0..self.levels.len() {
             self.check_left(level, NO_SIBLING, NO_SIBLING);
         }
@@ -108,11 +108,11 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
     fn place(&self, pointer: u64) -> Option<Block> {
         let geometry = &self.ctx.geometry;
         match self.owner {
-            Owner::Group(ag) => {
+            TreeOwner::Group(ag) => {
                 let is_there = pointer > 0 && pointer < geometry.ag_len(ag).into();
                 is_there.then(|| geometry.block_of(ag, AgBlock(pointer as u32)))
             }
-            Owner::Inode(_) => {
+            TreeOwner::Inode(_) => {
                 let block = FsBlock(pointer);
                 geometry.contains(block, 1).then(|| geometry.device_block(block))
             }
@@ -121,8 +121,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
 
     fn finding(&self, code: &'static vfs::check::Code) -> Finding {
         match self.owner {
-            Owner::Group(ag) => Finding::new(code).in_group(ag.0),
-            Owner::Inode(ino) => Finding::new(code).of_inode(ino),
+            TreeOwner::Group(ag) => Finding::new(code).in_group(ag.0),
+            TreeOwner::Inode(ino) => Finding::new(code).of_inode(ino),
         }
     }
 
@@ -175,8 +175,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             ctx_lsn(self, block, be64(data, at));
         }
         let owner = match self.owner {
-            Owner::Group(ag) => ag.0.into(),
-            Owner::Inode(ino) => ino,
+            TreeOwner::Group(ag) => ag.0.into(),
+            TreeOwner::Inode(ino) => ino,
         };
         let whole = Changed::whole(data.len());
         if let Err(damage) = T::SHAPE.verify_structure(geometry, (block, owner), whole, data) {
@@ -211,8 +211,8 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
 
     fn placed(&self, finding: Finding) -> Finding {
         match self.owner {
-            Owner::Group(ag) => finding.in_group(ag.0),
-            Owner::Inode(ino) => finding.of_inode(ino),
+            TreeOwner::Group(ag) => finding.in_group(ag.0),
+            TreeOwner::Inode(ino) => finding.of_inode(ino),
         }
     }
 
@@ -287,13 +287,13 @@ impl<'w, T: Tree, V: Visitor<T>> Walk<'w, T, V> {
             let high = T::OVERLAPS.then(|| T::key(&entry[half..]));
             let above = Above { low: T::key(entry), high };
             // The only child of a root in an inode may be small.
-            let is_alone = count == 1 && matches!(self.owner, Owner::Inode(_));
+            let is_alone = count == 1 && matches!(self.owner, TreeOwner::Inode(_));
             self.visit(area.pointer(data, at), level - 1, Some(above), is_alone);
         }
     }
 }
 
-fn ctx_lsn<T: Tree, V: Visitor<T>>(walk: &Walk<'_, T, V>, block: Block, lsn: u64) {
+fn ctx_lsn<T: Tree, V: Visitor<T>>(walk: &TreeWalk<'_, T, V>, block: Block, lsn: u64) {
     walk.ctx.check_lsn(lsn, || walk.finding(codes::LSN).at_block(block.0).field("bb_lsn"));
 }
 

@@ -1,6 +1,6 @@
 //! Checks the unlinked lists: one for each bucket of each group.
 
-use super::chunks::Known;
+use super::chunks::InodeState;
 use super::codes;
 use super::context::Context;
 use super::inodes::Inodes;
@@ -50,7 +50,7 @@ fn list(inodes: &Inodes<'_>, ag: AgNumber, bucket: usize, first: u32, listed: &B
     while at != AgIno::NULL.0 {
         let ino = ctx.geometry.ino(ag, AgIno(at));
         let is_here = ctx.geometry.split_ino(ino) == Some((ag, AgIno(at)));
-        let Known::Used(number) = inodes.chunks.find(ino) else {
+        let InodeState::Used(number) = inodes.chunks.find(ino) else {
             fault(at, "an inode that is not in use");
             return count;
         };

@@ -8,18 +8,18 @@ use parking_lot::Mutex;
 use vfs::check::{BitSet, Options, Silent};
 use vfs::{Error, Ino, Result};
 
-use super::chunks::{Chunks, Known};
+use super::chunks::{Chunks, InodeState};
 use super::context::Context;
 use super::groups;
 use super::inodes::Inodes;
-use super::links::{Links, special_inodes};
+use super::links::{InodeLinks, special_inodes};
 use super::metadir;
 use super::names;
 use super::owners::Owners;
 use super::{attributes, fields};
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::{AgBlock, AgNumber, Block};
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::extent::Extent;
 use crate::format::geometry::Geometry;
 use crate::format::inode::Inode;
@@ -166,7 +166,7 @@ fn with_chunks<R>(
     let Some(chunks) = chunks(&ctx, &owners) else {
         return Err(Error::unsupported("more than 2^32 inodes", "xfs_repair repairs such images"));
     };
-    let links = Links::new(&ctx, &chunks);
+    let links = InodeLinks::new(&ctx, &chunks);
     let inodes = Inodes {
         ctx: &ctx,
         owners: &owners,
@@ -174,7 +174,7 @@ fn with_chunks<R>(
         links: &links,
         usage: None,
         pointers: None,
-        layout: Layout::new(&ctx.geometry),
+        layout: DirLayout::new(&ctx.geometry),
         realtime: None,
     };
     Ok(look(&inodes))
@@ -192,7 +192,7 @@ impl View<'_> {
     }
 
     /// Returns the layout of directories.
-    pub(crate) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &DirLayout {
         &self.0.layout
     }
 
@@ -241,9 +241,9 @@ impl View<'_> {
     /// Returns whether an inode is in use according to the trees. `None` if unknown.
     pub(crate) fn is_used(&self, ino: Ino) -> Option<bool> {
         match self.0.chunks.find(ino) {
-            Known::Used(_) => Some(true),
-            Known::Free | Known::None => Some(false),
-            Known::Unknown => None,
+            InodeState::Used(_) => Some(true),
+            InodeState::Free | InodeState::None => Some(false),
+            InodeState::Unknown => None,
         }
     }
 
@@ -281,7 +281,7 @@ impl View<'_> {
     /// Returns the readable parent pointers of an inode.
     pub(crate) fn parents(&self, ino: Ino, inode: &Inode, extents: &[Extent]) -> Vec<Link> {
         match self.0.chunks.find(ino) {
-            Known::Used(number) => attributes::parents_in(self.0, number, ino, inode, extents),
+            InodeState::Used(number) => attributes::parents_in(self.0, number, ino, inode, extents),
             _ => Vec::new(),
         }
     }

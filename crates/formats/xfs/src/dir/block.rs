@@ -4,11 +4,11 @@ use operations::Outcome;
 use vfs::Error;
 
 use super::change::{DirChange, NewBlock};
-use super::{Entry, Found};
+use super::{Entry, FoundInode};
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::leaf::{self, LeafEntry};
-use crate::format::dir::{Layout, Part, magic};
+use crate::format::dir::{DirBlockKind, DirLayout, magic};
 use crate::format::edit::Edit;
 
 const BLOCK: FileBlock = FileBlock(0);
@@ -22,7 +22,7 @@ enum BlockRoom {
     Grow(Free),
 }
 
-fn room(layout: &Layout, block: &[u8], size: usize) -> BlockRoom {
+fn room(layout: &DirLayout, block: &[u8], size: usize) -> BlockRoom {
     let bests = data::bests(layout, block);
     if leaf::block_stale(layout, block) > 0 {
         let fits = bests[0].len >= size;
@@ -46,7 +46,7 @@ impl DirChange<'_, '_> {
         if self.view().find_in_block(entry.name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let buf = self.buffer(BLOCK, Part::Data)?;
+        let buf = self.buffer(BLOCK, DirBlockKind::Data)?;
         let mut held = self.held(buf);
         let hash = layout.hash(entry.name);
         let table = leaf::block_table(&layout, held.bytes());
@@ -82,10 +82,10 @@ impl DirChange<'_, '_> {
     }
 
     /// Removes an entry from a block.
-    pub(super) fn remove_block(&mut self, name: &[u8]) -> Outcome<Found> {
+    pub(super) fn remove_block(&mut self, name: &[u8]) -> Outcome<FoundInode> {
         let layout = self.layout;
         let spot = self.view().find_in_block(name)?.ok_or(Error::NotFound)?;
-        let buf = self.buffer(BLOCK, Part::Data)?;
+        let buf = self.buffer(BLOCK, DirBlockKind::Data)?;
         let mut held = self.held(buf);
         let table = leaf::block_table(&layout, held.bytes());
         let stale = leaf::block_stale(&layout, held.bytes());
@@ -101,7 +101,7 @@ impl DirChange<'_, '_> {
     pub(super) fn block_to_leaf(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let new = self.create(layout.leaf_first(), NewBlock::Leaf(magic::LEAF1))?;
-        let buf = self.buffer(BLOCK, Part::Data)?;
+        let buf = self.buffer(BLOCK, DirBlockKind::Data)?;
         let block = self.bytes(buf);
         let table = leaf::block_table(&layout, block);
         let index: Vec<LeafEntry> = leaf::live(block, &table).collect();
@@ -126,8 +126,8 @@ impl DirChange<'_, '_> {
     /// Converts a directory from leaf to block form, if the leaf's entries fit into its only data block.
     pub(super) fn try_leaf_to_block(&mut self) -> Outcome<()> {
         let layout = self.layout;
-        let old = self.buffer(layout.leaf_first(), Part::Leaf)?;
-        let buf = self.buffer(BLOCK, Part::Data)?;
+        let old = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
+        let buf = self.buffer(BLOCK, DirBlockKind::Data)?;
         let leaf_bytes = self.bytes(old);
         let table = leaf::table(&layout, leaf_bytes);
         let count = table.count.saturating_sub(leaf::stale(&layout, leaf_bytes));

@@ -11,11 +11,11 @@ use super::tag::tag_of;
 use super::view::{View, missing};
 use super::whole::Wholes;
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::{self as format, Layout, Part};
+use crate::format::dir::{self as format, DirBlockKind, DirLayout};
 use crate::format::edit::Edit;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 use crate::op::held::HeldBlock;
 
@@ -23,14 +23,14 @@ use crate::op::held::HeldBlock;
 pub(crate) struct DirChange<'o, 'a> {
     pub(super) op: &'o mut Op<'a>,
     pub(super) handle: &'o mut Handle,
-    pub(super) layout: Layout,
+    pub(super) layout: DirLayout,
     /// Known locations of the directory's blocks, from its state. `None` without a state.
     pub(super) maps: Option<&'o mut Maps>,
 }
 
 impl<'o, 'a> DirChange<'o, 'a> {
     pub(crate) fn new(op: &'o mut Op<'a>, handle: &'o mut Handle) -> Self {
-        let layout = Layout::new(&op.fs.volume.geometry);
+        let layout = DirLayout::new(&op.fs.volume.geometry);
         Self { op, handle, layout, maps: None }
     }
 
@@ -71,7 +71,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
     }
 
     /// Holds a directory block, which must exist.
-    pub(super) fn buffer(&mut self, at: FileBlock, part: Part) -> Outcome<DirBufferId> {
+    pub(super) fn buffer(&mut self, at: FileBlock, part: DirBlockKind) -> Outcome<DirBufferId> {
         let ino = self.ino();
         let mut view = self.view();
         if view.layout.blocks() == 1 {
@@ -100,7 +100,7 @@ impl<'o, 'a> DirChange<'o, 'a> {
             let places: Vec<_> =
                 (0..layout.blocks()).map(|i| Block(first.0 + u64::from(i))).collect();
             for (i, place) in places.iter().enumerate() {
-                let tag = Kind::Part.of_inode(ino, at.0 as u32 + i as u32);
+                let tag = BlockKind::Part.of_inode(ino, at.0 as u32 + i as u32);
                 self.op.txn.create(place.0, tag)?;
             }
             let data = vec![0; layout.size()];
@@ -180,11 +180,11 @@ pub(super) enum NewBlock {
 }
 
 impl NewBlock {
-    const fn part(self) -> Part {
+    const fn part(self) -> DirBlockKind {
         match self {
-            Self::Data(_) => Part::Data,
-            Self::Leaf(_) => Part::Leaf,
-            Self::Free(_) => Part::Free,
+            Self::Data(_) => DirBlockKind::Data,
+            Self::Leaf(_) => DirBlockKind::Leaf,
+            Self::Free(_) => DirBlockKind::Free,
         }
     }
 }

@@ -3,16 +3,16 @@
 use smallvec::SmallVec;
 use vfs::{Ino, Result};
 
-use super::Found;
+use super::FoundInode;
 use super::insert_buffer::BufferedAddresses;
 use super::view::View;
 use crate::format::address::FileBlock;
 use crate::format::dir::data::{self, Dirent};
 use crate::format::dir::leaf::{self, LEVELS_MAX, LeafEntry, LeafKind, Table};
 use crate::format::dir::short::{Short, ShortEntry};
-use crate::format::dir::{Layout, Part};
+use crate::format::dir::{DirBlockKind, DirLayout};
 use crate::format::hash;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
 use crate::op::source::Source;
 
@@ -32,7 +32,7 @@ enum Match {
     Exact,
 }
 
-fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
+fn compare(layout: &DirLayout, name: &[u8], wanted: &[u8]) -> Option<Match> {
     if name == wanted {
         return Some(Match::Exact);
     }
@@ -42,7 +42,7 @@ fn compare(layout: &Layout, name: &[u8], wanted: &[u8]) -> Option<Match> {
 /// Location of an entry in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
-    pub(super) found: Found,
+    pub(super) found: FoundInode,
     /// The number of its data block.
     pub(super) number: u32,
     /// Byte offset of the entry in the data block.
@@ -77,7 +77,7 @@ pub(super) struct Search {
 impl<S: Source> View<'_, S> {
     /// Returns the form of the directory.
     pub(super) fn form(&mut self) -> Result<DirForm> {
-        if self.dir.inode.fork_format(Fork::Data) == Format::Local {
+        if self.dir.inode.fork_format(Fork::Data) == ForkFormat::Local {
             return Ok(DirForm::Short);
         }
         if self.source.is_known_node(self.dir) {
@@ -85,12 +85,14 @@ impl<S: Source> View<'_, S> {
         }
         let layout = self.layout;
         if self.data_blocks()? == 1
-            && self
-                .with(FileBlock(0), Part::Data, |b| crate::format::dir::is_block_form(&layout, b))?
+            && self.with(FileBlock(0), DirBlockKind::Data, |b| {
+                crate::format::dir::is_block_form(&layout, b)
+            })?
         {
             return Ok(DirForm::Block);
         }
-        let kind = self.with(layout.leaf_first(), Part::Leaf, |b| leaf::kind(&layout, b))?;
+        let kind =
+            self.with(layout.leaf_first(), DirBlockKind::Leaf, |b| leaf::kind(&layout, b))?;
         Ok(if kind == Some(LeafKind::Single) { DirForm::Leaf } else { DirForm::Node })
     }
 
@@ -100,7 +102,7 @@ impl<S: Source> View<'_, S> {
     }
 
     /// Looks a name up, including `..`.
-    pub(super) fn lookup(&mut self, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn lookup(&mut self, name: &[u8]) -> Result<Option<FoundInode>> {
         let form = self.form()?;
         Ok(match form {
             DirForm::Short => self.find_short(name)?.map(|(found, _)| found),
@@ -110,7 +112,7 @@ impl<S: Source> View<'_, S> {
     }
 
     /// Looks a name up. Also returns the location of its entry if the directory has node form.
-    pub(super) fn locate(&mut self, name: &[u8]) -> Result<Option<(Found, Option<Spot>)>> {
+    pub(super) fn locate(&mut self, name: &[u8]) -> Result<Option<(FoundInode, Option<Spot>)>> {
         if self.form()? != DirForm::Node {
             return Ok(self.lookup(name)?.map(|found| (found, None)));
         }
@@ -132,20 +134,23 @@ impl<S: Source> View<'_, S> {
         };
         let Some(Spot { number, offset, .. }) = spot else { return Ok(None) };
         let layout = self.layout;
-        self.with(layout.data_at(number), Part::Data, |block| {
+        self.with(layout.data_at(number), DirBlockKind::Data, |block| {
             data::entry_at(&layout, block, offset).map(|entry| entry.name.to_vec())
         })
     }
 
     /// Looks a name up in shortform, and returns its offset, too.
-    pub(super) fn find_short(&self, name: &[u8]) -> Result<Option<(Found, usize)>> {
+    pub(super) fn find_short(&self, name: &[u8]) -> Result<Option<(FoundInode, usize)>> {
         let short = self.short()?;
         if name == b".." {
             let file_type = Some(vfs::FileType::Directory);
-            return Ok(Some((Found { ino: short.parent(), file_type }, self.layout.dot_dot())));
+            return Ok(Some((
+                FoundInode { ino: short.parent(), file_type },
+                self.layout.dot_dot(),
+            )));
         }
         let found = |entry: ShortEntry<'_>| {
-            let found = Found { ino: entry.ino, file_type: entry.file_type() };
+            let found = FoundInode { ino: entry.ino, file_type: entry.file_type() };
             (found, entry.offset)
         };
         let matches = |entry: &ShortEntry<'_>| compare(&self.layout, entry.name, name);
@@ -158,7 +163,7 @@ impl<S: Source> View<'_, S> {
     /// Looks a name up in block form.
     pub(super) fn find_in_block(&mut self, name: &[u8]) -> Result<Option<Spot>> {
         let (layout, dir) = (self.layout, self.dir);
-        self.with(FileBlock(0), Part::Data, |block| {
+        self.with(FileBlock(0), DirBlockKind::Data, |block| {
             let table = leaf::block_table(&layout, block);
             let mut best: Option<(Match, Spot)> = None;
             for (index, entry) in table.equal(block, layout.hash(name)) {
@@ -198,7 +203,7 @@ impl<S: Source> View<'_, S> {
         let (mut level, mut between) = (None, None);
         loop {
             let at = path.leaf;
-            let step = self.with(at, Part::Leaf, |block| {
+            let step = self.with(at, DirBlockKind::Leaf, |block| {
                 let table = Table { between, ..leaf::table(&layout, block) };
                 if leaf::kind(&layout, block) != Some(LeafKind::Node) {
                     return Descent::Leaf(look(block, &table));
@@ -309,7 +314,7 @@ impl<S: Source> View<'_, S> {
     /// Returns the entries with a hash in the leaf after `before`.
     fn next_row(&mut self, at: FileBlock, before: FileBlock, hash: u32) -> Result<Row> {
         let layout = self.layout;
-        let row = self.with(at, Part::Leaf, |block| {
+        let row = self.with(at, DirBlockKind::Leaf, |block| {
             let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
             let (back, _) = leaf::siblings(block);
             let fits = is_leaf && u64::from(back) == before.0;
@@ -328,7 +333,7 @@ impl<S: Source> View<'_, S> {
     ) -> Result<Option<(Match, Spot)>> {
         let layout = self.layout;
         let (number, offset) = layout.split_address(address);
-        let outcome = self.with_if(layout.data_at(number), Part::Data, |block| {
+        let outcome = self.with_if(layout.data_at(number), DirBlockKind::Data, |block| {
             let dirent = data::entry_at(&layout, block, offset)?;
             let matched = compare(&layout, dirent.name, name);
             Some(matched.map(|matched| {
@@ -379,8 +384,8 @@ impl Row {
     }
 }
 
-fn found(dirent: &Dirent<'_>) -> Found {
-    Found { ino: Ino(dirent.ino.0), file_type: dirent.file_type }
+fn found(dirent: &Dirent<'_>) -> FoundInode {
+    FoundInode { ino: Ino(dirent.ino.0), file_type: dirent.file_type }
 }
 
 /// Returns the shortform directory of an inode.
@@ -391,12 +396,12 @@ pub(super) fn short<'d>(source: &impl Source, dir: &'d Handle) -> Result<Short<'
     let Some(bytes) = fork.get(..size) else {
         return Err(dir.corrupt("shortform directory", "its size exceeds its fork"));
     };
-    let short = Short::parse(&Layout::new(geometry), geometry, bytes);
+    let short = Short::parse(&DirLayout::new(geometry), geometry, bytes);
     short.map_err(|c| c.of_inode(dir.ino().0).into())
 }
 
 /// Checks that a block number from a node or a sibling pointer is within the hash index.
-pub(super) fn check_index_block(dir: &Handle, layout: &Layout, at: u32) -> Result<FileBlock> {
+pub(super) fn check_index_block(dir: &Handle, layout: &DirLayout, at: u32) -> Result<FileBlock> {
     let (first, end) = (layout.leaf_first(), layout.free_first());
     let at = FileBlock(at.into());
     let is_good = at > first && at < end && (at.0 - first.0).is_multiple_of(layout.blocks().into());

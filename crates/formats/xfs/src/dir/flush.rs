@@ -7,7 +7,7 @@ use super::insert_buffer::BufferedEntries;
 use super::state::DirState;
 use super::tag::tag_of;
 use crate::format::dir::leaf::{self, LeafKind};
-use crate::format::dir::{Layout, Part};
+use crate::format::dir::{DirBlockKind, DirLayout};
 use crate::format::edit::Edit;
 use crate::op::held::HeldBlock;
 
@@ -15,14 +15,18 @@ use crate::op::held::HeldBlock;
 const LEAVES_AT_ONCE: usize = 32;
 
 /// Merges entries into a leaf with room for them. Returns false if the block is not a leaf or has no room.
-pub(super) fn merge(layout: &Layout, held: &mut impl Edit, entries: &mut BufferedEntries) -> bool {
+pub(super) fn merge(
+    layout: &DirLayout,
+    held: &mut impl Edit,
+    entries: &mut BufferedEntries,
+) -> bool {
     leaf::kind(layout, held.bytes()) == Some(LeafKind::Many) && leaf::merge(layout, held, entries)
 }
 
 /// Merges all buffered entries of a directory into their leaves, a few leaves at a time. An entry is removed from the
 /// buffer once its leaf has it permanently.
 pub(super) fn merge_all(
-    layout: &Layout,
+    layout: &DirLayout,
     state: &mut DirState,
     txn: &mut Txn<'_>,
 ) -> engine::Result<()> {
@@ -34,7 +38,7 @@ pub(super) fn merge_all(
             && let Some((number, block)) = buffer.next_leaf(next)
         {
             let at = layout.leaf_at(number);
-            let id = txn.buffer(block.0, tag_of(Part::Leaf, state.ino, at))?;
+            let id = txn.buffer(block.0, tag_of(DirBlockKind::Leaf, state.ino, at))?;
             let mut entries: BufferedEntries = buffer.entries(number).collect();
             if !merge(layout, &mut HeldBlock { txn, id }, &mut entries) {
                 let damage = Corruption::new("directory leaf", "no space for the buffered names");

@@ -7,8 +7,8 @@ use super::change::DirChange;
 use super::find::{DirForm, Spot};
 use super::node::NodeChange;
 use super::state::DirState;
-use super::{Entry, Found};
-use crate::format::dir::{Part, data};
+use super::{Entry, FoundInode};
+use crate::format::dir::{DirBlockKind, data};
 
 /// Maximum number of conversions that adding one entry can cause.
 const STEPS_MAX: usize = 4;
@@ -53,7 +53,7 @@ impl<'a> DirChange<'_, 'a> {
     }
 
     /// Removes an entry and returns the inode it named.
-    pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<Found> {
+    pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<FoundInode> {
         match self.form()? {
             DirForm::Short => {
                 let (found, offset) = self.find_short(name)?.ok_or(Error::NotFound)?;
@@ -67,7 +67,7 @@ impl<'a> DirChange<'_, 'a> {
     }
 
     /// Changes the inode of an existing entry, and returns the previous one.
-    pub(super) fn replace(&mut self, entry: Entry<'_>) -> Outcome<Found> {
+    pub(super) fn replace(&mut self, entry: Entry<'_>) -> Outcome<FoundInode> {
         let form = self.form()?;
         if form == DirForm::Short {
             let (found, offset) = self.find_short(entry.name)?.ok_or(Error::NotFound)?;
@@ -83,7 +83,7 @@ impl<'a> DirChange<'_, 'a> {
             DirForm::Leaf | DirForm::Node => self.view().search(entry.name)?.spot,
         };
         let spot = spot.ok_or(Error::NotFound)?;
-        let buf = self.buffer(layout.data_at(spot.number), Part::Data)?;
+        let buf = self.buffer(layout.data_at(spot.number), DirBlockKind::Data)?;
         data::replace(&layout, &mut self.held(buf), spot.offset, &entry.into());
         Ok(spot.found)
     }

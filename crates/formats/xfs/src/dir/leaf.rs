@@ -6,16 +6,16 @@ use vfs::Error;
 
 use super::change::{DirChange, NewBlock};
 use super::find::Spot;
-use super::{Entry, Found};
+use super::{Entry, FoundInode};
 use crate::format::bytes::be16;
 use crate::format::dir::data::{self, Free};
 use crate::format::dir::free::{self, NO_BLOCK};
 use crate::format::dir::leaf::{self, LeafEntry, LeafKind};
-use crate::format::dir::{Layout, Part, magic};
+use crate::format::dir::{DirBlockKind, DirLayout, magic};
 use crate::format::edit::Edit;
 
 /// Sets a value of the bests array of a leaf. Extends the array if the block is the one after its last.
-fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
+fn set_best(layout: &DirLayout, held: &mut impl Edit, number: usize, best: u16) {
     let count = leaf::bests_count(layout, held.bytes());
     if number >= count {
         let old = leaf::bests_start(layout, count);
@@ -28,7 +28,7 @@ fn set_best(layout: &Layout, held: &mut impl Edit, number: usize, best: u16) {
 }
 
 /// Truncates the bests array of a leaf to `count` values.
-fn cut_bests(layout: &Layout, held: &mut impl Edit, count: usize) {
+fn cut_bests(layout: &DirLayout, held: &mut impl Edit, count: usize) {
     let old = leaf::bests_count(layout, held.bytes());
     let from = leaf::bests_start(layout, old);
     let kept = held.bytes()[from..from + count * 2].to_vec();
@@ -37,7 +37,7 @@ fn cut_bests(layout: &Layout, held: &mut impl Edit, count: usize) {
     leaf::set_bests_count(layout, held, count);
 }
 
-fn best(layout: &Layout, block: &[u8], number: usize) -> u16 {
+fn best(layout: &DirLayout, block: &[u8], number: usize) -> u16 {
     let count = leaf::bests_count(layout, block);
     if number < count {
         be16(block, leaf::bests_start(layout, count) + number * 2)
@@ -47,7 +47,7 @@ fn best(layout: &Layout, block: &[u8], number: usize) -> u16 {
 }
 
 /// Returns the data block for a new entry, and whether it must be created.
-fn choose(layout: &Layout, block: &[u8], size: usize) -> (usize, bool) {
+fn choose(layout: &DirLayout, block: &[u8], size: usize) -> (usize, bool) {
     let count = leaf::bests_count(layout, block);
     let has_room = |number: &usize| {
         let best = best(layout, block, *number);
@@ -69,7 +69,7 @@ impl DirChange<'_, '_> {
             return Err(Error::Exists.into());
         }
         self.check_bests_count()?;
-        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
         let block = self.bytes(root);
         let (number, is_new) = choose(&layout, block, layout.entry_size(entry.name.len()));
         let bests = leaf::bests_count(&layout, block).max(number + 1);
@@ -83,7 +83,7 @@ impl DirChange<'_, '_> {
         }
         let number = number as u32;
         let offset = self.add_to_data(entry, number, is_new)?;
-        let buf = self.buffer(layout.data_at(number), Part::Data)?;
+        let buf = self.buffer(layout.data_at(number), DirBlockKind::Data)?;
         let best_len = data::best_len(&layout, self.bytes(buf));
 
         let mut held = self.held(root);
@@ -99,7 +99,7 @@ impl DirChange<'_, '_> {
         let buf = if is_new {
             self.new_data_block(number)?
         } else {
-            self.buffer(layout.data_at(number), Part::Data)?
+            self.buffer(layout.data_at(number), DirBlockKind::Data)?
         };
         let offset = data::insert(&layout, &mut self.held(buf), &entry.into());
         let problem = || format!("free space of data block {number}");
@@ -110,7 +110,7 @@ impl DirChange<'_, '_> {
     fn check_bests_count(&mut self) -> Outcome<()> {
         let layout = self.layout;
         let blocks = self.view().data_blocks()? as usize;
-        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
         let count = leaf::bests_count(&layout, self.bytes(root));
         if count == blocks {
             return Ok(());
@@ -119,7 +119,7 @@ impl DirChange<'_, '_> {
     }
 
     /// Removes an entry from a directory of leaf form.
-    pub(super) fn remove_leaf(&mut self, name: &[u8]) -> Outcome<Found> {
+    pub(super) fn remove_leaf(&mut self, name: &[u8]) -> Outcome<FoundInode> {
         let layout = self.layout;
         let spot = self.view().search(name)?.spot.ok_or(Error::NotFound)?;
         self.check_bests_count()?;
@@ -128,7 +128,7 @@ impl DirChange<'_, '_> {
                 self.corrupt("directory leaf", "an entry in a data block past the last one")
             );
         }
-        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
         let mut held = self.held(root);
         let table = leaf::table(&layout, held.bytes());
         let stale = leaf::stale(&layout, held.bytes());
@@ -159,7 +159,7 @@ impl DirChange<'_, '_> {
     /// Marks the bytes of an entry unused. Returns the longest unused range of its block afterwards.
     pub(super) fn release_entry(&mut self, spot: &Spot, name: &[u8]) -> Outcome<usize> {
         let layout = self.layout;
-        let buf = self.buffer(layout.data_at(spot.number), Part::Data)?;
+        let buf = self.buffer(layout.data_at(spot.number), DirBlockKind::Data)?;
         let range = Free { offset: spot.offset, len: layout.entry_size(name.len()) };
         let mut held = self.held(buf);
         data::release(&layout, &mut held, range, layout.size());
@@ -169,7 +169,7 @@ impl DirChange<'_, '_> {
     /// Converts a directory from leaf to node form: moves the bests array into a free-space index.
     pub(super) fn leaf_to_node(&mut self) -> Outcome<()> {
         let layout = self.layout;
-        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
         let block = self.bytes(root);
         let count = leaf::bests_count(&layout, block);
         let bests: Vec<u16> = (0..count).map(|i| best(&layout, block, i)).collect();
@@ -187,7 +187,7 @@ impl DirChange<'_, '_> {
     pub(super) fn try_node_to_leaf(&mut self) -> Outcome<bool> {
         let layout = self.layout;
         let blocks = self.view().data_blocks()? as usize;
-        let root = self.buffer(layout.leaf_first(), Part::Leaf)?;
+        let root = self.buffer(layout.leaf_first(), DirBlockKind::Leaf)?;
         let block = self.bytes(root);
         let count = leaf::table(&layout, block).count;
         let live = count.saturating_sub(leaf::stale(&layout, block));
@@ -198,7 +198,7 @@ impl DirChange<'_, '_> {
         {
             return Ok(false);
         }
-        let index = self.buffer(layout.free_first(), Part::Free)?;
+        let index = self.buffer(layout.free_first(), DirBlockKind::Free)?;
         let slots = free::slots(&layout, self.bytes(index)).to_vec();
         if slots.len() != blocks {
             let problem = format!("it describes {} of {blocks} data blocks", slots.len());
@@ -219,7 +219,7 @@ impl DirChange<'_, '_> {
 }
 
 /// Puts a hash into a leaf that has room for it.
-pub(super) fn insert_hash(layout: &Layout, held: &mut impl Edit, new: LeafEntry) {
+pub(super) fn insert_hash(layout: &DirLayout, held: &mut impl Edit, new: LeafEntry) {
     let table = leaf::table(layout, held.bytes());
     let stale = leaf::stale(layout, held.bytes());
     let index = table.lower_bound(held.bytes(), new.hash);

@@ -11,8 +11,8 @@ use vfs::{Cookie, DirEntry, FileType, Result};
 
 use super::view::View;
 use crate::format::address::FileBlock;
-use crate::format::dir::{Layout, Part, data};
-use crate::format::inode::{Fork, Format};
+use crate::format::dir::{DirBlockKind, DirLayout, data};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
@@ -27,7 +27,7 @@ impl<S: Source> View<'_, S> {
         clock: &mut ListingClock<'_>,
         each: &mut Each<'_>,
     ) -> Result<()> {
-        if self.dir.inode.fork_format(Fork::Data) == Format::Local {
+        if self.dir.inode.fork_format(Fork::Data) == ForkFormat::Local {
             clock.lap(ListingStep::Reading);
             let entries = self.list_short(from, each)?;
             clock.lap(ListingStep::Delivering);
@@ -74,7 +74,7 @@ impl<S: Source> View<'_, S> {
         let mut number = u32::try_from(first).unwrap_or(u32::MAX);
         while number < count {
             let base = u64::from(number) << layout.size_log;
-            let flow = self.with_if(layout.data_at(number), Part::Data, |block| {
+            let flow = self.with_if(layout.data_at(number), DirBlockKind::Data, |block| {
                 clock.lap(ListingStep::Reading);
                 let (delivered, flow) = list_block(&layout, block, base, from, each);
                 clock.lap(ListingStep::Delivering);
@@ -103,7 +103,7 @@ impl<S: Source> View<'_, S> {
 
 /// Lists a data block. Returns the number of entries passed to `each`, without `.` and `..`, and whether to continue.
 fn list_block(
-    layout: &Layout,
+    layout: &DirLayout,
     block: &[u8],
     base: u64,
     from: Cookie,

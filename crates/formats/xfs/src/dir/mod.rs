@@ -63,16 +63,20 @@ impl<'n> From<Entry<'n>> for NewEntry<'n> {
 
 /// The inode that a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundInode {
     pub(crate) ino: Ino,
     /// The file type, if the directory stores it.
     pub(crate) file_type: Option<FileType>,
 }
 
 /// Looks a name up, including `.` and `..`.
-pub(crate) fn lookup(source: &mut impl Source, dir: &Handle, name: &[u8]) -> Result<Option<Found>> {
+pub(crate) fn lookup(
+    source: &mut impl Source,
+    dir: &Handle,
+    name: &[u8],
+) -> Result<Option<FoundInode>> {
     if name == b"." {
-        return Ok(Some(Found { ino: dir.ino(), file_type: Some(FileType::Directory) }));
+        return Ok(Some(FoundInode { ino: dir.ino(), file_type: Some(FileType::Directory) }));
     }
     if name.is_empty() || name.len() > NAME_LEN_MAX {
         return Ok(None);
@@ -86,7 +90,7 @@ pub(crate) fn locate(
     fs: &XfsCore,
     dir: &Handle,
     name: &[u8],
-) -> Result<Option<(Found, Option<Spot>)>> {
+) -> Result<Option<(FoundInode, Option<Spot>)>> {
     if matches!(name, b"." | b".." | b"") || name.len() > NAME_LEN_MAX {
         return Ok(lookup(&mut &*fs, dir, name)?.map(|found| (found, None)));
     }
@@ -177,13 +181,17 @@ impl Op<'_> {
         dir: &mut Handle,
         name: &[u8],
         hint: Option<&Spot>,
-    ) -> Outcome<Found> {
+    ) -> Outcome<FoundInode> {
         DirChange::new(self, dir).remove(name, hint)
     }
 
     /// Changes the inode of an existing entry (also `..`), and returns the previous one. Fails with `NotFound` if there
     /// is none.
-    pub(crate) fn replace_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<Found> {
+    pub(crate) fn replace_entry(
+        &mut self,
+        dir: &mut Handle,
+        entry: Entry<'_>,
+    ) -> Outcome<FoundInode> {
         DirChange::new(self, dir).replace(entry)
     }
 }

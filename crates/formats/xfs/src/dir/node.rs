@@ -8,9 +8,9 @@ use super::find::{IndexPath, Spot};
 use super::leaf::insert_hash;
 use super::state::NodeState;
 use super::view::View;
-use super::{Entry, Found};
+use super::{Entry, FoundInode};
 use crate::format::address::FileBlock;
-use crate::format::dir::Part;
+use crate::format::dir::DirBlockKind;
 use crate::format::dir::data;
 use crate::format::dir::free;
 use crate::format::dir::leaf::{self, LeafEntry};
@@ -36,7 +36,7 @@ impl<'a> NodeChange<'_, 'a> {
 
     /// Holds a block of the hash index.
     pub(super) fn index_buffer(&mut self, at: FileBlock) -> Outcome<DirBufferId> {
-        self.dir.buffer(at, Part::Leaf)
+        self.dir.buffer(at, DirBlockKind::Leaf)
     }
 
     /// Adds an entry. Fails with `Exists` if the name exists.
@@ -48,7 +48,7 @@ impl<'a> NodeChange<'_, 'a> {
         }
         let size = layout.entry_size(entry.name.len());
         let (number, buf) = match self.find_room(size)? {
-            Some(number) => (number, self.dir.buffer(layout.data_at(number), Part::Data)?),
+            Some(number) => (number, self.dir.buffer(layout.data_at(number), DirBlockKind::Data)?),
             None => self.append_data()?,
         };
         let mut held = self.dir.held(buf);
@@ -94,7 +94,7 @@ impl<'a> NodeChange<'_, 'a> {
     }
 
     /// Removes an entry and returns the inode it named.
-    pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<Found> {
+    pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<FoundInode> {
         let layout = self.dir.layout;
         let hash = layout.hash(name);
         let (spot, path) = match hint {

@@ -6,8 +6,8 @@ use vfs::Error;
 use super::change::{DirBufferId, DirChange, NewBlock};
 use super::node::NodeChange;
 use crate::format::dir::data;
-use crate::format::dir::free::{self, Header};
-use crate::format::dir::{Part, magic};
+use crate::format::dir::free::{self, FreeHeader};
+use crate::format::dir::{DirBlockKind, magic};
 
 impl DirChange<'_, '_> {
     /// Adds an empty data block, and extends the size to include it.
@@ -34,13 +34,13 @@ impl NodeChange<'_, '_> {
         let number = self.state.data.take();
         let buf = self.dir.new_data_block(number)?;
         let (at, slot) = layout.free_at(number);
-        let index = if self.view().with_if(at, Part::Free, |_| ())?.is_some() {
-            self.dir.buffer(at, Part::Free)?
+        let index = if self.view().with_if(at, DirBlockKind::Free, |_| ())?.is_some() {
+            self.dir.buffer(at, DirBlockKind::Free)?
         } else {
             let index = self.dir.create(at, NewBlock::Free(magic::FREE))?;
             let first = number - slot as u32;
             let mut held = self.dir.held(index);
-            free::set_header(&layout, &mut held, Header { first, valid: 0, used: 0 });
+            free::set_header(&layout, &mut held, FreeHeader { first, valid: 0, used: 0 });
             index
         };
         free::enter(&layout, &mut self.dir.held(index), slot, layout.data_room() as u16);
@@ -66,7 +66,7 @@ impl NodeChange<'_, '_> {
     pub(super) fn free_slot(&mut self, number: u32) -> Outcome<(DirBufferId, usize)> {
         let layout = self.dir.layout;
         let (at, slot) = layout.free_at(number);
-        let index = self.dir.buffer(at, Part::Free)?;
+        let index = self.dir.buffer(at, DirBlockKind::Free)?;
         let block = self.dir.bytes(index);
         let is_there = slot < free::slots(&layout, block).len()
             && free::slot(&layout, block, slot) != free::NO_BLOCK;
@@ -104,7 +104,7 @@ impl NodeChange<'_, '_> {
         loop {
             let (at, _) = layout.free_at(first);
             let look = |block: &[u8]| free::header(&layout, block);
-            let header = self.view().with_if(at, Part::Free, look)?;
+            let header = self.view().with_if(at, DirBlockKind::Free, look)?;
             if let Some(header) = header.filter(|header| header.used > 0) {
                 return Ok(first + header.valid);
             }

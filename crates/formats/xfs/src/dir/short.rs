@@ -5,14 +5,14 @@ use vfs::{FileType, Ino};
 
 use super::change::{DirChange, NewBlock};
 use super::find::short;
-use super::{Entry, Found};
+use super::{Entry, FoundInode};
 use crate::format::address::FileBlock;
 use crate::format::dir::data::NewEntry;
 use crate::format::dir::leaf::{self, LeafEntry, Table};
 use crate::format::dir::short::{self as format, COUNT_MAX, Short, ShortEntry};
-use crate::format::dir::{Layout, Part, data, file_type_code, file_type_of, magic};
+use crate::format::dir::{DirBlockKind, DirLayout, data, file_type_code, file_type_of, magic};
 use crate::format::edit::Edit;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
 
 /// Stores a directory's bytes in its inode.
@@ -24,7 +24,7 @@ fn set_bytes(dir: &mut Handle, bytes: &[u8]) {
 }
 
 /// Picks an offset for a new entry: after the others if all entries still fit into a block then, otherwise in a gap.
-fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize> {
+fn pick_offset(layout: &DirLayout, short: &Short<'_>, size: usize) -> Option<usize> {
     let (mut end, mut gap) = (layout.first_entry(), None);
     for entry in short.entries() {
         if gap.is_none() && entry.offset >= end + size {
@@ -41,7 +41,7 @@ fn pick_offset(layout: &Layout, short: &Short<'_>, size: usize) -> Option<usize>
 impl DirChange<'_, '_> {
     /// Makes an inode without blocks an empty shortform directory.
     pub(super) fn init(&mut self, parent: Ino) {
-        self.handle.inode.set_format(Fork::Data, Format::Local);
+        self.handle.inode.set_format(Fork::Data, ForkFormat::Local);
         set_bytes(self.handle, &format::build(&self.layout, parent, std::iter::empty()));
     }
 
@@ -102,7 +102,7 @@ impl DirChange<'_, '_> {
         let short = short(&self.op.fs, &before)?;
         self.handle.inode.fork_mut(Fork::Data).fill(0);
         self.handle.inode.set_size(0);
-        self.handle.inode.set_format(Fork::Data, Format::Extents);
+        self.handle.inode.set_format(Fork::Data, ForkFormat::Extents);
         let buf = self.create(FileBlock(0), NewBlock::Data(magic::BLOCK))?;
         self.handle.inode.set_size(layout.size() as u64);
         let dot = |name, ino| NewEntry { name, ino, file_type: FileType::Directory };
@@ -141,7 +141,7 @@ impl DirChange<'_, '_> {
     /// Converts a directory from block form to shortform if it fits into the inode.
     pub(super) fn try_block_to_short(&mut self) -> Outcome<()> {
         let layout = self.layout;
-        let buf = self.buffer(FileBlock(0), Part::Data)?;
+        let buf = self.buffer(FileBlock(0), DirBlockKind::Data)?;
         let room = self.handle.inode.fork(Fork::Data).len();
         let block = self.bytes(buf);
         let mut parent = None;
@@ -173,13 +173,13 @@ impl DirChange<'_, '_> {
         }
         let bytes = format::build(&layout, parent, named.iter().copied());
         self.free(FileBlock(0))?;
-        self.handle.inode.set_format(Fork::Data, Format::Local);
+        self.handle.inode.set_format(Fork::Data, ForkFormat::Local);
         set_bytes(self.handle, &bytes);
         Ok(())
     }
 
     /// Looks a name up in a shortform directory.
-    pub(super) fn find_short(&mut self, name: &[u8]) -> Outcome<Option<(Found, usize)>> {
+    pub(super) fn find_short(&mut self, name: &[u8]) -> Outcome<Option<(FoundInode, usize)>> {
         Ok(self.view().find_short(name)?)
     }
 }

@@ -10,7 +10,7 @@ use vfs::{FileSystem, FileType, Ino, NewInode, Timestamp};
 
 use super::{Entry, FreeIndexStrategy};
 use crate::inode::Handle;
-use crate::mkfs::{self, Contents, Options};
+use crate::mkfs::{self, Options, PreviousContents};
 use crate::{CACHE_BYTES_DEFAULT, Xfs};
 
 /// Returns the CPU time of this thread, which does not depend on the load of the machine.
@@ -33,7 +33,7 @@ impl Bench {
             ..Options::new(size)
         };
         let device = Arc::new(MemoryDevice::new(size));
-        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
         let mut fs = Xfs::open_in_progress(device, CACHE_BYTES_DEFAULT * 4).unwrap();
         fs.set_free_index(strategy);
         let new = NewInode { permissions: 0o755, ..NewInode::default() };

@@ -18,7 +18,7 @@ use super::flush::merge_all;
 use super::insert_buffer::{BufferSize, BufferedAddresses};
 use super::state::{DirState, NodeState, Reported};
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
 
@@ -99,7 +99,7 @@ impl DirStates {
     }
 
     /// Returns the size of a new insert buffer per leaf.
-    pub(super) fn buffer_size(&self, layout: &Layout) -> BufferSize {
+    pub(super) fn buffer_size(&self, layout: &DirLayout) -> BufferSize {
         BufferSize::new(layout.leaf_capacity(), self.buffering.lock().buffered_max)
     }
 
@@ -190,7 +190,12 @@ impl DirStates {
 
     /// Returns the location of a directory's block, if its state has it. The directory must be locked. Returns `None`
     /// instead of waiting for the shard's lock.
-    pub(crate) fn block_at(&self, dir: &Handle, layout: &Layout, at: FileBlock) -> Option<Block> {
+    pub(crate) fn block_at(
+        &self,
+        dir: &Handle,
+        layout: &DirLayout,
+        at: FileBlock,
+    ) -> Option<Block> {
         let states = self.shard(dir.ino()).states.try_lock()?;
         state_of(&states, dir).filter(|state| state.is_read())?.maps.get(layout, at)
     }
@@ -209,7 +214,7 @@ impl DirStates {
         geometry: &Geometry,
         txn: &mut Txn<'_>,
     ) -> engine::Result<()> {
-        let layout = Layout::new(geometry);
+        let layout = DirLayout::new(geometry);
         let is_short = self.bytes.load(Ordering::Relaxed) > self.buffering.lock().bytes_max / 2;
         for shard in &self.shards {
             if shard.buffered.load(Ordering::Relaxed) == 0 && !is_short {

@@ -8,10 +8,10 @@ use super::insert_buffer::InsertBuffer;
 use super::maps::Maps;
 use super::tag::tag_of;
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::{self as format, Layout, Part};
+use crate::format::dir::{self as format, DirBlockKind, DirLayout};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
@@ -24,7 +24,7 @@ thread_local! {
 pub(super) struct View<'v, S: Source> {
     pub(super) source: &'v mut S,
     pub(super) dir: &'v Handle,
-    pub(super) layout: Layout,
+    pub(super) layout: DirLayout,
     /// Known locations of its blocks, from the state taken by an operation.
     pub(super) maps: Option<&'v mut Maps>,
     /// The insert buffer of the state taken by an operation.
@@ -33,7 +33,7 @@ pub(super) struct View<'v, S: Source> {
 
 impl<'v, S: Source> View<'v, S> {
     pub(super) fn new(source: &'v mut S, dir: &'v Handle) -> Self {
-        let layout = Layout::new(&source.fs().volume.geometry);
+        let layout = DirLayout::new(&source.fs().volume.geometry);
         Self { source, dir, layout, maps: None, insert_buffer: None }
     }
 
@@ -71,7 +71,7 @@ impl<'v, S: Source> View<'v, S> {
     pub(super) fn with_if<T>(
         &mut self,
         at: FileBlock,
-        part: Part,
+        part: DirBlockKind,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         if self.layout.blocks() == 1 {
@@ -95,7 +95,7 @@ impl<'v, S: Source> View<'v, S> {
     pub(super) fn with<T>(
         &mut self,
         at: FileBlock,
-        part: Part,
+        part: DirBlockKind,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
         let missing = missing(self.dir.ino(), at);
@@ -106,7 +106,7 @@ impl<'v, S: Source> View<'v, S> {
     pub(super) fn assemble(
         &mut self,
         at: FileBlock,
-        part: Part,
+        part: DirBlockKind,
     ) -> Result<Option<(Vec<Block>, Vec<u8>)>> {
         let mut data = Vec::with_capacity(self.layout.size());
         let mut places = Vec::with_capacity(self.layout.blocks() as usize);
@@ -119,7 +119,7 @@ impl<'v, S: Source> View<'v, S> {
     fn assemble_into(
         &mut self,
         at: FileBlock,
-        part: Part,
+        part: DirBlockKind,
         data: &mut Vec<u8>,
         mut note: impl FnMut(Block),
     ) -> Result<Option<Block>> {
@@ -129,7 +129,7 @@ impl<'v, S: Source> View<'v, S> {
             let Some(place) = self.place(here)? else {
                 return if i == 0 { Ok(None) } else { Err(missing(self.dir.ino(), here)()) };
             };
-            let tag = Kind::Part.of_inode(self.dir.ino(), here.0 as u32);
+            let tag = BlockKind::Part.of_inode(self.dir.ino(), here.0 as u32);
             self.source.with(place, tag, |bytes| data.extend_from_slice(bytes))?;
             first.get_or_insert(place);
             note(place);
@@ -143,7 +143,7 @@ impl<'v, S: Source> View<'v, S> {
 }
 
 /// Returns the number of data blocks within a directory's size, including holes.
-pub(super) fn data_blocks(dir: &Handle, layout: &Layout) -> Result<u32> {
+pub(super) fn data_blocks(dir: &Handle, layout: &DirLayout) -> Result<u32> {
     let size = dir.inode.size();
     let count = size >> layout.size_log;
     if count == 0 || size & (layout.size() as u64 - 1) != 0 || count > layout.data_blocks_max() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use vfs::{Corruption, Ino};
 
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::{self as format, Part};
+use crate::format::dir::{self as format, DirBlockKind};
 use crate::format::geometry::Geometry;
 
 /// The copies of an operation.
@@ -19,7 +19,7 @@ pub(crate) struct Wholes(Vec<Whole>);
 pub(super) struct Whole {
     pub(super) ino: Ino,
     pub(super) at: FileBlock,
-    pub(super) part: Part,
+    pub(super) part: DirBlockKind,
     pub(super) places: Vec<Block>,
     pub(super) data: Vec<u8>,
     pub(super) is_changed: bool,
@@ -55,7 +55,7 @@ impl Wholes {
         &mut self,
         ino: Ino,
         at: FileBlock,
-        part: Part,
+        part: DirBlockKind,
         places: Vec<Block>,
         data: Vec<u8>,
     ) -> usize {

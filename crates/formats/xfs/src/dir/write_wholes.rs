@@ -4,7 +4,7 @@ use operations::Outcome;
 
 use super::whole::Whole;
 use crate::format::dir as format;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 impl Op<'_> {
@@ -17,7 +17,7 @@ impl Op<'_> {
             format::seal(&geometry, whole.part, &mut whole.data);
             let pieces = whole.data.chunks_exact(geometry.block_size());
             for (i, (place, new)) in whole.places.iter().zip(pieces).enumerate() {
-                let tag = Kind::Part.of_inode(whole.ino, whole.at.0 as u32 + i as u32);
+                let tag = BlockKind::Part.of_inode(whole.ino, whole.at.0 as u32 + i as u32);
                 let id = self.buffer(*place, tag)?;
                 if self.fs.engine.has_log() {
                     // Recovery replays the directory block as a whole, so all of it is logged.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use disk::Part;
+use disk::DeviceRole;
 use operations::data::{
     ChangeFiles, FileHandle, LogicalBlock, MapFiles, ReadFiles, Want, cut_to, require_regular,
 };
@@ -39,7 +39,7 @@ impl ReadFiles for XfsCore {
         let geometry = &self.volume.geometry;
         match block.realtime() {
             None => geometry.byte_of(geometry.device_block(block)),
-            Some(block) => Part::Realtime.start() + (block << geometry.block_log),
+            Some(block) => DeviceRole::Realtime.start() + (block << geometry.block_log),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Contents of realtime files, which are on another device.
 
-use disk::Part;
+use disk::DeviceRole;
 use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Error, Result};
 
@@ -15,7 +15,7 @@ use crate::map::{self, Piece, Place, Run};
 /// # Errors
 /// `Unsupported` if it is not.
 pub(super) fn check_present(fs: &XfsCore, file: &Handle) -> Result<()> {
-    if fs.device().part_len(Part::Realtime).is_some() {
+    if fs.device().part_len(DeviceRole::Realtime).is_some() {
         return Ok(());
     }
     let what = format!("inode {}, whose data is on the realtime device", file.ino());

@@ -10,13 +10,13 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::format::symlink::{
     CRC_OFFSET, HEADER_SIZE, TARGET_LEN_MAX, blocks_for, header, header_size, verify,
     verify_structure,
 };
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{self, Place};
 use crate::op::Op;
 use crate::xattr::forkoff::default_forkoff;
@@ -31,7 +31,7 @@ pub(crate) fn readlink(fs: &XfsCore, link: &Handle) -> Result<Vec<u8>> {
         return Err(link.corrupt("symbolic link", "invalid length"));
     }
     let target = match link.inode.format() {
-        Format::Local => link.inode.fork(Fork::Data)[..len].to_vec(),
+        ForkFormat::Local => link.inode.fork(Fork::Data)[..len].to_vec(),
         _ => read_remote(fs, link, len)?,
     };
     if target.contains(&0) {
@@ -73,7 +73,7 @@ fn read_run(
     target: &mut Vec<u8>,
 ) -> Result<()> {
     let geometry = &fs.volume.geometry;
-    let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
+    let kind = if blocks == 1 { BlockKind::Symlink } else { BlockKind::Part };
     let mut bytes: SmallVec<[u8; 4096]> = SmallVec::new();
     for index in 0..blocks as u64 {
         let part = fs.block(Block(block.0 + index), kind.of_inode(link.ino(), index as u32))?;
@@ -117,7 +117,7 @@ impl Op<'_> {
         if target.len() > inline_max(&self.fs.volume.geometry, link) {
             return self.write_remote(link, target);
         }
-        link.inode.set_format(Fork::Data, Format::Local);
+        link.inode.set_format(Fork::Data, ForkFormat::Local);
         let fork = link.inode.fork_mut(Fork::Data);
         fork.fill(0);
         fork[..target.len()].copy_from_slice(target);
@@ -138,7 +138,7 @@ impl Op<'_> {
     /// Writes a target to new blocks.
     fn write_remote(&mut self, link: &mut Handle, target: &[u8]) -> Outcome<()> {
         let geometry = self.fs.volume.geometry;
-        link.inode.set_format(Fork::Data, Format::Extents);
+        link.inode.set_format(Fork::Data, ForkFormat::Extents);
         link.inode.fork_mut(Fork::Data).fill(0);
         let blocks = blocks_for(&geometry, target.len());
         let start = self.map_new(link, Fork::Data, FileBlock(0), blocks)?;
@@ -157,7 +157,7 @@ impl Op<'_> {
                 .map_err(|fault| self.fs.refuse(fault.at_block(block.0)))?;
             checksum::seal(&mut run, CRC_OFFSET);
         }
-        let kind = if blocks == 1 { Kind::Symlink } else { Kind::Part };
+        let kind = if blocks == 1 { BlockKind::Symlink } else { BlockKind::Part };
         let parts = run.chunks_exact(geometry.block_size());
         for (index, (block, part)) in (block.0..).zip(parts).enumerate() {
             let id = self.txn.create(block, kind.of_inode(link.ino(), index as u32))?;

@@ -12,7 +12,7 @@ use testkit::{KernelMount, MkfsXfs, MountOptions, xfs_repair};
 use vfs::{FileSystem, Ino};
 
 use crate::Xfs;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 
 /// Lengths around all the limits that decide where a target is stored.
 const LENS: [usize; 14] = [1, 50, 191, 192, 193, 335, 336, 337, 900, 967, 968, 969, 1000, 1023];
@@ -49,7 +49,7 @@ fn retarget(options: &str, is_moved: bool) {
         fs.atomically(|op| {
             let mut link = fs.load(ino)?;
             op.init_symlink(&mut link, &target(len))?;
-            if is_moved && link.inode.format() == Format::Local {
+            if is_moved && link.inode.format() == ForkFormat::Local {
                 op.move_target_out(&mut link)?;
             }
             op.stage(link);
@@ -60,7 +60,7 @@ fn retarget(options: &str, is_moved: bool) {
         let room = link.inode.fork(Fork::Data).len();
         assert!(link.inode.has_attr_fork() != options.contains("parent=0"));
         assert!(room == 192 || !link.inode.has_attr_fork());
-        let is_local = link.inode.format() == Format::Local;
+        let is_local = link.inode.format() == ForkFormat::Local;
         assert_eq!(is_local, len <= room && !is_moved, "{len} bytes");
     }
     let is_written = |fs: &Xfs| {

@@ -9,7 +9,7 @@ use super::address::{AgBlock, Block};
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
 use super::geometry::Geometry;
-pub use entries::Entries;
+pub use entries::RecordKind;
 
 /// `NULLFSBLOCK`, or `NULLAGBLOCK` in four bytes: no sibling.
 pub(crate) const NO_SIBLING: u64 = u64::MAX;
@@ -29,7 +29,7 @@ const LEFT_OFFSET: usize = 8;
 
 /// The properties that distinguish a tree's blocks from those of others.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct TreeShape {
     /// Name in messages.
     pub name: &'static str,
     /// `bb_magic` in version 4, if that has the tree, and in version 5.
@@ -41,17 +41,17 @@ pub struct Shape {
     /// Size of a node entry without the pointer, in bytes.
     pub key_size: usize,
     /// The kind of records and keys.
-    pub entries: Entries,
+    pub entries: RecordKind,
     /// True if a root in an inode may be a leaf.
     pub has_leaf_roots: bool,
 }
 
-impl Shape {
+impl TreeShape {
     const fn group(
         name: &'static str,
         magics: [&[u8; 4]; 2],
         (record_size, key_size): (usize, usize),
-        entries: Entries,
+        entries: RecordKind,
     ) -> Self {
         let magics = [u32::from_be_bytes(*magics[0]), u32::from_be_bytes(*magics[1])];
         let (long, has_leaf_roots) = (false, false);
@@ -60,24 +60,27 @@ impl Shape {
 
     /// Free space by block.
     pub(crate) const BNO: Self =
-        Self::group("bnobt", [b"ABTB", b"AB3B"], (8, 8), Entries::FreeByBlock);
+        Self::group("bnobt", [b"ABTB", b"AB3B"], (8, 8), RecordKind::FreeByBlock);
     /// Free space by length.
     pub(crate) const CNT: Self =
-        Self::group("cntbt", [b"ABTC", b"AB3C"], (8, 8), Entries::FreeByLength);
+        Self::group("cntbt", [b"ABTC", b"AB3C"], (8, 8), RecordKind::FreeByLength);
     /// Inode chunks.
-    pub(crate) const INO: Self = Self::group("inobt", [b"IABT", b"IAB3"], (16, 4), Entries::Chunks);
+    pub(crate) const INO: Self =
+        Self::group("inobt", [b"IABT", b"IAB3"], (16, 4), RecordKind::Chunks);
     /// Inode chunks with free inodes.
     pub(crate) const FINO: Self =
-        Self::group("finobt", [b"FIBT", b"FIB3"], (16, 4), Entries::Chunks);
+        Self::group("finobt", [b"FIBT", b"FIB3"], (16, 4), RecordKind::Chunks);
     /// Reverse map: nodes have two keys per child.
     pub(crate) const RMAP: Self =
-        Self::group("rmapbt", [b"RMB3", b"RMB3"], (24, 40), Entries::ReverseMaps);
+        Self::group("rmapbt", [b"RMB3", b"RMB3"], (24, 40), RecordKind::ReverseMaps);
     /// Reference counts.
     pub(crate) const REFCOUNT: Self =
-        Self::group("refcountbt", [b"R3FC", b"R3FC"], (12, 4), Entries::References);
+        Self::group("refcountbt", [b"R3FC", b"R3FC"], (12, 4), RecordKind::References);
     /// The extent map of a fork.
-    pub const BMBT: Self =
-        Self { long: true, ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), Entries::Extents) };
+    pub const BMBT: Self = Self {
+        long: true,
+        ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), RecordKind::Extents)
+    };
     /// Reverse map of a realtime group.
     pub const RTRMAP: Self = Self {
         name: "rtrmapbt",
@@ -143,7 +146,7 @@ impl Shape {
     /// Returns the layout of a root in a fork of `size` bytes (`xfs_bmdr_block`).
     pub const fn root_area(&self, size: usize) -> Area {
         let mut area = self.node_area_in(size, ROOT_HEADER_SIZE, 0);
-        if self.has_leaf_roots && matches!(self.entries, Entries::References) {
+        if self.has_leaf_roots && matches!(self.entries, RecordKind::References) {
             // The root of this tree has room for two keys per child, as in a reverse map.
             area.max = size.saturating_sub(ROOT_HEADER_SIZE) / (2 * self.key_size + 8);
             area.pointers = ROOT_HEADER_SIZE + area.max * self.key_size;
@@ -314,7 +317,7 @@ pub enum Side {
     Right,
 }
 
-impl Shape {
+impl TreeShape {
     /// Returns the byte range of a sibling pointer.
     pub(crate) const fn sibling_range(&self, side: Side) -> std::ops::Range<usize> {
         let size = self.pointer_size();
@@ -469,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_root_moves_to_forks_that_have_room() {
-        let shape = Shape::BMBT;
+        let shape = TreeShape::BMBT;
         let mut old = [0; 176];
         let area = shape.root_area(old.len());
         assert_eq!(area.max, 10);
@@ -524,7 +527,7 @@ mod tests {
     }
 
     /// Returns the result of verifying a new block of group 1 after `harm`.
-    fn verdict(shape: Shape, version: u8, owner: u64, harm: impl Fn(&mut [u8])) -> String {
+    fn verdict(shape: TreeShape, version: u8, owner: u64, harm: impl Fn(&mut [u8])) -> String {
         let (geometry, place) = (geometry(version), Block(1010));
         let mut data = vec![0; 1024];
         shape.init(&geometry, place, owner, 0, &mut data);
@@ -536,7 +539,7 @@ mod tests {
 
     #[test]
     fn headers_are_checked_field_by_field() {
-        let group = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BNO, 5, 1, harm);
+        let group = |harm: &dyn Fn(&mut [u8])| verdict(TreeShape::BNO, 5, 1, harm);
         assert_eq!(group(&|_| {}), "sound");
         assert!(group(&|b| b[0] = 0).contains("magic"));
         assert!(group(&|b| b[5] = 12).contains("level (expected below 12, found 12)"));
@@ -546,12 +549,12 @@ mod tests {
         assert!(group(&|b| put64(b, 16, 7)).contains("blkno (expected 2020, found 7)"));
         assert!(group(&|b| b[40] = 0).contains("another file system"));
         assert!(group(&|b| put32(b, 48, 0)).contains("owner (expected 1, found 0)"));
-        let fork = |harm: &dyn Fn(&mut [u8])| verdict(Shape::BMBT, 5, 133, harm);
+        let fork = |harm: &dyn Fn(&mut [u8])| verdict(TreeShape::BMBT, 5, 133, harm);
         assert_eq!(fork(&|_| {}), "sound");
         assert_eq!(fork(&|b| put64(b, 8, 1 << 10 | 999)), "sound");
         assert!(fork(&|b| put64(b, 16, 1 << 10 | 1000)).contains("sibling"));
         assert!(fork(&|b| put64(b, 56, 134)).contains("owner"));
-        let old = |harm: &dyn Fn(&mut [u8])| verdict(Shape::CNT, 4, 1, harm);
+        let old = |harm: &dyn Fn(&mut [u8])| verdict(TreeShape::CNT, 4, 1, harm);
         assert_eq!(old(&|_| {}), "sound");
         assert!(old(&|b| b[7] = 127).contains("at most 126"));
     }
@@ -560,27 +563,27 @@ mod tests {
     fn a_wrong_checksum_is_found() {
         let (geometry, place) = (geometry(5), Block(1010));
         let mut data = vec![0; 1024];
-        Shape::RMAP.init(&geometry, place, 1, 0, &mut data);
-        Shape::RMAP.seal(&geometry, &mut data);
+        TreeShape::RMAP.init(&geometry, place, 1, 0, &mut data);
+        TreeShape::RMAP.seal(&geometry, &mut data);
         data[1023] = 1;
-        let damage = Shape::RMAP.verify(&geometry, place, 1, &data).unwrap_err();
+        let damage = TreeShape::RMAP.verify(&geometry, place, 1, &data).unwrap_err();
         assert!(damage.to_string().contains("checksum"), "{damage}");
     }
 
     #[test]
     fn blocks_hold_what_the_format_says() {
         // Leaf and node capacities of version 5, computed by hand from the sizes of headers, records and keys.
-        let capacity = |shape: Shape, size: usize| {
+        let capacity = |shape: TreeShape, size: usize| {
             let header = shape.header_size(true);
             let node = shape.node_area_in(size, header, LEVEL_OFFSET).max;
             ((size - header) / shape.record_size, node)
         };
-        assert_eq!(capacity(Shape::BNO, 4096), (505, 336));
-        assert_eq!(capacity(Shape::INO, 4096), (252, 505));
-        assert_eq!(capacity(Shape::RMAP, 4096), (168, 91));
-        assert_eq!(capacity(Shape::REFCOUNT, 4096), (336, 505));
-        assert_eq!(capacity(Shape::BMBT, 4096), (251, 251));
-        assert_eq!(capacity(Shape::BMBT, 1024), (59, 59));
-        assert_eq!(capacity(Shape::RMAP, 1024), (40, 22));
+        assert_eq!(capacity(TreeShape::BNO, 4096), (505, 336));
+        assert_eq!(capacity(TreeShape::INO, 4096), (252, 505));
+        assert_eq!(capacity(TreeShape::RMAP, 4096), (168, 91));
+        assert_eq!(capacity(TreeShape::REFCOUNT, 4096), (336, 505));
+        assert_eq!(capacity(TreeShape::BMBT, 4096), (251, 251));
+        assert_eq!(capacity(TreeShape::BMBT, 1024), (59, 59));
+        assert_eq!(capacity(TreeShape::RMAP, 1024), (40, 22));
     }
 }

@@ -82,7 +82,7 @@ pub mod flags2 {
 /// The format of a fork's contents (`di_format`, `di_aformat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Format {
+pub enum ForkFormat {
     /// A device number.
     Device = 0,
     /// In the fork itself.
@@ -95,7 +95,7 @@ pub enum Format {
     MetaBtree = 5,
 }
 
-impl Format {
+impl ForkFormat {
     const fn from_raw(raw: u8) -> Option<Self> {
         Some(match raw {
             0 => Self::Device,
@@ -331,8 +331,8 @@ impl Inode {
         put16(&mut self.bytes, 2, file_type.mode_bits() | permissions & 0o7777);
         put32(&mut self.bytes, 92, generation);
         put32(&mut self.bytes, NEXT_UNLINKED_OFFSET, u32::MAX);
-        self.set_format(Fork::Data, Format::Extents);
-        self.set_format(Fork::Attr, Format::Extents);
+        self.set_format(Fork::Data, ForkFormat::Extents);
+        self.set_format(Fork::Attr, ForkFormat::Extents);
     }
 
     /// Makes the slot a free inode: mode and link count are zero, and the generation is incremented.
@@ -398,25 +398,26 @@ impl Inode {
     }
 
     /// Returns the format of the data fork.
-    pub fn format(&self) -> Format {
-        Format::from_raw(self.bytes[5]).unwrap_or(Format::Extents)
+    pub fn format(&self) -> ForkFormat {
+        ForkFormat::from_raw(self.bytes[5]).unwrap_or(ForkFormat::Extents)
     }
 
     /// Returns the format of the attribute fork, or `None` if there is no such fork.
-    pub fn attr_format(&self) -> Option<Format> {
-        self.has_attr_fork().then(|| Format::from_raw(self.bytes[83]).unwrap_or(Format::Extents))
+    pub fn attr_format(&self) -> Option<ForkFormat> {
+        self.has_attr_fork()
+            .then(|| ForkFormat::from_raw(self.bytes[83]).unwrap_or(ForkFormat::Extents))
     }
 
     /// Returns the format of a fork. A missing attribute fork is an empty list.
-    pub fn fork_format(&self, fork: Fork) -> Format {
+    pub fn fork_format(&self, fork: Fork) -> ForkFormat {
         match fork {
             Fork::Data => self.format(),
-            Fork::Attr => self.attr_format().unwrap_or(Format::Extents),
+            Fork::Attr => self.attr_format().unwrap_or(ForkFormat::Extents),
         }
     }
 
     /// Sets the format of a fork.
-    pub(crate) fn set_format(&mut self, fork: Fork, format: Format) {
+    pub(crate) fn set_format(&mut self, fork: Fork, format: ForkFormat) {
         match fork {
             Fork::Data => self.bytes[5] = format as u8,
             Fork::Attr => self.bytes[83] = format as u8,
@@ -647,7 +648,7 @@ impl Inode {
     /// Sets the device number. Returns false if it does not fit: 14 bits of major, 18 of minor.
     #[must_use]
     pub fn set_device(&mut self, device: DeviceNumber) -> bool {
-        self.set_format(Fork::Data, Format::Device);
+        self.set_format(Fork::Data, ForkFormat::Device);
         put32(self.fork_mut(Fork::Data), 0, device.major << 18 | device.minor & 0x3_ffff);
         device.major < 1 << 14 && device.minor < 1 << 18
     }

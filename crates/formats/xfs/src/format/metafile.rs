@@ -3,7 +3,7 @@
 //! The type (`di_metatype`) is at byte 6 of the inode, where inodes of version 1 have their link count. It is 0 in all
 //! other inodes.
 
-use super::btree::Shape;
+use super::btree::TreeShape;
 use super::bytes::{be16, put16};
 use super::inode::{Inode, flags, flags2};
 use super::quota::QuotaKind;
@@ -100,10 +100,10 @@ impl MetafileType {
 
     /// Returns the tree whose root is in such an inode; `None` for other files.
     #[must_use]
-    pub const fn shape(self) -> Option<Shape> {
+    pub const fn shape(self) -> Option<TreeShape> {
         match self {
-            Self::RtRmap => Some(Shape::RTRMAP),
-            Self::RtRefcount => Some(Shape::RTREFCOUNT),
+            Self::RtRmap => Some(TreeShape::RTRMAP),
+            Self::RtRefcount => Some(TreeShape::RTREFCOUNT),
             _ => None,
         }
     }

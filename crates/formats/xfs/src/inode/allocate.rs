@@ -15,7 +15,7 @@ use crate::format::features::Incompat;
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::{Inode, check_free_slot, flags2};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 /// Contiguous free blocks that a group must have for a new directory in the first round: a chunk of inodes, and room
@@ -69,7 +69,7 @@ impl Op<'_> {
         };
         // The operation does not hold the block: other operations may write inodes of it at the same time, and do not
         // wait for a block that this one holds.
-        let tag = Kind::Inodes.plain();
+        let tag = BlockKind::Inodes.plain();
         let read = if self.txn.holds(block.0) {
             let id = self.buffer(block, tag)?;
             copy(self.txn.data(id))
@@ -95,7 +95,7 @@ impl XfsCore {
         let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
         let (block, offset) = geometry.inode_place(ag_ino);
         let block = geometry.block_of(ag, block);
-        let bytes = self.block(block, Kind::Inodes.plain())?;
+        let bytes = self.block(block, BlockKind::Inodes.plain())?;
         let slot = &bytes[offset..offset + geometry.inode_size()];
         check_free_slot(geometry, ino, slot).map_err(|c| c.at_block(block.0))?;
         let mut inode = Inode::from_slot(slot);

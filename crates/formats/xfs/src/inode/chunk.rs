@@ -9,14 +9,14 @@ use super::InodeBlock;
 use crate::alloc::ags::AgTree;
 use crate::alloc::space::AllocRequest;
 use crate::alloc::trees::GroupTree;
-use crate::alloc::{HeldAg, Owner};
+use crate::alloc::{HeldAg, RmapOwner};
 use crate::btree::Seek;
 use crate::btree::records::{FinoTree, InoTree, InodeChunk};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::format::inode::init_free_slot;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::volume::Volume;
 
 /// An inode that was allocated from a chunk.
@@ -168,7 +168,7 @@ impl HeldAg<'_, '_> {
             return Ok(None);
         }
         let Some(start) = self.take_wish(request)? else { return Ok(None) };
-        self.rmap_add(start, request.len, Owner::Inodes)?;
+        self.rmap_add(start, request.len, RmapOwner::Inodes)?;
         self.init_inodes(start, request.len)?;
         Ok(Some(start))
     }
@@ -182,7 +182,7 @@ impl HeldAg<'_, '_> {
             let first = geometry.first_ino(block);
             let place = geometry.block_of(ag, block);
             self.inode_blocks.push(InodeBlock::Made(place));
-            let id = self.txn.create(place.0, Kind::Inodes.plain())?;
+            let id = self.txn.create(place.0, BlockKind::Inodes.plain())?;
             let bytes = self.txn.edit(id, 0..geometry.block_size());
             for (index, slot) in bytes.chunks_exact_mut(geometry.inode_size()).enumerate() {
                 let ino = geometry.ino(ag, AgIno(first.0 + index as u32));

@@ -10,7 +10,7 @@ use vfs::{Error, FileSystem, FileType, Ino};
 use super::KnownChunks;
 use crate::Xfs;
 use crate::inode::Handle;
-use crate::mkfs::{self, Contents, Options};
+use crate::mkfs::{self, Options, PreviousContents};
 
 const SIZE: u64 = 48 << 20;
 
@@ -18,7 +18,7 @@ const SIZE: u64 = 48 << 20;
 fn make() -> (Arc<MemoryDevice>, Xfs) {
     let options = Options { allow_small: true, block_size: 1024, ..Options::new(SIZE) };
     let device = Arc::new(MemoryDevice::new(SIZE));
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Xfs::open_writable(device.clone(), &Default::default()).unwrap();
     (device, fs)
 }

@@ -28,7 +28,7 @@ use crate::XfsCore;
 use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, Time, flags};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// An inode: its number, its location and a copy of its slot. Operations change the copy and stage it.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ pub(crate) fn load(fs: &XfsCore, ino: Ino) -> Result<Handle> {
     let (ag, ag_ino) = geometry.split_ino(ino).ok_or(Error::NotFound)?;
     let (block, offset) = geometry.inode_place(ag_ino);
     let block = geometry.block_of(ag, block);
-    let table = fs.block(block, Kind::Inodes.plain())?;
+    let table = fs.block(block, BlockKind::Inodes.plain())?;
     let slot = &table[offset..offset + geometry.inode_size()];
     if slot[2..4] == [0, 0] || fs.gone.contains(block) {
         return Err(Error::NotFound);

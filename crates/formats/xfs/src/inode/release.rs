@@ -9,13 +9,13 @@ use super::InodeBlock;
 use super::chunk::damage;
 use crate::XfsCore;
 use crate::alloc::ags::AgTree;
-use crate::alloc::{HeldAg, Owner};
+use crate::alloc::{HeldAg, RmapOwner};
 use crate::btree::Seek;
 use crate::btree::records::{FinoTree, InoTree, InodeChunk};
 use crate::format::address::{AgBlock, AgIno};
 use crate::format::geometry::INODES_PER_CHUNK;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 use crate::quota::Account;
 
@@ -61,7 +61,7 @@ impl Op<'_> {
     /// Returns the account of an inode as in its block.
     fn account(&mut self, handle: &Handle) -> Outcome<Option<Account>> {
         let slot = handle.offset..handle.offset + self.fs.volume.geometry.inode_size();
-        let tag = Kind::Inodes.plain();
+        let tag = BlockKind::Inodes.plain();
         // Not held, as in `new_handle`.
         if self.txn.holds(handle.block.0) {
             let id = self.buffer(handle.block, tag)?;
@@ -125,7 +125,7 @@ impl HeldAg<'_, '_> {
                 self.inode_blocks.push(InodeBlock::Gone(place));
                 self.txn.forget(place.0);
             }
-            self.free_in(start, blocks, Owner::Inodes)?;
+            self.free_in(start, blocks, RmapOwner::Inodes)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use vfs::{Error, FileSystem, FileType, Ino, Result};
 use crate::Xfs;
 use crate::alloc::ags::AgTree;
 use crate::alloc::tests::{Fresh, records};
-use crate::alloc::{ExtentRequest, Owner};
+use crate::alloc::{ExtentRequest, RmapOwner};
 use crate::btree::records::{FinoTree, InoTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
 use crate::format::checksum;
@@ -147,7 +147,7 @@ fn inodes_are_near_their_directory_and_directories_go_round() {
 /// in use.
 fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
     let mut taken = Vec::new();
-    let owner = Owner::RefcountTree;
+    let owner = RmapOwner::RefcountTree;
     for ag in fs.volume.geometry.ags() {
         let near = fs.volume.geometry.fs_block(ag, AgBlock(0));
         while let Ok((start, len)) = fs.atomically(|op| {
@@ -200,7 +200,8 @@ fn sparse_chunks_are_made_where_no_whole_one_fits() {
         left.chunks(50).for_each(|inos| free(fs, inos).unwrap());
         check_inodes(fs, &BTreeSet::new());
         fs.atomically(|op| {
-            kept.iter().for_each(|&(start, len)| op.free_extent(start, len, Owner::RefcountTree));
+            kept.iter()
+                .for_each(|&(start, len)| op.free_extent(start, len, RmapOwner::RefcountTree));
             Ok(())
         })
         .unwrap();

@@ -7,10 +7,10 @@ use crate::format::log::intent::{AttributeChange, AttributeWork, ParentLink};
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::xattr::AttrChange;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 
-fn link_of(link: &ParentLink) -> Link<'_> {
-    Link { dir: link.dir, generation: link.generation, name: &link.name }
+fn link_of(link: &ParentLink) -> NamedLink<'_> {
+    NamedLink { dir: link.dir, generation: link.generation, name: &link.name }
 }
 
 /// Refuses an inode whose number was reused since the intent was logged.

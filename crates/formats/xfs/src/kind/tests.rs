@@ -8,11 +8,11 @@ use operations::RunOperations;
 use vfs::{Error, FileSystem, FileType, Ino, NewInode};
 use zerocopy::IntoBytes;
 
-use super::Kind;
+use super::BlockKind;
 use crate::format::address::{AgBlock, AgNumber, Block, FileBlock, FsBlock};
 use crate::format::attr::{self, Identity, remote};
 use crate::format::bytes::{put16, put32, put64};
-use crate::format::dir::{self, Layout, data, free, leaf, magic};
+use crate::format::dir::{self, DirLayout, data, free, leaf, magic};
 use crate::format::extent::Extent;
 use crate::format::geometry::Geometry;
 use crate::format::{quota, symlink};
@@ -59,9 +59,9 @@ fn made(geometry: &Geometry, tag: Tag, fill: impl FnOnce(&mut Vec<u8>)) -> Sound
 }
 
 /// Returns a valid block of the given kind.
-fn sound(fs: &Xfs, kind: Kind) -> Sound {
+fn sound(fs: &Xfs, kind: BlockKind) -> Sound {
     let geometry = &fs.volume.geometry;
-    let (place, layout) = (spare(geometry), Layout::new(geometry));
+    let (place, layout) = (spare(geometry), DirLayout::new(geometry));
     if let Some(shape) = kind.btree() {
         let is_short = !shape.long;
         let tag = if is_short { kind.of_group(AG) } else { kind.of_inode(INO, 0) };
@@ -76,48 +76,48 @@ fn sound(fs: &Xfs, kind: Kind) -> Sound {
     }
     let at = |at: FileBlock| kind.of_inode(INO, at.0 as u32);
     match kind {
-        Kind::AgHeader => {
+        BlockKind::AgHeader => {
             let block = geometry.block_of(AgNumber(0), AgBlock(0));
             Sound { tag: kind.of_group(AgNumber(0)), block, made: None }
         }
-        Kind::Inodes => {
+        BlockKind::Inodes => {
             let (ag, ino) = geometry.split_ino(fs.root()).unwrap();
             let block = geometry.block_of(ag, geometry.inode_place(ino).0);
             Sound { tag: kind.plain(), block, made: None }
         }
-        Kind::DirData => made(geometry, at(FileBlock(0)), |block| {
+        BlockKind::DirData => made(geometry, at(FileBlock(0)), |block| {
             fill_data(geometry, place, block);
         }),
-        Kind::DirLeaf => made(geometry, at(layout.leaf_first()), |block| {
+        BlockKind::DirLeaf => made(geometry, at(layout.leaf_first()), |block| {
             dir::init_da(geometry, INO, place, magic::LEAFN, block);
             leaf::set_counts(&layout, block, 2, 1);
             block[layout.header()..][..16]
                 .copy_from_slice(&[0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0]);
         }),
-        Kind::DirFree => made(geometry, at(layout.free_first()), |block| {
+        BlockKind::DirFree => made(geometry, at(layout.free_first()), |block| {
             dir::init_dir(geometry, INO, place, magic::FREE, block);
             free::enter(&layout, block, 0, 64);
         }),
-        Kind::AttrLeaf => made(geometry, at(FileBlock(0)), |block| {
+        BlockKind::AttrLeaf => made(geometry, at(FileBlock(0)), |block| {
             let who = Identity { owner: INO.0, block: place };
             attr::write_info(block, geometry, attr::BlockType::Node, who);
             let children = [3, 8].map(|hash| attr::node::Child { hash, block: hash });
-            attr::node::fill(block, attr::Layout::new(geometry), 1, &children);
+            attr::node::fill(block, attr::AttrLayout::new(geometry), 1, &children);
         }),
-        Kind::AttrRemote => made(geometry, at(FileBlock(0)), |block| {
+        BlockKind::AttrRemote => made(geometry, at(FileBlock(0)), |block| {
             let who = Identity { owner: INO.0, block: place };
             remote::fill(block, geometry, who, 0, b"value");
         }),
-        Kind::Symlink => made(geometry, at(FileBlock(0)), |block| {
+        BlockKind::Symlink => made(geometry, at(FileBlock(0)), |block| {
             let header = symlink::header(geometry, INO, place, 0, 6);
             block[..symlink::HEADER_SIZE].copy_from_slice(header.as_bytes());
             block[symlink::HEADER_SIZE..][..6].copy_from_slice(b"target");
         }),
-        Kind::Dquots => made(geometry, kind.of_inode(INO, 2), |block| {
+        BlockKind::Dquots => made(geometry, kind.of_inode(INO, 2), |block| {
             let first = 2 * quota::per_block(BLOCK_SIZE);
             quota::init_block(quota::QuotaKind::Group, first, true, &geometry.meta_uuid, block);
         }),
-        Kind::RealtimeBitmap | Kind::RealtimeSummary => {
+        BlockKind::RealtimeBitmap | BlockKind::RealtimeSummary => {
             made(geometry, kind.of_inode(INO, 0), |block| block[..4].fill(0x55))
         }
         _ => unreachable!("{kind:?} is no buffer of its own"),
@@ -126,7 +126,7 @@ fn sound(fs: &Xfs, kind: Kind) -> Sound {
 
 /// Fills a directory's first data block, of any size, with `.` and `..`.
 fn fill_data(geometry: &Geometry, place: Block, block: &mut Vec<u8>) {
-    let layout = Layout::new(geometry);
+    let layout = DirLayout::new(geometry);
     dir::init_dir(geometry, INO, place, magic::DATA, block);
     let entry = |name| data::NewEntry { name, ino: INO, file_type: FileType::Directory };
     let first = layout.header();
@@ -135,16 +135,18 @@ fn fill_data(geometry: &Geometry, place: Block, block: &mut Vec<u8>) {
 }
 
 /// Two valid leaf records in order.
-fn records(kind: Kind) -> [Vec<u8>; 2] {
+fn records(kind: BlockKind) -> [Vec<u8>; 2] {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect();
     match kind {
-        Kind::BnoBtree => [words(&[100, 5]), words(&[200, 3])],
-        Kind::CntBtree => [words(&[200, 3]), words(&[100, 5])],
-        Kind::RmapBtree | Kind::RtRmapBtree => {
+        BlockKind::BnoBtree => [words(&[100, 5]), words(&[200, 3])],
+        BlockKind::CntBtree => [words(&[200, 3]), words(&[100, 5])],
+        BlockKind::RmapBtree | BlockKind::RtRmapBtree => {
             [words(&[100, 5, 0, 128, 0, 0]), words(&[200, 5, 0, 128, 0, 5])]
         }
-        Kind::RefcountBtree | Kind::RtRefcountBtree => [words(&[100, 5, 2]), words(&[200, 5, 3])],
-        Kind::InoBtree | Kind::FinoBtree => {
+        BlockKind::RefcountBtree | BlockKind::RtRefcountBtree => {
+            [words(&[100, 5, 2]), words(&[200, 5, 3])]
+        }
+        BlockKind::InoBtree | BlockKind::FinoBtree => {
             [words(&[64, 0x4002, 0, 3]), words(&[128, 0x4001, 0, 1])]
         }
         _ => [0, 10].map(|offset| {
@@ -157,7 +159,7 @@ fn records(kind: Kind) -> [Vec<u8>; 2] {
 }
 
 /// Returns ways to corrupt a block of each kind.
-fn harms(kind: Kind) -> Vec<Harm> {
+fn harms(kind: BlockKind) -> Vec<Harm> {
     if let Some(shape) = kind.btree() {
         let first = if shape.long { LONG } else { SHORT };
         let [low, high] = records(kind);
@@ -171,16 +173,16 @@ fn harms(kind: Kind) -> Vec<Harm> {
             (first, [high, low].concat(), "order of entries at 1"),
             (first + shape.record_size, vec![0xff; shape.record_size], "invalid record 1"),
         ];
-        if matches!(kind, Kind::InoBtree | Kind::FinoBtree) {
+        if matches!(kind, BlockKind::InoBtree | BlockKind::FinoBtree) {
             harms.push((first + 7, vec![3], "invalid record 0"));
         }
         return harms;
     }
     match kind {
-        Kind::AgHeader => header_harms(),
-        Kind::Inodes => inode_harms(),
-        Kind::AttrLeaf | Kind::AttrRemote | Kind::Symlink => harms_of_values(kind),
-        Kind::Dquots => vec![
+        BlockKind::AgHeader => header_harms(),
+        BlockKind::Inodes => inode_harms(),
+        BlockKind::AttrLeaf | BlockKind::AttrRemote | BlockKind::Symlink => harms_of_values(kind),
+        BlockKind::Dquots => vec![
             (0, be16(7), "an invalid quota record"),
             (3, vec![0], "an invalid quota record"),
             (136 + 3, vec![1], "an invalid quota record"),
@@ -221,9 +223,9 @@ fn inode_harms() -> Vec<Harm> {
     ]
 }
 
-fn harms_of_values(kind: Kind) -> Vec<Harm> {
+fn harms_of_values(kind: BlockKind) -> Vec<Harm> {
     match kind {
-        Kind::AttrLeaf => vec![
+        BlockKind::AttrLeaf => vec![
             (8, be16(7), "wrong magic number"),
             (56, be16(0), "count of entries"),
             (58, be16(6), "level"),
@@ -231,13 +233,13 @@ fn harms_of_values(kind: Kind) -> Vec<Harm> {
             // Relabelled as a leaf, it is invalid.
             (8, be16(attr::LEAF_MAGIC), "attribute leaf"),
         ],
-        Kind::AttrRemote => vec![
+        BlockKind::AttrRemote => vec![
             (0, be32(7), "wrong magic number"),
             (4, be32(65536), "not part of a value"),
             (8, be32(4096), "not part of a value"),
             (40, vec![0; 8], "it contains another location"),
         ],
-        Kind::Symlink => vec![
+        BlockKind::Symlink => vec![
             (0, be32(7), "wrong magic number"),
             (8, be32(1025), "invalid length"),
             (32, vec![0; 8], "it belongs to another inode"),
@@ -246,9 +248,9 @@ fn harms_of_values(kind: Kind) -> Vec<Harm> {
     }
 }
 
-fn harms_of_directories(kind: Kind) -> Vec<Harm> {
+fn harms_of_directories(kind: BlockKind) -> Vec<Harm> {
     match kind {
-        Kind::DirData => vec![
+        BlockKind::DirData => vec![
             (0, be32(7), "wrong magic number"),
             (40, vec![0; 8], "it belongs to another inode"),
             (48 + 2, be16(8), "length of bestfree[0]"),
@@ -258,19 +260,19 @@ fn harms_of_directories(kind: Kind) -> Vec<Harm> {
             (64 + 14, be16(8), "wrong tag at byte 64"),
             (96 + 2, be16(8), "wrong tag at byte 96"),
         ],
-        Kind::DirLeaf => vec![
+        BlockKind::DirLeaf => vec![
             (8, be16(7), "wrong magic number"),
             (56, be16(600), "count"),
             (58, be16(0), "stale entries (expected 1, found 0)"),
             (64, be32(8), "order of hashes at entry 1"),
         ],
-        Kind::DirFree => vec![
+        BlockKind::DirFree => vec![
             (48, be32(1), "firstdb"),
             (52, be32(u32::MAX), "nvalid"),
             (56, be32(2), "nused"),
             (64, be16(0xfff0), "free space of a data block"),
         ],
-        Kind::Part => vec![
+        BlockKind::Part => vec![
             (48 + 2, be16(8), "length of bestfree[0]"),
             (4 * BLOCK_SIZE - 2, be16(1), "wrong tag at byte 96"),
         ],
@@ -314,7 +316,7 @@ fn assert_refused<T>(result: Result<T, impl Into<Error>>, block: Block, says: &s
     assert!(fault.to_string().contains(says), "{fault}, not {says}");
 }
 
-fn refuse(kind: Kind, (at, bytes, says): &Harm) {
+fn refuse(kind: BlockKind, (at, bytes, says): &Harm) {
     let (device, fs) = open(false);
     let sound = sound(&fs, kind);
     if let Some(made) = &sound.made {
@@ -324,7 +326,7 @@ fn refuse(kind: Kind, (at, bytes, says): &Harm) {
     fs.engine.sync().unwrap();
     let before = all_bytes(&device);
     // Another, valid block of the same checkpoint.
-    let other = self::sound(&fs, Kind::Symlink);
+    let other = self::sound(&fs, BlockKind::Symlink);
     let other = Sound { block: Block(other.block.0 - 1), ..other };
     let mut contents = other.made.clone().unwrap();
     put64(&mut contents, 40, fs.volume.geometry.daddr(other.block));
@@ -348,7 +350,7 @@ fn refuse_whole((at, bytes, says): &Harm) {
         let mut block = vec![0; 4 * BLOCK_SIZE];
         fill_data(&fs.volume.geometry, first, &mut block);
         let places = (0..4).map(|step| Block(first.0 + step)).collect();
-        let index = op.wholes.add(INO, FileBlock(0), dir::Part::Data, places, block);
+        let index = op.wholes.add(INO, FileBlock(0), dir::DirBlockKind::Data, places, block);
         op.wholes.edit(index, *at..at + bytes.len()).copy_from_slice(bytes);
         Ok(())
     });
@@ -362,12 +364,12 @@ fn refuse_whole((at, bytes, says): &Harm) {
 #[test]
 fn no_kind_of_block_is_written_that_is_wrong() {
     // Without realtime groups, all contents of the bitmap and the summary are valid.
-    let others = [Kind::Raw, Kind::RealtimeBitmap, Kind::RealtimeSummary];
-    for kind in Kind::ALL.into_iter().filter(|kind| !others.contains(kind)) {
+    let others = [BlockKind::Raw, BlockKind::RealtimeBitmap, BlockKind::RealtimeSummary];
+    for kind in BlockKind::ALL.into_iter().filter(|kind| !others.contains(kind)) {
         let harms = harms(kind);
         assert!(!harms.is_empty(), "no way to make {kind:?} wrong");
         for harm in &harms {
-            if kind == Kind::Part { refuse_whole(harm) } else { refuse(kind, harm) }
+            if kind == BlockKind::Part { refuse_whole(harm) } else { refuse(kind, harm) }
         }
     }
 }
@@ -376,7 +378,9 @@ fn no_kind_of_block_is_written_that_is_wrong() {
 #[test]
 fn valid_blocks_are_written() {
     let (device, fs) = open(false);
-    for kind in Kind::ALL.into_iter().filter(|kind| !matches!(kind, Kind::Part | Kind::Raw)) {
+    for kind in
+        BlockKind::ALL.into_iter().filter(|kind| !matches!(kind, BlockKind::Part | BlockKind::Raw))
+    {
         let sound = sound(&fs, kind);
         let Some(made) = &sound.made else { continue };
         write(&fs, &sound, 0, made);
@@ -393,7 +397,7 @@ fn valid_blocks_are_written() {
 /// Keys and pointers of nodes are checked, too.
 #[test]
 fn invalid_tree_nodes_are_refused() {
-    for kind in Kind::ALL {
+    for kind in BlockKind::ALL {
         let Some(shape) = kind.btree() else { continue };
         for (key, pointer, says) in [(9, 100, "order of entries at 1"), (1, 0, "pointer 1")] {
             let (_, fs) = open(false);
@@ -405,7 +409,7 @@ fn invalid_tree_nodes_are_refused() {
             shape.init(geometry, node.block, node.tag.owner, 1, block);
             put16(&mut block[area.count_range()], 0, 2);
             // The first word of the key; for trees with another order or wide keys, the second.
-            let word = if kind == Kind::CntBtree || kind == Kind::Bmbt { 4 } else { 0 };
+            let word = if kind == BlockKind::CntBtree || kind == BlockKind::Bmbt { 4 } else { 0 };
             for (at, value) in [(0, key), (1, 5)] {
                 put32(&mut block[area.entry_range(at, at + 1)], word, value);
             }

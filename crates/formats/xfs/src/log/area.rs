@@ -1,6 +1,6 @@
 //! The location of the log, for writing.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::hint::{Hint, Setting};
 use vfs::{Corruption, Error, Result};
 
@@ -42,7 +42,7 @@ impl Area {
         if first.0 == 0 {
             return Self::on_log_device(device, blocks).map(Some);
         }
-        if device.part_len(Part::Log).is_some() {
+        if device.part_len(DeviceRole::Log).is_some() {
             return Err(Error::unsupported(
                 "a log device for an image that contains its log",
                 Hint::LeaveOut(Setting::LOG_DEVICE),
@@ -55,7 +55,7 @@ impl Area {
 
     /// Returns the area of a log at the start of another device.
     fn on_log_device(device: &dyn BlockDevice, blocks: u32) -> Result<Self> {
-        let Some(len) = device.part_len(Part::Log) else {
+        let Some(len) = device.part_len(DeviceRole::Log) else {
             return Err(Error::unsupported("an external log", Hint::NameLog("log")));
         };
         let needed = u64::from(blocks) * BLOCK_SIZE as u64;
@@ -63,7 +63,7 @@ impl Area {
             let what = format!("a log device of {len} bytes for a log of {needed} bytes");
             return Err(Error::unsupported(what, "name the device that contains the log"));
         }
-        Ok(Self { start: Part::Log.start(), blocks })
+        Ok(Self { start: DeviceRole::Log.start(), blocks })
     }
 
     /// Returns the number of blocks from one position to a later one, at most one round away.

@@ -9,7 +9,7 @@ use vfs::{Error, Result};
 use super::end::{IN_FLIGHT_BLOCKS, LogEnd, Ring};
 use super::read::{WholeRecord, damage};
 use crate::format::log::build::next_cycle;
-use crate::format::log::{BLOCK_SIZE, Lsn, Record};
+use crate::format::log::{BLOCK_SIZE, Lsn, ParsedRecord};
 
 /// Maximum number of records being written at one time (`XLOG_MAX_ICLOGS`).
 const IN_FLIGHT_RECORDS: usize = 8;
@@ -54,7 +54,7 @@ pub(super) fn without_torn(ring: &Ring<'_>, end: LogEnd) -> Result<Option<LogEnd
 }
 
 /// Returns whether a record ends where the one at `next` starts.
-fn is_before(ring: &Ring<'_>, record: &Record, next: Lsn) -> bool {
+fn is_before(ring: &Ring<'_>, record: &ParsedRecord, next: Lsn) -> bool {
     ring.after(record.lsn, record.blocks()) == next
 }
 
@@ -70,7 +70,7 @@ impl Bounds {
     ///
     /// # Errors
     /// `Corrupt` if a part of it is damaged.
-    pub(super) fn find(ring: &Ring<'_>, last: &Record, head: Lsn) -> Result<Self> {
+    pub(super) fn find(ring: &Ring<'_>, last: &ParsedRecord, head: Lsn) -> Result<Self> {
         let mut bounds = Self { tail: last.tail, head };
         if ring.distance(bounds.tail, head).is_none_or(|blocks| blocks == 0) {
             let place = |at: Lsn| format!("cycle {}, log block {}", at.cycle, at.block);
@@ -99,7 +99,11 @@ impl Bounds {
     ///
     /// # Errors
     /// If the device fails.
-    pub(super) fn before_damage(ring: &Ring<'_>, last: &Record, head: Lsn) -> Result<Option<Self>> {
+    pub(super) fn before_damage(
+        ring: &Ring<'_>,
+        last: &ParsedRecord,
+        head: Lsn,
+    ) -> Result<Option<Self>> {
         let bounds = Self { tail: last.tail, head };
         if ring.distance(bounds.tail, head).is_none_or(|blocks| blocks == 0) {
             return Ok(None);
@@ -147,7 +151,7 @@ impl Bounds {
         let mut block = [0; BLOCK_SIZE];
         while at != self.head {
             ring.read_around(at.block, &mut block)?;
-            if Record::parse(&block, ring.blocks).is_some_and(|record| record.lsn == at) {
+            if ParsedRecord::parse(&block, ring.blocks).is_some_and(|record| record.lsn == at) {
                 return Ok(Some(at));
             }
             at = ring.after(at, 1);

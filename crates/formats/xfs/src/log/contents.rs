@@ -10,14 +10,14 @@ use crate::format::address::{AgBlock, AgNumber};
 use crate::format::log::buffer::BufferType;
 use crate::format::log::item::{Item, ItemType, RawItem};
 use crate::format::log::transaction::{Assembler, Transaction};
-use crate::format::log::{Lsn, Record};
+use crate::format::log::{Lsn, ParsedRecord};
 use crate::format::superblock::Superblock;
 
 /// A record of a log.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
     /// The fields of its header.
-    pub record: Record,
+    pub record: ParsedRecord,
     /// True for an unmount record, which marks the log clean.
     pub is_unmount: bool,
     /// The transactions completed by this record.

@@ -5,12 +5,12 @@
 //! in any order. So blocks of the previous cycle may be left between newer ones just before the end, and the last
 //! record may be incomplete. Everything after the first such block was never completely written, and is discarded.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Error, Result};
 
 use super::area::Area;
 use super::{bounds, owner};
-use crate::format::log::{BLOCK_SIZE, Lsn, Record, cycle_of};
+use crate::format::log::{BLOCK_SIZE, Lsn, ParsedRecord, cycle_of};
 use crate::format::superblock::Superblock;
 
 /// Maximum number of blocks being written at one time: 8 buffers of 256 KiB (`XLOG_TOTAL_REC_SHIFT`).
@@ -27,7 +27,7 @@ pub struct LogEnd {
     /// The first block after the last complete record.
     pub head: u32,
     /// The last complete record. `None` if the log was never written.
-    pub last: Option<Record>,
+    pub last: Option<ParsedRecord>,
     /// True if there is nothing to replay: the last record is an unmount record, or there is none.
     pub is_clean: bool,
 }
@@ -104,7 +104,7 @@ impl<'a> Ring<'a> {
 
     /// Returns whether it is on another device than the file system.
     const fn is_on_log_device(&self) -> bool {
-        self.start >= Part::Log.start()
+        self.start >= DeviceRole::Log.start()
     }
 
     /// Reads whole blocks, wrapping around the end.
@@ -220,7 +220,7 @@ impl<'a> Ring<'a> {
 
     /// Returns the last record that starts before `head`, and its first block. Searches as far back as the longest
     /// record can reach, wrapping around the end of the ring.
-    pub(super) fn record_before(&self, head: u32) -> Result<Option<(u32, Record)>> {
+    pub(super) fn record_before(&self, head: u32) -> Result<Option<(u32, ParsedRecord)>> {
         let reach = IN_FLIGHT_BLOCKS.min(self.blocks);
         let before = head.min(reach);
         if let Some(found) = self.last_header(head - before, head)? {
@@ -230,12 +230,12 @@ impl<'a> Ring<'a> {
         self.last_header(self.blocks - rest, self.blocks)
     }
 
-    fn last_header(&self, from: u32, to: u32) -> Result<Option<(u32, Record)>> {
+    fn last_header(&self, from: u32, to: u32) -> Result<Option<(u32, ParsedRecord)>> {
         let bytes = self.window(from, to)?;
         let mut blocks = bytes.chunks_exact(BLOCK_SIZE).enumerate();
         let header = |(at, block)| {
             let start = from + at as u32;
-            let record = Record::parse(block, self.blocks)?;
+            let record = ParsedRecord::parse(block, self.blocks)?;
             // A header contains its own position; one with another position is old contents.
             (record.lsn.block == start && record.lsn.cycle == cycle_of(block))
                 .then_some((start, record))
@@ -243,7 +243,7 @@ impl<'a> Ring<'a> {
         Ok(blocks.rfind(|block| header(*block).is_some()).and_then(header))
     }
 
-    fn is_unmount(&self, start: u32, record: &Record) -> Result<bool> {
+    fn is_unmount(&self, start: u32, record: &ParsedRecord) -> Result<bool> {
         if record.operations != 1 || record.body_blocks == 0 {
             return Ok(false);
         }

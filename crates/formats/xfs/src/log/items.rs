@@ -18,7 +18,7 @@ use crate::format::log::buffer::{
 use crate::format::log::{BLOCK_SIZE, RawOpHeader, icreate};
 use crate::format::quota::QuotaKind;
 use crate::format::{ag, symlink};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::log::cluster::{Cluster, Sink};
 
 /// Byte offset of the magic number of a directory or attribute leaf or node, after two sibling pointers.
@@ -115,13 +115,13 @@ impl Items {
         region: &mut Sink<'_>,
     ) -> io::Result<()> {
         // Blocks come in ascending order, so contiguous parts of a directory block or cluster follow each other.
-        let kind = Kind::from_tag(image.tag);
-        if kind == Kind::Part && self.continues(geometry, image) {
+        let kind = BlockKind::from_tag(image.tag);
+        if kind == BlockKind::Part && self.continues(geometry, image) {
             self.gather(image);
             return Ok(());
         }
         self.finish_whole(geometry, region)?;
-        if kind == Kind::Inodes && geometry.cluster_blocks() > 1 {
+        if kind == BlockKind::Inodes && geometry.cluster_blocks() > 1 {
             if self.cluster.first != Cluster::first_of(geometry, image.block) {
                 self.finish_cluster(geometry, region)?;
             }
@@ -130,14 +130,14 @@ impl Items {
         }
         self.finish_cluster(geometry, region)?;
         match kind {
-            Kind::Part => {
+            BlockKind::Part => {
                 self.whole.first = image.block;
                 self.whole.tag = image.tag;
                 self.gather(image);
                 Ok(())
             }
-            Kind::AgHeader => add_headers(geometry, image, region),
-            Kind::Dquots => {
+            BlockKind::AgHeader => add_headers(geometry, image, region),
+            BlockKind::Dquots => {
                 self.end_whole(image.block);
                 // Kernels verify each run of chunks as if it started with a record, so the block is logged whole.
                 let kind = type_of_quotas(image.data);
@@ -312,24 +312,28 @@ fn add_bytes(
 }
 
 /// Returns the type of a block that is a buffer by itself.
-fn type_of(kind: Kind, data: &[u8]) -> BufferType {
+fn type_of(kind: BlockKind, data: &[u8]) -> BufferType {
     match kind {
-        Kind::Inodes => BufferType::Dinode,
-        Kind::BnoBtree
-        | Kind::CntBtree
-        | Kind::RmapBtree
-        | Kind::RefcountBtree
-        | Kind::InoBtree
-        | Kind::FinoBtree
-        | Kind::RtRmapBtree
-        | Kind::RtRefcountBtree
-        | Kind::Bmbt => BufferType::Btree,
-        Kind::DirData | Kind::DirFree | Kind::DirLeaf | Kind::AttrLeaf => type_of_da(data),
-        Kind::AttrRemote => BufferType::AttrRemote,
-        Kind::Symlink => BufferType::Symlink,
-        Kind::RealtimeBitmap => BufferType::RealtimeBitmap,
-        Kind::RealtimeSummary => BufferType::RealtimeSummary,
-        Kind::AgHeader | Kind::Part | Kind::Dquots | Kind::Raw => BufferType::Unknown,
+        BlockKind::Inodes => BufferType::Dinode,
+        BlockKind::BnoBtree
+        | BlockKind::CntBtree
+        | BlockKind::RmapBtree
+        | BlockKind::RefcountBtree
+        | BlockKind::InoBtree
+        | BlockKind::FinoBtree
+        | BlockKind::RtRmapBtree
+        | BlockKind::RtRefcountBtree
+        | BlockKind::Bmbt => BufferType::Btree,
+        BlockKind::DirData | BlockKind::DirFree | BlockKind::DirLeaf | BlockKind::AttrLeaf => {
+            type_of_da(data)
+        }
+        BlockKind::AttrRemote => BufferType::AttrRemote,
+        BlockKind::Symlink => BufferType::Symlink,
+        BlockKind::RealtimeBitmap => BufferType::RealtimeBitmap,
+        BlockKind::RealtimeSummary => BufferType::RealtimeSummary,
+        BlockKind::AgHeader | BlockKind::Part | BlockKind::Dquots | BlockKind::Raw => {
+            BufferType::Unknown
+        }
     }
 }
 

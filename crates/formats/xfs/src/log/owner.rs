@@ -30,18 +30,18 @@ pub(super) fn check(
         None => any_uuid(device, area, expected)?,
     };
     match found {
-        Found::Uuid(uuid) if uuid == expected => Ok(()),
-        Found::Uuid(uuid) => {
+        DeviceContents::Uuid(uuid) if uuid == expected => Ok(()),
+        DeviceContents::Uuid(uuid) => {
             let [found, expected] = [uuid, expected].map(u128::from_be_bytes);
             let what =
                 format!("a log device of file system {found:032x}, expected {expected:032x}");
             Err(Error::unsupported(what, "name the log device of this image"))
         }
-        Found::Zeros => {
+        DeviceContents::Zeros => {
             let advice = "if the log is lost, write a new one with diskwright repair";
             Err(Corruption::new("log device", "all zeros, without a record").advise(advice).into())
         }
-        Found::Others => {
+        DeviceContents::Others => {
             let advice = "name the log device of this image; to lose its log, clear the device and \
                           run diskwright repair";
             Err(Error::unsupported("a log device without a record of a log", advice))
@@ -53,13 +53,13 @@ pub(super) fn check(
 pub(crate) fn uuid_of_log(device: &dyn BlockDevice, sb: &Superblock, at: Lsn) -> Option<[u8; 16]> {
     let area = Area::of(device, sb).ok()?;
     match uuid_at(device, area, at).ok()? {
-        Found::Uuid(uuid) => Some(uuid),
-        Found::Zeros | Found::Others => None,
+        DeviceContents::Uuid(uuid) => Some(uuid),
+        DeviceContents::Zeros | DeviceContents::Others => None,
     }
 }
 
 /// Contents of a device.
-enum Found {
+enum DeviceContents {
     Uuid([u8; 16]),
     Zeros,
     Others,
@@ -72,10 +72,10 @@ fn record_uuid(block: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// Returns the UUID of the record at a position.
-fn uuid_at(device: &dyn BlockDevice, area: Area, at: Lsn) -> Result<Found> {
+fn uuid_at(device: &dyn BlockDevice, area: Area, at: Lsn) -> Result<DeviceContents> {
     let mut block = [0; BLOCK_SIZE];
     read(device, area, at.block, &mut block)?;
-    Ok(record_uuid(&block).map_or(Found::Others, Found::Uuid))
+    Ok(record_uuid(&block).map_or(DeviceContents::Others, DeviceContents::Uuid))
 }
 
 fn read(device: &dyn BlockDevice, area: Area, block: u32, bytes: &mut [u8]) -> Result<()> {
@@ -84,7 +84,7 @@ fn read(device: &dyn BlockDevice, area: Area, block: u32, bytes: &mut [u8]) -> R
 }
 
 /// Returns the expected UUID if any record has it, and otherwise that of the first record.
-fn any_uuid(device: &dyn BlockDevice, area: Area, expected: [u8; 16]) -> Result<Found> {
+fn any_uuid(device: &dyn BlockDevice, area: Area, expected: [u8; 16]) -> Result<DeviceContents> {
     let (mut first, mut is_zero) = (None, true);
     let mut bytes = vec![0; BATCH as usize * BLOCK_SIZE];
     for start in (0..area.blocks).step_by(BATCH as usize) {
@@ -94,14 +94,14 @@ fn any_uuid(device: &dyn BlockDevice, area: Area, expected: [u8; 16]) -> Result<
         is_zero &= disk::is_zero(bytes);
         for uuid in bytes.chunks_exact(BLOCK_SIZE).filter_map(record_uuid) {
             if uuid == expected {
-                return Ok(Found::Uuid(uuid));
+                return Ok(DeviceContents::Uuid(uuid));
             }
             first.get_or_insert(uuid);
         }
     }
     Ok(match first {
-        Some(uuid) => Found::Uuid(uuid),
-        None if is_zero => Found::Zeros,
-        None => Found::Others,
+        Some(uuid) => DeviceContents::Uuid(uuid),
+        None if is_zero => DeviceContents::Zeros,
+        None => DeviceContents::Others,
     })
 }

@@ -8,8 +8,8 @@ use crate::format::bytes::be32;
 use crate::format::log::build::{RECORD_SIZE_MAX, next_cycle};
 use crate::format::log::operation::{OP_HEADER_SIZE, Operations};
 use crate::format::log::{
-    BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, RECORD_VERSION,
-    RawRecordHeader, Record, check_record,
+    BLOCK_SIZE, BUFFER_SIZE, CYCLE_WORDS, FORMAT_LITTLE_ENDIAN, Lsn, ParsedRecord, RECORD_VERSION,
+    RawRecordHeader, check_record,
 };
 
 /// Byte offset of the first saved word in the first header.
@@ -17,7 +17,7 @@ const WORDS_OFFSET: usize = std::mem::offset_of!(RawRecordHeader, cycle_data);
 
 /// A record. The words that were replaced by the cycle are restored.
 pub(super) struct WholeRecord {
-    pub(super) record: Record,
+    pub(super) record: ParsedRecord,
     /// `h_size`.
     pub(super) size: usize,
     /// The contents after the headers.
@@ -96,10 +96,10 @@ impl Ring<'_> {
     }
 
     /// Parses the first block of the record at `at`. Returns the record and its `h_size`.
-    fn header(&self, at: Lsn, block: &[u8]) -> Result<(Record, usize)> {
+    fn header(&self, at: Lsn, block: &[u8]) -> Result<(ParsedRecord, usize)> {
         let fault = |problem: &str| Error::from(damage(at, problem));
         let raw = RawRecordHeader::ref_from_prefix(block).ok();
-        let (Some((raw, _)), Some(record)) = (raw, Record::parse(block, self.blocks)) else {
+        let (Some((raw, _)), Some(record)) = (raw, ParsedRecord::parse(block, self.blocks)) else {
             return Err(fault("no record starts there"));
         };
         let version = raw.version.get();

@@ -9,7 +9,7 @@ use testkit::{KernelMount, MountOptions, require};
 use vfs::{FileSystem, NewInode};
 
 use super::{Position, XfsLog, recover};
-use crate::mkfs::{self, Contents, Options};
+use crate::mkfs::{self, Options, PreviousContents};
 use crate::volume::read_superblock;
 use crate::{Xfs, XfsCore};
 use operations::Mode;
@@ -19,7 +19,7 @@ fn blocks_longer_than_records_are_logged_in_parts() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     let options = Options { block_size: 64 << 10, allow_small: true, ..Options::new(512 << 20) };
     let device = Arc::new(MemoryDevice::new(options.size_bytes));
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let sb = read_superblock(&*device).unwrap();
     let position = recover(&*device, &sb).unwrap().position;
     let position = Position { record_size: Some(32 << 10), ..position };

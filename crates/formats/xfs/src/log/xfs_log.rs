@@ -56,7 +56,7 @@ struct Live {
     start: Lsn,
 }
 
-struct State {
+struct XfsLogState {
     /// Position of the next record.
     head: Lsn,
     /// The block of the last record's header.
@@ -84,14 +84,14 @@ struct State {
 }
 
 /// The constant properties of the log.
-struct Shape {
+struct LogGeometry {
     device: Arc<dyn BlockDevice>,
     area: Area,
     geometry: Geometry,
     uuid: [u8; 16],
 }
 
-impl Shape {
+impl LogGeometry {
     /// Returns the maximum number of log blocks of a checkpoint with `done` bytes of done items.
     fn blocks_of(&self, record: &RecordBuilder, size: Size, done: usize) -> u64 {
         // The start, the header and the commit.
@@ -117,9 +117,9 @@ impl Shape {
 /// The log of a file system opened for writing.
 #[derive(Clone)]
 pub(crate) struct XfsLog {
-    shape: Arc<Shape>,
+    shape: Arc<LogGeometry>,
     blocks_max: usize,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<XfsLogState>>,
 }
 
 impl XfsLog {
@@ -136,7 +136,7 @@ impl XfsLog {
         let size = position.record_size.unwrap_or(RECORD_SIZE_MAX);
         let largest = geometry.dir_block_size();
         let record = RecordBuilder::new(size, sb.raw.logsunit.get(), limit, largest);
-        let shape = Shape { device, area, geometry, uuid: sb.raw.uuid };
+        let shape = LogGeometry { device, area, geometry, uuid: sb.raw.uuid };
         let blocks_max = shape.images_in(&record, area.blocks / 16 * CHECKPOINT_SHARE);
         if blocks_max == 0 {
             let what = format!("a log of {} KiB", area.blocks / 2);
@@ -147,7 +147,7 @@ impl XfsLog {
         }
         let live = position.tail.map(|start| Live { sequence: 0, start });
         let tail = position.tail.or(position.replayed_from).unwrap_or(position.head);
-        let mut state = State {
+        let mut state = XfsLogState {
             head: position.head,
             previous: position.previous,
             tid: 1,
@@ -206,19 +206,19 @@ impl XfsLog {
     }
 }
 
-impl State {
+impl XfsLogState {
     fn used(&self, area: &Area) -> u32 {
         self.live.front().map_or(0, |live| area.distance(live.start, self.head))
     }
 
-    fn flush(&mut self, shape: &Shape) -> std::io::Result<()> {
+    fn flush(&mut self, shape: &LogGeometry) -> std::io::Result<()> {
         shape.device.flush()?;
         self.note_order();
         Ok(())
     }
 
     /// Orders previous writes before later ones.
-    fn barrier(&mut self, shape: &Shape) -> std::io::Result<()> {
+    fn barrier(&mut self, shape: &LogGeometry) -> std::io::Result<()> {
         shape.device.barrier()?;
         self.note_order();
         Ok(())
@@ -231,7 +231,7 @@ impl State {
     }
 
     /// Writes the current record, and starts the next.
-    fn write_record(&mut self, shape: &Shape, tail: Lsn) -> std::io::Result<()> {
+    fn write_record(&mut self, shape: &LogGeometry, tail: Lsn) -> std::io::Result<()> {
         let blocks = self.record.blocks();
         if self.in_flight >= IN_FLIGHT_MAX || !self.has_room(&shape.area, blocks) {
             self.barrier(shape)?;
@@ -267,7 +267,7 @@ impl State {
     /// Writes a checkpoint durably.
     fn write_checkpoint(
         &mut self,
-        shape: &Shape,
+        shape: &LogGeometry,
         checkpoint: &Checkpoint<'_>,
     ) -> engine::Result<()> {
         let start = self.head;
@@ -303,7 +303,13 @@ impl State {
     }
 
     /// Adds a region of an item.
-    fn region(&mut self, shape: &Shape, tail: Lsn, tid: u32, bytes: &[u8]) -> std::io::Result<()> {
+    fn region(
+        &mut self,
+        shape: &LogGeometry,
+        tail: Lsn,
+        tid: u32,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
         if !self.record.has_room_for(bytes.len()) {
             return self.long_region(shape, tail, tid, bytes);
         }
@@ -315,7 +321,7 @@ impl State {
     /// Adds a region that spans several records.
     fn long_region(
         &mut self,
-        shape: &Shape,
+        shape: &LogGeometry,
         tail: Lsn,
         tid: u32,
         bytes: &[u8],
@@ -334,7 +340,7 @@ impl State {
         }
     }
 
-    fn make_room(&mut self, shape: &Shape, tail: Lsn, len: usize) -> std::io::Result<()> {
+    fn make_room(&mut self, shape: &LogGeometry, tail: Lsn, len: usize) -> std::io::Result<()> {
         if self.record.fits(len) { Ok(()) } else { self.write_record(shape, tail) }
     }
 }

@@ -13,7 +13,7 @@ use super::{Extent, list};
 use crate::btree::Seek;
 use crate::format::address::FileBlock;
 use crate::format::extent::EXTENT_SIZE;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
 
 /// Consecutive extents.
@@ -72,7 +72,7 @@ impl ForkMap<'_, '_> {
             .checked_sub(old.len() as u64)
             .ok_or_else(|| handle.corrupt("inode", "it has more extents than counted"))?;
         let fits = count <= list_max(handle, fork);
-        if handle.inode.fork_format(fork) == Format::Extents {
+        if handle.inode.fork_format(fork) == ForkFormat::Extents {
             if fits {
                 replace_in_list(handle, fork, old, new)?;
                 return Ok(count_extents(handle, fork, count)?);

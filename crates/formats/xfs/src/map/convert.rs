@@ -7,12 +7,12 @@ use super::change::list_max;
 use super::fork::ForkMap;
 use super::list;
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{put16, put64};
 use crate::format::extent::{EXTENT_SIZE, offset_of};
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 /// Offsets of the level and the number of entries of a root in a fork.
@@ -40,11 +40,11 @@ impl ForkMap<'_, '_> {
         let start = self.allocate_tree_block(near)?;
         let (handle, fork) = (&mut *self.handle, self.fork);
         let block = geometry.device_block(start);
-        let tag = Kind::Bmbt.of_inode(handle.ino(), 0);
+        let tag = BlockKind::Bmbt.of_inode(handle.ino(), 0);
         let id = self.op.txn.create(block.0, tag)?;
         let leaf = self.op.txn.edit(id, 0..geometry.block_size());
-        Shape::BMBT.init(&geometry, block, handle.ino().0, 0, leaf);
-        let area = Shape::BMBT.leaf_area(&geometry);
+        TreeShape::BMBT.init(&geometry, block, handle.ino().0, 0, leaf);
+        let area = TreeShape::BMBT.leaf_area(&geometry);
         let records = list::records(handle, fork)?;
         let count = records.len() / EXTENT_SIZE;
         if count == 0 || count > area.max {
@@ -54,7 +54,7 @@ impl ForkMap<'_, '_> {
         put16(leaf, area.count_range().start, count as u16);
         let first = offset_of(records);
         put_root(handle, fork, first, start)?;
-        handle.inode.set_format(fork, Format::Btree);
+        handle.inode.set_format(fork, ForkFormat::Btree);
         handle.inode.set_nblocks(handle.inode.nblocks() + 1);
         Ok(())
     }
@@ -65,7 +65,7 @@ impl ForkMap<'_, '_> {
         let geometry = self.op.fs.volume.geometry;
         let (handle, fork) = (&mut *self.handle, self.fork);
         let root = handle.inode.fork(fork);
-        let area = Shape::BMBT.root_area(root.len());
+        let area = TreeShape::BMBT.root_area(root.len());
         if area.level(root) != 1 || area.count(root) != 1 {
             return Ok(());
         }
@@ -74,9 +74,9 @@ impl ForkMap<'_, '_> {
             return Err(handle.corrupt("bmbt root", "a pointer outside the file system").into());
         }
         let block = geometry.device_block(leaf);
-        let id = self.op.buffer(block, Kind::Bmbt.of_inode(handle.ino(), 0))?;
+        let id = self.op.buffer(block, BlockKind::Bmbt.of_inode(handle.ino(), 0))?;
         let data = self.op.txn.data(id);
-        let area = Shape::BMBT.leaf_area(&geometry);
+        let area = TreeShape::BMBT.leaf_area(&geometry);
         let count = area.count(data);
         let is_sound = area.level(data) == 0
             && count as u64 == handle.inode.extents(fork)
@@ -93,14 +93,14 @@ impl ForkMap<'_, '_> {
         self.op.txn.forget(block.0);
         let owner = self.tree_owner();
         self.op.free_extent(leaf, 1, owner);
-        self.handle.inode.set_format(fork, Format::Extents);
+        self.handle.inode.set_format(fork, ForkFormat::Extents);
         Ok(self.subtract_blocks(1)?)
     }
 }
 
 fn put_root(handle: &mut Handle, fork: Fork, first: FileBlock, leaf: FsBlock) -> Result<()> {
     let bytes = handle.inode.fork_mut(fork);
-    let area = Shape::BMBT.root_area(bytes.len());
+    let area = TreeShape::BMBT.root_area(bytes.len());
     if area.max == 0 {
         return Err(handle.corrupt("inode", "a fork without space for the root of a tree"));
     }

@@ -5,13 +5,13 @@ use operations::Outcome;
 use vfs::Result;
 
 use super::{Extent, check, lookup};
-use crate::alloc::{ExtentRequest, Owner};
+use crate::alloc::{ExtentRequest, RmapOwner};
 use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree};
 use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -42,14 +42,14 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     }
 
     /// Returns the owner of an extent, as in the reverse map.
-    pub(super) fn owner_of(&self, extent: &Extent) -> Owner {
+    pub(super) fn owner_of(&self, extent: &Extent) -> RmapOwner {
         let (ino, offset, unwritten) = (self.handle.ino(), extent.offset.0, extent.unwritten);
-        Owner::Fork { ino, fork: self.fork, offset, unwritten }
+        RmapOwner::Fork { ino, fork: self.fork, offset, unwritten }
     }
 
     /// Returns the owner of the blocks of the tree.
-    pub(super) fn tree_owner(&self) -> Owner {
-        Owner::Bmbt { ino: self.handle.ino(), fork: self.fork }
+    pub(super) fn tree_owner(&self) -> RmapOwner {
+        RmapOwner::Bmbt { ino: self.handle.ino(), fork: self.fork }
     }
 
     /// Allocates a block for the tree.
@@ -73,8 +73,8 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     /// # Errors
     /// `Corrupt` if the fork has no tree.
     pub(crate) fn cursor(&mut self) -> Outcome<Cursor<'_, 'a, BmapTree, ForkMap<'o, 'a>>> {
-        if self.handle.inode.fork_format(self.fork) != Format::Btree {
-            return Err(self.handle.corrupt(Shape::BMBT.name, "the fork is invalid").into());
+        if self.handle.inode.fork_format(self.fork) != ForkFormat::Btree {
+            return Err(self.handle.corrupt(TreeShape::BMBT.name, "the fork is invalid").into());
         }
         Ok(Cursor::new(self))
     }

@@ -17,7 +17,7 @@ use operations::data;
 use vfs::{Corruption, FileType, Result};
 
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::inode::{Fork, Format, flags};
+use crate::format::inode::{Fork, ForkFormat, flags};
 use crate::format::realtime::Realtime;
 use crate::inode::Handle;
 use crate::op::source::Source;
@@ -65,9 +65,9 @@ fn lookup(
     at: FileBlock,
 ) -> Result<(Option<Extent>, FileBlock)> {
     match handle.inode.fork_format(fork) {
-        Format::Extents => in_list(handle, fork, at),
-        Format::Btree => tree::find(source, handle, fork, at),
-        Format::Local | Format::Device | Format::MetaBtree => {
+        ForkFormat::Extents => in_list(handle, fork, at),
+        ForkFormat::Btree => tree::find(source, handle, fork, at),
+        ForkFormat::Local | ForkFormat::Device | ForkFormat::MetaBtree => {
             Err(handle.corrupt("inode", "its contents are not in blocks"))
         }
     }

@@ -9,7 +9,7 @@ use super::change::{one, with_part};
 use super::fork::ForkMap;
 use super::realtime::Wanted;
 use super::{Piece, Want, Was};
-use crate::alloc::{ExtentRequest, Owner};
+use crate::alloc::{ExtentRequest, RmapOwner};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::extent::LEN_MAX;
 use crate::format::inode::Fork;
@@ -94,7 +94,7 @@ impl ForkMap<'_, '_> {
         let inode = &self.handle.inode;
         let for_data = inode.file_type() == Some(FileType::Regular) && self.fork == Fork::Data;
         let (ino, fork, offset) = (self.handle.ino(), self.fork, at.0);
-        let owner = Owner::Fork { ino, fork, offset, unwritten };
+        let owner = RmapOwner::Fork { ino, fork, offset, unwritten };
         let request = ExtentRequest { near, min_len, max_len, owner, for_data };
         let (start, len) = self.op.allocate_extent(&request)?;
         let len = u64::from(len);

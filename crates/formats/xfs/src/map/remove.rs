@@ -9,7 +9,7 @@ use super::change::without;
 use super::fork::ForkMap;
 use super::{Extent, may_share};
 use crate::format::address::{Block, FileBlock, FsBlock};
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
 use crate::op::Op;
 
@@ -43,8 +43,8 @@ impl Op<'_> {
     /// that was all.
     pub(crate) fn drop_data(&mut self, handle: &mut Handle, budget: &mut u32) -> Outcome<bool> {
         match handle.inode.format() {
-            Format::Local | Format::Device | Format::MetaBtree => Ok(true),
-            Format::Extents | Format::Btree => {
+            ForkFormat::Local | ForkFormat::Device | ForkFormat::MetaBtree => Ok(true),
+            ForkFormat::Extents | ForkFormat::Btree => {
                 self.unmap_some(handle, Fork::Data, FileBlock(0)..FileBlock::END, budget)
             }
         }

@@ -7,12 +7,12 @@ use vfs::{Corruption, Result};
 
 use super::{Extent, list};
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::btree::{Area, LEVELS_MAX, Shape};
+use crate::format::btree::{Area, LEVELS_MAX, TreeShape};
 use crate::format::bytes::be64;
 use crate::format::geometry::Geometry;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::source::Source;
 
 /// A block to descend to, and the bounds set by its parent.
@@ -54,7 +54,7 @@ pub(super) fn find(
             return Err(damage.of_inode(handle.ino().0).mismatch("a block", child.block).into());
         }
         let block = geometry.device_block(child.block);
-        let tag = Kind::Bmbt.of_inode(handle.ino(), 0);
+        let tag = BlockKind::Bmbt.of_inode(handle.ino(), 0);
         let next = source.with(block, tag, |bytes| from_block(&geometry, &child, bytes, at))?;
         step = next.map_err(|c| c.at_block(block.0).of_inode(handle.ino().0))?;
     }
@@ -64,7 +64,7 @@ pub(super) fn find(
 fn from_root(handle: &Handle, fork: Fork, at: FileBlock) -> Result<Descent, Corruption> {
     let fault = |problem| Corruption::new("bmbt root", problem);
     let bytes = handle.inode.fork(fork);
-    let area = Shape::BMBT.root_area(bytes.len());
+    let area = TreeShape::BMBT.root_area(bytes.len());
     if area.max == 0 {
         return Err(fault("the fork has no space for it"));
     }
@@ -84,7 +84,7 @@ fn from_block(
     at: FileBlock,
 ) -> Result<Descent, Corruption> {
     let is_leaf = place.level == 0;
-    let shape = Shape::BMBT;
+    let shape = TreeShape::BMBT;
     let area = if is_leaf { shape.leaf_area(geometry) } else { shape.node_area(geometry) };
     if area.level(bytes) != place.level {
         return Err(Corruption::new("bmbt", "level").mismatch(place.level, area.level(bytes)));

@@ -9,7 +9,7 @@ use crate::format::attr::{flags, shortform};
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::dir::file_type_code;
 use crate::format::features::Incompat;
-use crate::format::inode::{self, Fork, Format, Inode, Time, flags as inode_flags, flags2};
+use crate::format::inode::{self, Fork, ForkFormat, Inode, Time, flags as inode_flags, flags2};
 use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY};
 use crate::format::realtime::space::SpaceFile;
 use crate::xattr::forkoff;
@@ -169,7 +169,7 @@ impl Layout {
 /// Makes an inode a directory of the short form, with at most one directory in it. The parent's number has 32 bits.
 fn fill_directory(inode: &mut Inode, parent: Ino, child: Option<(&str, Ino)>) {
     inode.set_nlink(2 + u32::from(child.is_some()));
-    inode.set_format(Fork::Data, Format::Local);
+    inode.set_format(Fork::Data, ForkFormat::Local);
     // If one number has 64 bits, all take as many.
     let is_large = child.is_some_and(|(_, ino)| ino.0 > u32::MAX.into());
     let number = |ino: Ino| ino.0.to_be_bytes()[if is_large { 0 } else { 4 }..].to_vec();
@@ -191,7 +191,7 @@ fn fill_directory(inode: &mut Inode, parent: Ino, child: Option<(&str, Ino)>) {
 /// Adds the only attribute to an inode without attributes. `boundary` is the size of its data fork.
 fn add_attribute(inode: &mut Inode, boundary: usize, namespace: u8, name: &[u8], value: &[u8]) {
     inode.set_forkoff_bytes(boundary);
-    inode.set_format(Fork::Attr, Format::Local);
+    inode.set_format(Fork::Attr, ForkFormat::Local);
     let fork = inode.fork_mut(Fork::Attr);
     shortform::init(fork);
     let is_added = shortform::append(fork, shortform::HEADER_SIZE, namespace, name, value);

@@ -8,7 +8,7 @@ use super::{log_size, numbers, realtime_fields};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::features::{Features, Incompat, RoCompat, Version};
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 use crate::format::superblock::{MAGIC, REALTIME_GROUP_LOG, RawSuperblock, Superblock};
@@ -59,24 +59,24 @@ pub(super) struct RootDirectory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AgPlan {
     /// The log, or an empty run.
-    pub(super) log: Run,
-    pub(super) agfl: Run,
+    pub(super) log: GroupRun,
+    pub(super) agfl: GroupRun,
     /// The chunk of inodes, or an empty run.
-    pub(super) inodes: Run,
+    pub(super) inodes: GroupRun,
     /// The realtime bitmap and summary, or an empty run.
-    pub(super) realtime: Run,
+    pub(super) realtime: GroupRun,
     /// Free runs in ascending order, some empty.
-    pub(super) free: [Run; 3],
+    pub(super) free: [GroupRun; 3],
 }
 
 /// A run of blocks of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct GroupRun {
     pub(super) start: u32,
     pub(super) len: u32,
 }
 
-impl Run {
+impl GroupRun {
     pub(super) const fn end(self) -> u32 {
         self.start + self.len
     }
@@ -127,21 +127,22 @@ impl Layout {
     pub(super) fn ag(&self, ag: AgNumber) -> AgPlan {
         let log_len = if ag == self.log_ag { self.log_len } else { 0 };
         let log_start = if log_len == 0 { self.body } else { self.log_start().0 };
-        let log = Run { start: log_start, len: log_len };
-        let before_log = Run { start: self.body, len: log_start - self.body };
-        let agfl = Run { start: log.end(), len: self.agfl_len };
+        let log = GroupRun { start: log_start, len: log_len };
+        let before_log = GroupRun { start: self.body, len: log_start - self.body };
+        let agfl = GroupRun { start: log.end(), len: self.agfl_len };
         let end = self.geometry.ag_len(ag);
         let align = self.first_alignment();
         let has_inodes = ag.0 == 0 || self.metadir_ag == Some(ag);
-        let inodes = Run {
+        let inodes = GroupRun {
             start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
             len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
         };
-        let gap = Run { start: agfl.end(), len: inodes.start - agfl.end() };
+        let gap = GroupRun { start: agfl.end(), len: inodes.start - agfl.end() };
         let space_blocks = u32::try_from(self.space_blocks()).unwrap_or(u32::MAX);
         let space_blocks = space_blocks.min(end.saturating_sub(inodes.end()));
-        let realtime = Run { start: inodes.end(), len: if has_inodes { space_blocks } else { 0 } };
-        let rest = Run { start: realtime.end(), len: end.saturating_sub(realtime.end()) };
+        let realtime =
+            GroupRun { start: inodes.end(), len: if has_inodes { space_blocks } else { 0 } };
+        let rest = GroupRun { start: realtime.end(), len: end.saturating_sub(realtime.end()) };
         AgPlan { log, agfl, inodes, realtime, free: [before_log, gap, rest] }
     }
 
@@ -324,13 +325,13 @@ pub(super) fn place_roots(geometry: &Geometry) -> ([Option<AgBlock>; AG_TREES], 
 /// supplies, unless that tree can never get a second level.
 pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
     // The leaves of a tree with more than one block are at least half full.
-    let leaf_min = |shape: Shape| shape.leaf_area(geometry).min() as u32;
-    let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(Shape::BNO);
+    let leaf_min = |shape: TreeShape| shape.leaf_area(geometry).min() as u32;
+    let space_grows = geometry.ag_blocks.div_ceil(2) > leaf_min(TreeShape::BNO);
     let has_rmap = geometry.features.ro_compat(RoCompat::RMAPBT);
     // With shared blocks, the number of reverse-map records is unlimited.
     let rmap_grows = has_rmap
         && (geometry.features.ro_compat(RoCompat::REFLINK)
-            || geometry.ag_blocks > leaf_min(Shape::RMAP));
+            || geometry.ag_blocks > leaf_min(TreeShape::RMAP));
     4 * u32::from(space_grows) + 2 * u32::from(rmap_grows)
 }
 

@@ -29,7 +29,7 @@ pub use options::{
     Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, RealtimeSection, SIZE_MIN,
     SMALL_SIZE_MIN, Stripe,
 };
-pub use write::{Contents, format};
+pub use write::{PreviousContents, format};
 
 /// Plans the layout of a new file system.
 ///

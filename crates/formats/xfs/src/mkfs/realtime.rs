@@ -2,7 +2,7 @@
 //!
 //! Both files follow the first inodes, the bitmap first. All extents are free.
 
-use super::layout::{Layout, Run};
+use super::layout::{GroupRun, Layout};
 use crate::format::address::{AgBlock, AgNumber, FileBlock};
 use crate::format::extent::{Extent, LEN_MAX};
 use crate::format::inode::{Fork, Inode};
@@ -22,19 +22,19 @@ impl Layout {
     }
 
     /// Returns the blocks of a file in the first group.
-    pub(super) fn space_run(&self, file: SpaceFile) -> Option<Run> {
+    pub(super) fn space_run(&self, file: SpaceFile) -> Option<GroupRun> {
         let layout = self.geometry.realtime?.space(0);
         let all = self.ag(AgNumber(0)).realtime;
         let bitmap = layout.bitmap_blocks() as u32;
         Some(match file {
-            SpaceFile::Bitmap => Run { start: all.start, len: bitmap },
-            SpaceFile::Summary => Run { start: all.start + bitmap, len: all.len - bitmap },
+            SpaceFile::Bitmap => GroupRun { start: all.start, len: bitmap },
+            SpaceFile::Summary => GroupRun { start: all.start + bitmap, len: all.len - bitmap },
         })
     }
 
     /// Gives an inode the blocks of a file.
     pub(super) fn fill_space_inode(&self, inode: &mut Inode, file: SpaceFile) {
-        let Some(Run { start, len }) = self.space_run(file) else { return };
+        let Some(GroupRun { start, len }) = self.space_run(file) else { return };
         let (mut at, mut count) = (0, 0);
         while at < u64::from(len) {
             let part = (u64::from(len) - at).min(LEN_MAX);

@@ -1,6 +1,6 @@
 //! The roots of a group's trees: one leaf each.
 
-use super::layout::{AgPlan, Layout, Run};
+use super::layout::{AgPlan, GroupRun, Layout};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::btree::Tree;
 use crate::btree::records::{
@@ -60,11 +60,12 @@ impl Layout {
 
     /// Returns the reverse map in the order of blocks. Adjacent runs of one owner are one record.
     fn reverse_map(&self, plan: &AgPlan) -> Vec<RmapRecord> {
-        let headers = Run { start: 0, len: self.header_blocks() };
+        let headers = GroupRun { start: 0, len: self.header_blocks() };
         let mut runs = vec![(headers, rmap_owner::FS)];
         let roots = TREE_OWNERS.into_iter().zip(self.roots);
-        let root_run =
-            |(owner, root): (_, Option<AgBlock>)| Some((Run { start: root?.0, len: 1 }, owner));
+        let root_run = |(owner, root): (_, Option<AgBlock>)| {
+            Some((GroupRun { start: root?.0, len: 1 }, owner))
+        };
         runs.extend(roots.filter_map(root_run));
         runs.extend([
             (plan.log, rmap_owner::LOG),
@@ -73,8 +74,9 @@ impl Layout {
         ]);
         runs.retain(|(run, _)| run.len != 0);
         runs.sort_unstable_by_key(|(run, _)| run.start);
-        let adjoin = |a: &(Run, u64), b: &(Run, u64)| a.1 == b.1 && a.0.end() == b.0.start;
-        let joined = |same: &[(Run, u64)]| RmapRecord {
+        let adjoin =
+            |a: &(GroupRun, u64), b: &(GroupRun, u64)| a.1 == b.1 && a.0.end() == b.0.start;
+        let joined = |same: &[(GroupRun, u64)]| RmapRecord {
             start: AgBlock(same[0].0.start),
             len: same.iter().map(|(run, _)| run.len).sum(),
             owner: same[0].1,

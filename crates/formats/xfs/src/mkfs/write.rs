@@ -1,6 +1,6 @@
 //! Writing a planned file system: only non-zero blocks, the superblock of the first group last.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::{Error, Result};
 
 use super::layout::Layout;
@@ -11,7 +11,7 @@ use crate::format::realtime::space::SpaceFile;
 
 /// Previous contents of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
+pub enum PreviousContents {
     /// All zeros, like a new sparse file.
     Zeros,
     /// Unknown. Blocks that must read as zeros are cleared.
@@ -27,14 +27,14 @@ const TREES: [AgTree; 6] =
 /// # Errors
 /// `Invalid` if the device is shorter than planned for, or the device of an external log or of the realtime
 /// section is missing. `Device` if it fails.
-pub fn format(device: &dyn BlockDevice, layout: &Layout, before: Contents) -> Result<()> {
+pub fn format(device: &dyn BlockDevice, layout: &Layout, before: PreviousContents) -> Result<()> {
     if device.len() < layout.size_bytes() {
         return Err(Error::Invalid("the device is shorter than the planned file system"));
     }
     let writer = Writer { device, layout };
     writer.clear_log_device()?;
     writer.check_realtime_device()?;
-    if before == Contents::Unknown {
+    if before == PreviousContents::Unknown {
         writer.clear()?;
     }
     for ag in layout.geometry.ags().skip(1) {
@@ -65,16 +65,16 @@ impl Writer<'_> {
     /// Clears the log on another device, whose contents are unknown.
     fn clear_log_device(&self) -> Result<()> {
         let Some(needed) = self.layout.external_log_bytes() else { return Ok(()) };
-        if self.device.part_len(Part::Log).is_none_or(|len| len < needed) {
+        if self.device.part_len(DeviceRole::Log).is_none_or(|len| len < needed) {
             return Err(Error::Invalid("the log device is missing, or shorter than the log"));
         }
-        self.device.zero_range(Part::Log.start(), needed).map_err(Error::Device)
+        self.device.zero_range(DeviceRole::Log.start(), needed).map_err(Error::Device)
     }
 
     /// Checks the device of the realtime section. It is not written: no extent is in use.
     fn check_realtime_device(&self) -> Result<()> {
         let needed = self.layout.realtime_bytes();
-        let len = self.device.part_len(Part::Realtime);
+        let len = self.device.part_len(DeviceRole::Realtime);
         if needed > 0 && len.is_none_or(|len| len < needed) {
             return Err(Error::Invalid(
                 "the realtime device is missing, or shorter than the realtime section",
@@ -140,7 +140,7 @@ impl Writer<'_> {
             unit: layout.superblock.logsunit.get(),
         });
         if layout.external_log_bytes().is_some() {
-            return self.device.write_at(Part::Log.start(), &record).map_err(Error::Device);
+            return self.device.write_at(DeviceRole::Log.start(), &record).map_err(Error::Device);
         }
         let (ag, block) = layout.geometry.split(start);
         self.put(ag, block, &record)

@@ -1,23 +1,23 @@
 //! Links and their counts. In images with parent pointers, each link is also recorded in the inode it leads to.
 
 use operations::Outcome;
-use operations::names::Links;
+use operations::names::LinkEffects;
 use vfs::{Result, Timestamp};
 
 use crate::XfsCore;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::orphan::Inactivation;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 
-impl<'n> From<(&Handle, &'n [u8])> for Link<'n> {
+impl<'n> From<(&Handle, &'n [u8])> for NamedLink<'n> {
     /// Returns the link of the entry with this name in a directory.
     fn from((dir, name): (&Handle, &'n [u8])) -> Self {
         Self { dir: dir.ino(), generation: dir.inode.generation(), name }
     }
 }
 
-impl Links for XfsCore {
+impl LinkEffects for XfsCore {
     /// `XFS_MAXLINK`.
     const LINKS_MAX: u32 = i32::MAX as u32;
 

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use disk::MemoryDevice;
 use vfs::{Error, FileSystem, Ino, NewInode};
 
-use crate::mkfs::{self, Contents, Options};
+use crate::mkfs::{self, Options, PreviousContents};
 use crate::{Xfs, XfsCore};
-use operations::names::Links;
+use operations::names::LinkEffects;
 
 const SIZE: u64 = 64 << 20;
 
 fn make() -> Xfs {
     let options = Options { allow_small: true, ..Options::new(SIZE) };
     let device = MemoryDevice::new(SIZE);
-    mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     Xfs::open_in_progress(Arc::new(device), 1 << 20).unwrap()
 }
 

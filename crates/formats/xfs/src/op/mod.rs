@@ -29,7 +29,7 @@ use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
 use crate::inode::{ChunkChanges, Handle, sealed_mark};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges};
 
@@ -240,7 +240,7 @@ impl<'a> Op<'a> {
 
     /// Writes the bytes of a handle that differ into its slot, and increments the change count.
     fn write_inode(&mut self, handle: &mut Handle) -> Outcome<()> {
-        let id = self.buffer(handle.block, Kind::Inodes.plain())?;
+        let id = self.buffer(handle.block, BlockKind::Inodes.plain())?;
         let slot = handle.offset..handle.offset + handle.inode.as_bytes().len();
         let old = &self.txn.data(id)[slot];
         // The link of the unlinked list is not taken from the handle, because operations on other inodes of the list

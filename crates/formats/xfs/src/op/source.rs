@@ -10,7 +10,7 @@ use vfs::{Ino, Result};
 use crate::XfsCore;
 use crate::dir::BufferedAddresses;
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::geometry::Geometry;
 use crate::inode::Handle;
 use crate::op::Op;
@@ -33,7 +33,7 @@ pub(crate) trait Source {
 
     /// Returns the location of a directory's block, if the directory's state in memory has it. The directory must be
     /// locked.
-    fn known_place(&self, _dir: &Handle, _layout: &Layout, _at: FileBlock) -> Option<Block> {
+    fn known_place(&self, _dir: &Handle, _layout: &DirLayout, _at: FileBlock) -> Option<Block> {
         None
     }
 
@@ -62,7 +62,7 @@ impl Source for &XfsCore {
         self.dirs.buffered(dir, leaf, hash)
     }
 
-    fn known_place(&self, dir: &Handle, layout: &Layout, at: FileBlock) -> Option<Block> {
+    fn known_place(&self, dir: &Handle, layout: &DirLayout, at: FileBlock) -> Option<Block> {
         self.dirs.block_at(dir, layout, at)
     }
 

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Maximum length of a label in bytes (`XFSLABEL_MAX`).
 const LABEL_LEN_MAX: usize = 12;
@@ -17,7 +17,7 @@ impl XfsCore {
     pub(crate) fn current_label(&self) -> Result<Vec<u8>> {
         let first = AgNumber(0);
         let block = self.volume.geometry.block_of(first, AgBlock(0));
-        let bytes = self.block(block, Kind::AgHeader.of_group(first))?;
+        let bytes = self.block(block, BlockKind::AgHeader.of_group(first))?;
         let damage = |_| vfs::Corruption::new("superblock", "truncated").at_block(block.0);
         let raw = RawSuperblock::read_from_bytes(&bytes[..SUPERBLOCK_SIZE]).map_err(damage)?;
         Ok(label::parse(&raw.fname))

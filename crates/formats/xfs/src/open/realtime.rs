@@ -1,6 +1,6 @@
 //! Checks of the realtime device when a file system is opened.
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Error, Result};
 
@@ -17,7 +17,7 @@ const ADVICE: &str = "name the device with the realtime files of this image";
 pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
     // A damaged superblock is reported by the caller.
     let Ok(sb) = read_superblock(device) else { return Ok(()) };
-    if sb.raw.rblocks.get() == 0 || device.part_len(Part::Realtime).is_some() {
+    if sb.raw.rblocks.get() == 0 || device.part_len(DeviceRole::Realtime).is_some() {
         return Ok(());
     }
     let what = "changing an image without its realtime device";
@@ -34,7 +34,7 @@ pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
 /// `Unsupported` for a device of another file system, one that is too short, or one that the image does not need.
 /// `Corrupt` for a damaged superblock of either device.
 pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
-    let Some(len) = device.part_len(Part::Realtime) else { return Ok(()) };
+    let Some(len) = device.part_len(DeviceRole::Realtime) else { return Ok(()) };
     let Some(realtime) = Realtime::of(sb)? else {
         let what = "a realtime device for an image without one";
         return Err(Error::unsupported(what, Hint::LeaveOut(Setting::REALTIME_DEVICE)));
@@ -48,7 +48,7 @@ pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<
         return Ok(());
     }
     let mut block = vec![0; 1 << sb.raw.blocklog];
-    device.read_at(Part::Realtime.start(), &mut block).map_err(Error::Device)?;
+    device.read_at(DeviceRole::Realtime.start(), &mut block).map_err(Error::Device)?;
     let Some(found) = RawRealtimeSuperblock::parse(&block)? else {
         return Err(Error::unsupported("a realtime device without a superblock", ADVICE));
     };

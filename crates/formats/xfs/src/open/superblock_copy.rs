@@ -47,13 +47,13 @@ pub(crate) struct Copy {
 
 /// Size and number of groups: the information needed to locate copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Shape {
+struct GroupGeometry {
     ag_count: u32,
     ag_blocks: u32,
     block_log: u8,
 }
 
-impl Shape {
+impl GroupGeometry {
     fn of(raw: &RawSuperblock) -> Self {
         let (ag_count, ag_blocks) = (raw.agcount.get(), raw.agblocks.get());
         Self { ag_count, ag_blocks, block_log: raw.blocklog }
@@ -122,13 +122,13 @@ impl Copy {
 
     /// Returns copies that are found without a search.
     fn usual(device: &dyn BlockDevice) -> Option<Vec<Self>> {
-        let first = read(device, 0).map(|raw| Shape::of(&raw));
-        let any = |shape: Shape, copies_max: usize| {
+        let first = read(device, 0).map(|raw| GroupGeometry::of(&raw));
+        let any = |shape: GroupGeometry, copies_max: usize| {
             let copy = shape.groups(copies_max).find_map(|ag| Self::at(device, shape, ag))?;
-            Some(Self::of_shape(device, Shape::of(&copy.raw()?)))
+            Some(Self::of_shape(device, GroupGeometry::of(&copy.raw()?)))
         };
         let found = first.and_then(|shape| any(shape, COPIES_MAX));
-        found.or_else(|| Shape::guesses(device.len()).find_map(|shape| any(shape, 1)))
+        found.or_else(|| GroupGeometry::guesses(device.len()).find_map(|shape| any(shape, 1)))
     }
 
     /// Returns all valid copies, of at most [`COPIES_MAX`] groups and the last ones, regardless of the first
@@ -142,7 +142,7 @@ impl Copy {
     }
 
     /// Returns the valid copies of groups of one shape.
-    fn of_shape(device: &dyn BlockDevice, shape: Shape) -> Vec<Self> {
+    fn of_shape(device: &dyn BlockDevice, shape: GroupGeometry) -> Vec<Self> {
         let mut groups: Vec<u32> = shape.groups(COPIES_MAX).collect();
         groups.sort_unstable();
         groups.dedup();
@@ -159,14 +159,14 @@ impl Copy {
     }
 
     /// Returns a valid copy. The image may be shorter than the file system.
-    fn at(device: &dyn BlockDevice, shape: Shape, ag: u32) -> Option<Self> {
+    fn at(device: &dyn BlockDevice, shape: GroupGeometry, ag: u32) -> Option<Self> {
         if ag == 0 || shape.block_log > BLOCK_LOG_MAX {
             return None;
         }
         let blocks = u64::from(ag) * u64::from(shape.ag_blocks);
         let offset = blocks.checked_mul(1 << shape.block_log)?;
         let mut raw = read(device, offset)?;
-        let (found, sector_size) = (Shape::of(&raw), raw.sectsize.get());
+        let (found, sector_size) = (GroupGeometry::of(&raw), raw.sectsize.get());
         let is_ours = (found.ag_blocks, found.block_log) == (shape.ag_blocks, shape.block_log)
             && ag < found.ag_count
             && sector_size <= SECTOR_SIZE_MAX;
@@ -265,7 +265,7 @@ fn is_first_written(device: &dyn BlockDevice) -> bool {
 fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
     let len = device.len();
     let mut best = Vec::new();
-    let mut tried: Vec<Shape> = Vec::new();
+    let mut tried: Vec<GroupGeometry> = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
     let mut start = 0;
     while start < len && progress(start, len) {
@@ -276,7 +276,9 @@ fn search(device: &dyn BlockDevice, progress: Progress<'_>) -> Vec<Copy> {
         let found = sectors.filter(|(sector, _)| is_read && sector.starts_with(b"XFSB"));
         for (_, nth) in found {
             let offset = start + nth * SECTOR_SIZE_MIN as u64;
-            let Some(shape) = read(device, offset).map(|raw| Shape::of(&raw)) else { continue };
+            let Some(shape) = read(device, offset).map(|raw| GroupGeometry::of(&raw)) else {
+                continue;
+            };
             let Some(ag) = shape.group_at(offset).filter(|_| !tried.contains(&shape)) else {
                 continue;
             };
@@ -310,7 +312,7 @@ pub fn has_superblock_copy_anywhere(device: &dyn BlockDevice) -> bool {
 
 /// Returns the byte offsets at which the second group may start, with groups of the usual sizes.
 pub(crate) fn group_starts(device_len: u64) -> impl Iterator<Item = u64> {
-    Shape::guesses(device_len).map(|shape| u64::from(shape.ag_blocks) << shape.block_log)
+    GroupGeometry::guesses(device_len).map(|shape| u64::from(shape.ag_blocks) << shape.block_log)
 }
 
 /// Adds to the error of a damaged superblock the group of a valid copy, and advice.

@@ -9,7 +9,7 @@ use crate::format::address::{AgBlock, AgNumber};
 use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::log;
 
 impl XfsCore {
@@ -34,7 +34,7 @@ impl XfsCore {
     ) -> Result<()> {
         let geometry = &self.volume.geometry;
         let block = geometry.block_of(ag, AgBlock(0));
-        let id = txn.buffer(block.0, Kind::AgHeader.of_group(ag))?;
+        let id = txn.buffer(block.0, BlockKind::AgHeader.of_group(ag))?;
         let mut sector = txn.data(id)[..geometry.sector_size()].to_vec();
         let damage = |_| vfs::Corruption::new("superblock", "truncated").at_block(block.0);
         let start = &mut sector[..SUPERBLOCK_SIZE];

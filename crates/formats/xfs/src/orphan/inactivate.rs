@@ -7,11 +7,11 @@ use vfs::{FileType, Ino, Result, Timestamp};
 
 use super::Listed;
 use crate::XfsCore;
-use crate::format::inode::{Fork, Format, Time};
+use crate::format::inode::{Fork, ForkFormat, Time};
 use crate::inode::Handle;
 use crate::map::{is_realtime, may_share};
 use crate::op::Op;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 
 impl Op<'_> {
     /// Removes a name from an inode, which must be locked, and inactivates it if that was its last name and it is not
@@ -20,7 +20,7 @@ impl Op<'_> {
     pub(crate) fn take_name(
         &mut self,
         before: &Handle,
-        link: Link<'_>,
+        link: NamedLink<'_>,
         time: Option<Timestamp>,
     ) -> Outcome<Inactivation> {
         let mut handle = before.clone();
@@ -49,7 +49,7 @@ impl Op<'_> {
     fn can_end_at_once(&mut self, handle: &Handle) -> Outcome<bool> {
         let most = self.fs.changes_per_op();
         let data = match (handle.inode.format(), handle.inode.file_type()) {
-            (Format::Local | Format::Device, _) => 0,
+            (ForkFormat::Local | ForkFormat::Device, _) => 0,
             // The number of shared pieces is known only from the trees.
             _ if may_share(handle) => u64::MAX,
             // Each extent may be converted, and end in two realtime extents that are freed separately.

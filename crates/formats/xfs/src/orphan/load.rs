@@ -9,7 +9,7 @@ use crate::XfsCore;
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::{self, UNLINKED_BUCKETS};
 use crate::format::bytes::be32;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Byte offset of `agi_unlinked` in an AGI.
 const BUCKETS_OFFSET: usize = std::mem::offset_of!(ag::RawAgi, unlinked);
@@ -34,7 +34,7 @@ impl XfsCore {
         let geometry = &self.volume.geometry;
         let (block, start) = ag::sector_place(geometry, ag::AGI_SECTOR);
         let block = geometry.block_of(group, AgBlock(block));
-        let header = self.block(block, Kind::AgHeader.of_group(group))?;
+        let header = self.block(block, BlockKind::AgHeader.of_group(group))?;
         Ok(std::array::from_fn(|bucket| be32(&header, start + BUCKETS_OFFSET + 4 * bucket)))
     }
 

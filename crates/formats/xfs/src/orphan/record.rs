@@ -2,7 +2,7 @@
 
 use engine::Corruption;
 use operations::Outcome;
-use operations::orphans::{Link, Turn};
+use operations::orphans::{OrphanPointer, Turn};
 
 use super::pending::SlotPlace;
 use super::{Listed, bucket_of};
@@ -11,7 +11,7 @@ use crate::format::ag;
 use crate::format::bytes::{be32, put32};
 use crate::format::inode::{NEXT_UNLINKED_OFFSET, seal_slot};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 
 /// Converts an inode number of a list in memory to its form on disk.
@@ -69,7 +69,7 @@ impl Op<'_> {
         let geometry = self.fs.volume.geometry;
         let (block, start) = ag::sector_place(&geometry, ag::AGI_SECTOR);
         let block = geometry.block_of(group, AgBlock(block));
-        let id = self.buffer(block, Kind::AgHeader.of_group(group))?;
+        let id = self.buffer(block, BlockKind::AgHeader.of_group(group))?;
         let at = start + std::mem::offset_of!(ag::RawAgi, unlinked) + 4 * bucket;
         put32(self.txn.edit(id, at..at + 4), 0, head);
         Ok(())
@@ -81,7 +81,7 @@ impl Op<'_> {
         let ino = geometry.ino(group, ag_ino);
         let (block, offset) = geometry.inode_place(ag_ino);
         let block = geometry.block_of(group, block);
-        self.unlinked.changes.add_link(Link { ino, slot: (block, offset), next });
+        self.unlinked.changes.add_link(OrphanPointer { ino, slot: (block, offset), next });
     }
 
     /// Writes the noted links in slots of blocks before `end`, or all remaining ones.
@@ -92,9 +92,9 @@ impl Op<'_> {
         Ok(())
     }
 
-    fn write_link(&mut self, link: Link<SlotPlace>) -> Outcome<()> {
+    fn write_link(&mut self, link: OrphanPointer<SlotPlace>) -> Outcome<()> {
         let (block, offset) = link.slot;
-        let id = self.buffer(block, Kind::Inodes.plain())?;
+        let id = self.buffer(block, BlockKind::Inodes.plain())?;
         let slot = offset..offset + self.fs.volume.geometry.inode_size();
         let old = &self.txn.data(id)[slot.clone()];
         if old[2..4] == [0, 0] {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use vfs::{Error, Ino};
 
 use super::Quotas;
-use super::change::{Change, Delta};
+use super::change::{Delta, UsageChange};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::inode::{flags, flags2};
 use crate::format::quota::QuotaKind;
@@ -33,7 +33,7 @@ pub(crate) struct Account {
 pub(crate) struct UsageChanges<'a> {
     /// The quotas; `None` if nothing is counted.
     quotas: Option<&'a Quotas>,
-    changes: SmallVec<[Change; 6]>,
+    changes: SmallVec<[UsageChange; 6]>,
     /// Largest change time of the inodes, in seconds since the epoch.
     now: i64,
     /// True while the changes are in the ledger and the operation may still fail.
@@ -82,28 +82,28 @@ impl<'a> UsageChanges<'a> {
             match (old, new) {
                 (Some(old), Some(new)) if old.ids[kind] == new.ids[kind] => {
                     let delta = Delta { blocks: blocks(new) - blocks(old), inodes: 0 };
-                    self.add(Change { kind, id: new.ids[kind], delta, is_limited: true });
+                    self.add(UsageChange { kind, id: new.ids[kind], delta, is_limited: true });
                 }
                 _ => {
                     if let Some(old) = old {
                         let delta = Delta { blocks: -blocks(old), inodes: -1 };
-                        self.add(Change { kind, id: old.ids[kind], delta, is_limited: false });
+                        self.add(UsageChange { kind, id: old.ids[kind], delta, is_limited: false });
                     }
                     if let Some(new) = new {
                         let delta = Delta { blocks: blocks(new), inodes: 1 };
                         let is_limited = old.is_none();
-                        self.add(Change { kind, id: new.ids[kind], delta, is_limited });
+                        self.add(UsageChange { kind, id: new.ids[kind], delta, is_limited });
                     }
                 }
             }
         }
     }
 
-    fn add(&mut self, change: Change) {
+    fn add(&mut self, change: UsageChange) {
         if change.delta.is_zero() {
             return;
         }
-        let is_same = |of: &&mut Change| of.kind == change.kind && of.id == change.id;
+        let is_same = |of: &&mut UsageChange| of.kind == change.kind && of.id == change.id;
         match self.changes.iter_mut().find(is_same) {
             Some(of) => {
                 of.delta.add(change.delta);
@@ -114,7 +114,7 @@ impl<'a> UsageChanges<'a> {
     }
 
     /// Returns the changes so far.
-    pub(super) fn changes(&self) -> &[Change] {
+    pub(super) fn changes(&self) -> &[UsageChange] {
         &self.changes
     }
 

@@ -11,7 +11,7 @@ pub(super) struct Delta {
 
 /// The change of the usage of one identifier.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
+pub(super) struct UsageChange {
     pub(super) kind: usize,
     pub(super) id: u32,
     pub(super) delta: Delta,

@@ -10,7 +10,7 @@ use crate::format::checksum;
 use crate::format::geometry::Geometry;
 use crate::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE};
 use crate::format::quota::{self, QuotaKind, is_record};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Maximum number of blocks held at a time.
 const BLOCKS_AT_ONCE: usize = 16;
@@ -60,7 +60,7 @@ impl Quotas {
         let fault = |problem| Corruption::new("quota file", problem);
         let Some(file) = &self.files[kind] else { return Ok(()) };
         let place = file.block(at).ok_or_else(|| fault("an owner without a record"))?;
-        let tag = Kind::Dquots.of_inode(file.ino, at);
+        let tag = BlockKind::Dquots.of_inode(file.ino, at);
         let buffer = txn.buffer(geometry.device_block(place).0, tag)?;
         for &((_, id), delta) in changes {
             let start = (id % self.records_per_block) as usize * DQUOT_BLOCK_SIZE;

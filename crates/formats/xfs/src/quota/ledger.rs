@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use engine::locks::Mutex;
 use vfs::Ino;
 
-use super::change::{Change, Delta};
+use super::change::{Delta, UsageChange};
 use crate::format::address::FsBlock;
 use crate::format::quota::{Quota, QuotaKind, Resource, per_block};
 
@@ -154,7 +154,7 @@ impl Quotas {
     /// Enters the changes of an operation. If `is_limited`, fails instead with the kind whose limit one exceeds.
     pub(super) fn enter(
         &self,
-        changes: &[Change],
+        changes: &[UsageChange],
         now: i64,
         is_limited: bool,
     ) -> Result<(), QuotaKind> {
@@ -175,11 +175,11 @@ impl Quotas {
     }
 
     /// Removes changes that were entered; they are given with the opposite sign.
-    pub(super) fn undo(&self, negated: &[Change]) {
+    pub(super) fn undo(&self, negated: &[UsageChange]) {
         self.add(&mut self.ledger.lock(), negated);
     }
 
-    fn add(&self, ledger: &mut Ledger, changes: &[Change]) {
+    fn add(&self, ledger: &mut Ledger, changes: &[UsageChange]) {
         for change in changes {
             let (kind, id) = (change.kind, change.id);
             if ledger.given_up[kind] {

@@ -16,7 +16,7 @@ use crate::format::log::dquot::DQUOT_BLOCK_SIZE;
 use crate::format::metafile;
 use crate::format::quota::{self, ALL_COUNTED, QuotaKind, Resource, is_record};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{Place, run_at};
 
 /// Maximum number of extents of a quota file that are kept in memory.
@@ -139,7 +139,7 @@ impl XfsCore {
         let per_block = quota::per_block(geometry.block_size());
         let at = id / per_block;
         let Some(place) = file.block(at) else { return Ok(None) };
-        let tag = Kind::Dquots.of_inode(file.ino, at);
+        let tag = BlockKind::Dquots.of_inode(file.ino, at);
         let bytes = match self.block(geometry.device_block(place), tag) {
             Ok(bytes) => bytes,
             Err(Error::Corrupt(_)) => return Ok(None),

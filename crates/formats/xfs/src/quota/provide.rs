@@ -10,7 +10,7 @@ use crate::format::address::FileBlock;
 use crate::format::features::Incompat;
 use crate::format::inode::Fork;
 use crate::format::quota::{QuotaKind, init_block};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 impl XfsCore {
     /// Ensures that the owners of the next operation have records. The caller may hold inode locks, but must not have
@@ -53,7 +53,7 @@ impl XfsCore {
         let start = self.atomically(|op| {
             let mut handle = before.clone();
             let start = op.map_new(&mut handle, Fork::Data, FileBlock(at.into()), 1)?;
-            let tag = Kind::Dquots.of_inode(file.ino, at);
+            let tag = BlockKind::Dquots.of_inode(file.ino, at);
             let buffer = op.txn.create(geometry.device_block(start).0, tag)?;
             let bytes = op.txn.edit(buffer, 0..geometry.block_size());
             let has_bigtime = geometry.features.incompat(Incompat::BIGTIME);

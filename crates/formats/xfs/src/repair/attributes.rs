@@ -13,12 +13,14 @@ use crate::XfsCore;
 use crate::check::codes;
 use crate::check::view::{View, view};
 use crate::format::address::{Block, FileBlock};
-use crate::format::attr::leaf::{Entry, Value, parent_of};
-use crate::format::attr::{BlockType, Layout, VALUE_LEN_MAX, acl, flags, leaf, remote, shortform};
+use crate::format::attr::leaf::{AttrLeafEntry, Value, parent_of};
+use crate::format::attr::{
+    AttrLayout, BlockType, VALUE_LEN_MAX, acl, flags, leaf, remote, shortform,
+};
 use crate::format::bytes::be64;
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 
 /// Names of access control lists on disk.
 const ACLS: [&[u8]; 2] = [b"SGI_ACL_FILE", b"SGI_ACL_DEFAULT"];
@@ -44,7 +46,7 @@ struct Reader<'r, 's> {
     view: &'r View<'s>,
     ino: Ino,
     extents: Vec<Extent>,
-    layout: Layout,
+    layout: AttrLayout,
     met: HashSet<(u8, Vec<u8>, Option<Vec<u8>>)>,
     found: Vec<Attribute>,
     bytes: usize,
@@ -56,13 +58,13 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Attribute> {
         view,
         ino,
         extents: map::read(view, ino, inode, Fork::Attr).extents,
-        layout: Layout::new(view.geometry()),
+        layout: AttrLayout::new(view.geometry()),
         met: HashSet::new(),
         found: Vec::new(),
         bytes: 0,
     };
     match inode.attr_format() {
-        Some(Format::Local) => reader.short(inode.fork(Fork::Attr)),
+        Some(ForkFormat::Local) => reader.short(inode.fork(Fork::Attr)),
         Some(_) => reader.blocks(),
         None => {}
     }
@@ -154,7 +156,7 @@ impl Reader<'_, '_> {
     fn leaf(&mut self, data: &[u8]) {
         let layout = self.layout;
         let entries = (0..leaf::count(layout, data)).filter_map(|at| leaf::entry(layout, data, at));
-        let entries: Vec<Entry<'_>> = entries.filter(Entry::is_complete).collect();
+        let entries: Vec<AttrLeafEntry<'_>> = entries.filter(AttrLeafEntry::is_complete).collect();
         for entry in entries {
             match entry.value {
                 Value::Local(value) => self.add(entry.flags, entry.name, value),
@@ -167,7 +169,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn remote(&self, place: remote::Place) -> Option<Vec<u8>> {
+    fn remote(&self, place: remote::ValueLocation) -> Option<Vec<u8>> {
         let (layout, len) = (self.layout, place.len as usize);
         if place.block == 0 || len == 0 || len > VALUE_LEN_MAX {
             return None;

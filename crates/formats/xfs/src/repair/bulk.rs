@@ -77,7 +77,7 @@ pub(super) fn build<T: Tree>(
 }
 
 /// The node entry of a block.
-struct Entry {
+struct NodeEntry {
     place: AgBlock,
     /// Lowest key, followed by the highest one if records overlap.
     key: Vec<u8>,
@@ -108,7 +108,7 @@ impl<T: Tree> Builder<'_, T> {
         blocks: usize,
         level: u16,
         mut fill: impl FnMut(std::ops::Range<usize>, &mut [u8]) -> Vec<u8>,
-    ) -> Vec<Entry> {
+    ) -> Vec<NodeEntry> {
         let places: Vec<AgBlock> = (0..blocks).map(|_| self.next_place()).collect();
         let mut made = Vec::with_capacity(blocks);
         for (at, range) in parts(entries, blocks).enumerate() {
@@ -131,12 +131,12 @@ impl<T: Tree> Builder<'_, T> {
             let key = fill(range, &mut bytes);
             T::SHAPE.seal(self.geometry, &mut bytes);
             self.built.push((place, bytes));
-            made.push(Entry { place, key });
+            made.push(NodeEntry { place, key });
         }
         made
     }
 
-    fn leaves(&mut self, records: &[T::Record], blocks: usize) -> Vec<Entry> {
+    fn leaves(&mut self, records: &[T::Record], blocks: usize) -> Vec<NodeEntry> {
         let area = T::SHAPE.leaf_area(self.geometry);
         self.level(records.len(), blocks, 0, |range, bytes| {
             let records = &records[range];
@@ -158,7 +158,7 @@ impl<T: Tree> Builder<'_, T> {
         })
     }
 
-    fn nodes(&mut self, below: &[Entry], blocks: usize, level: u16) -> Vec<Entry> {
+    fn nodes(&mut self, below: &[NodeEntry], blocks: usize, level: u16) -> Vec<NodeEntry> {
         let area = T::SHAPE.node_area(self.geometry);
         self.level(below.len(), blocks, level, |range, bytes| {
             let below = &below[range];
@@ -168,7 +168,7 @@ impl<T: Tree> Builder<'_, T> {
             }
             let mut key = below.first().map_or_else(Vec::new, |entry| entry.key.clone());
             let half = key.len() / 2;
-            let high = |entry: &Entry| T::key(&entry.key[half..]);
+            let high = |entry: &NodeEntry| T::key(&entry.key[half..]);
             if T::OVERLAPS
                 && let Some(high) = below.iter().map(high).max()
             {

@@ -15,11 +15,11 @@ use crate::check::view::{View, view};
 use crate::dir::Entry;
 use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::bytes::{be16, be32, be64};
-use crate::format::dir::{Layout, data, file_type_code, file_type_of, magic};
+use crate::format::dir::{DirLayout, data, file_type_code, file_type_of, magic};
 use crate::format::extent::Extent;
 use crate::format::geometry::Geometry;
 use crate::format::hash::fold;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 
 /// Number of entries added in one operation.
 const ENTRIES_AT_ONCE: usize = 256;
@@ -32,7 +32,7 @@ const UNUSED: u16 = 0xffff;
 
 /// An entry found in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) name: Vec<u8>,
     pub(super) ino: Ino,
     /// The code of its type; 0 if the directory does not store types.
@@ -41,19 +41,19 @@ pub(super) struct Found {
 
 /// The readable contents of a directory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct ReadableDirectory {
     /// Without `.` and `..`.
-    pub(super) entries: Vec<Found>,
+    pub(super) entries: Vec<FoundEntry>,
     pub(super) parent: Option<Ino>,
 }
 
 /// Reads all readable contents of a directory in any state.
-pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> Contents {
-    if inode.format() == Format::Local {
+pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode) -> ReadableDirectory {
+    if inode.format() == ForkFormat::Local {
         return short(view, inode);
     }
     let extents = map::read(view, ino, inode, Fork::Data).extents;
-    let (mut contents, mut others) = (Contents::default(), Others::new(view));
+    let (mut contents, mut others) = (ReadableDirectory::default(), Others::new(view));
     for_each_block(view, &extents, |number, block| {
         data_block(&mut others, ino, number, block, &mut contents);
     });
@@ -81,11 +81,11 @@ fn for_each_block(view: &View<'_>, extents: &[Extent], mut visit: impl FnMut(u64
 
 /// Returns the inode of a directory's `..`, from its inode or its first block.
 pub(super) fn parent(view: &View<'_>, ino: Ino, inode: &Inode) -> Option<Ino> {
-    if inode.format() == Format::Local {
+    if inode.format() == ForkFormat::Local {
         return short(view, inode).parent;
     }
     let extents = map::read(view, ino, inode, Fork::Data).extents;
-    let mut contents = Contents::default();
+    let mut contents = ReadableDirectory::default();
     let block = read_block(view, &extents, FileBlock(0))?;
     data_block(&mut Others::new(view), ino, 0, &block, &mut contents);
     contents.parent
@@ -114,7 +114,7 @@ fn read_block(view: &View<'_>, extents: &[Extent], at: FileBlock) -> Option<Vec<
 }
 
 /// Returns the owner of a valid data block of version 5.
-fn owner(layout: &Layout, block: &[u8]) -> Option<Ino> {
+fn owner(layout: &DirLayout, block: &[u8]) -> Option<Ino> {
     let kind = be32(block, 0);
     let is_data = magic::BLOCK.contains(&kind) || magic::DATA.contains(&kind);
     (layout.crc && is_data && map::is_sealed(block, 4)).then(|| Ino(be64(block, OWNER_OFFSET)))
@@ -125,7 +125,7 @@ fn data_block(
     ino: Ino,
     number: u64,
     block: &[u8],
-    contents: &mut Contents,
+    contents: &mut ReadableDirectory,
 ) {
     let pieces = entries(others.view.layout(), others.view.geometry(), number, block);
     let owner = owner(others.view.layout(), block).filter(|owner| *owner != ino);
@@ -140,7 +140,7 @@ fn data_block(
 #[derive(Default)]
 struct Pieces {
     /// Without `.` and `..`.
-    entries: Vec<Found>,
+    entries: Vec<FoundEntry>,
     /// The target of `.`.
     own: Option<Ino>,
     parent: Option<Ino>,
@@ -149,7 +149,7 @@ struct Pieces {
 /// Returns the inodes that the readable entries of a data block name. If it is the first block of a directory, the first
 /// result is its `.`.
 pub(super) fn named_in(
-    layout: &Layout,
+    layout: &DirLayout,
     geometry: &Geometry,
     block: &[u8],
 ) -> (Option<Ino>, impl Iterator<Item = Ino>) {
@@ -158,7 +158,7 @@ pub(super) fn named_in(
 }
 
 /// Returns all readable entries of data block `number`.
-fn entries(layout: &Layout, geometry: &Geometry, number: u64, block: &[u8]) -> Pieces {
+fn entries(layout: &DirLayout, geometry: &Geometry, number: u64, block: &[u8]) -> Pieces {
     let mut pieces = Pieces::default();
     // The hashes at the end of block form are not entries: their tags would be wrong.
     let end = layout.size();
@@ -185,7 +185,7 @@ fn entries(layout: &Layout, geometry: &Geometry, number: u64, block: &[u8]) -> P
         match entry.name {
             b"." if is_first => pieces.own = Some(entry.ino),
             b".." if is_first => pieces.parent = Some(entry.ino),
-            name => pieces.entries.push(Found { name: name.to_vec(), ino: entry.ino, code }),
+            name => pieces.entries.push(FoundEntry { name: name.to_vec(), ino: entry.ino, code }),
         }
         at += entry.size;
     }
@@ -233,8 +233,8 @@ impl<'o, 'v> Others<'o, 'v> {
 
 /// Returns the entries of a directory that are in its inode or in blocks that name it as the owner.
 fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> Entries {
-    let of = |all: Vec<Found>| all.into_iter().map(|found| (found.name, found.ino));
-    if inode.format() == Format::Local {
+    let of = |all: Vec<FoundEntry>| all.into_iter().map(|found| (found.name, found.ino));
+    if inode.format() == ForkFormat::Local {
         return of(short(view, inode).entries).collect();
     }
     let layout = view.layout();
@@ -248,9 +248,9 @@ fn own_entries(view: &View<'_>, ino: Ino, inode: &Inode) -> Entries {
 }
 
 /// Reads a shortform directory.
-fn short(view: &View<'_>, inode: &Inode) -> Contents {
+fn short(view: &View<'_>, inode: &Inode) -> ReadableDirectory {
     let fork = inode.fork(Fork::Data);
-    let Some(&wide) = fork.get(1) else { return Contents::default() };
+    let Some(&wide) = fork.get(1) else { return ReadableDirectory::default() };
     let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(fork.len());
     let said = if wide > 0 { 8 } else { 4 };
     let as_said = short_with(view, &fork[..size], said);
@@ -268,14 +268,14 @@ const SKIPPED: i64 = -10;
 
 /// Reads entries with inode numbers of one size. Finds the division of the bytes into entries with the highest score,
 /// so that an invalid entry does not hide the start of the next one.
-fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
+fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> ReadableDirectory {
     let ino_at = |at: usize| match ino_size {
         8 => Ino(be64(bytes, at)),
         _ => Ino(be32(bytes, at).into()),
     };
     let start = 2 + ino_size;
     if bytes.len() < start {
-        return Contents::default();
+        return ReadableDirectory::default();
     }
     let ftype = usize::from(view.layout().ftype);
     let entry_at = |at: usize| {
@@ -294,7 +294,7 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
             (false, true) => LEADS_NOWHERE,
             (false, false) => return None,
         };
-        Some((Found { name: name.to_vec(), ino, code }, end, value))
+        Some((FoundEntry { name: name.to_vec(), ino, code }, end, value))
     };
     // For each byte: the best score of the rest from there on, and whether an entry starts there.
     let mut rest = vec![(0, false); bytes.len() + 1];
@@ -316,7 +316,7 @@ fn short_with(view: &View<'_>, bytes: &[u8], ino_size: usize) -> Contents {
             None => at += 1,
         }
     }
-    Contents { entries, parent }
+    ReadableDirectory { entries, parent }
 }
 
 /// Rebuilds damaged directories.
@@ -364,7 +364,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 const IN_ITSELF: &str = "in the directory itself";
 
 /// The planned contents of a directory.
-struct Plan {
+struct DirectoryPlan {
     dir: Ino,
     parent: Ino,
     entries: Vec<(Vec<u8>, Ino, FileType)>,
@@ -376,9 +376,9 @@ fn plan(
     view: &View<'_>,
     dirs: &BTreeMap<u64, Vec<&Finding>>,
     children: &HashSet<u64>,
-) -> Vec<Plan> {
+) -> Vec<DirectoryPlan> {
     let mut plans = Vec::new();
-    let mut add = |ino: Ino, contents: Contents| plans.push(plan_one(view, ino, contents));
+    let mut add = |ino: Ino, contents: ReadableDirectory| plans.push(plan_one(view, ino, contents));
     for ino in dirs.keys().copied().map(Ino) {
         if let Some(inode) = view.inode(ino).filter(Inode::is_dir) {
             add(ino, read(view, ino, &inode));
@@ -387,7 +387,7 @@ fn plan(
     if children.is_empty() {
         return plans;
     }
-    let is_wrong = |entry: &Found| {
+    let is_wrong = |entry: &FoundEntry| {
         children.contains(&entry.ino.0)
             && view.inode(entry.ino).and_then(|inode| inode.file_type()).map(file_type_code)
                 != Some(entry.code)
@@ -402,14 +402,14 @@ fn plan(
 }
 
 /// Returns whether the target of an entry is valid.
-fn leads_somewhere(view: &View<'_>, dir: Ino, entry: &Found) -> bool {
+fn leads_somewhere(view: &View<'_>, dir: Ino, entry: &FoundEntry) -> bool {
     view.is_used(entry.ino) != Some(false)
         && entry.ino != dir
         && entry.ino != view.root()
         && !view.is_special(entry.ino)
 }
 
-fn plan_one(view: &View<'_>, dir: Ino, contents: Contents) -> Plan {
+fn plan_one(view: &View<'_>, dir: Ino, contents: ReadableDirectory) -> DirectoryPlan {
     let (mut entries, mut remarks) = (Vec::new(), Vec::new());
     let mut names = Taken::new(view.layout());
     let mut subdirectories = HashSet::new();
@@ -437,12 +437,12 @@ fn plan_one(view: &View<'_>, dir: Ino, contents: Contents) -> Plan {
         |ino: &Ino| view.inode(*ino).is_some_and(|inode| inode.is_dir() && inode.nlink() > 0);
     let parent = contents.parent.filter(is_dir).unwrap_or_else(|| view.root());
     let parent = if dir == view.root() { dir } else { parent };
-    Plan { dir, parent, entries, remarks }
+    DirectoryPlan { dir, parent, entries, remarks }
 }
 
 /// Names in use in a directory.
 pub(super) struct Taken<'t> {
-    layout: &'t Layout,
+    layout: &'t DirLayout,
     /// Folded as in lookups of the directory.
     names: HashSet<Vec<u8>>,
     /// The last number appended to a name.
@@ -450,7 +450,7 @@ pub(super) struct Taken<'t> {
 }
 
 impl<'t> Taken<'t> {
-    pub(super) fn new(layout: &'t Layout) -> Self {
+    pub(super) fn new(layout: &'t DirLayout) -> Self {
         Self { layout, names: HashSet::new(), numbers: HashMap::new() }
     }
 
@@ -498,7 +498,7 @@ pub(super) fn numbered(name: &[u8], number: u64) -> Vec<u8> {
 }
 
 /// Rebuilds a directory.
-fn make(fs: &XfsCore, plan: &Plan) -> Result<()> {
+fn make(fs: &XfsCore, plan: &DirectoryPlan) -> Result<()> {
     engine::change(fs, plan.dir, |op, handle| {
         let mut budget = u32::MAX;
         op.drop_data(handle, &mut budget)?;

@@ -20,7 +20,7 @@ use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
 use crate::format::features::RoCompat;
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode, seal_slot};
+use crate::format::inode::{Fork, ForkFormat, Inode, seal_slot};
 
 /// Maximum number of file blocks copied in one round.
 const COPIES_MAX: u64 = 1 << 16;
@@ -238,7 +238,8 @@ impl Losers<'_, '_> {
         let (mut writes, mut total) = (Vec::new(), 0);
         for (fork, lost) in [(Fork::Data, &loss.data), (Fork::Attr, &loss.attr)] {
             let map = map::read(self.view, ino, &inode, fork);
-            let is_mapped = matches!(inode.fork_format(fork), Format::Extents | Format::Btree);
+            let is_mapped =
+                matches!(inode.fork_format(fork), ForkFormat::Extents | ForkFormat::Btree);
             if !is_mapped || lost.is_empty() && loss.tree.is_empty() {
                 total += map.blocks();
                 continue;

@@ -8,7 +8,7 @@ use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::extent::LEN_MAX;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode, NEXT_UNLINKED_OFFSET, flags, flags2};
+use crate::format::inode::{Fork, ForkFormat, Inode, NEXT_UNLINKED_OFFSET, flags, flags2};
 use crate::format::metafile::MetafileType;
 
 /// `XFS_DIFLAG_NEWRTBM`.
@@ -129,7 +129,7 @@ impl Repairer<'_, '_> {
             inode.set_size(0);
         }
         if !inode.has_attr_fork() {
-            inode.set_format(Fork::Attr, Format::Extents);
+            inode.set_format(Fork::Attr, ForkFormat::Extents);
         }
     }
 }

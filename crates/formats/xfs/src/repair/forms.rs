@@ -8,13 +8,13 @@ use super::map::{self, of_reverse_map};
 use crate::check::view::Mapping;
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::attr::shortform;
-use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
+use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, TreeShape};
 use crate::format::bytes::{be32, be64};
 use crate::format::dir::short::Short;
-use crate::format::dir::{Layout, magic};
+use crate::format::dir::{DirLayout, magic};
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 use crate::format::symlink;
 
 /// Size of a data fork with a device number, in bytes.
@@ -144,15 +144,15 @@ impl Repairer<'_, '_> {
     ) -> Option<()> {
         let geometry = self.geometry();
         if is_special(file_type) {
-            inode.set_format(Fork::Data, Format::Device);
+            inode.set_format(Fork::Data, ForkFormat::Device);
             inode.set_size(0);
             return inode.set_extents(Fork::Data, 0).then_some(());
         }
         let said = inode.as_bytes()[FORMAT_OFFSET];
-        let fitting: &[Format] = match file_type {
-            FileType::Regular => &[Format::Extents, Format::Btree],
-            FileType::Directory => &[Format::Local, Format::Extents, Format::Btree],
-            _ => &[Format::Local, Format::Extents],
+        let fitting: &[ForkFormat] = match file_type {
+            FileType::Regular => &[ForkFormat::Extents, ForkFormat::Btree],
+            FileType::Directory => &[ForkFormat::Local, ForkFormat::Extents, ForkFormat::Btree],
+            _ => &[ForkFormat::Local, ForkFormat::Extents],
         };
         let fits = fitting.iter().any(|format| *format as u8 == said);
         if !(fits && self.is_data_right(inode, file_type, &geometry)) {
@@ -160,21 +160,21 @@ impl Repairer<'_, '_> {
                 let mut other = inode.clone();
                 other.set_format(Fork::Data, **format);
                 // An empty list is not evidence for its format.
-                let is_empty = **format == Format::Extents && other.extents(Fork::Data) == 0;
+                let is_empty = **format == ForkFormat::Extents && other.extents(Fork::Data) == 0;
                 !is_empty && self.is_data_right(&other, file_type, &geometry)
             });
             match right {
                 Some(format) => inode.set_format(Fork::Data, *format),
                 None if fits => {}
                 None if file_type == FileType::Regular || !mapped.is_empty() => {
-                    inode.set_format(Fork::Data, Format::Extents);
+                    inode.set_format(Fork::Data, ForkFormat::Extents);
                     let _ = inode.set_extents(Fork::Data, 0);
                 }
                 None => return None,
             }
         }
         let room = inode.fork(Fork::Data).len() as u64;
-        if inode.format() == Format::Local {
+        if inode.format() == ForkFormat::Local {
             if file_type == FileType::Directory {
                 let size = inode.size();
                 if size > room || size == 0 {
@@ -199,7 +199,7 @@ impl Repairer<'_, '_> {
     ) -> bool {
         let (fork, size) = (inode.fork(Fork::Data), inode.size());
         match inode.format() {
-            Format::Local => {
+            ForkFormat::Local => {
                 let Some(contents) = fork.get(..usize::try_from(size).unwrap_or(usize::MAX)) else {
                     return false;
                 };
@@ -210,10 +210,10 @@ impl Repairer<'_, '_> {
                     _ => !contents.is_empty() && !contents.contains(&0),
                 }
             }
-            Format::Extents => is_list(geometry, fork, inode.extents(Fork::Data)),
-            Format::Btree => is_root(geometry, fork),
+            ForkFormat::Extents => is_list(geometry, fork, inode.extents(Fork::Data)),
+            ForkFormat::Btree => is_root(geometry, fork),
             // The tree of a realtime group is not an ordinary file.
-            Format::Device | Format::MetaBtree => false,
+            ForkFormat::Device | ForkFormat::MetaBtree => false,
         }
     }
 }
@@ -245,18 +245,18 @@ fn make_room(inode: &mut Inode, file_type: FileType) {
 fn remove_attributes(inode: &mut Inode) {
     let bytes = inode.as_mut_bytes();
     bytes[82] = 0;
-    bytes[ATTR_FORMAT_OFFSET] = Format::Extents as u8;
+    bytes[ATTR_FORMAT_OFFSET] = ForkFormat::Extents as u8;
     let _ = inode.set_extents(Fork::Attr, 0);
 }
 
 /// Returns the number of bytes in the data fork that its list of extents or its contents use; 0 if they do not fit.
 fn data_end(inode: &Inode) -> usize {
     let end = match inode.format() {
-        Format::Extents => inode.extents(Fork::Data).saturating_mul(EXTENT_SIZE as u64),
-        Format::Local => inode.size(),
+        ForkFormat::Extents => inode.extents(Fork::Data).saturating_mul(EXTENT_SIZE as u64),
+        ForkFormat::Local => inode.size(),
         // The root of a tree takes the whole fork.
-        Format::Btree | Format::MetaBtree => inode.literal_size() as u64,
-        Format::Device => 0,
+        ForkFormat::Btree | ForkFormat::MetaBtree => inode.literal_size() as u64,
+        ForkFormat::Device => 0,
     };
     usize::try_from(end).ok().filter(|end| *end <= inode.literal_size()).unwrap_or(0)
 }
@@ -294,7 +294,7 @@ fn is_root(geometry: &Geometry, fork: &[u8]) -> bool {
     if fork.len() < ROOT_HEADER_SIZE {
         return false;
     }
-    let area = Shape::BMBT.root_area(fork.len());
+    let area = TreeShape::BMBT.root_area(fork.len());
     let count = area.count(fork);
     (1..LEVELS_MAX).contains(&usize::from(area.level(fork)))
         && (1..=area.max).contains(&count)
@@ -302,7 +302,7 @@ fn is_root(geometry: &Geometry, fork: &[u8]) -> bool {
 }
 
 /// Returns the end of the entries of a shortform directory.
-fn short_end(layout: &Layout, fork: &[u8]) -> u64 {
+fn short_end(layout: &DirLayout, fork: &[u8]) -> u64 {
     let (Some(&count), Some(&wide)) = (fork.first(), fork.get(1)) else { return 0 };
     let ino_size = if wide > 0 { 8 } else { 4 };
     let mut at = 2 + ino_size;

@@ -11,7 +11,7 @@ use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{self, Fork, Format, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
+use crate::format::inode::{self, Fork, ForkFormat, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 use crate::format::metafile::MetafileType;
 use crate::format::quota;
 
@@ -135,7 +135,7 @@ impl Repairer<'_, '_> {
         let mut blocks = Vec::new();
         let used_before = inode.nblocks();
         self.data_form(&mut inode, file_type, mapped)?;
-        if inode.format() == Format::Local && file_type == FileType::Symlink {
+        if inode.format() == ForkFormat::Local && file_type == FileType::Symlink {
             let len = inode.fork(Fork::Data).iter().take_while(|byte| **byte != 0).count();
             if inode.size() == 0 || inode.size() > inode.fork(Fork::Data).len() as u64 {
                 inode.set_size(len as u64);
@@ -265,7 +265,7 @@ impl Repairer<'_, '_> {
     fn make_directory(&self, inode: &mut Inode, generation: u32, parent: Ino) {
         inode.reset(FileType::Directory, 0o755, generation);
         inode.set_nlink(2);
-        inode.set_format(Fork::Data, Format::Local);
+        inode.set_format(Fork::Data, ForkFormat::Local);
         let layout = self.view.layout();
         let bytes = crate::format::dir::short::build(layout, parent, std::iter::empty());
         inode.set_size(bytes.len() as u64);
@@ -336,13 +336,13 @@ impl Repairer<'_, '_> {
         (hints, is_short): (Hints, bool),
     ) -> Option<(Blocks, u64)> {
         let geometry = self.geometry();
-        if !matches!(inode.fork_format(fork), Format::Extents | Format::Btree)
+        if !matches!(inode.fork_format(fork), ForkFormat::Extents | ForkFormat::Btree)
             || fork == Fork::Attr && !inode.has_attr_fork()
         {
             let set = inode.set_extents(fork, 0);
             return set.then(|| (Vec::new(), 0));
         }
-        let is_list = inode.fork_format(fork) == Format::Extents;
+        let is_list = inode.fork_format(fork) == ForkFormat::Extents;
         if map.is_sound && !is_short && (is_list || !hints.is_map_wrong) {
             let set = inode.set_extents(fork, map.extents.len() as u64);
             return set.then(|| (Vec::new(), map.blocks()));

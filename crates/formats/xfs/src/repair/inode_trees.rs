@@ -20,7 +20,7 @@ use crate::check::codes;
 use crate::check::survey::{AgChunks, Chunk, Claim};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::{AG_VERSION, AGI_MAGIC, AGI_SECTOR, NAMES, RawAgi, UNLINKED_BUCKETS};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::be16;
 use crate::format::checksum;
 use crate::format::features::RoCompat;
@@ -227,7 +227,7 @@ fn signed(
         device.read_block(*block).is_some_and(|bytes| {
             let shapes = [InoTree::SHAPE, FinoTree::SHAPE];
             let is_right =
-                |shape: &Shape| shape.verify(geometry, place, ag.0.into(), &bytes).is_ok();
+                |shape: &TreeShape| shape.verify(geometry, place, ag.0.into(), &bytes).is_ok();
             match geometry.features.crc() {
                 true => shapes.iter().any(is_right),
                 false => is_right(&shapes[0]) && is_own_leaf(&bytes),

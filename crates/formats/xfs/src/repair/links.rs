@@ -21,7 +21,7 @@ use crate::dir::{self, Entry};
 use crate::format::attr::flags;
 use crate::format::attr::leaf::parent_value;
 use crate::format::inode::{Fork, Inode, flags as inode_flags};
-use crate::xattr::parent::Link as ParentLink;
+use crate::xattr::parent::NamedLink as ParentLink;
 
 /// Directory for inodes with an unknown place.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -81,14 +81,14 @@ fn parents_of(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<Link> {
 }
 
 /// Directories that were examined.
-struct Known<'k, 's> {
+struct ExaminedDirectories<'k, 's> {
     view: &'k View<'s>,
     /// The inode of `..`.
     parents: HashMap<Ino, Option<Ino>>,
     entries: HashMap<Ino, HashMap<Vec<u8>, Ino>>,
 }
 
-impl Known<'_, '_> {
+impl ExaminedDirectories<'_, '_> {
     fn dot_dot(&mut self, dir: Ino) -> Option<Ino> {
         let view = self.view;
         *self.parents.entry(dir).or_insert_with(|| {
@@ -196,7 +196,7 @@ struct Name {
     mistaken: Option<Ino>,
 }
 
-struct Plan {
+struct LinkPlan {
     ino: Ino,
     file_type: FileType,
     /// Names to be removed.
@@ -210,10 +210,10 @@ pub(super) fn repair_lost(job: &RepairJob, findings: &[&Finding]) -> Result<()> 
     let plans = view(job.staging.clone(), |view| plan(job, view, &all));
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    let actions = |plan: &Plan| about(&all, plan.ino, what(plan));
-    let failed: Vec<Plan> = (session.steps(&plans, actions, carry_out).into_iter())
+    let actions = |plan: &LinkPlan| about(&all, plan.ino, what(plan));
+    let failed: Vec<LinkPlan> = (session.steps(&plans, actions, carry_out).into_iter())
         .filter(|plan| matches!(plan.to, Move::Home(_) | Move::Gone(..)))
-        .map(|plan| Plan { to: Move::Lost, from: plan.from.clone(), ..*plan })
+        .map(|plan| LinkPlan { to: Move::Lost, from: plan.from.clone(), ..*plan })
         .collect();
     session.steps(&failed, actions, carry_out);
     Ok(())
@@ -225,7 +225,7 @@ fn about(all: &BTreeMap<u64, Vec<&Finding>>, ino: Ino, what: &str) -> Vec<Action
     finding.map(|finding| Action::about(finding, what)).into_iter().collect()
 }
 
-fn what(plan: &Plan) -> &'static str {
+fn what(plan: &LinkPlan) -> &'static str {
     match &plan.to {
         Move::Home(_) => "The inode is reattached where its parent pointers say.",
         Move::Gone(..) => {
@@ -249,8 +249,8 @@ fn is_only_miscounted(view: &View<'_>, ino: Ino, inode: &Inode, findings: &[&Fin
             || parents_of(view, ino, inode).len() as u64 != u64::from(inode.nlink()))
 }
 
-fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<Plan> {
-    let mut known = Known { view, parents: HashMap::new(), entries: HashMap::new() };
+fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) -> Vec<LinkPlan> {
+    let mut known = ExaminedDirectories { view, parents: HashMap::new(), entries: HashMap::new() };
     let mut loops = HashSet::new();
     let mut plans = Vec::new();
     for (number, findings) in all {
@@ -265,15 +265,15 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
         let is_lost = has(&[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT]);
         let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
         if view.is_special(ino) {
-            plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::Special });
+            plans.push(LinkPlan { ino, file_type, from: Vec::new(), to: Move::Special });
         } else if view.is_root(ino) {
             if is_lost {
-                plans.push(Plan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+                plans.push(LinkPlan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
             }
         } else if is_loop && !links.is_empty() {
             if loops.insert(known.loop_of(ino)) {
                 let to = known.home(ino, &inode);
-                plans.push(Plan { ino, file_type, from: links, to });
+                plans.push(LinkPlan { ino, file_type, from: links, to });
             }
         } else if links.is_empty() {
             if !is_lost {
@@ -283,7 +283,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
                 true => metadata_home(view, ino, &inode),
                 false => known.home(ino, &inode),
             };
-            plans.push(Plan { ino, file_type, from: Vec::new(), to });
+            plans.push(LinkPlan { ino, file_type, from: Vec::new(), to });
         } else if file_type != FileType::Directory {
             // Its link count equals its number of parent pointers, so some of its names were lost.
             let mut said = parents_of(view, ino, &inode);
@@ -291,7 +291,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
                 said.retain(|link| !links.contains(link));
                 let to = known.home_of(ino, &inode, said);
                 if matches!(to, Move::Home(_)) {
-                    plans.push(Plan { ino, file_type, from: Vec::new(), to });
+                    plans.push(LinkPlan { ino, file_type, from: Vec::new(), to });
                 }
             }
         } else if is_lost || links.len() > 1 {
@@ -304,11 +304,11 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
                 _ => false,
             };
             if !said.contains(right) && (is_home || known.is_below(Ino(right.0), ino)) {
-                plans.push(Plan { ino, file_type, from: links, to });
+                plans.push(LinkPlan { ino, file_type, from: links, to });
                 continue;
             }
             let from = links.iter().filter(|link| *link != right).cloned().collect();
-            plans.push(Plan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
+            plans.push(LinkPlan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
         }
     }
     plans
@@ -317,7 +317,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
 /// Returns the right name of a directory: one in its parent pointers, or one in the directory of its `..`. An inode that
 /// was overwritten with a directory names the same children.
 fn right_name<'l>(
-    known: &mut Known<'_, '_>,
+    known: &mut ExaminedDirectories<'_, '_>,
     ino: Ino,
     links: &'l [Link],
     said: &[Link],
@@ -339,7 +339,7 @@ fn metadata_home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
     }
 }
 
-fn carry_out(fs: &XfsCore, plan: &Plan) -> Result<()> {
+fn carry_out(fs: &XfsCore, plan: &LinkPlan) -> Result<()> {
     for (dir, _, name) in &plan.from {
         change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))?;
     }
@@ -383,7 +383,7 @@ fn set_parent(fs: &XfsCore, ino: Ino, parent: Ino) -> Result<()> {
 }
 
 /// Adds a name for an inode. Its parent pointers and its link count are repaired later.
-fn add_name(fs: &XfsCore, dir: Ino, name: &[u8], plan: &Plan) -> Result<()> {
+fn add_name(fs: &XfsCore, dir: Ino, name: &[u8], plan: &LinkPlan) -> Result<()> {
     change_two(fs, (dir, plan.ino), |op, dir, child| {
         op.add_entry(dir, Entry { name, ino: child.ino(), file_type: plan.file_type })?;
         if plan.file_type == FileType::Directory {

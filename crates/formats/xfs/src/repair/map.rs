@@ -9,12 +9,12 @@ use vfs::{FileType, Ino};
 use crate::btree::records::rmap_offset;
 use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock, FsBlock};
-use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Shape, Side};
+use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Side, TreeShape};
 use crate::format::bytes::{be16, be32, be64, put16, put64};
 use crate::format::checksum;
 use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 
 /// Byte offset of the owner in an extent map tree block of version 5.
 const OWNER_OFFSET: usize = 56;
@@ -135,13 +135,13 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map 
         map: Map { is_sound: true, ..Map::default() },
     };
     match inode.fork_format(fork) {
-        Format::Extents => {
+        ForkFormat::Extents => {
             let count = usize::try_from(inode.extents(fork)).unwrap_or(usize::MAX);
             reader.map.is_sound = count <= bytes.len() / EXTENT_SIZE;
             let records = bytes.chunks_exact(EXTENT_SIZE).take(count);
             reader.good.extend(records.map(Extent::parse));
         }
-        Format::Btree => reader.tree(bytes),
+        ForkFormat::Btree => reader.tree(bytes),
         _ => {}
     }
     let (geometry, mut map) = (view.geometry(), reader.map);
@@ -215,7 +215,7 @@ impl Reader<'_, '_> {
             self.map.is_sound = false;
             return;
         }
-        let area = Shape::BMBT.root_area(fork.len());
+        let area = TreeShape::BMBT.root_area(fork.len());
         let (level, count) = (usize::from(area.level(fork)), area.count(fork));
         let is_root = (1..LEVELS_MAX).contains(&level) && (1..=area.max).contains(&count);
         self.map.is_sound = is_root;
@@ -249,7 +249,7 @@ impl Reader<'_, '_> {
             self.map.is_sound = false;
             return;
         }
-        let (shape, block) = (Shape::BMBT, geometry.device_block(FsBlock(pointer)));
+        let (shape, block) = (TreeShape::BMBT, geometry.device_block(FsBlock(pointer)));
         let mut data = vec![0; geometry.block_size()];
         if !self.view.read(block, &mut data) {
             self.map.is_sound = false;
@@ -291,10 +291,10 @@ impl Reader<'_, '_> {
     /// Returns whether a damaged block probably belongs to the tree: most of its identifying fields are right.
     fn is_likely(&self, geometry: &Geometry, block: Block, data: &[u8]) -> bool {
         if !geometry.features.crc() {
-            return be32(data, 0) == Shape::BMBT.magics[0];
+            return be32(data, 0) == TreeShape::BMBT.magics[0];
         }
         let signs = [
-            be32(data, 0) == Shape::BMBT.magics[1],
+            be32(data, 0) == TreeShape::BMBT.magics[1],
             be64(data, OWNER_OFFSET) == self.ino.0,
             be64(data, PLACE_OFFSET) == geometry.daddr(block),
             data[UUID] == geometry.meta_uuid,
@@ -405,10 +405,10 @@ pub(super) fn install(
         for (extent, record) in extents.iter().zip(bytes.chunks_exact_mut(EXTENT_SIZE)) {
             extent.put(record);
         }
-        inode.set_format(fork, Format::Extents);
+        inode.set_format(fork, ForkFormat::Extents);
         return Some(Vec::new());
     }
-    let root = Shape::BMBT.root_area(len);
+    let root = TreeShape::BMBT.root_area(len);
     room.note(extents);
     // Mapped blocks are not reused for its tree, regardless of other evidence.
     let mut mapped: Vec<(u64, u64)> =
@@ -421,7 +421,7 @@ pub(super) fn install(
     let mut old: Vec<FsBlock> = old.iter().filter(|block| !is_mapped(block)).copied().collect();
     let mut take = || old.pop().or_else(|| room.take());
     let mut blocks = Vec::new();
-    let records: Vec<Item> = extents.iter().copied().map(Item::Record).collect();
+    let records: Vec<MapItem> = extents.iter().copied().map(MapItem::Record).collect();
     let mut below = write_level(geometry, (ino, 0), &records, &mut take, &mut blocks)?;
     let mut level = 1;
     while below.len() > root.max {
@@ -435,18 +435,18 @@ pub(super) fn install(
     for (at, item) in below.iter().enumerate() {
         item.put(&root, bytes, at);
     }
-    inode.set_format(fork, Format::Btree);
+    inode.set_format(fork, ForkFormat::Btree);
     Some(blocks)
 }
 
 /// An item of an extent map tree block.
-enum Item {
+enum MapItem {
     Record(Extent),
     /// First logical block and location of a child block.
     Child(u64, FsBlock),
 }
 
-impl Item {
+impl MapItem {
     const fn key(&self) -> u64 {
         match self {
             Self::Record(extent) => extent.offset.0,
@@ -470,11 +470,11 @@ impl Item {
 fn write_level(
     geometry: &Geometry,
     (ino, level): (Ino, u16),
-    items: &[Item],
+    items: &[MapItem],
     take: &mut impl FnMut() -> Option<FsBlock>,
     blocks: &mut Vec<(Block, Vec<u8>)>,
-) -> Option<Vec<Item>> {
-    let shape = Shape::BMBT;
+) -> Option<Vec<MapItem>> {
+    let shape = TreeShape::BMBT;
     let area = if level == 0 { shape.leaf_area(geometry) } else { shape.node_area(geometry) };
     let (count, pieces) = (items.len(), items.len().div_ceil(area.max));
     let places: Vec<FsBlock> = (0..pieces).map(|_| take()).collect::<Option<_>>()?;
@@ -492,7 +492,7 @@ fn write_level(
         put16(&mut data, area.count_range().start, items.len() as u16);
         items.iter().enumerate().for_each(|(at, item)| item.put(&area, &mut data, at));
         shape.seal(geometry, &mut data);
-        above.push(Item::Child(items.first().map_or(0, Item::key), places[nth]));
+        above.push(MapItem::Child(items.first().map_or(0, MapItem::key), places[nth]));
         blocks.push((block, data));
     }
     Some(above)

@@ -19,7 +19,7 @@ use crate::format::quota::QuotaKind;
 
 /// The planned change of an inode.
 #[derive(Debug)]
-enum Change {
+enum InodeChange {
     /// It becomes a metadata file of this type.
     Mark(MetafileType),
     /// It becomes an ordinary one.
@@ -28,9 +28,9 @@ enum Change {
     Unlink(Vec<Link>),
 }
 
-struct Plan {
+struct MetadirPlan {
     ino: Ino,
-    change: Change,
+    change: InodeChange,
 }
 
 /// Repairs inodes with wrong flags or types.
@@ -44,13 +44,13 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
             let inode = view.inode(ino)?;
             let links = job.names(view).get(number).cloned().unwrap_or_default();
             let change = plan(view, ino, &inode, links, paths.get(&ino).map(Vec::as_slice))?;
-            Some(Plan { ino, change })
+            Some(MetadirPlan { ino, change })
         };
         all.keys().filter_map(plan).collect::<Vec<_>>()
     });
     let Ok(plans) = plans else { return Ok(()) };
     let Some(mut session) = Session::open(job) else { return Ok(()) };
-    let actions = |plan: &Plan| {
+    let actions = |plan: &MetadirPlan| {
         let finding = all.get(&plan.ino.0).and_then(|findings| findings.first());
         finding.map(|finding| Action::about(finding, what(&plan.change))).into_iter().collect()
     };
@@ -58,13 +58,13 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     Ok(())
 }
 
-const fn what(change: &Change) -> &'static str {
+const fn what(change: &InodeChange) -> &'static str {
     match change {
-        Change::Mark(_) => {
+        InodeChange::Mark(_) => {
             "The inode gets the flag and the type of its place in the metadata directory."
         }
-        Change::Unmark => "The inode becomes an ordinary one.",
-        Change::Unlink(_) => {
+        InodeChange::Unmark => "The inode becomes an ordinary one.",
+        InodeChange::Unlink(_) => {
             "The names are removed, because they lead to the other directory tree."
         }
     }
@@ -82,36 +82,36 @@ fn plan(
     inode: &Inode,
     links: Vec<Link>,
     path: Option<&[u8]>,
-) -> Option<Change> {
+) -> Option<InodeChange> {
     let is_inside = |link: &Link| view.inode(Ino(link.0)).is_some_and(|dir| dir.is_metadata());
     let (inside, outside): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_inside);
     let fitting = type_at(path, inode.is_dir());
     if !inode.is_metadata() {
         let may_mark = outside.is_empty() && ino != view.root();
         return match fitting {
-            Some(fitting) if may_mark => Some(Change::Mark(fitting)),
-            _ if !inside.is_empty() => Some(Change::Unlink(inside)),
+            Some(fitting) if may_mark => Some(InodeChange::Mark(fitting)),
+            _ if !inside.is_empty() => Some(InodeChange::Unlink(inside)),
             _ => None,
         };
     }
     if ino == view.root() || inside.is_empty() {
-        return Some(Change::Unmark);
+        return Some(InodeChange::Unmark);
     }
     match fitting {
-        _ if !outside.is_empty() => Some(Change::Unlink(outside)),
-        Some(fitting) => Some(Change::Mark(fitting)),
-        None => Some(Change::Unlink(inside)),
+        _ if !outside.is_empty() => Some(InodeChange::Unlink(outside)),
+        Some(fitting) => Some(InodeChange::Mark(fitting)),
+        None => Some(InodeChange::Unlink(inside)),
     }
 }
 
-fn carry_out(fs: &XfsCore, plan: &Plan) -> Result<()> {
+fn carry_out(fs: &XfsCore, plan: &MetadirPlan) -> Result<()> {
     match &plan.change {
-        Change::Mark(fitting) => change(fs, plan.ino, |_, handle| {
+        InodeChange::Mark(fitting) => change(fs, plan.ino, |_, handle| {
             handle.inode.set_metadata(*fitting);
             Ok(())
         }),
-        Change::Unmark => unmark(fs, plan.ino),
-        Change::Unlink(links) => links.iter().try_for_each(|(dir, _, name)| {
+        InodeChange::Unmark => unmark(fs, plan.ino),
+        InodeChange::Unlink(links) => links.iter().try_for_each(|(dir, _, name)| {
             change(fs, Ino(*dir), |op, handle| op.remove_entry(handle, name, None).map(drop))
         }),
     }

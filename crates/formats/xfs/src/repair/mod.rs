@@ -76,7 +76,7 @@ pub(crate) struct RepairJob {
     /// Their names. A round ends with the first level that changes anything, so they stay valid.
     names: OnceCell<Names>,
     /// Inodes that directory entries name, if chunks of version 4 are searched for.
-    named_inodes: OnceCell<named::Named>,
+    named_inodes: OnceCell<named::NamedInodes>,
 }
 
 impl RepairJob {

@@ -23,10 +23,10 @@ use crate::format::address::{AgBlock, AgIno, Block, FileBlock};
 use crate::format::ag::{AGFL_SECTOR, sector_place};
 use crate::format::bytes::{be16, be32};
 use crate::format::dir::short::Short;
-use crate::format::dir::{Layout, magic};
+use crate::format::dir::{DirLayout, magic};
 use crate::format::extent::Extent;
 use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
-use crate::format::inode::{self, Fork, Format, Inode};
+use crate::format::inode::{self, Fork, ForkFormat, Inode};
 
 /// Number of bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ const DAMAGED_MAX: u32 = INODES_PER_CHUNK / 8;
 const CONNECTED_MIN: u32 = 2;
 
 /// Inodes that directory entries name.
-pub(super) struct Named {
+pub(super) struct NamedInodes {
     /// In any directory, or in the superblock.
     all: HashSet<u64>,
     /// In connected directories.
@@ -45,7 +45,7 @@ pub(super) struct Named {
 
 impl RepairJob {
     /// Returns the inodes that the superblock or any directory entry in the image names.
-    pub(super) fn named_inodes(&self, survey: &Survey) -> &Named {
+    pub(super) fn named_inodes(&self, survey: &Survey) -> &NamedInodes {
         self.named_inodes.get_or_init(|| {
             let raw = &survey.sb.raw;
             let special = [&raw.rootino, &raw.rbmino, &raw.rsumino, &raw.uquotino, &raw.gquotino];
@@ -55,7 +55,7 @@ impl RepairJob {
             for_each_block(self, geometry, |block, bytes| {
                 add_names(self, geometry, (block, bytes), (&mut all, &mut firsts));
             });
-            Named { all, connected: connected(self, &firsts) }
+            NamedInodes { all, connected: connected(self, &firsts) }
         })
     }
 }
@@ -85,7 +85,7 @@ fn add_names(
     (block, bytes): (Block, &[u8]),
     (all, firsts): (&mut HashSet<u64>, &mut Vec<(Ino, Block)>),
 ) {
-    let layout = Layout::new(geometry);
+    let layout = DirLayout::new(geometry);
     let kind = be32(bytes, 0);
     if [magic::BLOCK[1], magic::DATA[1]].contains(&kind) {
         let mut whole = vec![0; layout.size()];
@@ -102,7 +102,7 @@ fn add_names(
         for slot in bytes.chunks_exact(geometry.inode_size()) {
             let is_inode = inode::verify_structure(geometry, Ino(0), slot).is_ok();
             let inode = Inode::from_slot(slot);
-            if !is_inode || !inode.is_dir() || inode.format() != Format::Local {
+            if !is_inode || !inode.is_dir() || inode.format() != ForkFormat::Local {
                 continue;
             }
             let contents = inode.fork(Fork::Data).get(..inode.size() as usize).unwrap_or_default();
@@ -151,7 +151,7 @@ fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
 pub(super) fn blocks(
     device: &GroupDevice<'_>,
     alignment: u32,
-    (named, root): (&Named, u64),
+    (named, root): (&NamedInodes, u64),
     is_taken: impl Fn(u32) -> bool,
 ) -> Vec<u32> {
     let geometry = device.geometry;
@@ -174,7 +174,11 @@ pub(super) fn blocks(
 /// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in
 /// use must have names, or some must have them in connected directories, or one must be the root. The first block and
 /// the last one contain an inode, so that no chunk starts before its first inode.
-fn is_named_chunk(device: &GroupDevice<'_>, start: u32, (named, root): (&Named, u64)) -> bool {
+fn is_named_chunk(
+    device: &GroupDevice<'_>,
+    start: u32,
+    (named, root): (&NamedInodes, u64),
+) -> bool {
     let geometry = device.geometry;
     let (mut used, mut known, mut connected, mut damaged) = (0_u32, 0_u32, 0_u32, 0);
     let mut has_root = false;

@@ -12,7 +12,7 @@ use crate::btree::records::{
     rmap_owner,
 };
 use crate::check::codes;
-use crate::check::survey::{Contents, Survey};
+use crate::check::survey::{Survey, TreeContents};
 use crate::format::address::AgNumber;
 use crate::format::ag::{
     self, AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi, sector_place,
@@ -28,11 +28,11 @@ pub(super) struct Old<'o> {
     ag: AgNumber,
     pub(super) agi: Option<RawAgi>,
     agf: Option<RawAgf>,
-    pub(super) ino: Contents<InodeChunk>,
-    pub(super) fino: Contents<InodeChunk>,
-    rmap: OnceCell<Contents<RmapRecord>>,
-    bno: OnceCell<Contents<FreeRun>>,
-    cnt: OnceCell<Contents<FreeRun>>,
+    pub(super) ino: TreeContents<InodeChunk>,
+    pub(super) fino: TreeContents<InodeChunk>,
+    rmap: OnceCell<TreeContents<RmapRecord>>,
+    bno: OnceCell<TreeContents<FreeRun>>,
+    cnt: OnceCell<TreeContents<FreeRun>>,
 }
 
 impl<'o> Old<'o> {
@@ -45,8 +45,8 @@ impl<'o> Old<'o> {
             ag: device.ag,
             agi,
             agf: agf.filter(|agf| agf.magicnum.get() == AGF_MAGIC),
-            ino: Contents::default(),
-            fino: Contents::default(),
+            ino: TreeContents::default(),
+            fino: TreeContents::default(),
             rmap: OnceCell::new(),
             bno: OnceCell::new(),
             cnt: OnceCell::new(),
@@ -65,11 +65,11 @@ impl<'o> Old<'o> {
         &self,
         codes: codes::TreeCodes,
         (root, levels): (u32, u32),
-    ) -> Contents<T::Record> {
+    ) -> TreeContents<T::Record> {
         let (headers_end, _) = sector_place(&self.survey.geometry, AGFL_SECTOR);
         let is_there = root > headers_end && root < self.survey.geometry.ag_len(self.ag);
         if !is_there || !(1..=LEVELS_MAX).contains(&levels) {
-            return Contents::default();
+            return TreeContents::default();
         }
         self.survey.tree::<T>(self.ag, codes, (root, levels))
     }
@@ -78,27 +78,27 @@ impl<'o> Old<'o> {
         &self,
         codes: codes::TreeCodes,
         root: impl Fn(&RawAgf) -> (u32, u32),
-    ) -> Contents<T::Record> {
+    ) -> TreeContents<T::Record> {
         self.agf.as_ref().map(|agf| self.tree::<T>(codes, root(agf))).unwrap_or_default()
     }
 
     /// Returns the reverse map.
-    pub(super) fn rmap(&self) -> &Contents<RmapRecord> {
+    pub(super) fn rmap(&self) -> &TreeContents<RmapRecord> {
         self.rmap.get_or_init(|| {
             if !self.survey.geometry.features.ro_compat(RoCompat::RMAPBT) {
-                return Contents::default();
+                return TreeContents::default();
             }
             self.of_agf::<RmapTree>(codes::RMAPBT, |agf| (agf.roots[2].get(), agf.levels[2].get()))
         })
     }
 
-    fn bno(&self) -> &Contents<FreeRun> {
+    fn bno(&self) -> &TreeContents<FreeRun> {
         self.bno.get_or_init(|| {
             self.of_agf::<BnoTree>(codes::BNOBT, |agf| (agf.roots[0].get(), agf.levels[0].get()))
         })
     }
 
-    fn cnt(&self) -> &Contents<FreeRun> {
+    fn cnt(&self) -> &TreeContents<FreeRun> {
         self.cnt.get_or_init(|| {
             self.of_agf::<CntTree>(codes::CNTBT, |agf| (agf.roots[1].get(), agf.levels[1].get()))
         })

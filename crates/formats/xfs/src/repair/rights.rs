@@ -9,7 +9,7 @@ use vfs::check::Code;
 
 use crate::check::codes;
 use crate::format::address::Block;
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{be16, be64};
 use crate::format::geometry::Geometry;
 
@@ -34,7 +34,8 @@ pub(super) const OF_MAPS: &[&Code] = OF_FILES.split_at(1).1;
 /// Findings about damage of an inode, but not of its extent map.
 const OF_INODES: &[&Code] = &[codes::INODE, codes::INODE_CHECKSUM, codes::INODE_NOT_USED];
 /// Trees of space, whose blocks contain the number of their group.
-const OF_SPACE: [Shape; 4] = [Shape::BNO, Shape::CNT, Shape::RMAP, Shape::REFCOUNT];
+const OF_SPACE: [TreeShape; 4] =
+    [TreeShape::BNO, TreeShape::CNT, TreeShape::RMAP, TreeShape::REFCOUNT];
 
 /// Byte offsets of owner, location and file system UUID in a metadata block.
 struct Signature {
@@ -65,7 +66,7 @@ pub(super) fn sign(staging: &Staging, geometry: &Geometry, block: Block) -> Opti
         return None;
     }
     let (ag, _) = geometry.locate(block);
-    let is_of_space = |shape: &Shape| shape.verify(geometry, block, ag.0.into(), &data).is_ok();
+    let is_of_space = |shape: &TreeShape| shape.verify(geometry, block, ag.0.into(), &data).is_ok();
     if OF_SPACE.iter().any(is_of_space) {
         return Some(Sign::Space);
     }

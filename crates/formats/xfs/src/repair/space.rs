@@ -74,7 +74,7 @@ pub(super) fn checksums(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 }
 
 /// The planned contents of a group's trees.
-struct Plan {
+struct SpacePlan {
     free: Vec<FreeRun>,
     owners: Vec<RmapRecord>,
     references: Vec<RefcountRecord>,
@@ -109,7 +109,7 @@ fn group(
     // Full blocks are used only if roomy ones take too much space.
     for fill in [Fill::Roomy, Fill::Full] {
         let owners = shared::joined(claims);
-        let plan = Plan { free: free.clone(), owners, references: references.clone(), fill };
+        let plan = SpacePlan { free: free.clone(), owners, references: references.clone(), fill };
         if let Some(made) = place(&device, plan) {
             for (block, bytes) in &made.blocks {
                 device.write_block(*block, bytes)?;
@@ -131,13 +131,13 @@ fn group(
 }
 
 /// The data to write for a group.
-struct Made {
+struct GroupData {
     blocks: Vec<(AgBlock, Vec<u8>)>,
     agf: Vec<u8>,
     agfl: Vec<u8>,
 }
 
-fn sizes(device: &GroupDevice<'_>, plan: &Plan, runs: usize) -> Sizes {
+fn sizes(device: &GroupDevice<'_>, plan: &SpacePlan, runs: usize) -> Sizes {
     let geometry = device.geometry;
     let has = |feature| geometry.features.ro_compat(feature);
     // Each run of new blocks gives at most one record for each of its two owners.
@@ -156,7 +156,7 @@ fn sizes(device: &GroupDevice<'_>, plan: &Plan, runs: usize) -> Sizes {
 }
 
 /// Assigns blocks to everything. `None` if there are too few.
-fn place(device: &GroupDevice<'_>, mut plan: Plan) -> Option<Made> {
+fn place(device: &GroupDevice<'_>, mut plan: SpacePlan) -> Option<GroupData> {
     let geometry = device.geometry;
     let capacity = ag::agfl_capacity(geometry);
     let levels = Levels::of(device, plan.free.len(), plan.owners.len() + 8, plan.fill);
@@ -225,7 +225,7 @@ fn remove(free: &[FreeRun], taken: &[FreeRun]) -> Vec<FreeRun> {
     left.filter(|run| run.len > 0).collect()
 }
 
-fn make(device: &GroupDevice<'_>, plan: &Plan, places: Places) -> Made {
+fn make(device: &GroupDevice<'_>, plan: &SpacePlan, places: Places) -> GroupData {
     let (geometry, ag, fill) = (device.geometry, device.ag, plan.fill);
     let bno = bulk::build::<BnoTree>(geometry, ag, &plan.free, fill, &places.bno);
     let mut by_len = plan.free.clone();
@@ -242,12 +242,12 @@ fn make(device: &GroupDevice<'_>, plan: &Plan, places: Places) -> Made {
     let agfl = agfl(device, &places.listed);
     let built = [Some(bno), Some(cnt), rmap, refcount];
     let blocks = built.into_iter().flatten().flat_map(|built| built.blocks).collect();
-    Made { blocks, agf, agfl }
+    GroupData { blocks, agf, agfl }
 }
 
 fn agf(
     device: &GroupDevice<'_>,
-    plan: &Plan,
+    plan: &SpacePlan,
     trees: [Option<&Built>; 3],
     refcount: Option<&Built>,
     places: &Places,

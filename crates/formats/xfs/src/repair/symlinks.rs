@@ -16,7 +16,7 @@ use super::{RepairJob, map};
 use crate::XfsCore;
 use crate::check::view::{Link, View, view};
 use crate::format::address::Block;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 use crate::format::symlink::{self, HEADER_SIZE, TARGET_LEN_MAX};
 
 /// A damaged link.
@@ -86,7 +86,7 @@ fn remove(fs: &XfsCore, damaged: &Damaged) -> Result<()> {
 fn target(view: &View<'_>, ino: Ino, inode: &Inode) -> Vec<u8> {
     let size = usize::try_from(inode.size()).unwrap_or(usize::MAX).min(TARGET_LEN_MAX - 1);
     let mut target = match inode.format() {
-        Format::Local => inode.fork(Fork::Data).to_vec(),
+        ForkFormat::Local => inode.fork(Fork::Data).to_vec(),
         _ => remote_target(view, ino, inode),
     };
     target.truncate(size);

@@ -16,7 +16,7 @@ use super::{begin, superblock};
 use crate::check::codes;
 use crate::check::superblock::log_head;
 use crate::format::geometry::Geometry;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::log::{self, XfsLog, log_is_clean, stated_lsn};
 use crate::volume::read_superblock;
 
@@ -122,7 +122,7 @@ impl StepWriter for Writer {
     fn write(&mut self, blocks: &BTreeMap<u64, Vec<u8>>) -> Result<()> {
         let mut txn = self.engine.begin()?;
         for (&block, bytes) in blocks.iter().filter(|(block, _)| !self.of_log.contains(block)) {
-            let id = txn.buffer(block, Kind::Raw.plain())?;
+            let id = txn.buffer(block, BlockKind::Raw.plain())?;
             let end = bytes.len().min(self.engine.block_size());
             txn.edit(id, 0..end).copy_from_slice(&bytes[..end]);
         }

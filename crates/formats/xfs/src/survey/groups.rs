@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use vfs::Result;
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use super::Teller;
 use super::tree::{Met, Scope, walk};
@@ -24,7 +24,7 @@ impl Teller<'_> {
         for ag in self.fs.geometry().ags() {
             let geometry = self.fs.geometry();
             let (last, _) = ag::sector_place(geometry, ag::AGFL_SECTOR);
-            self.tell(geometry.block_of(ag, AgBlock(0)).0, u64::from(last) + 1, Kind::Headers);
+            self.tell(geometry.block_of(ag, AgBlock(0)).0, u64::from(last) + 1, BlockUse::Headers);
             let parts: [(&str, Result<()>); 7] = [
                 ("the list of free blocks for trees", self.agfl(ag)),
                 ("the tree of free space", self.free(ag, &mut free)),
@@ -49,7 +49,7 @@ impl Teller<'_> {
         let raw = &self.fs.superblock().raw;
         let (start, len) = (FsBlock(raw.logstart.get()), u64::from(raw.logblocks.get()));
         if start.0 != 0 && self.fs.geometry().contains(start, len) {
-            self.tell_of(start, len, Kind::Log);
+            self.tell_of(start, len, BlockUse::Log);
         }
     }
 
@@ -58,13 +58,13 @@ impl Teller<'_> {
         let state = fs.volume.ags.state(ag);
         let (block, offset) = ag::sector_place(geometry, ag::AGFL_SECTOR);
         let place = geometry.block_of(ag, AgBlock(block));
-        let bytes = fs.block(place, kind::Kind::AgHeader.of_group(ag))?;
+        let bytes = fs.block(place, kind::BlockKind::AgHeader.of_group(ag))?;
         let (entries, capacity) = (ag::agfl_entries(geometry), ag::agfl_capacity(geometry));
         for nth in 0..state.flcount.min(capacity) {
             let at = (state.flfirst + nth) % capacity;
             let entry = be32(&bytes, offset + entries + at as usize * size_of::<u32>());
             if entry > block && entry < state.length {
-                self.tell(geometry.block_of(ag, AgBlock(entry)).0, 1, Kind::Allocation);
+                self.tell(geometry.block_of(ag, AgBlock(entry)).0, 1, BlockUse::Allocation);
             }
         }
         Ok(())
@@ -75,14 +75,14 @@ impl Teller<'_> {
         let scope = Scope { keys: None, reads_leaves: false };
         walk::<T>(self.fs, ag, scope, &mut |met| {
             if let Met::Block(block) = met {
-                self.tell(block.0, 1, Kind::Allocation);
+                self.tell(block.0, 1, BlockUse::Allocation);
             }
             Ok(())
         })
     }
 
     /// Reports blocks of a group, which must be within it.
-    fn tell_in(&mut self, ag: AgNumber, start: AgBlock, len: u64, kind: Kind) -> Result<()> {
+    fn tell_in(&mut self, ag: AgNumber, start: AgBlock, len: u64, kind: BlockUse) -> Result<()> {
         let length = u64::from(self.fs.geometry().ag_len(ag));
         if u64::from(start.0) + len > length {
             let damage =
@@ -98,12 +98,12 @@ impl Teller<'_> {
         let scope = Scope { keys: None, reads_leaves: true };
         walk::<BnoTree>(self.fs, ag, scope, &mut |met| match met {
             Met::Block(block) => {
-                self.tell(block.0, 1, Kind::Allocation);
+                self.tell(block.0, 1, BlockUse::Allocation);
                 Ok(())
             }
             Met::Record(run) => {
                 *free += u64::from(run.len);
-                self.tell_in(ag, run.start, run.len.into(), Kind::Free)
+                self.tell_in(ag, run.start, run.len.into(), BlockUse::Free)
             }
         })
     }
@@ -113,12 +113,12 @@ impl Teller<'_> {
         let scope = Scope { keys: None, reads_leaves: true };
         walk::<RefcountTree>(self.fs, ag, scope, &mut |met| match met {
             Met::Block(block) => {
-                self.tell(block.0, 1, Kind::Allocation);
+                self.tell(block.0, 1, BlockUse::Allocation);
                 Ok(())
             }
             Met::Record(record) => {
                 *shared += u64::from(record.len);
-                let kind = if record.cow { Kind::Preallocated } else { Kind::Shared };
+                let kind = if record.cow { BlockUse::Preallocated } else { BlockUse::Shared };
                 self.tell_in(ag, record.start, record.len.into(), kind)
             }
         })
@@ -130,7 +130,7 @@ impl Teller<'_> {
         let mut end = 0;
         walk::<InoTree>(self.fs, ag, scope, &mut |met| match met {
             Met::Block(block) => {
-                self.tell(block.0, 1, Kind::Allocation);
+                self.tell(block.0, 1, BlockUse::Allocation);
                 Ok(())
             }
             Met::Record(chunk) => self.chunk(ag, &chunk, &mut end),
@@ -147,7 +147,7 @@ impl Teller<'_> {
             if from <= last.0 {
                 *end = last.0 + 1;
                 let len = u64::from(last.0 - from) + 1;
-                self.tell_in(ag, AgBlock(from), len, Kind::Inodes)?;
+                self.tell_in(ag, AgBlock(from), len, BlockUse::Inodes)?;
             }
         }
         Ok(())

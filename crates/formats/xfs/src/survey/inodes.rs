@@ -2,25 +2,25 @@
 
 use std::ops::ControlFlow;
 
-use vfs::survey::{FileLayout, Fragments, Kind};
+use vfs::survey::{BlockUse, FileLayout, Fragments};
 use vfs::{Corruption, FileType, Ino, Result};
 
 use super::Teller;
 use super::tree::{Met, Scope, walk};
 use crate::btree::records::{InoTree, InodeChunk, RefcountTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::format::inode::{Fork, Format, Inode, flags, flags2};
+use crate::format::inode::{Fork, ForkFormat, Inode, flags, flags2};
 use crate::kind;
 
 /// The inode whose blocks are being reported.
-struct Subject<'s> {
+struct SurveyedInode<'s> {
     ino: Ino,
     inode: &'s Inode,
     fork: Fork,
-    kind: Kind,
+    kind: BlockUse,
     fragments: Fragments,
     end: FileBlock,
 }
@@ -62,7 +62,7 @@ impl Teller<'_> {
             }
             if held.as_ref().is_none_or(|(held, _)| *held != block) {
                 let place = geometry.block_of(ag, block);
-                match fs.block(place, kind::Kind::Inodes.plain()) {
+                match fs.block(place, kind::BlockKind::Inodes.plain()) {
                     Ok(bytes) => held = Some((block, bytes)),
                     Err(error) => {
                         self.remark(format_args!("block {place} of inodes"), &error);
@@ -87,35 +87,37 @@ impl Teller<'_> {
             let fragments = self.fork(ino, inode, Fork::Data, kind);
             let Fragments { count: fragments, blocks, .. } = fragments;
             let is_dir = file_type == FileType::Directory;
-            let is_file = is_dir && kind == Kind::Directories
-                || file_type == FileType::Regular && kind == Kind::Data;
+            let is_file = is_dir && kind == BlockUse::Directories
+                || file_type == FileType::Regular && kind == BlockUse::Data;
             if is_file && blocks > 0 {
                 self.sink.file(FileLayout { ino, is_dir, fragments, blocks });
             }
         }
         if inode.has_attr_fork() {
-            self.fork(ino, inode, Fork::Attr, Kind::Attributes);
+            self.fork(ino, inode, Fork::Attr, BlockUse::Attributes);
         }
     }
 
-    fn kind_of(&self, ino: Ino, inode: &Inode, file_type: FileType) -> Kind {
+    fn kind_of(&self, ino: Ino, inode: &Inode, file_type: FileType) -> BlockUse {
         let raw = &self.fs.superblock().raw;
         let own = [raw.uquotino, raw.gquotino, raw.pquotino, raw.rbmino, raw.rsumino];
         match file_type {
-            _ if inode.is_metadata() || own.iter().any(|own| own.get() == ino.0) => Kind::System,
-            FileType::Directory => Kind::Directories,
-            _ => Kind::Data,
+            _ if inode.is_metadata() || own.iter().any(|own| own.get() == ino.0) => {
+                BlockUse::System
+            }
+            FileType::Directory => BlockUse::Directories,
+            _ => BlockUse::Data,
         }
     }
 
     /// Reports the blocks of a fork, and those of its extent map.
-    fn fork(&mut self, ino: Ino, inode: &Inode, fork: Fork, kind: Kind) -> Fragments {
+    fn fork(&mut self, ino: Ino, inode: &Inode, fork: Fork, kind: BlockUse) -> Fragments {
         let (fragments, end) = (Fragments::default(), FileBlock(0));
-        let mut subject = Subject { ino, inode, fork, kind, fragments, end };
+        let mut subject = SurveyedInode { ino, inode, fork, kind, fragments, end };
         let result = match inode.fork_format(fork) {
-            Format::Extents => self.list(&mut subject),
-            Format::Btree => self.root(&mut subject),
-            Format::Local | Format::Device | Format::MetaBtree => Ok(()),
+            ForkFormat::Extents => self.list(&mut subject),
+            ForkFormat::Btree => self.root(&mut subject),
+            ForkFormat::Local | ForkFormat::Device | ForkFormat::MetaBtree => Ok(()),
         };
         if let Err(error) = result {
             self.remark(format_args!("inode {ino}"), &error);
@@ -123,16 +125,16 @@ impl Teller<'_> {
         subject.fragments
     }
 
-    fn list(&mut self, subject: &mut Subject<'_>) -> Result<()> {
+    fn list(&mut self, subject: &mut SurveyedInode<'_>) -> Result<()> {
         let bytes = subject.inode.fork(subject.fork);
         let count = usize::try_from(subject.inode.extents(subject.fork)).unwrap_or(usize::MAX);
         let mut records = bytes.chunks_exact(EXTENT_SIZE).take(count);
         records.try_for_each(|record| self.extent(subject, &Extent::parse(record)))
     }
 
-    fn root(&mut self, subject: &mut Subject<'_>) -> Result<()> {
+    fn root(&mut self, subject: &mut SurveyedInode<'_>) -> Result<()> {
         let bytes = subject.inode.fork(subject.fork);
-        let area = Shape::BMBT.root_area(bytes.len());
+        let area = TreeShape::BMBT.root_area(bytes.len());
         let level = area.level(bytes);
         if area.max == 0 || level == 0 || area.count(bytes) > area.max {
             let damage = Corruption::new("bmbt root", "level or number of entries");
@@ -148,7 +150,7 @@ impl Teller<'_> {
 
     fn children(
         &mut self,
-        subject: &mut Subject<'_>,
+        subject: &mut SurveyedInode<'_>,
         bytes: &[u8],
         area: &crate::format::btree::Area,
         place: &Below,
@@ -169,7 +171,12 @@ impl Teller<'_> {
     }
 
     /// Reports a block of an extent map, and the blocks below it.
-    fn node(&mut self, subject: &mut Subject<'_>, block: FsBlock, place: &Below) -> Result<()> {
+    fn node(
+        &mut self,
+        subject: &mut SurveyedInode<'_>,
+        block: FsBlock,
+        place: &Below,
+    ) -> Result<()> {
         let (fs, geometry) = (self.fs, self.fs.geometry());
         let ino = subject.ino;
         let fault = |problem| Corruption::new("bmbt", problem).of_inode(ino.0);
@@ -178,11 +185,11 @@ impl Teller<'_> {
             return Err(damage.mismatch("a block", block).into());
         }
         self.spend(subject.ino, 1)?;
-        self.tell_of(block, 1, Kind::Maps);
-        let tag = kind::Kind::Bmbt.of_inode(subject.ino, 0);
+        self.tell_of(block, 1, BlockUse::Maps);
+        let tag = kind::BlockKind::Bmbt.of_inode(subject.ino, 0);
         let bytes = fs.block(geometry.device_block(block), tag)?;
         let is_leaf = place.level == 0;
-        let shape = Shape::BMBT;
+        let shape = TreeShape::BMBT;
         let area = if is_leaf { shape.leaf_area(geometry) } else { shape.node_area(geometry) };
         if area.level(&bytes) != place.level {
             return Err(fault("level").mismatch(place.level, area.level(&bytes)).into());
@@ -212,7 +219,7 @@ impl Teller<'_> {
         Ok(())
     }
 
-    fn extent(&mut self, subject: &mut Subject<'_>, extent: &Extent) -> Result<()> {
+    fn extent(&mut self, subject: &mut SurveyedInode<'_>, extent: &Extent) -> Result<()> {
         extent.check(self.fs.geometry()).map_err(|damage| damage.of_inode(subject.ino.0))?;
         if extent.offset < subject.end {
             let damage = Corruption::new("extent list", "extents that overlap or are out of order");
@@ -221,11 +228,11 @@ impl Teller<'_> {
         subject.end = extent.end();
         subject.fragments.add(self.fs.geometry().device_block(extent.start).0, extent.len);
         let kind = match subject.kind {
-            Kind::Data if extent.unwritten => Kind::Preallocated,
+            BlockUse::Data if extent.unwritten => BlockUse::Preallocated,
             kind => kind,
         };
         let may_share = subject.inode.flags2() & flags2::REFLINK != 0;
-        if kind != Kind::Data || !may_share {
+        if kind != BlockUse::Data || !may_share {
             self.spend(subject.ino, extent.len)?;
             self.tell_of(extent.start, extent.len, kind);
             return Ok(());
@@ -256,7 +263,7 @@ impl Teller<'_> {
         for (from, to) in own {
             let len = u64::from(to - from);
             self.spend(ino, len)?;
-            self.tell_of(self.fs.geometry().fs_block(ag, AgBlock(from)), len, Kind::Data);
+            self.tell_of(self.fs.geometry().fs_block(ag, AgBlock(from)), len, BlockUse::Data);
         }
         Ok(())
     }

@@ -14,19 +14,19 @@ mod tree;
 
 use std::ops::ControlFlow;
 
-use disk::Part;
+use disk::DeviceRole;
 use vfs::Result;
-use vfs::survey::{Extent, Kind, LogState, Shape, Sink};
+use vfs::survey::{BlockUse, Extent, ImageGeometry, LogState, Sink};
 
 use crate::XfsCore;
 use crate::format::address::{AgNumber, FsBlock};
 
 impl XfsCore {
     /// Returns the size and structure of the image.
-    pub(crate) fn shape(&self) -> Result<Shape> {
+    pub(crate) fn shape(&self) -> Result<ImageGeometry> {
         let geometry = self.geometry();
         let has_realtime = self.superblock().raw.rblocks.get() != 0;
-        Ok(Shape {
+        Ok(ImageGeometry {
             block_size: geometry.block_size() as u32,
             blocks: geometry.blocks,
             group_blocks: geometry.ag_blocks.into(),
@@ -47,7 +47,7 @@ impl XfsCore {
 
     fn log_state(&self) -> Result<LogState> {
         let sb = self.superblock_found();
-        if sb.raw.logstart.get() == 0 && self.device().part_len(Part::Log).is_none() {
+        if sb.raw.logstart.get() == 0 && self.device().part_len(DeviceRole::Log).is_none() {
             return Ok(LogState::Elsewhere);
         }
         if self.log.is_some() {
@@ -76,14 +76,14 @@ struct Teller<'t> {
 }
 
 impl Teller<'_> {
-    fn tell(&mut self, start: u64, len: u64, kind: Kind) {
+    fn tell(&mut self, start: u64, len: u64, kind: BlockUse) {
         if len > 0 {
             self.sink.extent(Extent { start, len, kind });
         }
     }
 
     /// Reports blocks that are within one group, given as in pointers.
-    fn tell_of(&mut self, start: FsBlock, len: u64, kind: Kind) {
+    fn tell_of(&mut self, start: FsBlock, len: u64, kind: BlockUse) {
         self.tell(self.fs.geometry().device_block(start).0, len, kind);
     }
 

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{Sector, parse, sector};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{self, AGI_SECTOR, RawAgi};
-use crate::format::btree::{NO_SIBLING, Shape, Side, ag_block};
+use crate::format::btree::{NO_SIBLING, Side, TreeShape, ag_block};
 use crate::format::checksum;
 use crate::format::features::{Features, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
@@ -159,8 +159,8 @@ fn counted_agi(device: &dyn BlockDevice, geometry: &Geometry, ag: AgNumber) -> R
     let (mut agi, _) = RawAgi::read_from_prefix(&bytes)
         .map_err(|_| Corruption::new("AGI", "truncated").in_group(ag.0.into()))?;
     let tree = Trees { device, geometry, ag, max: geometry.ag_len(ag) };
-    agi.iblocks = tree.blocks(&Shape::INO, agi.root.get(), agi.level.get())?.into();
-    agi.fblocks = tree.blocks(&Shape::FINO, agi.free_root.get(), agi.free_level.get())?.into();
+    agi.iblocks = tree.blocks(&TreeShape::INO, agi.root.get(), agi.level.get())?.into();
+    agi.fblocks = tree.blocks(&TreeShape::FINO, agi.free_root.get(), agi.free_level.get())?.into();
     bytes[..agi.as_bytes().len()].copy_from_slice(agi.as_bytes());
     checksum::seal(&mut bytes, offset_of!(RawAgi, crc));
     Ok((offset, bytes))
@@ -177,7 +177,7 @@ struct Trees<'t> {
 
 impl Trees<'_> {
     /// Returns the number of blocks of a tree with `levels` levels.
-    fn blocks(&self, shape: &Shape, root: u32, levels: u32) -> Result<u32> {
+    fn blocks(&self, shape: &TreeShape, root: u32, levels: u32) -> Result<u32> {
         let mut blocks = 0;
         let mut first = u64::from(root);
         for level in (0..levels).rev() {
@@ -202,7 +202,7 @@ impl Trees<'_> {
         Ok(blocks)
     }
 
-    fn read(&self, shape: &Shape, block: AgBlock) -> Result<Vec<u8>> {
+    fn read(&self, shape: &TreeShape, block: AgBlock) -> Result<Vec<u8>> {
         if block.0 >= self.max {
             return Err(self.damage(shape, "a pointer leads out of the group").into());
         }
@@ -213,7 +213,7 @@ impl Trees<'_> {
         Ok(data)
     }
 
-    fn damage(&self, shape: &Shape, problem: &'static str) -> Corruption {
+    fn damage(&self, shape: &TreeShape, problem: &'static str) -> Corruption {
         Corruption::new(shape.name, problem).in_group(self.ag.0.into())
     }
 }

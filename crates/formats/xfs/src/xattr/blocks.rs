@@ -9,7 +9,7 @@ use super::path::{PathBlock, locate, tag};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::attr::{BlockType, Identity, leaf_change, remote, write_info};
 use crate::format::inode::Fork;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{self, Place};
 use crate::op::held::HeldBlock;
 
@@ -59,7 +59,7 @@ impl<'a> AttrChange<'_, 'a> {
     }
 
     /// Writes a value to remote blocks.
-    pub(super) fn write_value(&mut self, value: &[u8]) -> Outcome<remote::Place> {
+    pub(super) fn write_value(&mut self, value: &[u8]) -> Outcome<remote::ValueLocation> {
         let layout = self.layout;
         let geometry = self.op.fs.volume.geometry;
         let count = remote::blocks(layout, value.len());
@@ -70,7 +70,7 @@ impl<'a> AttrChange<'_, 'a> {
             let (start, len) = self.map_blocks(at, first + count - at)?;
             for (step, (index, part)) in (0..len).zip(&mut parts) {
                 let block = geometry.device_block(start.plus(step.into()));
-                let tag = Kind::AttrRemote.of_inode(self.handle.ino(), at + step);
+                let tag = BlockKind::AttrRemote.of_inode(self.handle.ino(), at + step);
                 let id = self.op.txn.create(block.0, tag)?;
                 let who = Identity { owner: self.handle.ino().0, block };
                 let offset = index * remote::bytes_per_block(layout);
@@ -79,7 +79,7 @@ impl<'a> AttrChange<'_, 'a> {
             }
             at += len;
         }
-        Ok(remote::Place { block: first, len: value.len() as u32 })
+        Ok(remote::ValueLocation { block: first, len: value.len() as u32 })
     }
 
     /// Maps contiguous blocks from `at` on: at least one, at most `len`.

@@ -9,7 +9,7 @@ use super::read::{AttrForm, EntryPosition, Key, blocks_fit, find, form, short_en
 use crate::format::address::FileBlock;
 use crate::format::attr::leaf::{self, Value};
 use crate::format::attr::leaf_change::{self, NewEntry};
-use crate::format::attr::{BlockType, Layout, flags, remote, shortform};
+use crate::format::attr::{AttrLayout, BlockType, flags, remote, shortform};
 use crate::format::edit::Edit;
 use crate::format::features::Incompat;
 use crate::format::hash::name_hash;
@@ -21,12 +21,12 @@ use crate::op::Op;
 pub(crate) struct AttrChange<'o, 'a> {
     pub(super) op: &'o mut Op<'a>,
     pub(super) handle: &'o mut Handle,
-    pub(super) layout: Layout,
+    pub(super) layout: AttrLayout,
 }
 
 impl<'o, 'a> AttrChange<'o, 'a> {
     pub(crate) fn new(op: &'o mut Op<'a>, handle: &'o mut Handle) -> Self {
-        let layout = Layout::new(&op.fs.volume.geometry);
+        let layout = AttrLayout::new(&op.fs.volume.geometry);
         Self { op, handle, layout }
     }
 
@@ -217,7 +217,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
     }
 
     /// Returns the hash of an attribute in the inode.
-    fn short_hash(&self, entry: &shortform::Entry<'_>) -> u32 {
+    fn short_hash(&self, entry: &shortform::ShortformEntry<'_>) -> u32 {
         let parent = leaf::parent_of(entry.value).filter(|_| entry.flags & flags::PARENT != 0);
         match parent {
             Some((ino, _)) => {
@@ -255,7 +255,7 @@ impl<'o, 'a> AttrChange<'o, 'a> {
 
 /// Returns the size of a leaf's entries in shortform. `None` if they cannot be in the inode: a value is too long, there
 /// are too many, or one is incomplete.
-fn short_size(layout: Layout, data: &[u8]) -> Option<usize> {
+fn short_size(layout: AttrLayout, data: &[u8]) -> Option<usize> {
     if leaf::count(layout, data) > shortform::COUNT_MAX.into() {
         return None;
     }

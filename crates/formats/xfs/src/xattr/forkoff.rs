@@ -8,20 +8,20 @@ use vfs::{Error, FileType, Result};
 
 use crate::XfsCore;
 use crate::format::attr::shortform;
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::features::Incompat;
-use crate::format::inode::{CORE_SIZE_V3, Fork, Format, Inode};
+use crate::format::inode::{CORE_SIZE_V3, Fork, ForkFormat, Inode};
 use crate::format::log::buffer::CHUNK;
 use crate::inode::Handle;
 
 /// Size of the data fork of a device inode, in bytes.
 pub(super) const DEVICE_BYTES: usize = 8;
 /// Minimum size of a data fork next to an attribute fork, in bytes.
-const DATA_MIN: usize = Shape::BMBT.root_size(3).next_multiple_of(8);
+const DATA_MIN: usize = TreeShape::BMBT.root_size(3).next_multiple_of(8);
 /// Minimum size of an attribute fork, in bytes.
-const ATTR_MIN: usize = Shape::BMBT.root_size(2);
+const ATTR_MIN: usize = TreeShape::BMBT.root_size(2);
 /// The default boundary of kernels: twelve extents fit before it.
-pub(crate) const OF_KERNELS: usize = Shape::BMBT.root_size(12) / 8 * 8;
+pub(crate) const OF_KERNELS: usize = TreeShape::BMBT.root_size(12) / 8 * 8;
 /// The default boundary. Twelve extents fit before it, like the kernel's default (`m_attroffset`), but it is aligned to
 /// a log chunk. So a new file's attributes are in one chunk, and the data fork has no chunk for itself.
 pub(super) const DEFAULT: usize =
@@ -54,11 +54,11 @@ impl XfsCore {
 pub(super) fn data_bytes(handle: &Handle) -> usize {
     let inode = &handle.inode;
     let used = match inode.format() {
-        Format::Device => DEVICE_BYTES as u64,
-        Format::Local => inode.size(),
-        Format::Extents => inode.extents(Fork::Data).saturating_mul(16),
+        ForkFormat::Device => DEVICE_BYTES as u64,
+        ForkFormat::Local => inode.size(),
+        ForkFormat::Extents => inode.extents(Fork::Data).saturating_mul(16),
         // The position of its pointers depends on the size of the fork: a tree's root uses all of it.
-        Format::Btree | Format::MetaBtree => inode.fork(Fork::Data).len() as u64,
+        ForkFormat::Btree | ForkFormat::MetaBtree => inode.fork(Fork::Data).len() as u64,
     };
     usize::try_from(used).unwrap_or(usize::MAX)
 }
@@ -66,7 +66,7 @@ pub(super) fn data_bytes(handle: &Handle) -> usize {
 /// Returns the highest boundary that leaves the attribute fork at least `bytes`. `None` if the data fork is in the way.
 pub(super) fn boundary_for(handle: &Handle, bytes: usize) -> Option<usize> {
     let inode = &handle.inode;
-    if inode.format() == Format::Device {
+    if inode.format() == ForkFormat::Device {
         return (inode.literal_size() - DEVICE_BYTES >= bytes).then_some(DEVICE_BYTES);
     }
     let lowest = data_bytes(handle).max(DATA_MIN).checked_next_multiple_of(8)?;
@@ -112,7 +112,7 @@ pub(super) fn start(handle: &mut Handle, boundary: usize) {
 
 /// Clears an existing attribute fork.
 pub(super) fn init_short(handle: &mut Handle) {
-    handle.inode.set_format(Fork::Attr, Format::Local);
+    handle.inode.set_format(Fork::Attr, ForkFormat::Local);
     let fork = handle.inode.fork_mut(Fork::Attr);
     fork.fill(0);
     shortform::init(fork);
@@ -123,14 +123,14 @@ pub(super) fn init_short(handle: &mut Handle) {
 pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()> {
     let inode = &mut handle.inode;
     let old = inode.fork(Fork::Data).to_vec();
-    let count = Shape::BMBT.root_area(old.len()).count(&old);
-    let lowest = Shape::BMBT.root_size(count).max(DATA_MIN).next_multiple_of(8);
+    let count = TreeShape::BMBT.root_area(old.len()).count(&old);
+    let lowest = TreeShape::BMBT.root_size(count).max(DATA_MIN).next_multiple_of(8);
     if lowest > highest(inode) {
         return Err(no_room());
     }
     let wanted = inode.literal_size().saturating_sub(bytes) / 8 * 8;
     let boundary = wanted.clamp(lowest, highest(inode));
-    if !Shape::BMBT.move_root(&old, &mut inode.fork_mut(Fork::Data)[..boundary]) {
+    if !TreeShape::BMBT.move_root(&old, &mut inode.fork_mut(Fork::Data)[..boundary]) {
         return Err(handle.corrupt("inode", "its fork has no space for the root of its tree"));
     }
     start(handle, boundary);
@@ -140,7 +140,7 @@ pub(super) fn create_beside_tree(handle: &mut Handle, bytes: usize) -> Result<()
 /// Removes the attribute fork if it has no attributes. The fork is kept empty if `keep` is set, or if the root of a
 /// tree in the data fork depends on its size.
 pub(super) fn release_empty(handle: &mut Handle, keep: bool) {
-    if keep || matches!(handle.inode.format(), Format::Btree | Format::MetaBtree) {
+    if keep || matches!(handle.inode.format(), ForkFormat::Btree | ForkFormat::MetaBtree) {
         init_short(handle);
         return;
     }
@@ -153,7 +153,7 @@ pub(super) fn remove(handle: &mut Handle) {
         return;
     }
     handle.inode.fork_mut(Fork::Attr).fill(0);
-    handle.inode.set_format(Fork::Attr, Format::Extents);
+    handle.inode.set_format(Fork::Attr, ForkFormat::Extents);
     handle.inode.set_forkoff_bytes(0);
 }
 
@@ -162,9 +162,9 @@ pub(super) fn remove(handle: &mut Handle) {
 pub(super) fn empty_for_blocks(handle: &mut Handle) {
     let inode = &mut handle.inode;
     inode.fork_mut(Fork::Attr).fill(0);
-    inode.set_format(Fork::Attr, Format::Extents);
+    inode.set_format(Fork::Attr, ForkFormat::Extents);
     let default = DEFAULT.min(highest(inode));
-    let may_move = matches!(inode.format(), Format::Local | Format::Extents);
+    let may_move = matches!(inode.format(), ForkFormat::Local | ForkFormat::Extents);
     if may_move && inode.forkoff_bytes() < default {
         inode.set_forkoff_bytes(default);
     }

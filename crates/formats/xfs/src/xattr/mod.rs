@@ -34,7 +34,7 @@ use crate::format::inode::Fork;
 use crate::inode::Handle;
 use crate::op::Op;
 use crate::op::source::Source;
-use parent::Link;
+use parent::NamedLink;
 use read::Key;
 
 pub(crate) use change::AttrChange;
@@ -108,12 +108,12 @@ impl Op<'_> {
     }
 
     /// Adds a parent pointer. Like the next two functions, does nothing in an image without parent pointers.
-    pub(crate) fn add_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Outcome<()> {
+    pub(crate) fn add_parent(&mut self, child: &mut Handle, link: NamedLink<'_>) -> Outcome<()> {
         AttrChange::new(self, child).add_parent(link)
     }
 
     /// Removes a parent pointer.
-    pub(crate) fn remove_parent(&mut self, child: &mut Handle, link: Link<'_>) -> Outcome<()> {
+    pub(crate) fn remove_parent(&mut self, child: &mut Handle, link: NamedLink<'_>) -> Outcome<()> {
         AttrChange::new(self, child).remove_parent(link)
     }
 
@@ -121,8 +121,8 @@ impl Op<'_> {
     pub(crate) fn replace_parent(
         &mut self,
         child: &mut Handle,
-        old: Link<'_>,
-        new: Link<'_>,
+        old: NamedLink<'_>,
+        new: NamedLink<'_>,
     ) -> Outcome<()> {
         AttrChange::new(self, child).replace_parent(old, new)
     }

@@ -21,14 +21,14 @@ use crate::op::source::Source;
 
 /// A link to an inode: the directory and the name in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link<'n> {
+pub(crate) struct NamedLink<'n> {
     pub(crate) dir: Ino,
     /// The directory's generation.
     pub(crate) generation: u32,
     pub(crate) name: &'n [u8],
 }
 
-impl<'n> Link<'n> {
+impl<'n> NamedLink<'n> {
     pub(super) fn value(&self) -> [u8; PARENT_SIZE] {
         parent_value(self.dir.0, self.generation)
     }
@@ -54,7 +54,7 @@ impl<'n> Link<'n> {
 pub(crate) fn for_each(
     source: &mut impl Source,
     handle: &Handle,
-    each: &mut dyn FnMut(Link<'_>),
+    each: &mut dyn FnMut(NamedLink<'_>),
 ) -> Result<()> {
     read::for_each(source, handle, |(flags, name, value)| {
         if flags & flags::NAMESPACE != flags::PARENT {
@@ -63,14 +63,14 @@ pub(crate) fn for_each(
         let Some((dir, generation)) = value.and_then(parent_of) else {
             return Err(handle.corrupt("parent pointer", "its value is invalid"));
         };
-        each(Link { dir: Ino(dir), generation, name });
+        each(NamedLink { dir: Ino(dir), generation, name });
         Ok(())
     })
 }
 
 impl AttrChange<'_, '_> {
     /// Adds a parent pointer. Like the next two functions, does nothing in an image without parent pointers.
-    pub(super) fn add_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+    pub(super) fn add_parent(&mut self, link: NamedLink<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
         }
@@ -93,7 +93,7 @@ impl AttrChange<'_, '_> {
     }
 
     /// Removes a parent pointer.
-    pub(super) fn remove_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+    pub(super) fn remove_parent(&mut self, link: NamedLink<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl AttrChange<'_, '_> {
     }
 
     /// Replaces a parent pointer by another, for a rename.
-    pub(super) fn replace_parent(&mut self, old: Link<'_>, new: Link<'_>) -> Outcome<()> {
+    pub(super) fn replace_parent(&mut self, old: NamedLink<'_>, new: NamedLink<'_>) -> Outcome<()> {
         if !self.has_parents() {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl AttrChange<'_, '_> {
 }
 
 /// Overwrites a parent pointer with one of the same size.
-fn replace_short(child: &mut Handle, old: &Link<'_>, new: &Link<'_>) -> Result<()> {
+fn replace_short(child: &mut Handle, old: &NamedLink<'_>, new: &NamedLink<'_>) -> Result<()> {
     let value = old.value();
     let key = old.short_key(&value);
     let ino = child.ino().0;

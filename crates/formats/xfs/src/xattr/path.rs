@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use vfs::Result;
 
 use crate::format::address::{Block, FileBlock};
-use crate::format::attr::{self, BlockType, Layout, node};
+use crate::format::attr::{self, AttrLayout, BlockType, node};
 use crate::format::inode::Fork;
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
@@ -28,7 +28,7 @@ pub(super) type AttrPath = SmallVec<[PathBlock; node::LEVEL_MAX as usize + 1]>;
 
 /// Returns the tag of a block of attributes.
 pub(super) fn tag(handle: &Handle, at: u32) -> Tag {
-    Kind::AttrLeaf.of_inode(handle.ino(), at)
+    BlockKind::AttrLeaf.of_inode(handle.ino(), at)
 }
 
 /// Returns the location of logical block `at`.
@@ -50,12 +50,12 @@ enum Seen {
 /// Returns the path to the first leaf that can have entries with this hash, or to the last leaf.
 pub(super) fn descend(source: &mut impl Source, handle: &Handle, hash: u32) -> Result<AttrPath> {
     let mut path = AttrPath::new();
-    go_down(source, handle, &mut path, Target { at: 0, level: None }, hash)?;
+    go_down(source, handle, &mut path, DescentStart { at: 0, level: None }, hash)?;
     Ok(path)
 }
 
 /// Start of a descent: a block, and its expected level (0 for a leaf). `None` for the root, which may have any level.
-struct Target {
+struct DescentStart {
     at: u32,
     level: Option<u16>,
 }
@@ -64,12 +64,12 @@ fn go_down(
     source: &mut impl Source,
     handle: &Handle,
     path: &mut AttrPath,
-    mut target: Target,
+    mut target: DescentStart,
     hash: u32,
 ) -> Result<()> {
-    let layout = Layout::new(&source.geometry());
+    let layout = AttrLayout::new(&source.geometry());
     loop {
-        let Target { at, level: expected } = target;
+        let DescentStart { at, level: expected } = target;
         let place = locate(source, handle, at)?;
         let seen = source.with(place, tag(handle, at), |data| look(layout, data, hash))?;
         let (level, index) = match seen {
@@ -87,7 +87,7 @@ fn go_down(
         match seen {
             Seen::Leaf => return Ok(()),
             Seen::Node { child: Some(child), .. } => {
-                target = Target { at: child, level: Some(level - 1) };
+                target = DescentStart { at: child, level: Some(level - 1) };
             }
             Seen::Node { child: None, .. } => {
                 return Err(handle.corrupt("attribute node", "no entries"));
@@ -96,7 +96,7 @@ fn go_down(
     }
 }
 
-fn look(layout: Layout, data: &[u8], hash: u32) -> Seen {
+fn look(layout: AttrLayout, data: &[u8], hash: u32) -> Seen {
     if layout.block_type(data) != Some(BlockType::Node) {
         return Seen::Leaf;
     }
@@ -108,7 +108,7 @@ fn look(layout: Layout, data: &[u8], hash: u32) -> Seen {
 
 /// A walk from leaf to leaf that detects cycles in a damaged tree.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct LeafWalk {
     pub(super) path: AttrPath,
     /// A leaf visited before, which must not be visited again; replaced each time the number of steps has doubled. Each
     /// leaf must name its predecessor, so a walk that visits one leaf twice is cyclic, and meets this one, too.
@@ -116,7 +116,7 @@ pub(super) struct Walk {
     steps: u64,
 }
 
-impl Walk {
+impl LeafWalk {
     pub(super) fn new(path: AttrPath) -> Self {
         let landmark = path.last().map_or(0, |step| step.at);
         Self { path, landmark, steps: 0 }
@@ -129,7 +129,7 @@ impl Walk {
 
     /// Advances to the next leaf. Returns false without a step if there is none.
     pub(super) fn advance(&mut self, source: &mut impl Source, handle: &Handle) -> Result<bool> {
-        let layout = Layout::new(&source.geometry());
+        let layout = AttrLayout::new(&source.geometry());
         let previous = self.leaf().at;
         for depth in (0..self.path.len() - 1).rev() {
             let step = self.path[depth];
@@ -141,7 +141,7 @@ impl Walk {
             let Some((at, level)) = child else { continue };
             self.path[depth].index = next;
             self.path.truncate(depth + 1);
-            let target = Target { at, level: Some(level - 1) };
+            let target = DescentStart { at, level: Some(level - 1) };
             go_down(source, handle, &mut self.path, target, 0)?;
             self.check_step(source, handle, previous)?;
             return Ok(true);

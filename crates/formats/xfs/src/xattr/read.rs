@@ -2,13 +2,13 @@
 
 use vfs::{Error, Result};
 
-use super::path::{AttrPath, Walk, descend, locate, tag};
+use super::path::{AttrPath, LeafWalk, descend, locate, tag};
 use crate::format::address::FileBlock;
 use crate::format::attr::leaf::{self, Value};
-use crate::format::attr::{Layout, flags, remote, shortform};
-use crate::format::inode::{Fork, Format};
+use crate::format::attr::{AttrLayout, flags, remote, shortform};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::map::{self, Place};
 use crate::op::source::Source;
 
@@ -24,22 +24,22 @@ pub(super) struct Key<'a> {
 
 impl Key<'_> {
     /// Returns whether a shortform entry matches.
-    pub(super) fn is_short(&self, entry: &shortform::Entry<'_>) -> bool {
+    pub(super) fn is_short(&self, entry: &shortform::ShortformEntry<'_>) -> bool {
         entry.flags & flags::NAMESPACE == self.namespace
             && entry.name == self.name
             && self.value.is_none_or(|value| entry.value == value)
     }
 
-    fn is(&self, entry: &leaf::Entry<'_>) -> bool {
+    fn is(&self, entry: &leaf::AttrLeafEntry<'_>) -> bool {
         entry.is_complete() && self.names(entry)
     }
 
     /// Returns whether an entry matches but is incomplete, as a crash may leave it.
-    pub(super) fn is_part(&self, entry: &leaf::Entry<'_>) -> bool {
+    pub(super) fn is_part(&self, entry: &leaf::AttrLeafEntry<'_>) -> bool {
         !entry.is_complete() && self.names(entry)
     }
 
-    fn names(&self, entry: &leaf::Entry<'_>) -> bool {
+    fn names(&self, entry: &leaf::AttrLeafEntry<'_>) -> bool {
         entry.flags & flags::NAMESPACE == self.namespace
             && entry.name == self.name
             && self.value.is_none_or(|value| entry.value == Value::Local(value))
@@ -59,9 +59,9 @@ pub(super) enum AttrForm {
 
 pub(super) fn form(handle: &Handle) -> AttrForm {
     match handle.inode.attr_format() {
-        Some(Format::Local) => AttrForm::Short,
-        Some(Format::Btree) => AttrForm::Blocks,
-        Some(Format::Extents) if handle.inode.extents(Fork::Attr) > 0 => AttrForm::Blocks,
+        Some(ForkFormat::Local) => AttrForm::Short,
+        Some(ForkFormat::Btree) => AttrForm::Blocks,
+        Some(ForkFormat::Extents) if handle.inode.extents(Fork::Attr) > 0 => AttrForm::Blocks,
         _ => AttrForm::Empty,
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn blocks_fit(source: &mut impl Source, handle: &Handle, max: u32) ->
 }
 
 /// Returns the shortform entries.
-pub(super) fn short_entries(handle: &Handle) -> Result<shortform::Entries<'_>> {
+pub(super) fn short_entries(handle: &Handle) -> Result<shortform::ShortformEntries<'_>> {
     let entries = shortform::entries(handle.inode.fork(Fork::Attr));
     entries.map_err(|c| c.of_inode(handle.ino().0).into())
 }
@@ -112,10 +112,10 @@ pub(super) fn find_entry(
     source: &mut impl Source,
     handle: &Handle,
     hash: u32,
-    is: impl Fn(&leaf::Entry<'_>) -> bool,
+    is: impl Fn(&leaf::AttrLeafEntry<'_>) -> bool,
 ) -> Result<Option<EntryPosition>> {
-    let layout = Layout::new(&source.geometry());
-    let mut walk = Walk::new(descend(source, handle, hash)?);
+    let layout = AttrLayout::new(&source.geometry());
+    let mut walk = LeafWalk::new(descend(source, handle, hash)?);
     loop {
         let step = walk.leaf();
         let found = source
@@ -137,10 +137,10 @@ enum LeafSearch {
 }
 
 fn search(
-    layout: Layout,
+    layout: AttrLayout,
     data: &[u8],
     hash: u32,
-    is: impl Fn(&leaf::Entry<'_>) -> bool,
+    is: impl Fn(&leaf::AttrLeafEntry<'_>) -> bool,
 ) -> LeafSearch {
     let first = leaf::lower_bound(layout, data, hash);
     for index in first..leaf::count(layout, data) {
@@ -182,18 +182,20 @@ fn for_each_in_blocks(
     handle: &Handle,
     each: &mut impl FnMut(Met<'_>) -> Result<()>,
 ) -> Result<()> {
-    let layout = Layout::new(&source.geometry());
-    let mut walk = Walk::new(descend(source, handle, 0)?);
+    let layout = AttrLayout::new(&source.geometry());
+    let mut walk = LeafWalk::new(descend(source, handle, 0)?);
     loop {
         let step = walk.leaf();
         source.with(step.place, tag(handle, step.at), |data| {
-            leaf::entries(layout, data).filter(leaf::Entry::is_complete).try_for_each(|entry| {
-                let value = match entry.value {
-                    Value::Local(value) => Some(value),
-                    Value::Remote(_) => None,
-                };
-                each((entry.flags, entry.name, value))
-            })
+            leaf::entries(layout, data).filter(leaf::AttrLeafEntry::is_complete).try_for_each(
+                |entry| {
+                    let value = match entry.value {
+                        Value::Local(value) => Some(value),
+                        Value::Remote(_) => None,
+                    };
+                    each((entry.flags, entry.name, value))
+                },
+            )
         })??;
         if !walk.advance(source, handle)? {
             return Ok(());
@@ -217,7 +219,7 @@ pub(super) fn value_of(
         AttrForm::Blocks => {}
     }
     let Some(position) = find(source, handle, key)? else { return Ok(None) };
-    let layout = Layout::new(&source.geometry());
+    let layout = AttrLayout::new(&source.geometry());
     let step = position.path[position.path.len() - 1];
     let found = source.with(step.place, tag(handle, step.at), |data| {
         leaf::entry(layout, data, position.index).map(|entry| match entry.value {
@@ -232,8 +234,12 @@ pub(super) fn value_of(
     }
 }
 
-fn read_remote(source: &mut impl Source, handle: &Handle, place: remote::Place) -> Result<Vec<u8>> {
-    let layout = Layout::new(&source.geometry());
+fn read_remote(
+    source: &mut impl Source,
+    handle: &Handle,
+    place: remote::ValueLocation,
+) -> Result<Vec<u8>> {
+    let layout = AttrLayout::new(&source.geometry());
     // Leaves with longer values were refused when they were read.
     let len = (place.len as usize).min(crate::format::attr::VALUE_LEN_MAX);
     let mut value = Vec::with_capacity(len);
@@ -241,7 +247,7 @@ fn read_remote(source: &mut impl Source, handle: &Handle, place: remote::Place) 
         let left = len - value.len();
         let at = place.block.saturating_add(index);
         let block = locate(source, handle, at)?;
-        let tag = Kind::AttrRemote.of_inode(handle.ino(), at);
+        let tag = BlockKind::AttrRemote.of_inode(handle.ino(), at);
         source.with(block, tag, |data| {
             let size = left.min(remote::bytes_per_block(layout));
             let part = remote::part(layout, data, value.len(), size)

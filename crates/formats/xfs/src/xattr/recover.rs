@@ -5,7 +5,7 @@ use operations::Outcome;
 use vfs::Error;
 
 use super::change::AttrChange;
-use super::parent::Link;
+use super::parent::NamedLink;
 use super::read::{self, AttrForm, Key, find_entry, form};
 use crate::format::hash::name_hash;
 
@@ -32,19 +32,23 @@ impl AttrChange<'_, '_> {
     }
 
     /// Adds a parent pointer unless it exists.
-    pub(crate) fn end_adding_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+    pub(crate) fn end_adding_parent(&mut self, link: NamedLink<'_>) -> Outcome<()> {
         self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { Ok(()) } else { self.add_parent(link) }
     }
 
     /// Removes a parent pointer if it exists.
-    pub(crate) fn end_removing_parent(&mut self, link: Link<'_>) -> Outcome<()> {
+    pub(crate) fn end_removing_parent(&mut self, link: NamedLink<'_>) -> Outcome<()> {
         self.remove_incomplete_link(&link)?;
         if self.has_link(&link)? { self.remove_parent(link) } else { Ok(()) }
     }
 
     /// Replaces a parent pointer by another. In blocks, the old one may be incomplete.
-    pub(crate) fn end_replacing_parent(&mut self, old: Link<'_>, new: Link<'_>) -> Outcome<()> {
+    pub(crate) fn end_replacing_parent(
+        &mut self,
+        old: NamedLink<'_>,
+        new: NamedLink<'_>,
+    ) -> Outcome<()> {
         self.remove_incomplete_link(&old)?;
         self.remove_incomplete_link(&new)?;
         let is_done = old != new && self.has_link(&new)?;
@@ -62,13 +66,13 @@ impl AttrChange<'_, '_> {
         if form(self.handle) == AttrForm::Blocks { self.return_to_inode() } else { Ok(()) }
     }
 
-    fn has_link(&mut self, link: &Link<'_>) -> Outcome<bool> {
+    fn has_link(&mut self, link: &NamedLink<'_>) -> Outcome<bool> {
         let value = link.value();
         let key = link.key(&self.op.fs.volume.geometry, &value);
         Ok(read::value_of(self.op, self.handle, &key)?.is_some())
     }
 
-    fn remove_incomplete_link(&mut self, link: &Link<'_>) -> Outcome<()> {
+    fn remove_incomplete_link(&mut self, link: &NamedLink<'_>) -> Outcome<()> {
         let value = link.value();
         let key = link.key(&self.op.fs.volume.geometry, &value);
         self.remove_incomplete(&key)
@@ -91,7 +95,7 @@ impl AttrChange<'_, '_> {
 mod tests {
     use operations::Outcome;
 
-    use super::{AttrChange, Key, Link, find_entry, name_hash};
+    use super::{AttrChange, Key, NamedLink, find_entry, name_hash};
     use crate::format::attr::{flags, leaf};
     use crate::format::bytes::be16;
     use crate::format::edit::Edit;
@@ -113,7 +117,7 @@ mod tests {
         pub(crate) fn mark_parent_incomplete(
             &mut self,
             handle: &Handle,
-            link: &Link<'_>,
+            link: &NamedLink<'_>,
         ) -> Outcome<()> {
             let value = link.value();
             let key = link.key(&self.fs.volume.geometry, &value);

@@ -12,14 +12,14 @@ use super::read::EntryPosition;
 use super::tree::last_hash;
 use crate::format::attr::leaf_change;
 use crate::format::attr::node::{self, Child};
-use crate::format::attr::{self, BlockType, Layout, leaf};
+use crate::format::attr::{self, AttrLayout, BlockType, leaf};
 use crate::format::edit::Edit;
 
 /// Maximum number of changes after one removal: a join at each level, then the removal of each level.
 const ROUNDS_MAX: usize = 4 * node::LEVEL_MAX as usize;
 
 /// Returns how much of a block is in use, and its capacity: in bytes for a leaf, in entries for a node.
-fn fullness(layout: Layout, data: &[u8]) -> (usize, usize) {
+fn fullness(layout: AttrLayout, data: &[u8]) -> (usize, usize) {
     match layout.block_type(data) {
         Some(BlockType::Node) => (node::count(layout, data), node::capacity(layout)),
         _ => (leaf::content_size(layout, data), leaf::capacity(layout)),

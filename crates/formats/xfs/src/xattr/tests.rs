@@ -11,7 +11,7 @@ use fastrand::Rng;
 use testkit::{KernelMount, MkfsXfs, MountOptions, require, xfs_repair};
 use vfs::Ino;
 
-use super::parent::{self, Link};
+use super::parent::{self, NamedLink};
 use super::read::{AttrForm, form};
 use crate::op::Op;
 use crate::{Xfs, XfsCore};
@@ -20,8 +20,8 @@ type Links = BTreeSet<(u64, Vec<u8>)>;
 
 const GENERATION: u32 = 7;
 
-fn link_of((dir, name): &(u64, Vec<u8>)) -> Link<'_> {
-    Link { dir: Ino(*dir), generation: GENERATION, name }
+fn link_of((dir, name): &(u64, Vec<u8>)) -> NamedLink<'_> {
+    NamedLink { dir: Ino(*dir), generation: GENERATION, name }
 }
 
 fn links(fs: &XfsCore, ino: Ino, own: &Links) -> Links {

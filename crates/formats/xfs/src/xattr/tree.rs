@@ -10,7 +10,7 @@ use super::path::{AttrPath, PathBlock, descend};
 use crate::format::address::FileBlock;
 use crate::format::attr::leaf_change::{self, NewEntry};
 use crate::format::attr::node::{self, Child};
-use crate::format::attr::{self, BlockType, Layout, leaf};
+use crate::format::attr::{self, AttrLayout, BlockType, leaf};
 use crate::format::edit::Edit;
 use crate::format::inode::Fork;
 
@@ -19,7 +19,7 @@ use crate::format::inode::Fork;
 const ROUNDS_MAX: usize = 2 * node::LEVEL_MAX as usize + 4;
 
 /// Returns the last hash of a leaf or node.
-pub(super) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
+pub(super) fn last_hash(layout: AttrLayout, data: &[u8]) -> Option<u32> {
     match layout.block_type(data)? {
         BlockType::Leaf => leaf::last_hash(layout, data),
         BlockType::Node => node::last_hash(layout, data),

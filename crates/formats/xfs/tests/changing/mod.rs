@@ -23,7 +23,7 @@ use xfs::format::address::FsBlock;
 use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::superblock::{self, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
-use xfs::mkfs::{self, Contents, FeatureChange, Options};
+use xfs::mkfs::{self, FeatureChange, Options, PreviousContents};
 use xfs::{DeferPolicy, InsertBuffering, OpenOptions, Xfs};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -44,7 +44,7 @@ pub const FILLING: Mix = Mix { names: 60, data: 5, sync: 40, names_per_directory
 
 /// A kind of image.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct TargetLayout {
     pub size: u64,
     pub block_size: u32,
     pub inode_size: u16,
@@ -64,7 +64,7 @@ pub struct Layout {
 pub const TINY_BUFFERS: InsertBuffering =
     InsertBuffering { leaves_min: 1, buffered_max: 3, bytes_max: 1 << 20 };
 
-impl Layout {
+impl TargetLayout {
     pub const DEFAULT: Self = Self {
         size: 64 * MIB,
         block_size: 4096,
@@ -172,7 +172,7 @@ impl Layout {
         };
         let layout = mkfs::plan(&options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         let device = MemoryDevice::new(self.size);
-        mkfs::format(&device, &layout, Contents::Zeros).expect("memory does not fail");
+        mkfs::format(&device, &layout, PreviousContents::Zeros).expect("memory does not fail");
         device
     }
 }

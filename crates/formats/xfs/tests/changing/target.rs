@@ -8,7 +8,7 @@ use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
 use xfs::{DeferPolicy, Xfs};
 
-use super::{Layout, SMALL_CACHE_BYTES, assert_clean, worn};
+use super::{SMALL_CACHE_BYTES, TargetLayout, assert_clean, worn};
 
 /// How an image is opened for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Way {
 
 /// XFS images of one kind.
 pub struct XfsTarget {
-    pub layout: Layout,
+    pub layout: TargetLayout,
     way: Way,
     /// File systems made in advance: each run starts with a copy of one of them.
     made: Vec<MemoryDevice>,
@@ -35,22 +35,22 @@ pub struct XfsTarget {
 
 impl XfsTarget {
     /// New images, to be filled without a log.
-    pub fn unlogged(layout: Layout) -> Self {
+    pub fn unlogged(layout: TargetLayout) -> Self {
         Self::with_images(layout, Way::Unlogged, vec![layout.make()])
     }
 
     /// New images, to be changed in place.
-    pub fn in_place(layout: Layout) -> Self {
+    pub fn in_place(layout: TargetLayout) -> Self {
         Self::with_images(layout, Way::InPlace, vec![layout.make()])
     }
 
     /// New images, and some whose logs will soon wrap around.
-    pub fn worn(layout: Layout) -> Self {
+    pub fn worn(layout: TargetLayout) -> Self {
         Self::with_images(layout, Way::InPlace, worn::images(&layout.make()))
     }
 
     /// New images with so much memory that blocks are written back only when the log is full.
-    pub fn unhurried(layout: Layout) -> Self {
+    pub fn unhurried(layout: TargetLayout) -> Self {
         Self { cache_bytes: 64 << 20, ..Self::in_place(layout) }
     }
 
@@ -60,7 +60,7 @@ impl XfsTarget {
     }
 
     /// Given images of a layout.
-    pub fn with_images(layout: Layout, way: Way, made: Vec<MemoryDevice>) -> Self {
+    pub fn with_images(layout: TargetLayout, way: Way, made: Vec<MemoryDevice>) -> Self {
         let (cache_bytes, swallows_flushes, defer_creates) = (SMALL_CACHE_BYTES, false, None);
         Self { layout, way, made, cache_bytes, swallows_flushes, defer_creates }
     }

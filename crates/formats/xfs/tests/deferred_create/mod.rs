@@ -10,19 +10,22 @@ use testkit::{effort, require};
 use xfs::OpenOptions;
 
 use crate::changing::target::{Open, Way};
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 
 /// Layouts in which files may wait.
-const SHAPES: [Layout; 4] = [
-    Layout::DEFAULT,
-    Layout::LARGE_INODES,
-    Layout::MANY_GROUPS,
-    Layout { features: "-parent,-exchange,-rmapbt,-sparse,-nrext64,-bigtime", ..Layout::DEFAULT },
+const SHAPES: [TargetLayout; 4] = [
+    TargetLayout::DEFAULT,
+    TargetLayout::LARGE_INODES,
+    TargetLayout::MANY_GROUPS,
+    TargetLayout {
+        features: "-parent,-exchange,-rmapbt,-sparse,-nrext64,-bigtime",
+        ..TargetLayout::DEFAULT
+    },
 ];
 
 /// A log that a few hundred files fill, and room for a large directory.
-const LARGE_DIRECTORY: Layout =
-    Layout { size: 128 * MIB, features: SHAPES[3].features, ..Layout::TINY_LOG };
+const LARGE_DIRECTORY: TargetLayout =
+    TargetLayout { size: 128 * MIB, features: SHAPES[3].features, ..TargetLayout::TINY_LOG };
 
 impl MayWait for Open {
     fn files_deferred(&self) -> usize {
@@ -30,17 +33,17 @@ impl MayWait for Open {
     }
 }
 
-fn run(layout: Layout, trial: impl FnOnce(&WaitingTrial<'_>)) {
+fn run(layout: TargetLayout, trial: impl FnOnce(&WaitingTrial<'_>)) {
     run_checked(layout, &|device| assert_clean(device), trial);
 }
 
 /// Runs a trial on images with a log that others do not open.
 fn run_with_tiny_log(trial: impl FnOnce(&WaitingTrial<'_>)) {
-    run_checked(Layout::TINY_LOG, &|_| (), trial);
+    run_checked(TargetLayout::TINY_LOG, &|_| (), trial);
 }
 
 fn run_checked(
-    layout: Layout,
+    layout: TargetLayout,
     check: &dyn Fn(&MemoryDevice),
     trial: impl FnOnce(&WaitingTrial<'_>),
 ) {
@@ -141,7 +144,7 @@ fn with_deferred_creates_only_files_of_large_directories_come_out_of_order() {
 #[test]
 fn a_full_image_refuses_files_and_loses_none() {
     require!(Tool("xfs_repair"));
-    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::MANY_GROUPS] {
         run(layout, |trial| waiting::full_image(trial, layout.block_size as usize, 150));
     }
 }
@@ -157,8 +160,8 @@ fn a_checkpoint_that_fails_ends_waiting() {
 fn files_wait_while_others_read_sync_remove_and_rename() {
     require!(Tool("xfs_repair"));
     let files = effort(1_000, 3_000, 40_000);
-    for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
-        let layout = Layout { size: 256 * MIB, ..layout };
+    for layout in [TargetLayout::DEFAULT, TargetLayout::MANY_GROUPS] {
+        let layout = TargetLayout { size: 256 * MIB, ..layout };
         run(layout, |trial| waiting::threads(trial, files));
     }
 }

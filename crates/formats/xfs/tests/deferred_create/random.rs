@@ -11,7 +11,7 @@ use xfs::DeferPolicy;
 
 use super::SHAPES;
 use crate::changing::judges::{check_recovered, kernel_recovers};
-use crate::changing::{Layout, MIB, XfsTarget};
+use crate::changing::{MIB, TargetLayout, XfsTarget};
 
 const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
@@ -20,7 +20,7 @@ const LARGE_DIRECTORIES: Mix =
 const CHANGING_SIZE: Mix =
     Mix { data: 3, sync: 1, names: 90, names_per_directory: 60, depth_max: 0, ..Mix::ALL };
 
-fn in_place(layout: Layout) -> XfsTarget {
+fn in_place(layout: TargetLayout) -> XfsTarget {
     XfsTarget::in_place(layout).deferring(SOON)
 }
 
@@ -39,8 +39,8 @@ fn large_directories_do_as_the_model_does() {
 fn several_threads_do_as_their_models_do() {
     require!(Tool("xfs_repair"));
     for (seed, threads) in [(1, 2), (2, 4)] {
-        for layout in [Layout::DEFAULT, Layout::MANY_GROUPS] {
-            let target = in_place(Layout { size: 128 * MIB, ..layout });
+        for layout in [TargetLayout::DEFAULT, TargetLayout::MANY_GROUPS] {
+            let target = in_place(TargetLayout { size: 128 * MIB, ..layout });
             several_threads(&target.trial(), threads, seed, 250);
         }
     }
@@ -50,14 +50,17 @@ fn several_threads_do_as_their_models_do() {
 fn many_threads_share_directories() {
     require!(Tool("xfs_repair"));
     for shared in [true, false] {
-        many_threads(&in_place(Layout { size: 128 * MIB, ..Layout::DEFAULT }).trial(), shared);
+        many_threads(
+            &in_place(TargetLayout { size: 128 * MIB, ..TargetLayout::DEFAULT }).trial(),
+            shared,
+        );
     }
 }
 
 #[test]
 fn a_full_image_refuses_in_time() {
     require!(Tool("xfs_repair"));
-    for layout in [Layout::DEFAULT, Layout::LARGE_INODES] {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::LARGE_INODES] {
         freeing_when_full(&in_place(layout).trial(), true);
         for seed in 0..effort(1, 3, 50) {
             random_when_full(&in_place(layout).trial(), seed, 1_500);
@@ -68,7 +71,7 @@ fn a_full_image_refuses_in_time() {
 #[test]
 fn failures_are_told_of() {
     require!(Tool("xfs_repair"));
-    fail_writes(&in_place(Layout::DEFAULT).trial());
+    fail_writes(&in_place(TargetLayout::DEFAULT).trial());
 }
 
 /// Almost only names, so that directories become large.
@@ -77,7 +80,7 @@ const NAMES: Mix = Mix { data: 2, sync: 2, open: 3, names_per_directory: 300, ..
 #[test]
 fn a_crash_loses_files_that_wait_and_nothing_else() {
     require!(Tool("xfs_repair"), Mount("xfs"));
-    for layout in [Layout::MANY_GROUPS, Layout::DEFAULT] {
+    for layout in [TargetLayout::MANY_GROUPS, TargetLayout::DEFAULT] {
         let (ours, theirs) = (check_recovered(1), kernel_recovers(4));
         let judges: [&dyn Judge; 2] = [&ours, &theirs];
         let options = Options {

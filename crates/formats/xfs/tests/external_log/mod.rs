@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 
-use disk::{BlockDevice, MemoryDevice, OverlayDevice, Part};
+use disk::{BlockDevice, DeviceRole, MemoryDevice, OverlayDevice};
 use operations::repair::{Staging, UndoDevice, make_plan, restore, write_in_place};
 use testkit::crash::{PairedImage, joined};
 use testkit::{Ignore, MkfsXfs, differences, require, scratch};
@@ -169,7 +169,7 @@ fn wrong_log_devices_are_refused_and_not_written() {
         assert!(!is_changed, "{expected}");
     }
     // An image with its log inside has no other one.
-    let inside = Arc::new(crate::changing::Layout::DEFAULT.make());
+    let inside = Arc::new(crate::changing::TargetLayout::DEFAULT.make());
     let found = Xfs::open(joined(inside, log), &OpenOptions::default()).err().unwrap();
     assert!(found.to_string().contains("leave --log-device out"), "{found}");
 }
@@ -212,7 +212,7 @@ fn repairs_of_both_devices_are_undone_together() {
     let device = joined(parts[0].clone(), parts[1].clone());
     let staging = Arc::new(Staging::new(Arc::clone(&device)));
     let plan = make_plan(&Repair::default(), &staging, &Silent).unwrap();
-    let is_of_log = |page: &u64| page * operations::repair::PAGE_BYTES >= Part::Log.start();
+    let is_of_log = |page: &u64| page * operations::repair::PAGE_BYTES >= DeviceRole::Log.start();
     assert!(plan.steps.iter().flat_map(|step| step.pages.keys()).any(is_of_log));
     let before = [parts[0].fork(), parts[1].fork()];
     let file = home_file();

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use disk::{BlockDevice, MemoryDevice, Part};
+use disk::{BlockDevice, DeviceRole, MemoryDevice};
 use testkit::crash::{PairedFormat, PairedImage, joined};
 use xfs::format::superblock::Superblock;
-use xfs::mkfs::{self, Contents, Options};
+use xfs::mkfs::{self, Options, PreviousContents};
 use xfs::{OpenOptions, Xfs};
 
 use crate::changing::SMALL_CACHE_BYTES;
@@ -54,7 +54,8 @@ pub(super) fn made(size: u64, log_bytes: u64) -> [Arc<MemoryDevice>; 2] {
     };
     let layout = mkfs::plan(&options).unwrap();
     assert_eq!(layout.external_log_bytes(), Some(log_bytes));
-    mkfs::format(&*joined(parts[0].clone(), parts[1].clone()), &layout, Contents::Zeros).unwrap();
+    mkfs::format(&*joined(parts[0].clone(), parts[1].clone()), &layout, PreviousContents::Zeros)
+        .unwrap();
     parts
 }
 
@@ -65,5 +66,5 @@ pub(super) fn superblock(device: &dyn BlockDevice) -> Superblock {
 /// Returns the number of blocks of 512 bytes from the head of the log to its end.
 pub(super) fn blocks_left(device: &dyn BlockDevice) -> u64 {
     let end = xfs::log_end(device, &superblock(device)).unwrap().unwrap();
-    device.part_len(Part::Log).unwrap() / 512 - u64::from(end.head)
+    device.part_len(DeviceRole::Log).unwrap() / 512 - u64::from(end.head)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use testkit::{require, scratch};
 use vfs::Error;
-use xfs::format::log::{BLOCK_SIZE, Record, seal_record};
+use xfs::format::log::{BLOCK_SIZE, ParsedRecord, seal_record};
 use xfs::{OpenOptions, Xfs, log_contents, log_end, recover_log};
 
 use crate::log_recovery::support::{
@@ -74,7 +74,7 @@ fn damage_far_from_the_end_is_reported() {
 }
 
 /// Returns the valid records, with their byte offsets in the image.
-fn records(device: &MemoryDevice) -> Vec<(u64, Record)> {
+fn records(device: &MemoryDevice) -> Vec<(u64, ParsedRecord)> {
     let sb = superblock(device);
     let (log, mut all) = (log_place(&sb), Vec::new());
     log_contents(device, &sb, |record| {

@@ -13,7 +13,7 @@ use xfs::format::log::{BLOCK_SIZE, Lsn};
 use xfs::format::{checksum, geometry::Geometry};
 use xfs::{OpenOptions, RecoverReport, Xfs, log_end};
 
-use crate::changing::Layout;
+use crate::changing::TargetLayout;
 use crate::log_recovery::support::{log_place, superblock};
 
 /// An operation: transaction, flags, contents.
@@ -32,7 +32,7 @@ impl Made {
     }
 
     fn of_clients(client: u8, records: &[Vec<Op>]) -> Self {
-        let device = Layout::DEFAULT.make();
+        let device = TargetLayout::DEFAULT.make();
         let sb = superblock(&device);
         let (log, end) = (log_place(&sb), log_end(&device, &sb).unwrap().unwrap());
         let start = Lsn { cycle: 1, block: end.head };
@@ -73,7 +73,7 @@ fn free_block(geometry: &Geometry) -> u64 {
 }
 
 fn free() -> u64 {
-    free_block(&Geometry::new(&superblock(&Layout::DEFAULT.make())))
+    free_block(&Geometry::new(&superblock(&TargetLayout::DEFAULT.make())))
 }
 
 fn header() -> Vec<u8> {
@@ -204,7 +204,7 @@ fn buffer(daddr: u64, blocks: u16, map: u32, chunk: Vec<u8>) -> Vec<Vec<u8>> {
 
 #[test]
 fn moved_buffers_are_reported() {
-    let sb = superblock(&Layout::DEFAULT.make());
+    let sb = superblock(&TargetLayout::DEFAULT.make());
     let log = log_place(&sb).start / 512;
     let end = Geometry::new(&sb).blocks * 8;
     for (daddr, blocks, map, len, text) in [

@@ -25,13 +25,13 @@ enum Instead {
     Garbage,
 }
 
-struct Case {
+struct TornCase {
     /// Blocks, counted back from the head.
     blocks: Range<u64>,
     instead: Instead,
 }
 
-fn spoil(image: &Path, case: &Case) {
+fn spoil(image: &Path, case: &TornCase) {
     let device = device(image);
     let (sb, file) = (superblock(&*device), fs::File::options().write(true).open(image).unwrap());
     let end = log_end(&*device, &sb).unwrap().unwrap();
@@ -63,7 +63,7 @@ fn spoil(image: &Path, case: &Case) {
 
 /// Asserts that this implementation recovers the same as the kernel, or refuses without a change what the kernel
 /// refuses.
-fn assert_alike(image: &Path, case: &Case) {
+fn assert_alike(image: &Path, case: &TornCase) {
     let what = format!("{:?} at {:?}", case.instead, case.blocks);
     let torn = copy(image, "torn");
     spoil(&torn, case);
@@ -107,7 +107,7 @@ fn torn_records_at_the_end_are_dropped_as_the_kernel_does() {
         // been.
         let all = [0..1, 3..4, 0..20, 60..63, 600..601];
         for blocks in all.into_iter().take(if rounds == 1 { 5 } else { 2 }) {
-            assert_alike(&image, &Case { blocks, instead });
+            assert_alike(&image, &TornCase { blocks, instead });
         }
     }
 }

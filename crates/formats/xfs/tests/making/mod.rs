@@ -16,7 +16,7 @@ use testkit::MkfsXfs;
 use vfs::Timestamp;
 use xfs::format::features::Incompat;
 use xfs::format::superblock::{RawSuperblock, Superblock};
-use xfs::mkfs::{self, Contents, FeatureChange, Layout, Options, Stripe};
+use xfs::mkfs::{self, FeatureChange, Layout, Options, PreviousContents, Stripe};
 
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
@@ -86,7 +86,7 @@ impl Case {
         let file = file.unwrap();
         file.set_len(self.size).unwrap();
         let layout = self.layout().unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        mkfs::format(&FileDevice::new(file).unwrap(), &layout, Contents::Zeros).unwrap();
+        mkfs::format(&FileDevice::new(file).unwrap(), &layout, PreviousContents::Zeros).unwrap();
     }
 
     /// Returns the equivalent options of mkfs.xfs.

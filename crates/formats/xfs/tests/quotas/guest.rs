@@ -9,7 +9,7 @@ use testkit::guest::{self, Answer, GuestJob};
 use testkit::{MkfsXfs, effort, require, scratch, xfs_repair_verdict};
 use vfs::{FileSystem, NewInode};
 
-use super::run::Run;
+use super::run::QuotaRun;
 use super::{Usage, assert_counted, open, superblock, usage};
 use crate::changing::MIB;
 
@@ -70,7 +70,7 @@ fn the_guest_need_not_count_after_random_changes_or_a_crash() {
         let home = scratch();
         let device = made(home.path(), mkfs);
         let block_size = u64::from(superblock(&device).raw.blocksize.get());
-        let mut run = Run::new(open(&device), seed as u64);
+        let mut run = QuotaRun::new(open(&device), seed as u64);
         run.steps(10_000);
         let expected = usage(&run.fs);
         run.fs.sync().unwrap();

@@ -36,7 +36,7 @@ pub(super) fn record_place(device: &MemoryDevice, number: u8, id: u32) -> u64 {
 }
 
 fn is_in_log(device: &MemoryDevice, at: u64) -> bool {
-    crate::changing::Layout::log_of(device).contains(&at)
+    crate::changing::TargetLayout::log_of(device).contains(&at)
 }
 
 fn record(device: &MemoryDevice, at: u64) -> Vec<u8> {

@@ -18,10 +18,10 @@ use xfs::{OpenOptions, Xfs};
 use zerocopy::FromBytes;
 
 use crate::changing::judges::check_recovered;
-use crate::changing::{Layout, SYNCING, XfsTarget, assert_clean};
+use crate::changing::{SYNCING, TargetLayout, XfsTarget, assert_clean};
 use crate::checking::{Sound, findings};
 use crate::common::image::unpack_device;
-use run::Run;
+use run::QuotaRun;
 
 /// `sb_qflags`: accounted and counted for users, groups and projects.
 const COUNTED: u16 = 0x1 | 0x4 | 0x40 | 0x100 | 0x8 | 0x400;
@@ -124,7 +124,7 @@ fn usage_is_counted_through_all_changes() {
     require!(Tool("xfs_repair"));
     for seed in 0..testkit::effort(1, 3, 20) {
         let device = Arc::new(image());
-        let mut run = Run::new(open(&device), seed);
+        let mut run = QuotaRun::new(open(&device), seed);
         run.steps(700);
         run.fs.close().unwrap();
         assert_counted(&device);
@@ -153,7 +153,7 @@ fn quotas_that_were_not_counted_stay_so() {
     let device = Arc::new(image());
     let not_counted = COUNTED & !0x4;
     crate::repair::quota_files::change_superblock(&device, |raw| raw.qflags = not_counted.into());
-    let mut run = Run::new(open(&device), 1);
+    let mut run = QuotaRun::new(open(&device), 1);
     run.steps(50);
     run.fs.close().unwrap();
     assert_eq!(flags(&device), not_counted);
@@ -207,7 +207,7 @@ impl Judge for StaysCounted {
 fn usage_is_right_after_a_crash_anywhere() {
     require!(Tool("xfs_repair"));
     let target = XfsTarget::with_images(
-        Layout::DEFAULT,
+        TargetLayout::DEFAULT,
         crate::changing::target::Way::InPlace,
         vec![image()],
     );

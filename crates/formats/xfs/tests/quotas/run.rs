@@ -23,7 +23,7 @@ struct Name {
 }
 
 /// A run of random changes.
-pub(crate) struct Run {
+pub(crate) struct QuotaRun {
     pub(crate) fs: Xfs,
     rng: Rng,
     dirs: Vec<Ino>,
@@ -31,7 +31,7 @@ pub(crate) struct Run {
     next: u32,
 }
 
-impl Run {
+impl QuotaRun {
     pub(crate) fn new(fs: Xfs, seed: u64) -> Self {
         let dirs = vec![fs.root()];
         Self { fs, rng: Rng::with_seed(seed), dirs, names: Vec::new(), next: 0 }

@@ -13,7 +13,7 @@ use xfs::format::address::FsBlock;
 use xfs::format::geometry::Geometry;
 use xfs::format::inode::{Inode, seal_slot};
 use xfs::format::superblock::Superblock;
-use xfs::mkfs::{self, Contents, Options};
+use xfs::mkfs::{self, Options, PreviousContents};
 use xfs::repair::{Repair, keep_log, open_log};
 
 use crate::common::layout::Layout;
@@ -36,7 +36,7 @@ fn slot_byte(geometry: &Geometry, ino: Ino) -> u64 {
 fn miscounted() -> (Arc<FaultyDevice>, [Ino; 2]) {
     let options = Options { allow_small: true, ..Options::new(SIZE) };
     let device = Arc::new(MemoryDevice::new(SIZE));
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Xfs::open_in_progress(device.clone(), 16 << 20).unwrap();
     let new = NewInode { permissions: 0o755, ..NewInode::default() };
     let mut wrong = [fs.root(); 2];

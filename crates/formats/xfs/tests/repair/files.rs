@@ -5,11 +5,11 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use testkit::fs_tree::{FsTree, Rules};
 use vfs::{FileSystem, Ino, NewInode};
-use xfs::format::dir::Layout as DirLayout;
+use xfs::format::dir::DirLayout;
 use xfs::format::dir::short::{self, Short, ShortEntry};
 use xfs::format::geometry::Geometry;
 use xfs::format::inode::{Fork, Inode, seal_slot};
-use xfs::mkfs::{self, Contents, FeatureChange, Options};
+use xfs::mkfs::{self, FeatureChange, Options, PreviousContents};
 use xfs::{OpenOptions, Xfs};
 
 use super::{shown, subject};
@@ -18,7 +18,7 @@ use crate::common::layout::Layout;
 const SIZE: u64 = 128 << 20;
 
 /// A damaged image, with its contents before.
-struct Subject {
+struct DamagedFile {
     device: MemoryDevice,
     bytes: Vec<u8>,
     layout: Layout,
@@ -56,12 +56,12 @@ fn fill(fs: &Xfs) {
     fs.symlink(deep, b"long", &[b'x'; 900], &file).unwrap();
 }
 
-impl Subject {
+impl DamagedFile {
     fn new(features: &str) -> Self {
         let features = FeatureChange::parse_list(features).unwrap();
         let options = Options { allow_small: true, features, ..Options::new(SIZE) };
         let device = Arc::new(MemoryDevice::new(SIZE));
-        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
         let fs = Xfs::open_in_progress(device.clone(), 16 << 20).unwrap();
         fill(&fs);
         fs.finish(None).unwrap();
@@ -159,7 +159,7 @@ const ALL: &str = "rmapbt=1,parent=1";
 #[test]
 fn names_come_back_from_parent_pointers() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let is_data = |bytes: &[u8]| matches!(&bytes[..4], b"XDB3" | b"XDD3");
     assert!(subject.zero(is_data) > 10);
     subject.repair_all();
@@ -168,7 +168,7 @@ fn names_come_back_from_parent_pointers() {
 #[test]
 fn further_names_come_back_from_parent_pointers() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let deep = subject.lookup("deep");
     let is_its = |bytes: &[u8]| {
         matches!(&bytes[..4], b"XDB3" | b"XDD3") && bytes[40..48] == deep.0.to_be_bytes()
@@ -181,7 +181,7 @@ fn further_names_come_back_from_parent_pointers() {
 fn directory_indexes_are_rebuilt() {
     testkit::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
-        let subject = Subject::new(features);
+        let subject = DamagedFile::new(features);
         let is_index =
             |bytes: &[u8]| &bytes[..4] == b"XDF3" || matches!(bytes[8..10], [0x3d, 0xf1 | 0xff]);
         assert!(subject.zero(is_index) > 5);
@@ -192,7 +192,7 @@ fn directory_indexes_are_rebuilt() {
 #[test]
 fn maps_come_back_from_the_reverse_map() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     assert!(subject.zero(|bytes| &bytes[..4] == b"BMA3") > 2);
     subject.repair_all();
 }
@@ -200,7 +200,7 @@ fn maps_come_back_from_the_reverse_map() {
 #[test]
 fn an_inode_is_restored_from_the_reverse_map() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let ino = subject.lookup("deep/pieces");
     subject.device.write_at(subject.slot_byte(ino), &[0xa5; 512]).unwrap();
     let repaired = tree(subject.repair());
@@ -215,7 +215,7 @@ fn an_inode_is_restored_from_the_reverse_map() {
 #[test]
 fn a_directory_is_restored_from_the_reverse_map() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let ino = subject.lookup("deep/deeper/large");
     subject.device.zero_range(subject.slot_byte(ino), 512).unwrap();
     let repaired = tree(subject.repair());
@@ -226,7 +226,7 @@ fn a_directory_is_restored_from_the_reverse_map() {
 fn an_inline_directory_is_restored_from_its_contents() {
     testkit::require!(Tool("xfs_repair"));
     for fill in [0, 0xa5] {
-        let subject = Subject::new(ALL);
+        let subject = DamagedFile::new(ALL);
         let ino = subject.lookup("deep/deeper");
         subject.device.write_at(subject.slot_byte(ino), &[fill; 512]).unwrap();
         let repaired = tree(subject.repair());
@@ -237,7 +237,7 @@ fn an_inline_directory_is_restored_from_its_contents() {
 #[test]
 fn lost_attributes_leave_the_others() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let mut count = 0;
     let is_one = |bytes: &[u8]| bytes[8..10] == [0x3b, 0xee];
     for structure in &subject.layout.structures {
@@ -263,7 +263,7 @@ fn lost_attributes_leave_the_others() {
 fn a_loop_is_taken_apart() {
     testkit::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
-        let subject = Subject::new(features);
+        let subject = DamagedFile::new(features);
         let (deep, deeper) = (subject.lookup("deep"), subject.lookup("deep/deeper"));
         // The root's entry is in a block; change it to lead to another file.
         let name = b"deep";
@@ -291,7 +291,7 @@ fn a_loop_is_taken_apart() {
 #[test]
 fn invalid_entries_are_corrected() {
     testkit::require!(Tool("xfs_repair"));
-    let subject = Subject::new(ALL);
+    let subject = DamagedFile::new(ALL);
     let deeper = subject.lookup("deep/deeper");
     let file = subject.lookup("in the root 3");
     let large = subject.lookup("deep/deeper/large");
@@ -316,7 +316,7 @@ fn invalid_entries_are_corrected() {
 fn blocks_with_several_owners_are_distinguished() {
     testkit::require!(Tool("xfs_repair"));
     for features in [ALL, "rmapbt=0,parent=0"] {
-        let subject = Subject::new(features);
+        let subject = DamagedFile::new(features);
         let [victim, thief] = [50, 100].map(|nth| {
             subject.lookup(&format!(
                 "deep/deeper/large/a file with a name of some length, number {nth}"

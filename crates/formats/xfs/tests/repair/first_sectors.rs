@@ -12,18 +12,18 @@ use xfs::{OpenOptions, Xfs};
 
 use super::shown;
 use super::subject::repaired;
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 use crate::common::image::{device, golden};
 
 const DIRECTORIES: u64 = 12;
 const FILES: u64 = 40;
 
-fn mkfs(options: &'static str, size: u64) -> Layout {
-    Layout { mkfs: Some(options), size, ..Layout::DEFAULT }
+fn mkfs(options: &'static str, size: u64) -> TargetLayout {
+    TargetLayout { mkfs: Some(options), size, ..TargetLayout::DEFAULT }
 }
 
 /// Returns an image with files in directories in all groups.
-fn filled(layout: &Layout) -> MemoryDevice {
+fn filled(layout: &TargetLayout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
     let new = NewInode { permissions: 0o755, ..NewInode::default() };

@@ -7,12 +7,12 @@ use testkit::crash::write_image;
 use testkit::{effort, guest, require, scratch};
 
 use super::subject::repaired;
-use super::{Image, much};
+use super::{RepairSample, much};
 use crate::check_damage::Kinds;
 use crate::kernel_probe::Probe;
 
 /// Returns damaged forks of an image with descriptions: fields set to limit values, and several damages at once.
-fn damaged(image: &Image, step: usize, seeds: u64) -> Vec<(String, MemoryDevice)> {
+fn damaged(image: &RepairSample, step: usize, seeds: u64) -> Vec<(String, MemoryDevice)> {
     let firsts = Kinds::new(&image.bytes, &image.layout).firsts();
     let probes = firsts.into_iter().flat_map(|first| Probe::all(&image.bytes, first));
     let probed = probes.step_by(step).map(|probe| {
@@ -40,7 +40,7 @@ fn scrub_finds_nothing_after_a_repair() {
     let home = scratch();
     let path = home.path().join("image");
     let (mut scrubbed, mut wrong) = (0, Vec::new());
-    for image in Image::all() {
+    for image in RepairSample::all() {
         for (name, device) in damaged(&image, step, seeds) {
             let outcome = repaired(device).unwrap_or_else(|error| panic!("{name}: {error}"));
             if !outcome.left.is_empty() {

@@ -9,7 +9,7 @@ use testkit::fs_tree::{FsTree, Inode, Rules};
 use vfs::{FileSystem, Ino};
 use xfs::{OpenOptions, Xfs};
 
-use super::Image;
+use super::RepairSample;
 use crate::common::layout::Structure;
 
 /// The tree of a valid image.
@@ -27,7 +27,7 @@ impl Kept {
     /// The differences.
     pub(super) fn check(
         &self,
-        image: &Image,
+        image: &RepairSample,
         device: MemoryDevice,
         spoilt: &[Range<usize>],
     ) -> Result<(), String> {
@@ -79,7 +79,7 @@ fn tree(device: MemoryDevice) -> Result<(FsTree, Option<FsTree>), String> {
 }
 
 /// Returns the inodes that own the structures in a range.
-fn owners(image: &Image, range: &Range<usize>) -> Vec<Ino> {
+fn owners(image: &RepairSample, range: &Range<usize>) -> Vec<Ino> {
     let owner = |structure: &Structure| {
         let bytes = &image.bytes[structure.start..structure.start + structure.len];
         let at = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());

@@ -13,7 +13,7 @@ use xfs::format::superblock::{CRC_OFFSET, Superblock};
 use xfs::repair::{Repair, open_log};
 use xfs::{OpenOptions, Xfs};
 
-use super::Image;
+use super::RepairSample;
 use super::subject::repaired;
 use crate::common::image::{device, golden};
 use vfs::check::Silent;
@@ -206,7 +206,7 @@ fn steps_are_written_through_the_log() {
 #[test]
 fn a_change_of_a_block_after_the_head_is_not_logged() {
     const LSN: usize = 16;
-    let image = Image::new("default", golden("default"));
+    let image = RepairSample::new("default", golden("default"));
     let is_directory = |start: &usize| {
         [b"XDB3", b"XDD3"].iter().any(|magic| image.bytes[*start..].starts_with(*magic))
     };

@@ -28,11 +28,11 @@ use disk::{BlockDevice, MemoryDevice};
 use parking_lot::Mutex;
 use vfs::check::Finding;
 
-use crate::check_damage::{Case, IMAGES, Kinds, is_explained, place};
+use crate::check_damage::{DamageCase, IMAGES, Kinds, is_explained, place};
 use crate::common::image::{GOLDEN, device, golden, unpack};
 use crate::common::layout::Layout;
 use kept::Kept;
-use run::{Outcome, Run};
+use run::{Outcome, RepairRun};
 use subject::{Repaired, repaired};
 use xfs::format::address::AgBlock;
 
@@ -40,14 +40,14 @@ use xfs::format::address::AgBlock;
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// An image with its structures.
-struct Image {
+struct RepairSample {
     name: &'static str,
     bytes: Vec<u8>,
     layout: Layout,
     base: MemoryDevice,
 }
 
-impl Image {
+impl RepairSample {
     fn new(name: &'static str, bytes: Vec<u8>) -> Self {
         let (layout, base) = (Layout::of(&bytes), device(&bytes));
         Self { name, bytes, layout, base }
@@ -84,7 +84,7 @@ fn complaint(device: &MemoryDevice) -> Option<String> {
 }
 
 /// Returns whether any superblock has a magic number.
-fn has_superblock(image: &Image, damaged: &MemoryDevice) -> bool {
+fn has_superblock(image: &RepairSample, damaged: &MemoryDevice) -> bool {
     let geometry = &image.layout.geometry;
     let is_one = |ag| {
         let mut magic = [0; 4];
@@ -97,7 +97,7 @@ fn has_superblock(image: &Image, damaged: &MemoryDevice) -> bool {
 
 /// Returns the error in the result of a repair, which is optionally checked by `xfs_repair`; `None` if it is right.
 fn fault(
-    image: &Image,
+    image: &RepairSample,
     kept: &Kept,
     damaged: MemoryDevice,
     (spoilt, is_judged): (&[Range<usize>], bool),
@@ -139,11 +139,15 @@ fn fault(
 #[track_caller]
 fn judge(
     seeds: u64,
-    harm: impl Fn(&Image, &MemoryDevice, &mut fastrand::Rng) -> Option<(Vec<Range<usize>>, String)>
+    harm: impl Fn(
+        &RepairSample,
+        &MemoryDevice,
+        &mut fastrand::Rng,
+    ) -> Option<(Vec<Range<usize>>, String)>
     + Sync,
 ) {
-    let images = Image::all();
-    let run = Run::asked(seeds, images.len() as u64);
+    let images = RepairSample::all();
+    let run = RepairRun::asked(seeds, images.len() as u64);
     let outcome = Outcome::new(run);
     let only: Option<(String, u64)> = std::env::var("REPAIR_CASE").ok().and_then(|case| {
         let (name, seed) = case.split_once(',')?;
@@ -187,7 +191,7 @@ enum Of {
 }
 
 impl Of {
-    fn kinds(self, image: &Image) -> Kinds {
+    fn kinds(self, image: &RepairSample) -> Kinds {
         let kinds = Kinds::new(&image.bytes, &image.layout);
         kinds.filter(&image.bytes, |bytes| match self {
             Self::Groups => kept::is_of_group(bytes),
@@ -203,11 +207,11 @@ type Harm = (Vec<Range<usize>>, String);
 /// Damages one field of one structure.
 fn field(
     of: Of,
-    image: &Image,
+    image: &RepairSample,
     damaged: &MemoryDevice,
     random: &mut fastrand::Rng,
 ) -> Option<Harm> {
-    let case = Case::random(&of.kinds(image), random);
+    let case = DamageCase::random(&of.kinds(image), random);
     let spoilt = case.structure.start..case.structure.start + case.structure.len;
     case.apply(damaged, &image.layout)
         .then(|| (vec![spoilt], place(&image.bytes, &image.layout, &case)))
@@ -216,7 +220,7 @@ fn field(
 /// Replaces a whole structure by zeros, random bytes, or another structure.
 fn whole(
     of: Of,
-    image: &Image,
+    image: &RepairSample,
     damaged: &MemoryDevice,
     random: &mut fastrand::Rng,
 ) -> Option<Harm> {
@@ -271,7 +275,7 @@ fn blocks_of_files_are_repaired() {
 }
 
 /// Damages several structures at once.
-fn much(image: &Image, damaged: &MemoryDevice, random: &mut fastrand::Rng) -> Option<Harm> {
+fn much(image: &RepairSample, damaged: &MemoryDevice, random: &mut fastrand::Rng) -> Option<Harm> {
     let count = random.usize(2..8);
     let one = |random: &mut fastrand::Rng| match random.u8(..4) {
         0 => whole(Of::All, image, damaged, random),
@@ -323,7 +327,7 @@ fn former_failures_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
     let mut wrong = Vec::new();
     for (name, seeds) in MENDED {
-        let image = Image::new(name, golden(name));
+        let image = RepairSample::new(name, golden(name));
         let kept = Kept::of(&image.base);
         for seed in *seeds {
             let damaged = image.base.fork();

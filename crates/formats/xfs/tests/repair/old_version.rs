@@ -3,7 +3,7 @@
 use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::write_image;
 
-use super::Image;
+use super::RepairSample;
 use super::kept::Kept;
 use super::subject::{Repaired, repaired};
 use crate::common::image::{device, golden};
@@ -59,7 +59,7 @@ fn chunks_are_found_by_names() {
         let bytes = golden(name);
         let base = device(&bytes);
         let kept = Kept::of(&base);
-        let image = Image::new(name, bytes.clone());
+        let image = RepairSample::new(name, bytes.clone());
         for at in places(&bytes, b"IABT") {
             let damaged = base.fork();
             damaged.write_at(at as u64, &[0; 512]).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use testkit::require;
 
-use super::Image;
+use super::RepairSample;
 use super::subject::repaired;
 use crate::checking::findings;
 
@@ -31,7 +31,7 @@ const ACCEPTED: [Field; 3] = [
 const TRIES: usize = 8;
 
 /// Returns images with one nonzero padding in a block with a magic number.
-fn padded(image: &Image, field: Field) -> impl Iterator<Item = MemoryDevice> {
+fn padded(image: &RepairSample, field: Field) -> impl Iterator<Item = MemoryDevice> {
     let (magic, magic_at, at, len, _) = field;
     let is_one = move |start: &usize| image.bytes[start + magic_at..].starts_with(magic);
     let starts = image.layout.structures.iter().map(|structure| structure.start);
@@ -56,7 +56,7 @@ fn is_reported(device: &MemoryDevice, (.., code): Field) -> bool {
 #[test]
 fn padding_that_scrub_refuses_is_reported_and_cleared() {
     require!(Tool("xfs_repair"));
-    let images = Image::all();
+    let images = RepairSample::all();
     for field in REFUSED {
         let mut all = images.iter().flat_map(|image| padded(image, field));
         let padded = all.find(|device| is_reported(device, field));
@@ -69,7 +69,7 @@ fn padding_that_scrub_refuses_is_reported_and_cleared() {
 
 #[test]
 fn padding_that_scrub_accepts_is_not_reported() {
-    let images = Image::all();
+    let images = RepairSample::all();
     for field in ACCEPTED {
         let all: Vec<MemoryDevice> =
             images.iter().flat_map(|image| padded(image, field)).take(TRIES).collect();

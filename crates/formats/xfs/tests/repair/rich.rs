@@ -6,7 +6,7 @@ use disk::{BlockDevice, MemoryDevice};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::{OpenOptions, Xfs};
 
-use crate::changing::{Layout, MIB};
+use crate::changing::{MIB, TargetLayout};
 
 const SIZE: u64 = 96 * MIB;
 
@@ -19,7 +19,8 @@ pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("many-groups", "-d agcount=5 -i size=1024", 4096, false),
     ];
     let bytes = |(name, mkfs, block_size, is_crashed)| {
-        let layout = Layout { mkfs: Some(mkfs), size: SIZE, block_size, ..Layout::DEFAULT };
+        let layout =
+            TargetLayout { mkfs: Some(mkfs), size: SIZE, block_size, ..TargetLayout::DEFAULT };
         (name, bytes(&made(&layout, is_crashed)))
     };
     kinds.into_iter().map(bytes).collect()
@@ -31,7 +32,7 @@ fn bytes(device: &MemoryDevice) -> Vec<u8> {
     bytes
 }
 
-fn made(layout: &Layout, is_crashed: bool) -> MemoryDevice {
+fn made(layout: &TargetLayout, is_crashed: bool) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap();
     fill(&fs, layout.block_size.into());

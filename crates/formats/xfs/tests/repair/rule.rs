@@ -19,7 +19,7 @@ use vfs::FileType;
 use xfs::{OpenOptions, Xfs};
 
 use super::subject::repaired;
-use super::{Image, much, rich};
+use super::{RepairSample, much, rich};
 use crate::common::image::{device, golden};
 
 /// Number of cases of a batch.
@@ -29,14 +29,14 @@ const THREADS: usize = 2;
 
 /// An image to be damaged, with its tree.
 pub(super) struct Base {
-    pub(super) image: Image,
+    pub(super) image: RepairSample,
     tree: FsTree,
 }
 
 impl Base {
     pub(super) fn new(name: &'static str, bytes: Vec<u8>) -> Self {
         let tree = tree(&device(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Self { image: Image::new(name, bytes), tree }
+        Self { image: RepairSample::new(name, bytes), tree }
     }
 
     /// Returns the tree of the valid image.
@@ -206,7 +206,7 @@ pub(super) fn judge(bases: &[Base], prefix: &str, count: u64) {
 }
 
 /// Returns the byte offsets of some data blocks of directories.
-fn directory_blocks(image: &Image) -> Vec<usize> {
+fn directory_blocks(image: &RepairSample) -> Vec<usize> {
     let is_data = |start: &usize| {
         let magic = &image.bytes[*start..*start + 4];
         magic == b"XDD3" || magic == b"XDB3"

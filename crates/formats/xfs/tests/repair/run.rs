@@ -17,7 +17,7 @@ const WORD_EACH: u64 = 1000;
 
 /// Seeds to try, and how results are checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct RepairRun {
     pub(super) first: u64,
     /// Number of seeds for each image.
     pub(super) seeds: u64,
@@ -26,7 +26,7 @@ pub(super) struct Run {
     is_told: bool,
 }
 
-impl Run {
+impl RepairRun {
     /// Returns the run set in the environment; otherwise `seeds` for each image.
     pub(super) fn asked(seeds: u64, images: u64) -> Self {
         let Ok(asked) = std::env::var("DISKWRIGHT_REPAIR_RUN") else {
@@ -55,14 +55,14 @@ impl Run {
 
 /// Results of a run so far.
 pub(super) struct Outcome {
-    run: Run,
+    run: RepairRun,
     begun: Instant,
     tried: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Outcome {
-    pub(super) fn new(run: Run) -> Self {
+    pub(super) fn new(run: RepairRun) -> Self {
         let wrong = Mutex::default();
         Self { run, begun: Instant::now(), tried: AtomicU64::new(0), wrong }
     }
@@ -93,9 +93,9 @@ impl Outcome {
 
 #[test]
 fn runs_are_named() {
-    let run = Run::named("1000,300,50", 5).unwrap();
+    let run = RepairRun::named("1000,300,50", 5).unwrap();
     assert_eq!((run.seeds, run.first, run.each), (200, 300, 50));
     assert!(run.is_judged(350) && !run.is_judged(351));
-    assert_eq!(Run::named("7", 5).unwrap().seeds, 2);
-    assert!(Run::named("many", 5).is_none() && Run::named("1,2,3,4", 5).is_none());
+    assert_eq!(RepairRun::named("7", 5).unwrap().seeds, 2);
+    assert!(RepairRun::named("many", 5).is_none() && RepairRun::named("1,2,3,4", 5).is_none());
 }

@@ -22,7 +22,7 @@ use zerocopy::FromBytes;
 use super::kept::Kept;
 use super::rule::{self, Base};
 use super::subject::{Repaired, repaired};
-use super::{Image, complaint, has_superblock, much, shown};
+use super::{RepairSample, complaint, has_superblock, much, shown};
 use crate::check_damage::compare;
 use crate::checking::findings;
 use crate::common::image::{device, golden};
@@ -188,7 +188,7 @@ fn an_image_in_a_file_stays_a_file() {
     fs::write(tree.join("image in a file"), golden("v4-ftype")).unwrap();
     MkfsXfs::default().options("-m crc=0 -d agcount=2").prototype(&tree).create(&path, 2 * SIZE);
     let bytes = fs::read(&path).unwrap();
-    let image = Image::new("nested", bytes.clone());
+    let image = RepairSample::new("nested", bytes.clone());
     let kept = Kept::of(&image.base);
     for start in [0, SIZE] {
         let (agi, _) = RawAgi::read_from_prefix(&bytes[start as usize + 1024..]).unwrap();

@@ -12,17 +12,17 @@ use xfs::{OpenOptions, Xfs};
 use super::{
     SHORT_GROUP, SHORT_GROUP_PLAIN, SHORT_GROUP_SMALL_BLOCKS, fill, filled, longer, options,
 };
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 
 /// Recorded events of a device while its image grows.
-struct Run {
+struct CrashRun {
     start: MemoryDevice,
     events: Vec<Event>,
     growth: Growth,
     size: u64,
 }
 
-impl Run {
+impl CrashRun {
     fn of(start: MemoryDevice, size: u64) -> Self {
         let device = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
         let growth = grow(device.clone(), size).unwrap();
@@ -81,13 +81,13 @@ impl Run {
     }
 }
 
-const LAYOUTS: [Layout; 6] = [
+const LAYOUTS: [TargetLayout; 6] = [
     SHORT_GROUP,
     SHORT_GROUP_PLAIN,
     SHORT_GROUP_SMALL_BLOCKS,
-    Layout::DEFAULT,
-    Layout::SMALL_LOG,
-    Layout::MANY_GROUPS,
+    TargetLayout::DEFAULT,
+    TargetLayout::SMALL_LOG,
+    TargetLayout::MANY_GROUPS,
 ];
 
 #[test]
@@ -96,7 +96,7 @@ fn a_crash_anywhere_leaves_the_old_size_or_the_new_one() {
     for layout in LAYOUTS {
         let image = filled(&layout);
         for size in [layout.size + 18 * MIB, layout.size * 3] {
-            let run = Run::of(longer(&image, size), size);
+            let run = CrashRun::of(longer(&image, size), size);
             let (all, new) = run.assert_recovered_here(effort(2, 6, 40));
             assert!(new > 0 && new < all, "{new} of {all} states are grown: {layout:?}");
         }
@@ -106,9 +106,9 @@ fn a_crash_anywhere_leaves_the_old_size_or_the_new_one() {
 #[test]
 fn kernels_recover_a_growth() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
-    for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, Layout::DEFAULT] {
+    for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, TargetLayout::DEFAULT] {
         let size = layout.size + 60 * MIB;
-        let run = Run::of(longer(&filled(&layout), size), size);
+        let run = CrashRun::of(longer(&filled(&layout), size), size);
         run.assert_recovered_by_kernel(effort(1, 3, 20));
     }
 }
@@ -117,14 +117,14 @@ fn kernels_recover_a_growth() {
 #[test]
 fn an_image_that_crashed_before_grows() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    for layout in [SHORT_GROUP, Layout::DEFAULT] {
+    for layout in [SHORT_GROUP, TargetLayout::DEFAULT] {
         let device = Arc::new(filled(&layout));
         let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
         fill(&fs, "unfinished", 50, 30_000);
         vfs::FileSystem::sync(&fs).unwrap();
         let crashed = longer(&device, layout.size * 2);
         drop(fs);
-        let run = Run::of(crashed, layout.size * 2);
+        let run = CrashRun::of(crashed, layout.size * 2);
         let (all, new) = run.assert_recovered_here(effort(1, 4, 20));
         assert!(new > 0 && new < all, "{new} of {all}");
     }

@@ -15,35 +15,36 @@ use vfs::{FileSystem, Ino, NewInode};
 use xfs::resize::{Growth, grow, size_bytes};
 use xfs::{OpenOptions, Xfs};
 
-use crate::changing::{Layout, MIB, assert_clean};
+use crate::changing::{MIB, TargetLayout, assert_clean};
 
 /// Sectors and blocks of 4 KiB.
-const MKFS_SECTORS: Layout = Layout { mkfs: Some("-s size=4096"), ..Layout::DEFAULT };
+const MKFS_SECTORS: TargetLayout =
+    TargetLayout { mkfs: Some("-s size=4096"), ..TargetLayout::DEFAULT };
 /// Groups of 20 MiB, with a shorter last group.
-const SHORT_GROUP: Layout =
-    Layout { mkfs: Some("-d agsize=20m"), size: 78 * MIB, ..Layout::DEFAULT };
-const SHORT_GROUP_PLAIN: Layout = Layout {
+const SHORT_GROUP: TargetLayout =
+    TargetLayout { mkfs: Some("-d agsize=20m"), size: 78 * MIB, ..TargetLayout::DEFAULT };
+const SHORT_GROUP_PLAIN: TargetLayout = TargetLayout {
     mkfs: Some(
         "-d agsize=20m -m rmapbt=0,reflink=0,bigtime=0,inobtcount=0,finobt=0 \
          -i nrext64=0,sparse=0,exchange=0 -n parent=0",
     ),
     ..SHORT_GROUP
 };
-const SHORT_GROUP_SMALL_BLOCKS: Layout = Layout {
+const SHORT_GROUP_SMALL_BLOCKS: TargetLayout = TargetLayout {
     mkfs: Some("-d agsize=20m -b size=1024 -n size=8192"),
     block_size: 1024,
     ..SHORT_GROUP
 };
-const ONE_GROUP: Layout = Layout { ag_count: Some(1), ..Layout::DEFAULT };
+const ONE_GROUP: TargetLayout = TargetLayout { ag_count: Some(1), ..TargetLayout::DEFAULT };
 
-const LAYOUTS: [Layout; 12] = [
-    Layout::DEFAULT,
-    Layout::SMALL_BLOCKS,
-    Layout::LARGE_INODES,
-    Layout::LARGE_DIR_BLOCKS,
-    Layout::PLAIN,
-    Layout::LARGE_BLOCKS,
-    Layout::MANY_GROUPS,
+const LAYOUTS: [TargetLayout; 12] = [
+    TargetLayout::DEFAULT,
+    TargetLayout::SMALL_BLOCKS,
+    TargetLayout::LARGE_INODES,
+    TargetLayout::LARGE_DIR_BLOCKS,
+    TargetLayout::PLAIN,
+    TargetLayout::LARGE_BLOCKS,
+    TargetLayout::MANY_GROUPS,
     MKFS_SECTORS,
     SHORT_GROUP,
     SHORT_GROUP_PLAIN,
@@ -88,7 +89,7 @@ fn fill(fs: &Xfs, name: &str, files: u64, bytes: usize) {
 }
 
 /// Returns an image of a kind with some files, closed cleanly.
-fn filled(layout: &Layout) -> MemoryDevice {
+fn filled(layout: &TargetLayout) -> MemoryDevice {
     let device = Arc::new(layout.make());
     let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
     fill(&fs, "before", 60, 20_000);
@@ -142,7 +143,7 @@ fn grown_images_are_sound_and_their_new_groups_are_used() {
 /// A size without effect writes nothing.
 #[test]
 fn unchanged_sizes_write_nothing() {
-    let image = filled(&Layout::DEFAULT);
+    let image = filled(&TargetLayout::DEFAULT);
     for size in [64 * MIB, 64 * MIB + 4095, 79 * MIB] {
         let device = Arc::new(RecordingDevice::new(Arc::new(longer(&image, 80 * MIB))));
         assert!(!grow(device.clone(), size).unwrap().is_change());
@@ -154,7 +155,7 @@ fn unchanged_sizes_write_nothing() {
 #[test]
 fn images_grow_again_and_again() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, Layout::SMALL_LOG] {
+    for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, TargetLayout::SMALL_LOG] {
         let mut device = filled(&layout);
         let mut random = fastrand::Rng::with_seed(3);
         for step in 0..testkit::effort(6, 12, 60) {
@@ -199,7 +200,8 @@ fn the_kernel_reads_what_was_there_and_fills_what_is_new() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     let home = testkit::scratch();
     let (old, new) = (home.path().join("old"), home.path().join("new"));
-    for layout in [Layout::DEFAULT, SHORT_GROUP, SHORT_GROUP_PLAIN, SHORT_GROUP_SMALL_BLOCKS] {
+    for layout in [TargetLayout::DEFAULT, SHORT_GROUP, SHORT_GROUP_PLAIN, SHORT_GROUP_SMALL_BLOCKS]
+    {
         let image = filled(&layout);
         write_image(&image, &old).unwrap();
         let (device, _) = grown(longer(&image, 400 * MIB), 400 * MIB);

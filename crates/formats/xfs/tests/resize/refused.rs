@@ -7,7 +7,7 @@ use testkit::require;
 use xfs::resize::{grow, plan};
 
 use super::{SHORT_GROUP, filled, longer};
-use crate::changing::{Layout, MIB};
+use crate::changing::{MIB, TargetLayout};
 
 /// Asserts that growing is refused with some words.
 #[track_caller]
@@ -21,7 +21,7 @@ fn assert_refused(device: MemoryDevice, size: u64, words: &str) {
 
 #[test]
 fn invalid_sizes_are_refused() {
-    let image = filled(&Layout::DEFAULT);
+    let image = filled(&TargetLayout::DEFAULT);
     assert_refused(image.fork(), 63 * MIB, "shrinking XFS in place");
     assert_refused(image.fork(), 90 * MIB, "extend it first");
     let many = plan(&image, 1 << 60).unwrap_err().to_string();
@@ -30,7 +30,7 @@ fn invalid_sizes_are_refused() {
 
 #[test]
 fn damaged_images_are_refused() {
-    let image = longer(&filled(&Layout::DEFAULT), 200 * MIB);
+    let image = longer(&filled(&TargetLayout::DEFAULT), 200 * MIB);
     let damaged = |at: u64| {
         let device = image.fork();
         device.write_at(at, &[0x77; 64]).unwrap();
@@ -45,7 +45,7 @@ fn damaged_images_are_refused() {
 #[test]
 fn a_short_last_group_of_version_4_is_refused() {
     require!(Tool("mkfs.xfs"));
-    let image = Layout { mkfs: Some("-m crc=0 -d agsize=20m"), ..SHORT_GROUP }.make();
+    let image = TargetLayout { mkfs: Some("-m crc=0 -d agsize=20m"), ..SHORT_GROUP }.make();
     assert_refused(longer(&image, 200 * MIB), 200 * MIB, "incomplete last group");
 }
 
@@ -53,8 +53,10 @@ fn a_short_last_group_of_version_4_is_refused() {
 #[test]
 fn damage_anywhere_causes_no_panic() {
     require!(Tool("mkfs.xfs"));
-    let images =
-        [filled(&SHORT_GROUP), Layout { mkfs: Some("-m crc=0"), ..Layout::DEFAULT }.make()];
+    let images = [
+        filled(&SHORT_GROUP),
+        TargetLayout { mkfs: Some("-m crc=0"), ..TargetLayout::DEFAULT }.make(),
+    ];
     let (mut refused, mut done) = (0, 0);
     for image in images {
         let image = longer(&image, 150 * MIB);

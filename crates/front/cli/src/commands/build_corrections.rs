@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches};
 use diskwright::build::correct::{
-    Change, Choice, CorrectionOptions, FileCapabilities, Glob, PermissionChange, Rule,
+    AttributeChange, Choice, CorrectionOptions, FileCapabilities, Glob, PermissionChange, Rule,
 };
 use diskwright::edit::{ModeChange, parse_owner_change, parse_xattr_value};
 use vfs::FileType;
@@ -138,13 +138,13 @@ fn chmod(text: &str) -> Result<Rule, String> {
         let file_type = if is_directory { FileType::Directory } else { FileType::Regular };
         mode.apply(permissions, file_type)
     });
-    Ok(Rule { glob, change: Change::Permissions(change) })
+    Ok(Rule { glob, change: AttributeChange::Permissions(change) })
 }
 
 fn chown(text: &str) -> Result<Rule, String> {
     let (glob, owner) = parts(text, "GLOB=UID:GID, such as /srv/**=33:33")?;
     let owner = parse_owner_change(owner)?;
-    Ok(Rule { glob, change: Change::Owner { uid: owner.uid, gid: owner.gid } })
+    Ok(Rule { glob, change: AttributeChange::Owner { uid: owner.uid, gid: owner.gid } })
 }
 
 fn xattr(text: &str) -> Result<Rule, String> {
@@ -155,11 +155,11 @@ fn xattr(text: &str) -> Result<Rule, String> {
         return Err(format!("{name:?} is not an attribute name: write it like user.name"));
     }
     let (name, value) = (name.as_bytes().to_vec(), parse_xattr_value(value.as_bytes())?);
-    Ok(Rule { glob, change: Change::Xattr(import::Xattr { name, value }) })
+    Ok(Rule { glob, change: AttributeChange::Xattr(import::Xattr { name, value }) })
 }
 
 fn capability(text: &str) -> Result<Rule, String> {
     let (glob, capabilities) = parts(text, "GLOB=TEXT, such as /usr/bin/ping=cap_net_raw+ep")?;
     let capabilities = FileCapabilities::parse(capabilities)?;
-    Ok(Rule { glob, change: Change::Capabilities(capabilities) })
+    Ok(Rule { glob, change: AttributeChange::Capabilities(capabilities) })
 }

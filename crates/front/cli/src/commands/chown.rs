@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use diskwright::edit::{Links, OwnerChange, parse_owner_change};
+use diskwright::edit::{OwnerChange, SymlinkPolicy, parse_owner_change};
 use diskwright::{Outcome, Result};
 
 use super::session;
@@ -47,7 +47,7 @@ pub(crate) struct ChownArgs {
 }
 
 pub(crate) fn run(args: &ChownArgs) -> Result<Outcome> {
-    let links = if args.no_dereference { Links::Keep } else { Links::Follow };
+    let links = if args.no_dereference { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
     session::edit(&args.image, None, |editor| {
         Ok(session::each(&args.paths, |path| {
             editor.change_owner(path, args.owner, links, args.recursive).map(|_| ())

@@ -16,11 +16,11 @@ pub(crate) struct DedupeArgs {
         default_missing_value = "files",
         help_heading = "XFS options"
     )]
-    dedupe: Option<What>,
+    dedupe: Option<DedupeLevel>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum What {
+enum DedupeLevel {
     Files,
     Blocks,
 }
@@ -29,8 +29,8 @@ impl DedupeArgs {
     /// Returns the selected deduplication.
     pub(crate) fn chosen(&self) -> Option<Dedupe> {
         self.dedupe.map(|what| match what {
-            What::Files => Dedupe::Files,
-            What::Blocks => Dedupe::Blocks,
+            DedupeLevel::Files => Dedupe::Files,
+            DedupeLevel::Blocks => Dedupe::Blocks,
         })
     }
 }

@@ -42,13 +42,13 @@ pub(crate) struct SidesArgs {
 const ARCHIVES: &str = "Container image options";
 
 /// An open side.
-pub(crate) enum Open<'a> {
+pub(crate) enum OpenSide<'a> {
     Image(Box<Image>),
     Directory(&'a Path),
     Source(Box<SourceTree>),
 }
 
-impl Open<'_> {
+impl OpenSide<'_> {
     pub(crate) fn side(&self) -> Side<'_> {
         match self {
             Self::Image(image) => Side::Image(image),
@@ -64,7 +64,7 @@ impl SidesArgs {
         &self,
         output: Option<&Path>,
         threads: usize,
-    ) -> Result<(Open<'_>, Open<'_>)> {
+    ) -> Result<(OpenSide<'_>, OpenSide<'_>)> {
         let reads_input = |side: &Path| side.to_str().is_some_and(is_standard_input);
         if reads_input(&self.a) && reads_input(&self.b) {
             let problem = "only one side can be standard input; use a file for the other";
@@ -85,11 +85,11 @@ impl SidesArgs {
         Ok((self.open_one(&self.a, beside, threads)?, self.open_one(&self.b, beside, threads)?))
     }
 
-    fn open_one<'a>(&self, side: &'a Path, beside: &Path, threads: usize) -> Result<Open<'a>> {
+    fn open_one<'a>(&self, side: &'a Path, beside: &Path, threads: usize) -> Result<OpenSide<'a>> {
         if let Some(file) = ImageFile::parse(side.as_os_str()) {
             return self.image(&file.path, file.partition.or(self.partition));
         }
-        let source = |tree: SourceTree| Ok(Open::Source(Box::new(tree)));
+        let source = |tree: SourceTree| Ok(OpenSide::Source(Box::new(tree)));
         if let Some(reference) = side.to_str().and_then(Reference::parse) {
             let mut container = Container::new(reference.map_err(Error::Usage)?);
             container.platform = self.platform.clone();
@@ -100,7 +100,7 @@ impl SidesArgs {
             return source(SourceTree::of_manifest(&manifest, threads)?);
         }
         if side.as_os_str() != "-" && side.is_dir() {
-            return Ok(Open::Directory(side));
+            return Ok(OpenSide::Directory(side));
         }
         if SourceTree::is_archive(side) {
             return source(SourceTree::of_archive(side, beside, self.layer_limit)?);
@@ -113,10 +113,10 @@ impl SidesArgs {
         self.image(file, partition)
     }
 
-    fn image(&self, file: &Path, partition: Option<u32>) -> Result<Open<'static>> {
+    fn image(&self, file: &Path, partition: Option<u32>) -> Result<OpenSide<'static>> {
         let mut options = ImageOptions::default().norecovery(self.norecovery);
         options.partition = partition;
-        Ok(Open::Image(Box::new(open_to_read(file, &options)?)))
+        Ok(OpenSide::Image(Box::new(open_to_read(file, &options)?)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
-use diskwright::dump::{Target, What, dump};
+use diskwright::dump::{DumpSelection, InodeSelector, dump};
 use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::{ImageArgs, bytes};
@@ -32,7 +32,7 @@ pub(crate) struct DumpArgs {
     image: ImageArgs,
 
     /// Structure to show
-    what: Kind,
+    what: StructureKind,
 
     /// Number of the group or block, or number or path of the inode or directory
     #[arg(value_name = "N|PATH")]
@@ -44,7 +44,7 @@ pub(crate) struct DumpArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum StructureKind {
     Superblock,
     /// Block group of ext4 or allocation group of XFS
     #[value(alias = "ag")]
@@ -55,33 +55,37 @@ enum Kind {
     Journal,
 }
 
-fn what(args: &DumpArgs) -> Result<What> {
+fn what(args: &DumpArgs) -> Result<DumpSelection> {
     let usage = |problem: &str| Error::Usage(problem.to_owned());
     let number = |problem| {
         let number = args.which.as_ref().and_then(|which| which.to_str()?.parse::<u64>().ok());
         number.ok_or_else(|| usage(problem))
     };
     let target = |problem| {
-        let target = args.which.as_ref().map(|which| Target::parse(bytes(which)));
+        let target = args.which.as_ref().map(|which| InodeSelector::parse(bytes(which)));
         target.ok_or_else(|| usage(problem))
     };
-    if matches!(args.what, Kind::Superblock | Kind::Journal) && args.which.is_some() {
+    if matches!(args.what, StructureKind::Superblock | StructureKind::Journal)
+        && args.which.is_some()
+    {
         return Err(usage("an image has only one such structure: leave out the last argument"));
     }
     Ok(match args.what {
-        Kind::Superblock => What::Superblock,
-        Kind::Journal => What::Journal,
-        Kind::Group => {
+        StructureKind::Superblock => DumpSelection::Superblock,
+        StructureKind::Journal => DumpSelection::Journal,
+        StructureKind::Group => {
             let group = number("the group number is missing: add it, such as group 0")?;
-            What::Group(u32::try_from(group).map_err(|_| usage("no such group"))?)
+            DumpSelection::Group(u32::try_from(group).map_err(|_| usage("no such group"))?)
         }
-        Kind::Block => {
-            What::Block(number("the block number is missing: add it, such as block 1027")?)
+        StructureKind::Block => {
+            DumpSelection::Block(number("the block number is missing: add it, such as block 1027")?)
         }
-        Kind::Inode => What::Inode(target("the inode is missing: add its number or a path")?),
-        Kind::Directory => {
-            What::Directory(target("the directory is missing: add its inode number or a path")?)
+        StructureKind::Inode => {
+            DumpSelection::Inode(target("the inode is missing: add its number or a path")?)
         }
+        StructureKind::Directory => DumpSelection::Directory(target(
+            "the directory is missing: add its inode number or a path",
+        )?),
     })
 }
 

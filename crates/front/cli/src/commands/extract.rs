@@ -14,7 +14,7 @@ use diskwright::{Error, Image, Outcome, Result};
 
 use crate::commands::arguments::{ImageArgs, SuperblockArgs, bytes};
 use crate::commands::host_names::NameArgs;
-use crate::commands::repair::Watch;
+use crate::commands::repair::PlanProgress;
 use crate::terminal::{self, CopyProgress};
 
 const NOTES: &str = "\
@@ -136,7 +136,7 @@ fn salvage(args: &ExtractArgs) -> Result<(Image, Salvaged)> {
     let mut open = args.image.options()?;
     open.superblock = args.superblock.superblock;
     let repair = Repair::open_to_plan(&args.image.image, &open)?;
-    let watch = Watch::new(diskwright::stop_on_signals()?);
+    let watch = PlanProgress::new(diskwright::stop_on_signals()?);
     let salvaged = repair.salvage(&Options::default(), &watch);
     drop(watch);
     let (image, plan) = salvaged?;

@@ -52,7 +52,7 @@ pub(crate) struct MapArgs {
 
     /// Select the format [default: by the suffix of FILE, text on standard output]
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<MapFormat>,
 
     /// With --format ddrescue, include all blocks in use. This is the default
     #[arg(long, conflicts_with = "metadata")]
@@ -68,11 +68,11 @@ pub(crate) struct MapArgs {
 
     /// Select the order of blocks in the picture
     #[arg(long, value_name = "CURVE", default_value = "rows")]
-    curve: Way,
+    curve: CurveName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum MapFormat {
     /// Picture
     Svg,
     /// Web page with the picture and tables
@@ -87,7 +87,7 @@ enum Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum CurveName {
     /// Row by row
     Rows,
     /// Hilbert curve in a square: blocks close on disk are close in the picture
@@ -100,16 +100,16 @@ impl MapArgs {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
-    fn format(&self) -> Result<Format> {
+    fn format(&self) -> Result<MapFormat> {
         if let Some(format) = self.format {
             return Ok(format);
         }
-        let Some(path) = self.file() else { return Ok(Format::Text) };
+        let Some(path) = self.file() else { return Ok(MapFormat::Text) };
         match path.extension().and_then(OsStr::to_str) {
-            Some("svg") => Ok(Format::Svg),
-            Some("html" | "htm") => Ok(Format::Html),
-            Some("json") => Ok(Format::Json),
-            Some("txt") => Ok(Format::Text),
+            Some("svg") => Ok(MapFormat::Svg),
+            Some("html" | "htm") => Ok(MapFormat::Html),
+            Some("json") => Ok(MapFormat::Json),
+            Some("txt") => Ok(MapFormat::Text),
             _ => {
                 let problem = "unknown output format: use a file name that ends in .svg, .html, \
                                .json or .txt, or add --format";
@@ -124,19 +124,19 @@ pub(crate) fn run(args: &MapArgs) -> Result<Outcome> {
     if args.file().is_some() {
         diskwright::clean_up_on_signals()?;
     }
-    if format == Format::Ddrescue {
+    if format == MapFormat::Ddrescue {
         return rescue_domain(args);
     }
     if args.used || args.metadata {
         return Err(Error::Usage("--used and --metadata need --format ddrescue".to_owned()));
     }
-    let usual = if format == Format::Text { CELLS_OF_TEXT } else { CELLS };
+    let usual = if format == MapFormat::Text { CELLS_OF_TEXT } else { CELLS };
     let cells = args.cells.map_or(usual, |cells| cells as usize);
     let options = args.image.options()?.cache_bytes(CACHE_BYTES);
     let mapped = with_progress(|show| disk_map::survey(&args.image.image, &options, cells, show))?;
     write(args, &picture(args, format, &mapped)?)?;
     let survey = &mapped.survey;
-    let of_survey = survey.remarks.iter().filter(|_| format != Format::Text);
+    let of_survey = survey.remarks.iter().filter(|_| format != MapFormat::Text);
     for remark in mapped.remarks.iter().chain(of_survey) {
         terminal::message(remark);
     }
@@ -170,24 +170,24 @@ fn rescue_domain(args: &MapArgs) -> Result<Outcome> {
     Ok(if map.remarks.is_empty() { Outcome::Done } else { Outcome::Image })
 }
 
-fn picture(args: &MapArgs, format: Format, mapped: &Mapped) -> Result<Vec<u8>> {
+fn picture(args: &MapArgs, format: MapFormat, mapped: &Mapped) -> Result<Vec<u8>> {
     let image = text::public(&args.image.image);
     let name = image.file_name().unwrap_or(image.as_os_str());
     let options = Options {
         title: disk::address::safe_line(&name.to_string_lossy()),
         format: mapped.format.to_owned(),
         curve: match args.curve {
-            Way::Rows => Curve::Rows,
-            Way::Hilbert => Curve::Hilbert,
+            CurveName::Rows => Curve::Rows,
+            CurveName::Hilbert => Curve::Hilbert,
         },
     };
     let survey = &mapped.survey;
     Ok(match format {
-        Format::Svg => disk_map::svg(survey, &options).into_bytes(),
-        Format::Html => disk_map::html(survey, &options).into_bytes(),
-        Format::Text => disk_map::text(survey, &options).into_bytes(),
-        Format::Ddrescue => unreachable!("it is not made of a survey"),
-        Format::Json => {
+        MapFormat::Svg => disk_map::svg(survey, &options).into_bytes(),
+        MapFormat::Html => disk_map::html(survey, &options).into_bytes(),
+        MapFormat::Text => disk_map::text(survey, &options).into_bytes(),
+        MapFormat::Ddrescue => unreachable!("it is not made of a survey"),
+        MapFormat::Json => {
             let figures = Figures::new(survey, &options);
             let json = serde_json::to_string(&figures).map_err(|e| Error::Output(e.into()))?;
             (disk::address::safe_json(json) + "\n").into_bytes()

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &RepairArgs) -> Result<Outcome> {
     let options = Options::default();
     let options = args.threads.map_or(options, |threads| options.with_threads(threads));
     let plan = {
-        let watch = Watch::new(stop);
+        let watch = PlanProgress::new(stop);
         let plan = repair.plan(&options, &watch);
         drop(watch);
         plan?
@@ -237,19 +237,19 @@ impl Job<'_> {
 }
 
 /// Shows the progress of planning.
-pub(super) struct Watch {
+pub(super) struct PlanProgress {
     stop: &'static AtomicBool,
     bar: RepairProgress,
     shown: Mutex<Instant>,
 }
 
-impl Watch {
+impl PlanProgress {
     pub(super) fn new(stop: &'static AtomicBool) -> Self {
         Self { stop, bar: RepairProgress::new("planning"), shown: Mutex::new(Instant::now()) }
     }
 }
 
-impl Observer for Watch {
+impl Observer for PlanProgress {
     fn found(&self, _: Finding) {}
 
     fn progress(&self, phase: Phase, done: u64, total: u64) {

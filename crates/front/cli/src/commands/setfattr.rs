@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
-use diskwright::edit::{Links, parse_xattr_value};
+use diskwright::edit::{SymlinkPolicy, parse_xattr_value};
 use diskwright::{Error, Outcome, Result};
 
 use super::session;
@@ -51,7 +51,7 @@ pub(crate) struct SetfattrArgs {
 }
 
 pub(crate) fn run(args: &SetfattrArgs) -> Result<Outcome> {
-    let links = if args.no_dereference { Links::Keep } else { Links::Follow };
+    let links = if args.no_dereference { SymlinkPolicy::Keep } else { SymlinkPolicy::Follow };
     let value = args.value.as_deref().map(bytes).unwrap_or_default();
     let value = parse_xattr_value(value).map_err(|e| Error::Usage(format!("--value: {e}")))?;
     session::edit(&args.image, None, |editor| {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use disk::{Access, Fault, FaultyDevice, FileDevice};
-use diskwright::check::{Collector, Limits, Options, Subject, Verdict};
+use diskwright::check::{Collector, ImageCheck, Limits, Options, Verdict};
 use diskwright::{ImageOptions, Outcome};
 use rustix::process::Signal;
 use serde_json::json;
@@ -93,7 +93,7 @@ fn no_read_that_fails_is_taken_for_damage() {
         let check = |fault| {
             device.set(Access::Read, Fault::Never);
             let subject =
-                Subject::on_device(&path, device.clone(), &ImageOptions::default()).unwrap();
+                ImageCheck::on_device(&path, device.clone(), &ImageOptions::default()).unwrap();
             device.set(Access::Read, fault);
             let collector = Collector::new(Limits::default());
             let summary = subject.check(&Options::default(), &collector).unwrap();

@@ -18,7 +18,7 @@ const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS
 
 /// Properties of a file that do not depend on the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct File {
+pub(crate) struct ConvertedFile {
     pub(crate) file_type: FileType,
     pub(crate) permissions: u16,
     owner: (u32, u32),
@@ -32,7 +32,7 @@ pub(crate) struct File {
 }
 
 /// Returns all files of an image except `lost+found`, by path.
-pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
+pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, ConvertedFile> {
     let image = Image::open(image).unwrap();
     let fs = image.file_system().unwrap();
     let mut files = BTreeMap::new();
@@ -50,7 +50,7 @@ pub(crate) fn files(image: &Path) -> BTreeMap<Vec<u8>, File> {
             (name, value)
         };
         let xattrs = names.into_iter().map(value).collect();
-        let file = File {
+        let file = ConvertedFile {
             file_type: found.file_type,
             permissions: found.permissions,
             owner: (found.uid, found.gid),

@@ -9,17 +9,17 @@ use testkit::{KernelMount, MountOptions};
 use super::{contents, done, home, run};
 
 /// Arguments of mke2fs and of tune2fs.
-struct Case {
+struct FeatureCase {
     make: &'static str,
     tune: &'static str,
 }
 
-const fn case(make: &'static str, tune: &'static str) -> Case {
-    Case { make, tune }
+const fn case(make: &'static str, tune: &'static str) -> FeatureCase {
+    FeatureCase { make, tune }
 }
 
 /// Requests that the original executes, partly by a following e2fsck.
-const CASES: [Case; 43] = [
+const CASES: [FeatureCase; 43] = [
     case("-t ext2", "-j"),
     case("-t ext2 -b 4096", "-O has_journal"),
     case("-t ext2", "-J size=2"),
@@ -101,7 +101,7 @@ fn features_come_and_go_as_by_the_original() {
     testkit::require!(Version("mke2fs", 1, 47), Tool("tune2fs"), Tool("e2fsck"));
     let home = home();
     let dir = home.path();
-    for Case { make: made, tune } in CASES {
+    for FeatureCase { make: made, tune } in CASES {
         let what = format!("mke2fs {made}, tune2fs {tune}");
         make(dir, made);
         let (status, text) = theirs(dir, &format!("tune2fs {tune} theirs"));

@@ -6,7 +6,7 @@ use diskwright::Error;
 use diskwright::build::Owner;
 use diskwright::copy::{CopyOptions, CopyReport, From, Observer, into_image, out_of_image};
 use diskwright::edit::{
-    Editor, Links, ModeChange, Move, MoveOptions, OwnerChange, Policy, SizeChange,
+    Editor, ModeChange, Move, MoveOptions, OwnerChange, Policy, SizeChange, SymlinkPolicy,
 };
 use testkit::model::Model;
 use vfs::{FileSystem, Paths, Timestamp};
@@ -51,8 +51,8 @@ fn changes_are_made_by_path() {
     editor.change_mode(b"/a/link", &ModeChange::parse("600").unwrap(), false).unwrap();
     assert_eq!(paths.metadata(b"/a/f").unwrap().permissions, 0o600);
     let owner = OwnerChange { uid: Some(7), gid: None };
-    assert_eq!(editor.change_owner(b"/a", owner, Links::Follow, true).unwrap(), 8);
-    editor.set_xattr(b"/a/f", Links::Follow, b"user.x", b"1").unwrap();
+    assert_eq!(editor.change_owner(b"/a", owner, SymlinkPolicy::Follow, true).unwrap(), 8);
+    editor.set_xattr(b"/a/f", SymlinkPolicy::Follow, b"user.x", b"1").unwrap();
     let options = MoveOptions::default().mode(Move::Replace);
     editor.rename(b"/a/b/f", b"/a/f", options).unwrap();
     assert_eq!(paths.metadata(b"/a/f").unwrap().links, 1, "one of two names is gone");
@@ -96,8 +96,8 @@ fn a_replacement_inherits_the_attributes_of_the_old_file() {
     let editor = editor(&model);
     editor.truncate(b"/f", SizeChange::To(100), true).unwrap();
     editor.change_mode(b"/f", &ModeChange::parse("4711").unwrap(), false).unwrap();
-    editor.set_xattr(b"/f", Links::Follow, b"user.kept", b"1").unwrap();
-    editor.set_xattr(b"/f", Links::Follow, b"security.capability", b"1").unwrap();
+    editor.set_xattr(b"/f", SymlinkPolicy::Follow, b"user.kept", b"1").unwrap();
+    editor.set_xattr(b"/f", SymlinkPolicy::Follow, b"security.capability", b"1").unwrap();
     editor.symlink(b"f", b"/link", false).unwrap();
     into_image(editor, From::Host(&file), b"/link", CopyOptions::default(), &mut Quiet).unwrap();
     let paths = Paths::new(&model);

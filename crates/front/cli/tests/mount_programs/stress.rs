@@ -25,7 +25,7 @@ const CONTESTED: usize = 8;
 
 /// Expected state of a file.
 #[derive(Clone, Default)]
-struct Model {
+struct StressModel {
     contents: Vec<u8>,
     attribute: Option<Vec<u8>>,
     /// All names of the file, at least one.
@@ -36,7 +36,7 @@ struct Worker<'a> {
     root: &'a Path,
     number: u64,
     random: Rng,
-    files: Vec<Model>,
+    files: Vec<StressModel>,
     next_name: u64,
     /// Number of existing entries for each contested name.
     contested: &'a [AtomicI64],
@@ -95,7 +95,7 @@ impl Worker<'_> {
         let name = self.new_name();
         let contents = pattern(self.random.u64(..), 0, self.random.u64(..50_000));
         File::create_new(&name).unwrap().write_all_at(&contents, 0).unwrap();
-        self.files.push(Model { contents, attribute: None, names: vec![name] });
+        self.files.push(StressModel { contents, attribute: None, names: vec![name] });
     }
 
     fn write(&mut self, at: usize) {
@@ -257,7 +257,7 @@ fn check_published(path: &Path) {
 }
 
 /// Compares a file with its expected state.
-fn check(file: &Model) {
+fn check(file: &StressModel) {
     for name in &file.names {
         let found = fs::read(name).unwrap();
         let differs = found.iter().zip(&file.contents).position(|(a, b)| a != b);
@@ -272,7 +272,7 @@ fn check(file: &Model) {
 }
 
 /// Asserts that exactly the expected names exist.
-fn check_names(root: &Path, files: &[Vec<Model>], contested: &[AtomicI64]) {
+fn check_names(root: &Path, files: &[Vec<StressModel>], contested: &[AtomicI64]) {
     let mut found = BTreeMap::new();
     let directories = (0..WORKERS).map(|worker| directory(root, worker, 2));
     for path in directories.chain([directory(root, 0, 0), directory(root, 0, 1)]) {
@@ -304,7 +304,7 @@ fn threads_change_a_tree(place: &mut Place) {
         }
     }
     let contested: Vec<_> = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
-    let files: Vec<Vec<Model>> = thread::scope(|scope| {
+    let files: Vec<Vec<StressModel>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..WORKERS)
             .map(|number| {
                 let random = Rng::with_seed(1000 + number);
@@ -329,11 +329,13 @@ fn threads_change_a_tree(place: &mut Place) {
     place.remount();
     // The image now has another mount point.
     let moved = |path: &PathBuf| place.path().join(path.strip_prefix(&root).unwrap());
-    let files: Vec<Vec<Model>> = files
+    let files: Vec<Vec<StressModel>> = files
         .into_iter()
         .map(|files| {
-            let moved =
-                |file: Model| Model { names: file.names.iter().map(moved).collect(), ..file };
+            let moved = |file: StressModel| StressModel {
+                names: file.names.iter().map(moved).collect(),
+                ..file
+            };
             files.into_iter().map(moved).collect()
         })
         .collect();

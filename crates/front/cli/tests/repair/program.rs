@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use diskwright::ImageOptions;
-use diskwright::check::{Collector, Limits, Options, Subject};
+use diskwright::check::{Collector, ImageCheck, Limits, Options};
 use diskwright::repair::{Repair, Standing};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ fn a_written_repair_is_not_checked_again() {
             inode_offset(home.path(), "bad.img", "/dir/file") + if is_xfs { 16 } else { 26 };
         write(&path, links, &[3]);
         let (open, options) = (ImageOptions::default(), Options::default());
-        let subject = Subject::open(&path, &open).unwrap();
+        let subject = ImageCheck::open(&path, &open).unwrap();
         subject.check(&options, &Collector::new(Limits::default())).unwrap();
         let of_check = subject.bytes_read();
         drop(subject);

@@ -15,7 +15,7 @@ const PATH_BYTES_MAX: usize = 4096;
 const STEPS_MAX: usize = 2 * PATH_BYTES_MAX;
 
 /// Directory found by a path.
-pub(super) struct Place {
+pub(super) struct ResolvedDirectory {
     pub(super) dir: Ino,
     /// Path without symbolic links.
     pub(super) path: Vec<u8>,
@@ -61,15 +61,15 @@ pub(super) fn walk(
     path: &[u8],
     make: Option<&NewInode>,
     through: Through<'_>,
-) -> Result<Option<Place>, Fault> {
-    let mut walk = Walk::new(fs.root(), path);
+) -> Result<Option<ResolvedDirectory>, Fault> {
+    let mut walk = PathWalk::new(fs.root(), path);
     let (mut links, mut steps, mut made) = (0, 0, 0);
     while let Some(part) = walk.ahead.pop() {
         steps += 1;
         if steps > STEPS_MAX {
             return Err(ContainerFault::SymlinkLoop.into());
         }
-        let Part::Name { name, asked } = part else {
+        let PathPart::Name { name, asked } = part else {
             walk.up();
             continue;
         };
@@ -104,11 +104,11 @@ pub(super) fn walk(
             }
         }
     }
-    Ok(Some(Place { dir: walk.dir(), path: walk.path, made }))
+    Ok(Some(ResolvedDirectory { dir: walk.dir(), path: walk.path, made }))
 }
 
 /// Remaining component of a path.
-enum Part {
+enum PathPart {
     Up,
     Name {
         name: Vec<u8>,
@@ -117,21 +117,21 @@ enum Part {
     },
 }
 
-struct Walk {
+struct PathWalk {
     root: Ino,
     /// Directories on the current path, with the ends of their paths.
     stack: Vec<(Ino, usize)>,
     path: Vec<u8>,
     /// Remaining components, the next one last.
-    ahead: Vec<Part>,
+    ahead: Vec<PathPart>,
 }
 
-impl Walk {
+impl PathWalk {
     fn new(root: Ino, path: &[u8]) -> Self {
         let mut ahead = Vec::new();
         let mut end = path.len();
         for name in path.rsplit(|&b| b == b'/').filter(|name| !name.is_empty()) {
-            ahead.push(Part::Name { name: name.to_vec(), asked: Some(end) });
+            ahead.push(PathPart::Name { name: name.to_vec(), asked: Some(end) });
             end = end.saturating_sub(name.len() + 1);
         }
         Self { root, stack: Vec::new(), path: Vec::new(), ahead }
@@ -163,8 +163,8 @@ impl Walk {
         for name in target.rsplit(|&b| b == b'/') {
             match name {
                 b"" | b"." => {}
-                b".." => self.ahead.push(Part::Up),
-                name => self.ahead.push(Part::Name { name: name.to_vec(), asked: None }),
+                b".." => self.ahead.push(PathPart::Up),
+                name => self.ahead.push(PathPart::Name { name: name.to_vec(), asked: None }),
             }
         }
     }

@@ -12,7 +12,7 @@ use disk::BlockDevice;
 use import::{ContentFile, Detached, Stored};
 use vfs::Ino;
 
-use super::sparse::{Blocks, Zeros};
+use super::sparse::{BlockGrid, Zeros};
 use super::{BuildError, identity};
 use crate::clone::{CloneTarget, Range};
 
@@ -33,7 +33,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Extent of a file and its destination.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct CopyExtent {
     /// Byte offset in the file.
     pub(super) file_offset: u64,
     /// Byte offset on the device.
@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) len: u64,
 }
 
-impl Run {
+impl CopyExtent {
     /// Splits a run at multiples of `unit` in the file.
     pub(super) fn parts(self, unit: u64) -> impl Iterator<Item = Self> {
         let mut done = 0;
@@ -73,14 +73,14 @@ pub(super) struct Copied {
 
 /// Results of the copying threads.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct CopyResults {
     /// Checksum of the contents.
     pub(super) sum: u64,
     /// Blocks of zeros that were not written.
     pub(super) zeros: Vec<Zeros>,
 }
 
-impl Found {
+impl CopyResults {
     fn add(&mut self, other: Self) {
         self.sum = self.sum.wrapping_add(other.sum);
         self.zeros.extend(other.zeros);
@@ -89,12 +89,12 @@ impl Found {
 
 /// Runs of a file; usually one.
 pub(super) enum Runs {
-    One(Run),
-    Many(Vec<Run>),
+    One(CopyExtent),
+    Many(Vec<CopyExtent>),
 }
 
 impl Runs {
-    pub(super) fn as_slice(&self) -> &[Run] {
+    pub(super) fn as_slice(&self) -> &[CopyExtent] {
         match self {
             Self::One(run) => std::slice::from_ref(run),
             Self::Many(runs) => runs,
@@ -123,7 +123,7 @@ type Start<'scope> =
     dyn Fn(&Arc<Mutex<Receiver<Vec<Job>>>>) -> std::io::Result<Copying<'scope>> + 'scope;
 
 /// A copying thread.
-type Copying<'scope> = ScopedJoinHandle<'scope, Result<Found, BuildError>>;
+type Copying<'scope> = ScopedJoinHandle<'scope, Result<CopyResults, BuildError>>;
 
 /// Pool of copying threads. Without threads, files are copied by the caller.
 pub(super) struct Copier<'scope> {
@@ -137,7 +137,7 @@ pub(super) struct Copier<'scope> {
     batch_bytes: u64,
     buffer: Vec<u8>,
     /// Results of the finished threads.
-    found: Found,
+    found: CopyResults,
 }
 
 impl<'scope> Copier<'scope> {
@@ -162,7 +162,7 @@ impl<'scope> Copier<'scope> {
             batch: Vec::new(),
             batch_bytes: 0,
             buffer: Vec::new(),
-            found: Found::default(),
+            found: CopyResults::default(),
         };
         copier.start_threads();
         copier
@@ -204,7 +204,7 @@ impl<'scope> Copier<'scope> {
     }
 
     /// Waits until everything is copied. Returns the results since the last call.
-    pub(super) fn finish(mut self) -> Result<Found, BuildError> {
+    pub(super) fn finish(mut self) -> Result<CopyResults, BuildError> {
         self.hand_over()?;
         self.join()?;
         Ok(self.found)
@@ -240,9 +240,9 @@ impl<'scope> Copier<'scope> {
 fn copy_batches(
     queue: &Mutex<Receiver<Vec<Job>>>,
     destination: &Destination,
-) -> Result<Found, BuildError> {
+) -> Result<CopyResults, BuildError> {
     let mut buffer = Vec::new();
-    let mut found = Found::default();
+    let mut found = CopyResults::default();
     loop {
         let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
         let Ok(batch) = next else { return Ok(found) };
@@ -258,15 +258,15 @@ struct BatchCopy<'a> {
     used: usize,
     /// Device offset of the buffered bytes.
     start: u64,
-    found: Found,
+    found: CopyResults,
 }
 
 impl<'a> BatchCopy<'a> {
     fn new(destination: &'a Destination, buffer: &'a mut Vec<u8>) -> Self {
-        Self { destination, buffer, used: 0, start: 0, found: Found::default() }
+        Self { destination, buffer, used: 0, start: 0, found: CopyResults::default() }
     }
 
-    fn copy_batch(mut self, batch: &[Job]) -> Result<Found, BuildError> {
+    fn copy_batch(mut self, batch: &[Job]) -> Result<CopyResults, BuildError> {
         self.buffer.resize(COPY_BYTES, 0);
         for job in batch {
             let file = job.file.body.open()?;
@@ -283,7 +283,7 @@ impl<'a> BatchCopy<'a> {
         &mut self,
         copied: &Copied,
         file: &ContentFile,
-        run: &Run,
+        run: &CopyExtent,
     ) -> Result<(), BuildError> {
         let Destination { is_summed, is_sparse, .. } = *self.destination;
         let shared = self.destination.share(file, run);
@@ -323,7 +323,7 @@ impl<'a> BatchCopy<'a> {
         at: u64,
         piece: Span<usize>,
     ) -> Result<(), BuildError> {
-        let blocks = Blocks { unit: self.destination.block_size, size: copied.size };
+        let blocks = BlockGrid { unit: self.destination.block_size, size: copied.size };
         let mut done = 0;
         // Bytes shared with the source are not written.
         let mut written = if self.used == 0 { piece.end } else { 0 };
@@ -381,7 +381,7 @@ impl<'a> BatchCopy<'a> {
 
 impl Destination {
     /// Shares the start of a run with the source, if possible. Returns the number of bytes.
-    fn share(&self, file: &ContentFile, run: &Run) -> u64 {
+    fn share(&self, file: &ContentFile, run: &CopyExtent) -> u64 {
         let Some(clones) = &self.clones else { return 0 };
         let Some(stored) = file.stored(run.file_offset) else { return 0 };
         let Stored { file, offset, len } = stored;
@@ -459,7 +459,7 @@ mod tests {
             for (number, &(at, len)) in files.iter().enumerate() {
                 let content = Content::elsewhere(len, None, Arc::new(Numbered(number as u64)));
                 let Body::Detached(body) = content.into_body() else { panic!("nothing to copy") };
-                let run = Run { file_offset: 0, device_offset: at, len };
+                let run = CopyExtent { file_offset: 0, device_offset: at, len };
                 let file = Copied { ino: Ino(number as u64), size: len, body };
                 copier.copy(file, Runs::One(run)).unwrap();
             }

@@ -25,7 +25,7 @@ const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS
 const PROTECTING: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
 
 /// Applies the properties of source inodes to new inodes.
-pub(super) struct Details<'a> {
+pub(super) struct SourceDetails<'a> {
     fs: &'a dyn FileSystem,
     /// True if inodes have a creation time and 64-bit times.
     keeps_times: bool,
@@ -34,7 +34,7 @@ pub(super) struct Details<'a> {
     left_out: LeftOut,
 }
 
-impl<'a> Details<'a> {
+impl<'a> SourceDetails<'a> {
     pub(super) fn new(fs: &'a dyn FileSystem) -> Self {
         let keeps_times = fs.attributes(fs.root()).is_ok_and(|root| root.crtime.is_some());
         Self { fs, keeps_times, later: Vec::new(), left_out: LeftOut::new() }

@@ -50,7 +50,7 @@ pub(super) enum Input {
 /// Use of file contents in a pass over the source. If contents will be read, the first reading of a spooled archive
 /// delivers them in the same form as later readings, so that the image is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contents {
+pub(super) enum ContentsUse {
     Unread,
     Read,
 }
@@ -73,7 +73,7 @@ impl Input {
             return Ok(Self::Once(source.to_owned()));
         }
         let copy = tempfile::tempfile_in(beside(image))?;
-        let state = Arc::new(Mutex::new(State::Untouched));
+        let state = Arc::new(Mutex::new(SpoolState::Untouched));
         Ok(Self::Copied(Copied { stream: source.to_owned(), copy: Arc::new(copy), state }))
     }
 
@@ -146,7 +146,7 @@ impl Input {
         &self,
         threads: usize,
         images: Vec<FileId>,
-        contents: Contents,
+        contents: ContentsUse,
     ) -> Result<Box<dyn Source>, BuildError> {
         let options = Options { threads, exclude: images };
         Ok(match self {
@@ -158,7 +158,7 @@ impl Input {
             Self::Several(several) => {
                 let open = |input: &Self, how| input.open(threads, options.exclude.clone(), how);
                 several
-                    .open(|input| open(input, Contents::Unread), |input| open(input, contents))?
+                    .open(|input| open(input, ContentsUse::Unread), |input| open(input, contents))?
             }
             Self::Manifest(manifest) => Box::new(manifest.source()),
             Self::Protofile(proto) => Box::new(proto.source()?),
@@ -175,10 +175,10 @@ pub(super) fn beside(file: &Path) -> &Path {
 pub(super) struct Copied {
     stream: PathBuf,
     copy: Arc<File>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SpoolState>>,
 }
 
-enum State {
+enum SpoolState {
     Untouched,
     /// First reading, which may have been abandoned.
     First(Box<TarSource>),
@@ -191,23 +191,23 @@ impl Copied {
         if self.stream == Path::new("-") { Path::new(STANDARD_INPUT) } else { &self.stream }
     }
 
-    fn open(&self, contents: Contents) -> Result<Box<dyn Source>, SourceError> {
+    fn open(&self, contents: ContentsUse) -> Result<Box<dyn Source>, SourceError> {
         let mut state = self.state.lock();
-        if matches!(*state, State::Untouched) {
+        if matches!(*state, SpoolState::Untouched) {
             let first = self.start()?;
             // Compressed archives deliver contents in the same form as their copy.
-            let is_alike = contents == Contents::Unread || first.is_compressed();
-            *state = State::First(Box::new(first));
+            let is_alike = contents == ContentsUse::Unread || first.is_compressed();
+            *state = SpoolState::First(Box::new(first));
             if is_alike {
                 return Ok(Box::new(self.first()));
             }
         }
-        if matches!(*state, State::First(_)) {
+        if matches!(*state, SpoolState::First(_)) {
             drop(state);
             let mut first = self.first();
             while first.next_entry()?.is_some() {}
             state = self.state.lock();
-            *state = State::Whole;
+            *state = SpoolState::Whole;
         }
         Ok(Box::new(TarSource::from_copy(&self.copy, self.name())?))
     }
@@ -232,7 +232,7 @@ impl Copied {
 struct First {
     name: PathBuf,
     copy: Arc<File>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SpoolState>>,
 }
 
 impl First {
@@ -242,8 +242,8 @@ impl First {
         act: impl FnOnce(&mut TarSource) -> Result<T, SourceError>,
     ) -> Result<T, SourceError> {
         match &mut *self.state.lock() {
-            State::First(source) => act(source),
-            State::Untouched | State::Whole => Ok(T::default()),
+            SpoolState::First(source) => act(source),
+            SpoolState::Untouched | SpoolState::Whole => Ok(T::default()),
         }
     }
 
@@ -277,8 +277,8 @@ impl Source for First {
 
     fn progress(&self) -> Progress {
         match &*self.state.lock() {
-            State::First(source) => source.progress(),
-            State::Untouched | State::Whole => Progress { done: 0, total: None },
+            SpoolState::First(source) => source.progress(),
+            SpoolState::Untouched | SpoolState::Whole => Progress { done: 0, total: None },
         }
     }
 }

@@ -14,14 +14,14 @@ const PIECE_ENTRIES: usize = 1024;
 const ALLOCATION_BYTES: usize = 24;
 
 /// All entries of a source so far, or none if they exceed the limit.
-pub(super) struct Kept {
+pub(super) struct KeptEntries {
     pieces: VecDeque<Vec<Entry>>,
     bytes: usize,
     bytes_max: usize,
     is_given_up: bool,
 }
 
-impl Kept {
+impl KeptEntries {
     pub(super) fn new() -> Self {
         Self { pieces: VecDeque::new(), bytes: 0, bytes_max: BYTES_MAX, is_given_up: false }
     }
@@ -126,19 +126,19 @@ mod tests {
 
     #[test]
     fn stored_entries_are_returned_in_order() {
-        let mut kept = Kept::new();
+        let mut kept = KeptEntries::new();
         (0..3_000).for_each(|number| kept.add(entry(number)));
         let mut source = kept.into_source().unwrap();
         for number in 0..3_000 {
             assert_eq!(source.next_entry().unwrap().unwrap().path, number.to_string().into_bytes());
         }
         assert!(source.next_entry().unwrap().is_none());
-        assert!(Kept::new().into_source().unwrap().next_entry().unwrap().is_none());
+        assert!(KeptEntries::new().into_source().unwrap().next_entry().unwrap().is_none());
     }
 
     #[test]
     fn too_much_is_not_kept() {
-        let mut kept = Kept { bytes_max: 100_000, ..Kept::new() };
+        let mut kept = KeptEntries { bytes_max: 100_000, ..KeptEntries::new() };
         (0..10_000).for_each(|number| kept.add(entry(number)));
         assert!(kept.pieces.is_empty() && kept.into_source().is_none());
     }

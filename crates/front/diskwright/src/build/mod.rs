@@ -78,19 +78,19 @@ pub use xfs::mkfs::Inherited;
 
 use config::ConfigFile;
 use copy::{Copier, Destination};
-use dedupe::Known;
+use dedupe::KnownContents;
 use estimate::Needed;
 use format::{InodeRule, Inodes, Maker, Plan};
 use head_last::HeadLast;
 use identity::Identity;
 use image_source::ImageTree;
-use input::{Contents, Input};
-use kept::Kept;
+use input::{ContentsUse, Input};
+use kept::KeptEntries;
 use policy::Policy;
 use ship::Shipping;
-use target::Target;
+use target::TargetFile;
 use without_xattrs::WithoutXattrs;
-use writer::{Made, Writer};
+use writer::{CreatedTotals, Writer};
 
 use crate::clone::CloneTarget;
 
@@ -119,7 +119,7 @@ pub fn build(options: &BuildOptions, progress: &dyn Progress) -> Result<BuildRep
         mapped::check(&options.source)?;
     }
     check_together(options)?;
-    let target = Target::create(&options.image, options.force, options.in_place)?;
+    let target = TargetFile::create(&options.image, options.force, options.in_place)?;
     let mut target = target.at(options.offset);
     let shipping = Shipping::create(options, &mut target)?;
     let config = ConfigFile::create(options)?;
@@ -169,7 +169,7 @@ fn check_together(options: &BuildOptions) -> Result<(), BuildError> {
 fn prepare(
     options: &BuildOptions,
     maker: &dyn Maker,
-    target: &Target,
+    target: &TargetFile,
 ) -> Result<Input, BuildError> {
     let may_read_twice = options.size.is_none() || matches!(maker.inodes(), InodeRule::Fitted(_));
     prepare_one(&options.source, options, (maker, target), may_read_twice)
@@ -179,7 +179,7 @@ fn prepare(
 fn prepare_one(
     source: &BuildSource,
     options: &BuildOptions,
-    (maker, target): (&dyn Maker, &Target),
+    (maker, target): (&dyn Maker, &TargetFile),
     may_read_twice: bool,
 ) -> Result<Input, BuildError> {
     match source {
@@ -225,7 +225,7 @@ fn time_of_image(options: &BuildOptions) -> import::Time {
 struct Build<'a> {
     options: &'a BuildOptions,
     maker: &'a dyn Maker,
-    target: &'a Target,
+    target: &'a TargetFile,
     input: &'a Input,
     corrections: Option<&'a Arc<Corrections>>,
     progress: &'a dyn Progress,
@@ -248,7 +248,7 @@ fn used(totals: &StatFs) -> u64 {
 /// Filled file system.
 struct Filled {
     image_bytes: u64,
-    made: Made,
+    made: CreatedTotals,
     left_out: LeftOut,
     protected: Vec<ProtectedFile>,
     /// Blocks used by the source.
@@ -296,7 +296,7 @@ impl Build<'_> {
     /// counted.
     fn fill_given(&self, size: u64) -> Result<Filled, BuildError> {
         let rule = self.maker.inodes();
-        let mut source = self.open_source(Contents::Read)?;
+        let mut source = self.open_source(ContentsUse::Read)?;
         let mut inodes = rule.first();
         if let InodeRule::Fitted(usual) = rule {
             let at_least = size::usual_or_at_least(usual, size, source.entries_min());
@@ -309,14 +309,14 @@ impl Build<'_> {
         let first = self.fill(size, inodes, Fill::Whole, &mut *source);
         match first {
             Err(e) if e.is_no_inodes() && can_have_more && self.input.can_be_read_again() => {
-                let entries = size::count_entries(&mut *self.open_source(Contents::Unread)?)?;
+                let entries = size::count_entries(&mut *self.open_source(ContentsUse::Unread)?)?;
                 let before = self.plan(size, inodes)?.inodes_max();
                 let inodes = size::inodes_for(entries);
                 // The layout may be impossible or have no more inodes than before.
                 if !self.plan(size, inodes).is_ok_and(|plan| plan.inodes_max() > before) {
                     return Err(e);
                 }
-                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?)
+                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(ContentsUse::Read)?)
             }
             other => other,
         }
@@ -336,7 +336,7 @@ impl Build<'_> {
         let mut may_be_large = self.options.sparse;
         loop {
             let filled =
-                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(Contents::Read)?);
+                self.fill(size, inodes, Fill::Whole, &mut *self.open_source(ContentsUse::Read)?);
             let error = match filled {
                 Err(error) => error,
                 Ok(filled) => {
@@ -408,7 +408,7 @@ impl Build<'_> {
         };
         let mut source = match kept.into_source() {
             Some(source) => source,
-            None => self.open_source(Contents::Read)?,
+            None => self.open_source(ContentsUse::Read)?,
         };
         let filled = match self.fill(size, inodes, Fill::Whole, &mut *source) {
             Err(e) if e.is_no_space() || e.is_no_inodes() => return Ok(Reckoned::Unknown),
@@ -421,13 +421,13 @@ impl Build<'_> {
 
     /// Estimates the requirements of the source and keeps its entries if there are not too many. Returns `None` if no
     /// estimate is possible.
-    fn reckon(&self) -> Result<Option<(Needed, Kept)>, BuildError> {
+    fn reckon(&self) -> Result<Option<(Needed, KeptEntries)>, BuildError> {
         let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
         let Some(mut estimate) = self.plan(size::TRIAL_BYTES[0], inodes)?.estimate() else {
             return Ok(None);
         };
-        let mut source = self.open_source(Contents::Unread)?;
-        let mut kept = Kept::new();
+        let mut source = self.open_source(ContentsUse::Unread)?;
+        let mut kept = KeptEntries::new();
         while let Some(entry) = source.next_entry()? {
             self.check_goes_on()?;
             estimate.add(&entry);
@@ -445,7 +445,7 @@ impl Build<'_> {
         let mut last = None;
         for size in size::TRIAL_BYTES {
             let inodes = Inodes::PerBytes(size::TRIAL_INODE_RATIO);
-            let source = &mut *self.open_source(Contents::Unread)?;
+            let source = &mut *self.open_source(ContentsUse::Unread)?;
             match self.fill(size, inodes, Fill::Trial, source) {
                 Err(e) if e.is_no_space() || e.is_no_inodes() => last = Some(e),
                 // Larger file systems are invalid, so the source cannot fit.
@@ -482,7 +482,7 @@ impl Build<'_> {
         if threads > 1 { threads } else { 0 }
     }
 
-    fn open_source(&self, contents: Contents) -> Result<Box<dyn Source>, BuildError> {
+    fn open_source(&self, contents: ContentsUse) -> Result<Box<dyn Source>, BuildError> {
         let mut source = self.input.open(self.helpers(), self.target.ids()?, contents)?;
         if self.options.no_xattrs {
             source = Box::new(WithoutXattrs(source));
@@ -508,7 +508,8 @@ impl Build<'_> {
         let fresh = plan.make(&device)?;
         let fs = fresh.file_system();
         let before = fs.statfs()?;
-        let known = fresh.sharing().zip(self.options.dedupe).map(|(fs, unit)| Known::new(fs, unit));
+        let known =
+            fresh.sharing().zip(self.options.dedupe).map(|(fs, unit)| KnownContents::new(fs, unit));
         let (made, identity, left_out) = self.pour(fs, &device, fill, known, source)?;
         let protected = protect::protect(self.options, &*fresh, fill == Fill::Trial)?;
         let after = fs.statfs()?;
@@ -544,9 +545,9 @@ impl Build<'_> {
         fs: &dyn FileSystem,
         device: &Arc<dyn BlockDevice>,
         fill: Fill,
-        known: Option<Known<'_>>,
+        known: Option<KnownContents<'_>>,
         source: &mut dyn Source,
-    ) -> Result<(Made, Identity, LeftOut), BuildError> {
+    ) -> Result<(CreatedTotals, Identity, LeftOut), BuildError> {
         let policy = Policy {
             owner: corrected::owner(self.options),
             latest: self.options.source_date_epoch,

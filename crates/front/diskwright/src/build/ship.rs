@@ -7,12 +7,12 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::target::{Target, refusal};
+use super::target::{TargetFile, refusal};
 use super::{BuildError, BuildOptions, BuildReport, Progress};
 use crate::Error;
 use crate::output::{OutputError, free_ranges};
 use crate::replace::{Replace, Replacement};
-use crate::verity::{self, Place, Verity, VerityReport};
+use crate::verity::{self, Verity, VerityLayout, VerityReport};
 
 /// Additional output files of a build.
 pub(super) struct Shipping<'a> {
@@ -45,7 +45,7 @@ impl<'a> Shipping<'a> {
     /// Rejects invalid options before the work starts, and creates the files.
     pub(super) fn create(
         options: &'a BuildOptions,
-        target: &mut Target,
+        target: &mut TargetFile,
     ) -> Result<Self, BuildError> {
         check_names(options)?;
         let wanted = &options.output;
@@ -75,7 +75,7 @@ impl<'a> Shipping<'a> {
     /// Performs all output steps on the finished file system.
     pub(super) fn finish(
         self,
-        target: &Target,
+        target: &TargetFile,
         report: &mut BuildReport,
         progress: &dyn Progress,
     ) -> Result<Self, BuildError> {
@@ -126,7 +126,8 @@ impl<'a> Shipping<'a> {
             let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
             progress.shipped(so_far.min(len), len);
         };
-        let place = Place { data: image, data_bytes: len, hash, hash_offset, progress: &tell };
+        let place =
+            VerityLayout { data: image, data_bytes: len, hash, hash_offset, progress: &tell };
         Ok(verity::protect(&place, verity, self.options.thread_count())?)
     }
 
@@ -147,7 +148,7 @@ fn written_error(path: &Path, source: std::io::Error) -> BuildError {
 fn check_verity(
     options: &BuildOptions,
     verity: &Verity,
-    target: &Target,
+    target: &TargetFile,
 ) -> Result<(), BuildError> {
     verity.check().map_err(|why| OutputError::Unfit { format: "dm-verity", why })?;
     if let Some(block_size) = options.block_size {

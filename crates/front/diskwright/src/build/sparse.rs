@@ -52,14 +52,14 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 /// Block grid of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
+pub(super) struct BlockGrid {
     /// Block size in bytes.
     pub(super) unit: u64,
     /// File size; the last block ends there.
     pub(super) size: u64,
 }
 
-impl Blocks {
+impl BlockGrid {
     /// Returns the first run of zero blocks at or after index `from` of `bytes`, which start at file offset `at`. Only
     /// blocks completely within `bytes` count.
     pub(super) fn next_zeros(&self, at: u64, bytes: &[u8], from: usize) -> Option<Range<usize>> {
@@ -97,7 +97,7 @@ impl Blocks {
 pub(super) fn data_runs(
     body: &Detached,
     runs: &[DataRun],
-    blocks: Blocks,
+    blocks: BlockGrid,
 ) -> Result<Vec<DataRun>, BuildError> {
     let file = body.open()?;
     let mut buffer = vec![0; LOOK_BYTES as usize];
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn whole_blocks_of_zeros_are_found_and_the_last_block_ends_with_the_file() {
-        let blocks = Blocks { unit: 16, size: 100 };
+        let blocks = BlockGrid { unit: 16, size: 100 };
         let mut bytes = [1; 100];
         bytes[10..48].fill(0);
         bytes[96..].fill(0);
@@ -137,9 +137,9 @@ mod tests {
         // This piece starts at byte 24, so its first block is partial.
         assert_eq!(blocks.data(24, &bytes[24..]), [0..8, 24..72]);
         // The file continues, so the last bytes are not a whole block.
-        assert_eq!(Blocks { unit: 16, size: 200 }.data(0, &bytes), [0..16, 48..100]);
+        assert_eq!(BlockGrid { unit: 16, size: 200 }.data(0, &bytes), [0..16, 48..100]);
         assert!(blocks.data(0, &[0; 100]).is_empty());
-        assert!(Blocks { unit: 4096, size: 100 }.data(0, &[0; 100]).is_empty());
+        assert!(BlockGrid { unit: 4096, size: 100 }.data(0, &[0; 100]).is_empty());
         assert!(blocks.data(0, &[]).is_empty());
     }
 

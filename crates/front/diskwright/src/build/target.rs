@@ -12,9 +12,9 @@ use crate::replace::{Replace, Replacement};
 use crate::{Error, Result};
 
 /// File that becomes the image on [`Target::keep`] and is removed otherwise.
-pub(super) struct Target {
+pub(super) struct TargetFile {
     image: PathBuf,
-    place: Place,
+    place: TargetPlace,
     /// Anonymous file for the raw image, if the output has another format.
     raw: Option<File>,
     /// First bytes of an image that is written in place; they are written last.
@@ -23,7 +23,7 @@ pub(super) struct Target {
     offset: u64,
 }
 
-enum Place {
+enum TargetPlace {
     /// Block device, written in place.
     Device(File),
     /// Regular file, written in place.
@@ -31,7 +31,7 @@ enum Place {
     New(Replacement),
 }
 
-impl Target {
+impl TargetFile {
     /// Prepares to write `image`. An existing file must be empty and regular, unless `force`, and not in use. With
     /// `in_place` it is overwritten, otherwise replaced.
     pub(super) fn create(image: &Path, force: bool, in_place: bool) -> Result<Self, BuildError> {
@@ -42,7 +42,7 @@ impl Target {
                     return Err(BuildError::TargetExists(image.to_owned()));
                 }
                 let file = lock::open_to_write(image);
-                Place::Device(file.map_err(|e| BuildError::Image(Box::new(e)))?)
+                TargetPlace::Device(file.map_err(|e| BuildError::Image(Box::new(e)))?)
             }
             Ok(metadata) if !metadata.is_file() => {
                 return Err(at(io::Error::other("neither a regular file nor a block device")));
@@ -53,15 +53,15 @@ impl Target {
                     return Err(BuildError::TargetExists(image.to_owned()));
                 }
                 let file = lock::open_to_write(image);
-                Place::Existing(file.map_err(|e| BuildError::Image(Box::new(e)))?)
+                TargetPlace::Existing(file.map_err(|e| BuildError::Image(Box::new(e)))?)
             }
             Ok(_) | Err(_) => {
                 let replace = if force { Replace::Anything } else { Replace::Empty };
                 let new = Replacement::create(image, replace);
-                Place::New(new.map_err(|refused| refusal(refused, image))?)
+                TargetPlace::New(new.map_err(|refused| refusal(refused, image))?)
             }
         };
-        let is_over = in_place && !matches!(place, Place::New(_));
+        let is_over = in_place && !matches!(place, TargetPlace::New(_));
         let head = is_over.then(|| Head::new(0));
         Ok(Self { image: image.to_owned(), place, raw: None, head, offset: 0 })
     }
@@ -76,7 +76,7 @@ impl Target {
     /// Creates the raw image in an anonymous file in this directory.
     pub(super) fn set_apart(&mut self, directory: &Path) -> Result<(), BuildError> {
         self.raw = Some(tempfile::tempfile_in(directory).map_err(|e| self.error(e))?);
-        if let Place::Existing(file) = &self.place {
+        if let TargetPlace::Existing(file) = &self.place {
             file.set_len(0).map_err(|e| self.error(e))?;
         }
         self.head = None;
@@ -95,19 +95,19 @@ impl Target {
 
     fn kept(&self) -> &File {
         match &self.place {
-            Place::Device(file) | Place::Existing(file) => file,
-            Place::New(new) => new.file(),
+            TargetPlace::Device(file) | TargetPlace::Existing(file) => file,
+            TargetPlace::New(new) => new.file(),
         }
     }
 
     /// Returns whether the target is a block device, whose size is fixed.
     pub(super) fn is_device(&self) -> bool {
-        matches!(self.place, Place::Device(_))
+        matches!(self.place, TargetPlace::Device(_))
     }
 
     /// Returns whether the raw image overwrites existing contents.
     pub(super) fn is_in_place(&self) -> bool {
-        self.raw.is_none() && !matches!(self.place, Place::New(_))
+        self.raw.is_none() && !matches!(self.place, TargetPlace::New(_))
     }
 
     /// Returns the byte offset of the image in the file.
@@ -151,8 +151,8 @@ impl Target {
             head.write(self.kept()).map_err(|e| self.error(e))?;
         }
         match self.place {
-            Place::Device(_) | Place::Existing(_) => Ok(()),
-            Place::New(new) => new.keep().map_err(|refused| refusal(refused, &self.image)),
+            TargetPlace::Device(_) | TargetPlace::Existing(_) => Ok(()),
+            TargetPlace::New(new) => new.keep().map_err(|refused| refusal(refused, &self.image)),
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn a_target_that_is_not_kept_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("x.img");
-        let target = Target::create(&image, false, false).unwrap();
+        let target = TargetFile::create(&image, false, false).unwrap();
         target.reset(1 << 20).unwrap();
         drop(target);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -188,10 +188,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("x.img");
         std::fs::write(&image, b"precious").unwrap();
-        assert!(matches!(Target::create(&image, false, false), Err(BuildError::TargetExists(_))));
-        Target::create(&image, true, false).unwrap().keep().unwrap();
+        assert!(matches!(
+            TargetFile::create(&image, false, false),
+            Err(BuildError::TargetExists(_))
+        ));
+        TargetFile::create(&image, true, false).unwrap().keep().unwrap();
         assert_eq!(std::fs::metadata(&image).unwrap().len(), 0);
-        Target::create(&image, false, false).unwrap().keep().unwrap();
-        assert!(Target::create(dir.path(), true, false).is_err());
+        TargetFile::create(&image, false, false).unwrap().keep().unwrap();
+        assert!(TargetFile::create(dir.path(), true, false).is_err());
     }
 }

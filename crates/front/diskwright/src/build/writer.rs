@@ -11,11 +11,11 @@ use vfs::{
     Timestamp,
 };
 
-use super::copy::{Copied, Copier, Run, Runs};
-use super::dedupe::{Known, Looked, WholeFile};
-use super::details::{Details, LeftOut};
+use super::copy::{Copied, Copier, CopyExtent, Runs};
+use super::dedupe::{KnownContents, Looked, WholeFile};
+use super::details::{LeftOut, SourceDetails};
 use super::policy::Policy;
-use super::sparse::{self, Blocks};
+use super::sparse::{self, BlockGrid};
 use super::{BuildError, identity};
 use crate::made_names::MadeNames;
 
@@ -27,7 +27,7 @@ const IMPLIED_DIRECTORY_PERMISSIONS: u16 = 0o755;
 
 /// Totals of the entries created so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Made {
+pub(super) struct CreatedTotals {
     pub(super) entries: u64,
     pub(super) bytes: u64,
     /// Bytes that share blocks with other files.
@@ -41,15 +41,15 @@ pub(super) struct Writer<'a, 'scope> {
     copier: Copier<'scope>,
     /// Attributes to set at the end, because creating further entries would change them.
     directories: Vec<(Ino, SetAttributes)>,
-    details: Details<'a>,
+    details: SourceDetails<'a>,
     /// Directory of the last entry, which is usually also that of the next one.
     parent: (Vec<u8>, Ino),
-    made: Made,
+    made: CreatedTotals,
     /// Checksum of the contents of streamed files.
     contents: u64,
     buffer: Vec<u8>,
     /// Contents available for deduplication.
-    known: Option<Known<'a>>,
+    known: Option<KnownContents<'a>>,
     names: MadeNames,
     /// Bytes of contents since the space of zeros was last freed.
     unsettled: u64,
@@ -58,8 +58,8 @@ pub(super) struct Writer<'a, 'scope> {
 impl<'a, 'scope> Writer<'a, 'scope> {
     pub(super) fn new(fs: &'a dyn FileSystem, policy: Policy, copier: Copier<'scope>) -> Self {
         let parent = (Vec::new(), fs.root());
-        let (directories, made, buffer) = (Vec::new(), Made::default(), Vec::new());
-        let (details, known, names) = (Details::new(fs), None, MadeNames::default());
+        let (directories, made, buffer) = (Vec::new(), CreatedTotals::default(), Vec::new());
+        let (details, known, names) = (SourceDetails::new(fs), None, MadeNames::default());
         let (contents, unsettled) = (0, 0);
         Self {
             fs,
@@ -78,12 +78,12 @@ impl<'a, 'scope> Writer<'a, 'scope> {
     }
 
     /// Enables deduplication.
-    pub(super) fn with_known(self, known: Option<Known<'a>>) -> Self {
+    pub(super) fn with_known(self, known: Option<KnownContents<'a>>) -> Self {
         Self { known, ..self }
     }
 
     /// Returns the totals so far.
-    pub(super) fn made(&self) -> Made {
+    pub(super) fn made(&self) -> CreatedTotals {
         self.made
     }
 
@@ -316,7 +316,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
             other => return Ok(other.map(|()| None)?),
         }
         self.fs.truncate(ino, 0, None)?;
-        let blocks = Blocks { unit: self.copier.block_size(), size: content.size() };
+        let blocks = BlockGrid { unit: self.copier.block_size(), size: content.size() };
         let runs = sparse::data_runs(body, content.runs(), blocks)?;
         self.allocate_runs(ino, &runs)?;
         Ok(Some(runs))
@@ -383,7 +383,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         source: &mut dyn Source,
     ) -> Result<(), BuildError> {
         let mut file = WholeFile::new(size);
-        let is_by_file = self.known.as_ref().is_some_and(Known::is_by_file);
+        let is_by_file = self.known.as_ref().is_some_and(KnownContents::is_by_file);
         self.buffer.resize(STREAM_BYTES, 0);
         let mut buffer = std::mem::take(&mut self.buffer);
         for run in runs {
@@ -440,14 +440,14 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         ino: Ino,
         offset: u64,
         len: u64,
-        one: &mut Option<Run>,
-        many: &mut Vec<Run>,
+        one: &mut Option<CopyExtent>,
+        many: &mut Vec<CopyExtent>,
     ) -> Result<(), BuildError> {
         self.fs.extent_map(ino, offset, len, &mut |extent| {
             let ExtentPlace::Device(device_offset) = extent.place else {
                 return ControlFlow::Continue(());
             };
-            let run = Run { file_offset: extent.offset, device_offset, len: extent.len };
+            let run = CopyExtent { file_offset: extent.offset, device_offset, len: extent.len };
             if let Some(first) = *one {
                 if many.is_empty() {
                     many.push(first);
@@ -469,7 +469,7 @@ impl<'a, 'scope> Writer<'a, 'scope> {
         source: &mut dyn Source,
     ) -> Result<u64, BuildError> {
         self.buffer.resize(STREAM_BYTES, 0);
-        let blocks = Blocks { unit: self.copier.block_size(), size: content.size() };
+        let blocks = BlockGrid { unit: self.copier.block_size(), size: content.size() };
         let mut end = 0;
         for run in content.runs() {
             let mut done = 0;
@@ -579,8 +579,8 @@ impl<'a, 'scope> Writer<'a, 'scope> {
 
     /// Waits for the copying threads and sets the times of directories. Returns the totals, the checksum of all
     /// contents, and the losses.
-    pub(super) fn finish(mut self) -> Result<(Made, u64, LeftOut), BuildError> {
-        self.made.shared = self.known.take().map_or(Ok(0), Known::finish)?;
+    pub(super) fn finish(mut self) -> Result<(CreatedTotals, u64, LeftOut), BuildError> {
+        self.made.shared = self.known.take().map_or(Ok(0), KnownContents::finish)?;
         let copied = self.copier.finish()?;
         make_holes(self.fs, copied.zeros)?;
         for (ino, change) in &self.directories {

@@ -7,7 +7,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use vfs::check::{Code, Finding, Observer, Summary};
 
-use super::{FindingsOfKind, Format, Report, Subject};
+use super::{FindingsOfKind, Format, ImageCheck, Report};
 
 /// Limits of the findings kept per code. All are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Limits {
 #[derive(Debug)]
 pub struct Collector {
     limits: Limits,
-    kinds: Mutex<BTreeMap<&'static str, Kind>>,
+    kinds: Mutex<BTreeMap<&'static str, FindingGroup>>,
 }
 
 impl Collector {
@@ -45,13 +45,13 @@ impl Collector {
     }
 
     /// Returns the report of the findings so far with the summary of the check, and empties the collector.
-    pub fn report(&self, subject: &Subject, summary: Summary) -> Report {
+    pub fn report(&self, subject: &ImageCheck, summary: Summary) -> Report {
         let mut report = self.report_on(subject.path(), subject.format(), summary);
         report.fail(subject.device_error());
         report
     }
 
-    /// Same as [`Self::report`], for a check on a device without a [`Subject`]. The report names it `image`.
+    /// Same as [`Self::report`], for a check on a device without a [`ImageCheck`]. The report names it `image`.
     pub fn report_on(&self, image: &Path, format: Format, summary: Summary) -> Report {
         let kinds = self.take();
         Report {
@@ -67,7 +67,7 @@ impl Collector {
     /// Returns all kinds, most severe first.
     pub(super) fn take(&self) -> Vec<FindingsOfKind> {
         let kinds = std::mem::take(&mut *self.kinds.lock());
-        let mut kinds: Vec<_> = kinds.into_values().map(Kind::finish).collect();
+        let mut kinds: Vec<_> = kinds.into_values().map(FindingGroup::finish).collect();
         // Stable sort: equal severities remain sorted by name.
         kinds.sort_by_key(|kind| std::cmp::Reverse(kind.code.severity));
         kinds
@@ -77,14 +77,15 @@ impl Collector {
 impl Observer for Collector {
     fn found(&self, finding: Finding) {
         let mut kinds = self.kinds.lock();
-        let kind = kinds.entry(finding.code.name).or_insert_with(|| Kind::new(finding.code));
+        let kind =
+            kinds.entry(finding.code.name).or_insert_with(|| FindingGroup::new(finding.code));
         kind.add(finding, self.limits);
     }
 }
 
 /// Findings of one code.
 #[derive(Debug)]
-struct Kind {
+struct FindingGroup {
     code: &'static Code,
     count: u64,
     /// Kept findings; the heap's top is the last one by location.
@@ -94,7 +95,7 @@ struct Kind {
     left_out: Option<ByPlace>,
 }
 
-impl Kind {
+impl FindingGroup {
     fn new(code: &'static Code) -> Self {
         Self { code, count: 0, kept: BinaryHeap::new(), bytes: 0, left_out: None }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{BlockDevice, Part, end_at};
+use disk::{BlockDevice, DeviceRole, end_at};
 
 use crate::{Error, Outcome};
 
@@ -80,7 +80,7 @@ impl BlockDevice for Meter {
         self.inner.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.inner.part_len(part)
     }
 

@@ -1,7 +1,7 @@
 //! Checks of images. A report contains the damage, its location and the effect of a repair.
 //!
 //! [`check()`] is sufficient for most programs. It returns a [`Report`], which can be iterated and written as text or
-//! JSON. [`Subject`] reports each [`Finding`] as it is found, for progress display and cancellation.
+//! JSON. [`ImageCheck`] reports each [`Finding`] as it is found, for progress display and cancellation.
 //!
 //! Checks never write to the image. The journal or log is replayed in memory first, so the check examines the state
 //! after a mount.
@@ -32,7 +32,8 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 pub use vfs::check::{
-    Code, Finding, FindingCounter, Observer, Options, Phase, Place, Severity, Silent, Summary,
+    Code, Finding, FindingCounter, FindingPlace, Observer, Options, Phase, Severity, Silent,
+    Summary,
 };
 
 pub use crate::format::Format;
@@ -60,9 +61,9 @@ use meter::Meter;
 /// ```
 ///
 /// # Errors
-/// Same as [`Subject::open`] and [`Subject::check`]. Damage is not an error.
+/// Same as [`ImageCheck::open`] and [`ImageCheck::check`]. Damage is not an error.
 pub fn check(path: &Path, open: &ImageOptions, options: &Options) -> Result<Report> {
-    let subject = Subject::open(path, open)?;
+    let subject = ImageCheck::open(path, open)?;
     let collector = Collector::new(Limits::default());
     let summary = subject.check(options, &collector)?;
     Ok(collector.report(&subject, summary))
@@ -75,7 +76,7 @@ pub fn codes(format: Format) -> &'static [&'static Code] {
 
 /// Image opened for a check. Other programs cannot change it during the check, unless [`ImageOptions::norecovery`]
 /// allows it.
-pub struct Subject {
+pub struct ImageCheck {
     path: PathBuf,
     format: Format,
     device: Arc<Meter>,
@@ -83,7 +84,7 @@ pub struct Subject {
     superblock: Option<SuperblockPlace>,
 }
 
-impl Subject {
+impl ImageCheck {
     /// Opens an image and detects its format: by its superblock or, if that is lost, by superblock copies and other
     /// structures.
     ///

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use vfs::check::{Finding, Place, Severity, Summary};
+use vfs::check::{Finding, FindingPlace, Severity, Summary};
 
 use super::{FindingsOfKind, Report};
 use crate::text::escaped;
@@ -115,7 +115,7 @@ fn said(finding: &Finding) -> String {
 }
 
 /// Formats a location from large to small units.
-pub(crate) fn where_it_is(place: &Place) -> Option<String> {
+pub(crate) fn where_it_is(place: &FindingPlace) -> Option<String> {
     let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name} {number}"));
     let parts = [
         number("group", place.group),

@@ -21,8 +21,8 @@ const WAITING_FILES_MAX: usize = 1024;
 const WAITING_BYTES_MAX: u64 = 256 << 20;
 
 /// File to create.
-pub(super) struct Item<'a> {
-    pub(super) kind: Kind<'a>,
+pub(super) struct NewFile<'a> {
+    pub(super) kind: NewFileKind<'a>,
     pub(super) permissions: u16,
     pub(super) uid: u32,
     pub(super) gid: u32,
@@ -32,14 +32,14 @@ pub(super) struct Item<'a> {
 }
 
 /// File type and its data.
-pub(super) enum Kind<'a> {
+pub(super) enum NewFileKind<'a> {
     Directory,
     File(&'a dyn Contents),
     Symlink(Vec<u8>),
     Special(SpecialFile),
 }
 
-impl Kind<'_> {
+impl NewFileKind<'_> {
     fn file_type(&self) -> FileType {
         match self {
             Self::Directory => FileType::Directory,
@@ -55,13 +55,13 @@ impl Kind<'_> {
 
 /// Target location in the image, and its path for messages.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ImportTarget<'a> {
     pub(super) dir: Ino,
     pub(super) name: &'a [u8],
     pub(super) path: &'a [u8],
 }
 
-impl Place<'_> {
+impl ImportTarget<'_> {
     fn at(&self, source: FsError) -> Error {
         Error::file(self.path, source)
     }
@@ -111,7 +111,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Creates or replaces a file. An existing directory is kept.
-    pub(super) fn add(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
+    pub(super) fn add(&mut self, place: ImportTarget<'_>, item: &NewFile<'_>) -> Result<Ino> {
         if !self.observer.goes_on() {
             return Err(Error::Stopped);
         }
@@ -119,14 +119,16 @@ impl<'a> Importer<'a> {
         self.observer.file(place.path);
         self.report.files += 1;
         match item.kind {
-            Kind::Directory => self.directory(place, item),
-            Kind::File(contents) => self.file(place, item, contents),
-            Kind::Symlink(_) | Kind::Special(_) => self.small(place, item).map_err(|e| place.at(e)),
+            NewFileKind::Directory => self.directory(place, item),
+            NewFileKind::File(contents) => self.file(place, item, contents),
+            NewFileKind::Symlink(_) | NewFileKind::Special(_) => {
+                self.small(place, item).map_err(|e| place.at(e))
+            }
         }
     }
 
     /// Rejects a name that equals the name of another copied file in a case-insensitive directory.
-    fn note_name(&mut self, place: Place<'_>) -> Result<()> {
+    fn note_name(&mut self, place: ImportTarget<'_>) -> Result<()> {
         let other = self.names.note(self.editor.fs(), place.dir, place.name);
         match other.map_err(|e| place.at(e))? {
             Some(other) => Err(Error::SameName { path: place.path.to_vec(), other }),
@@ -143,7 +145,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Adds a hard link to a file that was copied before.
-    pub(super) fn link(&mut self, place: Place<'_>, ino: Ino) -> Result<()> {
+    pub(super) fn link(&mut self, place: ImportTarget<'_>, ino: Ino) -> Result<()> {
         self.note_name(place)?;
         self.report.files += 1;
         if self.waiting.iter().any(|waiting| waiting.ino == ino) {
@@ -172,9 +174,9 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn new_inode(&self, dir: Ino, item: &Item<'_>) -> vfs::Result<NewInode> {
+    fn new_inode(&self, dir: Ino, item: &NewFile<'_>) -> vfs::Result<NewInode> {
         let permissions = match item.kind {
-            Kind::Symlink(_) => 0o777,
+            NewFileKind::Symlink(_) => 0o777,
             _ if self.options.preserve => item.permissions,
             _ => item.permissions & 0o777,
         };
@@ -185,7 +187,7 @@ impl<'a> Importer<'a> {
         Ok(new)
     }
 
-    fn directory(&mut self, place: Place<'_>, item: &Item<'_>) -> Result<Ino> {
+    fn directory(&mut self, place: ImportTarget<'_>, item: &NewFile<'_>) -> Result<Ino> {
         let fs = self.editor.fs();
         let made = self.new_inode(place.dir, item).and_then(|new| {
             match fs.mkdir(place.dir, place.name, &new) {
@@ -211,14 +213,14 @@ impl<'a> Importer<'a> {
         Ok(ino)
     }
 
-    fn times(&self, item: &Item<'_>) -> SetAttributes {
+    fn times(&self, item: &NewFile<'_>) -> SetAttributes {
         let (atime, mtime, ctime) = (Some(item.atime), Some(item.mtime), self.editor.time());
         SetAttributes { atime, mtime, ctime, ..SetAttributes::default() }
     }
 
     fn set_xattrs(
         &mut self,
-        place: Place<'_>,
+        place: ImportTarget<'_>,
         ino: Ino,
         xattrs: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<()> {
@@ -242,14 +244,16 @@ impl<'a> Importer<'a> {
     }
 
     /// Creates a link or special file immediately, because it has no contents.
-    fn small(&mut self, place: Place<'_>, item: &Item<'_>) -> vfs::Result<Ino> {
+    fn small(&mut self, place: ImportTarget<'_>, item: &NewFile<'_>) -> vfs::Result<Ino> {
         let fs = self.editor.fs();
-        let Place { dir, name, .. } = place;
+        let ImportTarget { dir, name, .. } = place;
         let new = self.new_inode(dir, item)?;
         let make = |name: &[u8]| match &item.kind {
-            Kind::Symlink(target) => fs.symlink(dir, name, target, &new).map(|_| ()),
-            Kind::Special(special) => fs.mknod(dir, name, *special, &new).map(|_| ()),
-            Kind::Directory | Kind::File(_) => Err(FsError::Invalid("the file has contents")),
+            NewFileKind::Symlink(target) => fs.symlink(dir, name, target, &new).map(|_| ()),
+            NewFileKind::Special(special) => fs.mknod(dir, name, *special, &new).map(|_| ()),
+            NewFileKind::Directory | NewFileKind::File(_) => {
+                Err(FsError::Invalid("the file has contents"))
+            }
         };
         self.editor.replace(dir, name, &make)?;
         let ino = fs.lookup(dir, name)?;
@@ -262,7 +266,12 @@ impl<'a> Importer<'a> {
         Ok(ino)
     }
 
-    fn file(&mut self, place: Place<'_>, item: &Item<'_>, contents: &dyn Contents) -> Result<Ino> {
+    fn file(
+        &mut self,
+        place: ImportTarget<'_>,
+        item: &NewFile<'_>,
+        contents: &dyn Contents,
+    ) -> Result<Ino> {
         let fs = self.editor.fs();
         let old = match fs.lookup(place.dir, place.name) {
             Ok(old) => Some(fs.attributes(old).map_err(|e| place.at(e))?),
@@ -301,7 +310,7 @@ impl<'a> Importer<'a> {
         Ok(ino)
     }
 
-    fn fill(&mut self, place: Place<'_>, ino: Ino, contents: &dyn Contents) -> Result<()> {
+    fn fill(&mut self, place: ImportTarget<'_>, ino: Ino, contents: &dyn Contents) -> Result<()> {
         let fs = self.editor.fs();
         let mut end = 0;
         let (observer, report) = (&mut *self.observer, &mut self.report);
@@ -332,8 +341,8 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn wait(&mut self, place: Place<'_>, ino: Ino, holds: bool) {
-        let Place { dir, name, path } = place;
+    fn wait(&mut self, place: ImportTarget<'_>, ino: Ino, holds: bool) {
+        let ImportTarget { dir, name, path } = place;
         self.by_place.insert((dir, name.to_vec()), ino);
         self.waiting.push(Waiting { ino, dir, name: name.to_vec(), path: path.to_vec(), holds });
     }

@@ -12,7 +12,7 @@ use vfs::{
 };
 
 use super::contents::{HostFile, ImageFile};
-use super::import::{Importer, Item, Kind, Place};
+use super::import::{ImportTarget, Importer, NewFile, NewFileKind};
 use super::{CopyOptions, CopyReport, From, Observer, host_name};
 use crate::edit::Editor;
 use crate::list::{absolute, join};
@@ -103,7 +103,7 @@ fn from_host(
     }
     let (dir, name, path_there) =
         target(&importer.editor, &image_name(path, options)?, to, options, found.is_dir())?;
-    let place = Place { dir, name: &name, path: &path_there };
+    let place = ImportTarget { dir, name: &name, path: &path_there };
     if found.is_dir() {
         return host_directory(importer, path, place, options);
     }
@@ -119,7 +119,7 @@ fn host_file(
     importer: &mut Importer<'_>,
     path: &Path,
     found: &std::fs::Metadata,
-    place: Place<'_>,
+    place: ImportTarget<'_>,
     options: CopyOptions,
 ) -> Result<()> {
     let failed = |e: std::io::Error| Error::host("copy", path, e);
@@ -129,26 +129,26 @@ fn host_file(
         FileType::Symlink => {
             let target = std::fs::read_link(path).map_err(failed)?;
             let target = host::target_bytes(target);
-            Kind::Symlink(if options.map_names { unmapped(&target) } else { target })
+            NewFileKind::Symlink(if options.map_names { unmapped(&target) } else { target })
         }
         FileType::CharDevice if options.recursive => {
-            Kind::Special(SpecialFile::CharDevice(known.device))
+            NewFileKind::Special(SpecialFile::CharDevice(known.device))
         }
         FileType::BlockDevice if options.recursive => {
-            Kind::Special(SpecialFile::BlockDevice(known.device))
+            NewFileKind::Special(SpecialFile::BlockDevice(known.device))
         }
-        FileType::Fifo if options.recursive => Kind::Special(SpecialFile::Fifo),
-        FileType::Socket if options.recursive => Kind::Special(SpecialFile::Socket),
+        FileType::Fifo if options.recursive => NewFileKind::Special(SpecialFile::Fifo),
+        FileType::Socket if options.recursive => NewFileKind::Special(SpecialFile::Socket),
         _ => {
             let file = File::open(path).map_err(failed)?;
             let size = file.metadata().map_err(failed)?.len();
             contents = HostFile { file, path, size };
-            Kind::File(&contents)
+            NewFileKind::File(&contents)
         }
     };
     let unread = |e| Error::host("read the attributes of", path, e);
     let xattrs = if options.preserve { host::xattrs(path, true) } else { Ok(Vec::new()) };
-    let item = Item {
+    let item = NewFile {
         kind,
         permissions: known.permissions,
         uid: known.uid,
@@ -181,7 +181,7 @@ fn path_in_image(path: &[u8], maps: bool) -> std::io::Result<Vec<u8>> {
 fn host_directory(
     importer: &mut Importer<'_>,
     path: &Path,
-    top: Place<'_>,
+    top: ImportTarget<'_>,
     copy: CopyOptions,
 ) -> Result<()> {
     let meant = |name: &[u8]| {
@@ -190,7 +190,7 @@ fn host_directory(
     };
     let options = Options { threads: READ_AHEAD_THREADS, exclude: Vec::new() };
     let mut source = DirectorySource::open(path, &options)?;
-    let mut tree = Tree::default();
+    let mut tree = CopiedDirectories::default();
     while let Some(entry) = source.next_entry()? {
         let Entry { path, kind, metadata, xattrs, .. } = entry;
         let path = meant(&path)?;
@@ -202,7 +202,7 @@ fn host_directory(
                 (dir.map_err(|e| Error::file(&path_there, e))?, name)
             }
         };
-        let place = Place { dir, name, path: &path_there };
+        let place = ImportTarget { dir, name, path: &path_there };
         if let EntryKind::Hardlink(target) = &kind {
             let first = tree.find(importer, &meant(target)?).map_err(|e| place_error(place, e))?;
             importer.link(place, first)?;
@@ -214,7 +214,7 @@ fn host_directory(
             EntryKind::Symlink(target) if copy.map_names => EntryKind::Symlink(unmapped(&target)),
             kind => kind,
         };
-        let item = Item {
+        let item = NewFile {
             kind: kind_of(&kind),
             permissions: metadata.permissions,
             uid: metadata.uid,
@@ -231,29 +231,29 @@ fn host_directory(
     Ok(())
 }
 
-fn place_error(place: Place<'_>, error: FsError) -> Error {
+fn place_error(place: ImportTarget<'_>, error: FsError) -> Error {
     Error::file(place.path, error)
 }
 
-fn kind_of(kind: &EntryKind) -> Kind<'_> {
+fn kind_of(kind: &EntryKind) -> NewFileKind<'_> {
     match kind {
-        EntryKind::Directory | EntryKind::Hardlink(_) => Kind::Directory,
-        EntryKind::File(content) => Kind::File(content),
-        EntryKind::Symlink(target) => Kind::Symlink(target.clone()),
+        EntryKind::Directory | EntryKind::Hardlink(_) => NewFileKind::Directory,
+        EntryKind::File(content) => NewFileKind::File(content),
+        EntryKind::Symlink(target) => NewFileKind::Symlink(target.clone()),
         &EntryKind::CharDevice { major, minor } => {
-            Kind::Special(SpecialFile::CharDevice(DeviceNumber { major, minor }))
+            NewFileKind::Special(SpecialFile::CharDevice(DeviceNumber { major, minor }))
         }
         &EntryKind::BlockDevice { major, minor } => {
-            Kind::Special(SpecialFile::BlockDevice(DeviceNumber { major, minor }))
+            NewFileKind::Special(SpecialFile::BlockDevice(DeviceNumber { major, minor }))
         }
-        EntryKind::Fifo => Kind::Special(SpecialFile::Fifo),
-        EntryKind::Socket => Kind::Special(SpecialFile::Socket),
+        EntryKind::Fifo => NewFileKind::Special(SpecialFile::Fifo),
+        EntryKind::Socket => NewFileKind::Special(SpecialFile::Socket),
     }
 }
 
 /// Directories of a copy by relative path.
 #[derive(Default)]
-struct Tree {
+struct CopiedDirectories {
     top: Option<Ino>,
     /// Path of the directory used last. The next one is usually the same or close to it.
     path: Vec<u8>,
@@ -261,7 +261,7 @@ struct Tree {
     levels: Vec<(usize, Ino)>,
 }
 
-impl Tree {
+impl CopiedDirectories {
     /// Returns the directory at a path by looking up each name, so that links are not followed.
     fn directory(&mut self, fs: &dyn FileSystem, path: &[u8]) -> vfs::Result<Ino> {
         let top = self.top.ok_or(FsError::NotFound)?;
@@ -318,7 +318,7 @@ fn from_image(
     if std::ptr::addr_eq(fs, importer.editor.fs()) {
         check_apart(fs, ino, dir, &name).map_err(|e| Error::file(&path_there, e))?;
     }
-    let mut tree = Tree::default();
+    let mut tree = CopiedDirectories::default();
     let mut links: HashMap<Ino, Ino> = HashMap::new();
     for walked in paths.walk(ino, Order::Sorted) {
         let path_here = |below: &[u8]| join(&absolute(path), below);
@@ -331,7 +331,7 @@ fn from_image(
                 (dir.map_err(|e| Error::file(&there, e))?, name)
             }
         };
-        let place = Place { dir, name, path: &there };
+        let place = ImportTarget { dir, name, path: &there };
         let attributes = walked.attributes;
         if let Some(&first) = links.get(&attributes.ino) {
             importer.link(place, first)?;
@@ -375,19 +375,19 @@ fn image_file(
     fs: &dyn FileSystem,
     from: &vfs::Attributes,
     path: &[u8],
-    place: Place<'_>,
+    place: ImportTarget<'_>,
     options: CopyOptions,
 ) -> Result<Ino> {
     let at = |e| Error::file(path, e);
     let contents = ImageFile { fs, ino: from.ino, size: from.size, path };
     let kind = match from.file_type {
-        FileType::Directory => Kind::Directory,
-        FileType::Regular => Kind::File(&contents),
-        FileType::Symlink => Kind::Symlink(fs.readlink(from.ino).map_err(at)?),
-        FileType::CharDevice => Kind::Special(SpecialFile::CharDevice(from.device)),
-        FileType::BlockDevice => Kind::Special(SpecialFile::BlockDevice(from.device)),
-        FileType::Fifo => Kind::Special(SpecialFile::Fifo),
-        FileType::Socket => Kind::Special(SpecialFile::Socket),
+        FileType::Directory => NewFileKind::Directory,
+        FileType::Regular => NewFileKind::File(&contents),
+        FileType::Symlink => NewFileKind::Symlink(fs.readlink(from.ino).map_err(at)?),
+        FileType::CharDevice => NewFileKind::Special(SpecialFile::CharDevice(from.device)),
+        FileType::BlockDevice => NewFileKind::Special(SpecialFile::BlockDevice(from.device)),
+        FileType::Fifo => NewFileKind::Special(SpecialFile::Fifo),
+        FileType::Socket => NewFileKind::Special(SpecialFile::Socket),
     };
     let mut xattrs = Vec::new();
     if options.preserve {
@@ -398,7 +398,7 @@ fn image_file(
             xattrs.push((name, value));
         }
     }
-    let item = Item {
+    let item = NewFile {
         kind,
         permissions: from.permissions,
         uid: from.uid,

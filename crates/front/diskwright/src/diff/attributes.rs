@@ -3,7 +3,7 @@
 use vfs::{FileType, InodeFlags, Timestamp};
 
 use super::change::{Difference, Ignored, XattrChange};
-use super::tree::{Node, Tree, Xattrs};
+use super::tree::{ComparedTree, VisitedFile, Xattrs};
 use crate::Result;
 
 /// Flags that all formats support.
@@ -24,8 +24,8 @@ const OWN_FLAGS: InodeFlags = InodeFlags::DESCRIBING
 
 /// Compares the attributes of two files of the same type.
 pub(super) fn compare(
-    (a_tree, a): (&dyn Tree, &Node),
-    (b_tree, b): (&dyn Tree, &Node),
+    (a_tree, a): (&dyn ComparedTree, &VisitedFile),
+    (b_tree, b): (&dyn ComparedTree, &VisitedFile),
     ignored: Ignored,
 ) -> Result<Vec<Difference>> {
     let (x, y) = (&a.attributes, &b.attributes);

@@ -10,8 +10,8 @@ use vfs::FileType;
 use super::attributes;
 use super::change::{Change, ChangeKind, Difference, Ignored};
 use super::contents::compare_all;
-use super::links::{Links, Pairing};
-use super::tree::{Id, Node, Steps, Tree};
+use super::links::{LinkedFiles, Pairing};
+use super::tree::{ComparedTree, Id, Steps, VisitedFile};
 use super::{Observer, Side};
 use crate::Result;
 
@@ -77,30 +77,30 @@ pub fn diff(
     each: &mut dyn FnMut(&Change) -> Result<()>,
 ) -> Result<DiffReport> {
     let (a, b) = (a.tree()?, b.tree()?);
-    let mut take = |change: Change, _: Option<Node>| each(&change);
+    let mut take = |change: Change, _: Option<VisitedFile>| each(&change);
     let compared = Comparison::new((&*a, &*b), options, observer, &mut take).run()?;
     Ok(compared.report)
 }
 
 /// Receiver of a change and of the file in the second tree.
-pub(super) type Take<'a> = &'a mut dyn FnMut(Change, Option<Node>) -> Result<()>;
+pub(super) type Take<'a> = &'a mut dyn FnMut(Change, Option<VisitedFile>) -> Result<()>;
 
 /// Results of a comparison.
 #[derive(Default)]
 pub(super) struct Compared {
     pub(super) report: DiffReport,
     /// Names in the second tree of files with several names, if requested.
-    pub(super) linked: HashMap<Id, Vec<Node>>,
+    pub(super) linked: HashMap<Id, Vec<VisitedFile>>,
 }
 
 /// Comparison of two trees.
 pub(super) struct Comparison<'a> {
-    a: &'a dyn Tree,
-    b: &'a dyn Tree,
+    a: &'a dyn ComparedTree,
+    b: &'a dyn ComparedTree,
     options: &'a DiffOptions,
     observer: &'a mut dyn Observer,
     take: Take<'a>,
-    links: Links,
+    links: LinkedFiles,
     waiting: Vec<Waiting>,
     /// Number of pending changes whose contents are to be compared.
     to_compare: usize,
@@ -111,9 +111,9 @@ pub(super) struct Comparison<'a> {
 /// Pending path, reported after the contents before it are compared.
 struct Waiting {
     change: Change,
-    b: Option<Node>,
+    b: Option<VisitedFile>,
     /// File in the first tree, if contents are to be compared.
-    a: Option<Node>,
+    a: Option<VisitedFile>,
 }
 
 /// Compares two paths in walk order: the contents of a directory directly follow it.
@@ -125,12 +125,12 @@ pub(super) fn order(a: &[u8], b: &[u8]) -> Ordering {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(
-        (a, b): (&'a dyn Tree, &'a dyn Tree),
+        (a, b): (&'a dyn ComparedTree, &'a dyn ComparedTree),
         options: &'a DiffOptions,
         observer: &'a mut dyn Observer,
         take: Take<'a>,
     ) -> Self {
-        let (links, compared) = (Links::default(), Compared::default());
+        let (links, compared) = (LinkedFiles::default(), Compared::default());
         let (waiting, to_compare, keeps_linked) = (Vec::new(), 0, false);
         Self { a, b, options, observer, take, links, waiting, to_compare, keeps_linked, compared }
     }
@@ -173,7 +173,7 @@ impl<'a> Comparison<'a> {
         Ok(self.compared)
     }
 
-    fn both(&mut self, a: Node, b: Node, a_steps: &mut dyn Steps) -> Result<()> {
+    fn both(&mut self, a: VisitedFile, b: VisitedFile, a_steps: &mut dyn Steps) -> Result<()> {
         self.observer.file(&b.path);
         self.note_linked(&b);
         let (old, new) = (a.attributes.file_type, b.attributes.file_type);
@@ -201,7 +201,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    fn added(&mut self, b: Node) -> Result<()> {
+    fn added(&mut self, b: VisitedFile) -> Result<()> {
         self.observer.file(&b.path);
         self.note_linked(&b);
         if is_empty_lost_found(self.b, &b)? {
@@ -212,7 +212,7 @@ impl<'a> Comparison<'a> {
         self.wait(Waiting { change, b: Some(b), a: None })
     }
 
-    fn removed(&mut self, a: &Node) -> Result<()> {
+    fn removed(&mut self, a: &VisitedFile) -> Result<()> {
         self.observer.file(&a.path);
         if is_empty_lost_found(self.a, a)? {
             return Ok(());
@@ -223,14 +223,19 @@ impl<'a> Comparison<'a> {
     }
 
     /// Adds a path of both trees that differs, or whose contents are to be compared with those of `a`.
-    fn modified(&mut self, a: Option<Node>, b: Node, differences: Vec<Difference>) -> Result<()> {
+    fn modified(
+        &mut self,
+        a: Option<VisitedFile>,
+        b: VisitedFile,
+        differences: Vec<Difference>,
+    ) -> Result<()> {
         let (path, file_type) = (b.path.clone(), b.attributes.file_type);
         let change = Change { path, kind: ChangeKind::Modified, file_type, differences };
         self.to_compare += usize::from(a.is_some());
         self.wait(Waiting { change, b: Some(b), a })
     }
 
-    fn note_linked(&mut self, b: &Node) {
+    fn note_linked(&mut self, b: &VisitedFile) {
         if self.keeps_linked && b.is_linked() {
             self.compared.linked.entry(b.id()).or_default().push(b.clone());
         }
@@ -248,7 +253,7 @@ impl<'a> Comparison<'a> {
     fn settle(&mut self) -> Result<()> {
         let pairs = self.waiting.iter();
         let pairs = pairs.filter_map(|waiting| waiting.a.as_ref().zip(waiting.b.as_ref()));
-        let pairs: Vec<(&Node, &Node)> = pairs.collect();
+        let pairs: Vec<(&VisitedFile, &VisitedFile)> = pairs.collect();
         let read = AtomicU64::new(0);
         let results = compare_all((self.a, self.b), &pairs, self.options.threads, &read);
         let read = read.into_inner();
@@ -277,7 +282,7 @@ impl<'a> Comparison<'a> {
 }
 
 /// Returns whether a node is an empty `lost+found` at the top. ext4 has it from the start, XFS does not.
-fn is_empty_lost_found(tree: &dyn Tree, node: &Node) -> Result<bool> {
+fn is_empty_lost_found(tree: &dyn ComparedTree, node: &VisitedFile) -> Result<bool> {
     Ok(node.path == LOST_FOUND && node.is_directory() && tree.count(node)? == 0)
 }
 

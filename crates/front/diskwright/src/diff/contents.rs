@@ -5,7 +5,7 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-use super::tree::{Data, Node, Tree};
+use super::tree::{ComparedTree, Data, VisitedFile};
 use crate::Result;
 use crate::extract::contents::Run;
 
@@ -15,8 +15,8 @@ const READ_BYTES: u64 = 1 << 20;
 /// Compares the contents of file pairs and returns the results in order. The files of a pair have equal sizes. `read`
 /// counts the bytes read from both.
 pub(super) fn compare_all(
-    (a, b): (&dyn Tree, &dyn Tree),
-    pairs: &[(&Node, &Node)],
+    (a, b): (&dyn ComparedTree, &dyn ComparedTree),
+    pairs: &[(&VisitedFile, &VisitedFile)],
     threads: usize,
     read: &AtomicU64,
 ) -> Vec<Result<bool>> {
@@ -114,12 +114,12 @@ impl<'a> Places<'a> {
 mod tests {
     use super::*;
 
-    struct File {
+    struct ComparedFile {
         bytes: Vec<u8>,
         runs: Vec<Run>,
     }
 
-    impl Data for File {
+    impl Data for ComparedFile {
         fn runs(&self) -> Result<Vec<Run>> {
             Ok(self.runs.clone())
         }
@@ -134,9 +134,9 @@ mod tests {
         }
     }
 
-    fn file(bytes: &[u8], runs: &[(u64, u64)]) -> File {
+    fn file(bytes: &[u8], runs: &[(u64, u64)]) -> ComparedFile {
         let runs = runs.iter().map(|&(offset, len)| Run { offset, len }).collect();
-        File { bytes: bytes.to_vec(), runs }
+        ComparedFile { bytes: bytes.to_vec(), runs }
     }
 
     #[test]

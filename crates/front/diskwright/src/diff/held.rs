@@ -6,7 +6,7 @@ use import::{Body, ContentFile};
 use vfs::InodeFlags;
 
 use super::source_tree::{Held, HeldBody, SourceTree};
-use super::tree::{Data, Node, Steps, Tree, Xattrs};
+use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
 use crate::extract::contents::Run;
 use crate::list::join;
 use crate::{Error, Result};
@@ -25,14 +25,14 @@ struct SourceSteps<'a> {
 }
 
 impl SourceSteps<'_> {
-    fn come_to(&mut self, number: usize) -> Node {
+    fn come_to(&mut self, number: usize) -> VisitedFile {
         self.enters = Some(number);
         node(self.tree, self.path.clone(), number)
     }
 }
 
 impl Steps for SourceSteps<'_> {
-    fn advance(&mut self) -> Result<Option<Node>> {
+    fn advance(&mut self) -> Result<Option<VisitedFile>> {
         if !std::mem::replace(&mut self.has_begun, true) {
             return Ok(Some(self.come_to(SourceTree::ROOT)));
         }
@@ -59,12 +59,12 @@ impl Steps for SourceSteps<'_> {
     }
 }
 
-fn node(tree: &SourceTree, path: Vec<u8>, number: usize) -> Node {
-    Node { path, attributes: tree.file(number).attributes, device: 0 }
+fn node(tree: &SourceTree, path: Vec<u8>, number: usize) -> VisitedFile {
+    VisitedFile { path, attributes: tree.file(number).attributes, device: 0 }
 }
 
 /// Returns the file of a node, which must come from this tree.
-fn held<'a>(tree: &'a SourceTree, node: &Node) -> &'a Held {
+fn held<'a>(tree: &'a SourceTree, node: &VisitedFile) -> &'a Held {
     tree.file((node.attributes.ino.0 - 1) as usize)
 }
 
@@ -90,39 +90,39 @@ impl Data for SourceData {
     }
 }
 
-impl Tree for &SourceTree {
+impl ComparedTree for &SourceTree {
     fn steps(&self) -> Box<dyn Steps + '_> {
         let (levels, path) = (Vec::new(), Vec::new());
         Box::new(SourceSteps { tree: self, has_begun: false, levels, path, enters: None })
     }
 
-    fn find(&self, path: &[u8]) -> Result<Node> {
+    fn find(&self, path: &[u8]) -> Result<VisitedFile> {
         let found = SourceTree::find(self, path);
         let number = found.ok_or_else(|| Error::file(&join(b"/", path), vfs::Error::NotFound))?;
         Ok(node(self, path.to_vec(), number))
     }
 
-    fn count(&self, directory: &Node) -> Result<u64> {
+    fn count(&self, directory: &VisitedFile) -> Result<u64> {
         let HeldBody::Directory(names) = &held(self, directory).body else { return Ok(0) };
         Ok(names.len() as u64)
     }
 
-    fn xattrs(&self, node: &Node) -> Result<Xattrs> {
+    fn xattrs(&self, node: &VisitedFile) -> Result<Xattrs> {
         Ok(held(self, node).xattrs.clone())
     }
 
-    fn target(&self, node: &Node) -> Result<Vec<u8>> {
+    fn target(&self, node: &VisitedFile) -> Result<Vec<u8>> {
         match &held(self, node).body {
             HeldBody::Symlink(target) => Ok(target.clone()),
             _ => Ok(Vec::new()),
         }
     }
 
-    fn flags(&self, _: &Node) -> Result<Option<InodeFlags>> {
+    fn flags(&self, _: &VisitedFile) -> Result<Option<InodeFlags>> {
         Ok(None)
     }
 
-    fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>> {
+    fn open(&self, node: &VisitedFile) -> Result<Box<dyn Data + '_>> {
         let HeldBody::Regular(content) = &held(self, node).body else {
             return Ok(Box::new(SourceData { runs: Vec::new(), file: None }));
         };
@@ -139,7 +139,7 @@ impl Tree for &SourceTree {
         SourceTree::has_nanoseconds(self)
     }
 
-    fn knows(&self, node: &Node) -> bool {
+    fn knows(&self, node: &VisitedFile) -> bool {
         held(self, node).is_listed
     }
 

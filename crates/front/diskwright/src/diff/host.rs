@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use disk::FileAt;
 use vfs::InodeFlags;
 
-use super::tree::{Data, Node, Steps, Tree, Xattrs};
+use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
 use crate::extract::contents::Run;
 use crate::{Error, Result, host};
 
@@ -38,13 +38,17 @@ impl HostTree {
         Ok(self.root.join(below))
     }
 
-    fn node(&self, path: Vec<u8>) -> Result<Node> {
+    fn node(&self, path: Vec<u8>) -> Result<VisitedFile> {
         let place = self.path(&path)?;
         // The root path may be a link.
         let found =
             if path.is_empty() { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
         let found = found.map_err(|e| Error::host("read the attributes of", &place, e))?;
-        Ok(Node { path, attributes: host::attributes(&found), device: host::device_of(&found) })
+        Ok(VisitedFile {
+            path,
+            attributes: host::attributes(&found),
+            device: host::device_of(&found),
+        })
     }
 
     /// Returns the names in a directory in reverse order.
@@ -74,7 +78,7 @@ struct HostSteps<'a> {
 }
 
 impl Steps for HostSteps<'_> {
-    fn advance(&mut self) -> Result<Option<Node>> {
+    fn advance(&mut self) -> Result<Option<VisitedFile>> {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.enters = true;
             return self.tree.node(Vec::new()).map(Some);
@@ -135,37 +139,37 @@ impl Data for HostData {
     }
 }
 
-impl Tree for HostTree {
+impl ComparedTree for HostTree {
     fn steps(&self) -> Box<dyn Steps + '_> {
         let (levels, path) = (Vec::new(), Vec::new());
         Box::new(HostSteps { tree: self, has_begun: false, levels, path, enters: false })
     }
 
-    fn find(&self, path: &[u8]) -> Result<Node> {
+    fn find(&self, path: &[u8]) -> Result<VisitedFile> {
         self.node(path.to_vec())
     }
 
-    fn count(&self, directory: &Node) -> Result<u64> {
+    fn count(&self, directory: &VisitedFile) -> Result<u64> {
         Ok(self.names(&directory.path)?.len() as u64)
     }
 
-    fn xattrs(&self, node: &Node) -> Result<Xattrs> {
+    fn xattrs(&self, node: &VisitedFile) -> Result<Xattrs> {
         let place = self.path(&node.path)?;
         let failed = |e| Error::host("read the extended attributes of", &place, e);
         host::xattrs(&place, false).map_err(failed)
     }
 
-    fn target(&self, node: &Node) -> Result<Vec<u8>> {
+    fn target(&self, node: &VisitedFile) -> Result<Vec<u8>> {
         let place = self.path(&node.path)?;
         let target = fs::read_link(&place).map_err(|e| Error::host("read the link", &place, e))?;
         Ok(host::target_bytes(target))
     }
 
-    fn flags(&self, _: &Node) -> Result<Option<InodeFlags>> {
+    fn flags(&self, _: &VisitedFile) -> Result<Option<InodeFlags>> {
         Ok(None)
     }
 
-    fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>> {
+    fn open(&self, node: &VisitedFile) -> Result<Box<dyn Data + '_>> {
         let path = self.path(&node.path)?;
         let file = File::open(&path).map_err(|e| Error::host("open", &path, e))?;
         Ok(Box::new(HostData { file, path, size: node.attributes.size }))

@@ -3,7 +3,7 @@
 use vfs::path::{LastLink, Order, Walk};
 use vfs::{Corruption, FileSystem, FileType, Ino, InodeFlags};
 
-use super::tree::{Data, Node, Steps, Tree, Xattrs};
+use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
 use crate::extract::contents::{Run, data_runs, read_exactly};
 use crate::list::join;
 use crate::{Error, FileSystemRef, Format, Image, ImageInfo, Result};
@@ -38,11 +38,11 @@ fn at(path: &[u8]) -> impl Fn(vfs::Error) -> Error + '_ {
 struct ImageSteps<'a>(Walk<'a>);
 
 impl Steps for ImageSteps<'_> {
-    fn advance(&mut self) -> Result<Option<Node>> {
+    fn advance(&mut self) -> Result<Option<VisitedFile>> {
         let Some(visit) = self.0.advance() else { return Ok(None) };
         let visit = visit.map_err(at(self.0.path()))?;
         let path = self.0.path().to_vec();
-        Ok(Some(Node { path, attributes: visit.attributes, device: 0 }))
+        Ok(Some(VisitedFile { path, attributes: visit.attributes, device: 0 }))
     }
 
     fn skip_children(&mut self) {
@@ -67,23 +67,23 @@ impl Data for ImageData<'_> {
     }
 }
 
-impl Tree for ImageTree<'_> {
+impl ComparedTree for ImageTree<'_> {
     fn steps(&self) -> Box<dyn Steps + '_> {
         Box::new(ImageSteps(self.fs.paths().walk(self.fs().root(), Order::Sorted)))
     }
 
-    fn find(&self, path: &[u8]) -> Result<Node> {
+    fn find(&self, path: &[u8]) -> Result<VisitedFile> {
         let ino = self.fs.paths().resolve(path, LastLink::Keep).map_err(at(path))?;
         let attributes = self.fs().attributes(ino).map_err(at(path))?;
-        Ok(Node { path: path.to_vec(), attributes, device: 0 })
+        Ok(VisitedFile { path: path.to_vec(), attributes, device: 0 })
     }
 
-    fn count(&self, directory: &Node) -> Result<u64> {
+    fn count(&self, directory: &VisitedFile) -> Result<u64> {
         let entries = self.fs.paths().read_dir_inode(directory.attributes.ino);
         Ok(entries.map_err(at(&directory.path))?.len() as u64)
     }
 
-    fn xattrs(&self, node: &Node) -> Result<Xattrs> {
+    fn xattrs(&self, node: &VisitedFile) -> Result<Xattrs> {
         let (fs, ino) = (self.fs(), node.attributes.ino);
         let mut xattrs = Vec::new();
         let mut list = || {
@@ -107,7 +107,7 @@ impl Tree for ImageTree<'_> {
         Ok(xattrs)
     }
 
-    fn target(&self, node: &Node) -> Result<Vec<u8>> {
+    fn target(&self, node: &VisitedFile) -> Result<Vec<u8>> {
         let ino = node.attributes.ino;
         let target = self.fs().readlink(ino).and_then(|target| {
             if target.is_empty() || target.contains(&0) {
@@ -119,7 +119,7 @@ impl Tree for ImageTree<'_> {
         target.map_err(at(&node.path))
     }
 
-    fn flags(&self, node: &Node) -> Result<Option<InodeFlags>> {
+    fn flags(&self, node: &VisitedFile) -> Result<Option<InodeFlags>> {
         if !matches!(node.attributes.file_type, FileType::Regular | FileType::Directory) {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ impl Tree for ImageTree<'_> {
         Ok(Some(found.flags))
     }
 
-    fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>> {
+    fn open(&self, node: &VisitedFile) -> Result<Box<dyn Data + '_>> {
         let (ino, size, path) = (node.attributes.ino, node.attributes.size, node.path.clone());
         Ok(Box::new(ImageData { fs: self.fs(), ino, size, path }))
     }

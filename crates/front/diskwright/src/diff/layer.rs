@@ -17,7 +17,7 @@ use vfs::{FileType, Timestamp};
 use super::change::{Change, ChangeKind, Difference};
 use super::compare::{Compared, Comparison, DiffOptions, DiffReport, order};
 use super::compress::{Compression, Encoder};
-use super::tree::{Id, Node, Tree};
+use super::tree::{ComparedTree, Id, VisitedFile};
 use super::{Observer, Side};
 use crate::list::join;
 use crate::replace::{Replace, Replacement};
@@ -63,13 +63,13 @@ pub fn diff_to_layer(
 ) -> Result<LayerReport> {
     let (a, b) = (a.tree()?, b.tree()?);
     let mut changes = Vec::new();
-    let mut take = |change: Change, node: Option<Node>| {
+    let mut take = |change: Change, node: Option<VisitedFile>| {
         changes.push((change, node));
         Ok(())
     };
     let comparison = Comparison::new((&*a, &*b), options, observer, &mut take);
     let compared = comparison.keeping_linked().run()?;
-    let mut plan = Plan::new(&*a, &*b, compared);
+    let mut plan = LayerPlan::new(&*a, &*b, compared);
     for (change, node) in changes {
         plan.add(change, node, observer);
     }
@@ -112,25 +112,25 @@ pub fn diff_to_layer_file(
 }
 
 /// Entry of a layer.
-enum Item {
-    File(Node),
+enum LayerEntry {
+    File(VisitedFile),
     /// Whiteout entry, with its own path.
     Whiteout(Vec<u8>),
 }
 
 /// Computes the contents of a layer.
-struct Plan<'a> {
-    a: &'a dyn Tree,
-    b: &'a dyn Tree,
-    linked: HashMap<Id, Vec<Node>>,
-    files: BTreeMap<Vec<u8>, Node>,
+struct LayerPlan<'a> {
+    a: &'a dyn ComparedTree,
+    b: &'a dyn ComparedTree,
+    linked: HashMap<Id, Vec<VisitedFile>>,
+    files: BTreeMap<Vec<u8>, VisitedFile>,
     /// Removed names by directory.
     gone: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     report: LayerReport,
 }
 
-impl<'a> Plan<'a> {
-    fn new(a: &'a dyn Tree, b: &'a dyn Tree, compared: Compared) -> Self {
+impl<'a> LayerPlan<'a> {
+    fn new(a: &'a dyn ComparedTree, b: &'a dyn ComparedTree, compared: Compared) -> Self {
         let Compared { report, linked } = compared;
         let report = LayerReport { compared: report, ..LayerReport::default() };
         Self { a, b, linked, files: BTreeMap::new(), gone: BTreeMap::new(), report }
@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
         observer.warning(&format!("{}: {what}", escaped(&join(b"/", path))));
     }
 
-    fn add(&mut self, change: Change, node: Option<Node>, observer: &mut dyn Observer) {
+    fn add(&mut self, change: Change, node: Option<VisitedFile>, observer: &mut dyn Observer) {
         if change.kind == ChangeKind::Removed {
             let (parent, name) = split(&change.path);
             self.gone.entry(parent.to_vec()).or_default().push(name.to_vec());
@@ -165,7 +165,7 @@ impl<'a> Plan<'a> {
         self.add_file(node, observer);
     }
 
-    fn add_file(&mut self, node: Node, observer: &mut dyn Observer) {
+    fn add_file(&mut self, node: VisitedFile, observer: &mut dyn Observer) {
         if self.files.contains_key(&node.path) {
             return;
         }
@@ -180,15 +180,15 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns all entries in order.
-    fn finish(mut self, observer: &mut dyn Observer) -> Result<(Vec<Item>, LayerReport)> {
-        let mut items: Vec<(Vec<u8>, Item)> = Vec::new();
+    fn finish(mut self, observer: &mut dyn Observer) -> Result<(Vec<LayerEntry>, LayerReport)> {
+        let mut items: Vec<(Vec<u8>, LayerEntry)> = Vec::new();
         for (parent, names) in std::mem::take(&mut self.gone) {
             let is_opaque =
                 names.len() > 1 && self.a.count(&self.a.find(&parent)?)? == names.len() as u64;
             if is_opaque {
                 // Directly after the directory and before its entries in the layer.
                 let entry = below(&parent, OPAQUE);
-                items.push(([&parent[..], b"/"].concat(), Item::Whiteout(entry)));
+                items.push(([&parent[..], b"/"].concat(), LayerEntry::Whiteout(entry)));
                 continue;
             }
             for name in names {
@@ -200,7 +200,7 @@ impl<'a> Plan<'a> {
                     continue;
                 }
                 let entry = below(&parent, &[WHITEOUT_PREFIX, &name].concat());
-                items.push((entry.clone(), Item::Whiteout(entry)));
+                items.push((entry.clone(), LayerEntry::Whiteout(entry)));
             }
         }
         self.report.whiteouts = items.len() as u64;
@@ -216,14 +216,14 @@ impl<'a> Plan<'a> {
             missing.push(self.b.find(path)?);
         }
         for node in missing.into_iter().chain(self.files.into_values()) {
-            items.push((node.path.clone(), Item::File(node)));
+            items.push((node.path.clone(), LayerEntry::File(node)));
         }
         items.sort_by(|(a, _), (b, _)| order(a, b));
         Ok((items.into_iter().map(|(_, item)| item).collect(), self.report))
     }
 }
 
-impl Item {
+impl LayerEntry {
     fn path(&self) -> &[u8] {
         match self {
             Self::File(node) => &node.path,
@@ -234,7 +234,7 @@ impl Item {
 
 /// Writer of layer entries.
 struct Writer<'a, W: Write> {
-    tree: &'a dyn Tree,
+    tree: &'a dyn ComparedTree,
     out: Encoder<W>,
     /// First path of each file with several names.
     written: HashMap<Id, Vec<u8>>,
@@ -243,18 +243,18 @@ struct Writer<'a, W: Write> {
 
 impl<W: Write> Writer<'_, W> {
     /// Writes an entry. Returns the size of its contents.
-    fn write(&mut self, item: &Item, observer: &mut dyn Observer) -> Result<u64> {
+    fn write(&mut self, item: &LayerEntry, observer: &mut dyn Observer) -> Result<u64> {
         match item {
-            Item::Whiteout(path) => {
+            LayerEntry::Whiteout(path) => {
                 let member = Member { path, typeflag: b'0', ..Member::default() };
                 member.write(&mut self.out).map_err(Error::Output)?;
                 Ok(0)
             }
-            Item::File(node) => self.file(node, observer),
+            LayerEntry::File(node) => self.file(node, observer),
         }
     }
 
-    fn file(&mut self, node: &Node, observer: &mut dyn Observer) -> Result<u64> {
+    fn file(&mut self, node: &VisitedFile, observer: &mut dyn Observer) -> Result<u64> {
         let attributes = &node.attributes;
         let mut path = if node.path.is_empty() { b".".to_vec() } else { node.path.clone() };
         if node.is_directory() {
@@ -305,7 +305,7 @@ impl<W: Write> Writer<'_, W> {
 
     fn regular(
         &mut self,
-        node: &Node,
+        node: &VisitedFile,
         mut member: Member<'_>,
         observer: &mut dyn Observer,
     ) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::tree::{Id, Node};
+use super::tree::{Id, VisitedFile};
 
 /// Relation of the two files at one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub(super) enum Pairing {
 
 /// Files with several names that were seen at a path of both trees.
 #[derive(Default)]
-pub(super) struct Links {
+pub(super) struct LinkedFiles {
     b_of_a: HashMap<Id, Id>,
     a_of_b: HashMap<Id, Id>,
 }
 
-impl Links {
+impl LinkedFiles {
     /// Relates the files at one path. Names that exist in one tree only are ignored, because they are reported as added
     /// or removed.
-    pub(super) fn pair(&mut self, a: &Node, b: &Node) -> Pairing {
+    pub(super) fn pair(&mut self, a: &VisitedFile, b: &VisitedFile) -> Pairing {
         if !a.is_linked() && !b.is_linked() {
             return Pairing::New;
         }

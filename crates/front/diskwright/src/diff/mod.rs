@@ -54,7 +54,7 @@ pub use layer::{LayerReport, diff_to_layer, diff_to_layer_file};
 pub use report::{json, line};
 pub use source_tree::SourceTree;
 
-use tree::Tree;
+use tree::ComparedTree;
 
 /// Tree to compare.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ pub enum Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn tree(self) -> Result<Box<dyn Tree + 'a>> {
+    fn tree(self) -> Result<Box<dyn ComparedTree + 'a>> {
         Ok(match self {
             Self::Image(image) => Box::new(image::ImageTree::new(image)?),
             Self::Directory(path) => Box::new(host::HostTree::open(path)?),

@@ -7,7 +7,7 @@ use crate::extract::contents::Run;
 
 /// File visited by a walk.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct VisitedFile {
     /// Path from the root, without leading `/`; empty for the root.
     pub(super) path: Vec<u8>,
     /// Inode attributes.
@@ -19,7 +19,7 @@ pub(super) struct Node {
 /// Identity of an inode in a tree.
 pub(super) type Id = (u64, u64);
 
-impl Node {
+impl VisitedFile {
     pub(super) fn id(&self) -> Id {
         (self.device, self.attributes.ino.0)
     }
@@ -43,7 +43,7 @@ pub(super) trait Steps {
     ///
     /// # Errors
     /// If it cannot be read.
-    fn advance(&mut self) -> Result<Option<Node>>;
+    fn advance(&mut self) -> Result<Option<VisitedFile>>;
 
     /// Skips the children of the directory returned last.
     fn skip_children(&mut self);
@@ -65,30 +65,30 @@ pub(super) trait Data {
 }
 
 /// Tree that can be compared with another one.
-pub(super) trait Tree: Sync {
+pub(super) trait ComparedTree: Sync {
     fn steps(&self) -> Box<dyn Steps + '_>;
 
     /// Returns the file at a path. A symbolic link in the last component is not followed.
-    fn find(&self, path: &[u8]) -> Result<Node>;
+    fn find(&self, path: &[u8]) -> Result<VisitedFile>;
 
     /// Returns the number of names in a directory.
-    fn count(&self, directory: &Node) -> Result<u64>;
+    fn count(&self, directory: &VisitedFile) -> Result<u64>;
 
-    fn xattrs(&self, node: &Node) -> Result<Xattrs>;
+    fn xattrs(&self, node: &VisitedFile) -> Result<Xattrs>;
 
-    fn target(&self, node: &Node) -> Result<Vec<u8>>;
+    fn target(&self, node: &VisitedFile) -> Result<Vec<u8>>;
 
     /// Returns the flags, if the tree has flags.
-    fn flags(&self, node: &Node) -> Result<Option<InodeFlags>>;
+    fn flags(&self, node: &VisitedFile) -> Result<Option<InodeFlags>>;
 
-    fn open(&self, node: &Node) -> Result<Box<dyn Data + '_>>;
+    fn open(&self, node: &VisitedFile) -> Result<Box<dyn Data + '_>>;
 
     /// Returns whether times have nanosecond precision instead of seconds.
     fn has_nanoseconds(&self) -> bool;
 
     /// Returns whether the attributes of a file are known. Those of implied directories of an archive are not, so their
     /// times are ignored.
-    fn knows(&self, _: &Node) -> bool {
+    fn knows(&self, _: &VisitedFile) -> bool {
         true
     }
 

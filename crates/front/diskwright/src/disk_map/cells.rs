@@ -1,9 +1,9 @@
 //! Cells: equal parts of the disk, with counts of their blocks by kind.
 
-use vfs::survey::{Extent, Kind};
+use vfs::survey::{BlockUse, Extent};
 
 /// Number of blocks of each kind, indexed by kind.
-pub(crate) type Counts = [u64; Kind::COUNT];
+pub(crate) type Counts = [u64; BlockUse::COUNT];
 
 /// Equal parts of the disk in order. The last one may be smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Cells {
             power => power.unwrap_or(u64::MAX),
         };
         let count = blocks.div_ceil(cell_blocks).max(1) as usize;
-        Self { blocks, cell_blocks, counts: vec![[0; Kind::COUNT]; count] }
+        Self { blocks, cell_blocks, counts: vec![[0; BlockUse::COUNT]; count] }
     }
 
     /// Returns the number of cells.
@@ -48,13 +48,13 @@ impl Cells {
     }
 
     /// Returns the number of blocks of each kind in a cell, indexed by kind.
-    pub fn counts(&self, cell: usize) -> &[u64; Kind::COUNT] {
+    pub fn counts(&self, cell: usize) -> &[u64; BlockUse::COUNT] {
         &self.counts[cell]
     }
 
     /// Returns the number of blocks of each kind in all cells.
-    pub fn totals(&self) -> [u64; Kind::COUNT] {
-        let mut totals = [0; Kind::COUNT];
+    pub fn totals(&self) -> [u64; BlockUse::COUNT] {
+        let mut totals = [0; BlockUse::COUNT];
         for counts in &self.counts {
             totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
         }
@@ -85,7 +85,7 @@ impl Cells {
             let counts = &mut self.counts[cell];
             let told = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
             if told <= size {
-                counts[Kind::Unknown as usize] += size - told;
+                counts[BlockUse::Unknown as usize] += size - told;
                 unknown += size - told;
                 continue;
             }
@@ -106,7 +106,7 @@ impl Cells {
 mod tests {
     use super::*;
 
-    fn add(cells: &mut Cells, start: u64, len: u64, kind: Kind) -> u64 {
+    fn add(cells: &mut Cells, start: u64, len: u64, kind: BlockUse) -> u64 {
         cells.add(Extent { start, len, kind })
     }
 
@@ -114,10 +114,10 @@ mod tests {
     fn runs_are_counted_in_the_cells_they_lie_in() {
         let mut cells = Cells::new(100, 4);
         assert_eq!((cells.len(), cells.cell_blocks(), cells.range(3)), (4, 32, 96..100));
-        assert_eq!(add(&mut cells, 20, 40, Kind::Data), 0);
-        assert_eq!(add(&mut cells, 0, 20, Kind::Headers), 0);
-        assert_eq!(add(&mut cells, 60, 40, Kind::Free), 0);
-        let data: Vec<u64> = (0..4).map(|at| cells.counts(at)[Kind::Data as usize]).collect();
+        assert_eq!(add(&mut cells, 20, 40, BlockUse::Data), 0);
+        assert_eq!(add(&mut cells, 0, 20, BlockUse::Headers), 0);
+        assert_eq!(add(&mut cells, 60, 40, BlockUse::Free), 0);
+        let data: Vec<u64> = (0..4).map(|at| cells.counts(at)[BlockUse::Data as usize]).collect();
         assert_eq!(data, [12, 28, 0, 0]);
         assert_eq!(cells.settle(), (0, 0));
         assert_eq!(cells.totals().iter().sum::<u64>(), 100);
@@ -138,25 +138,25 @@ mod tests {
     #[test]
     fn missing_blocks_are_unknown_and_excess_blocks_are_ignored() {
         let mut cells = Cells::new(32, 2);
-        assert_eq!(add(&mut cells, 0, 4, Kind::Data), 0);
+        assert_eq!(add(&mut cells, 0, 4, BlockUse::Data), 0);
         for _ in 0..3 {
-            add(&mut cells, 16, 16, Kind::Data);
+            add(&mut cells, 16, 16, BlockUse::Data);
         }
-        add(&mut cells, 16, 3, Kind::Inodes);
+        add(&mut cells, 16, 3, BlockUse::Inodes);
         assert_eq!(cells.settle(), (12, 35));
-        assert_eq!(cells.counts(0)[Kind::Unknown as usize], 12);
+        assert_eq!(cells.counts(0)[BlockUse::Unknown as usize], 12);
         for cell in 0..2 {
             assert_eq!(cells.counts(cell).iter().sum::<u64>(), 16);
         }
-        assert_eq!(cells.counts(1)[Kind::Inodes as usize], 3);
+        assert_eq!(cells.counts(1)[BlockUse::Inodes as usize], 3);
     }
 
     #[test]
     fn extents_past_the_end_are_reported() {
         let mut cells = Cells::new(20, 2);
-        assert_eq!(add(&mut cells, 15, 10, Kind::Data), 5);
-        assert_eq!(add(&mut cells, 30, 10, Kind::Data), 10);
-        assert_eq!(add(&mut cells, u64::MAX, 10, Kind::Data), 0);
-        assert_eq!(cells.totals()[Kind::Data as usize], 5);
+        assert_eq!(add(&mut cells, 15, 10, BlockUse::Data), 5);
+        assert_eq!(add(&mut cells, 30, 10, BlockUse::Data), 10);
+        assert_eq!(add(&mut cells, u64::MAX, 10, BlockUse::Data), 0);
+        assert_eq!(cells.totals()[BlockUse::Data as usize], 5);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use disk::MapfileWriter;
 use vfs::Result;
 use vfs::check::BitSet;
-use vfs::survey::{Extent, FileLayout, Kind, Sink, TellsLayout};
+use vfs::survey::{BlockUse, Extent, FileLayout, Sink, TellsLayout};
 
 /// Blocks that a mapfile contains as finished (`+`). All others are not tried (`?`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn rescue_domain(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<RescueDomain> {
     let shape = fs.shape()?;
-    let mut blocks = Blocks {
+    let mut blocks = UsedBlocks {
         domain,
         included: BitSet::new(shape.blocks),
         excluded: BitSet::new(shape.blocks),
@@ -56,12 +56,12 @@ pub fn rescue_domain(
         let bytes = |block: u64| block.saturating_mul(block_bytes).saturating_add(start);
         writer.finished(bytes(run.start)..bytes(run.end));
     }
-    let Blocks { remarks, is_complete, .. } = blocks;
+    let UsedBlocks { remarks, is_complete, .. } = blocks;
     Ok(RescueDomain { text: writer.end(), remarks, is_complete })
 }
 
 /// Receiver of the layout. Blocks that are reported as free and as used are used.
-struct Blocks<'p> {
+struct UsedBlocks<'p> {
     domain: Domain,
     included: BitSet,
     excluded: BitSet,
@@ -71,7 +71,7 @@ struct Blocks<'p> {
     progress: &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 }
 
-impl Blocks<'_> {
+impl UsedBlocks<'_> {
     /// Returns the runs of blocks of the domain. Blocks that were not reported are in it.
     fn runs(&self) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -98,12 +98,14 @@ impl Blocks<'_> {
     }
 }
 
-impl Sink for Blocks<'_> {
+impl Sink for UsedBlocks<'_> {
     fn extent(&mut self, Extent { start, len, kind }: Extent) {
         let run = start.min(self.limit)..start.saturating_add(len).min(self.limit);
         let is_excluded = match kind {
-            Kind::Free => true,
-            Kind::Data | Kind::Shared | Kind::Preallocated => self.domain == Domain::Metadata,
+            BlockUse::Free => true,
+            BlockUse::Data | BlockUse::Shared | BlockUse::Preallocated => {
+                self.domain == Domain::Metadata
+            }
             _ => false,
         };
         let set = if is_excluded { &self.excluded } else { &self.included };
@@ -128,9 +130,9 @@ impl Sink for Blocks<'_> {
 mod tests {
     use super::*;
 
-    fn blocks(limit: u64, domain: Domain, extents: &[(u64, u64, Kind)]) -> Vec<Range<u64>> {
+    fn blocks(limit: u64, domain: Domain, extents: &[(u64, u64, BlockUse)]) -> Vec<Range<u64>> {
         let mut progress = |_, _| ControlFlow::Continue(());
-        let mut blocks = Blocks {
+        let mut blocks = UsedBlocks {
             domain,
             included: BitSet::new(limit),
             excluded: BitSet::new(limit),
@@ -145,20 +147,20 @@ mod tests {
 
     #[test]
     fn runs_cross_words_and_end_with_the_device() {
-        let free = [(10, 100, Kind::Free), (130, 10, Kind::Free), (199, 5, Kind::Free)];
+        let free = [(10, 100, BlockUse::Free), (130, 10, BlockUse::Free), (199, 5, BlockUse::Free)];
         assert_eq!(blocks(200, Domain::Used, &free), [0..10, 110..130, 140..199]);
-        assert_eq!(blocks(128, Domain::Used, &[(0, 128, Kind::Free)]), []);
-        assert_eq!(blocks(130, Domain::Used, &[(9, 1, Kind::Free)]), [0..9, 10..130]);
+        assert_eq!(blocks(128, Domain::Used, &[(0, 128, BlockUse::Free)]), []);
+        assert_eq!(blocks(130, Domain::Used, &[(9, 1, BlockUse::Free)]), [0..9, 10..130]);
     }
 
     #[test]
     fn contents_are_no_metadata_and_doubt_is_use() {
         let extents = [
-            (0, 5, Kind::Headers),
-            (5, 20, Kind::Data),
-            (20, 10, Kind::Free),
-            (30, 4, Kind::Directories),
-            (34, 6, Kind::Free),
+            (0, 5, BlockUse::Headers),
+            (5, 20, BlockUse::Data),
+            (20, 10, BlockUse::Free),
+            (30, 4, BlockUse::Directories),
+            (34, 6, BlockUse::Free),
         ];
         assert_eq!(blocks(40, Domain::Used, &extents), [0..25, 30..34]);
         assert_eq!(blocks(50, Domain::Metadata, &extents), [0..5, 30..34, 40..50]);

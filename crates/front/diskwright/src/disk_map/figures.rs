@@ -1,7 +1,7 @@
 //! All numbers of a survey, to be serialised.
 
 use serde::Serialize;
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::histogram::Bucket;
 use crate::disk_map::survey::{Fragmented, Survey};
@@ -25,7 +25,7 @@ pub struct Figures {
     files: FileFigures,
     cell_blocks: u64,
     /// Number of blocks of each kind in each cell, in the order of the disk.
-    cells: Vec<[u64; Kind::COUNT]>,
+    cells: Vec<[u64; BlockUse::COUNT]>,
     /// Number of blocks claimed more than once.
     claimed_twice: u64,
     remarks: Vec<String>,
@@ -81,7 +81,7 @@ impl Figures {
     /// Collects the numbers of a survey.
     pub fn new(survey: &Survey, options: &Options) -> Self {
         let totals = survey.cells.totals();
-        let kinds = Kind::ALL.into_iter().zip(totals).map(|(kind, blocks)| KindFigures {
+        let kinds = BlockUse::ALL.into_iter().zip(totals).map(|(kind, blocks)| KindFigures {
             kind: key(kind),
             description: word(kind),
             blocks,
@@ -104,11 +104,11 @@ impl Figures {
             left_out: survey.shape.left_out,
             log: LogFigures {
                 state: log_words(survey.shape.log).1,
-                blocks: totals[Kind::Log as usize],
+                blocks: totals[BlockUse::Log as usize],
                 parts: survey.log.clone(),
             },
             free: FreeFigures {
-                blocks: totals[Kind::Free as usize],
+                blocks: totals[BlockUse::Free as usize],
                 runs: survey.free.count(),
                 longest: survey.free.longest(),
                 histogram: survey.free.buckets(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::histogram::Bucket;
 use crate::disk_map::survey::Survey;
@@ -80,7 +80,7 @@ fn kinds(survey: &Survey, out: &mut String) -> std::fmt::Result {
     table(out, "Use of the disk", &["Kind", "#Blocks", "#Size", "#Share"])?;
     let totals = survey.cells.totals();
     let all = survey.shape.blocks;
-    for (kind, blocks) in Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
+    for (kind, blocks) in BlockUse::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
         let bytes = size(survey.bytes(blocks));
         row(out, word(kind), &[count(blocks), bytes, share(blocks, all)])?;
     }

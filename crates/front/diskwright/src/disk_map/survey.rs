@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 use vfs::path::first_paths;
-use vfs::survey::{Extent, FileLayout, Kind, Shape, Sink, TellsLayout};
+use vfs::survey::{BlockUse, Extent, FileLayout, ImageGeometry, Sink, TellsLayout};
 use vfs::{Ino, Result};
 
 use crate::disk_map::cells::Cells;
@@ -54,7 +54,7 @@ pub struct Files {
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// Size and structure of the image.
-    pub shape: Shape,
+    pub shape: ImageGeometry,
     /// Use of each part of the disk. Each block counts once.
     pub cells: Cells,
     /// Runs of free blocks by length, as listed by the format: a run ends at the end of its group.
@@ -96,7 +96,7 @@ impl Survey {
     }
 
     /// Returns the number of blocks of a kind.
-    pub fn total(&self, kind: Kind) -> u64 {
+    pub fn total(&self, kind: BlockUse) -> u64 {
         self.cells.totals()[kind as usize]
     }
 
@@ -171,7 +171,7 @@ impl<'t> Taker<'t> {
         }
     }
 
-    fn into_survey(mut self, shape: Shape) -> Survey {
+    fn into_survey(mut self, shape: ImageGeometry) -> Survey {
         let (unknown, twice) = self.cells.settle();
         let twice = twice.saturating_add(self.outside);
         if twice > 0 {
@@ -208,8 +208,8 @@ impl Sink for Taker<'_> {
     fn extent(&mut self, extent: Extent) {
         self.outside = self.outside.saturating_add(self.cells.add(extent));
         match extent.kind {
-            Kind::Free => self.free.add(extent.len),
-            Kind::Log => self.add_log(extent.start, extent.len),
+            BlockUse::Free => self.free.add(extent.len),
+            BlockUse::Log => self.add_log(extent.start, extent.len),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ mod style;
 use std::fmt::Write;
 use std::ops::Range;
 
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::curve::Grid;
 use crate::disk_map::survey::Survey;
@@ -138,7 +138,7 @@ impl Picture<'_> {
         let title = path_text(self.options.title.as_bytes());
         self.line(MARGIN, 20.0, "dm-heading", &title)?;
         let shape = &survey.shape;
-        let free = survey.total(Kind::Free);
+        let free = survey.total(BlockUse::Free);
         let about = format!(
             "{}, {} in blocks of {}; {} free ({})",
             self.options.format,
@@ -154,12 +154,12 @@ impl Picture<'_> {
 
     /// Draws each cell as a rectangle, with a layer for each kind of block except free ones.
     fn layers(&mut self, field: &Field) -> std::fmt::Result {
-        let mut paths: [String; Kind::COUNT] = std::array::from_fn(|_| String::new());
+        let mut paths: [String; BlockUse::COUNT] = std::array::from_fn(|_| String::new());
         let (wide, tall) = (number(field.side.0), number(field.side.1));
         for cell in 0..self.survey.cells.len() {
             let (x, y) = field.corner(cell);
             let (x, top) = (number(x), number(y));
-            write!(paths[Kind::Free as usize], "M{x} {top}h{wide}v{tall}h-{wide}z")?;
+            write!(paths[BlockUse::Free as usize], "M{x} {top}h{wide}v{tall}h-{wide}z")?;
             let mut bottom = y + field.side.1;
             for (kind, part) in self.parts(cell).into_iter().rev() {
                 let height = part * field.side.1;
@@ -168,7 +168,7 @@ impl Picture<'_> {
                 write!(paths[kind as usize], "M{x} {up}h{wide}v{high}h-{wide}z")?;
             }
         }
-        for kind in Kind::ALL.into_iter().rev() {
+        for kind in BlockUse::ALL.into_iter().rev() {
             let path = &paths[kind as usize];
             if !path.is_empty() {
                 writeln!(self.out, "<path class=\"dm-k{}\" d=\"{path}\"/>", kind as usize)?;
@@ -178,18 +178,18 @@ impl Picture<'_> {
     }
 
     /// Returns the kinds in a cell other than free, with their fractions of its height.
-    fn parts(&self, cell: usize) -> Vec<(Kind, f64)> {
+    fn parts(&self, cell: usize) -> Vec<(BlockUse, f64)> {
         let counts = self.survey.cells.counts(cell);
         let range = self.survey.cells.range(cell);
         let whole = (range.end - range.start).max(1) as f64;
-        let used = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Free);
-        let mut parts: Vec<(Kind, f64)> = used
+        let used = BlockUse::ALL.into_iter().filter(|kind| *kind != BlockUse::Free);
+        let mut parts: Vec<(BlockUse, f64)> = used
             .filter(|kind| counts[*kind as usize] > 0)
             .map(|kind| (kind, (counts[kind as usize] as f64 / whole).max(LAYER_MIN)))
             .collect();
         // Layers with the minimum height take space from the others.
         let sum: f64 = parts.iter().map(|(_, part)| part).sum();
-        let most = if counts[Kind::Free as usize] > 0 { 1.0 - LAYER_MIN / 2.0 } else { 1.0 };
+        let most = if counts[BlockUse::Free as usize] > 0 { 1.0 - LAYER_MIN / 2.0 } else { 1.0 };
         if sum > most {
             parts.iter_mut().for_each(|(_, part)| *part *= most / sum);
         }
@@ -243,9 +243,9 @@ impl Picture<'_> {
     }
 
     /// Returns the kind of all blocks of a cell, if it is the same.
-    fn only(&self, cell: usize) -> Option<Kind> {
+    fn only(&self, cell: usize) -> Option<BlockUse> {
         let counts = self.survey.cells.counts(cell);
-        let mut used = Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0);
+        let mut used = BlockUse::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0);
         used.next().filter(|_| used.next().is_none())
     }
 
@@ -255,8 +255,8 @@ impl Picture<'_> {
         let end = survey.cells.range(cells.end - 1).end;
         let counts = survey.cells.counts(cells.start);
         let whole: u64 = counts.iter().sum();
-        let mut kinds: Vec<Kind> =
-            Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0).collect();
+        let mut kinds: Vec<BlockUse> =
+            BlockUse::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0).collect();
         kinds.sort_by_key(|kind| std::cmp::Reverse(counts[*kind as usize]));
         let what: Vec<String> = kinds
             .into_iter()
@@ -276,8 +276,8 @@ impl Picture<'_> {
     fn legend(&mut self) -> std::fmt::Result {
         let survey = self.survey;
         let totals = survey.cells.totals();
-        let present: Vec<Kind> =
-            Kind::ALL.into_iter().filter(|kind| totals[*kind as usize] > 0).collect();
+        let present: Vec<BlockUse> =
+            BlockUse::ALL.into_iter().filter(|kind| totals[*kind as usize] > 0).collect();
         let rows = present.len().div_ceil(2);
         let column = (WIDTH - 2.0 * MARGIN - 40.0) / 2.0;
         let top = self.y;
@@ -309,7 +309,7 @@ impl Picture<'_> {
             let parts = things(survey.log.len() as u64, "piece", "pieces");
             format!(
                 "; {} in {parts} from block {}",
-                size(survey.bytes(survey.total(Kind::Log))),
+                size(survey.bytes(survey.total(BlockUse::Log))),
                 count(*start)
             )
         });
@@ -338,10 +338,10 @@ impl Picture<'_> {
     fn description(&self) -> String {
         let survey = self.survey;
         let totals = survey.cells.totals();
-        let mut kinds: Vec<Kind> =
-            Kind::ALL.into_iter().filter(|kind| totals[*kind as usize] > 0).collect();
+        let mut kinds: Vec<BlockUse> =
+            BlockUse::ALL.into_iter().filter(|kind| totals[*kind as usize] > 0).collect();
         kinds.sort_by_key(|kind| std::cmp::Reverse(totals[*kind as usize]));
-        let part = |kind: Kind| {
+        let part = |kind: BlockUse| {
             let blocks = totals[kind as usize];
             format!("{} {}", word(kind), share(blocks, survey.shape.blocks))
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::histogram::Bucket;
 use crate::disk_map::survey::Survey;
@@ -15,22 +15,22 @@ const COLUMNS: usize = 64;
 const BAR: u64 = 40;
 
 /// Returns the letter of a kind.
-fn letter(kind: Kind) -> char {
+fn letter(kind: BlockUse) -> char {
     match kind {
-        Kind::Headers => 'S',
-        Kind::Allocation => 'B',
-        Kind::Inodes => 'I',
-        Kind::Log => 'L',
-        Kind::Directories => 'D',
-        Kind::Attributes => 'A',
-        Kind::Maps => 'M',
-        Kind::Data => '#',
-        Kind::Shared => '=',
-        Kind::Preallocated => '-',
-        Kind::System => 'Q',
-        Kind::Bad => 'X',
-        Kind::Free => '.',
-        Kind::Unknown => '?',
+        BlockUse::Headers => 'S',
+        BlockUse::Allocation => 'B',
+        BlockUse::Inodes => 'I',
+        BlockUse::Log => 'L',
+        BlockUse::Directories => 'D',
+        BlockUse::Attributes => 'A',
+        BlockUse::Maps => 'M',
+        BlockUse::Data => '#',
+        BlockUse::Shared => '=',
+        BlockUse::Preallocated => '-',
+        BlockUse::System => 'Q',
+        BlockUse::Bad => 'X',
+        BlockUse::Free => '.',
+        BlockUse::Unknown => '?',
     }
 }
 
@@ -60,14 +60,14 @@ fn write_text(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
         write!(out, "{start:>11}  ")?;
         for cell in cells {
             let counts = survey.cells.counts(cell);
-            let most = Kind::ALL.into_iter().max_by_key(|kind| counts[*kind as usize]);
+            let most = BlockUse::ALL.into_iter().max_by_key(|kind| counts[*kind as usize]);
             out.push(most.map_or(' ', letter));
         }
         writeln!(out)?;
     }
     writeln!(out, "\nEach letter is {}.\n", size(survey.bytes(survey.cells.cell_blocks())))?;
     let totals = survey.cells.totals();
-    for (kind, blocks) in Kind::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
+    for (kind, blocks) in BlockUse::ALL.into_iter().zip(totals).filter(|(_, blocks)| *blocks > 0) {
         let (bytes, part) = (size(survey.bytes(blocks)), share(blocks, shape.blocks));
         writeln!(out, "  {}  {:<34}{bytes:>12}{part:>10}", letter(kind), word(kind))?;
     }
@@ -76,7 +76,7 @@ fn write_text(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
         out,
         "\nFree: {}, {} in all, the longest {}",
         things(survey.free.count(), "run", "runs"),
-        size(survey.bytes(totals[Kind::Free as usize])),
+        size(survey.bytes(totals[BlockUse::Free as usize])),
         size(survey.bytes(survey.free.longest())),
     )?;
     let length = |bucket: &Bucket| size(survey.bytes(bucket.from));
@@ -95,7 +95,7 @@ fn write_text(survey: &Survey, options: &Options, out: &mut String) -> std::fmt:
 }
 
 fn write_log(survey: &Survey, out: &mut String) -> std::fmt::Result {
-    let blocks = survey.total(Kind::Log);
+    let blocks = survey.total(BlockUse::Log);
     write!(out, "\nJournal or log: {}", log_words(survey.shape.log).0)?;
     if let Some((start, _)) = survey.log.first() {
         let parts = things(survey.log.len() as u64, "piece", "pieces");

@@ -2,47 +2,47 @@
 
 use std::fmt::{self, Write};
 
-use vfs::survey::{Kind, LogState};
+use vfs::survey::{BlockUse, LogState};
 
 use crate::disk_map::histogram::Bucket;
 
 /// Returns the name of a kind.
-pub fn word(kind: Kind) -> &'static str {
+pub fn word(kind: BlockUse) -> &'static str {
     match kind {
-        Kind::Headers => "superblocks and headers",
-        Kind::Allocation => "bitmaps and trees of groups",
-        Kind::Inodes => "inodes",
-        Kind::Log => "journal or log",
-        Kind::Directories => "directories",
-        Kind::Attributes => "extended attributes",
-        Kind::Maps => "maps of files",
-        Kind::Data => "file data",
-        Kind::Shared => "file data that is shared",
-        Kind::Preallocated => "allocated, never written",
-        Kind::System => "quota and other system files",
-        Kind::Bad => "bad blocks",
-        Kind::Free => "free",
-        Kind::Unknown => "in use, unknown purpose",
+        BlockUse::Headers => "superblocks and headers",
+        BlockUse::Allocation => "bitmaps and trees of groups",
+        BlockUse::Inodes => "inodes",
+        BlockUse::Log => "journal or log",
+        BlockUse::Directories => "directories",
+        BlockUse::Attributes => "extended attributes",
+        BlockUse::Maps => "maps of files",
+        BlockUse::Data => "file data",
+        BlockUse::Shared => "file data that is shared",
+        BlockUse::Preallocated => "allocated, never written",
+        BlockUse::System => "quota and other system files",
+        BlockUse::Bad => "bad blocks",
+        BlockUse::Free => "free",
+        BlockUse::Unknown => "in use, unknown purpose",
     }
 }
 
 /// Returns the machine-readable name of a kind.
-pub(crate) fn key(kind: Kind) -> &'static str {
+pub(crate) fn key(kind: BlockUse) -> &'static str {
     match kind {
-        Kind::Headers => "headers",
-        Kind::Allocation => "allocation",
-        Kind::Inodes => "inodes",
-        Kind::Log => "log",
-        Kind::Directories => "directories",
-        Kind::Attributes => "attributes",
-        Kind::Maps => "maps",
-        Kind::Data => "data",
-        Kind::Shared => "shared",
-        Kind::Preallocated => "preallocated",
-        Kind::System => "system",
-        Kind::Bad => "bad",
-        Kind::Free => "free",
-        Kind::Unknown => "unknown",
+        BlockUse::Headers => "headers",
+        BlockUse::Allocation => "allocation",
+        BlockUse::Inodes => "inodes",
+        BlockUse::Log => "log",
+        BlockUse::Directories => "directories",
+        BlockUse::Attributes => "attributes",
+        BlockUse::Maps => "maps",
+        BlockUse::Data => "data",
+        BlockUse::Shared => "shared",
+        BlockUse::Preallocated => "preallocated",
+        BlockUse::System => "system",
+        BlockUse::Bad => "bad",
+        BlockUse::Free => "free",
+        BlockUse::Unknown => "unknown",
     }
 }
 

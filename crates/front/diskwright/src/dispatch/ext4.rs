@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use ext4::Ext4;
 use ext4::format::features::{Compat, Features, Incompat, RoCompat};
 use ext4::format::superblock::{
@@ -69,7 +69,7 @@ impl OpenFs for Ext4 {
 fn info(fs: &Ext4, device: Option<&dyn BlockDevice>) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock_found();
     let is_external = sb.has_external_journal();
-    let is_missing = device.is_some_and(|device| device.part_len(Part::Log).is_none());
+    let is_missing = device.is_some_and(|device| device.part_len(DeviceRole::Log).is_none());
     let raw = &sb.raw;
     let totals = fs.statfs()?;
     Ok(ImageInfo {

@@ -31,13 +31,17 @@ pub enum Least {
 }
 
 /// Size before and after.
-pub(crate) struct Change {
+pub(crate) struct SizeChange {
     pub(crate) before: Size,
     pub(crate) after: Size,
 }
 
 /// Returns the current size of a file system and its size after growing to at most `bytes` bytes.
-pub(crate) fn plan_growth(format: Format, device: &dyn BlockDevice, bytes: u64) -> Result<Change> {
+pub(crate) fn plan_growth(
+    format: Format,
+    device: &dyn BlockDevice,
+    bytes: u64,
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => {
             let blocks = bytes / block_size_of_ext(device)?;
@@ -53,7 +57,7 @@ pub(crate) fn grow(
     device: Arc<dyn BlockDevice>,
     bytes: u64,
     zeros_from: u64,
-) -> Result<Change> {
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => {
             let blocks = bytes / block_size_of_ext(&*device)?;
@@ -68,12 +72,12 @@ pub(crate) fn plan_shrink(
     format: Format,
     device: Arc<dyn BlockDevice>,
     request: Least,
-) -> Result<Change> {
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => {
             let request = wish_of_ext(&*device, request)?;
             let (before, after) = ext4::resize::plan_shrinking(&device, request)?;
-            Ok(Change { before: size_of_ext(before), after: size_of_ext(after) })
+            Ok(SizeChange { before: size_of_ext(before), after: size_of_ext(after) })
         }
         Format::Xfs => Err(no_shrinking_of_xfs()),
     }
@@ -85,13 +89,13 @@ pub(crate) fn shrink(
     device: Arc<dyn BlockDevice>,
     request: Least,
     progress: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Change> {
+) -> Result<SizeChange> {
     match format {
         Format::Ext4 => {
             let request = wish_of_ext(&*device, request)?;
             let shrunk = ext4::resize::shrink(device, request, progress)?;
             let (before, after) = (size_of_ext(shrunk.before), size_of_ext(shrunk.after));
-            Ok(Change { before, after })
+            Ok(SizeChange { before, after })
         }
         Format::Xfs => Err(no_shrinking_of_xfs()),
     }
@@ -111,14 +115,14 @@ fn no_shrinking_of_xfs() -> Error {
     Error::unsupported("shrinking an XFS image in place", advice)
 }
 
-fn of_xfs(growth: xfs::resize::Growth) -> Change {
+fn of_xfs(growth: xfs::resize::Growth) -> SizeChange {
     let size = |blocks, groups| Size {
         bytes: blocks * u64::from(growth.block_size),
         blocks,
         block_size: growth.block_size,
         groups,
     };
-    Change {
+    SizeChange {
         before: size(growth.blocks_before, growth.groups_before),
         after: size(growth.blocks_after, growth.groups_after),
     }
@@ -128,8 +132,8 @@ fn block_size_of_ext(device: &dyn BlockDevice) -> Result<u64> {
     ext4::resize::size(device).map(|size| size.block_size.into())
 }
 
-fn of_ext(grown: ext4::resize::Grown) -> Change {
-    Change { before: size_of_ext(grown.before), after: size_of_ext(grown.after) }
+fn of_ext(grown: ext4::resize::Grown) -> SizeChange {
+    SizeChange { before: size_of_ext(grown.before), after: size_of_ext(grown.after) }
 }
 
 fn size_of_ext(size: ext4::resize::Size) -> Size {

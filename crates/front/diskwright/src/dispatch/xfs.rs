@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
 use vfs::survey::TellsLayout;
@@ -27,7 +27,7 @@ enum LogState {
 
 impl LogState {
     fn of(device: &dyn BlockDevice, superblock: &Superblock) -> vfs::Result<Self> {
-        if superblock.raw.logstart.get() == 0 && device.part_len(Part::Log).is_none() {
+        if superblock.raw.logstart.get() == 0 && device.part_len(DeviceRole::Log).is_none() {
             return Ok(Self::Elsewhere);
         }
         Ok(match xfs::log_end(device, superblock)? {

@@ -1,13 +1,13 @@
 //! Formatting of bytes as text.
 
-use super::Node;
+use super::DumpValue;
 use crate::text::hex;
 
 /// Bytes on a line.
 const LINE_BYTES: usize = 16;
 
 /// Returns bytes as text, or as `0x` and hexadecimal digits if they are not UTF-8.
-pub(super) fn bytes_text(bytes: &[u8]) -> Node {
+pub(super) fn bytes_text(bytes: &[u8]) -> DumpValue {
     let text = std::str::from_utf8(bytes).map(str::to_owned);
     text.unwrap_or_else(|_| format!("0x{}", hex(bytes))).into()
 }

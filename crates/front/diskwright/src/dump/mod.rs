@@ -35,18 +35,18 @@ use vfs::{FileSystem, Ino, Paths};
 use crate::image::{format_of, open_device, probe};
 use crate::{Error, Format, ImageOptions, Outcome, Result};
 
-pub use node::{Fields, Node};
+pub use node::{DumpValue, Fields};
 
 /// Inode, by number or by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum InodeSelector {
     /// By inode number.
     Number(u64),
     /// By path. A symbolic link at its end is not followed.
     Path(Vec<u8>),
 }
 
-impl Target {
+impl InodeSelector {
     /// Parses a number or a path.
     pub fn parse(text: &[u8]) -> Self {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
@@ -56,15 +56,15 @@ impl Target {
 
 /// Structure to dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DumpSelection {
     /// The superblock.
     Superblock,
     /// Group descriptor; for XFS, the headers of an allocation group.
     Group(u32),
     /// An inode.
-    Inode(Target),
+    Inode(InodeSelector),
     /// The blocks of a directory.
-    Directory(Target),
+    Directory(InodeSelector),
     /// Block with its type and bytes.
     Block(u64),
     /// Journal superblock and the blocks of its log.
@@ -99,10 +99,10 @@ impl Dump {
 ///
 /// # Errors
 /// If the image cannot be read or has no such structure. Damage of the structure itself is in [`Dump::problems`].
-pub fn dump(path: &Path, options: &ImageOptions, what: &What) -> Result<Dump> {
+pub fn dump(path: &Path, options: &ImageOptions, what: &DumpSelection) -> Result<Dump> {
     let device = open_device(path, options)?;
     let at = |source| Error::image(path, source);
-    if *what == What::Superblock {
+    if *what == DumpSelection::Superblock {
         return superblock(path, &*device);
     }
     let options = options.clone().norecovery(true);
@@ -139,22 +139,22 @@ impl<F: FileSystem> Source<F>
 where
     Self: Structures,
 {
-    fn dump(&self, path: &Path, what: &What) -> Result<Dump> {
+    fn dump(&self, path: &Path, what: &DumpSelection) -> Result<Dump> {
         let at = |source| Error::image(path, source);
         match what {
-            What::Superblock => superblock(path, &*self.device),
-            What::Group(group) => self.group(*group).map_err(at),
-            What::Inode(target) => self.inode(self.find(target)?).map_err(at),
-            What::Directory(target) => self.directory(self.find(target)?).map_err(at),
-            What::Block(block) => self.block(*block).map_err(at),
-            What::Journal => self.journal().map_err(at),
+            DumpSelection::Superblock => superblock(path, &*self.device),
+            DumpSelection::Group(group) => self.group(*group).map_err(at),
+            DumpSelection::Inode(target) => self.inode(self.find(target)?).map_err(at),
+            DumpSelection::Directory(target) => self.directory(self.find(target)?).map_err(at),
+            DumpSelection::Block(block) => self.block(*block).map_err(at),
+            DumpSelection::Journal => self.journal().map_err(at),
         }
     }
 
-    fn find(&self, target: &Target) -> Result<Ino> {
+    fn find(&self, target: &InodeSelector) -> Result<Ino> {
         match target {
-            Target::Number(number) => Ok(Ino(*number)),
-            Target::Path(path) => {
+            InodeSelector::Number(number) => Ok(Ino(*number)),
+            InodeSelector::Path(path) => {
                 let found = Paths::new(&self.fs).resolve(path, LastLink::Keep);
                 found.map_err(|e| Error::file(path, e))
             }

@@ -8,7 +8,7 @@ use crate::text::escaped;
 
 /// Value of a field or list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
+pub enum DumpValue {
     /// Text.
     Text(String),
     /// A number.
@@ -16,26 +16,26 @@ pub enum Node {
     /// Yes or no.
     Bool(bool),
     /// Values in order.
-    List(Vec<Node>),
+    List(Vec<DumpValue>),
     /// Named values in order.
     Fields(Fields),
 }
 
 /// Named values in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(pub Vec<(&'static str, Node)>);
+pub struct Fields(pub Vec<(&'static str, DumpValue)>);
 
 impl Fields {
     /// Appends a value.
-    pub(in crate::dump) fn add(&mut self, name: &'static str, value: impl Into<Node>) {
+    pub(in crate::dump) fn add(&mut self, name: &'static str, value: impl Into<DumpValue>) {
         self.0.push((name, value.into()));
     }
 
     /// Returns whether the output needs more than one line.
     fn is_deep(&self) -> bool {
-        let is_deep = |value: &Node| match value {
-            Node::Fields(_) => true,
-            Node::List(list) => list.iter().any(|item| matches!(item, Node::Fields(_))),
+        let is_deep = |value: &DumpValue| match value {
+            DumpValue::Fields(_) => true,
+            DumpValue::List(list) => list.iter().any(|item| matches!(item, DumpValue::Fields(_))),
             _ => false,
         };
         self.0.iter().any(|(_, value)| is_deep(value))
@@ -49,7 +49,7 @@ impl Fields {
 
 macro_rules! numbers {
     ($($type:ty),*) => {$(
-        impl From<$type> for Node {
+        impl From<$type> for DumpValue {
             fn from(number: $type) -> Self {
                 Self::Number(number.into())
             }
@@ -58,73 +58,73 @@ macro_rules! numbers {
 }
 numbers!(u8, u16, u32, u64);
 
-impl From<zerocopy::little_endian::U16> for Node {
+impl From<zerocopy::little_endian::U16> for DumpValue {
     fn from(number: zerocopy::little_endian::U16) -> Self {
         Self::Number(number.get().into())
     }
 }
 
-impl From<zerocopy::little_endian::U32> for Node {
+impl From<zerocopy::little_endian::U32> for DumpValue {
     fn from(number: zerocopy::little_endian::U32) -> Self {
         Self::Number(number.get().into())
     }
 }
 
-impl From<zerocopy::little_endian::U64> for Node {
+impl From<zerocopy::little_endian::U64> for DumpValue {
     fn from(number: zerocopy::little_endian::U64) -> Self {
         Self::Number(number.get())
     }
 }
 
-impl From<zerocopy::big_endian::U16> for Node {
+impl From<zerocopy::big_endian::U16> for DumpValue {
     fn from(number: zerocopy::big_endian::U16) -> Self {
         Self::Number(number.get().into())
     }
 }
 
-impl From<zerocopy::big_endian::U32> for Node {
+impl From<zerocopy::big_endian::U32> for DumpValue {
     fn from(number: zerocopy::big_endian::U32) -> Self {
         Self::Number(number.get().into())
     }
 }
 
-impl From<zerocopy::big_endian::U64> for Node {
+impl From<zerocopy::big_endian::U64> for DumpValue {
     fn from(number: zerocopy::big_endian::U64) -> Self {
         Self::Number(number.get())
     }
 }
 
-impl From<bool> for Node {
+impl From<bool> for DumpValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<String> for Node {
+impl From<String> for DumpValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Node {
+impl From<&str> for DumpValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<Fields> for Node {
+impl From<Fields> for DumpValue {
     fn from(fields: Fields) -> Self {
         Self::Fields(fields)
     }
 }
 
-impl<T: Into<Node>> From<Vec<T>> for Node {
+impl<T: Into<DumpValue>> From<Vec<T>> for DumpValue {
     fn from(list: Vec<T>) -> Self {
         Self::List(list.into_iter().map(Into::into).collect())
     }
 }
 
-impl Serialize for Node {
+impl Serialize for DumpValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => text.serialize(serializer),
@@ -158,22 +158,24 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &Fields, indent: usize) -> f
     for (name, value) in &fields.0 {
         write!(f, "{:indent$}{name}:", "")?;
         match value {
-            Node::Fields(inner) => {
+            DumpValue::Fields(inner) => {
                 f.write_char('\n')?;
                 write_fields(f, inner, indent + 2)?;
             }
-            Node::List(list) if list.iter().any(|item| matches!(item, Node::Fields(_))) => {
+            DumpValue::List(list)
+                if list.iter().any(|item| matches!(item, DumpValue::Fields(_))) =>
+            {
                 f.write_char('\n')?;
                 for item in list {
                     match item {
-                        Node::Fields(inner) if inner.is_deep() => {
+                        DumpValue::Fields(inner) if inner.is_deep() => {
                             write_fields(f, inner, indent + 2)?;
                         }
                         item => writeln!(f, "{:1$}{2}", "", indent + 2, Inline(item))?,
                     }
                 }
             }
-            Node::Text(text) if text.contains('\n') => {
+            DumpValue::Text(text) if text.contains('\n') => {
                 f.write_char('\n')?;
                 for line in text.lines() {
                     writeln!(f, "{:1$}{2}", "", indent + 2, escaped(line.as_bytes()))?;
@@ -186,16 +188,16 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &Fields, indent: usize) -> f
 }
 
 /// Formats a value on one line.
-struct Inline<'a>(&'a Node);
+struct Inline<'a>(&'a DumpValue);
 
 impl fmt::Display for Inline<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Node::Text(text) => escaped(text.as_bytes()).fmt(f),
-            Node::Number(number) => number.fmt(f),
-            Node::Bool(value) => f.write_str(if *value { "yes" } else { "no" }),
-            Node::List(list) => separated(f, list.iter(), |f, item| Inline(item).fmt(f)),
-            Node::Fields(fields) => separated(f, fields.0.iter(), |f, (name, value)| {
+            DumpValue::Text(text) => escaped(text.as_bytes()).fmt(f),
+            DumpValue::Number(number) => number.fmt(f),
+            DumpValue::Bool(value) => f.write_str(if *value { "yes" } else { "no" }),
+            DumpValue::List(list) => separated(f, list.iter(), |f, item| Inline(item).fmt(f)),
+            DumpValue::Fields(fields) => separated(f, fields.0.iter(), |f, (name, value)| {
                 write!(f, "{name}={}", Inline(value))
             }),
         }

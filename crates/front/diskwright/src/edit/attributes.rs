@@ -13,7 +13,7 @@ const FILE_PERMISSIONS: u16 = 0o644;
 
 /// Treatment of a symbolic link given as the path. Links below a directory are not followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Links {
+pub enum SymlinkPolicy {
     /// Follow the link.
     #[default]
     Follow,
@@ -28,7 +28,7 @@ impl Editor<'_> {
     /// # Errors
     /// If a file cannot be read or written. Files before it are changed.
     pub fn change_mode(&self, path: &[u8], mode: &ModeChange, recursive: bool) -> Result<u64> {
-        self.each(path, Links::Follow, recursive, &|old| {
+        self.each(path, SymlinkPolicy::Follow, recursive, &|old| {
             if old.file_type == FileType::Symlink {
                 return Ok(());
             }
@@ -50,7 +50,7 @@ impl Editor<'_> {
         &self,
         path: &[u8],
         owner: OwnerChange,
-        links: Links,
+        links: SymlinkPolicy,
         recursive: bool,
     ) -> Result<u64> {
         self.each(path, links, recursive, &|old| {
@@ -62,7 +62,13 @@ impl Editor<'_> {
     ///
     /// # Errors
     /// If the file does not exist, or the format cannot store the attribute.
-    pub fn set_xattr(&self, path: &[u8], links: Links, name: &[u8], value: &[u8]) -> Result<()> {
+    pub fn set_xattr(
+        &self,
+        path: &[u8],
+        links: SymlinkPolicy,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         self.each(path, links, false, &|old| {
             self.fs().set_xattr(old.ino, name, value)?;
             self.touch(old.ino)
@@ -74,7 +80,7 @@ impl Editor<'_> {
     ///
     /// # Errors
     /// If the file or the attribute does not exist.
-    pub fn remove_xattr(&self, path: &[u8], links: Links, name: &[u8]) -> Result<()> {
+    pub fn remove_xattr(&self, path: &[u8], links: SymlinkPolicy, name: &[u8]) -> Result<()> {
         self.each(path, links, false, &|old| {
             self.fs().remove_xattr(old.ino, name)?;
             self.touch(old.ino)
@@ -129,12 +135,12 @@ impl Editor<'_> {
     pub(super) fn each(
         &self,
         path: &[u8],
-        links: Links,
+        links: SymlinkPolicy,
         recursive: bool,
         change: &dyn Fn(&Attributes) -> vfs::Result<()>,
     ) -> Result<u64> {
         let at = |source| Error::file(path, source);
-        let last = if links == Links::Follow { LastLink::Follow } else { LastLink::Keep };
+        let last = if links == SymlinkPolicy::Follow { LastLink::Follow } else { LastLink::Keep };
         let top = self.paths.resolve(path, last).map_err(at)?;
         if !recursive {
             self.fs().attributes(top).and_then(|old| change(&old)).map_err(at)?;

@@ -2,7 +2,7 @@
 
 use vfs::{FileAttributesChange, FileType, InodeFlags};
 
-use super::{Editor, Links};
+use super::{Editor, SymlinkPolicy};
 use crate::Result;
 use crate::lsattr::{LETTERS, NAMES};
 
@@ -77,7 +77,7 @@ impl Editor<'_> {
         let change = FileAttributesChange { ctime: self.time(), ..*change };
         let is_project_alone = FileAttributesChange { project_id: None, ..change }
             == FileAttributesChange { ctime: change.ctime, ..FileAttributesChange::default() };
-        self.each(path, Links::Follow, recursive, &|old| {
+        self.each(path, SymlinkPolicy::Follow, recursive, &|old| {
             let may_have = matches!(old.file_type, FileType::Regular | FileType::Directory);
             let is_passed = recursive && !may_have && !is_project_alone;
             if is_passed { Ok(()) } else { self.fs().set_file_attributes(old.ino, &change) }

@@ -33,7 +33,7 @@ use crate::FileSystemRef;
 use crate::build::Owner;
 use crate::inode::inherit_group;
 
-pub use attributes::Links;
+pub use attributes::SymlinkPolicy;
 pub use flags::FlagChange;
 pub use mode::ModeChange;
 pub use names::{Move, MoveOptions};

@@ -17,12 +17,12 @@ enum Clause {
         /// Affected classes: the bits of user, group and others, including theirs of 0o7000.
         who: u16,
         operator: u8,
-        what: What,
+        what: ModeBits,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum ModeBits {
     /// Permission bits for all classes, and whether `X` is included.
     Bits { bits: u16, conditional_execute: bool },
     /// Copy of the bits of a class, given as a shift.
@@ -80,13 +80,13 @@ fn parse_clauses(part: &[u8], clauses: &mut Vec<Clause>) -> Option<()> {
             return None;
         }
         let len = after.iter().take_while(|b| !b"+-=".contains(b)).count();
-        clauses.push(Clause::Symbolic { who, operator, what: What::parse(&after[..len])? });
+        clauses.push(Clause::Symbolic { who, operator, what: ModeBits::parse(&after[..len])? });
         rest = &after[len..];
     }
     Some(())
 }
 
-impl What {
+impl ModeBits {
     fn parse(letters: &[u8]) -> Option<Self> {
         match letters {
             b"u" => return Some(Self::CopyOf(6)),
@@ -117,8 +117,8 @@ impl Clause {
             Self::Symbolic { who, operator, what } => (who, operator, what),
         };
         let bits = match what {
-            What::CopyOf(shift) => (old >> shift & 7) * 0o111,
-            What::Bits { bits, conditional_execute } => {
+            ModeBits::CopyOf(shift) => (old >> shift & 7) * 0o111,
+            ModeBits::Bits { bits, conditional_execute } => {
                 let executes = file_type == FileType::Directory || old & 0o111 != 0;
                 bits | if conditional_execute && executes { 0o111 } else { 0 }
             }

@@ -8,7 +8,7 @@ use disk::FileAt;
 use vfs::path::{LastLink, Order, Visit};
 use vfs::{Attributes, FileType, Ino, Paths};
 
-use super::host::{self, HostTree, Made};
+use super::host::{self, CreatedFile, HostTree};
 use super::names::HostNames;
 use super::{ExtractOptions, ExtractReport, Extraction, Job, Observer};
 use crate::host::path_to_show;
@@ -164,7 +164,7 @@ impl Extractor<'_> {
         })?;
         self.buffer = buffer;
         file.set_len(size).map_err(write_error)?;
-        self.finish(path, Made::file(&file), attributes)?;
+        self.finish(path, CreatedFile::file(&file), attributes)?;
         Ok(true)
     }
 
@@ -227,7 +227,7 @@ impl Extractor<'_> {
             let path = self.tree.path().to_vec();
             self.tree.hold_parent().map_err(|e| self.at("leave", &path, e))?;
             let handle = self.tree.handle().map_err(|e| self.at("finish", &path, e))?;
-            self.finish(&path, Made::directory(&handle), &attributes)?;
+            self.finish(&path, CreatedFile::directory(&handle), &attributes)?;
             if !self.directories.is_empty() {
                 self.tree.leave().map_err(|e| self.at("leave", &path, e))?;
             }
@@ -238,12 +238,17 @@ impl Extractor<'_> {
 
     fn finish_named(&mut self, path: &[u8], name: &[u8], attributes: &Attributes) -> Result<()> {
         let dir = self.tree.handle().map_err(|e| self.at("finish", path, e))?;
-        self.finish(path, Made::named(&dir, name), attributes)
+        self.finish(path, CreatedFile::named(&dir, name), attributes)
     }
 
     /// Sets the attributes of a file in the required order: a change of owner clears capabilities and the set-user-ID
     /// bit, and a read-only file accepts no attributes.
-    fn finish(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<()> {
+    fn finish(
+        &mut self,
+        path: &[u8],
+        made: CreatedFile<'_>,
+        attributes: &Attributes,
+    ) -> Result<()> {
         if self.job.extraction.options.plain {
             if attributes.file_type == FileType::Symlink {
                 return Ok(());
@@ -277,7 +282,12 @@ impl Extractor<'_> {
     }
 
     /// Sets the owner if possible. Returns whether the file has the correct owner.
-    fn set_owner(&mut self, path: &[u8], made: Made<'_>, attributes: &Attributes) -> Result<bool> {
+    fn set_owner(
+        &mut self,
+        path: &[u8],
+        made: CreatedFile<'_>,
+        attributes: &Attributes,
+    ) -> Result<bool> {
         let (uid, gid) = (attributes.uid, attributes.gid);
         if self.user.is_some_and(|(user, _)| user == 0) {
             if uid == u32::MAX || gid == u32::MAX {

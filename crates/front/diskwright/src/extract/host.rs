@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use vfs::FileType;
 
 use super::names::{check_spelling, in_other_case};
-use crate::claim::{self, Link};
+use crate::claim::{self, LinkTreatment};
 use crate::lock::LoopFiles;
 
 /// Maximum number of open directories on the current path.
@@ -98,8 +98,8 @@ impl HostTree {
     }
 
     /// Returns a handle to the current directory, for its attributes or for files in it.
-    pub(super) fn handle(&self) -> io::Result<Directory> {
-        self.current().try_clone_to_owned().map(Directory)
+    pub(super) fn handle(&self) -> io::Result<HostDirectory> {
+        self.current().try_clone_to_owned().map(HostDirectory)
     }
 
     /// Returns the path of the current directory, relative to the top.
@@ -209,7 +209,7 @@ impl HostTree {
     /// Removes a file, unless it is an image in use.
     fn make_way(&self, name: &[u8]) -> io::Result<()> {
         // Hold the lock until the name is removed: a program waiting for the lock looks up the name afterwards.
-        let _old = claim::claim(self.current(), name, Link::Keep, &self.loops)?;
+        let _old = claim::claim(self.current(), name, LinkTreatment::Keep, &self.loops)?;
         match rustix::fs::unlinkat(self.current(), name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             Err(Errno::ISDIR) => Err(io::Error::other("a directory with this name exists")),
@@ -260,30 +260,30 @@ impl HostTree {
 }
 
 /// Open directory of the tree.
-pub(super) struct Directory(OwnedFd);
+pub(super) struct HostDirectory(OwnedFd);
 
 /// New file whose attributes are to be set.
 #[derive(Clone, Copy)]
-pub(super) enum Made<'a> {
+pub(super) enum CreatedFile<'a> {
     /// By descriptor.
     Open(BorrowedFd<'a>),
     /// By directory and name; links are not followed.
     Named(BorrowedFd<'a>, &'a [u8]),
 }
 
-impl<'a> Made<'a> {
+impl<'a> CreatedFile<'a> {
     /// Wraps an open file.
     pub(super) fn file(file: &'a File) -> Self {
         Self::Open(file.as_fd())
     }
 
     /// Wraps an open directory.
-    pub(super) fn directory(directory: &'a Directory) -> Self {
+    pub(super) fn directory(directory: &'a HostDirectory) -> Self {
         Self::Open(directory.0.as_fd())
     }
 
     /// Wraps a file in a directory.
-    pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
+    pub(super) fn named(directory: &'a HostDirectory, name: &'a [u8]) -> Self {
         Self::Named(directory.0.as_fd(), name)
     }
 

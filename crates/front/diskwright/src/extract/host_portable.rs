@@ -60,8 +60,8 @@ impl HostTree {
     }
 
     /// Returns a handle to the current directory, for its attributes or for files in it.
-    pub(super) fn handle(&self) -> io::Result<Directory> {
-        Ok(Directory(self.current.clone()))
+    pub(super) fn handle(&self) -> io::Result<HostDirectory> {
+        Ok(HostDirectory(self.current.clone()))
     }
 
     /// Returns the path of the current directory, relative to the top.
@@ -232,11 +232,11 @@ fn remove(path: &Path, found: &Metadata) -> io::Result<()> {
 }
 
 /// Directory of the tree.
-pub(super) struct Directory(PathBuf);
+pub(super) struct HostDirectory(PathBuf);
 
 /// New file whose attributes are to be set.
 #[derive(Clone, Copy)]
-pub(super) enum Made<'a> {
+pub(super) enum CreatedFile<'a> {
     File(&'a File),
     Directory(&'a Path),
     /// By directory and name; links are not followed.
@@ -244,19 +244,19 @@ pub(super) enum Made<'a> {
     Named(&'a Path, &'a [u8]),
 }
 
-impl<'a> Made<'a> {
+impl<'a> CreatedFile<'a> {
     /// Wraps an open file.
     pub(super) fn file(file: &'a File) -> Self {
         Self::File(file)
     }
 
     /// Wraps a directory.
-    pub(super) fn directory(directory: &'a Directory) -> Self {
+    pub(super) fn directory(directory: &'a HostDirectory) -> Self {
         Self::Directory(&directory.0)
     }
 
     /// Wraps a file in a directory.
-    pub(super) fn named(directory: &'a Directory, name: &'a [u8]) -> Self {
+    pub(super) fn named(directory: &'a HostDirectory, name: &'a [u8]) -> Self {
         Self::Named(&directory.0, name)
     }
 

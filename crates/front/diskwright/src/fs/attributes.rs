@@ -4,7 +4,7 @@ use vfs::Ino;
 use vfs::path::LastLink;
 
 use super::{AsImagePath, FileTimes, Image, Metadata, inode};
-use crate::image::shared::Names;
+use crate::image::shared::PathContext;
 use crate::{Error, Result};
 
 impl Image {
@@ -12,7 +12,7 @@ impl Image {
         &self,
         path: &[u8],
         last: LastLink,
-        act: impl FnOnce(&Names<'_>, Ino) -> vfs::Result<R>,
+        act: impl FnOnce(&PathContext<'_>, Ino) -> vfs::Result<R>,
     ) -> Result<R> {
         self.shared.names(path, |names| act(&names, names.paths.resolve(path, last)?))
     }

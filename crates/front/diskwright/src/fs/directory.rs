@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use vfs::path::{Entries, LastLink, Named, NamedRef, Order};
+use vfs::path::{Entries, LastLink, NamedEntry, NamedRef, Order};
 use vfs::{Error as FsError, FileType, Ino};
 
 use super::path::join;
@@ -12,7 +12,7 @@ use crate::image::shared::Held;
 use crate::{Error, Result};
 
 /// Directory of a listing.
-struct Directory {
+struct ListedDirectory {
     held: Held,
     path: Box<[u8]>,
 }
@@ -36,21 +36,21 @@ struct Directory {
 /// # image.close() }
 /// ```
 pub struct ReadDir {
-    directory: Arc<Directory>,
+    directory: Arc<ListedDirectory>,
     entries: Entries,
 }
 
 /// Directory entry.
 #[derive(Clone)]
 pub struct DirEntry {
-    directory: Arc<Directory>,
-    entry: Named,
+    directory: Arc<ListedDirectory>,
+    entry: NamedEntry,
 }
 
 /// Directory entry that borrows from the listing until the next call.
 #[derive(Clone, Copy)]
 pub struct DirEntryRef<'a> {
-    directory: &'a Directory,
+    directory: &'a ListedDirectory,
     entry: NamedRef<'a>,
 }
 
@@ -69,7 +69,7 @@ impl Image {
             Held::new(&self.shared, names.fs, dir)
         })?;
         let entries = Entries::new(held.ino(), Order::Physical);
-        Ok(ReadDir { directory: Arc::new(Directory { held, path: path.into() }), entries })
+        Ok(ReadDir { directory: Arc::new(ListedDirectory { held, path: path.into() }), entries })
     }
 }
 
@@ -97,7 +97,7 @@ impl ReadDir {
     /// after an error.
     pub fn next_ref(&mut self) -> Option<Result<DirEntryRef<'_>>> {
         let directory = &*self.directory;
-        let Directory { held, path } = directory;
+        let ListedDirectory { held, path } = directory;
         let next = held.with(path, |fs| self.entries.next_ref(fs).transpose());
         next.map(|entry| entry.map(|entry| DirEntryRef { directory, entry })).transpose()
     }
@@ -107,7 +107,7 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let Directory { held, path } = &*self.directory;
+        let ListedDirectory { held, path } = &*self.directory;
         let next = held.with(path, |fs| self.entries.next(fs).transpose());
         let directory = Arc::clone(&self.directory);
         next.map(|entry| entry.map(|entry| DirEntry { directory, entry })).transpose()
@@ -180,7 +180,7 @@ impl DirEntryRef<'_> {
     }
 }
 
-impl Directory {
+impl ListedDirectory {
     /// Returns the file type from the directory entry or, if missing there, from the inode.
     fn file_type(&self, told: Option<FileType>, name: &[u8]) -> Result<FileType> {
         match told {

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 /// Access mode of an open file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct AccessMode {
     pub(super) reads: bool,
     pub(super) writes: bool,
     pub(super) appends: bool,
@@ -45,14 +45,14 @@ pub(super) struct Access {
 /// ```
 pub struct File {
     held: Held,
-    access: Access,
+    access: AccessMode,
     /// Cursor for sequential reads and writes.
     position: Mutex<u64>,
     path: Box<[u8]>,
 }
 
 impl File {
-    pub(super) fn new(held: Held, access: Access, path: &[u8]) -> Self {
+    pub(super) fn new(held: Held, access: AccessMode, path: &[u8]) -> Self {
         Self { held, access, position: Mutex::new(0), path: path.into() }
     }
 

@@ -192,7 +192,11 @@ impl NewImage<OfExt4> {
         self
     }
 
-    fn write(&self, device: &dyn BlockDevice, before: of_ext4::Contents) -> vfs::Result<()> {
+    fn write(
+        &self,
+        device: &dyn BlockDevice,
+        before: of_ext4::PreviousContents,
+    ) -> vfs::Result<()> {
         let usual = of_ext4::Options::new(device.len());
         let plan = of_ext4::plan(&of_ext4::Options {
             label: self.label.clone(),
@@ -209,7 +213,7 @@ impl NewImage<OfExt4> {
             hash_seed: self.own.hash_seed.unwrap_or_else(random_uuid),
             ..usual
         })?;
-        if before == of_ext4::Contents::Unknown {
+        if before == of_ext4::PreviousContents::Unknown {
             clear_marks(device)?;
         }
         of_ext4::format(device, &plan, before)
@@ -238,7 +242,7 @@ impl NewImage<OfXfs> {
         self
     }
 
-    fn write(&self, device: &dyn BlockDevice, before: of_xfs::Contents) -> vfs::Result<()> {
+    fn write(&self, device: &dyn BlockDevice, before: of_xfs::PreviousContents) -> vfs::Result<()> {
         let usual = of_xfs::Options::new(device.len());
         let plan = of_xfs::plan(&of_xfs::Options {
             label: self.label.clone(),
@@ -255,7 +259,7 @@ impl NewImage<OfXfs> {
             ..usual
         })?;
         plan.require_copy()?;
-        if before == of_xfs::Contents::Unknown {
+        if before == of_xfs::PreviousContents::Unknown {
             clear_marks(device)?;
         }
         of_xfs::format(device, &plan, before)
@@ -271,10 +275,12 @@ impl FormatOptions {
     /// contain a partial file system.
     pub fn write(&self, device: &dyn BlockDevice, is_zero: bool) -> vfs::Result<()> {
         match self {
-            Self::Ext4(options) if is_zero => options.write(device, of_ext4::Contents::Zeros),
-            Self::Ext4(options) => options.write(device, of_ext4::Contents::Unknown),
-            Self::Xfs(options) if is_zero => options.write(device, of_xfs::Contents::Zeros),
-            Self::Xfs(options) => options.write(device, of_xfs::Contents::Unknown),
+            Self::Ext4(options) if is_zero => {
+                options.write(device, of_ext4::PreviousContents::Zeros)
+            }
+            Self::Ext4(options) => options.write(device, of_ext4::PreviousContents::Unknown),
+            Self::Xfs(options) if is_zero => options.write(device, of_xfs::PreviousContents::Zeros),
+            Self::Xfs(options) => options.write(device, of_xfs::PreviousContents::Unknown),
         }?;
         device.flush().map_err(vfs::Error::Device)
     }

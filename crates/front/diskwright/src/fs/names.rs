@@ -5,7 +5,7 @@ use vfs::{Error as FsError, FileType, Ino, RenameMode, SpecialFile};
 
 use super::path::join;
 use super::{AsImagePath, Image};
-use crate::image::shared::{Names, Owner};
+use crate::image::shared::{Owner, PathContext};
 use crate::{Error, Result};
 
 /// Permissions of a new directory.
@@ -15,21 +15,21 @@ const DIRECTORY_PERMISSIONS: u32 = 0o755;
 const SYMLINK_PERMISSIONS: u32 = 0o777;
 
 /// Last component of a path and its directory.
-struct Place<'p> {
+struct ParentAndName<'p> {
     dir: Ino,
     name: &'p [u8],
     /// True if the path ends in `/`, which is valid for directories only.
     is_of_directory: bool,
 }
 
-impl<'p> Place<'p> {
-    fn find(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+impl<'p> ParentAndName<'p> {
+    fn find(names: &PathContext<'_>, path: &'p [u8]) -> vfs::Result<Self> {
         let place = Self::find_any(names, path)?;
         place.check().map(|()| place)
     }
 
     /// Same as [`Self::find`], but accepts names that cannot exist.
-    fn find_any(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+    fn find_any(names: &PathContext<'_>, path: &'p [u8]) -> vfs::Result<Self> {
         let (dir, name) = names.paths.parent(path)?;
         Ok(Self { dir, name, is_of_directory: path.ends_with(b"/") })
     }
@@ -39,7 +39,7 @@ impl<'p> Place<'p> {
     }
 
     /// Same as [`Self::find`], but for a new file that is not a directory.
-    fn for_new_file(names: &Names<'_>, path: &'p [u8]) -> vfs::Result<Self> {
+    fn for_new_file(names: &PathContext<'_>, path: &'p [u8]) -> vfs::Result<Self> {
         if split_last(path).is_none() {
             return Err(FsError::Exists);
         }
@@ -51,12 +51,12 @@ impl<'p> Place<'p> {
         Ok(place)
     }
 
-    fn file_type(&self, names: &Names<'_>) -> vfs::Result<FileType> {
+    fn file_type(&self, names: &PathContext<'_>) -> vfs::Result<FileType> {
         Ok(names.fs.attributes(names.fs.lookup(self.dir, self.name)?)?.file_type)
     }
 
     /// Returns whether the named file is `dir` or one of its ancestors.
-    fn is_above(&self, names: &Names<'_>, mut dir: Ino) -> vfs::Result<bool> {
+    fn is_above(&self, names: &PathContext<'_>, mut dir: Ino) -> vfs::Result<bool> {
         let ino = names.fs.lookup(self.dir, self.name)?;
         let mut circle = Circle::default();
         while dir != ino {
@@ -78,18 +78,18 @@ fn check_second(path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn make_directory(names: &Names<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
+fn make_directory(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
     if split_last(path).is_none() {
         names.paths.resolve(path, LastLink::Follow)?;
         return Err(FsError::Exists);
     }
-    let Place { dir, name, .. } = Place::find(names, path)?;
+    let ParentAndName { dir, name, .. } = ParentAndName::find(names, path)?;
     let new = names.new_inode(dir, mode, FileType::Directory)?;
     names.fs.mkdir(dir, name, &new).map(|_| ())
 }
 
 /// Creates a directory unless it exists.
-fn make_or_find(names: &Names<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
+fn make_or_find(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
     let made = make_directory(names, path, mode);
     match (&made, names.paths.metadata(path)) {
         (Err(_), Ok(found)) if found.file_type == FileType::Directory => Ok(()),
@@ -98,7 +98,7 @@ fn make_or_find(names: &Names<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
 }
 
 /// Creates a directory and its missing parents.
-fn make_all(names: &Names<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
+fn make_all(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
     // Walk up to the first existing parent, then down again. Same order of attempts as `std`, because it determines
     // the error.
     let mut missing = vec![path];
@@ -212,7 +212,7 @@ impl Image {
             if split_last(path).is_none() {
                 return Err(FsError::IsADirectory);
             }
-            let place = Place::find(&names, path)?;
+            let place = ParentAndName::find(&names, path)?;
             if place.is_of_directory && place.file_type(&names)? != FileType::Directory {
                 return Err(FsError::NotADirectory);
             }
@@ -227,7 +227,7 @@ impl Image {
     pub fn remove_dir(&self, path: impl AsImagePath) -> Result<()> {
         let path = path.as_image_path();
         self.shared.removing(path, |names| {
-            let place = Place::find(&names, path)?;
+            let place = ParentAndName::find(&names, path)?;
             names.fs.rmdir(place.dir, place.name, Some(names.now))
         })
     }
@@ -241,7 +241,7 @@ impl Image {
         let path = path.as_image_path();
         let mut failed = None;
         self.shared.removing(path, |names| {
-            let place = Place::find(&names, path)?;
+            let place = ParentAndName::find(&names, path)?;
             let file_type = place.file_type(&names)?;
             let is_link = file_type == FileType::Symlink && !place.is_of_directory;
             if file_type != FileType::Directory && !is_link {
@@ -278,11 +278,11 @@ impl Image {
         let (from, to) = (from.as_image_path(), to.as_image_path());
         check_second(to)?;
         self.shared.removing(from, |names| {
-            let from = Place::find_any(&names, from)?;
+            let from = ParentAndName::find_any(&names, from)?;
             if to.is_empty() {
                 return Err(FsError::NotFound);
             }
-            let to = Place::find_any(&names, to)?;
+            let to = ParentAndName::find_any(&names, to)?;
             from.check()?;
             let file_type = from.file_type(&names)?;
             to.check()?;
@@ -313,7 +313,7 @@ impl Image {
             if link.is_empty() {
                 return Err(FsError::NotFound);
             }
-            let Place { dir, name, .. } = Place::for_new_file(&names, link)?;
+            let ParentAndName { dir, name, .. } = ParentAndName::for_new_file(&names, link)?;
             if names.fs.attributes(ino)?.file_type == FileType::Directory {
                 return Err(match names.fs.lookup(dir, name) {
                     Ok(_) => FsError::Exists,
@@ -354,7 +354,7 @@ impl Image {
             if target.contains(&0) {
                 return Err(FsError::Invalid("a target must not contain NUL"));
             }
-            let Place { dir, name, .. } = Place::for_new_file(&names, link)?;
+            let ParentAndName { dir, name, .. } = ParentAndName::for_new_file(&names, link)?;
             let new = names.new_inode(dir, SYMLINK_PERMISSIONS, FileType::Symlink)?;
             names.fs.symlink(dir, name, target, &new).map(|_| ())
         })
@@ -372,7 +372,7 @@ impl Image {
     ) -> Result<()> {
         let path = path.as_image_path();
         self.shared.names(path, |names| {
-            let Place { dir, name, .. } = Place::for_new_file(&names, path)?;
+            let ParentAndName { dir, name, .. } = ParentAndName::for_new_file(&names, path)?;
             let new = names.new_inode(dir, mode, FileType::Regular)?;
             names.fs.mknod(dir, name, file, &new).map(|_| ())
         })

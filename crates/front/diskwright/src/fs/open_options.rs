@@ -3,9 +3,9 @@
 use vfs::path::{LastLink, split_last};
 use vfs::{Error as FsError, FileType, Ino};
 
-use super::file::Access;
+use super::file::AccessMode;
 use super::{AsImagePath, File, Image};
-use crate::image::shared::{Held, Names, Owner};
+use crate::image::shared::{Held, Owner, PathContext};
 use crate::{Error, Result};
 
 /// Default permissions of a new file.
@@ -139,7 +139,12 @@ impl OpenOptions {
     }
 
     /// Creates a file with these contents. Returns false if it exists.
-    fn make_whole(&self, names: &Names<'_>, path: &[u8], contents: &[u8]) -> vfs::Result<bool> {
+    fn make_whole(
+        &self,
+        names: &PathContext<'_>,
+        path: &[u8],
+        contents: &[u8],
+    ) -> vfs::Result<bool> {
         match names.paths.resolve(path, LastLink::Follow) {
             Ok(_) => return Ok(false),
             Err(FsError::NotFound) => {}
@@ -165,7 +170,7 @@ impl OpenOptions {
     pub fn open(&self, image: &Image, path: impl AsImagePath) -> Result<File> {
         let path = path.as_image_path();
         let writes = self.writes || self.appends;
-        let access = Access { reads: self.reads, writes, appends: self.appends };
+        let access = AccessMode { reads: self.reads, writes, appends: self.appends };
         self.check(writes).map_err(|error| Error::file(path, error))?;
         let held = image.shared.names(path, |names| {
             let names = names.owned_by(self.owner);
@@ -195,7 +200,7 @@ impl OpenOptions {
     }
 
     /// Returns the inode of the path and whether it was created.
-    fn find(&self, names: &Names<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
+    fn find(&self, names: &PathContext<'_>, path: &[u8]) -> vfs::Result<(Ino, bool)> {
         if !self.creates && !self.creates_new {
             return Ok((names.paths.resolve(path, LastLink::Follow)?, false));
         }
@@ -222,7 +227,7 @@ impl OpenOptions {
         Err(FsError::Exists)
     }
 
-    fn make(&self, names: &Names<'_>, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
+    fn make(&self, names: &PathContext<'_>, dir: Ino, name: &[u8]) -> vfs::Result<Ino> {
         let new = names.new_inode(dir, self.mode, FileType::Regular)?;
         names.fs.create(dir, name, &new)
     }
@@ -230,7 +235,7 @@ impl OpenOptions {
     /// Checks that an existing file can be opened with these options, and truncates it if requested.
     fn prepare(
         &self,
-        names: &Names<'_>,
+        names: &PathContext<'_>,
         ino: Ino,
         writes: bool,
         is_writable: bool,

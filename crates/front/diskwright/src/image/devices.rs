@@ -58,7 +58,7 @@ impl OtherDevices {
 
 /// Purpose for which a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum DevicePurpose {
     Read,
     Write,
 }
@@ -72,7 +72,7 @@ pub(crate) fn join(
     device: Arc<dyn BlockDevice>,
     devices: &OtherDevices,
     unlocked: bool,
-    access: Access,
+    access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
     let OtherDevices { log, realtime } = devices;
     if devices.is_empty() {
@@ -96,7 +96,7 @@ pub(crate) fn join(
 /// # Errors
 /// If it cannot be opened or is in use.
 pub fn open_other_device(path: &Path, is_writable: bool) -> Result<Arc<dyn BlockDevice>> {
-    open(path, false, if is_writable { Access::Write } else { Access::Read })
+    open(path, false, if is_writable { DevicePurpose::Write } else { DevicePurpose::Read })
 }
 
 /// Returns the number of a block device, as `s_journal_dev` stores it; 0 for a file.
@@ -117,17 +117,21 @@ pub fn device_number(path: &Path) -> u32 {
 }
 
 /// Opens and locks a device, which may be at any location of an image.
-pub(crate) fn open(path: &Path, unlocked: bool, access: Access) -> Result<Arc<dyn BlockDevice>> {
+pub(crate) fn open(
+    path: &Path,
+    unlocked: bool,
+    access: DevicePurpose,
+) -> Result<Arc<dyn BlockDevice>> {
     let place = match access {
-        Access::Read => anywhere::open(path, unlocked)?,
-        Access::Write => anywhere::open_to_write(path)?,
+        DevicePurpose::Read => anywhere::open(path, unlocked)?,
+        DevicePurpose::Write => anywhere::open_to_write(path)?,
     };
     if let Some(device) = place {
         return Ok(device);
     }
     let file = match access {
-        Access::Read => lock::open_to_read(path, unlocked)?,
-        Access::Write => lock::open_to_write(path)?,
+        DevicePurpose::Read => lock::open_to_read(path, unlocked)?,
+        DevicePurpose::Write => lock::open_to_write(path)?,
     };
     Ok(Arc::new(lock::device(path, file)?))
 }

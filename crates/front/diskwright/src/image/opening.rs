@@ -9,7 +9,7 @@ use vfs::hint::{Advice, Hint, Setting};
 use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
 
-use super::devices::{self, Access};
+use super::devices::{self, DevicePurpose};
 use super::shared::Shared;
 use super::{Image, ImageInfo, ImageOptions};
 use crate::dispatch::{self, OpenFs};
@@ -282,7 +282,7 @@ pub(crate) fn window(
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
 ) -> Result<Arc<dyn BlockDevice>> {
-    join(path, device, options, Access::Read)
+    join(path, device, options, DevicePurpose::Read)
 }
 
 /// Like [`window`], for writing.
@@ -291,19 +291,19 @@ pub(crate) fn window_to_write(
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
 ) -> Result<Arc<dyn BlockDevice>> {
-    join(path, device, options, Access::Write)
+    join(path, device, options, DevicePurpose::Write)
 }
 
 fn join(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
-    access: Access,
+    access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
     let device = match (&options.mapfile, access) {
         (None, _) => device,
-        (Some(map), Access::Read) => Arc::new(RescuedDevice::new(device, Arc::clone(map))),
-        (Some(_), Access::Write) => {
+        (Some(map), DevicePurpose::Read) => Arc::new(RescuedDevice::new(device, Arc::clone(map))),
+        (Some(_), DevicePurpose::Write) => {
             let message = "an image with a mapfile can only be read; copy it to change it";
             return Err(Error::Usage(message.to_owned()));
         }

@@ -60,7 +60,7 @@ pub(crate) struct Shared {
 
 /// Context of a call that follows a path.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct PathContext<'a> {
     pub(crate) paths: Paths<'a>,
     pub(crate) fs: &'a dyn FileSystem,
     /// Time of this call.
@@ -68,7 +68,7 @@ pub(crate) struct Names<'a> {
     owner: Owner,
 }
 
-impl Names<'_> {
+impl PathContext<'_> {
     /// Returns the context with another owner of new files, if one is given.
     pub(crate) fn owned_by(self, owner: Option<Owner>) -> Self {
         Self { owner: owner.unwrap_or(self.owner), ..self }
@@ -137,7 +137,7 @@ impl Shared {
     pub(crate) fn names<R>(
         &self,
         path: &[u8],
-        act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
+        act: impl FnOnce(PathContext<'_>) -> vfs::Result<R>,
     ) -> Result<R> {
         let gate: RwLockReadGuard<'_, _> = self.names.0.read();
         self.act_on(path, gate.as_deref(), act)
@@ -147,7 +147,7 @@ impl Shared {
     pub(crate) fn removing<R>(
         &self,
         path: &[u8],
-        act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
+        act: impl FnOnce(PathContext<'_>) -> vfs::Result<R>,
     ) -> Result<R> {
         let gate: RwLockWriteGuard<'_, _> = self.names.0.write();
         self.removals.fetch_add(1, Ordering::Relaxed);
@@ -158,10 +158,10 @@ impl Shared {
         &self,
         path: &[u8],
         opened: Option<&dyn OpenFs>,
-        act: impl FnOnce(Names<'_>) -> vfs::Result<R>,
+        act: impl FnOnce(PathContext<'_>) -> vfs::Result<R>,
     ) -> Result<R> {
         let fs = opened.ok_or(Error::Closed)?.file_system();
-        let names = Names { paths: Paths::new(fs), fs, now: now(), owner: self.owner };
+        let names = PathContext { paths: Paths::new(fs), fs, now: now(), owner: self.owner };
         check(path).and_then(|()| act(names)).map_err(|error| Error::file(path, error))
     }
 

@@ -145,7 +145,7 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
 /// JSON object of `diskwright info --json`, documented in `docs/cli.md`.
 #[cfg(feature = "build")]
 #[derive(serde::Serialize)]
-struct Record<'a> {
+struct InfoRecord<'a> {
     format: &'static str,
     label: String,
     uuid: String,
@@ -164,7 +164,7 @@ struct Record<'a> {
 #[cfg(feature = "build")]
 impl serde::Serialize for ImageInfo {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let record = Record {
+        let record = InfoRecord {
             format: self.format_name(),
             label: self.label_text(),
             uuid: self.uuid_text(),

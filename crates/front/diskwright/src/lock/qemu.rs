@@ -28,12 +28,12 @@ const DENIES: [u64; 2] = [WRITE, RESIZE];
 
 /// Access to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum ImageAccess {
     Read,
     Write,
 }
 
-impl Access {
+impl ImageAccess {
     /// Returns the permissions that `qemu-img` uses for a qcow2 image in this mode.
     fn uses(self) -> &'static [u64] {
         match self {
@@ -47,7 +47,7 @@ impl Access {
 ///
 /// # Errors
 /// `WouldBlock` if another program's use excludes this one.
-pub(crate) fn try_lock(file: &File, access: Access) -> Result<(), TryLockError> {
+pub(crate) fn try_lock(file: &File, access: ImageAccess) -> Result<(), TryLockError> {
     match is_shared(file, access) {
         Ok(true) => Ok(()),
         Ok(false) => {
@@ -63,7 +63,7 @@ pub(crate) fn try_lock(file: &File, access: Access) -> Result<(), TryLockError> 
 
 /// Acquires the locks, then checks for conflicting ones. The order matters: of two concurrent programs, at least one
 /// detects the other.
-fn is_shared(file: &File, access: Access) -> io::Result<bool> {
+fn is_shared(file: &File, access: ImageAccess) -> io::Result<bool> {
     let byte = |first: u64, bit: &u64| first + bit..first + bit + 1;
     let ours = access.uses().iter().map(|bit| byte(USED, bit));
     for bytes in ours.chain(DENIES.iter().map(|bit| byte(DENIED, bit))) {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn readers_share_an_image_and_a_writer_has_it_alone() {
-        use Access::{Read, Write};
+        use ImageAccess::{Read, Write};
         for (first, second, is_shared) in
             [(Read, Read, true), (Read, Write, false), (Write, Read, false), (Write, Write, false)]
         {
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn a_refused_program_leaves_no_lock() {
         let (file, again) = twice();
-        try_lock(file.as_file(), Access::Read).unwrap();
-        assert!(try_lock(&again, Access::Write).is_err());
+        try_lock(file.as_file(), ImageAccess::Read).unwrap();
+        assert!(try_lock(&again, ImageAccess::Write).is_err());
         let third = File::open(file.path()).unwrap();
-        try_lock(&third, Access::Read).unwrap();
+        try_lock(&third, ImageAccess::Read).unwrap();
     }
 }

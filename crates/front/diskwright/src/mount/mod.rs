@@ -42,7 +42,7 @@ pub use unmount::{Released, UnmountOptions, unmount};
 
 use crate::lock::{DeviceClaim, Ending};
 use crate::{Error, Image, Result};
-use served::Served;
+use served::ServingLock;
 
 /// Mount type after `fuse.`.
 const SUBTYPE: &str = "diskwright";
@@ -61,7 +61,7 @@ pub struct Mount {
     options: MountOptions,
     /// Entry for writable images that are not local files. Waiting programs must find the image closed, so it is dropped
     /// after the image.
-    served: Option<Served>,
+    served: Option<ServingLock>,
 }
 
 impl Image {
@@ -74,7 +74,7 @@ impl Image {
         let name = self.mounting.name.take().unwrap_or_else(|| opening::name_of(self.path()));
         let is_far = self.is_writable() && opening::is_place(self.path());
         let is_served = is_far && !Path::new(&name).is_absolute();
-        let served = if is_served { Served::begin(&name) } else { None };
+        let served = if is_served { ServingLock::begin(&name) } else { None };
         match mount_in_kernel(&mut self, &name, mountpoint.as_ref(), &options) {
             Ok(session) => Ok(Mount { session, image: self, name, options, served }),
             Err(error) => {

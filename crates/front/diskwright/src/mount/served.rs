@@ -13,11 +13,11 @@ use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
 /// Lock held while a mount is served.
-pub(super) struct Served {
+pub(super) struct ServingLock {
     _locked: File,
 }
 
-impl Served {
+impl ServingLock {
     /// Acquires the lock of a served mount with this source name.
     pub(super) fn begin(name: &OsStr) -> Option<Self> {
         let user = geteuid().as_raw();
@@ -65,7 +65,7 @@ mod tests {
     fn a_server_holds_its_lock_until_it_ends() {
         let name = OsStr::new("s3://bucket/of the test of served mounts");
         let user = geteuid().as_raw();
-        let served = [Served::begin(name).unwrap(), Served::begin(name).unwrap()];
+        let served = [ServingLock::begin(name).unwrap(), ServingLock::begin(name).unwrap()];
         assert!(lock_of(user, name).unwrap().try_lock().is_err());
         drop(served);
         assert!(lock_of(user, name).unwrap().try_lock().is_ok());

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::signals::{ENDING, STATUS_BASE, watch};
 
 /// Delay before a message explains the wait.
-const PATIENCE: Duration = Duration::from_secs(2);
+const WAIT_NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Unmounts on SIGINT, SIGTERM or SIGHUP, so that [`Mount::serve`](super::Mount::serve) returns. A second signal ends
 /// the process immediately, with a message and the signal's status (130, 143 or 129). The image is then in the state
@@ -43,7 +43,7 @@ fn unmount(unmounter: &Unmounter) {
         say(&error.to_string());
     }
     // The process usually ends before.
-    thread::sleep(PATIENCE);
+    thread::sleep(WAIT_NOTICE_DELAY);
     say("programs still use the mount, or changes are being written; waiting for them, another \
          signal ends it at once");
 }

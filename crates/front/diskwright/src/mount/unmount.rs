@@ -19,7 +19,7 @@ use rustix::mount::UnmountFlags;
 
 use super::served;
 use crate::anywhere::words;
-use crate::mounts::Mount;
+use crate::mounts::MountEntry;
 use crate::{Error, ImageOptions, ImageState, Result};
 
 /// Interval between checks of the lock.
@@ -27,11 +27,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Maximum wait for the server of a read-only mount, which has nothing to write. Other readers of the image cannot be
 /// distinguished from it.
-const READER_PATIENCE: Duration = Duration::from_secs(2);
+const READER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Duration of retries while a mount is busy. A starting process briefly has copies of its parent's open files, even of
 /// those that the parent has closed since.
-const BUSY_PATIENCE: Duration = Duration::from_millis(300);
+const BUSY_RETRY_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Helper programs for unprivileged unmounts, newest first.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
@@ -95,9 +95,9 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
 }
 
 /// Waits for the release of an unmounted image and returns its state.
-fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
+fn released(mount: &MountEntry, was_changed: bool, options: &UnmountOptions) -> Result<Released> {
     // Mounts with a chosen source name (`fsname=`) may be of different images.
-    let is_same = |other: &Mount| other.is_ours() && other.source == mount.source;
+    let is_same = |other: &MountEntry| other.is_ours() && other.source == mount.source;
     let is_place = words::is_place(&mount.source);
     // A read-only remote image has nothing to release.
     if is_place && !was_changed {
@@ -124,7 +124,7 @@ fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Resul
         // A reader can lock it, so the server has released it.
         wait(&image, File::try_lock_shared, options.patience)
     } else {
-        wait(&image, File::try_lock, options.patience.min(READER_PATIENCE)).map(|_| true)
+        wait(&image, File::try_lock, options.patience.min(READER_TIMEOUT)).map(|_| true)
     };
     Ok(match is_free.map_err(|e| Error::host("lock", &mount.source, e))? {
         false => Released::InUse(mount.source.clone()),
@@ -133,12 +133,12 @@ fn released(mount: &Mount, was_changed: bool, options: &UnmountOptions) -> Resul
     })
 }
 
-fn mounts() -> Result<Vec<Mount>> {
-    Mount::all().map_err(|e| Error::host("read", "/proc/self/mounts", e))
+fn mounts() -> Result<Vec<MountEntry>> {
+    MountEntry::all().map_err(|e| Error::host("read", "/proc/self/mounts", e))
 }
 
 /// Returns the mount at a path if it belongs to this program. The last mount hides earlier ones.
-fn find(mounts: &[Mount], point: &Path) -> Option<Mount> {
+fn find(mounts: &[MountEntry], point: &Path) -> Option<MountEntry> {
     let last = mounts.iter().rfind(|mount| mount.point == point)?;
     last.is_ours().then(|| last.clone())
 }
@@ -197,7 +197,7 @@ fn take_away(point: &Path, lazy: bool) -> Result<()> {
     let lazily = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     let attempt = || rustix::mount::unmount(point, lazily | UnmountFlags::NOFOLLOW);
     let (begun, mut outcome) = (Instant::now(), attempt());
-    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_PATIENCE {
+    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_RETRY_TIMEOUT {
         thread::sleep(POLL_INTERVAL);
         outcome = attempt();
     }
@@ -239,7 +239,7 @@ fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
 }
 
 /// Opens the image of a mount, if its source name is a path.
-fn image_of(mount: &Mount) -> Option<File> {
+fn image_of(mount: &MountEntry) -> Option<File> {
     let has_name = mount.source.is_absolute();
     File::open(&mount.source).ok().filter(|_| has_name)
 }
@@ -277,8 +277,8 @@ fn wait(
 mod tests {
     use super::*;
 
-    fn mount(source: &str, point: &str, fs_type: &str) -> Mount {
-        Mount {
+    fn mount(source: &str, point: &str, fs_type: &str) -> MountEntry {
+        MountEntry {
             source: source.into(),
             point: point.into(),
             fs_type: fs_type.into(),

@@ -85,7 +85,7 @@ pub(crate) fn area_bytes(data_bytes: u64) -> u64 {
 }
 
 /// Locations of data and hash area.
-pub(crate) struct Place<'a> {
+pub(crate) struct VerityLayout<'a> {
     /// The image.
     pub(crate) data: &'a File,
     /// Size of the image, a multiple of the block size.
@@ -100,7 +100,7 @@ pub(crate) struct Place<'a> {
 
 /// Computes the tree of a finished image and writes the hash area.
 pub(crate) fn protect(
-    place: &Place<'_>,
+    place: &VerityLayout<'_>,
     verity: &Verity,
     threads: usize,
 ) -> Result<VerityReport, Error> {
@@ -129,7 +129,7 @@ pub(crate) fn protect(
 }
 
 /// Returns a salt derived from the image, so that the same image has the same salt.
-fn derived_salt(place: &Place<'_>) -> Result<Vec<u8>, Error> {
+fn derived_salt(place: &VerityLayout<'_>) -> Result<Vec<u8>, Error> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     place.read_data(0, &mut block)?;
     Ok(disk::merkle::digest(&[SALT_DOMAIN, &block]).to_vec())
@@ -142,14 +142,14 @@ fn derived_uuid(root: &disk::merkle::Digest) -> [u8; 16] {
     uuid::Builder::from_custom_bytes(bytes).into_uuid().into_bytes()
 }
 
-impl Place<'_> {
+impl VerityLayout<'_> {
     /// Returns the file offset of a byte of the tree, which follows the superblock's block.
     fn tree(&self, offset: u64) -> u64 {
         self.hash_offset + u64::from(BLOCK_BYTES) + offset
     }
 }
 
-impl Ground for Place<'_> {
+impl Ground for VerityLayout<'_> {
     type Error = Error;
 
     fn read_data(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
@@ -224,8 +224,13 @@ mod tests {
         let (image, hash) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         image.write_all_at(data, 0).unwrap();
         let data_bytes = data.len() as u64;
-        let place =
-            Place { data: &image, data_bytes, hash: &hash, hash_offset: 0, progress: &|_| () };
+        let place = VerityLayout {
+            data: &image,
+            data_bytes,
+            hash: &hash,
+            hash_offset: 0,
+            progress: &|_| (),
+        };
         let report = protect(&place, verity, threads).unwrap();
         let mut bytes = vec![0; hash.metadata().unwrap().len() as usize];
         hash.read_exact_at(&mut bytes, 0).unwrap();

@@ -19,7 +19,7 @@ pub struct NewFileSystem {
 }
 
 /// Planned layout.
-enum Plan {
+enum VolumePlan {
     Ext4(Box<ext4_mkfs::Layout>),
     Xfs(Box<xfs_mkfs::Layout>),
 }
@@ -35,14 +35,18 @@ pub fn create(address: &str, what: &NewFileSystem) -> Result<()> {
     plan(what, [0; 16])?;
     let new = NewVolume::create(&location, what.size, &Options::default()).map_err(at(address))?;
     let made = match plan(what, new.uuid())? {
-        Plan::Ext4(layout) => ext4_mkfs::format(&new, &layout, ext4_mkfs::Contents::Zeros),
-        Plan::Xfs(layout) => xfs_mkfs::format(&new, &layout, xfs_mkfs::Contents::Zeros),
+        VolumePlan::Ext4(layout) => {
+            ext4_mkfs::format(&new, &layout, ext4_mkfs::PreviousContents::Zeros)
+        }
+        VolumePlan::Xfs(layout) => {
+            xfs_mkfs::format(&new, &layout, xfs_mkfs::PreviousContents::Zeros)
+        }
     };
     made.map_err(|source| Error::Image { image: crate::text::public(address.as_ref()), source })?;
     new.finish().map_err(at(address))
 }
 
-fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
+fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<VolumePlan> {
     let planned = match what.format {
         Format::Ext4 => {
             let mut hash_seed = uuid;
@@ -55,7 +59,7 @@ fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
                 time: now(),
                 ..ext4_mkfs::Options::new(what.size)
             })
-            .map(|layout| Plan::Ext4(Box::new(layout)))
+            .map(|layout| VolumePlan::Ext4(Box::new(layout)))
         }
         Format::Xfs => xfs_mkfs::plan(&xfs_mkfs::Options {
             label: what.label.clone(),
@@ -65,7 +69,7 @@ fn plan(what: &NewFileSystem, uuid: [u8; 16]) -> Result<Plan> {
             time: now(),
             ..xfs_mkfs::Options::new(what.size)
         })
-        .map(|layout| Plan::Xfs(Box::new(layout))),
+        .map(|layout| VolumePlan::Xfs(Box::new(layout))),
     };
     planned.map_err(|error| Error::Usage(format!("no such {}: {error}", what.format.name())))
 }

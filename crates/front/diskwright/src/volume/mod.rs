@@ -30,7 +30,7 @@ use crate::{Error, Result};
 
 /// Result of listing an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listing {
+pub enum VolumeListing {
     /// Volume with its snapshots, oldest first.
     Volume(Vec<Snapshot>),
     /// Prefix with the names of its volumes.
@@ -61,12 +61,14 @@ pub fn clone(address: &str, to: &str, take_over: bool) -> Result<()> {
 ///
 /// # Errors
 /// If the bucket is not accessible.
-pub fn list(address: &str) -> Result<Listing> {
+pub fn list(address: &str) -> Result<VolumeListing> {
     let location = whole(address)?;
     if remote::volume::is_volume(&location).map_err(at(address))? {
-        return remote::volume::snapshots(&location).map(Listing::Volume).map_err(at(address));
+        return remote::volume::snapshots(&location)
+            .map(VolumeListing::Volume)
+            .map_err(at(address));
     }
-    remote::volume::list(&location).map(Listing::Prefix).map_err(at(address))
+    remote::volume::list(&location).map(VolumeListing::Prefix).map_err(at(address))
 }
 
 /// Removes a volume and its snapshots. Its clones must be removed first.

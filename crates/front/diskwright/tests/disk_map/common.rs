@@ -8,7 +8,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, FileDevice, MemoryDevice};
 use diskwright::disk_map::Survey;
 use ext4::Ext4;
-use vfs::survey::{Extent, FileLayout, Kind, Sink, TellsLayout};
+use vfs::survey::{BlockUse, Extent, FileLayout, Sink, TellsLayout};
 use xfs::Xfs;
 
 macro_rules! golden {
@@ -71,7 +71,7 @@ pub(crate) fn survey(fs: &dyn TellsLayout, cells: usize) -> Survey {
 
 /// Reported use of each block.
 pub(crate) struct Ledger {
-    pub(crate) kinds: Vec<Option<Kind>>,
+    pub(crate) kinds: Vec<Option<BlockUse>>,
     pub(crate) remarks: Vec<String>,
     pub(crate) files: Vec<FileLayout>,
     pub(crate) free_runs: Vec<(u64, u64)>,
@@ -108,7 +108,7 @@ impl Ledger {
         ledger
     }
 
-    pub(crate) fn count(&self, kind: Kind) -> u64 {
+    pub(crate) fn count(&self, kind: BlockUse) -> u64 {
         self.kinds.iter().filter(|found| **found == Some(kind)).count() as u64
     }
 }
@@ -117,7 +117,7 @@ impl Sink for Ledger {
     fn extent(&mut self, extent: Extent) {
         let Extent { start, len, kind } = extent;
         assert!(len > 0, "{}: an empty run at {start}", self.name);
-        if kind == Kind::Free {
+        if kind == BlockUse::Free {
             self.free_runs.push((start, len));
         }
         for block in start..start + len {
@@ -152,13 +152,13 @@ impl Sink for Ledger {
 pub(crate) fn assert_right(name: &str, fs: &dyn TellsLayout) -> Survey {
     let ledger = Ledger::of(name, fs);
     let free = fs.statfs().expect("counts").blocks_free;
-    assert_eq!(ledger.count(Kind::Free), free, "{name}: free blocks");
+    assert_eq!(ledger.count(BlockUse::Free), free, "{name}: free blocks");
     let mut last = None;
     for cells in [1, 7, 4096, usize::MAX] {
         let survey = survey(fs, cells);
         let totals = survey.cells.totals();
         assert_eq!(totals.iter().sum::<u64>(), survey.shape.blocks, "{name}, {cells} cells");
-        for (kind, total) in Kind::ALL.into_iter().zip(totals) {
+        for (kind, total) in BlockUse::ALL.into_iter().zip(totals) {
             assert_eq!(total, ledger.count(kind), "{name}, {cells} cells: {kind:?}");
         }
         assert_eq!((survey.unknown, survey.twice), (0, 0), "{name}");

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use diskwright::disk_map::{Curve, Options, Survey};
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::common::{GOLDEN, Ledger, open, open_bytes, survey, unpack};
 
@@ -64,7 +64,7 @@ fn no_damage_makes_it_panic() {
 }
 
 /// Returns the byte range of a block of some kind of an image.
-fn block_of(image: &[u8], kind: Kind) -> std::ops::Range<usize> {
+fn block_of(image: &[u8], kind: BlockUse) -> std::ops::Range<usize> {
     let fs = open_bytes(image).expect("a sound image");
     let ledger = Ledger::of("image", &*fs);
     let at = ledger.kinds.iter().position(|found| *found == Some(kind)).expect("such a block");
@@ -80,12 +80,12 @@ fn unreadable_parts_are_unknown() {
         assert!(whole.is_sound());
         // The first inodes: the use of their blocks is unknown.
         let mut bytes = image.clone();
-        bytes[block_of(&image, Kind::Inodes)].fill(0xa5);
+        bytes[block_of(&image, BlockUse::Inodes)].fill(0xa5);
         let survey = look(name, &bytes, true).expect("an image that can be opened");
         assert!(survey.unknown > 0 && !survey.remarks.is_empty(), "{name}");
-        assert_eq!(survey.total(Kind::Unknown), survey.unknown);
+        assert_eq!(survey.total(BlockUse::Unknown), survey.unknown);
         assert!(!survey.is_sound(), "{name}");
-        for kind in [Kind::Headers, Kind::Allocation, Kind::Inodes, Kind::Free] {
+        for kind in [BlockUse::Headers, BlockUse::Allocation, BlockUse::Inodes, BlockUse::Free] {
             assert_eq!(survey.total(kind), whole.total(kind), "{name}: {kind:?}");
         }
     }
@@ -95,7 +95,7 @@ fn unreadable_parts_are_unknown() {
 fn damaged_map_blocks_are_reported() {
     let image = golden("ext4/ext3");
     let mut bytes = image.clone();
-    let pointers = block_of(&image, Kind::Maps);
+    let pointers = block_of(&image, BlockUse::Maps);
     bytes[pointers].fill(0xff);
     let survey = look("ext3", &bytes, true).expect("an image that can be opened");
     assert!(survey.unknown > 0);
@@ -106,7 +106,7 @@ fn damaged_map_blocks_are_reported() {
 fn a_bitmap_with_all_blocks_free_contradicts_blocks_in_use() {
     let image = golden("ext4/ext2-rev0");
     let mut bytes = image.clone();
-    let bitmap = block_of(&image, Kind::Allocation);
+    let bitmap = block_of(&image, BlockUse::Allocation);
     bytes[bitmap.start..bitmap.start + 64].fill(0);
     let survey = look("ext2", &bytes, true).expect("an image that can be opened");
     assert!(survey.twice > 0 && !survey.is_sound());

@@ -1,7 +1,7 @@
 //! Pictures and pages are well formed, contain the counts, and escape all text.
 
 use diskwright::disk_map::{Curve, Figures, Options};
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::common::{GOLDEN, open_bytes, survey, unpack};
 
@@ -65,7 +65,7 @@ fn pictures_are_well_formed_whatever_names_are() {
 fn each_kind_is_in_the_legend_with_its_size() {
     let survey = golden("xfs/shared", 4096);
     let svg = diskwright::disk_map::svg(&survey, &options("image", Curve::Rows));
-    for (kind, total) in Kind::ALL.into_iter().zip(survey.cells.totals()) {
+    for (kind, total) in BlockUse::ALL.into_iter().zip(survey.cells.totals()) {
         let is_there = svg.contains(&format!(">{}<", diskwright::disk_map::word(kind)));
         assert_eq!(is_there, total > 0, "{kind:?}");
         let path = svg.contains(&format!("<path class=\"dm-k{}\"", kind as usize));
@@ -86,7 +86,7 @@ fn figures_have_all_numbers() {
     assert_eq!(cells.iter().map(of).sum::<u64>(), survey.shape.blocks);
     let kinds = json["kinds"].as_array().expect("kinds");
     let blocks: u64 = kinds.iter().map(|kind| kind["blocks"].as_u64().expect("blocks")).sum();
-    assert_eq!((kinds.len(), blocks), (Kind::COUNT, survey.shape.blocks));
+    assert_eq!((kinds.len(), blocks), (BlockUse::COUNT, survey.shape.blocks));
     assert_eq!(json["log"]["state"], "none");
     assert_eq!(json["complete"], true);
 }

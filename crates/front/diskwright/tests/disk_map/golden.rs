@@ -1,6 +1,6 @@
 //! Golden images of both formats: the use of all their blocks is known.
 
-use vfs::survey::{Kind, LogState};
+use vfs::survey::{BlockUse, LogState};
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ fn every_block_of_a_golden_image_is_counted_once() {
     for (name, packed) in GOLDEN.into_iter().flatten() {
         let fs = open_bytes(&unpack(packed)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let survey = assert_right(name, &*fs);
-        for kind in [Kind::Headers, Kind::Allocation, Kind::Inodes] {
+        for kind in [BlockUse::Headers, BlockUse::Allocation, BlockUse::Inodes] {
             assert!(survey.total(kind) > 0, "{name}: {kind:?}");
         }
         let log = survey.log.iter().map(|(_, len)| len).sum::<u64>();
-        assert_eq!(log, survey.total(Kind::Log), "{name}");
+        assert_eq!(log, survey.total(BlockUse::Log), "{name}");
     }
 }
 
@@ -33,10 +33,10 @@ fn of(wanted: &str) -> diskwright::disk_map::Survey {
 
 #[test]
 fn optional_structures_are_distinguished() {
-    assert!(of("xfs/shared").total(Kind::Shared) > 0);
-    assert!(of("ext4/ea-inode").total(Kind::Attributes) > 0);
-    assert!(of("ext4/ext3").total(Kind::Maps) > 0);
-    assert!(of("ext4/deep-index").total(Kind::Directories) > 0);
+    assert!(of("xfs/shared").total(BlockUse::Shared) > 0);
+    assert!(of("ext4/ea-inode").total(BlockUse::Attributes) > 0);
+    assert!(of("ext4/ext3").total(BlockUse::Maps) > 0);
+    assert!(of("ext4/deep-index").total(BlockUse::Directories) > 0);
     assert_eq!(of("ext4/ext2-rev0").shape.log, LogState::None);
     assert_eq!(of("ext4/journal").shape.log, LogState::Clean);
     assert_eq!(of("xfs/default").shape.log, LogState::Clean);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use testkit::{Mke2fs, MkfsXfs, debugfs, require, scratch, xfs_db};
 use vfs::path::{Order, first_paths};
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 use vfs::{FileSystem, Ino, Paths};
 
 use crate::disk_map::common::{GOLDEN, Ledger, open_bytes, open_file, survey, unpack};
@@ -32,9 +32,9 @@ fn file_locations_agree_with_debugfs() {
         let ledger = Ledger::of(fs_type, &*fs);
         let of =
             |kind| blocks.iter().filter(|at| ledger.kinds[**at as usize] == Some(kind)).count();
-        assert_eq!(of(Kind::Data), 600, "{fs_type}");
-        assert_eq!(of(Kind::Data) + of(Kind::Maps), blocks.len(), "{fs_type}");
-        assert_eq!(ledger.count(Kind::Data), 600, "{fs_type}");
+        assert_eq!(of(BlockUse::Data), 600, "{fs_type}");
+        assert_eq!(of(BlockUse::Data) + of(BlockUse::Maps), blocks.len(), "{fs_type}");
+        assert_eq!(ledger.count(BlockUse::Data), 600, "{fs_type}");
         let ino = fs.lookup(fs.lookup(fs.root(), b"dir").unwrap(), b"file").unwrap();
         let file = ledger.files.iter().find(|file| file.ino == ino).expect("the file");
         assert_eq!(file.blocks, 600);
@@ -64,11 +64,11 @@ fn file_locations_agree_with_xfs_db() {
         let len = number(after.split_whitespace().next().expect("a count"));
         let start = number(group) * group_blocks + number(block);
         for at in start..start + len {
-            assert_eq!(ledger.kinds[at as usize], Some(Kind::Data), "{line}");
+            assert_eq!(ledger.kinds[at as usize], Some(BlockUse::Data), "{line}");
         }
         count += len;
     }
-    assert_eq!((count, ledger.count(Kind::Data)), (600, 600), "{text}");
+    assert_eq!((count, ledger.count(BlockUse::Data)), (600, 600), "{text}");
 }
 
 /// Returns the paths of all inodes found by a walk.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use testkit::{Mke2fs, MkfsXfs, effort, require, scratch, xfs_db};
-use vfs::survey::Kind;
+use vfs::survey::BlockUse;
 
 use crate::disk_map::common::{Ledger, assert_right, open_file};
 
@@ -105,8 +105,11 @@ fn free_space_is_what_dumpe2fs_says_whatever_the_features() {
             cluster.map_or(1, |bytes| bytes.parse::<u64>().unwrap() / u64::from(block_size));
         free.iter_mut().for_each(|(_, len)| *len -= cluster - 1);
         assert_eq!(free, dumped(&image), "{name}");
-        assert_eq!(survey.total(Kind::Bad), if has_bad { 3 } else { 0 }, "{name}");
-        assert!(survey.total(Kind::Data) > 0 && survey.total(Kind::Directories) > 0, "{name}");
+        assert_eq!(survey.total(BlockUse::Bad), if has_bad { 3 } else { 0 }, "{name}");
+        assert!(
+            survey.total(BlockUse::Data) > 0 && survey.total(BlockUse::Directories) > 0,
+            "{name}"
+        );
         assert_eq!(survey.log.is_empty(), features.contains("^has_journal") || fs_type == "ext2");
     }
 }
@@ -151,7 +154,7 @@ fn free_space_is_what_xfs_db_says_whatever_the_features() {
             last[1] = own[1];
         }
         assert_eq!(ours, theirs, "{options}");
-        assert!(survey.total(Kind::Data) > 0 && survey.total(Kind::Log) > 0, "{options}");
+        assert!(survey.total(BlockUse::Data) > 0 && survey.total(BlockUse::Log) > 0, "{options}");
     }
 }
 
@@ -177,9 +180,9 @@ fn files_that_kernels_share_count_once() {
         }
     });
     let survey = assert_right("reflinks", &*open_file(&image));
-    assert!(survey.total(Kind::Shared) > 0);
+    assert!(survey.total(BlockUse::Shared) > 0);
     // Blocks that are no longer shared.
-    assert!(survey.total(Kind::Data) >= 2 * copies as u64);
+    assert!(survey.total(BlockUse::Data) >= 2 * copies as u64);
     assert_eq!(survey.files.files, copies as u64 + 1);
 }
 

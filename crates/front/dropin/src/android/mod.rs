@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use diskwright::build::{BuildOptions, Owner};
 use diskwright::output::OutputFormat;
 use import::Time;
-use import::correct::{Change, Glob, Rule};
+use import::correct::{AttributeChange, Glob, Rule};
 
 use crate::failure::{Failure, STATUSES};
 use crate::making::{self, TargetFile};
@@ -73,7 +73,7 @@ impl FileOptions {
                 options
                     .corrections
                     .rules
-                    .push(Rule { glob, change: Change::Time(Time { sec, nsec: 0 }) });
+                    .push(Rule { glob, change: AttributeChange::Time(Time { sec, nsec: 0 }) });
             }
         }
         Ok(())

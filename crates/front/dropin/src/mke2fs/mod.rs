@@ -20,7 +20,7 @@ use std::time::Duration;
 use diskwright::build::{BuildOptions, BuildSource, Format};
 use diskwright::output::{OutputFormat, OutputOptions};
 use import::Xattr;
-use import::correct::{Change, Glob, PermissionChange, Rule};
+use import::correct::{AttributeChange, Glob, PermissionChange, Rule};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::foreign;
@@ -243,21 +243,21 @@ fn root_rules(args: &Args, time: Option<i64>) -> Vec<Rule> {
     let mut changes = Vec::new();
     // With a directory as source, the root gets only these attributes. An archive has an entry for the root.
     if args.source.as_ref().is_some_and(|source| source.is_dir()) {
-        changes.push(Change::Owner { uid: Some(0), gid: Some(0) });
-        changes.push(Change::Permissions(PermissionChange::new(|_, _| ROOT_PERMISSIONS)));
+        changes.push(AttributeChange::Owner { uid: Some(0), gid: Some(0) });
+        changes.push(AttributeChange::Permissions(PermissionChange::new(|_, _| ROOT_PERMISSIONS)));
         if let Some(sec) = time.or_else(|| vfs::clock::now().map(|now| now.sec)) {
-            changes.push(Change::Time(import::Time { sec, nsec: 0 }));
+            changes.push(AttributeChange::Time(import::Time { sec, nsec: 0 }));
         }
     }
     if let Some(owner) = args.extended.root_owner {
-        changes.push(Change::Owner { uid: Some(owner.uid), gid: Some(owner.gid) });
+        changes.push(AttributeChange::Owner { uid: Some(owner.uid), gid: Some(owner.gid) });
     }
     if let Some(bits) = args.extended.root_permissions {
-        changes.push(Change::Permissions(PermissionChange::new(move |_, _| bits)));
+        changes.push(AttributeChange::Permissions(PermissionChange::new(move |_, _| bits)));
     }
     if let Some(label) = &args.extended.root_selinux {
         let value = [label, &b"\0"[..]].concat();
-        changes.push(Change::Xattr(Xattr { name: b"security.selinux".to_vec(), value }));
+        changes.push(AttributeChange::Xattr(Xattr { name: b"security.selinux".to_vec(), value }));
     }
     let root = |change| Some(Rule { glob: Glob::parse("/").ok()?, change });
     changes.into_iter().filter_map(root).collect()

@@ -43,7 +43,7 @@ impl NewImage {
         let options = ext4::mkfs::Options::new(SIZE);
         let device = Arc::new(MemoryDevice::new(SIZE));
         let layout = ext4::mkfs::plan(&options).unwrap();
-        ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros).unwrap();
+        ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros).unwrap();
         let fs = Ext4::open_in_progress(device.clone(), CACHE_BYTES).unwrap();
         Self { name: "ext4", device, fs: Opened::Ext4(Box::new(fs)) }
     }
@@ -61,7 +61,7 @@ impl NewImage {
         };
         let device = Arc::new(MemoryDevice::new(SIZE));
         let layout = xfs::mkfs::plan(&options).unwrap();
-        xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros).unwrap();
+        xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros).unwrap();
         let fs = Xfs::open_in_progress(device.clone(), CACHE_BYTES).unwrap();
         Self { name: "XFS", device, fs: Opened::Xfs(Box::new(fs)) }
     }

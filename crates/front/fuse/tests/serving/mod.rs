@@ -172,7 +172,7 @@ fn open_ext4(device: &Arc<FaultyDevice>) -> Ext4 {
 }
 
 fn make_ext4(kind: FsKind) -> MemoryDevice {
-    use ext4::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+    use ext4::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
     let options = Options {
         block_size: Some(kind.block_size),
         inodes: InodeCount::Count(4096),
@@ -180,12 +180,12 @@ fn make_ext4(kind: FsKind) -> MemoryDevice {
         ..Options::new(SIZE)
     };
     let device = MemoryDevice::new(SIZE);
-    mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     device
 }
 
 fn make_xfs(kind: FsKind) -> MemoryDevice {
-    use xfs::mkfs::{self, Contents, FeatureChange, Options};
+    use xfs::mkfs::{self, FeatureChange, Options, PreviousContents};
     let options = Options {
         block_size: kind.block_size,
         features: FeatureChange::parse_list(kind.features).unwrap(),
@@ -193,7 +193,7 @@ fn make_xfs(kind: FsKind) -> MemoryDevice {
         ..Options::new(SIZE)
     };
     let device = MemoryDevice::new(SIZE);
-    mkfs::format(&device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     device
 }
 

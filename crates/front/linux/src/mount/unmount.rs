@@ -51,7 +51,7 @@ enum MountVisibility {
 
 /// A mount made by this process.
 #[derive(Debug)]
-pub(crate) struct Mount {
+pub(crate) struct OwnMount {
     /// Absolute path without symbolic links.
     mountpoint: PathBuf,
     identity: Identity,
@@ -64,7 +64,7 @@ pub(crate) struct Mount {
     children: Children,
 }
 
-impl Mount {
+impl OwnMount {
     /// Identifies the mount that was just made at `mountpoint`.
     pub(super) fn new(mountpoint: PathBuf, is_of_device: bool) -> io::Result<Self> {
         let made = Children::new().and_then(|it| Ok((it, identify(&mountpoint)?)));

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{FsPickFlags, fsconfig_reconfigure, fsconfig_set_flag, fspick};
 
-use super::unmount::Mount;
+use super::unmount::OwnMount;
 use crate::Errno;
 use crate::device::Device;
 
@@ -26,13 +26,13 @@ use crate::device::Device;
 pub struct WriteBack {
     // Dropped first: the end of the mount may wait for its children.
     device: Device,
-    mount: Arc<Mount>,
+    mount: Arc<OwnMount>,
     /// Settings before the first [`Self::limit`]: `max_ratio_fine` and `strict_limit`.
     found: Mutex<Option<[String; 2]>>,
 }
 
 impl WriteBack {
-    pub(crate) fn new(mount: Arc<Mount>, device: Device) -> Self {
+    pub(crate) fn new(mount: Arc<OwnMount>, device: Device) -> Self {
         Self { mount, device, found: Mutex::default() }
     }
 

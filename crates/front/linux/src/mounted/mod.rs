@@ -11,5 +11,5 @@
 mod mounts;
 mod requests;
 
-pub use mounts::{Loop, Mount};
+pub use mounts::{Loop, MountedDevice};
 pub use requests::{XfsFlags, XfsGeometry, grow_xfs, label, resize_ext4, set_label, xfs_geometry};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A mount, with the number of its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountedDevice {
     /// The directory that it is mounted on.
     pub point: PathBuf,
     /// Its device, as it was named to mount(2).
@@ -20,7 +20,7 @@ pub struct Mount {
     device: (u32, u32),
 }
 
-impl Mount {
+impl MountedDevice {
     /// Returns the mount that a path names: its mount point, or its device. Returns `None` if it is not mounted.
     ///
     /// # Errors
@@ -113,13 +113,13 @@ impl Loop {
 }
 
 /// Reads the table of mounts, in the order in which they were made, each with whether it shows the root directory.
-fn table() -> io::Result<Vec<(bool, Mount)>> {
+fn table() -> io::Result<Vec<(bool, MountedDevice)>> {
     let text = fs::read("/proc/self/mountinfo")?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 /// Parses a line of `/proc/self/mountinfo`. Also returns whether the mount shows the root directory of the file system.
-fn parse(line: &[u8]) -> Option<(bool, Mount)> {
+fn parse(line: &[u8]) -> Option<(bool, MountedDevice)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let numbers = std::str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = numbers.split_once(':')?;
@@ -130,7 +130,7 @@ fn parse(line: &[u8]) -> Option<(bool, Mount)> {
     let format = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = path(rest.next()?);
     let device = (major.parse().ok()?, minor.parse().ok()?);
-    Some((is_root, Mount { point, source, format, device }))
+    Some((is_root, MountedDevice { point, source, format, device }))
 }
 
 /// Decodes `\040` and its like.

@@ -16,7 +16,7 @@ mod stream;
 use std::collections::HashMap;
 
 pub use conflict::Conflict;
-use names::{MergedNames, NodeIndex, ResolvedPath, What};
+use names::{MergedNames, NameKind, NodeIndex, ResolvedPath};
 pub use stream::Combined;
 
 use crate::{Entry, EntryKind, InodeDetails, Metadata, Source, SourceError, Xattr};
@@ -153,18 +153,18 @@ impl Combination {
     ) -> Result<(), Conflict> {
         let node = match self.names.place(path)? {
             ResolvedPath::Free(dir, name) => {
-                self.names.insert(dir, name, What::Directory, source)?
+                self.names.insert(dir, name, NameKind::Directory, source)?
             }
             ResolvedPath::Taken(node) => node,
         };
         let place = self.names.get_mut(node);
         match place.what {
-            What::Directory if place.is_listed && place.source.is_some() => {
+            NameKind::Directory if place.is_listed && place.source.is_some() => {
                 self.relisted.insert(node, listed);
             }
-            What::Directory => {}
-            What::File(_) if place.source == Some(source) => return Err(Conflict::Repeated),
-            What::File(_) => place.what = What::Directory,
+            NameKind::Directory => {}
+            NameKind::File(_) if place.source == Some(source) => return Err(Conflict::Repeated),
+            NameKind::File(_) => place.what = NameKind::Directory,
         }
         if !place_is_listed(&mut self.names, node) {
             self.names.get_mut(node).source = Some(source);
@@ -176,7 +176,7 @@ impl Combination {
     fn add_file(&mut self, source: u32, path: &[u8]) -> Result<NodeIndex, Conflict> {
         let node = match self.names.place(path)? {
             ResolvedPath::Free(dir, name) => {
-                return self.names.insert(dir, name, What::File(None), source);
+                return self.names.insert(dir, name, NameKind::File(None), source);
             }
             ResolvedPath::Taken(node) => node,
         };
@@ -188,7 +188,7 @@ impl Combination {
         if !is_empty || path.is_empty() {
             return Err(Conflict::NotEmpty);
         }
-        (place.what, place.source, place.is_listed) = (What::File(None), Some(source), false);
+        (place.what, place.source, place.is_listed) = (NameKind::File(None), Some(source), false);
         self.relisted.remove(&node);
         Ok(node)
     }
@@ -196,21 +196,21 @@ impl Combination {
     fn add_link(&mut self, source: u32, path: Vec<u8>, target: Vec<u8>) -> Result<(), Conflict> {
         let first = self.names.find(&target).filter(|&node| {
             let place = self.names.get(node);
-            place.source == Some(source) && matches!(place.what, What::File(_))
+            place.source == Some(source) && matches!(place.what, NameKind::File(_))
         });
         let Some(first) = first else { return Err(Conflict::LinkTarget(target)) };
         let node = self.add_file(source, &path)?;
         let file = match self.names.get(first).what {
-            What::File(Some(file)) => file,
+            NameKind::File(Some(file)) => file,
             _ => {
                 let file = self.linked.len() as u32;
                 let names = vec![(first, target)];
                 self.linked.push(Linked { source, names, remaining: 0 });
-                self.names.get_mut(first).what = What::File(Some(file));
+                self.names.get_mut(first).what = NameKind::File(Some(file));
                 file
             }
         };
-        self.names.get_mut(node).what = What::File(Some(file));
+        self.names.get_mut(node).what = NameKind::File(Some(file));
         self.linked[file as usize].names.push((node, path));
         Ok(())
     }
@@ -220,7 +220,8 @@ impl Combination {
         for (number, file) in self.linked.iter_mut().enumerate() {
             let remains = |&(node, _): &(NodeIndex, Vec<u8>)| {
                 let place = self.names.get(node);
-                place.source == Some(file.source) && place.what == What::File(Some(number as u32))
+                place.source == Some(file.source)
+                    && place.what == NameKind::File(Some(number as u32))
             };
             let Some(remaining) = file.names.iter().position(remains) else { continue };
             file.remaining = remaining;

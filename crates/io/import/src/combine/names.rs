@@ -13,7 +13,7 @@ pub(super) type NodeIndex = u32;
 /// A file or directory, and its owner.
 #[derive(Debug)]
 pub(super) struct Owned {
-    pub(super) what: What,
+    pub(super) what: NameKind,
     /// The source of the file, or the first source that listed the directory. `None` for a directory that only occurs
     /// in paths.
     pub(super) source: Option<u32>,
@@ -22,7 +22,7 @@ pub(super) struct Owned {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum NameKind {
     Directory,
     /// A non-directory; if it has several names, the index of the file.
     File(Option<u32>),
@@ -49,7 +49,7 @@ const ROOT: NodeIndex = 0;
 
 impl MergedNames {
     pub(super) fn new() -> Self {
-        let root = Owned { what: What::Directory, source: None, is_listed: false };
+        let root = Owned { what: NameKind::Directory, source: None, is_listed: false };
         Self { nodes: vec![root], within: vec![BTreeMap::new()], last: (Vec::new(), ROOT) }
     }
 
@@ -74,7 +74,7 @@ impl MergedNames {
         &mut self,
         dir: NodeIndex,
         name: &[u8],
-        what: What,
+        what: NameKind,
         source: u32,
     ) -> Result<NodeIndex, Conflict> {
         self.push(dir, name, Owned { what, source: Some(source), is_listed: false })
@@ -108,7 +108,7 @@ impl MergedNames {
             return Ok(ResolvedPath::Taken(ROOT));
         }
         let (parent, name) = split(path);
-        let is_last = parent == self.last.0 && self.get(self.last.1).what == What::Directory;
+        let is_last = parent == self.last.0 && self.get(self.last.1).what == NameKind::Directory;
         let dir = if is_last { self.last.1 } else { self.directory(parent)? };
         if !is_last {
             self.last.0.clear();
@@ -128,10 +128,11 @@ impl MergedNames {
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
             end += name.len() + usize::from(end > 0);
             dir = match self.within[dir as usize].get(name) {
-                Some(&node) if self.get(node).what == What::Directory => node,
+                Some(&node) if self.get(node).what == NameKind::Directory => node,
                 Some(_) => return Err(Conflict::NotADirectory(path[..end].to_vec())),
                 None => {
-                    let implied = Owned { what: What::Directory, source: None, is_listed: false };
+                    let implied =
+                        Owned { what: NameKind::Directory, source: None, is_listed: false };
                     self.push(dir, name, implied)?
                 }
             };

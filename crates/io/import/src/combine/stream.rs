@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::names::{NodeIndex, What, split};
+use super::names::{NameKind, NodeIndex, split};
 use super::{Combination, Part};
 use crate::host::as_path;
 use crate::{Entry, EntryKind, Progress, Source, SourceChange, SourceError};
@@ -52,9 +52,11 @@ impl Combined {
         let place = plan.names.get(node);
         let is_own = place.source == Some(self.at as u32);
         match (&entry.kind, place.what) {
-            (EntryKind::Directory, What::Directory) if is_own => Ok(self.directory(node, entry)),
-            (EntryKind::Directory, What::Directory) => Ok(None),
-            (EntryKind::Hardlink(_), What::File(Some(file))) if is_own => {
+            (EntryKind::Directory, NameKind::Directory) if is_own => {
+                Ok(self.directory(node, entry))
+            }
+            (EntryKind::Directory, NameKind::Directory) => Ok(None),
+            (EntryKind::Hardlink(_), NameKind::File(Some(file))) if is_own => {
                 let file = &plan.linked[file as usize];
                 let (_, first) = &file.names[file.remaining];
                 if *first == entry.path {
@@ -65,8 +67,8 @@ impl Combined {
             }
             (EntryKind::Directory | EntryKind::Hardlink(_), _) if is_own => Err(changed(&entry)),
             (EntryKind::Directory | EntryKind::Hardlink(_), _) => Ok(None),
-            (_, What::File(_)) if is_own => Ok(Some(entry)),
-            (_, What::Directory) if is_own => Err(changed(&entry)),
+            (_, NameKind::File(_)) if is_own => Ok(Some(entry)),
+            (_, NameKind::Directory) if is_own => Err(changed(&entry)),
             // The file remains under another name.
             _ => {
                 let name = plan.moved[self.at].get(&entry.path);

@@ -31,7 +31,7 @@ pub use choice::Choice;
 pub use globs::Glob;
 pub use owner_map::OwnerMap;
 pub use report::CorrectionReport;
-pub use rule::{Change, PermissionChange, Rule};
+pub use rule::{AttributeChange, PermissionChange, Rule};
 pub use stream::Corrected;
 
 use crate::file_contexts::FileContexts;

@@ -13,12 +13,12 @@ pub struct Rule {
     /// The pattern.
     pub glob: Glob,
     /// The change.
-    pub change: Change,
+    pub change: AttributeChange,
 }
 
 /// A change of a file's attributes.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum AttributeChange {
     /// New permissions. Not applied to symbolic links.
     Permissions(PermissionChange),
     /// New owners; `None` leaves one unchanged.
@@ -57,11 +57,11 @@ impl Rule {
     /// Returns whether it applies to the file at this path.
     pub(super) fn is_about(&self, path: &[u8], kind: &EntryKind) -> bool {
         let is_possible = match (&self.change, kind) {
-            (Change::Permissions(_), kind) => !matches!(kind, EntryKind::Symlink(_)),
-            (Change::Xattr(xattr), kind) if xattr.name.starts_with(b"user.") => {
+            (AttributeChange::Permissions(_), kind) => !matches!(kind, EntryKind::Symlink(_)),
+            (AttributeChange::Xattr(xattr), kind) if xattr.name.starts_with(b"user.") => {
                 matches!(kind, EntryKind::File(_) | EntryKind::Directory)
             }
-            (Change::Capabilities(_), kind) => matches!(kind, EntryKind::File(_)),
+            (AttributeChange::Capabilities(_), kind) => matches!(kind, EntryKind::File(_)),
             _ => true,
         };
         is_possible && self.glob.is_match(path, matches!(kind, EntryKind::Directory))
@@ -72,22 +72,22 @@ impl Rule {
         let is_directory = matches!(entry.kind, EntryKind::Directory);
         let metadata = &mut entry.metadata;
         match &self.change {
-            Change::Permissions(change) => {
+            AttributeChange::Permissions(change) => {
                 metadata.permissions = (change.0)(metadata.permissions, is_directory) & 0o7777;
             }
-            Change::Owner { uid, gid } => {
+            AttributeChange::Owner { uid, gid } => {
                 metadata.uid = uid.unwrap_or(metadata.uid);
                 metadata.gid = gid.unwrap_or(metadata.gid);
             }
-            Change::Xattr(xattr) => {
+            AttributeChange::Xattr(xattr) => {
                 Xattr::set(&mut entry.xattrs, &xattr.name, &xattr.value);
                 return 1;
             }
-            Change::Capabilities(capabilities) => {
+            AttributeChange::Capabilities(capabilities) => {
                 Xattr::set(&mut entry.xattrs, XATTR_NAME, &capabilities.to_xattr());
                 return 1;
             }
-            Change::Time(time) => {
+            AttributeChange::Time(time) => {
                 (metadata.mtime, metadata.atime, metadata.ctime) = (*time, None, None);
                 if let Some(details) = &mut entry.inode {
                     details.crtime = None;
@@ -100,11 +100,11 @@ impl Rule {
     /// Returns the command-line option of the rule.
     pub(super) fn option(&self) -> &'static str {
         match self.change {
-            Change::Permissions(_) => "--chmod",
-            Change::Owner { .. } => "--chown",
-            Change::Xattr(_) => "--xattr",
-            Change::Capabilities(_) => "--capability",
-            Change::Time(_) => "-T",
+            AttributeChange::Permissions(_) => "--chmod",
+            AttributeChange::Owner { .. } => "--chown",
+            AttributeChange::Xattr(_) => "--xattr",
+            AttributeChange::Capabilities(_) => "--capability",
+            AttributeChange::Time(_) => "-T",
         }
     }
 }

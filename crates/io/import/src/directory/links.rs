@@ -6,7 +6,7 @@ use crate::{Entry, EntryKind, FileId};
 
 /// Files with several names, by identity.
 #[derive(Debug, Default)]
-pub(super) struct Links(HashMap<FileId, Linked>);
+pub(super) struct LinkedFiles(HashMap<FileId, Linked>);
 
 /// A file with further names to come.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ struct Linked {
     left: u64,
 }
 
-impl Links {
+impl LinkedFiles {
     /// Converts an additional name of a file with `links` names into a hard link.
     pub(super) fn resolve(&mut self, mut entry: Entry, id: FileId, links: u64) -> Entry {
         if links < 2 || matches!(entry.kind, EntryKind::Directory) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::family::{Files, Root};
 use super::found::Scanned;
-use super::links::Links;
+use super::links::LinkedFiles;
 use crate::{Entry, Options, Progress, Source, SourceError};
 
 /// A directory and everything below it, including other mounted file systems. Names are sorted by their bytes, whatever
@@ -13,7 +13,7 @@ use crate::{Entry, Options, Progress, Source, SourceError};
 pub struct DirectorySource {
     files: Files,
     is_over: bool,
-    links: Links,
+    links: LinkedFiles,
     returned: u64,
 }
 
@@ -26,7 +26,7 @@ impl DirectorySource {
     pub fn open(path: &Path, options: &Options) -> Result<Self, SourceError> {
         let root = Arc::new(Root::open(path, options.exclude.clone())?);
         let files = Files::start(root, options.threads.min(Options::THREADS_MAX))?;
-        Ok(Self { files, is_over: false, links: Links::default(), returned: 0 })
+        Ok(Self { files, is_over: false, links: LinkedFiles::default(), returned: 0 })
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) const PATH_BYTES_MAX: usize = 4096;
 pub(super) const ENTRY_BYTES: u64 = 256;
 
 /// State observed while a blob is passed to the tar reader.
-struct Watch {
+struct LayerState {
     stored: Mutex<Sum>,
     plain: Mutex<Sum>,
     expands: AtomicBool,
@@ -60,7 +60,7 @@ impl Sum {
 /// Computes the digest of the stored bytes.
 struct Stored {
     inner: BlobReader,
-    watch: Arc<Watch>,
+    watch: Arc<LayerState>,
 }
 
 impl Read for Stored {
@@ -74,7 +74,7 @@ impl Read for Stored {
 /// Computes the digest of the decompressed bytes, and enforces their limit.
 struct Plain<R> {
     inner: R,
-    watch: Arc<Watch>,
+    watch: Arc<LayerState>,
     limit: u64,
 }
 
@@ -118,7 +118,7 @@ impl LayerReader<'_> {
             return Err(self.fault(ContainerFault::DiffId { expected, found }));
         }
         let diff_id = self.layer.diff_id.as_ref().filter(|_| !once);
-        let watch = Arc::new(Watch {
+        let watch = Arc::new(LayerState {
             stored: Sum::of(self.layer.digest.as_ref()).map_err(|e| self.fault(e))?,
             plain: Sum::of(diff_id).map_err(|e| self.fault(e))?,
             expands: AtomicBool::new(false),
@@ -269,7 +269,7 @@ impl LayerReader<'_> {
     }
 
     /// Compares digests after everything was read.
-    fn verify(&self, blob: &Blob, watch: &Watch) -> Result<(), SourceError> {
+    fn verify(&self, blob: &Blob, watch: &LayerState) -> Result<(), SourceError> {
         if self.is_cancelled.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -296,7 +296,13 @@ impl LayerReader<'_> {
     }
 
     /// Determines the cause of a read error: a wrong digest of the blob takes precedence over an error in the tar.
-    fn explain(&self, error: SourceError, blob: &Blob, watch: &Watch, limit: u64) -> SourceError {
+    fn explain(
+        &self,
+        error: SourceError,
+        blob: &Blob,
+        watch: &LayerState,
+        limit: u64,
+    ) -> SourceError {
         if watch.expands.load(Ordering::Relaxed) {
             return self.fault(ContainerFault::Expands { stored: blob.len, limit });
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::directory::HostTree;
 use crate::rule_file::lines::RuleFile;
 use crate::{Entry, EntryKind, Metadata, Progress, Source, SourceError, Time, Xattr};
-use parse::{Described, Parser, What};
+use parse::{Described, Parser, ProtoKind};
 
 /// Options for reading a prototype file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +81,8 @@ impl ProtofileSource {
     fn entry(&self, described: Described) -> Result<Entry, SourceError> {
         let Described { path, permissions, uid, gid, what, line } = described;
         let (kind, xattrs) = match what {
-            What::Node(kind) => (kind, Vec::new()),
-            What::Contents(of) => self.contents(&of, line)?,
+            ProtoKind::Node(kind) => (kind, Vec::new()),
+            ProtoKind::Contents(of) => self.contents(&of, line)?,
         };
         let metadata =
             Metadata { permissions, uid, gid, mtime: self.time, atime: None, ctime: None };

@@ -21,13 +21,13 @@ pub(super) struct Described {
     pub(super) permissions: u16,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    pub(super) what: What,
+    pub(super) what: ProtoKind,
     pub(super) line: usize,
 }
 
 /// Type of an entry, with its data.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ProtoKind {
     /// Anything except a regular file.
     Node(EntryKind),
     /// A regular file with the contents of this host file.
@@ -177,8 +177,8 @@ impl Parser {
     }
 
     /// Parses the data after the owner.
-    fn what(&mut self, kind: u8) -> Result<What, RuleFault> {
-        Ok(What::Node(match kind {
+    fn what(&mut self, kind: u8) -> Result<ProtoKind, RuleFault> {
+        Ok(ProtoKind::Node(match kind {
             b'd' => EntryKind::Directory,
             b'p' => EntryKind::Fifo,
             b'l' => {
@@ -194,7 +194,7 @@ impl Parser {
             _ => {
                 let path =
                     self.word("the path of the contents", |word| Ok(as_path(word).into_owned()))?;
-                return Ok(What::Contents(path));
+                return Ok(ProtoKind::Contents(path));
             }
         }))
     }
@@ -257,8 +257,8 @@ mod tests {
         while let Some(entry) = parser.next().map_err(|e| e.to_string())? {
             let path = String::from_utf8_lossy(&entry.path).into_owned();
             let what = match entry.what {
-                What::Node(kind) => kind.name().to_owned(),
-                What::Contents(path) => path.display().to_string(),
+                ProtoKind::Node(kind) => kind.name().to_owned(),
+                ProtoKind::Contents(path) => path.display().to_string(),
             };
             found
                 .push(format!("{path}|{:o}|{}:{}|{what}", entry.permissions, entry.uid, entry.gid));

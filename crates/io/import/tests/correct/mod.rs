@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use import::correct::{
-    Change, Choice, Corrected, CorrectionOptions, CorrectionReport, Corrections, Glob, Rule,
-    Surroundings,
+    AttributeChange, Choice, Corrected, CorrectionOptions, CorrectionReport, Corrections, Glob,
+    Rule, Surroundings,
 };
 use import::{DirectorySource, Options, Source, SourceError, TarSource};
 
@@ -56,7 +56,7 @@ fn include(glob: &str) -> Choice {
     Choice { glob: Glob::parse(glob).unwrap(), is_included: true }
 }
 
-fn rule(glob: &str, change: Change) -> Rule {
+fn rule(glob: &str, change: AttributeChange) -> Rule {
     Rule { glob: Glob::parse(glob).unwrap(), change }
 }
 

@@ -1,7 +1,7 @@
 //! Selection, order and attributes of files.
 
 use import::correct::{
-    Change, CorrectionOptions, FileCapabilities, PermissionChange, Surroundings,
+    AttributeChange, CorrectionOptions, FileCapabilities, PermissionChange, Surroundings,
 };
 use import::{Time, Xattr};
 use testkit::scratch;
@@ -107,11 +107,14 @@ fn owners_tables_and_rules_apply_in_their_order() {
         owner_map: Some(map),
         devices: vec![table],
         rules: vec![
-            rule("/etc/*", Change::Owner { uid: None, gid: Some(9) }),
-            rule("/dev/tty1", Change::Permissions(PermissionChange::new(|_, _| 0o600))),
-            rule("*", Change::Permissions(PermissionChange::new(|old, _| old | 0o4000))),
-            rule("/none", Change::Capabilities(FileCapabilities::parse("all=p").unwrap())),
-            rule("*", Change::Xattr(Xattr { name: b"user.x".to_vec(), value: b"1".to_vec() })),
+            rule("/etc/*", AttributeChange::Owner { uid: None, gid: Some(9) }),
+            rule("/dev/tty1", AttributeChange::Permissions(PermissionChange::new(|_, _| 0o600))),
+            rule("*", AttributeChange::Permissions(PermissionChange::new(|old, _| old | 0o4000))),
+            rule("/none", AttributeChange::Capabilities(FileCapabilities::parse("all=p").unwrap())),
+            rule(
+                "*",
+                AttributeChange::Xattr(Xattr { name: b"user.x".to_vec(), value: b"1".to_vec() }),
+            ),
         ],
         ..Default::default()
     };
@@ -174,7 +177,7 @@ fn tables_that_are_about_something_else_are_refused() {
 
 #[test]
 fn patterns_that_match_only_additional_names_are_reported() {
-    let change = Change::Owner { uid: Some(1), gid: None };
+    let change = AttributeChange::Owner { uid: Some(1), gid: None };
     let options = CorrectionOptions { rules: vec![rule("/b", change)], ..Default::default() };
     let source = archive(&[("a", b'0', "x"), ("b", b'1', "a")]);
     let (_, report) = plainly(source, &options).unwrap();

@@ -89,9 +89,9 @@ struct Sweep<'a> {
 }
 
 /// Sorted first eight bytes of the digests in use. A collision only keeps a chunk that could be removed.
-struct Named(Vec<u64>);
+struct UsedDigests(Vec<u64>);
 
-impl Named {
+impl UsedDigests {
     fn has(&self, digest: Digest) -> bool {
         self.0.binary_search(&start_of(digest)).is_ok()
     }
@@ -156,7 +156,7 @@ impl Sweep<'_> {
         Ok((kept, gone))
     }
 
-    async fn chunks_named(&self, manifests: &[Digest]) -> Result<Named, Error> {
+    async fn chunks_named(&self, manifests: &[Digest]) -> Result<UsedDigests, Error> {
         let mut named = Vec::new();
         for digest in manifests {
             let manifest = read(self.prefix, *digest).await?;
@@ -164,14 +164,14 @@ impl Sweep<'_> {
             named.sort_unstable();
             named.dedup();
         }
-        Ok(Named(named))
+        Ok(UsedDigests(named))
     }
 
     /// Removes the unreferenced old chunks of one folder.
     async fn folder(
         &self,
         objects: Vec<ObjectMeta>,
-        named: &Named,
+        named: &UsedDigests,
         mark: &mut Mark<'_>,
         swept: &mut Swept,
     ) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use vmm_sys_util::epoll::EventSet;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::config::Config;
-use super::request::{Contents, Exported, Header, Status};
+use super::request::{Exported, RequestBuffers, RequestHeader, Status};
 
 /// Maximum number of descriptors in a queue.
 pub(super) const QUEUE_SIZE: u16 = 1024;
@@ -97,11 +97,11 @@ impl Backend {
         let mut output = chain.writer(memory).ok()?;
         let output_len = output.available_bytes().checked_sub(1)?;
         let mut last = output.split_at(output_len).ok()?;
-        let mut header = Header::new_zeroed();
+        let mut header = RequestHeader::new_zeroed();
         let done = input.read_exact(header.as_mut_bytes()).map_err(Status::from).and_then(|()| {
             let input_len = input.available_bytes();
             let contents =
-                Contents { input: &mut input, input_len, output: &mut output, output_len };
+                RequestBuffers { input: &mut input, input_len, output: &mut output, output_len };
             self.exported.perform(&header, contents, buffer)
         });
         let status = done.err().unwrap_or(Status::Ok);

@@ -47,7 +47,7 @@ impl From<io::Error> for Status {
 /// Start of each request: `type`, `reserved` and `sector` of `struct virtio_blk_req`.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Header {
+pub(super) struct RequestHeader {
     pub(super) kind: U32,
     pub(super) reserved: U32,
     pub(super) sector: U64,
@@ -62,7 +62,7 @@ pub(super) struct Segment {
     pub(super) flags: U32,
 }
 
-const _: () = assert!(size_of::<Header>() == 16 && size_of::<Segment>() == 16);
+const _: () = assert!(size_of::<RequestHeader>() == 16 && size_of::<Segment>() == 16);
 
 /// The device that guests see.
 pub(super) struct Exported {
@@ -73,7 +73,7 @@ pub(super) struct Exported {
 }
 
 /// The parts of a request in the guest's memory after the header, and before the status.
-pub(super) struct Contents<'a> {
+pub(super) struct RequestBuffers<'a> {
     /// Readable part, and its length.
     pub(super) input: &'a mut dyn Read,
     pub(super) input_len: usize,
@@ -97,11 +97,11 @@ impl Exported {
     /// The status to answer.
     pub(super) fn perform(
         &self,
-        header: &Header,
-        contents: Contents<'_>,
+        header: &RequestHeader,
+        contents: RequestBuffers<'_>,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Status> {
-        let Contents { input, input_len, output, output_len } = contents;
+        let RequestBuffers { input, input_len, output, output_len } = contents;
         let sector = header.sector.get();
         match header.kind.get() {
             kind::IN => self.read(self.range(sector, output_len as u64)?, output, buffer),
@@ -236,11 +236,12 @@ mod tests {
         }
 
         fn ask(&mut self, kind: u32, sector: u64, mut input: &[u8], output: &mut [u8]) -> Status {
-            let header = Header { kind: kind.into(), reserved: 0.into(), sector: sector.into() };
+            let header =
+                RequestHeader { kind: kind.into(), reserved: 0.into(), sector: sector.into() };
             let (input_len, output_len) = (input.len(), output.len());
             let mut output = output;
             let contents =
-                Contents { input: &mut input, input_len, output: &mut output, output_len };
+                RequestBuffers { input: &mut input, input_len, output: &mut output, output_len };
             let done = self.exported.perform(&header, contents, &mut self.buffer);
             done.err().unwrap_or(Status::Ok)
         }

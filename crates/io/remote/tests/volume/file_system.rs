@@ -45,7 +45,7 @@ impl Fs {
                     uuid: [7; 16],
                     ..mkfs::Options::new(len)
                 });
-                mkfs::format(&new, &layout.unwrap(), mkfs::Contents::Zeros).unwrap();
+                mkfs::format(&new, &layout.unwrap(), mkfs::PreviousContents::Zeros).unwrap();
             }
             Self::Xfs => {
                 use xfs::mkfs;
@@ -55,7 +55,7 @@ impl Fs {
                     sector_size: 4096,
                     ..mkfs::Options::new(len)
                 });
-                mkfs::format(&new, &layout.unwrap(), mkfs::Contents::Zeros).unwrap();
+                mkfs::format(&new, &layout.unwrap(), mkfs::PreviousContents::Zeros).unwrap();
             }
         }
         new.finish().unwrap();

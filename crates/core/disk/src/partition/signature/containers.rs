@@ -6,7 +6,7 @@ use vfs::hint::{Advice, Hint};
 use super::probe::Probe;
 use super::row::At::{End, Start};
 use super::row::{Magic, SignatureRow, bare, of};
-use super::{Details, Usage};
+use super::{SignatureDetails, Usage};
 
 const CONVERT: &str = "convert it with: qemu-img convert -O raw";
 
@@ -132,10 +132,10 @@ pub(super) const ROWS: &[SignatureRow] = &[
     ),
 ];
 
-fn bzip2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn bzip2(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     // A compression level, and the first digits of pi.
     of(probe, at, 10, |raw| {
         let is_level = matches!(raw.byte(3), b'1'..=b'9');
-        (is_level && raw.has(4, b"\x31\x41\x59\x26\x53\x59")).then(Details::default)
+        (is_level && raw.has(4, b"\x31\x41\x59\x26\x53\x59")).then(SignatureDetails::default)
     })
 }

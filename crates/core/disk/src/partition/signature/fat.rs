@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Details;
+use super::SignatureDetails;
 use super::probe::{Fields, Probe};
 
 /// Maximum number of bytes of a root directory that are searched for a label.
@@ -67,7 +67,7 @@ impl FatLayout {
     }
 }
 
-pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let raw = probe.fields(0, 512)?;
     let Some(layout) = FatLayout::of(&raw) else { return Ok(None) };
     // Without a known type name, a boot sector must have the extended boot signature.
@@ -84,13 +84,13 @@ pub(super) fn fat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let entries = probe.fields(root, root_bytes.min(ROOT_BYTES_MAX))?;
     let serial = raw.le32(extended + 1);
     let boot = raw.padded(extended + 5, 11).filter(|label| label != NO_LABEL);
-    let mut details = Details {
+    let mut details = SignatureDetails {
         version: Some(layout.version().into()),
         label: root_label(&entries, root_bytes.min(ROOT_BYTES_MAX) as usize),
         uuid: (serial != 0).then(|| format!("{:04X}-{:04X}", serial >> 16, serial & 0xffff)),
         block_size: Some(layout.sector),
         place: Some((if layout.is_32 { 82 } else { 54 }, 8)),
-        ..Details::default()
+        ..SignatureDetails::default()
     };
     if !layout.is_32 {
         details.more.push(("SEC_TYPE", b"msdos".to_vec()));
@@ -113,7 +113,7 @@ fn root_label(entries: &Fields, len: usize) -> Option<Vec<u8>> {
     None
 }
 
-pub(super) fn exfat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+pub(super) fn exfat(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let raw = probe.fields(0, 512)?;
     let (sector_bits, cluster_bits) = (u32::from(raw.byte(108)), u32::from(raw.byte(109)));
     if !(9..=12).contains(&sector_bits) || sector_bits + cluster_bits > 25 {
@@ -128,16 +128,16 @@ pub(super) fn exfat(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     let serial = raw.le32(100);
     // Entry 0x83 is the label, and starts with its length in characters.
     let label = (0..len as usize).step_by(ENTRY_BYTES).find(|at| entries.byte(*at) == 0x83);
-    Ok(Some(Details {
+    Ok(Some(SignatureDetails {
         version: Some(format!("{}.{}", raw.byte(105), raw.byte(104))),
         label: label.and_then(|at| entries.utf16(at + 2, entries.byte(at + 1).min(11).into())),
         uuid: Some(format!("{:04X}-{:04X}", serial >> 16, serial & 0xffff)),
         block_size: Some(1 << sector_bits),
-        ..Details::default()
+        ..SignatureDetails::default()
     }))
 }
 
-pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let raw = probe.fields(0, 512)?;
     let (sector, per_cluster) = (u64::from(raw.le16(11)), raw.byte(13));
     if !(256..=4096).contains(&sector) || !sector.is_power_of_two() {
@@ -156,11 +156,11 @@ pub(super) fn ntfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     // The fourth record of the master file table describes the volume.
     let at = raw.le64(48).saturating_mul(cluster).saturating_add(record.saturating_mul(3));
     let volume = probe.fields(at, record.min(4096))?;
-    Ok(Some(Details {
+    Ok(Some(SignatureDetails {
         label: ntfs_label(&volume),
         uuid: Some(format!("{:016X}", raw.le64(72))),
         block_size: Some(sector),
-        ..Details::default()
+        ..SignatureDetails::default()
     }))
 }
 

@@ -7,7 +7,7 @@ use super::fat;
 use super::probe::{Fields, Probe};
 use super::row::At::Start;
 use super::row::{ANYWHERE, Magic, SignatureRow, bare, of};
-use super::{Details, Usage};
+use super::{SignatureDetails, Usage};
 
 const OTHERS: &str =
     "only ext2, ext3, ext4 and XFS are supported; mount it with the kernel's driver";
@@ -185,12 +185,12 @@ pub(super) fn has_boot_sector(probe: &Probe<'_>) -> io::Result<bool> {
     Ok(has_name || fat::fat(probe, 510)?.is_some())
 }
 
-fn plain(uuid: Option<String>, label: Option<Vec<u8>>) -> Details {
-    Details { uuid, label, ..Details::default() }
+fn plain(uuid: Option<String>, label: Option<Vec<u8>>) -> SignatureDetails {
+    SignatureDetails { uuid, label, ..SignatureDetails::default() }
 }
 
-fn block(details: Details, size: u64) -> Details {
-    Details { block_size: Some(size), ..details }
+fn block(details: SignatureDetails, size: u64) -> SignatureDetails {
+    SignatureDetails { block_size: Some(size), ..details }
 }
 
 /// Returns a power of two from an on-disk field, or `None` if it is too large.
@@ -198,51 +198,59 @@ fn shifted(bits: u32, max: u32) -> Option<u64> {
     (bits <= max).then(|| 1 << bits)
 }
 
-fn swap(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn swap(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     let is_old = probe.fields(at, 10)?.has(0, b"SWAP-SPACE");
     of(probe, 1024, 128, |raw| {
         if is_old {
-            return Some(Details { version: Some("0".into()), ..Details::default() });
+            return Some(SignatureDetails {
+                version: Some("0".into()),
+                ..SignatureDetails::default()
+            });
         }
         // Version 1, in either byte order, with at least one page.
         let is_v1 = raw.le32(0) == 1 || raw.be32(0) == 1;
-        (is_v1 && raw.le32(4) != 0)
-            .then(|| Details { version: Some("1".into()), ..plain(raw.uuid(12), raw.text(28, 16)) })
+        (is_v1 && raw.le32(4) != 0).then(|| SignatureDetails {
+            version: Some("1".into()),
+            ..plain(raw.uuid(12), raw.text(28, 16))
+        })
     })
 }
 
-fn btrfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn btrfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, 0x1_0000, 1024, |raw| {
         // The superblock contains its own offset and its sector size.
         let sector = u64::from(raw.le32(0x90));
         (raw.le64(48) == 0x1_0000).then(|| {
             let details = plain(raw.uuid(32), raw.text(0x12b, 256));
-            Details { uuid_sub: raw.uuid(0x10b), ..block(details, sector) }
+            SignatureDetails { uuid_sub: raw.uuid(0x10b), ..block(details, sector) }
         })
     })
 }
 
-fn f2fs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn f2fs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 1280, |raw| {
         let size = shifted(raw.le32(16), 16)?;
         let version = format!("{}.{}", raw.le16(4), raw.le16(6));
         let details = block(plain(raw.uuid(108), raw.utf16(124, 512)), size);
-        Some(Details { version: Some(version), ..details })
+        Some(SignatureDetails { version: Some(version), ..details })
     })
 }
 
-fn bcachefs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn bcachefs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at - 24, 256, |raw| Some(plain(raw.uuid(56), raw.text(72, 32))))
 }
 
-fn udf(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn udf(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     // Descriptors are one sector apart, which has at least 2048 bytes. 16 are enough in practice.
     for sector in [2048, 4096] {
         for index in 0..16 {
             let at = 32768 + index * sector;
             let name = probe.fields(at, 8)?;
             if name.has(1, b"NSR02") || name.has(1, b"NSR03") {
-                return Ok(Some(Details { place: Some((at + 1, 5)), ..Details::default() }));
+                return Ok(Some(SignatureDetails {
+                    place: Some((at + 1, 5)),
+                    ..SignatureDetails::default()
+                }));
             }
             let is_other =
                 [&b"BEA01"[..], b"CD001", b"BOOT2", b"CDW02"].iter().any(|n| name.has(1, n));
@@ -254,7 +262,7 @@ fn udf(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     Ok(None)
 }
 
-fn iso9660(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn iso9660(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, 32768, 2048, |raw| {
         // The time of modification or of creation serves as UUID.
         let time = [830, 813].into_iter().find_map(|at| {
@@ -271,25 +279,27 @@ fn iso9660(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn squashfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn squashfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 96, |raw| {
         let (major, minor) = match raw.has(0, b"hsqs") {
             true => (raw.le16(28), raw.le16(30)),
             false => (raw.be16(28), raw.be16(30)),
         };
         let version = Some(format!("{major}.{minor}"));
-        (1..=4).contains(&major).then(|| Details { version, ..Details::default() })
+        (1..=4)
+            .contains(&major)
+            .then(|| SignatureDetails { version, ..SignatureDetails::default() })
     })
 }
 
-fn erofs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn erofs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 128, |raw| {
         let size = shifted(raw.byte(12).into(), 16)?;
         Some(block(plain(raw.uuid(48), raw.text(64, 16)), size))
     })
 }
 
-fn reiserfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn reiserfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at - 52, 256, |raw| {
         let version = match (raw.has(52, b"ReIsEr2Fs"), raw.has(52, b"ReIsEr3Fs")) {
             (true, _) => "3.6",
@@ -297,15 +307,15 @@ fn reiserfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
             _ => "3.5",
         };
         let details = block(plain(raw.uuid(84), raw.text(100, 16)), raw.le16(44).into());
-        Some(Details { version: Some(version.into()), ..details })
+        Some(SignatureDetails { version: Some(version.into()), ..details })
     })
 }
 
-fn reiser4(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn reiser4(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 64, |raw| Some(plain(raw.uuid(20), raw.text(36, 16))))
 }
 
-fn jfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn jfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 256, |raw| {
         let (size, bits) = (raw.le32(16), u32::from(raw.le16(20)));
         (shifted(bits, 16)? == u64::from(size))
@@ -313,15 +323,15 @@ fn jfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn hfsplus(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn hfsplus(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 512, |raw| {
         let size = raw.be32(40);
         let is_known = matches!(raw.be16(2), 4 | 5) && size >= 512 && size.is_power_of_two();
-        is_known.then(|| block(Details::default(), size.into()))
+        is_known.then(|| block(SignatureDetails::default(), size.into()))
     })
 }
 
-fn hfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn hfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 162, |raw| {
         // The size of an allocation block, and a name of 1 to 27 bytes.
         let (size, len) = (raw.be32(20), raw.byte(36));
@@ -330,7 +340,7 @@ fn hfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn apfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn apfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at - 32, 128, |raw| {
         // An object of type 1 with the number 1.
         let (size, is_super) = (raw.le32(36), raw.le16(24) == 1 && raw.le64(8) == 1);
@@ -338,18 +348,18 @@ fn apfs(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn nilfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn nilfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at - 6, 1024, |raw: &Fields| {
         let (size, bytes) = (shifted(raw.le32(20).checked_add(10)?, 16)?, raw.le16(8));
         // A magic number of two bytes is weak, so the superblock's length and revision are checked, too.
         (raw.le32(0) == 2 && (200..=1024).contains(&bytes)).then(|| {
             let details = block(plain(raw.uuid(152), raw.text(168, 80)), size);
-            Details { version: Some(raw.le32(0).to_string()), ..details }
+            SignatureDetails { version: Some(raw.le32(0).to_string()), ..details }
         })
     })
 }
 
-fn ocfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn ocfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     // The identifier, the label and the UUID are in the part of the inode that has the superblock's fields.
     of(probe, at, 512, |raw| {
         let size = shifted(raw.le32(0xc0 + 24), 16)?;
@@ -357,7 +367,7 @@ fn ocfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn gfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn gfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 512, |raw| {
         // A metadata header of type 1 (superblock), and the format's number.
         let is_super = raw.be32(4) == 1 && (1800..1900).contains(&raw.be32(24));
@@ -365,6 +375,6 @@ fn gfs2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn xfs_log(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
-    of(probe, at, 512, |raw| matches!(raw.be32(8), 1 | 2).then(Details::default))
+fn xfs_log(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
+    of(probe, at, 512, |raw| matches!(raw.be32(8), 1 | 2).then(SignatureDetails::default))
 }

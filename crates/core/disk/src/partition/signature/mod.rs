@@ -101,12 +101,12 @@ pub struct DetectedFormat {
     /// Offset of ext or XFS inside a volume with contiguous data. Only [`Signature::of`] sets it.
     pub inner: Option<u64>,
     /// Properties that are cheap to read.
-    pub details: Details,
+    pub details: SignatureDetails,
 }
 
 /// Properties of a format, as libblkid prints them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Details {
+pub struct SignatureDetails {
     /// `VERSION`.
     pub version: Option<String>,
     /// `LABEL`, as stored.

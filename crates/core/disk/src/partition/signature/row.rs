@@ -4,7 +4,7 @@ use std::io;
 use vfs::hint::Advice;
 
 use super::probe::{Fields, Probe};
-use super::{Details, DetectedFormat, Usage};
+use super::{DetectedFormat, SignatureDetails, Usage};
 
 /// Position of a magic number.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(super) type Magic = (At, &'static [u8]);
 
 /// Reads the properties of a format after its magic number was found at an offset. Returns `None` if the other fields
 /// do not match the format.
-pub(super) type PropertyReader = fn(&Probe<'_>, u64) -> io::Result<Option<Details>>;
+pub(super) type PropertyReader = fn(&Probe<'_>, u64) -> io::Result<Option<SignatureDetails>>;
 
 /// A format.
 pub(super) struct SignatureRow {
@@ -36,8 +36,8 @@ pub(super) struct SignatureRow {
 pub(super) const ANYWHERE: Magic = (At::Start(0), &[]);
 
 /// Accepts a magic number without further checks.
-pub(super) fn bare(_: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
-    Ok(Some(Details::default()))
+pub(super) fn bare(_: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
+    Ok(Some(SignatureDetails::default()))
 }
 
 /// Reads the properties from the fields of a structure.
@@ -45,8 +45,8 @@ pub(super) fn of(
     probe: &Probe<'_>,
     at: u64,
     len: u64,
-    read: impl FnOnce(&Fields) -> Option<Details>,
-) -> io::Result<Option<Details>> {
+    read: impl FnOnce(&Fields) -> Option<SignatureDetails>,
+) -> io::Result<Option<SignatureDetails>> {
     Ok(read(&probe.fields(at, len)?))
 }
 
@@ -60,7 +60,12 @@ impl At {
 }
 
 impl SignatureRow {
-    pub(super) fn found(&self, at: u64, magic_len: u64, details: Details) -> DetectedFormat {
+    pub(super) fn found(
+        &self,
+        at: u64,
+        magic_len: u64,
+        details: SignatureDetails,
+    ) -> DetectedFormat {
         let Self { name, usage, what, advice, .. } = *self;
         let (at, magic_len) = details.place.unwrap_or((at, magic_len));
         DetectedFormat { name, usage, what, advice, at, magic_len, inner: None, details }

@@ -6,7 +6,7 @@ use vfs::hint::{Advice, Hint};
 use super::probe::{Fields, Probe};
 use super::row::At::Start;
 use super::row::{SignatureRow, bare, of};
-use super::{Details, Usage, file_systems};
+use super::{SignatureDetails, Usage, file_systems};
 use crate::partition::mbr;
 
 pub(super) const ROWS: &[SignatureRow] = &[
@@ -65,11 +65,11 @@ pub(super) const ROWS: &[SignatureRow] = &[
     },
 ];
 
-fn with_uuid(uuid: String) -> Details {
-    Details { uuid: Some(uuid), ..Details::default() }
+fn with_uuid(uuid: String) -> SignatureDetails {
+    SignatureDetails { uuid: Some(uuid), ..SignatureDetails::default() }
 }
 
-fn gpt(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn gpt(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     let protective = probe.fields(0, 512)?;
     if !protective.has(510, &[0x55, 0xaa]) {
         return Ok(None);
@@ -86,7 +86,7 @@ fn guid(raw: &Fields, at: usize) -> String {
     super::probe::uuid(bytes)
 }
 
-fn dos(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn dos(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let Some(sector) = probe.bytes(0, mbr::SECTOR_BYTES as u64)? else { return Ok(None) };
     let Some(entries) = mbr::parse(&sector) else { return Ok(None) };
     // Boot sectors of file systems end with the same signature. A protective entry belongs to a GPT.
@@ -95,23 +95,23 @@ fn dos(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
     }
     let id = u32::from_le_bytes([sector[440], sector[441], sector[442], sector[443]]);
     let uuid = (id != 0).then(|| format!("{id:08x}"));
-    Ok(Some(Details { uuid, ..Details::default() }))
+    Ok(Some(SignatureDetails { uuid, ..SignatureDetails::default() }))
 }
 
-fn mac(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn mac(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     let is_described = probe.fields(0, 4)?.has(0, b"ER");
     let entries = probe.fields(at, 8)?.be32(4);
-    Ok((is_described && (1..=256).contains(&entries)).then(Details::default))
+    Ok((is_described && (1..=256).contains(&entries)).then(SignatureDetails::default))
 }
 
-fn sun(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn sun(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     // The exclusive or of all 16-bit words of the label, including its checksum, is zero.
     let label = probe.fields(0, 512)?;
     let sum = (0..256).fold(0, |sum, word| sum ^ label.be16(word * 2));
-    Ok((sum == 0).then(Details::default))
+    Ok((sum == 0).then(SignatureDetails::default))
 }
 
-fn bsd(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn bsd(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     // The magic number is repeated at byte 132 of the label.
-    of(probe, at, 148, |raw| (raw.le32(132) == 0x8256_4557).then(Details::default))
+    of(probe, at, 148, |raw| (raw.le32(132) == 0x8256_4557).then(SignatureDetails::default))
 }

@@ -6,7 +6,7 @@ use vfs::hint::{Advice, Hint};
 use super::probe::{Probe, uuid};
 use super::row::At::{End, Start};
 use super::row::{ANYWHERE, SignatureRow, bare, of};
-use super::{Details, Usage};
+use super::{SignatureDetails, Usage};
 
 const OPEN_LUKS: &str = "open it with: cryptsetup open IMAGE NAME; then read /dev/mapper/NAME";
 const OPEN_MD: &str = "assemble it with: mdadm --assemble";
@@ -168,11 +168,11 @@ pub(super) const ROWS: &[SignatureRow] = &[
     },
 ];
 
-fn md_1(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn md_1(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     let super_offset = at / 512;
     of(probe, at, 256, |raw| {
         // The superblock contains its own offset.
-        (raw.le32(4) == 1 && raw.le64(144) == super_offset).then(|| Details {
+        (raw.le32(4) == 1 && raw.le64(144) == super_offset).then(|| SignatureDetails {
             version: Some(match at {
                 0 => "1.1".into(),
                 4096 => "1.2".into(),
@@ -183,19 +183,19 @@ fn md_1(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
             uuid_sub: Some(uuid(raw.array(168))),
             // Only level 1 has contiguous data.
             data: (raw.le32(72) == 1).then(|| raw.le64(128).saturating_mul(512)),
-            ..Details::default()
+            ..SignatureDetails::default()
         })
     })
 }
 
-fn md_at_end(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn md_at_end(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let sectors = probe.len() / 512;
     if let Some(at) = sectors.checked_sub(16).map(|sector| (sector & !7) * 512)
         && at > 4096
         && probe.fields(at, 4)?.has(0, MD)
         && let Some(details) = md_1(probe, at)?
     {
-        return Ok(Some(Details { place: Some((at, 4)), ..details }));
+        return Ok(Some(SignatureDetails { place: Some((at, 4)), ..details }));
     }
     let Some(at) = (probe.len() & !0xffff).checked_sub(0x1_0000) else { return Ok(None) };
     of(probe, at, 128, |raw| {
@@ -206,12 +206,17 @@ fn md_at_end(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
             id.as_chunks_mut::<4>().0.copy_from_slice(&words);
             let version = format!("0.{}.{}", raw.le32(8), raw.le32(12));
             let place = Some((at, 4));
-            Details { version: Some(version), uuid: Some(uuid(id)), place, ..Details::default() }
+            SignatureDetails {
+                version: Some(version),
+                uuid: Some(uuid(id)),
+                place,
+                ..SignatureDetails::default()
+            }
         })
     })
 }
 
-fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     of(probe, at, 512, |raw| {
         // A label contains its own sector, the offset of the next header, and its type.
         if raw.le64(8) != at / 512 || !raw.has(24, b"LVM2 001") {
@@ -228,18 +233,25 @@ fn lvm2(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
             }
             text
         });
-        Some(Details { version: Some("LVM2 001".into()), uuid, ..Details::default() })
+        Some(SignatureDetails {
+            version: Some("LVM2 001".into()),
+            uuid,
+            ..SignatureDetails::default()
+        })
     })
 }
 
-fn luks(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn luks(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     // The second header is used only if the first one is missing.
     let is_whole = probe.fields(0, 6)?.has(0, b"LUKS\xba\xbe");
     of(probe, at, 512, |raw| {
         let version = raw.be16(6);
         let uuid = raw.text(168, 40).and_then(|text| String::from_utf8(text).ok());
-        let mut details =
-            Details { version: Some(version.to_string()), uuid, ..Details::default() };
+        let mut details = SignatureDetails {
+            version: Some(version.to_string()),
+            uuid,
+            ..SignatureDetails::default()
+        };
         match version {
             _ if at > 0 && is_whole => return None,
             1 if at == 0 => {}
@@ -253,7 +265,7 @@ fn luks(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
     })
 }
 
-fn zfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
+fn zfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<SignatureDetails>> {
     let end = (probe.len() & !(ZFS_LABEL_BYTES - 1)).saturating_sub(2 * ZFS_LABEL_BYTES);
     for label in [0, ZFS_LABEL_BYTES, end] {
         let ring = probe.fields(label + ZFS_LABEL_BYTES / 2, ZFS_LABEL_BYTES / 2)?;
@@ -264,21 +276,24 @@ fn zfs(probe: &Probe<'_>, _: u64) -> io::Result<Option<Details>> {
         };
         if let Some(slot) = (0..128).find(is_uberblock) {
             let at = label + ZFS_LABEL_BYTES / 2 + slot as u64 * 1024;
-            return Ok(Some(Details { place: Some((at, 8)), ..Details::default() }));
+            return Ok(Some(SignatureDetails {
+                place: Some((at, 8)),
+                ..SignatureDetails::default()
+            }));
         }
     }
     Ok(None)
 }
 
-fn bcache(probe: &Probe<'_>, at: u64) -> io::Result<Option<Details>> {
+fn bcache(probe: &Probe<'_>, at: u64) -> io::Result<Option<SignatureDetails>> {
     let start = at - 24;
     of(probe, start, 256, |raw| {
         // The superblock contains its own sector. Only versions 1 and 4 are backing devices.
-        (raw.le64(8) == start / 512).then(|| Details {
+        (raw.le64(8) == start / 512).then(|| SignatureDetails {
             uuid: raw.uuid(40),
             label: raw.text(72, 32),
             data: matches!(raw.le64(16), 1 | 4).then_some(8192),
-            ..Details::default()
+            ..SignatureDetails::default()
         })
     })
 }

@@ -150,7 +150,7 @@ pub(super) fn prepare(
     let fs: Arc<dyn FileSystem> = match format {
         BuildFormat::Ext4 => {
             let layout = ext4::mkfs::plan(&ext4::mkfs::Options::new(bytes))?;
-            ext4::mkfs::format(&*device, &layout, ext4::mkfs::Contents::Zeros)?;
+            ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros)?;
             let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
             Arc::new(ext4::Ext4::open_writable(device, &options)?)
         }
@@ -161,7 +161,7 @@ pub(super) fn prepare(
                 ..xfs::mkfs::Options::new(bytes)
             };
             let layout = xfs::mkfs::plan(&options)?;
-            xfs::mkfs::format(&*device, &layout, xfs::mkfs::Contents::Zeros)?;
+            xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros)?;
             let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
             Arc::new(xfs::Xfs::open_writable(device, &options)?)
         }

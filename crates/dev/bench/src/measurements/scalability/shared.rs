@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use engine::lock_counts::recording::Record;
+use engine::lock_counts::recording::ThreadRecords;
 
 use super::model::Demands;
 
@@ -96,7 +96,7 @@ impl OperationUsage {
     /// Computes the usage of one of `operations` operations, each of which takes `operation_ns` by itself. Recorded
     /// times are multiplied by `scale`; each lacks `unseen_ns` per record.
     pub(super) fn of(
-        records: &[Record],
+        records: &[ThreadRecords],
         (operations, operation_ns): (u64, f64),
         (scale, unseen_ns): (f64, f64),
     ) -> Self {
@@ -180,7 +180,7 @@ impl Thing {
     }
 }
 
-fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
+fn things(records: &[ThreadRecords], unseen_ns: f64) -> HashMap<usize, Thing> {
     let mut things: HashMap<usize, Thing> = HashMap::new();
     for record in records {
         for (&address, used) in &record.uses {
@@ -204,7 +204,7 @@ fn things(records: &[Record], unseen_ns: f64) -> HashMap<usize, Thing> {
 }
 
 /// Returns the movements of each line, and the number of lines written in all turns.
-fn moves(records: &[Record]) -> (HashMap<usize, Moves>, usize) {
+fn moves(records: &[ThreadRecords]) -> (HashMap<usize, Moves>, usize) {
     let mut touches: HashMap<usize, BTreeMap<u32, (usize, bool)>> = HashMap::new();
     for (worker, record) in records.iter().enumerate() {
         for (address, used) in &record.uses {
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
     use engine::lock_counts::recording::Use;
 
-    fn record(address: usize, turns: &[(u32, bool)], held_ns: u64) -> Record {
+    fn record(address: usize, turns: &[(u32, bool)], held_ns: u64) -> ThreadRecords {
         let used = Use {
             file: "crates/core/engine/src/cache.rs",
             is_counter: false,
@@ -264,7 +264,7 @@ mod tests {
             waited_ns: 0,
             turns: turns.to_vec(),
         };
-        Record { uses: [(address, used)].into(), ..Record::default() }
+        ThreadRecords { uses: [(address, used)].into(), ..ThreadRecords::default() }
     }
 
     #[test]

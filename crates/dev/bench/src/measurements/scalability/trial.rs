@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::lock_counts::recording::{self, Record};
+use engine::lock_counts::recording::{self, ThreadRecords};
 use vfs::FileSystem;
 
 use super::cases::{Worker, prepare};
@@ -16,7 +16,7 @@ use crate::measurements::table::Table;
 struct Done {
     operations: u64,
     longest: Duration,
-    record: Record,
+    record: ThreadRecords,
 }
 
 /// Measures files created and removed by one thread, by two, and by the requested number.
@@ -82,7 +82,7 @@ fn all_at_once(
 
 /// At least two operations.
 fn until(fs: &dyn FileSystem, mut worker: Worker, is_over: &AtomicBool) -> vfs::Result<Done> {
-    recording::start(Record::default(), None);
+    recording::start(ThreadRecords::default(), None);
     let (mut operations, mut longest) = (0, Duration::ZERO);
     let mut outcome = Ok(());
     while outcome.is_ok() && (operations == 0 || !is_over.load(Ordering::Relaxed)) {

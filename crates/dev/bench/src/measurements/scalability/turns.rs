@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use engine::lock_counts::recording::{self, Record};
+use engine::lock_counts::recording::{self, ThreadRecords};
 use vfs::FileSystem;
 
 use super::cases::{CASES, OperationCase, Worker, prepare};
@@ -21,7 +21,7 @@ pub(super) struct Measured {
     /// Time of the checkpoint that makes all of it durable, in nanoseconds.
     pub(super) checkpoint_ns: f64,
     /// Record of each thread.
-    pub(super) records: Vec<Record>,
+    pub(super) records: Vec<ThreadRecords>,
 }
 
 /// Settings of the turns.
@@ -48,7 +48,7 @@ struct Baton {
 struct WorkerShare {
     operations: u64,
     ns: u64,
-    record: Record,
+    record: ThreadRecords,
 }
 
 /// Runs all cases. Returns the records of each.
@@ -160,7 +160,7 @@ pub(super) fn unseen_ns() -> f64 {
         began.elapsed().as_nanos() as f64
     };
     let without = time(&|| *plain.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1);
-    recording::start(Record::default(), Some(0));
+    recording::start(ThreadRecords::default(), Some(0));
     let with = time(&|| *counted.lock() += 1);
     let record = recording::stop();
     ((with - without - record.noting_ns as f64) / record.notes as f64).max(0.0)

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use disk::{BlockDevice, Part};
+use disk::{BlockDevice, DeviceRole};
 
 /// A device whose flushes do nothing.
 pub struct CarelessDevice(pub Arc<dyn BlockDevice>);
@@ -13,7 +13,7 @@ impl BlockDevice for CarelessDevice {
         self.0.len()
     }
 
-    fn part_len(&self, part: Part) -> Option<u64> {
+    fn part_len(&self, part: DeviceRole) -> Option<u64> {
         self.0.part_len(part)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::MemoryDevice;
 use vfs::{FileSystem, NewInode};
 
-use crate::mkfs::{self, Contents, FeatureChange, InodeCount, Options};
+use crate::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
 use crate::{Ext4, OpenOptions};
 
 /// Budget of one operation.
@@ -28,7 +28,7 @@ fn cut(extents: u32) -> Cost {
         ..Options::new(size)
     };
     let device = Arc::new(MemoryDevice::new(size));
-    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), Contents::Zeros).unwrap();
+    mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
     let fs = Ext4::open_writable(device, &OpenOptions::default()).unwrap();
     let ino = fs.create(fs.root(), b"file", &NewInode::default()).unwrap();
     for extent in 0..u64::from(extents) {

@@ -28,7 +28,7 @@ const HASHED_BYTES_MAX: usize = 4 << 20;
 const REFCOUNT_MAX: u32 = 1024;
 
 /// An attribute that was read.
-struct Kept<'b> {
+struct ReadAttribute<'b> {
     index: u8,
     name: &'b [u8],
     value: Value<'b>,
@@ -36,12 +36,12 @@ struct Kept<'b> {
 }
 
 /// Reads entries from an offset of an area on, as far as possible, whether or not their values can be read.
-fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
+fn salvage(base: &[u8], start: usize) -> Vec<ReadAttribute<'_>> {
     let word = |at: usize| {
         let bytes = base.get(at..).and_then(<[u8]>::first_chunk::<4>);
         bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
     };
-    let mut found: Vec<(usize, Kept<'_>)> = Vec::new();
+    let mut found: Vec<(usize, ReadAttribute<'_>)> = Vec::new();
     let mut at = start;
     while word(at) != 0 {
         let name_len = usize::from(base[at]);
@@ -56,7 +56,7 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
             end.and_then(|end| base.get(offset..end)).map(Value::Here)
         };
         if let Some(value) = value {
-            let kept = Kept { index: base[at + 1], name, value, hash: word(at + 12) };
+            let kept = ReadAttribute { index: base[at + 1], name, value, hash: word(at + 12) };
             found.push((offset, kept));
         }
         at += entry_size(name_len);
@@ -71,8 +71,8 @@ fn salvage(base: &[u8], start: usize) -> Vec<Kept<'_>> {
 }
 
 /// Adds entries hidden by a wrong name length: those at other offsets whose hashes match.
-fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>)>) {
-    let names = |found: &[(usize, Kept<'_>)], index: u8, name: &[u8]| {
+fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, ReadAttribute<'b>)>) {
+    let names = |found: &[(usize, ReadAttribute<'_>)], index: u8, name: &[u8]| {
         found.iter().any(|(_, kept)| (kept.index, kept.name) == (index, name))
     };
     let word = |at: usize| {
@@ -96,7 +96,7 @@ fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>
         }
         left -= bytes;
         if hash == entry_hash(name, value) && !names(found, index, name) {
-            found.push((offset, Kept { index, name, value: Value::Here(value), hash }));
+            found.push((offset, ReadAttribute { index, name, value: Value::Here(value), hash }));
         }
     }
 }
@@ -105,7 +105,7 @@ fn add_hashed<'b>(base: &'b [u8], start: usize, found: &mut Vec<(usize, Kept<'b>
 fn choose<'b>(
     context: &RepairContext<'_>,
     subject: &InodeDraft,
-    mut all: Vec<Kept<'b>>,
+    mut all: Vec<ReadAttribute<'b>>,
     in_block: bool,
     draft: &mut Draft,
 ) -> Vec<NewAttribute<'b>> {
@@ -137,7 +137,7 @@ fn choose<'b>(
 fn value_hash(
     context: &RepairContext<'_>,
     subject: &InodeDraft,
-    kept: &Kept<'_>,
+    kept: &ReadAttribute<'_>,
     (ino, size): (u32, u32),
     draft: &mut Draft,
 ) -> Option<u32> {
@@ -259,7 +259,7 @@ pub(super) fn repair_block(
     }
     let Some(old) = checked.block(place) else { return Repaired::Left };
     let all = salvage(&old, BLOCK_HEADER_SIZE);
-    let is_hashed = |kept: &Kept<'_>| match kept.value {
+    let is_hashed = |kept: &ReadAttribute<'_>| match kept.value {
         Value::Here(value) => kept.hash != 0 && kept.hash == entry_hash(kept.name, value),
         Value::Inode { .. } => false,
     };

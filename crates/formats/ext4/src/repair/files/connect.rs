@@ -142,9 +142,9 @@ impl ConnectPlan<'_, '_> {
         }
         let home = if ways.parent == 0 { ways.dot_dot } else { 0 };
         let is_home = match self.way(home) {
-            Way::ToRoot => true,
+            PathEnd::ToRoot => true,
             // It will be reconnected together with that directory.
-            Way::To(other) if lost.contains(&other) && other != ino && other < ino => return,
+            PathEnd::To(other) if lost.contains(&other) && other != ino && other < ino => return,
             _ => false,
         };
         if is_home {
@@ -203,20 +203,20 @@ impl ConnectPlan<'_, '_> {
     }
 
     /// Returns the end of the path upwards from a directory.
-    fn way(&self, from: u32) -> Way {
+    fn way(&self, from: u32) -> PathEnd {
         let mut met = HashSet::new();
         let mut at = from;
         while at != ROOT {
             if met.len() >= DEPTH_MAX || !met.insert(at) {
-                return Way::Nowhere;
+                return PathEnd::Nowhere;
             }
             match self.context.checked.directory(at) {
                 Some(ways) if ways.parent != 0 => at = ways.parent,
-                Some(_) => return Way::To(at),
-                None => return Way::Nowhere,
+                Some(_) => return PathEnd::To(at),
+                None => return PathEnd::Nowhere,
             }
         }
-        Way::ToRoot
+        PathEnd::ToRoot
     }
 
     fn set_parents(&mut self, findings: &[&Finding]) {
@@ -239,7 +239,7 @@ impl ConnectPlan<'_, '_> {
 }
 
 /// End of a path upwards.
-enum Way {
+enum PathEnd {
     ToRoot,
     /// A directory without a name.
     To(u32),

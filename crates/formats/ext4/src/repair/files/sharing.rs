@@ -46,7 +46,7 @@ enum Use {
 
 /// Owner of a cluster, and the score of its claim.
 #[derive(Clone, Copy)]
-struct Owner {
+struct ClusterOwner {
     score: i64,
     ino: u32,
     what: Use,
@@ -61,10 +61,10 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     copies::share_beneath(&context, &claimants);
     let suspects = suspects(&context, &claimants);
     let copies = copies::find(&context, &claimants);
-    let mut owners: HashMap<u64, Owner> = HashMap::new();
+    let mut owners: HashMap<u64, ClusterOwner> = HashMap::new();
     let mut hidden: Vec<&Finding> = Vec::new();
     if let Some(cluster) = resize_cluster(&context) {
-        let owner = Owner { score: i64::MAX, ino: RESIZE_INO, what: Use::Attributes };
+        let owner = ClusterOwner { score: i64::MAX, ino: RESIZE_INO, what: Use::Attributes };
         owners.insert(cluster, owner);
     }
     for ino in &claimants {
@@ -73,7 +73,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
         let less = if copies.contains(ino) { COPY_SCORE } else { 0 }
             + if suspects.contains(ino) { SUSPECT_SCORE } else { 0 };
         for (cluster, what, score) in claims(&context, &subject) {
-            let claim = Owner { score: score - less, ino: *ino, what };
+            let claim = ClusterOwner { score: score - less, ino: *ino, what };
             let owner = owners.entry(cluster).or_insert(claim);
             if claim.score > owner.score {
                 *owner = claim;
@@ -224,7 +224,7 @@ fn is_sealed_for(bytes: &[u8], subject: &InodeDraft) -> Option<bool> {
 fn part(
     context: &mut RepairContext<'_>,
     mut subject: InodeDraft,
-    owners: &HashMap<u64, Owner>,
+    owners: &HashMap<u64, ClusterOwner>,
     is_copy: bool,
     findings: &[&Finding],
 ) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::format::address::{AgNumber, Block};
 use crate::format::geometry::Geometry;
 use crate::format::realtime::Realtime;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 
 /// Returns the group for a realtime group, or for group 0 of a section without groups: after all allocation groups.
 pub(crate) const fn group_of(geometry: &Geometry, number: u32) -> AgNumber {
@@ -74,8 +74,8 @@ impl RealtimeSpace {
     /// Returns the place of a block of a file, and its tag.
     pub(super) fn place(&self, file: SpaceFile, at: u64) -> Result<(Block, Tag)> {
         let (map, kind) = match file {
-            SpaceFile::Bitmap => (&self.bitmap, Kind::RealtimeBitmap),
-            SpaceFile::Summary => (&self.summary, Kind::RealtimeSummary),
+            SpaceFile::Bitmap => (&self.bitmap, BlockKind::RealtimeBitmap),
+            SpaceFile::Summary => (&self.summary, BlockKind::RealtimeSummary),
         };
         let block = map.block(at).ok_or_else(|| {
             let damage = Corruption::new(file.name(), "number of blocks");

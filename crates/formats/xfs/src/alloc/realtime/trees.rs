@@ -6,7 +6,7 @@
 use operations::Outcome;
 use vfs::Ino;
 
-use super::super::{Owner, rmap, shared, staged};
+use super::super::{RmapOwner, rmap, shared, staged};
 use super::HeldTree;
 use crate::btree::records::{RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree};
 use crate::btree::{Cursor, Tree};
@@ -96,7 +96,12 @@ impl<'a> Op<'a> {
     }
 
     /// Adds `owner` as the owner of `len` blocks at an address.
-    pub(crate) fn own_realtime(&mut self, start: FsBlock, len: u64, owner: Owner) -> Outcome<()> {
+    pub(crate) fn own_realtime(
+        &mut self,
+        start: FsBlock,
+        len: u64,
+        owner: RmapOwner,
+    ) -> Outcome<()> {
         let Some((number, start)) = self.realtime_place(start)? else { return Ok(()) };
         let record = RmapRecord::new(start, len as u32, owner);
         self.enter_realtime(number, record, true)
@@ -107,7 +112,7 @@ impl<'a> Op<'a> {
         &mut self,
         start: FsBlock,
         len: u64,
-        owner: Owner,
+        owner: RmapOwner,
     ) -> Outcome<()> {
         let Some((number, start)) = self.realtime_place(start)? else { return Ok(()) };
         self.disown_realtime(number, start, len as u32, owner)
@@ -118,11 +123,11 @@ impl<'a> Op<'a> {
         &mut self,
         start: FsBlock,
         len: u64,
-        owner: Owner,
+        owner: RmapOwner,
     ) -> Outcome<()> {
-        let Owner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
+        let RmapOwner::Fork { ino, fork, offset, unwritten } = owner else { return Ok(()) };
         self.disown_realtime_at(start, len, owner)?;
-        self.own_realtime(start, len, Owner::Fork { ino, fork, offset, unwritten: !unwritten })
+        self.own_realtime(start, len, RmapOwner::Fork { ino, fork, offset, unwritten: !unwritten })
     }
 
     /// Adds a record to the reverse map of a group. `may_hide`: records of other owners may cover the same blocks.
@@ -152,7 +157,7 @@ impl<'a> Op<'a> {
         number: u32,
         start: AgBlock,
         len: u32,
-        owner: Owner,
+        owner: RmapOwner,
     ) -> Outcome<()> {
         self.take_out_realtime(number, RmapRecord::new(start, len, owner))
     }
@@ -314,7 +319,7 @@ impl<'a> Op<'a> {
             };
             let Some(run) = self.with_tree(number, find)?.flatten() else { return Ok(true) };
             self.stage_realtime(number, (run.start, run.len), false)?;
-            self.disown_realtime(number, run.start, run.len, Owner::Staged)?;
+            self.disown_realtime(number, run.start, run.len, RmapOwner::Staged)?;
             self.free_realtime_blocks(number, run.start.0.into(), run.len.into())?;
         }
         Ok(false)

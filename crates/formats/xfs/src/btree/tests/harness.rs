@@ -16,13 +16,13 @@ use crate::alloc::trees::GroupTree;
 use crate::btree::{Anchor, Supply, Tree, TreeOwner, TreeRoot};
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::ag;
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 use crate::format::superblock::{RawSuperblock, Superblock};
 use crate::inode::Handle;
-use crate::kind::Kind;
+use crate::kind::BlockKind;
 use crate::op::Op;
 use crate::volume::Volume;
 use operations::Mode;
@@ -172,7 +172,7 @@ pub(super) fn fill_agfl(fs: &XfsCore) {
     let (block, _) = ag::sector_place(&geometry, ag::AGFL_SECTOR);
     fs.atomically(|op| {
         let block = geometry.block_of(AgNumber(0), AgBlock(block));
-        op.txn.create(block.0, Kind::AgHeader.of_group(AgNumber(0)))?;
+        op.txn.create(block.0, BlockKind::AgHeader.of_group(AgNumber(0)))?;
         let mut group = op.ag(AgNumber(0))?;
         group.guard.flfirst = 1;
         (0..crate::format::ag::agfl_capacity(&geometry))
@@ -198,9 +198,9 @@ pub(super) fn plant_in_fork<T: Tree>(fs: &XfsCore, fork_bytes: usize, first: &T:
     let mut inode = Inode::from_slot(&slot);
     inode.reset(FileType::Regular, 0o644, 1);
     inode.set_forkoff_bytes(fork_bytes);
-    inode.set_format(Fork::Data, Format::Btree);
+    inode.set_format(Fork::Data, ForkFormat::Btree);
     inode.set_nblocks(1);
-    let root = Shape::BMBT.root_area(fork_bytes);
+    let root = TreeShape::BMBT.root_area(fork_bytes);
     let block = supply::take().unwrap();
     fs.atomically(|op| {
         let tag = T::KIND.of_inode(ino, 0);

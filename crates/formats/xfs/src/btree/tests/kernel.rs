@@ -16,7 +16,7 @@ use crate::alloc::HeldAg;
 use crate::alloc::ags::AgTree;
 use crate::alloc::trees::GroupTree;
 use crate::btree::records::{BnoTree, CntTree, FinoTree, InoTree, RefcountTree, RmapTree};
-use crate::format::inode::{Fork, Format};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::{OpenOptions, Xfs};
 
 const HOLES: u64 = 3000;
@@ -101,7 +101,7 @@ fn check_image(image: &Path, files: &[Ino]) -> [usize; 6] {
     }
     for ino in files {
         let mut handle = fs.load(*ino).unwrap();
-        if handle.inode.format() != Format::Btree {
+        if handle.inode.format() != ForkFormat::Btree {
             continue;
         }
         let extents = handle.inode.extents(Fork::Data);

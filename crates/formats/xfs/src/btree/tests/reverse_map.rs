@@ -9,7 +9,7 @@ use vfs::{Error, Ino};
 use super::harness::{fill_agfl, plant, volume};
 use super::structure::check;
 use crate::XfsCore;
-use crate::alloc::{HeldAg, Owner};
+use crate::alloc::{HeldAg, RmapOwner};
 use crate::btree::records::{RefcountRecord, RefcountTree, RmapRecord, RmapTree, rmap_offset};
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::inode::Fork;
@@ -19,20 +19,20 @@ const BLOCKS: u32 = 1500;
 /// One block of one owner, as a record of length one.
 type Mapping = (u32, u64, u64);
 
-fn mappings(start: u32, len: u32, owner: Owner) -> Vec<Mapping> {
+fn mappings(start: u32, len: u32, owner: RmapOwner) -> Vec<Mapping> {
     let (number, offset) = match owner {
-        Owner::Fork { ino, fork, offset, unwritten } => {
+        RmapOwner::Fork { ino, fork, offset, unwritten } => {
             let fork = if fork == Fork::Attr { 1 << 63 } else { 0 };
             (ino.0, offset | fork | u64::from(unwritten) << 61)
         }
-        Owner::Bmbt { ino, fork } => (ino.0, 1 << 62 | u64::from(fork == Fork::Attr) << 63),
-        Owner::InodeTrees => (-6_i64 as u64, 0),
-        Owner::Inodes => (-7_i64 as u64, 0),
-        Owner::RefcountTree => (-8_i64 as u64, 0),
-        Owner::Ag => (-5_i64 as u64, 0),
-        Owner::Staged => (-9_i64 as u64, 0),
+        RmapOwner::Bmbt { ino, fork } => (ino.0, 1 << 62 | u64::from(fork == Fork::Attr) << 63),
+        RmapOwner::InodeTrees => (-6_i64 as u64, 0),
+        RmapOwner::Inodes => (-7_i64 as u64, 0),
+        RmapOwner::RefcountTree => (-8_i64 as u64, 0),
+        RmapOwner::Ag => (-5_i64 as u64, 0),
+        RmapOwner::Staged => (-9_i64 as u64, 0),
     };
-    let counts = matches!(owner, Owner::Fork { .. });
+    let counts = matches!(owner, RmapOwner::Fork { .. });
     let at = |n: u32| (start + n, number, if counts { offset + u64::from(n) } else { offset });
     (0..len).map(at).collect()
 }
@@ -63,16 +63,16 @@ fn runs(set: &BTreeSet<Mapping>) -> Vec<RmapRecord> {
     records
 }
 
-fn random_owner(rng: &mut Rng, start: u32) -> Owner {
+fn random_owner(rng: &mut Rng, start: u32) -> RmapOwner {
     let ino = Ino(128 + rng.u64(..3));
     let fork = if rng.u8(..4) == 0 { Fork::Attr } else { Fork::Data };
     match rng.u8(..8) {
-        0 => Owner::Bmbt { ino, fork },
-        1 => Owner::Inodes,
-        2 => Owner::InodeTrees,
-        3 => Owner::Ag,
+        0 => RmapOwner::Bmbt { ino, fork },
+        1 => RmapOwner::Inodes,
+        2 => RmapOwner::InodeTrees,
+        3 => RmapOwner::Ag,
         // Offsets increase with the blocks, so runs are often contiguous.
-        _ => Owner::Fork { ino, fork, offset: 1000 + u64::from(start), unwritten: rng.bool() },
+        _ => RmapOwner::Fork { ino, fork, offset: 1000 + u64::from(start), unwritten: rng.bool() },
     }
 }
 
@@ -89,23 +89,25 @@ fn compare(fs: &XfsCore, set: &BTreeSet<Mapping>) {
 }
 
 /// Returns a mapped run and its owner.
-fn random_mapped(rng: &mut Rng, set: &BTreeSet<Mapping>) -> Option<(u32, u32, Owner)> {
+fn random_mapped(rng: &mut Rng, set: &BTreeSet<Mapping>) -> Option<(u32, u32, RmapOwner)> {
     let records = runs(set);
     let record = records.get(rng.usize(..records.len().max(1)))?;
     let skip = if rng.bool() { 0 } else { rng.u32(..record.len) };
     let len = if rng.bool() { record.len - skip } else { rng.u32(1..=record.len - skip) };
     let fork = if record.offset >> 63 != 0 { Fork::Attr } else { Fork::Data };
     let owner = match record.owner {
-        ino if record.offset & rmap_offset::BMBT_BLOCK != 0 => Owner::Bmbt { ino: Ino(ino), fork },
-        ino if ino >> 63 == 0 => Owner::Fork {
+        ino if record.offset & rmap_offset::BMBT_BLOCK != 0 => {
+            RmapOwner::Bmbt { ino: Ino(ino), fork }
+        }
+        ino if ino >> 63 == 0 => RmapOwner::Fork {
             ino: Ino(ino),
             fork,
             offset: (record.offset & rmap_offset::MASK) + u64::from(skip),
             unwritten: record.offset & rmap_offset::UNWRITTEN != 0,
         },
-        number if number == -6_i64 as u64 => Owner::InodeTrees,
-        number if number == -7_i64 as u64 => Owner::Inodes,
-        _ => Owner::Ag,
+        number if number == -6_i64 as u64 => RmapOwner::InodeTrees,
+        number if number == -7_i64 as u64 => RmapOwner::Inodes,
+        _ => RmapOwner::Ag,
     };
     Some((record.start.0 + skip, len, owner))
 }
@@ -126,9 +128,9 @@ fn exercise(fs: &XfsCore, rng: &mut Rng, is_free: impl Fn(&BTreeSet<Mapping>, &[
         } else if let Some((start, len, owner)) = random_mapped(rng, &set) {
             let old = mappings(start, len, owner);
             old.iter().for_each(|m| assert!(set.remove(m)));
-            if let (Owner::Fork { ino, fork, offset, unwritten }, true) = (owner, rng.bool()) {
+            if let (RmapOwner::Fork { ino, fork, offset, unwritten }, true) = (owner, rng.bool()) {
                 on(fs, |ag| ag.rmap_convert(AgBlock(start), len, owner));
-                let now = Owner::Fork { ino, fork, offset, unwritten: !unwritten };
+                let now = RmapOwner::Fork { ino, fork, offset, unwritten: !unwritten };
                 set.extend(mappings(start, len, now));
             } else {
                 on(fs, |ag| ag.rmap_remove(AgBlock(start), len, owner));
@@ -182,7 +184,7 @@ fn records_that_do_not_match_are_damage() {
     let fs = volume(10);
     plant::<RmapTree>(&fs);
     fill_agfl(&fs);
-    let file = Owner::Fork { ino: Ino(128), fork: Fork::Data, offset: 7, unwritten: false };
+    let file = RmapOwner::Fork { ino: Ino(128), fork: Fork::Data, offset: 7, unwritten: false };
     on(&fs, |ag| ag.rmap_add(AgBlock(100), 10, file));
     let attempt = |body: &dyn Fn(&mut HeldAg<'_, '_>) -> operations::Outcome<()>| {
         let outcome = fs.atomically(|op| body(&mut op.ag(AgNumber(0))?));
@@ -191,12 +193,12 @@ fn records_that_do_not_match_are_damage() {
             other => panic!("{other:?}"),
         }
     };
-    let text = attempt(&|ag| ag.rmap_add(AgBlock(105), 1, Owner::Ag));
+    let text = attempt(&|ag| ag.rmap_add(AgBlock(105), 1, RmapOwner::Ag));
     assert!(text.contains("rmapbt") && text.contains("10 blocks from 100 of owner 0x80"), "{text}");
-    attempt(&|ag| ag.rmap_add(AgBlock(95), 6, Owner::Ag));
+    attempt(&|ag| ag.rmap_add(AgBlock(95), 6, RmapOwner::Ag));
     attempt(&|ag| ag.rmap_remove(AgBlock(105), 6, file));
-    attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, Owner::Inodes));
-    let other = Owner::Fork { ino: Ino(128), fork: Fork::Data, offset: 8, unwritten: false };
+    attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, RmapOwner::Inodes));
+    let other = RmapOwner::Fork { ino: Ino(128), fork: Fork::Data, offset: 8, unwritten: false };
     attempt(&|ag| ag.rmap_remove(AgBlock(100), 1, other));
     compare(&fs, &mappings(100, 10, file).into_iter().collect());
 }

@@ -12,13 +12,13 @@ use crate::check::codes;
 use crate::check::sums;
 use crate::format::address::Block;
 use crate::format::bytes::be64;
-use crate::format::dir::{self, Part, data, is_block_form, leaf};
+use crate::format::dir::{self, DirBlockKind, data, is_block_form, leaf};
 use crate::format::extent::Extent;
 use crate::format::inode::Inode;
 
 /// Summary of the data blocks of a directory.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct DataBlockSummary {
     /// Sum over the hash and address of each entry.
     pub(super) sum: u64,
     pub(super) count: u64,
@@ -28,7 +28,7 @@ pub(super) struct Entries {
     pub(super) is_broken: bool,
 }
 
-impl Entries {
+impl DataBlockSummary {
     pub(super) fn add(&mut self, hash: u32, address: u32) {
         self.sum = self.sum.wrapping_add(sums::mix(hash.into(), address.into()));
         self.count += 1;
@@ -39,15 +39,15 @@ impl Check<'_> {
     pub(super) fn blocks(&self, inode: &Inode, extents: &[Extent]) {
         let layout = &self.inodes.layout;
         let mut reader = Reader::new(self.inodes.ctx, layout, extents);
-        let mut entries = Entries::default();
+        let mut entries = DataBlockSummary::default();
         let mut index = Index::new(self);
         let mut block_form = false;
         for (space, number) in spaces(layout, extents) {
             let at = reader.first(space, number);
             let part = match space {
-                Space::Data => Part::Data,
-                Space::Leaf => Part::Leaf,
-                Space::Free => Part::Free,
+                Space::Data => DirBlockKind::Data,
+                Space::Leaf => DirBlockKind::Leaf,
+                Space::Free => DirBlockKind::Free,
                 Space::Beyond => {
                     let finding = self.fault(codes::DIR_MAP, "a block at an invalid position");
                     self.found(finding.mismatch("none", at));
@@ -93,7 +93,7 @@ impl Check<'_> {
     }
 
     /// Checks a single block. Returns whether it can be used.
-    fn verify(&self, part: Part, at: u32, place: Block, bytes: &[u8]) -> bool {
+    fn verify(&self, part: DirBlockKind, at: u32, place: Block, bytes: &[u8]) -> bool {
         let (geometry, ino) = (&self.inodes.ctx.geometry, self.dir.ino);
         let outcome = match dir::verify(geometry, part, (ino, at), place, bytes) {
             Err(damage) if damage.is_checksum() => {
@@ -103,14 +103,14 @@ impl Check<'_> {
             outcome => outcome,
         };
         if geometry.features.crc() {
-            let at = if part == Part::Leaf { 24 } else { 16 };
+            let at = if part == DirBlockKind::Leaf { 24 } else { 16 };
             let finding = || self.fault(codes::LSN, "directory").at_block(place.0);
             self.inodes.ctx.check_lsn(be64(bytes, at), finding);
         }
         let code = match part {
-            Part::Data => codes::DIR_DATA,
-            Part::Leaf => codes::DIR_LEAF,
-            Part::Free => codes::DIR_FREE,
+            DirBlockKind::Data => codes::DIR_DATA,
+            DirBlockKind::Leaf => codes::DIR_LEAF,
+            DirBlockKind::Free => codes::DIR_FREE,
         };
         let Err(damage) = outcome else {
             if let Some(found) = dir::padding(part, bytes).filter(|_| geometry.features.crc()) {
@@ -124,7 +124,7 @@ impl Check<'_> {
     }
 
     /// Checks that the size of a directory is the end of its data.
-    fn check_size(&self, inode: &Inode, entries: &Entries, block_form: bool) {
+    fn check_size(&self, inode: &Inode, entries: &DataBlockSummary, block_form: bool) {
         let layout = &self.inodes.layout;
         if entries.bests.is_empty() {
             return self.found(self.fault(codes::DIR_MAP, "it has no first block"));
@@ -139,7 +139,7 @@ impl Check<'_> {
         }
     }
 
-    fn data(&self, number: u64, bytes: &[u8], entries: &mut Entries) {
+    fn data(&self, number: u64, bytes: &[u8], entries: &mut DataBlockSummary) {
         let layout = &self.inodes.layout;
         entries.bests.resize(number as usize, dir::free::NO_BLOCK);
         entries.bests.push(data::best_len(layout, bytes) as u16);

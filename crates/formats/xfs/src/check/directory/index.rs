@@ -1,11 +1,11 @@
 //! Checks the hash index of a directory, and its free-space index.
 
 use super::Check;
-use super::blocks::Entries;
+use super::blocks::DataBlockSummary;
 use crate::check::codes;
 use crate::format::bytes::be16;
 use crate::format::dir::leaf::{self, LeafKind, Table};
-use crate::format::dir::{Layout, free};
+use crate::format::dir::{DirLayout, free};
 
 /// A block of the hash index, without its entries.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Summary {
 pub(super) struct Index<'i> {
     check: &'i Check<'i>,
     /// Sum over the entries of leaves.
-    entries: Entries,
+    entries: DataBlockSummary,
     blocks: Vec<Summary>,
     /// The bests array, if there is a single leaf.
     leaf_bests: Option<Vec<u16>>,
@@ -41,7 +41,7 @@ impl<'i> Index<'i> {
     pub(super) const fn new(check: &'i Check<'i>) -> Self {
         Self {
             check,
-            entries: Entries { sum: 0, count: 0, bests: Vec::new(), is_broken: false },
+            entries: DataBlockSummary { sum: 0, count: 0, bests: Vec::new(), is_broken: false },
             blocks: Vec::new(),
             leaf_bests: None,
             free_bests: Vec::new(),
@@ -50,7 +50,7 @@ impl<'i> Index<'i> {
         }
     }
 
-    const fn layout(&self) -> &Layout {
+    const fn layout(&self) -> &DirLayout {
         &self.check.inodes.layout
     }
 
@@ -119,9 +119,9 @@ impl<'i> Index<'i> {
     }
 
     /// Checks the consistency of all blocks.
-    pub(super) fn finish(&mut self, entries: &Entries, block_form: bool) {
+    pub(super) fn finish(&mut self, entries: &DataBlockSummary, block_form: bool) {
         if (self.entries.sum, self.entries.count) != (entries.sum, entries.count) {
-            let shown = |e: &Entries| format!("{} entries (sum {:016x})", e.count, e.sum);
+            let shown = |e: &DataBlockSummary| format!("{} entries (sum {:016x})", e.count, e.sum);
             let finding = self.check.fault(codes::DIR_HASH, "entries of the hash index");
             self.check.found(finding.mismatch(shown(entries), shown(&self.entries)));
         }

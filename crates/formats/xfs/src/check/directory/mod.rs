@@ -10,16 +10,21 @@ use vfs::check::Finding;
 
 use super::codes;
 use super::inodes::Inodes;
-use super::links::Directory;
+use super::links::VisitedDirectory;
 use crate::format::dir::short::Short;
 use crate::format::extent::Extent;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 pub(super) use reader::{Reader, Space, spaces};
 
 /// Checks a directory whose extent map was walked.
-pub(super) fn check(inodes: &Inodes<'_>, dir: &Directory, inode: &Inode, extents: &[Extent]) {
+pub(super) fn check(
+    inodes: &Inodes<'_>,
+    dir: &VisitedDirectory,
+    inode: &Inode,
+    extents: &[Extent],
+) {
     let check = Check { inodes, dir };
-    if inode.format() == Format::Local {
+    if inode.format() == ForkFormat::Local {
         check.short(inode);
     } else {
         check.blocks(inode, extents);
@@ -28,7 +33,7 @@ pub(super) fn check(inodes: &Inodes<'_>, dir: &Directory, inode: &Inode, extents
 
 struct Check<'d> {
     inodes: &'d Inodes<'d>,
-    dir: &'d Directory,
+    dir: &'d VisitedDirectory,
 }
 
 impl Check<'_> {

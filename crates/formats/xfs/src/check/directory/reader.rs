@@ -2,7 +2,7 @@
 
 use crate::check::context::Context;
 use crate::format::address::{Block, FileBlock};
-use crate::format::dir::Layout;
+use crate::format::dir::DirLayout;
 use crate::format::extent::Extent;
 
 /// Maximum number of bytes per read.
@@ -20,7 +20,7 @@ pub(in crate::check) enum Space {
 /// Reads directory blocks, one after another.
 pub(in crate::check) struct Reader<'r> {
     ctx: &'r Context<'r>,
-    layout: Layout,
+    layout: DirLayout,
     extents: &'r [Extent],
     buffer: Vec<u8>,
     /// Logical block of the first one in the buffer, and their number.
@@ -30,7 +30,7 @@ pub(in crate::check) struct Reader<'r> {
 
 /// Returns the directory blocks that the extents cover at least partly: part, and number within the part.
 pub(in crate::check) fn spaces(
-    layout: &Layout,
+    layout: &DirLayout,
     extents: &[Extent],
 ) -> impl Iterator<Item = (Space, u64)> {
     let (layout, mut last) = (*layout, None);
@@ -47,7 +47,7 @@ pub(in crate::check) fn spaces(
 }
 
 /// Returns the part of a directory block and its number in the part, by its number in the whole space.
-fn place_of(layout: &Layout, number: u64) -> (Space, u64) {
+fn place_of(layout: &DirLayout, number: u64) -> (Space, u64) {
     let per = u64::from(layout.blocks());
     let (leaf, free) = (layout.leaf_first().0 / per, layout.free_first().0 / per);
     // The part of free space is as large as the two others together.
@@ -62,7 +62,7 @@ fn place_of(layout: &Layout, number: u64) -> (Space, u64) {
 impl<'r> Reader<'r> {
     pub(in crate::check) fn new(
         ctx: &'r Context<'r>,
-        layout: &Layout,
+        layout: &DirLayout,
         extents: &'r [Extent],
     ) -> Self {
         let block = vec![0; layout.size()];

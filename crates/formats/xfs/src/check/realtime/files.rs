@@ -3,7 +3,7 @@
 use vfs::Ino;
 use vfs::check::Finding;
 
-use super::super::chunks::Known;
+use super::super::chunks::InodeState;
 use super::super::codes;
 use super::super::forks;
 use super::super::inodes::Inodes;
@@ -36,7 +36,7 @@ impl OpenFile {
             ctx.found(finding.field(file.name()));
             None
         };
-        if !matches!(inodes.chunks.find(ino), Known::Used(_)) {
+        if !matches!(inodes.chunks.find(ino), InodeState::Used(_)) {
             // Reported with the inodes of the superblock.
             return None;
         }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::Part;
+use disk::DeviceRole;
 use engine::Corruption;
 use vfs::Ino;
 use vfs::check::Finding;
@@ -17,7 +17,7 @@ use super::super::diagnose;
 use super::super::inodes::Inodes;
 use super::super::metadir;
 use super::super::owners::{Claim, Owners};
-use super::super::tree::{Owner, Visitor, Walk};
+use super::super::tree::{TreeOwner, TreeWalk, Visitor};
 use super::group_files::{GroupFiles, Groups};
 use super::used::UsedExtents;
 use crate::btree::Tree;
@@ -136,7 +136,7 @@ impl Records<'_> {
         Self: Visitor<T>,
     {
         let Some((ino, fork)) = root else { return false };
-        let walk = Walk::<T, _>::new(quiet.ctx, codes, Owner::Inode(ino.0), &mut self);
+        let walk = TreeWalk::<T, _>::new(quiet.ctx, codes, TreeOwner::Inode(ino.0), &mut self);
         let found = walk.of_fork(fork);
         !found.is_broken && !self.is_wrong
     }
@@ -183,11 +183,11 @@ impl Visitor<RtRmapTree> for Records<'_> {
 
 /// Checks the superblock on the realtime device, if that is given.
 pub(super) fn check_superblock(ctx: &Context<'_>) {
-    if ctx.device.part_len(Part::Realtime).is_none() {
+    if ctx.device.part_len(DeviceRole::Realtime).is_none() {
         return;
     }
     let mut block = vec![0; ctx.geometry.block_size()];
-    if !ctx.read_bytes(Part::Realtime.start(), &mut block) {
+    if !ctx.read_bytes(DeviceRole::Realtime.start(), &mut block) {
         return;
     }
     let tell = |field: &'static str, expected: String, found: String| {

@@ -154,7 +154,7 @@ fn rebuild_group(
 
 /// A run of extents with the same difference between the bitmap and the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct DifferenceRun {
     start: u64,
     end: u64,
     is_free: bool,
@@ -166,12 +166,12 @@ struct Differences<'c> {
     ctx: &'c Context<'c>,
     bitmap: &'c OpenFile,
     extents: u64,
-    last: Option<Run>,
+    last: Option<DifferenceRun>,
     reported: usize,
 }
 
 impl Differences<'_> {
-    fn add(&mut self, run: Run) {
+    fn add(&mut self, run: DifferenceRun) {
         match &mut self.last {
             Some(last) if last.end == run.start && last.is_free == run.is_free => {
                 last.end = run.end;
@@ -184,7 +184,7 @@ impl Differences<'_> {
         }
     }
 
-    fn report(&mut self, run: Run) {
+    fn report(&mut self, run: DifferenceRun) {
         self.reported += 1;
         if self.reported > FINDINGS_MAX {
             return;
@@ -194,7 +194,7 @@ impl Differences<'_> {
             (true, false) => (codes::REALTIME_BITMAP, "in use", "free"),
             (false, _) => (codes::REALTIME_LOST, "free", "not free"),
         };
-        let Run { start, end, block, .. } = run;
+        let DifferenceRun { start, end, block, .. } = run;
         let finding = Finding::new(code).of_inode(self.bitmap.ino.0).at_block(block.0);
         let detail = format!("{} realtime extents from {start}", end - start);
         self.ctx.found(finding.detail(detail).mismatch(expected, found));
@@ -225,7 +225,7 @@ fn compare_bitmap(inodes: &Inodes<'_>, layout: &SpaceLayout, used: &BitSet, bitm
             while bits != 0 {
                 let start = word * WORD_BITS + u64::from(bits.trailing_zeros());
                 let is_free = found >> bits.trailing_zeros() & 1 != 0;
-                all.add(Run { start, end: start + 1, is_free, block });
+                all.add(DifferenceRun { start, end: start + 1, is_free, block });
                 bits &= bits - 1;
             }
         }

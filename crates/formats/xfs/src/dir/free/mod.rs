@@ -17,7 +17,7 @@ use vfs::Result;
 use super::node::NodeChange;
 use super::state::NodeState;
 use super::view::View;
-use crate::format::dir::{Layout, Part, free};
+use crate::format::dir::{DirBlockKind, DirLayout, free};
 use crate::op::source::Source;
 use tree::MaxTree;
 
@@ -44,7 +44,7 @@ pub(super) fn read_bests<S: Source>(
     };
     let count = view.data_blocks()?;
     for first in (0..count).step_by(layout.free_capacity()) {
-        view.with_if(layout.free_at(first).0, Part::Free, |block| {
+        view.with_if(layout.free_at(first).0, DirBlockKind::Free, |block| {
             let slots = free::slots(&layout, block);
             let values = slots.iter().map(|slot| room_of(u16::from_be_bytes(*slot)));
             match &mut bests {
@@ -61,7 +61,7 @@ pub(super) fn read_bests<S: Source>(
 
 impl NodeState {
     /// Updates the cached value of a data block from a block of the free-space index.
-    pub(super) fn note_best(&mut self, layout: &Layout, number: u32, block: &[u8]) {
+    pub(super) fn note_best(&mut self, layout: &DirLayout, number: u32, block: &[u8]) {
         let slot = number as usize % layout.free_capacity();
         let slots = free::slots(layout, block);
         let value = |slot: &[u8; 2]| room_of(u16::from_be_bytes(*slot));

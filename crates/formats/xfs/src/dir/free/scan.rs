@@ -7,7 +7,7 @@ use crate::dir::node::NodeChange;
 use crate::dir::tag::tag_of;
 use crate::format::address::FileBlock;
 use crate::format::dir::free::{self, NO_BLOCK};
-use crate::format::dir::{Layout, Part};
+use crate::format::dir::{DirBlockKind, DirLayout};
 
 /// Direction of a scan of the free-space index.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,10 +60,10 @@ impl NodeChange<'_, '_> {
         if let Some(block) = known
             && !self.dir.op.txn.holds(block.0)
         {
-            let tag = tag_of(Part::Free, self.dir.ino(), at);
+            let tag = tag_of(DirBlockKind::Free, self.dir.ino(), at);
             return Ok(Some(look(&self.dir.op.fs.block(block, tag)?)));
         }
-        Ok(self.view().with_if(at, Part::Free, look)?)
+        Ok(self.view().with_if(at, DirBlockKind::Free, look)?)
     }
 }
 
@@ -71,7 +71,7 @@ fn has_room(best: u16, size: usize) -> bool {
     best != NO_BLOCK && usize::from(best) >= size
 }
 
-fn find_slot(layout: &Layout, block: &[u8], size: usize, order: Order) -> Option<usize> {
+fn find_slot(layout: &DirLayout, block: &[u8], size: usize, order: Order) -> Option<usize> {
     let fits = |slot: &[u8; 2]| has_room(u16::from_be_bytes(*slot), size);
     match order {
         Order::Forward => free::slots(layout, block).iter().position(fits),

@@ -8,7 +8,7 @@
 use engine::Corruption;
 
 use super::super::bytes::{be16, be32, be64};
-use super::{Layout, VALUE_LEN_MAX, flags, remote};
+use super::{AttrLayout, VALUE_LEN_MAX, flags, remote};
 
 /// Size of an entry in the table at the front, in bytes.
 pub(super) const ENTRY_SIZE: usize = 8;
@@ -29,12 +29,12 @@ pub enum Value<'d> {
     /// In the leaf.
     Local(&'d [u8]),
     /// In blocks of the fork.
-    Remote(remote::Place),
+    Remote(remote::ValueLocation),
 }
 
 /// A stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'d> {
+pub struct AttrLeafEntry<'d> {
     /// Hash of the name; for parent pointers also of the parent.
     pub hash: u32,
     /// Bits of [`flags`].
@@ -47,7 +47,7 @@ pub struct Entry<'d> {
     pub(super) place: usize,
 }
 
-impl Entry<'_> {
+impl AttrLeafEntry<'_> {
     /// Returns the size of its name area in bytes, a multiple of 4.
     pub fn size(&self) -> usize {
         match self.value {
@@ -78,13 +78,13 @@ pub(crate) const fn remote_size(name_len: usize) -> usize {
 
 /// Returns whether a name and value of these lengths are stored in leaves: they take less than three quarters of a
 /// block.
-pub(crate) const fn is_local(layout: Layout, name_len: usize, value_len: usize) -> bool {
+pub(crate) const fn is_local(layout: AttrLayout, name_len: usize, value_len: usize) -> bool {
     local_size(name_len, value_len) < layout.block_size / 2 + layout.block_size / 4
 }
 
 /// The fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct AttrLeafHeader {
     pub(super) count: usize,
     /// Bytes of names in use.
     pub(super) used: usize,
@@ -96,8 +96,8 @@ pub(super) struct Header {
     pub(super) maps: [(usize, usize); MAPS],
 }
 
-impl Header {
-    pub(super) fn read(layout: Layout, data: &[u8]) -> Self {
+impl AttrLeafHeader {
+    pub(super) fn read(layout: AttrLayout, data: &[u8]) -> Self {
         let at = layout.info_size();
         let first_used = match be16(data, at + 4) {
             0 => 1 << 16,
@@ -117,51 +117,51 @@ impl Header {
     }
 
     /// Returns the end of the table of entries.
-    pub(super) fn table_end(&self, layout: Layout) -> usize {
+    pub(super) fn table_end(&self, layout: AttrLayout) -> usize {
         layout.leaf_header() + self.count * ENTRY_SIZE
     }
 
     /// Returns the number of free bytes, contiguous or not.
-    pub(super) fn free(&self, layout: Layout) -> usize {
+    pub(super) fn free(&self, layout: AttrLayout) -> usize {
         layout.block_size.saturating_sub(self.table_end(layout) + self.used)
     }
 }
 
 /// Returns the number of entries.
-pub fn count(layout: Layout, data: &[u8]) -> usize {
+pub fn count(layout: AttrLayout, data: &[u8]) -> usize {
     let count = usize::from(be16(data, layout.info_size()));
     count.min((layout.block_size - layout.leaf_header()) / ENTRY_SIZE)
 }
 
 /// Returns whether names are in use without entries, because entries were lost.
-pub(crate) fn has_lost_entries(layout: Layout, data: &[u8]) -> bool {
-    let header = Header::read(layout, data);
+pub(crate) fn has_lost_entries(layout: AttrLayout, data: &[u8]) -> bool {
+    let header = AttrLeafHeader::read(layout, data);
     header.count == 0 && header.first_used < layout.block_size
 }
 
 /// Returns the hash of entry `index`, which must be below the count.
-pub fn hash(layout: Layout, data: &[u8], index: usize) -> u32 {
+pub fn hash(layout: AttrLayout, data: &[u8], index: usize) -> u32 {
     be32(data, layout.leaf_header() + index * ENTRY_SIZE)
 }
 
 /// Returns the hash of the last entry.
-pub(crate) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
+pub(crate) fn last_hash(layout: AttrLayout, data: &[u8]) -> Option<u32> {
     Some(hash(layout, data, count(layout, data).checked_sub(1)?))
 }
 
 /// Returns the total size of entries and names: the free space needed to move them to another leaf.
-pub(crate) fn content_size(layout: Layout, data: &[u8]) -> usize {
-    let header = Header::read(layout, data);
+pub(crate) fn content_size(layout: AttrLayout, data: &[u8]) -> usize {
+    let header = AttrLeafHeader::read(layout, data);
     header.count * ENTRY_SIZE + header.used
 }
 
 /// Returns the number of bytes for entries and names.
-pub const fn capacity(layout: Layout) -> usize {
+pub const fn capacity(layout: AttrLayout) -> usize {
     layout.block_size - layout.leaf_header()
 }
 
 /// Returns the first entry whose hash is at least `wanted`; the count if there is none.
-pub(crate) fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
+pub(crate) fn lower_bound(layout: AttrLayout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data));
     while low < high {
         let middle = (low + high) / 2;
@@ -171,7 +171,7 @@ pub(crate) fn lower_bound(layout: Layout, data: &[u8], wanted: u32) -> usize {
 }
 
 /// Returns entry `index`, or `None` if there is none, or it is not within the block.
-pub fn entry(layout: Layout, data: &[u8], index: usize) -> Option<Entry<'_>> {
+pub fn entry(layout: AttrLayout, data: &[u8], index: usize) -> Option<AttrLeafEntry<'_>> {
     if index >= count(layout, data) {
         return None;
     }
@@ -185,20 +185,20 @@ pub fn entry(layout: Layout, data: &[u8], index: usize) -> Option<Entry<'_>> {
     } else {
         let (head, rest) = data.get(place..)?.split_at_checked(REMOTE_SIZE)?;
         let name = rest.get(..usize::from(head[8]))?;
-        (name, Value::Remote(remote::Place { block: be32(head, 0), len: be32(head, 4) }))
+        (name, Value::Remote(remote::ValueLocation { block: be32(head, 0), len: be32(head, 4) }))
     };
-    Some(Entry { hash: be32(data, at), flags, name, value, place })
+    Some(AttrLeafEntry { hash: be32(data, at), flags, name, value, place })
 }
 
 /// Returns all entries, by hash.
-pub fn entries(layout: Layout, data: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub fn entries(layout: AttrLayout, data: &[u8]) -> impl Iterator<Item = AttrLeafEntry<'_>> {
     (0..count(layout, data)).map_while(move |index| entry(layout, data, index))
 }
 
 /// Checks a leaf: entries must be in order, and names must not overlap and must add up to the header's sum.
-pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
+pub fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute leaf", problem);
-    let header = Header::read(layout, data);
+    let header = AttrLeafHeader::read(layout, data);
     if header.count > capacity(layout) / ENTRY_SIZE {
         let most = capacity(layout) / ENTRY_SIZE;
         return Err(
@@ -240,11 +240,11 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
 }
 
 fn verify_entry(
-    layout: Layout,
+    layout: AttrLayout,
     data: &[u8],
     index: usize,
     first_used: usize,
-) -> Result<Entry<'_>, Corruption> {
+) -> Result<AttrLeafEntry<'_>, Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute leaf", problem);
     let Some(entry) = entry(layout, data, index) else {
         return Err(damage("a name reaches past the block"));

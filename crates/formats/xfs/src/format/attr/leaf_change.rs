@@ -2,10 +2,10 @@
 
 use super::super::bytes::{put16, put32};
 use super::leaf::{
-    ALIGNMENT, ENTRY_SIZE, Entry, Header, LOCAL_SIZE, MAPS, REMOTE_SIZE, Value, count, entries,
-    entry, local_size, remote_size,
+    ALIGNMENT, AttrLeafEntry, AttrLeafHeader, ENTRY_SIZE, LOCAL_SIZE, MAPS, REMOTE_SIZE, Value,
+    count, entries, entry, local_size, remote_size,
 };
-use super::{Layout, flags};
+use super::{AttrLayout, flags};
 use crate::format::edit::Edit;
 
 /// An entry to be stored.
@@ -60,26 +60,26 @@ impl<'a> NewEntry<'a> {
     }
 
     /// Converts a stored entry. Keeps its flag for incomplete entries.
-    fn from_stored(stored: &Entry<'a>) -> Self {
-        let Entry { hash, flags, name, value, .. } = *stored;
+    fn from_stored(stored: &AttrLeafEntry<'a>) -> Self {
+        let AttrLeafEntry { hash, flags, name, value, .. } = *stored;
         Self { hash, namespace: flags & !flags::LOCAL, name, value }
     }
 }
 
 /// Returns whether there is room for an entry, contiguous or not.
-pub(crate) fn has_room(layout: Layout, data: &[u8], new: &NewEntry<'_>) -> bool {
-    Header::read(layout, data).free(layout) >= new.content_size()
+pub(crate) fn has_room(layout: AttrLayout, data: &[u8], new: &NewEntry<'_>) -> bool {
+    AttrLeafHeader::read(layout, data).free(layout) >= new.content_size()
 }
 
 /// Adds an entry at `index`, which must keep the order of hashes. There must be room (`has_room`).
-pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, new: &NewEntry<'_>) {
-    let mut header = Header::read(layout, block.bytes());
+pub fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, new: &NewEntry<'_>) {
+    let mut header = AttrLeafHeader::read(layout, block.bytes());
     let size = new.size();
     let place = match find_room(layout, block.bytes(), &header, size) {
         Some(place) => place,
         None => {
             compact(block, layout);
-            header = Header::read(layout, block.bytes());
+            header = AttrLeafHeader::read(layout, block.bytes());
             header.first_used - size
         }
     };
@@ -109,7 +109,12 @@ fn write_entry(at: &mut [u8], hash: u32, place: usize, flags: u8) {
 }
 
 /// Finds `size` contiguous free bytes, with room for another entry in the table.
-fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Option<usize> {
+fn find_room(
+    layout: AttrLayout,
+    data: &[u8],
+    header: &AttrLeafHeader,
+    size: usize,
+) -> Option<usize> {
     let gap = header.first_used - header.table_end(layout);
     if gap >= size + ENTRY_SIZE {
         return Some(header.first_used - size);
@@ -118,13 +123,13 @@ fn find_room(layout: Layout, data: &[u8], header: &Header, size: usize) -> Optio
     let hole = header.maps.iter().find(fits).filter(|_| gap >= ENTRY_SIZE)?;
     let place = hole.0 + hole.1 - size;
     // Kernels are known to have recorded used space as free.
-    let is_apart = |e: Entry<'_>| e.place + e.size() <= place || e.place >= place + size;
+    let is_apart = |e: AttrLeafEntry<'_>| e.place + e.size() <= place || e.place >= place + size;
     entries(layout, data).all(is_apart).then_some(place)
 }
 
 /// Removes entry `index`. The caller frees the blocks of its value.
-pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
-    let mut header = Header::read(layout, block.bytes());
+pub fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
+    let mut header = AttrLeafHeader::read(layout, block.bytes());
     let Some(removed) = entry(layout, block.bytes(), index) else { return };
     let (place, size) = (removed.place, removed.size());
     let at = layout.leaf_header() + index * ENTRY_SIZE;
@@ -172,8 +177,8 @@ fn join<'m>(
 /// which must be above the start of the names.
 fn write_header<'m>(
     block: &mut impl Edit,
-    layout: Layout,
-    header: &mut Header,
+    layout: AttrLayout,
+    header: &mut AttrLeafHeader,
     holes: impl Iterator<Item = &'m (usize, usize)>,
 ) {
     let table_end = header.table_end(layout);
@@ -207,7 +212,7 @@ fn write_header<'m>(
 }
 
 /// Moves all names to the end of the block, without holes.
-fn compact(block: &mut impl Edit, layout: Layout) {
+fn compact(block: &mut impl Edit, layout: AttrLayout) {
     let old = block.bytes().to_vec();
     let all = entries(layout, &old).map(|entry| NewEntry::from_stored(&entry));
     fill(block, layout, all);
@@ -216,7 +221,7 @@ fn compact(block: &mut impl Edit, layout: Layout) {
 /// Fills a leaf with these entries, which must be in order and fit. The common header is kept.
 pub fn fill<'a>(
     block: &mut impl Edit,
-    layout: Layout,
+    layout: AttrLayout,
     all: impl IntoIterator<Item = NewEntry<'a>>,
 ) {
     let bytes = block.edit(layout.info_size()..layout.block_size);
@@ -232,17 +237,17 @@ pub fn fill<'a>(
     }
     let used = layout.block_size - first_used;
     debug_assert!(used.is_multiple_of(ALIGNMENT));
-    let mut header = Header { count, used, first_used, holes: false, maps: [(0, 0); MAPS] };
+    let mut header = AttrLeafHeader { count, used, first_used, holes: false, maps: [(0, 0); MAPS] };
     write_header(block, layout, &mut header, [].iter());
 }
 
 /// Returns all entries of a leaf, to be stored in another.
-pub(crate) fn stored(layout: Layout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
+pub(crate) fn stored(layout: AttrLayout, data: &[u8]) -> impl Iterator<Item = NewEntry<'_>> {
     entries(layout, data).map(|entry| NewEntry::from_stored(&entry))
 }
 
 /// Overwrites the value of entry `index`, which must be local and of the same length.
-pub(crate) fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, value: &[u8]) {
+pub(crate) fn overwrite(block: &mut impl Edit, layout: AttrLayout, index: usize, value: &[u8]) {
     let Some(entry) = entry(layout, block.bytes(), index) else { return };
     let start = entry.place + LOCAL_SIZE + entry.name.len();
     block.edit(start..start + value.len()).copy_from_slice(value);
@@ -251,7 +256,7 @@ pub(crate) fn overwrite(block: &mut impl Edit, layout: Layout, index: usize, val
 /// Returns where to split a leaf so that `new` fits at `index`: the number of entries, including `new`, that stay.
 /// `None` if it does not fit with any split.
 pub(crate) fn cut_for(
-    layout: Layout,
+    layout: AttrLayout,
     data: &[u8],
     index: usize,
     new: &NewEntry<'_>,
@@ -274,7 +279,7 @@ pub(crate) fn cut_for(
 }
 
 /// Returns where to split a leaf of at least two entries into halves of about the same size.
-pub(crate) fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
+pub(crate) fn cut_in_half(layout: AttrLayout, data: &[u8]) -> usize {
     let half = super::leaf::content_size(layout, data) / 2;
     let count = count(layout, data);
     let (mut left, mut at) = (0, 0);
@@ -285,7 +290,7 @@ pub(crate) fn cut_in_half(layout: Layout, data: &[u8]) -> usize {
     at.clamp(1, count.saturating_sub(1).max(1))
 }
 
-fn stored_size(layout: Layout, data: &[u8], index: usize) -> usize {
+fn stored_size(layout: AttrLayout, data: &[u8], index: usize) -> usize {
     entry(layout, data, index).map_or(0, |entry| ENTRY_SIZE + entry.size())
 }
 
@@ -323,14 +328,14 @@ mod tests {
     fn new_entry((hash, name, value): &(u32, Vec<u8>, Result<Vec<u8>, u32>)) -> NewEntry<'_> {
         let value = match value {
             Ok(value) => Value::Local(value),
-            Err(len) => Value::Remote(remote::Place { block: 5, len: *len }),
+            Err(len) => Value::Remote(remote::ValueLocation { block: 5, len: *len }),
         };
         NewEntry { hash: *hash, namespace: flags::ROOT, name, value }
     }
 
-    fn check(layout: Layout, block: &[u8], model: &Model) {
+    fn check(layout: AttrLayout, block: &[u8], model: &Model) {
         verify(layout, block).unwrap();
-        let header = Header::read(layout, block);
+        let header = AttrLeafHeader::read(layout, block);
         let maps = header.maps.iter().filter(|map| map.1 != 0);
         // Free runs must not overlap names, table or each other.
         let mut bytes = vec![false; layout.block_size];
@@ -348,7 +353,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    fn run(layout: Layout, all: Vec<Change>) {
+    fn run(layout: AttrLayout, all: Vec<Change>) {
         let mut block = vec![0; layout.block_size];
         put16(&mut block, 8, layout.magic(super::super::BlockType::Leaf));
         fill(&mut block, layout, []);
@@ -389,9 +394,9 @@ mod tests {
     proptest! {
         #[test]
         fn leaves_hold_what_was_put_in(all in changes()) {
-            run(Layout { block_size: 1024, crc: true }, all.clone());
-            run(Layout { block_size: 512, crc: false }, all.clone());
-            run(Layout { block_size: 65536, crc: true }, all);
+            run(AttrLayout { block_size: 1024, crc: true }, all.clone());
+            run(AttrLayout { block_size: 512, crc: false }, all.clone());
+            run(AttrLayout { block_size: 65536, crc: true }, all);
         }
 
         #[test]
@@ -400,7 +405,7 @@ mod tests {
             count in 0_u16..30,
         ) {
             for crc in [true, false] {
-                let layout = Layout { block_size: 512, crc };
+                let layout = AttrLayout { block_size: 512, crc };
                 put16(&mut block, layout.info_size(), count);
                 let _ = verify(layout, &block);
                 let _ = super::super::node::verify(layout, &block);

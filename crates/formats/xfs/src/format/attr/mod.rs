@@ -68,14 +68,14 @@ pub enum BlockType {
 
 /// Layout of attribute blocks, which differs between versions 4 and 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct AttrLayout {
     /// Block size in bytes.
     pub block_size: usize,
     /// True if blocks have checksums (version 5).
     pub crc: bool,
 }
 
-impl Layout {
+impl AttrLayout {
     /// Returns the layout of a file system's blocks.
     pub const fn new(geometry: &Geometry) -> Self {
         Self { block_size: geometry.block_size(), crc: geometry.features.crc() }
@@ -160,7 +160,7 @@ pub(crate) fn write_info(
     kind: BlockType,
     who: Identity,
 ) {
-    let layout = Layout::new(geometry);
+    let layout = AttrLayout::new(geometry);
     let info = block.edit(0..layout.info_size());
     info.fill(0);
     put16(info, 8, layout.magic(kind));
@@ -185,7 +185,7 @@ pub fn verify(
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let layout = Layout::new(geometry);
+    let layout = AttrLayout::new(geometry);
     verify_kind(layout, data).map_err(|c| c.of_inode(owner))?;
     if layout.crc {
         checksum::check(STRUCTURE, data, CRC_OFFSET).map_err(|c| c.of_inode(owner))?;
@@ -200,7 +200,7 @@ pub fn verify_structure(
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let layout = Layout::new(geometry);
+    let layout = AttrLayout::new(geometry);
     let kind = verify_kind(layout, data).map_err(|c| c.of_inode(owner))?;
     if layout.crc {
         let stated = Stated { uuid: &data[32..48], owner: be64(data, 48), daddr: be64(data, 16) };
@@ -213,7 +213,7 @@ pub fn verify_structure(
     outcome.map_err(|c| c.of_inode(owner))
 }
 
-fn verify_kind(layout: Layout, data: &[u8]) -> Result<BlockType, Corruption> {
+fn verify_kind(layout: AttrLayout, data: &[u8]) -> Result<BlockType, Corruption> {
     layout.block_type(data).ok_or_else(|| {
         let magic = |kind| layout.magic(kind);
         let expected =

@@ -6,7 +6,7 @@
 use engine::Corruption;
 
 use super::super::bytes::{be16, be32, put16, put32};
-use super::Layout;
+use super::AttrLayout;
 use crate::format::edit::Edit;
 
 /// Maximum level of a node (`XFS_DA_NODE_MAXDEPTH`).
@@ -24,33 +24,33 @@ pub struct Child {
 }
 
 /// Returns the maximum number of entries of a node.
-pub const fn capacity(layout: Layout) -> usize {
+pub const fn capacity(layout: AttrLayout) -> usize {
     (layout.block_size - layout.node_header()) / ENTRY_SIZE
 }
 
 /// Returns the number of entries.
-pub fn count(layout: Layout, data: &[u8]) -> usize {
+pub fn count(layout: AttrLayout, data: &[u8]) -> usize {
     usize::from(be16(data, layout.info_size())).min(capacity(layout))
 }
 
 /// Returns the level above the leaves.
-pub fn level(layout: Layout, data: &[u8]) -> u16 {
+pub fn level(layout: AttrLayout, data: &[u8]) -> u16 {
     be16(data, layout.info_size() + 2)
 }
 
 /// Returns entry `index`, or `None` if there are fewer.
-pub fn child(layout: Layout, data: &[u8], index: usize) -> Option<Child> {
+pub fn child(layout: AttrLayout, data: &[u8], index: usize) -> Option<Child> {
     let at = layout.node_header() + index * ENTRY_SIZE;
     (index < count(layout, data)).then(|| Child { hash: be32(data, at), block: be32(data, at + 4) })
 }
 
 /// Returns the last hash in or below it.
-pub(crate) fn last_hash(layout: Layout, data: &[u8]) -> Option<u32> {
+pub(crate) fn last_hash(layout: AttrLayout, data: &[u8]) -> Option<u32> {
     Some(child(layout, data, count(layout, data).checked_sub(1)?)?.hash)
 }
 
 /// Returns the first entry whose hash is at least `wanted`, or the last one.
-pub fn find(layout: Layout, data: &[u8], wanted: u32) -> usize {
+pub fn find(layout: AttrLayout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data).saturating_sub(1));
     while low < high {
         let middle = (low + high) / 2;
@@ -61,7 +61,7 @@ pub fn find(layout: Layout, data: &[u8], wanted: u32) -> usize {
 }
 
 /// Checks a node.
-pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
+pub fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute node", problem);
     let count = usize::from(be16(data, layout.info_size()));
     if !(1..=capacity(layout)).contains(&count) {
@@ -80,7 +80,7 @@ pub fn verify(layout: Layout, data: &[u8]) -> Result<(), Corruption> {
 }
 
 /// Fills a node with these entries. The common header is kept.
-pub fn fill(block: &mut impl Edit, layout: Layout, level: u16, children: &[Child]) {
+pub fn fill(block: &mut impl Edit, layout: AttrLayout, level: u16, children: &[Child]) {
     let base = layout.info_size();
     let bytes = block.edit(base..layout.block_size);
     bytes.fill(0);
@@ -93,18 +93,18 @@ pub fn fill(block: &mut impl Edit, layout: Layout, level: u16, children: &[Child
 }
 
 /// Returns all entries.
-pub fn children(layout: Layout, data: &[u8]) -> Vec<Child> {
+pub fn children(layout: AttrLayout, data: &[u8]) -> Vec<Child> {
     (0..count(layout, data)).map_while(|index| child(layout, data, index)).collect()
 }
 
 /// Sets the hash of entry `index`.
-pub(crate) fn set_hash(block: &mut impl Edit, layout: Layout, index: usize, hash: u32) {
+pub(crate) fn set_hash(block: &mut impl Edit, layout: AttrLayout, index: usize, hash: u32) {
     let at = layout.node_header() + index * ENTRY_SIZE;
     put32(block.edit(at..at + 4), 0, hash);
 }
 
 /// Adds an entry at `index`; there must be room.
-pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, child: Child) {
+pub fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, child: Child) {
     let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;
@@ -115,7 +115,7 @@ pub fn insert(block: &mut impl Edit, layout: Layout, index: usize, child: Child)
 }
 
 /// Removes entry `index`.
-pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
+pub fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
     let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;
@@ -126,7 +126,7 @@ pub fn remove(block: &mut impl Edit, layout: Layout, index: usize) {
     set_count(block, layout, count - 1);
 }
 
-fn set_count(block: &mut impl Edit, layout: Layout, count: usize) {
+fn set_count(block: &mut impl Edit, layout: AttrLayout, count: usize) {
     let at = layout.info_size();
     put16(block.edit(at..at + 2), 0, count as u16);
 }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn children_are_found_by_the_hashes_below_them() {
-        let layout = Layout { block_size: 1024, crc: true };
+        let layout = AttrLayout { block_size: 1024, crc: true };
         let mut block = vec![0; 1024];
         let all = [10, 20, 20, 30].map(|hash| Child { hash, block: hash });
         fill(&mut block, layout, 1, &all[..3]);

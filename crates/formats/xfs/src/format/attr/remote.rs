@@ -9,7 +9,7 @@ use super::super::address::Block;
 use super::super::bytes::{be32, be64, put32, put64};
 use super::super::checksum;
 use super::super::geometry::Geometry;
-use super::{CRC_OFFSET, Identity, Layout, Stated, VALUE_LEN_MAX, verify_identity};
+use super::{AttrLayout, CRC_OFFSET, Identity, Stated, VALUE_LEN_MAX, verify_identity};
 
 const MAGIC: u32 = 0x5841_524d;
 /// Size of the header of version 5, in bytes.
@@ -18,24 +18,24 @@ const STRUCTURE: &str = "attribute value";
 
 /// The location of a value: consecutive logical blocks of the attribute fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ValueLocation {
     /// The first logical block.
     pub block: u32,
     /// Length of the value in bytes.
     pub len: u32,
 }
 
-const fn header_size(layout: Layout) -> usize {
+const fn header_size(layout: AttrLayout) -> usize {
     if layout.crc { HEADER_SIZE } else { 0 }
 }
 
 /// Returns the number of bytes of a value per block.
-pub(crate) const fn bytes_per_block(layout: Layout) -> usize {
+pub(crate) const fn bytes_per_block(layout: AttrLayout) -> usize {
     layout.block_size - header_size(layout)
 }
 
 /// Returns the number of blocks of a value.
-pub const fn blocks(layout: Layout, len: usize) -> u32 {
+pub const fn blocks(layout: AttrLayout, len: usize) -> u32 {
     len.div_ceil(bytes_per_block(layout)) as u32
 }
 
@@ -43,7 +43,12 @@ pub const fn blocks(layout: Layout, len: usize) -> u32 {
 ///
 /// # Errors
 /// If the block's header has other numbers.
-pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[u8], Corruption> {
+pub fn part(
+    layout: AttrLayout,
+    data: &[u8],
+    offset: usize,
+    len: usize,
+) -> Result<&[u8], Corruption> {
     if layout.crc {
         let stated = (be32(data, 4) as usize, be32(data, 8) as usize);
         if stated != (offset, len) {
@@ -59,7 +64,7 @@ pub fn part(layout: Layout, data: &[u8], offset: usize, len: usize) -> Result<&[
 
 /// Writes a block with the part of a value that starts at `offset`.
 pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, part: &[u8]) {
-    let start = header_size(Layout::new(geometry));
+    let start = header_size(AttrLayout::new(geometry));
     data.fill(0);
     data[start..start + part.len()].copy_from_slice(part);
     if start != 0 {
@@ -101,7 +106,7 @@ pub fn verify_structure(
     verify_magic(data).map_err(|c| c.of_inode(owner))?;
     verify_place(geometry, owner, block, data)?;
     let (offset, len) = (be32(data, 4) as usize, be32(data, 8) as usize);
-    let most = bytes_per_block(Layout::new(geometry));
+    let most = bytes_per_block(AttrLayout::new(geometry));
     if len == 0 || len > most || offset.saturating_add(len) > VALUE_LEN_MAX {
         return Err(Corruption::new(STRUCTURE, "not part of a value").of_inode(owner).mismatch(
             format_args!("1 to {most} bytes below {VALUE_LEN_MAX}"),

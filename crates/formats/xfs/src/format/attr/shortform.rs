@@ -23,7 +23,7 @@ pub const fn entry_size(name_len: usize, value_len: usize) -> usize {
 
 /// An entry and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'f> {
+pub struct ShortformEntry<'f> {
     /// Its byte offset in the fork.
     pub at: usize,
     /// Its namespace.
@@ -34,7 +34,7 @@ pub struct Entry<'f> {
     pub value: &'f [u8],
 }
 
-impl Entry<'_> {
+impl ShortformEntry<'_> {
     /// Returns its size in bytes.
     pub fn size(&self) -> usize {
         entry_size(self.name.len(), self.value.len())
@@ -69,20 +69,20 @@ pub fn count(fork: &[u8]) -> u8 {
 }
 
 /// Returns all entries. Invalid contents give an error as the last item.
-pub fn entries(fork: &[u8]) -> Result<Entries<'_>, Corruption> {
+pub fn entries(fork: &[u8]) -> Result<ShortformEntries<'_>, Corruption> {
     let total = total(fork)?;
-    Ok(Entries { bytes: &fork[..total], at: HEADER_SIZE, left: count(fork) })
+    Ok(ShortformEntries { bytes: &fork[..total], at: HEADER_SIZE, left: count(fork) })
 }
 
 /// Iterator over entries.
-pub struct Entries<'f> {
+pub struct ShortformEntries<'f> {
     bytes: &'f [u8],
     at: usize,
     left: u8,
 }
 
-impl<'f> Iterator for Entries<'f> {
-    type Item = Result<Entry<'f>, Corruption>;
+impl<'f> Iterator for ShortformEntries<'f> {
+    type Item = Result<ShortformEntry<'f>, Corruption>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
@@ -100,18 +100,18 @@ impl<'f> Iterator for Entries<'f> {
     }
 }
 
-fn parse(bytes: &[u8], at: usize) -> Option<Entry<'_>> {
+fn parse(bytes: &[u8], at: usize) -> Option<ShortformEntry<'_>> {
     let &[name_len, value_len, flags, ref rest @ ..] = bytes.get(at..)? else { return None };
     let (name, rest) = rest.split_at_checked(name_len.into())?;
     let value = rest.get(..value_len.into())?;
-    (!name.is_empty()).then_some(Entry { at, flags, name, value })
+    (!name.is_empty()).then_some(ShortformEntry { at, flags, name, value })
 }
 
 /// Returns the first entry that `is_it` accepts.
 pub fn find(
     fork: &[u8],
-    is_it: impl Fn(&Entry<'_>) -> bool,
-) -> Result<Option<Entry<'_>>, Corruption> {
+    is_it: impl Fn(&ShortformEntry<'_>) -> bool,
+) -> Result<Option<ShortformEntry<'_>>, Corruption> {
     for entry in entries(fork)? {
         let entry = entry?;
         if is_it(&entry) {

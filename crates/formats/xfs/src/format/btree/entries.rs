@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use engine::{Changed, Corruption};
 
-use super::{Area, Shape};
+use super::{Area, TreeShape};
 use crate::format::address::{AgBlock, Block, FsBlock};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::{Extent, offset_of};
@@ -14,7 +14,7 @@ use crate::format::geometry::{Geometry, INODES_PER_CHUNK};
 
 /// The kind of a tree's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entries {
+pub enum RecordKind {
     /// Free runs, by block.
     FreeByBlock,
     /// Free runs, by length and block.
@@ -39,7 +39,7 @@ const INODES_PER_HOLE: u32 = 4;
 /// Sort key of entries.
 type Key = (u64, u64, u64);
 
-impl Shape {
+impl TreeShape {
     /// Checks the changed entries of a block: validity and order, also relative to their neighbours, and pointers of
     /// nodes.
     pub(super) fn verify_entries(
@@ -134,14 +134,16 @@ impl Shape {
     fn key(&self, entry: &[u8], is_leaf: bool) -> Key {
         let first = || u64::from(be32(entry, 0));
         match self.entries {
-            Entries::FreeByBlock | Entries::Chunks | Entries::References => (first(), 0, 0),
-            Entries::FreeByLength => (be32(entry, 4).into(), first(), 0),
-            Entries::ReverseMaps => {
+            RecordKind::FreeByBlock | RecordKind::Chunks | RecordKind::References => {
+                (first(), 0, 0)
+            }
+            RecordKind::FreeByLength => (be32(entry, 4).into(), first(), 0),
+            RecordKind::ReverseMaps => {
                 let (owner, offset) = if is_leaf { (8, 16) } else { (4, 12) };
                 (first(), be64(entry, owner), be64(entry, offset) & !UNWRITTEN)
             }
-            Entries::Extents if is_leaf => (offset_of(entry).0, 0, 0),
-            Entries::Extents => (be64(entry, 0), 0, 0),
+            RecordKind::Extents if is_leaf => (offset_of(entry).0, 0, 0),
+            RecordKind::Extents => (be64(entry, 0), 0, 0),
         }
     }
 
@@ -149,12 +151,12 @@ impl Shape {
     fn least_after(&self, record: &[u8], key: Key) -> Key {
         let past = |len: u64| (key.0.saturating_add(len), 0, 0);
         match self.entries {
-            Entries::FreeByBlock | Entries::References => past(be32(record, 4).into()),
-            Entries::Chunks => past(INODES_PER_CHUNK.into()),
-            Entries::Extents => past(Extent::parse(record).len),
+            RecordKind::FreeByBlock | RecordKind::References => past(be32(record, 4).into()),
+            RecordKind::Chunks => past(INODES_PER_CHUNK.into()),
+            RecordKind::Extents => past(Extent::parse(record).len),
             // Shared blocks have several owners, whose records may start at one block.
-            Entries::ReverseMaps => key,
-            Entries::FreeByLength => (key.0, key.1 + 1, 0),
+            RecordKind::ReverseMaps => key,
+            RecordKind::FreeByLength => (key.0, key.1 + 1, 0),
         }
     }
 
@@ -169,11 +171,11 @@ impl Shape {
         let is_run =
             |start: u32| len > 0 && u64::from(start) + u64::from(len) <= u64::from(ag_blocks);
         let is_sound = match self.entries {
-            Entries::FreeByBlock | Entries::FreeByLength => is_run(start),
-            Entries::ReverseMaps => is_run(start) && be64(record, 8) != 0,
-            Entries::References => is_run(start & !COW) && be32(record, 8) > 0,
-            Entries::Chunks => return verify_chunk(geometry, ag_blocks, record),
-            Entries::Extents => {
+            RecordKind::FreeByBlock | RecordKind::FreeByLength => is_run(start),
+            RecordKind::ReverseMaps => is_run(start) && be64(record, 8) != 0,
+            RecordKind::References => is_run(start & !COW) && be32(record, 8) > 0,
+            RecordKind::Chunks => return verify_chunk(geometry, ag_blocks, record),
+            RecordKind::Extents => {
                 let extent = Extent::parse(record);
                 // The block does not say whether its owner is a realtime file.
                 let is_on_realtime =

@@ -6,7 +6,7 @@ use engine::Corruption;
 use vfs::{FileType, Ino};
 
 use super::leaf::{self, Table};
-use super::{ALIGN, FILE_TYPE_CODES, Layout, file_type_of, header, is_block_form};
+use super::{ALIGN, DirLayout, FILE_TYPE_CODES, file_type_of, header, is_block_form};
 use crate::format::bytes::{be16, be64, put16, put64};
 use crate::format::edit::Edit;
 use crate::format::geometry::Geometry;
@@ -53,29 +53,29 @@ pub struct NewEntry<'a> {
     pub file_type: FileType,
 }
 
-fn bests_at(layout: &Layout) -> usize {
+fn bests_at(layout: &DirLayout) -> usize {
     if layout.crc { header::DIR_END } else { 4 }
 }
 
 /// Returns the longest unused ranges according to the header.
-pub(crate) fn bests(layout: &Layout, block: &[u8]) -> Bests {
+pub(crate) fn bests(layout: &DirLayout, block: &[u8]) -> Bests {
     let at = bests_at(layout);
     [0, 4, 8]
         .map(|i| Free { offset: be16(block, at + i).into(), len: be16(block, at + i + 2).into() })
 }
 
 /// Returns the length of the longest unused range: the block's value in the free-space index.
-pub(crate) fn best_len(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn best_len(layout: &DirLayout, block: &[u8]) -> usize {
     be16(block, bests_at(layout) + 2).into()
 }
 
 /// Returns whether a block has no entry.
-pub fn is_empty(layout: &Layout, block: &[u8]) -> bool {
+pub fn is_empty(layout: &DirLayout, block: &[u8]) -> bool {
     best_len(layout, block) == layout.data_room()
 }
 
 /// Returns the end of entries and unused ranges.
-pub fn end(layout: &Layout, block: &[u8]) -> usize {
+pub fn end(layout: &DirLayout, block: &[u8]) -> usize {
     if is_block_form(layout, block) {
         leaf::block_table(layout, block).start
     } else {
@@ -84,13 +84,13 @@ pub fn end(layout: &Layout, block: &[u8]) -> usize {
 }
 
 /// An entry or an unused range.
-enum Item<'a> {
+enum DataItem<'a> {
     Entry(Dirent<'a>),
     Unused(Free),
 }
 
 /// Returns the item at `at`; `None` if it would extend past `end`.
-fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Option<Item<'a>> {
+fn item_at<'a>(layout: &DirLayout, block: &'a [u8], at: usize, end: usize) -> Option<DataItem<'a>> {
     let rest = block.get(at..end)?;
     if rest.len() < ALIGN {
         return None;
@@ -98,13 +98,13 @@ fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Optio
     if be16(rest, 0) == UNUSED {
         let len = usize::from(be16(rest, 2));
         let fits = len >= ALIGN && len.is_multiple_of(ALIGN) && len <= rest.len();
-        return fits.then_some(Item::Unused(Free { offset: at, len }));
+        return fits.then_some(DataItem::Unused(Free { offset: at, len }));
     }
     let name_len = usize::from(*rest.get(8)?);
     let size = layout.entry_size(name_len);
     let code = if layout.ftype { *rest.get(9 + name_len)? } else { 0 };
     (size <= rest.len()).then(|| {
-        Item::Entry(Dirent {
+        DataItem::Entry(Dirent {
             offset: at,
             ino: Ino(be64(rest, 0)),
             name: &rest[9..9 + name_len],
@@ -115,37 +115,37 @@ fn item_at<'a>(layout: &Layout, block: &'a [u8], at: usize, end: usize) -> Optio
 }
 
 /// Returns the entry at `offset`, taken from a leaf. `None` if there is none.
-pub fn entry_at<'a>(layout: &Layout, block: &'a [u8], offset: usize) -> Option<Dirent<'a>> {
+pub fn entry_at<'a>(layout: &DirLayout, block: &'a [u8], offset: usize) -> Option<Dirent<'a>> {
     if offset < layout.header() || !offset.is_multiple_of(ALIGN) {
         return None;
     }
     match item_at(layout, block, offset, block.len())? {
-        Item::Entry(entry) => {
+        DataItem::Entry(entry) => {
             let tag = usize::from(be16(block, offset + entry.size - 2));
             (tag == offset && !entry.name.is_empty()).then_some(entry)
         }
-        Item::Unused(_) => None,
+        DataItem::Unused(_) => None,
     }
 }
 
 /// Returns the entries of a block, in order. The block must have been verified.
-pub fn entries<'a>(layout: &Layout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
+pub fn entries<'a>(layout: &DirLayout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
     let (layout, end) = (*layout, end(layout, block));
     let mut at = layout.header();
     std::iter::from_fn(move || {
         loop {
             match item_at(&layout, block, at, end)? {
-                Item::Entry(entry) => {
+                DataItem::Entry(entry) => {
                     at += entry.size;
                     return Some(entry);
                 }
-                Item::Unused(free) => at += free.len,
+                DataItem::Unused(free) => at += free.len,
             }
         }
     })
 }
 
-fn put_entry(layout: &Layout, bytes: &mut [u8], offset: usize, entry: &NewEntry<'_>) -> usize {
+fn put_entry(layout: &DirLayout, bytes: &mut [u8], offset: usize, entry: &NewEntry<'_>) -> usize {
     let size = layout.entry_size(entry.name.len());
     let name_end = 9 + entry.name.len();
     put64(bytes, 0, entry.ino.0);
@@ -162,7 +162,7 @@ fn put_entry(layout: &Layout, bytes: &mut [u8], offset: usize, entry: &NewEntry<
 /// Writes entries at the given offsets, which must ascend and leave room. The space between them, and up to `end`,
 /// becomes unused.
 pub fn fill<'a>(
-    layout: &Layout,
+    layout: &DirLayout,
     block: &mut impl Edit,
     end: usize,
     entries: impl Iterator<Item = (usize, NewEntry<'a>)>,
@@ -180,7 +180,7 @@ pub fn fill<'a>(
 }
 
 /// Marks everything after the header unused.
-pub fn clear(layout: &Layout, block: &mut impl Edit) {
+pub fn clear(layout: &DirLayout, block: &mut impl Edit) {
     fill(layout, block, layout.size(), std::iter::empty());
 }
 
@@ -191,7 +191,7 @@ fn put_unused(block: &mut impl Edit, free: Free) {
     }
 }
 
-fn put_bests(layout: &Layout, block: &mut impl Edit, bests: &Bests) {
+fn put_bests(layout: &DirLayout, block: &mut impl Edit, bests: &Bests) {
     let at = bests_at(layout);
     let bytes = block.edit(at..at + 12);
     for (i, free) in bests.iter().enumerate() {
@@ -208,13 +208,13 @@ fn enter(bests: &mut Bests, free: Free) {
 }
 
 /// Returns the longest unused ranges, by scanning the block.
-fn scan(layout: &Layout, block: &[u8], end: usize) -> Bests {
+fn scan(layout: &DirLayout, block: &[u8], end: usize) -> Bests {
     let mut bests = Bests::default();
     let mut at = layout.header();
     while let Some(item) = item_at(layout, block, at, end) {
         at += match item {
-            Item::Entry(entry) => entry.size,
-            Item::Unused(free) => {
+            DataItem::Entry(entry) => entry.size,
+            DataItem::Unused(free) => {
                 enter(&mut bests, free);
                 free.len
             }
@@ -224,7 +224,7 @@ fn scan(layout: &Layout, block: &[u8], end: usize) -> Bests {
 }
 
 /// Updates the list of the longest unused ranges: `gone` are removed, `new` (unless empty) is added.
-fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free) {
+fn update_bests(layout: &DirLayout, block: &mut impl Edit, gone: &[Free], new: Free) {
     let old = bests(layout, block.bytes());
     let is_full = old[2].len > 0;
     let mut bests = Bests::default();
@@ -246,7 +246,7 @@ fn update_bests(layout: &Layout, block: &mut impl Edit, gone: &[Free], new: Free
 }
 
 /// Adds an entry in the best fit of the longest unused ranges. Returns its offset, or `None` if there is no room.
-pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> Option<usize> {
+pub fn insert(layout: &DirLayout, block: &mut impl Edit, entry: &NewEntry<'_>) -> Option<usize> {
     let size = layout.entry_size(entry.name.len());
     let bests = bests(layout, block.bytes());
     let room = *bests.iter().rev().find(|free| free.len >= size)?;
@@ -269,14 +269,14 @@ pub fn insert(layout: &Layout, block: &mut impl Edit, entry: &NewEntry<'_>) -> O
 
 /// Removes the last `len` bytes of an unused range for the hash index of block form. Must be called after the index was
 /// written over the end of the range.
-pub(crate) fn take_end(layout: &Layout, block: &mut impl Edit, free: Free, len: usize) {
+pub(crate) fn take_end(layout: &DirLayout, block: &mut impl Edit, free: Free, len: usize) {
     let rest = Free { len: free.len.saturating_sub(len), ..free };
     put_unused(block, rest);
     update_bests(layout, block, &[free], rest);
 }
 
 /// Returns the unused range that ends at `at`.
-pub(crate) fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<Free> {
+pub(crate) fn unused_before(layout: &DirLayout, block: &[u8], at: usize) -> Option<Free> {
     let offset = usize::from(be16(block, at.checked_sub(2)?));
     if offset < layout.header() || offset >= at || !offset.is_multiple_of(ALIGN) {
         return None;
@@ -287,7 +287,7 @@ pub(crate) fn unused_before(layout: &Layout, block: &[u8], at: usize) -> Option<
 }
 
 /// Marks a range unused, joined with adjacent unused ranges. `end` is the end of the entries.
-pub(crate) fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: usize) {
+pub(crate) fn release(layout: &DirLayout, block: &mut impl Edit, range: Free, end: usize) {
     let bytes = block.bytes();
     let behind = range.offset + range.len;
     let before = if range.offset > layout.header() {
@@ -296,7 +296,7 @@ pub(crate) fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: 
         None
     };
     let after = match item_at(layout, bytes, behind, end) {
-        Some(Item::Unused(free)) => free,
+        Some(DataItem::Unused(free)) => free,
         _ => Free { offset: behind, len: 0 },
     };
     let before = before.unwrap_or(Free { offset: range.offset, len: 0 });
@@ -306,7 +306,7 @@ pub(crate) fn release(layout: &Layout, block: &mut impl Edit, range: Free, end: 
 }
 
 /// Changes the inode and type of an entry, which was found by [`entry_at`].
-pub fn replace(layout: &Layout, block: &mut impl Edit, offset: usize, entry: &NewEntry<'_>) {
+pub fn replace(layout: &DirLayout, block: &mut impl Edit, offset: usize, entry: &NewEntry<'_>) {
     put64(block.edit(offset..offset + 8), 0, entry.ino.0);
     if layout.ftype {
         let at = offset + 9 + entry.name.len();
@@ -315,7 +315,11 @@ pub fn replace(layout: &Layout, block: &mut impl Edit, offset: usize, entry: &Ne
 }
 
 /// Checks everything after the header.
-pub(super) fn verify(layout: &Layout, geometry: &Geometry, block: &[u8]) -> Result<(), Corruption> {
+pub(super) fn verify(
+    layout: &DirLayout,
+    geometry: &Geometry,
+    block: &[u8],
+) -> Result<(), Corruption> {
     let table = if is_block_form(layout, block) {
         Some(leaf::verify_block_table(layout, block)?)
     } else {
@@ -332,7 +336,7 @@ pub(super) fn verify(layout: &Layout, geometry: &Geometry, block: &[u8]) -> Resu
 
 /// Checks entries and unused ranges. Returns the number of entries.
 fn verify_items(
-    layout: &Layout,
+    layout: &DirLayout,
     leads_to_inode: impl Fn(Ino) -> bool,
     block: &[u8],
     end: usize,
@@ -345,14 +349,16 @@ fn verify_items(
             return Err(fault("an invalid entry or unused range", at));
         };
         let len = match item {
-            Item::Entry(entry) => {
+            DataItem::Entry(entry) => {
                 verify_entry(layout, &leads_to_inode, block, &entry)?;
                 entries += 1;
                 after_unused = false;
                 entry.size
             }
-            Item::Unused(_) if after_unused => return Err(fault("two unused ranges in a row", at)),
-            Item::Unused(free) => {
+            DataItem::Unused(_) if after_unused => {
+                return Err(fault("two unused ranges in a row", at));
+            }
+            DataItem::Unused(free) => {
                 enter(&mut longest, free);
                 after_unused = true;
                 free.len
@@ -369,7 +375,7 @@ fn verify_items(
 }
 
 fn verify_entry(
-    layout: &Layout,
+    layout: &DirLayout,
     leads_to_inode: impl Fn(Ino) -> bool,
     block: &[u8],
     entry: &Dirent<'_>,
@@ -414,7 +420,7 @@ fn has_slash_or_nul(name: &[u8]) -> bool {
 
 /// Checks the list of the longest unused ranges: each must exist, and their lengths must be the longest.
 fn verify_bests(
-    layout: &Layout,
+    layout: &DirLayout,
     block: &[u8],
     end: usize,
     longest: &Bests,
@@ -443,7 +449,7 @@ fn verify_bests(
 
 /// Checks that the hash index of block form has as many entries as the block.
 fn verify_index(
-    layout: &Layout,
+    layout: &DirLayout,
     block: &[u8],
     table: &Table,
     entries: usize,
@@ -464,14 +470,14 @@ fn verify_index(
 }
 
 /// Sets the magic number of block form or of plain data.
-pub(crate) fn set_block_form(layout: &Layout, block: &mut impl Edit, is_block: bool) {
+pub(crate) fn set_block_form(layout: &DirLayout, block: &mut impl Edit, is_block: bool) {
     let pair = if is_block { super::magic::BLOCK } else { super::magic::DATA };
     block.set32(0, pair[layout.version()]);
 }
 
 /// Like [`verify`], without checking inode numbers. Returns the number of entries.
 #[cfg(test)]
-pub(super) fn verify_structure(layout: &Layout, block: &[u8]) -> Result<usize, Corruption> {
+pub(super) fn verify_structure(layout: &DirLayout, block: &[u8]) -> Result<usize, Corruption> {
     verify_items(layout, |_| true, block, layout.size())
 }
 

@@ -2,7 +2,7 @@
 
 use engine::Corruption;
 
-use super::{Layout, header};
+use super::{DirLayout, header};
 use crate::format::bytes::{be16, be32, put32};
 use crate::format::edit::Edit;
 
@@ -12,7 +12,7 @@ const NAME: &str = "directory free index";
 
 /// The fields of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct FreeHeader {
     /// The first data block it describes.
     pub first: u32,
     /// Number of valid slots.
@@ -21,18 +21,18 @@ pub struct Header {
     pub used: u32,
 }
 
-fn numbers_at(layout: &Layout) -> usize {
+fn numbers_at(layout: &DirLayout) -> usize {
     if layout.crc { header::DIR_END } else { 4 }
 }
 
 /// Returns the fields of the header.
-pub fn header(layout: &Layout, block: &[u8]) -> Header {
+pub fn header(layout: &DirLayout, block: &[u8]) -> FreeHeader {
     let at = numbers_at(layout);
-    Header { first: be32(block, at), valid: be32(block, at + 4), used: be32(block, at + 8) }
+    FreeHeader { first: be32(block, at), valid: be32(block, at + 4), used: be32(block, at + 8) }
 }
 
 /// Writes the fields of the header.
-pub(crate) fn set_header(layout: &Layout, block: &mut impl Edit, header: Header) {
+pub(crate) fn set_header(layout: &DirLayout, block: &mut impl Edit, header: FreeHeader) {
     let at = numbers_at(layout);
     let bytes = block.edit(at..at + 12);
     put32(bytes, 0, header.first);
@@ -41,28 +41,28 @@ pub(crate) fn set_header(layout: &Layout, block: &mut impl Edit, header: Header)
 }
 
 /// Returns the byte offset of a slot.
-pub(crate) const fn slot_at(layout: &Layout, slot: usize) -> usize {
+pub(crate) const fn slot_at(layout: &DirLayout, slot: usize) -> usize {
     layout.header() + slot * 2
 }
 
 /// Returns the longest unused range of a data block according to its slot.
-pub fn slot(layout: &Layout, block: &[u8], slot: usize) -> u16 {
+pub fn slot(layout: &DirLayout, block: &[u8], slot: usize) -> u16 {
     be16(block, slot_at(layout, slot))
 }
 
 /// Returns all valid slots as stored. The block must have been verified.
-pub fn slots<'b>(layout: &Layout, block: &'b [u8]) -> &'b [[u8; 2]] {
+pub fn slots<'b>(layout: &DirLayout, block: &'b [u8]) -> &'b [[u8; 2]] {
     let valid = (header(layout, block).valid as usize).min(layout.free_capacity());
     block[layout.header()..slot_at(layout, valid)].as_chunks().0
 }
 
 /// Sets the slot of an existing data block.
-pub(crate) fn set_slot(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
+pub(crate) fn set_slot(layout: &DirLayout, block: &mut impl Edit, slot: usize, best: u16) {
     block.set16(slot_at(layout, slot), best);
 }
 
 /// Adds a new data block.
-pub fn enter(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
+pub fn enter(layout: &DirLayout, block: &mut impl Edit, slot: usize, best: u16) {
     let mut header = header(layout, block.bytes());
     let valid = header.valid as usize;
     if slot >= valid {
@@ -75,7 +75,7 @@ pub fn enter(layout: &Layout, block: &mut impl Edit, slot: usize, best: u16) {
 }
 
 /// Removes a freed data block. Returns true if no data block is left in this index block.
-pub fn remove(layout: &Layout, block: &mut impl Edit, slot: usize) -> bool {
+pub fn remove(layout: &DirLayout, block: &mut impl Edit, slot: usize) -> bool {
     set_slot(layout, block, slot, NO_BLOCK);
     let mut header = header(layout, block.bytes());
     header.used = header.used.saturating_sub(1);
@@ -86,7 +86,7 @@ pub fn remove(layout: &Layout, block: &mut impl Edit, slot: usize) -> bool {
 }
 
 /// Checks everything after the common header. `at` is the low 32 bits of the logical block.
-pub(super) fn verify(layout: &Layout, at: u32, block: &[u8]) -> Result<(), Corruption> {
+pub(super) fn verify(layout: &DirLayout, at: u32, block: &[u8]) -> Result<(), Corruption> {
     let header = header(layout, block);
     let fault = |problem: &str| Corruption::new(NAME, problem);
     let number = at.wrapping_sub(layout.free_first().0 as u32) / layout.blocks();

@@ -6,7 +6,7 @@ use engine::Corruption;
 use vfs::Ino;
 use zerocopy::big_endian::{U16, U32, U64};
 
-use super::{Layout, Part, magic};
+use super::{DirBlockKind, DirLayout, magic};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::checksum;
@@ -55,7 +55,7 @@ pub(super) const DA_END: usize = size_of::<DaHeader>();
 pub(super) const DA_END_V4: usize = offset_of!(DaHeader, crc);
 
 /// Expected owner and location of a block, and the depth of the check.
-pub(super) struct Place<'g> {
+pub(super) struct ExpectedBlock<'g> {
     pub(super) geometry: &'g Geometry,
     pub(super) ino: Ino,
     pub(super) block: Block,
@@ -74,7 +74,7 @@ pub(super) enum Depth {
 /// Checks the self-describing fields of version 5 blocks. Both headers have them in the same order, starting with the
 /// checksum.
 fn verify_self(
-    place: &Place<'_>,
+    place: &ExpectedBlock<'_>,
     structure: &'static str,
     data: &[u8],
     crc: usize,
@@ -118,7 +118,7 @@ fn version(geometry: &Geometry) -> usize {
 
 /// Checks the header of a data or free-space block.
 pub(super) fn verify_dir(
-    place: &Place<'_>,
+    place: &ExpectedBlock<'_>,
     structure: &'static str,
     data: &[u8],
     magics: &[[u32; 2]],
@@ -134,7 +134,7 @@ pub(super) fn verify_dir(
 }
 
 /// Checks the header of a leaf or node.
-pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption> {
+pub(super) fn verify_da(place: &ExpectedBlock<'_>, data: &[u8]) -> Result<(), Corruption> {
     let version = version(place.geometry);
     let found = be16(data, DA_MAGIC);
     let known = [magic::LEAF1, magic::LEAFN, magic::NODE];
@@ -148,16 +148,16 @@ pub(super) fn verify_da(place: &Place<'_>, data: &[u8]) -> Result<(), Corruption
 
 /// Returns the value of the first nonzero padding in a header of version 5 that the kernel's scrub refuses. It accepts
 /// any padding of data blocks, and at the end of the header of nodes and of leaves below them.
-pub(crate) fn padding(part: Part, data: &[u8]) -> Option<u32> {
+pub(crate) fn padding(part: DirBlockKind, data: &[u8]) -> Option<u32> {
     let is_single = be16(data, DA_MAGIC) == magic::LEAF1[0];
-    let in_common = (part == Part::Leaf).then(|| u32::from(be16(data, DA_PAD)));
-    let at_end =
-        (part == Part::Free || part == Part::Leaf && is_single).then(|| be32(data, END_PAD));
+    let in_common = (part == DirBlockKind::Leaf).then(|| u32::from(be16(data, DA_PAD)));
+    let at_end = (part == DirBlockKind::Free || part == DirBlockKind::Leaf && is_single)
+        .then(|| be32(data, END_PAD));
     in_common.into_iter().chain(at_end).find(|value| *value != 0)
 }
 
 /// Returns whether a data block has a hash index at its end.
-pub(crate) fn is_block_form(layout: &Layout, data: &[u8]) -> bool {
+pub(crate) fn is_block_form(layout: &DirLayout, data: &[u8]) -> bool {
     be32(data, 0) == magic::BLOCK[layout.version()]
 }
 

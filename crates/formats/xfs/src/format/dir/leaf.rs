@@ -8,7 +8,7 @@
 use engine::Corruption;
 use smallvec::SmallVec;
 
-use super::{Layout, header, magic};
+use super::{DirLayout, header, magic};
 use crate::format::bytes::{be16, be32, put16, put32};
 use crate::format::edit::Edit;
 
@@ -150,7 +150,7 @@ pub(crate) fn live<'b>(
 }
 
 /// Returns the hash index of block form. The block must have been verified.
-pub(crate) fn block_table(layout: &Layout, block: &[u8]) -> Table {
+pub(crate) fn block_table(layout: &DirLayout, block: &[u8]) -> Table {
     let end = layout.size() - TAIL_SIZE;
     let most = (end - layout.header()) / ENTRY_SIZE;
     let count = (tail(layout, block).0 as usize).min(most);
@@ -158,24 +158,29 @@ pub(crate) fn block_table(layout: &Layout, block: &[u8]) -> Table {
 }
 
 /// Returns the number of stale entries in the hash index of block form.
-pub(crate) fn block_stale(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn block_stale(layout: &DirLayout, block: &[u8]) -> usize {
     tail(layout, block).1 as usize
 }
 
 /// Writes the tail of block form.
-pub(crate) fn set_block_tail(layout: &Layout, block: &mut impl Edit, count: usize, stale: usize) {
+pub(crate) fn set_block_tail(
+    layout: &DirLayout,
+    block: &mut impl Edit,
+    count: usize,
+    stale: usize,
+) {
     let at = layout.size() - TAIL_SIZE;
     let bytes = block.edit(at..at + TAIL_SIZE);
     put32(bytes, 0, count as u32);
     put32(bytes, 4, stale as u32);
 }
 
-fn count_at(layout: &Layout) -> usize {
+fn count_at(layout: &DirLayout) -> usize {
     if layout.crc { header::DA_END } else { header::DA_END_V4 }
 }
 
 /// Returns the type of a block of the hash index; `None` for another magic number.
-pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
+pub fn kind(layout: &DirLayout, block: &[u8]) -> Option<LeafKind> {
     let found = be16(block, header::DA_MAGIC);
     let version = layout.version();
     [
@@ -189,7 +194,7 @@ pub fn kind(layout: &Layout, block: &[u8]) -> Option<LeafKind> {
 }
 
 /// Changes the type of a leaf.
-pub(crate) fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
+pub(crate) fn set_kind(layout: &DirLayout, block: &mut impl Edit, kind: LeafKind) {
     let pair = match kind {
         LeafKind::Single => magic::LEAF1,
         LeafKind::Many => magic::LEAFN,
@@ -199,24 +204,24 @@ pub(crate) fn set_kind(layout: &Layout, block: &mut impl Edit, kind: LeafKind) {
 }
 
 /// Returns the entries of a leaf or node. The block must have been verified.
-pub fn table(layout: &Layout, block: &[u8]) -> Table {
+pub fn table(layout: &DirLayout, block: &[u8]) -> Table {
     let count = usize::from(be16(block, count_at(layout))).min(layout.leaf_capacity());
     Table { start: layout.header(), count, between: None }
 }
 
 /// Returns the number of stale entries of a leaf.
-pub(crate) fn stale(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn stale(layout: &DirLayout, block: &[u8]) -> usize {
     be16(block, count_at(layout) + 2).into()
 }
 
 /// Returns the level of a node above the leaves.
-pub fn level(layout: &Layout, block: &[u8]) -> u16 {
+pub fn level(layout: &DirLayout, block: &[u8]) -> u16 {
     be16(block, count_at(layout) + 2)
 }
 
 /// Sets the number of entries, and of stale ones (in a node: the level).
 pub(crate) fn set_counts(
-    layout: &Layout,
+    layout: &DirLayout,
     block: &mut impl Edit,
     count: usize,
     stale_or_level: usize,
@@ -300,7 +305,7 @@ pub(crate) fn insert_over_stale(
 /// Merges entries, which are sorted first, into a leaf in one pass. The last hash stays unless a higher one is added,
 /// so the node above need not change. Returns false without a change if there is no room for all of them and one more,
 /// even without the stale entries.
-pub(crate) fn merge(layout: &Layout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
+pub(crate) fn merge(layout: &DirLayout, block: &mut impl Edit, new: &mut [LeafEntry]) -> bool {
     new.sort_unstable_by_key(|entry| (entry.hash, entry.address));
     let (count, stale) = (table(layout, block.bytes()).count, stale(layout, block.bytes()));
     if count.saturating_sub(stale) + new.len() >= layout.leaf_capacity() {
@@ -355,7 +360,7 @@ pub(crate) fn squeeze(block: &mut impl Edit, table: &Table) -> usize {
 }
 
 /// Removes the stale entries of a leaf.
-pub(crate) fn compact(layout: &Layout, block: &mut impl Edit) {
+pub(crate) fn compact(layout: &DirLayout, block: &mut impl Edit) {
     if stale(layout, block.bytes()) > 0 {
         let count = squeeze(block, &table(layout, block.bytes()));
         set_counts(layout, block, count, 0);
@@ -363,7 +368,7 @@ pub(crate) fn compact(layout: &Layout, block: &mut impl Edit) {
 }
 
 /// Removes the stale entries of a leaf except the last entry, whose hash is in the node above.
-fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
+fn compact_before_last(layout: &DirLayout, block: &mut impl Edit) {
     let table = table(layout, block.bytes());
     let Some(index) = table.count.checked_sub(1) else { return };
     let last = table.entry(block.bytes(), index);
@@ -373,24 +378,24 @@ fn compact_before_last(layout: &Layout, block: &mut impl Edit) {
 }
 
 /// Returns the number of data blocks in the bests array of a single leaf.
-pub(crate) fn bests_count(layout: &Layout, block: &[u8]) -> usize {
+pub(crate) fn bests_count(layout: &DirLayout, block: &[u8]) -> usize {
     let most = (layout.size() - layout.header() - 4) / 2;
     (be32(block, layout.size() - 4) as usize).min(most)
 }
 
 /// Sets the number of data blocks in the bests array of a single leaf. The array ends at a fixed offset, so its start
 /// moves.
-pub(crate) fn set_bests_count(layout: &Layout, block: &mut impl Edit, count: usize) {
+pub(crate) fn set_bests_count(layout: &DirLayout, block: &mut impl Edit, count: usize) {
     block.set32(layout.size() - 4, count as u32);
 }
 
 /// Returns the byte offset of the bests array of a single leaf for `count` blocks.
-pub(crate) const fn bests_start(layout: &Layout, count: usize) -> usize {
+pub(crate) const fn bests_start(layout: &DirLayout, count: usize) -> usize {
     layout.size() - 4 - count * 2
 }
 
 /// Returns the number of bytes that a single leaf needs.
-pub(crate) const fn single_size(layout: &Layout, entries: usize, data_blocks: usize) -> usize {
+pub(crate) const fn single_size(layout: &DirLayout, entries: usize, data_blocks: usize) -> usize {
     layout.header() + entries * ENTRY_SIZE + data_blocks * 2 + 4
 }
 
@@ -417,7 +422,7 @@ fn verify_order(structure: &'static str, block: &[u8], table: &Table) -> Result<
 }
 
 /// Checks the hash index of block form, and returns its table.
-pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table, Corruption> {
+pub(super) fn verify_block_table(layout: &DirLayout, block: &[u8]) -> Result<Table, Corruption> {
     const NAME: &str = "directory block";
     let (count, stale) = tail(layout, block);
     let most = (layout.size() - TAIL_SIZE - layout.header()) / ENTRY_SIZE;
@@ -434,7 +439,7 @@ pub(super) fn verify_block_table(layout: &Layout, block: &[u8]) -> Result<Table,
 }
 
 /// Checks everything after the header of a leaf or node.
-pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
+pub(super) fn verify(layout: &DirLayout, block: &[u8]) -> Result<(), Corruption> {
     let fault = |problem: &str| Corruption::new(NAME, problem);
     let raw = usize::from(be16(block, count_at(layout)));
     if raw > layout.leaf_capacity() {
@@ -467,7 +472,7 @@ pub(super) fn verify(layout: &Layout, block: &[u8]) -> Result<(), Corruption> {
 }
 
 /// Returns the counts in the tail of block form: entries of its hash index, and stale ones.
-pub(super) fn tail(layout: &Layout, block: &[u8]) -> (u32, u32) {
+pub(super) fn tail(layout: &DirLayout, block: &[u8]) -> (u32, u32) {
     let at = layout.size() - TAIL_SIZE;
     (be32(block, at), be32(block, at + 4))
 }

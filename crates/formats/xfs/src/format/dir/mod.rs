@@ -47,7 +47,7 @@ pub mod magic {
 
 /// Parameters of the layout of directory blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct DirLayout {
     /// True if blocks have the headers of version 5.
     pub crc: bool,
     /// True if entries store the file type.
@@ -60,7 +60,7 @@ pub struct Layout {
     pub block_log: u8,
 }
 
-impl Layout {
+impl DirLayout {
     /// Returns the layout of a file system's directories.
     pub fn new(geometry: &Geometry) -> Self {
         Self {
@@ -208,7 +208,7 @@ const FILE_TYPE_CODES: u8 = 9;
 
 /// The three kinds of directory blocks that are verified differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum DirBlockKind {
     /// Entries, with a hash index at the end in block form.
     Data,
     /// Hash index.
@@ -221,50 +221,54 @@ pub enum Part {
 /// it starts at `block` of the device.
 pub fn verify(
     geometry: &Geometry,
-    part: Part,
+    part: DirBlockKind,
     (ino, at): (Ino, u32),
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let place = header::Place { geometry, ino, block, depth: header::Depth::Sealed };
+    let place = header::ExpectedBlock { geometry, ino, block, depth: header::Depth::Sealed };
     verify_at(&place, part, at, data)
 }
 
 /// Like [`verify`], without the checksum, before a block is sealed.
 pub fn verify_structure(
     geometry: &Geometry,
-    part: Part,
+    part: DirBlockKind,
     (ino, at): (Ino, u32),
     block: Block,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let place = header::Place { geometry, ino, block, depth: header::Depth::Structure };
+    let place = header::ExpectedBlock { geometry, ino, block, depth: header::Depth::Structure };
     verify_at(&place, part, at, data)
 }
 
 fn verify_at(
-    place: &header::Place<'_>,
-    part: Part,
+    place: &header::ExpectedBlock<'_>,
+    part: DirBlockKind,
     at: u32,
     data: &[u8],
 ) -> Result<(), Corruption> {
-    let layout = Layout::new(place.geometry);
+    let layout = DirLayout::new(place.geometry);
     let outcome = match part {
-        Part::Data => {
+        DirBlockKind::Data => {
             header::verify_dir(place, "directory data", data, &[magic::BLOCK, magic::DATA])
                 .and_then(|()| data::verify(&layout, place.geometry, data))
         }
-        Part::Leaf => header::verify_da(place, data).and_then(|()| leaf::verify(&layout, data)),
-        Part::Free => header::verify_dir(place, "directory free index", data, &[magic::FREE])
-            .and_then(|()| free::verify(&layout, at, data)),
+        DirBlockKind::Leaf => {
+            header::verify_da(place, data).and_then(|()| leaf::verify(&layout, data))
+        }
+        DirBlockKind::Free => {
+            header::verify_dir(place, "directory free index", data, &[magic::FREE])
+                .and_then(|()| free::verify(&layout, at, data))
+        }
     };
     outcome.map_err(|c| c.of_inode(place.ino.0))
 }
 
 /// Updates the checksum of a verified directory block.
-pub fn seal(geometry: &Geometry, part: Part, data: &mut [u8]) {
+pub fn seal(geometry: &Geometry, part: DirBlockKind, data: &mut [u8]) {
     if geometry.features.crc() {
-        let at = if part == Part::Leaf { header::DA_CRC } else { header::DIR_CRC };
+        let at = if part == DirBlockKind::Leaf { header::DA_CRC } else { header::DIR_CRC };
         checksum::seal(data, at);
     }
 }

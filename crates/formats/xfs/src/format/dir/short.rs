@@ -5,7 +5,7 @@ use engine::Corruption;
 use smallvec::SmallVec;
 use vfs::{FileType, Ino};
 
-use super::{FILE_TYPE_CODES, Layout, file_type_of, leaf};
+use super::{DirLayout, FILE_TYPE_CODES, file_type_of, leaf};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::geometry::Geometry;
 
@@ -49,7 +49,7 @@ impl ShortEntry<'_> {
 impl<'a> Short<'a> {
     /// Parses and checks a directory's bytes, as many as its size.
     pub fn parse(
-        layout: &Layout,
+        layout: &DirLayout,
         geometry: &Geometry,
         bytes: &'a [u8],
     ) -> Result<Self, Corruption> {
@@ -166,7 +166,7 @@ fn check_entry(
 
 /// Returns the size of a directory in its inode, in bytes.
 pub fn size<'a>(
-    layout: &Layout,
+    layout: &DirLayout,
     parent: Ino,
     entries: impl Iterator<Item = (&'a [u8], Ino)>,
 ) -> usize {
@@ -181,7 +181,7 @@ pub fn size<'a>(
 
 /// Returns a directory's bytes. There must be at most `COUNT_MAX` entries.
 pub fn build<'a>(
-    layout: &Layout,
+    layout: &DirLayout,
     parent: Ino,
     entries: impl Iterator<Item = ShortEntry<'a>> + Clone,
 ) -> Bytes {

@@ -7,16 +7,16 @@ use vfs::{FileType, Ino};
 
 use super::data::{self, NewEntry};
 use super::leaf::{self, LeafEntry};
-use super::{Layout, free, magic, short};
+use super::{DirLayout, free, magic, short};
 use crate::format::bytes::put32;
 
-const LAYOUTS: [Layout; 3] = [
-    Layout { crc: true, ftype: true, folds_case: false, size_log: 10, block_log: 10 },
-    Layout { crc: true, ftype: true, folds_case: false, size_log: 12, block_log: 10 },
-    Layout { crc: false, ftype: false, folds_case: true, size_log: 16, block_log: 12 },
+const LAYOUTS: [DirLayout; 3] = [
+    DirLayout { crc: true, ftype: true, folds_case: false, size_log: 10, block_log: 10 },
+    DirLayout { crc: true, ftype: true, folds_case: false, size_log: 12, block_log: 10 },
+    DirLayout { crc: false, ftype: false, folds_case: true, size_log: 16, block_log: 12 },
 ];
 
-fn block(layout: &Layout, magic: [u32; 2]) -> Vec<u8> {
+fn block(layout: &DirLayout, magic: [u32; 2]) -> Vec<u8> {
     let mut block = vec![0; layout.size()];
     put32(&mut block, 0, magic[layout.version()]);
     block
@@ -151,7 +151,7 @@ fn the_free_index_follows_its_blocks() {
     let mut block = block(&layout, magic::FREE);
     free::enter(&layout, &mut block, 0, 100);
     free::enter(&layout, &mut block, 3, 200);
-    assert_eq!(free::header(&layout, &block), free::Header { first: 0, valid: 4, used: 2 });
+    assert_eq!(free::header(&layout, &block), free::FreeHeader { first: 0, valid: 4, used: 2 });
     assert!(free::verify(&layout, at, &block).is_ok());
     assert!(free::verify(&layout, at + 1, &block).is_err());
     assert!(!free::remove(&layout, &mut block, 3));

@@ -4,9 +4,9 @@
 use engine::Corruption;
 use vfs::{FileType, Ino};
 
-use super::{CORE_SIZE_V2, CORE_SIZE_V3, Format, MAGIC, flags, flags2};
+use super::{CORE_SIZE_V2, CORE_SIZE_V3, ForkFormat, MAGIC, flags, flags2};
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, Shape};
+use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, TreeShape};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::Geometry;
@@ -63,9 +63,9 @@ pub fn verify_structure(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<()
 fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     check_core(slot)?;
     let (data, attr) = forks(slot);
-    let data_format = Format::from_raw(slot[5]);
+    let data_format = ForkFormat::from_raw(slot[5]);
     if is_realtime(slot)
-        && data_format == Some(Format::Extents)
+        && data_format == Some(ForkFormat::Extents)
         && let Some(realtime) = &geometry.realtime
     {
         verify_list(data, data_extents(slot), |extent| extent.check_realtime(realtime))?;
@@ -74,7 +74,7 @@ fn verify_used(geometry: &Geometry, slot: &[u8]) -> Result<(), Corruption> {
     } else {
         verify_fork(geometry, data, data_format, data_extents(slot))?;
     }
-    verify_fork(geometry, attr, Format::from_raw(slot[83]), attr_extents(slot))
+    verify_fork(geometry, attr, ForkFormat::from_raw(slot[83]), attr_extents(slot))
 }
 
 /// Returns whether the data of a slot in use is on the realtime device.
@@ -97,22 +97,23 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
     let Some(file_type) = FileType::from_mode(mode) else {
         return Err(fault("its mode has no valid file type", "a type", mode.into()));
     };
-    let format = Format::from_raw(slot[5]);
+    let format = ForkFormat::from_raw(slot[5]);
     let fits = match file_type {
-        FileType::Regular if tree_of_group(slot).is_some() => format == Some(Format::MetaBtree),
-        FileType::Regular => matches!(format, Some(Format::Extents | Format::Btree)),
+        FileType::Regular if tree_of_group(slot).is_some() => format == Some(ForkFormat::MetaBtree),
+        FileType::Regular => matches!(format, Some(ForkFormat::Extents | ForkFormat::Btree)),
         FileType::Directory => {
-            matches!(format, Some(Format::Local | Format::Extents | Format::Btree))
+            matches!(format, Some(ForkFormat::Local | ForkFormat::Extents | ForkFormat::Btree))
         }
-        FileType::Symlink => matches!(format, Some(Format::Local | Format::Extents)),
-        _ => format == Some(Format::Device),
+        FileType::Symlink => matches!(format, Some(ForkFormat::Local | ForkFormat::Extents)),
+        _ => format == Some(ForkFormat::Device),
     };
     if !fits {
         return Err(fault("format", "one that matches its type", slot[5].into()));
     }
-    let attr = Format::from_raw(slot[83]);
+    let attr = ForkFormat::from_raw(slot[83]);
     // An inode without an attribute fork has the format "extents"; old kernels left 0 there.
-    let attr_fits = matches!(attr, Some(Format::Local | Format::Extents | Format::Btree));
+    let attr_fits =
+        matches!(attr, Some(ForkFormat::Local | ForkFormat::Extents | ForkFormat::Btree));
     if !attr_fits && forkoff != 0 {
         return Err(fault("aformat", "1 to 3", slot[83].into()));
     }
@@ -120,7 +121,7 @@ pub(super) fn check_core(slot: &[u8]) -> Result<(), Corruption> {
     if size > i64::MAX as u64 {
         return Err(fault("size", "below 2^63", size));
     }
-    if format == Some(Format::Local) && size > forks(slot).0.len() as u64 {
+    if format == Some(ForkFormat::Local) && size > forks(slot).0.len() as u64 {
         return Err(fault("size of contents in the inode", "within its fork", size));
     }
     Ok(())
@@ -153,12 +154,14 @@ fn attr_extents(slot: &[u8]) -> u64 {
 fn verify_fork(
     geometry: &Geometry,
     fork: &[u8],
-    format: Option<Format>,
+    format: Option<ForkFormat>,
     extents: u64,
 ) -> Result<(), Corruption> {
     match format {
-        Some(Format::Extents) => verify_list(fork, extents, |extent| extent.check(geometry)),
-        Some(Format::Btree) if !fork.is_empty() => verify_root(geometry, &Shape::BMBT, fork),
+        Some(ForkFormat::Extents) => verify_list(fork, extents, |extent| extent.check(geometry)),
+        Some(ForkFormat::Btree) if !fork.is_empty() => {
+            verify_root(geometry, &TreeShape::BMBT, fork)
+        }
         _ => Ok(()),
     }
 }
@@ -187,13 +190,13 @@ fn verify_list(
 }
 
 /// Returns the tree of a realtime group that a slot in use contains, if it does.
-fn tree_of_group(slot: &[u8]) -> Option<Shape> {
+fn tree_of_group(slot: &[u8]) -> Option<TreeShape> {
     let is_metadata = slot[4] == 3 && be64(slot, 120) & flags2::METADATA != 0;
     let metafile_type = MetafileType::from_number(be16(slot, METATYPE)).filter(|_| is_metadata)?;
     metafile_type.shape()
 }
 
-fn verify_root(geometry: &Geometry, shape: &Shape, fork: &[u8]) -> Result<(), Corruption> {
+fn verify_root(geometry: &Geometry, shape: &TreeShape, fork: &[u8]) -> Result<(), Corruption> {
     let bad = |problem| Corruption::new("root of a fork's tree", problem);
     if fork.len() < ROOT_HEADER_SIZE {
         return Err(bad("no space for it"));

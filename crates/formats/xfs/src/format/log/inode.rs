@@ -5,7 +5,7 @@ use vfs::Ino;
 
 use super::Lsn;
 use super::raw_item::{Parsed, RawItem, le16, le32, le64};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{put16, put32, put64};
 use crate::format::inode::{CORE_SIZE_V3, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 
@@ -197,7 +197,7 @@ pub(crate) fn slot_lsn(slot: &[u8]) -> u64 {
 ///
 /// # Errors
 /// If it does not fit.
-pub(crate) fn write_fork(logged: LoggedFork<'_>, shape: &Shape, fork: &mut [u8]) -> Parsed<()> {
+pub(crate) fn write_fork(logged: LoggedFork<'_>, shape: &TreeShape, fork: &mut [u8]) -> Parsed<()> {
     let too_long = |len: usize, room: usize| {
         let damage = Corruption::new(STRUCTURE, "a fork that does not fit");
         damage.mismatch(format_args!("at most {room} bytes"), len)

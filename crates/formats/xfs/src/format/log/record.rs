@@ -154,7 +154,7 @@ pub(crate) fn unmount_record(unmount: &Unmount) -> Vec<u8> {
 
 /// A record as described by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ParsedRecord {
     /// Its position.
     pub lsn: Lsn,
     /// The tail of the log: the oldest position still needed.
@@ -167,7 +167,7 @@ pub struct Record {
     pub operations: u32,
 }
 
-impl Record {
+impl ParsedRecord {
     /// Parses a block as the first one of a record of a log with `log_blocks` blocks.
     pub(crate) fn parse(block: &[u8], log_blocks: u32) -> Option<Self> {
         let raw = RawRecordHeader::ref_from_prefix(block).ok()?.0;
@@ -223,7 +223,7 @@ mod tests {
     fn a_clean_record_is_recognised() {
         for unit in [1, 512, 4096, 32 << 10, 64 << 10] {
             let bytes = record(unit);
-            let parsed = Record::parse(&bytes, 1 << 20).unwrap();
+            let parsed = ParsedRecord::parse(&bytes, 1 << 20).unwrap();
             assert_eq!(parsed.lsn, Lsn { cycle: 3, block: 40 });
             assert_eq!(parsed.blocks() as usize * BLOCK_SIZE, bytes.len(), "unit {unit}");
             let body = parsed.header_blocks as usize * BLOCK_SIZE;
@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn a_record_longer_than_its_log_is_invalid() {
         let mut bytes = record(1);
-        assert_eq!(Record::parse(&bytes, 1), None);
+        assert_eq!(ParsedRecord::parse(&bytes, 1), None);
         bytes[12..16].fill(0xff);
-        assert_eq!(Record::parse(&bytes, 1 << 20), None);
-        assert_eq!(Record::parse(&bytes[..100], 1 << 20), None);
+        assert_eq!(ParsedRecord::parse(&bytes, 1 << 20), None);
+        assert_eq!(ParsedRecord::parse(&bytes[..100], 1 << 20), None);
     }
 }

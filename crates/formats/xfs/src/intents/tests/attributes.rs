@@ -11,7 +11,7 @@ use vfs::{Error, FileSystem, Ino};
 use super::{Crash, next_id};
 use crate::format::log::intent::{AttributeChange, AttributeWork, Intent, ParentLink};
 use crate::inode::Handle;
-use crate::xattr::parent::Link;
+use crate::xattr::parent::NamedLink;
 
 /// Makes a file with attributes of all sizes, and files whose parent pointers are in the inode, in a leaf and in a
 /// tree.
@@ -45,8 +45,8 @@ fn parent(crash: &Crash, name: &str) -> ParentLink {
     ParentLink { dir: root, generation, name: name.into() }
 }
 
-fn link(link: &ParentLink) -> Link<'_> {
-    Link { dir: link.dir, generation: link.generation, name: &link.name }
+fn link(link: &ParentLink) -> NamedLink<'_> {
+    NamedLink { dir: link.dir, generation: link.generation, name: &link.name }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use testkit::{require, xfs_repair};
 use vfs::{Error, Ino};
 
 use super::{BLOCK, Crash, fill, fill_shared, next_id, open};
-use crate::alloc::{ExtentRequest, Owner};
+use crate::alloc::{ExtentRequest, RmapOwner};
 use crate::format::address::{AgBlock, AgNumber, FileBlock, FsBlock};
 use crate::format::inode::{Fork, flags2};
 use crate::format::log::intent::{
@@ -53,13 +53,13 @@ fn refcount_of(kind: RefcountKind, run: ExtentRun) -> Intent {
     Intent::refcount(next_id(), &[RefcountChange { kind, run }])
 }
 
-const fn owner_of(ino: Ino, extent: &Extent) -> Owner {
+const fn owner_of(ino: Ino, extent: &Extent) -> RmapOwner {
     let (offset, unwritten) = (extent.offset.0, extent.unwritten);
-    Owner::Fork { ino, fork: Fork::Data, offset, unwritten }
+    RmapOwner::Fork { ino, fork: Fork::Data, offset, unwritten }
 }
 
 /// Adds an extent to the reverse map, or removes it.
-fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: Owner) -> Outcome<()> {
+fn rmap(op: &mut Op<'_>, is_added: bool, extent: &Extent, owner: RmapOwner) -> Outcome<()> {
     let (ag, start) = op.fs.volume.geometry.split(extent.start);
     let mut ag = op.ag(ag)?;
     ag.adjust_agfl()?;
@@ -222,7 +222,7 @@ fn the_reverse_map_follows_before_blocks_change_hands() {
 }
 
 /// Allocates blocks without mapping them.
-fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: Owner) -> Outcome<ExtentRun> {
+fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: RmapOwner) -> Outcome<ExtentRun> {
     let request = ExtentRequest { near, min_len: len, max_len: len, owner, for_data: false };
     let (start, len) = op.allocate_extent(&request)?;
     Ok(ExtentRun { start, len })
@@ -245,14 +245,14 @@ fn a_map_gets_blocks_and_loses_them() {
                 bmap_of(BmapKind::Map, empty.ino(), &moved)
             });
             for (handle, offset, len) in [(&empty, 5, 40), (&tree, 600, 3), (&tree, 2, 1)] {
-                let run = take_blocks(op, old.start, len, Owner::RefcountTree)?;
+                let run = take_blocks(op, old.start, len, RmapOwner::RefcountTree)?;
                 let extent = Extent {
                     offset: FileBlock(offset),
                     start: run.start,
                     len: len.into(),
                     unwritten: true,
                 };
-                rmap(op, false, &extent, Owner::RefcountTree)?;
+                rmap(op, false, &extent, RmapOwner::RefcountTree)?;
                 intents.push(bmap_of(BmapKind::Map, handle.ino(), &extent));
             }
             // An unrelated change before the crash.
@@ -294,16 +294,16 @@ fn blocks_kept_for_copying_on_write_are_freed() {
                 op.ag(ag)?.stage_blocks(start, run.len)
             };
             // Properly staged blocks, in two adjacent runs.
-            let kept = take_blocks(op, near, 64, Owner::Staged)?;
+            let kept = take_blocks(op, near, 64, RmapOwner::Staged)?;
             stage(op, ExtentRun { len: 30, ..kept })?;
             stage(op, ExtentRun { start: kept.start.plus(30), len: 34 })?;
             // One run to be staged, and one to be released.
-            let come = take_blocks(op, near, 16, Owner::Staged)?;
-            let gone = take_blocks(op, near, 8, Owner::Staged)?;
+            let come = take_blocks(op, near, 16, RmapOwner::Staged)?;
+            let gone = take_blocks(op, near, 8, RmapOwner::Staged)?;
             stage(op, gone)?;
             let mut intents = vec![refcount_of(RefcountKind::AllocateCow, come)];
             if has_rmap {
-                rmap(op, false, &whole(come), Owner::Staged)?;
+                rmap(op, false, &whole(come), RmapOwner::Staged)?;
                 intents.push(change(RmapKind::Allocate, come));
                 intents.push(change(RmapKind::Free, gone));
             }

@@ -4,7 +4,7 @@ use vfs::{Corruption, Error, Ino, Result};
 
 use super::Replay;
 use crate::format::address::{AgIno, Block};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{be16, put32};
 use crate::format::geometry::DADDR_BYTES_LOG;
 use crate::format::inode::{Fork, Inode, MAGIC, seal_slot, verify_slot};
@@ -124,7 +124,7 @@ fn write_inode(item: &InodeItem<'_>, lsn: Lsn, slot: &mut [u8]) -> Result<(), Co
     for (fork, logged) in [(Fork::Data, item.data), (Fork::Attr, item.attr)] {
         if let Some(logged) = logged {
             let shape = inode.metafile_type().shape().filter(|_| fork == Fork::Data);
-            write_fork(logged, &shape.unwrap_or(Shape::BMBT), inode.fork_mut(fork))?;
+            write_fork(logged, &shape.unwrap_or(TreeShape::BMBT), inode.fork_mut(fork))?;
         }
     }
     slot.copy_from_slice(inode.as_bytes());

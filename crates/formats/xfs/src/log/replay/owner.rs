@@ -8,10 +8,10 @@ use vfs::{Corruption, Ino, Result};
 use super::Replay;
 use super::structure::Structure;
 use crate::format::address::FsBlock;
-use crate::format::btree::{Area, Shape};
+use crate::format::btree::{Area, TreeShape};
 use crate::format::bytes::put64;
 use crate::format::geometry::DADDR_BYTES_LOG;
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 use crate::format::log::Lsn;
 use crate::format::log::inode::fields;
 
@@ -39,10 +39,10 @@ impl Replay<'_> {
 
     fn change_owner_of(&mut self, inode: &Inode, fork: Fork, (ino, lsn): (Ino, Lsn)) -> Result<()> {
         let root = inode.fork(fork);
-        if inode.fork_format(fork) != Format::Btree {
+        if inode.fork_format(fork) != ForkFormat::Btree {
             return Ok(());
         }
-        let shape = Shape::BMBT;
+        let shape = TreeShape::BMBT;
         let mut pending = children(&shape.root_area(root.len()), root)?;
         let mut seen = BTreeSet::new();
         while let Some(block) = pending.pop() {

@@ -10,9 +10,9 @@ use super::buffer::Touched;
 use super::owner::children;
 use super::structure::Structure;
 use crate::format::address::{Block, FsBlock};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::extent::{EXTENT_SIZE, Extent};
-use crate::format::inode::{Fork, Format, Inode};
+use crate::format::inode::{Fork, ForkFormat, Inode};
 
 impl Replay<'_> {
     /// Stamps, seals and checks the directory block that starts with a replayed piece. Pieces without a magic number
@@ -64,12 +64,12 @@ impl Replay<'_> {
 
     /// Returns all extents of an inode's data.
     fn extents(&self, inode: &Inode) -> Result<Vec<Extent>> {
-        let (root, shape) = (inode.fork(Fork::Data), Shape::BMBT);
+        let (root, shape) = (inode.fork(Fork::Data), TreeShape::BMBT);
         let mut extents = Vec::new();
-        if inode.format() == Format::Extents {
+        if inode.format() == ForkFormat::Extents {
             let count = (inode.extents(Fork::Data) as usize).min(root.len() / EXTENT_SIZE);
             extents.extend(root.chunks_exact(EXTENT_SIZE).take(count).map(Extent::parse));
-        } else if inode.format() == Format::Btree {
+        } else if inode.format() == ForkFormat::Btree {
             let mut pending = children(&shape.root_area(root.len()), root)?;
             let mut seen = BTreeSet::new();
             while let Some(block) = pending.pop() {

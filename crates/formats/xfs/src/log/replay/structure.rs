@@ -7,9 +7,9 @@ use vfs::{Corruption, Ino, Result};
 
 use crate::format::address::Block;
 use crate::format::ag::{self, RawAgf, RawAgfl, RawAgi};
-use crate::format::btree::Shape;
+use crate::format::btree::TreeShape;
 use crate::format::bytes::{be16, be32, be64};
-use crate::format::dir::{self, Part, magic};
+use crate::format::dir::{self, DirBlockKind, magic};
 use crate::format::features::Incompat;
 use crate::format::geometry::Geometry;
 use crate::format::log::Lsn;
@@ -26,9 +26,9 @@ pub(super) enum Structure {
     Agi,
     Agfl,
     /// A block of a tree of a group.
-    GroupTree(Shape),
+    GroupTree(TreeShape),
     /// A block of a tree whose root is in a fork.
-    ForkTree(Shape),
+    ForkTree(TreeShape),
     /// A block of the bitmap or the summary of a realtime group.
     Space(SpaceFile),
     DirData,
@@ -48,9 +48,15 @@ struct Fields {
 }
 
 /// Trees whose roots are in forks.
-const FORK_TREES: [Shape; 3] = [Shape::BMBT, Shape::RTRMAP, Shape::RTREFCOUNT];
-const GROUP_TREES: [Shape; 6] =
-    [Shape::BNO, Shape::CNT, Shape::INO, Shape::FINO, Shape::RMAP, Shape::REFCOUNT];
+const FORK_TREES: [TreeShape; 3] = [TreeShape::BMBT, TreeShape::RTRMAP, TreeShape::RTREFCOUNT];
+const GROUP_TREES: [TreeShape; 6] = [
+    TreeShape::BNO,
+    TreeShape::CNT,
+    TreeShape::INO,
+    TreeShape::FINO,
+    TreeShape::RMAP,
+    TreeShape::REFCOUNT,
+];
 /// Byte offset of the magic number of leaves and nodes.
 const DA_MAGIC: usize = 8;
 /// Byte offset of the owner in a block of an extent map, in a leaf or node, and in directory data.
@@ -166,7 +172,7 @@ impl Structure {
         let block = Block(offset >> geometry.block_log);
         self.check_len(geometry, data)?;
         let (ag, at) = geometry.locate(block);
-        let layout = dir::Layout::new(geometry);
+        let layout = dir::DirLayout::new(geometry);
         let owner = |at| Ino(be64(data, at));
         match self {
             Self::Superblock if offset == 0 => {
@@ -196,17 +202,19 @@ impl Structure {
                 }
             }
             Self::DirData => {
-                dir::verify(geometry, Part::Data, (owner(DIR_OWNER), 0), block, data)?;
+                dir::verify(geometry, DirBlockKind::Data, (owner(DIR_OWNER), 0), block, data)?;
             }
             Self::DirFree => {
                 let (free, _) = layout.free_at(be32(data, FREE_FIRST));
                 let who = (owner(DIR_OWNER), free.0 as u32);
-                dir::verify(geometry, Part::Free, who, block, data)?;
+                dir::verify(geometry, DirBlockKind::Free, who, block, data)?;
             }
-            Self::DirLeaf => dir::verify(geometry, Part::Leaf, (owner(DA_OWNER), 0), block, data)?,
+            Self::DirLeaf => {
+                dir::verify(geometry, DirBlockKind::Leaf, (owner(DA_OWNER), 0), block, data)?
+            }
             // Nodes of directories have larger block addresses than those of attributes, which start at 0.
             Self::Node if is_dir_node(geometry, data) => {
-                dir::verify(geometry, Part::Leaf, (owner(DA_OWNER), 0), block, data)?;
+                dir::verify(geometry, DirBlockKind::Leaf, (owner(DA_OWNER), 0), block, data)?;
             }
             Self::Node | Self::AttrLeaf => {
                 attr::verify(geometry, owner(DA_OWNER).0, block, data)?;
@@ -261,7 +269,7 @@ pub(super) fn is_attr_node(geometry: &Geometry, data: &[u8]) -> bool {
 }
 
 fn is_dir_node(geometry: &Geometry, data: &[u8]) -> bool {
-    u64::from(be32(data, NODE_FIRST_CHILD)) >= dir::Layout::new(geometry).leaf_first().0
+    u64::from(be32(data, NODE_FIRST_CHILD)) >= dir::DirLayout::new(geometry).leaf_first().0
 }
 
 /// Returns the LSN in a block. `None` for blocks without one, of another file system, or with a wrong checksum.

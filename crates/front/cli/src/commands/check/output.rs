@@ -22,11 +22,11 @@ pub(super) enum Style {
 /// Standard output. After an error, nothing more is written.
 pub(super) struct Output {
     style: Style,
-    state: Mutex<State>,
+    state: Mutex<OutputState>,
     has_failed: AtomicBool,
 }
 
-struct State {
+struct OutputState {
     out: BufWriter<Stdout>,
     failure: Option<io::Error>,
 }
@@ -34,7 +34,7 @@ struct State {
 impl Output {
     pub(super) fn new(style: Style) -> Self {
         let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
-        let state = Mutex::new(State { out, failure: None });
+        let state = Mutex::new(OutputState { out, failure: None });
         Self { style, state, has_failed: AtomicBool::new(false) }
     }
 
@@ -92,7 +92,7 @@ impl Output {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutputState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use diskwright::check::{
-    Collector, Finding, Limits, Observer, Options, Phase, Subject, Summary, finding_line,
+    Collector, Finding, ImageCheck, Limits, Observer, Options, Phase, Summary, finding_line,
 };
 use diskwright::{Error, ImageOptions, Outcome, Result};
 
@@ -21,7 +21,7 @@ use crate::terminal::CheckProgress;
 const TICK: Duration = Duration::from_millis(50);
 /// Maximum time that a cancelled check may take to end. A device that does not answer could delay
 /// it for longer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Checks an image and writes the report.
 pub(super) fn check(
@@ -31,9 +31,9 @@ pub(super) fn check(
     stop: &'static AtomicBool,
     output: &Arc<Output>,
 ) -> Result<Outcome> {
-    let subject = Arc::new(Subject::open(path, open)?);
-    let watch = Arc::new(Watch::new(Arc::clone(&subject), stop, Arc::clone(output)));
-    let summary = Run::start(options, Arc::clone(&watch))?.wait()?;
+    let subject = Arc::new(ImageCheck::open(path, open)?);
+    let watch = Arc::new(CheckObserver::new(Arc::clone(&subject), stop, Arc::clone(output)));
+    let summary = RunningCheck::start(options, Arc::clone(&watch))?.wait()?;
     watch.close();
     let mut report = watch.collector.report(&subject, summary.unwrap_or_default());
     // A check that was cancelled after it had completed was not interrupted.
@@ -43,14 +43,14 @@ pub(super) fn check(
 }
 
 /// A running check.
-struct Run {
-    watch: Arc<Watch>,
+struct RunningCheck {
+    watch: Arc<CheckObserver>,
     worker: JoinHandle<()>,
     ended: Receiver<Result<Summary>>,
 }
 
-impl Run {
-    fn start(options: &Options, watch: Arc<Watch>) -> Result<Self> {
+impl RunningCheck {
+    fn start(options: &Options, watch: Arc<CheckObserver>) -> Result<Self> {
         let (end, ended) = channel();
         let (options, watched) = (*options, Arc::clone(&watch));
         let work = move || {
@@ -83,7 +83,7 @@ impl Run {
             self.watch.output.flush();
             if self.watch.is_cancelled() {
                 let asked = *asked.get_or_insert_with(Instant::now);
-                if asked.elapsed() >= PATIENCE {
+                if asked.elapsed() >= CANCEL_TIMEOUT {
                     return Ok(None);
                 }
             }
@@ -92,8 +92,8 @@ impl Run {
 }
 
 /// Observer of a check that collects findings and progress.
-struct Watch {
-    subject: Arc<Subject>,
+struct CheckObserver {
+    subject: Arc<ImageCheck>,
     stop: &'static AtomicBool,
     output: Arc<Output>,
     collector: Collector,
@@ -103,8 +103,8 @@ struct Watch {
     progress: Mutex<(Phase, u64, u64)>,
 }
 
-impl Watch {
-    fn new(subject: Arc<Subject>, stop: &'static AtomicBool, output: Arc<Output>) -> Self {
+impl CheckObserver {
+    fn new(subject: Arc<ImageCheck>, stop: &'static AtomicBool, output: Arc<Output>) -> Self {
         let limits = match output.style() {
             Style::Text | Style::Json => Limits::default(),
             // Each finding was already written.
@@ -133,7 +133,7 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl Observer for CheckObserver {
     fn found(&self, finding: Finding) {
         let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_open {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use diskwright::volume::{self, Listing, NewFileSystem};
+use diskwright::volume::{self, NewFileSystem, VolumeListing};
 use diskwright::{Error, Format, Outcome, Result, stop_on_signals};
 
 use crate::terminal;
@@ -138,8 +138,8 @@ fn create(args: &CreateArgs) -> Result<()> {
 
 fn list(args: &ListArgs) -> Result<()> {
     let names = match volume::list(&args.url)? {
-        Listing::Volume(snapshots) => snapshots.into_iter().map(|it| it.name).collect(),
-        Listing::Prefix(names) => names,
+        VolumeListing::Volume(snapshots) => snapshots.into_iter().map(|it| it.name).collect(),
+        VolumeListing::Prefix(names) => names,
     };
     terminal::with_output(|out| {
         let mut shown = names.iter().map(|name| disk::address::safe_line(name));

@@ -24,7 +24,7 @@ use crate::place::{Driver, Place, Wanted, prove_on_both};
 type Script = fn(&mut Place, &mut Trace);
 
 /// A known difference of our mounts.
-struct Known {
+struct KnownDifference {
     script: &'static str,
     /// Start of the operation's line.
     operation: &'static str,
@@ -34,26 +34,26 @@ struct Known {
     documented: &'static str,
 }
 
-const KNOWN: [Known; 4] = [
-    Known {
+const KNOWN: [KnownDifference; 4] = [
+    KnownDifference {
         script: "direct_requests",
         operation: "unaligned ",
         outcomes: None,
         documented: "Direct requests need no alignment",
     },
-    Known {
+    KnownDifference {
         script: "fallocate_ranges",
         operation: "collapse ",
         outcomes: None,
         documented: "`FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` are EOPNOTSUPP",
     },
-    Known {
+    KnownDifference {
         script: "fallocate_ranges",
         operation: "insert ",
         outcomes: None,
         documented: "`FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` are EOPNOTSUPP",
     },
-    Known {
+    KnownDifference {
         script: "rename_and_link",
         operation: "rename ",
         outcomes: Some(("ENOTEMPTY", "EEXIST")),
@@ -61,7 +61,7 @@ const KNOWN: [Known; 4] = [
     },
 ];
 
-impl Known {
+impl KnownDifference {
     fn is(&self, script: &str, (operation, ours, kernel): &(String, String, String)) -> bool {
         self.script == script
             && operation.starts_with(self.operation)

@@ -7,7 +7,7 @@ use import::DataRun;
 use vfs::Ino;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Part;
+use super::FilePart;
 
 /// Hash and length in bytes; the last block of a file may be partial.
 type Key = (u128, u32);
@@ -18,11 +18,11 @@ const _: () = assert!(ENTRY_BYTES <= 48);
 
 /// Distinct blocks so far and their locations.
 #[derive(Default)]
-pub(super) struct Blocks {
+pub(super) struct DistinctBlocks {
     table: HashMap<Key, (Ino, u64)>,
 }
 
-impl Blocks {
+impl DistinctBlocks {
     /// Returns the location of a block that may have the same bytes. If there is none, records `place`.
     pub(super) fn known_or_new(&mut self, block: &[u8], place: (Ino, u64)) -> Option<(Ino, u64)> {
         match self.table.entry((xxh3_128(block), block.len() as u32)) {
@@ -52,7 +52,7 @@ pub(super) fn blocks_in(
 }
 
 /// Adds a part, merging it with the last one if it continues it.
-pub(super) fn add(parts: &mut Vec<Part>, offset: u64, len: u64, same: Option<(Ino, u64)>) {
+pub(super) fn add(parts: &mut Vec<FilePart>, offset: u64, len: u64, same: Option<(Ino, u64)>) {
     if let Some(last) = parts.last_mut()
         && last.run.offset + last.run.len == offset
     {
@@ -63,7 +63,7 @@ pub(super) fn add(parts: &mut Vec<Part>, offset: u64, len: u64, same: Option<(In
             return;
         }
     }
-    parts.push(Part { run: DataRun { offset, len }, same });
+    parts.push(FilePart { run: DataRun { offset, len }, same });
 }
 
 #[cfg(test)]

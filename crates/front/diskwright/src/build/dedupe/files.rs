@@ -16,13 +16,13 @@ const _: () = assert!(ENTRY_BYTES <= 32);
 
 /// Properties that must be equal before bytes are compared.
 #[derive(PartialEq, Eq, Hash)]
-pub(super) struct Shape {
+pub(super) struct FileProperties {
     size: u64,
     /// Offset and length of each data run; empty if the file has no holes.
     runs: Box<[(u64, u64)]>,
 }
 
-impl Shape {
+impl FileProperties {
     pub(super) fn of(size: u64, runs: &[DataRun]) -> Self {
         let is_whole = matches!(runs, [DataRun { offset: 0, len }] if *len == size);
         let kept = if is_whole { &[] } else { runs };
@@ -41,16 +41,16 @@ struct Alike {
 /// Distinct files so far.
 #[derive(Default)]
 pub(super) struct Files {
-    shapes: HashMap<Shape, Alike>,
+    shapes: HashMap<FileProperties, Alike>,
 }
 
 impl Files {
     /// Returns whether a file is the first of its shape, and records it.
-    pub(super) fn is_first(&mut self, shape: &Shape, ino: Ino) -> bool {
+    pub(super) fn is_first(&mut self, shape: &FileProperties, ino: Ino) -> bool {
         if self.shapes.contains_key(shape) {
             return false;
         }
-        let shape = Shape { size: shape.size, runs: shape.runs.clone() };
+        let shape = FileProperties { size: shape.size, runs: shape.runs.clone() };
         self.shapes.insert(shape, Alike { first: ino, others: HashMap::new() });
         true
     }
@@ -59,7 +59,7 @@ impl Files {
     /// compares it with another file; `sum` hashes it.
     pub(super) fn find<T>(
         &mut self,
-        shape: &Shape,
+        shape: &FileProperties,
         ino: Ino,
         mut same: impl FnMut(Ino, &mut [u8]) -> Result<Option<T>, BuildError>,
         sum: impl FnOnce(&mut [u8]) -> Result<u128, BuildError>,
@@ -120,7 +120,7 @@ mod tests {
         ino: u64,
         all: &HashMap<Ino, (u32, u128)>,
     ) -> Option<Ino> {
-        let shape = Shape::of(size, &[DataRun { offset: 0, len: size }]);
+        let shape = FileProperties::of(size, &[DataRun { offset: 0, len: size }]);
         let ino = Ino(ino);
         if files.is_first(&shape, ino) {
             return None;
@@ -146,7 +146,7 @@ mod tests {
     fn holes_are_part_of_a_shape() {
         let shape = |runs: &[(u64, u64)]| {
             let runs: Vec<_> = runs.iter().map(|&(offset, len)| DataRun { offset, len }).collect();
-            Shape::of(100, &runs)
+            FileProperties::of(100, &runs)
         };
         assert!(shape(&[(0, 100)]) == shape(&[(0, 100)]));
         assert!(shape(&[(0, 100)]) != shape(&[(0, 50)]));

@@ -152,12 +152,12 @@ mod tests {
     use super::*;
 
     /// Image whose files are byte vectors.
-    struct Image {
+    struct VecImage {
         files: HashMap<Ino, Vec<u8>>,
         reads: Cell<usize>,
     }
 
-    impl ShareBlocks for Image {
+    impl ShareBlocks for VecImage {
         fn block_size(&self) -> u64 {
             4096
         }
@@ -175,12 +175,12 @@ mod tests {
         }
     }
 
-    fn image() -> Image {
+    fn image() -> VecImage {
         let bytes: Vec<u8> = (0..1_000_000_u32).map(|at| (at * 7 % 251) as u8).collect();
         let mut nearly = bytes.clone();
         nearly[999_999] ^= 1;
         let files = [(Ino(1), bytes.clone()), (Ino(2), bytes), (Ino(3), nearly)];
-        Image { files: files.into(), reads: Cell::new(0) }
+        VecImage { files: files.into(), reads: Cell::new(0) }
     }
 
     #[test]

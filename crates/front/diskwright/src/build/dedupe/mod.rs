@@ -20,8 +20,8 @@ use super::{BuildError, Dedupe, identity};
 
 pub(super) use files::WholeFile;
 
-use blocks::Blocks;
-use files::{Files, Shape};
+use blocks::DistinctBlocks;
+use files::{FileProperties, Files};
 use held::{Held, New};
 
 /// Read size in bytes; a multiple of every block size.
@@ -41,7 +41,7 @@ pub(super) trait ShareBlocks {
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     /// Extent of the part.
     pub(super) run: DataRun,
     /// Inode and offset of the same bytes, if any.
@@ -52,30 +52,30 @@ pub(super) struct Part {
 #[derive(Default)]
 pub(super) struct Looked {
     /// All data of the file, in order.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FilePart>,
     /// Contribution of the shared parts to the checksum of all contents.
     pub(super) contents: u64,
 }
 
 /// All contents so far.
-pub(super) struct Known<'a> {
+pub(super) struct KnownContents<'a> {
     device: &'a dyn ShareBlocks,
     unit: Dedupe,
     held: Held<'a>,
     files: Files,
-    blocks: Blocks,
+    blocks: DistinctBlocks,
     buffer: Vec<u8>,
     shared_bytes: u64,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownContents<'a> {
     pub(super) fn new(device: &'a dyn ShareBlocks, unit: Dedupe) -> Self {
         Self {
             device,
             unit,
             held: Held::new(device),
             files: Files::default(),
-            blocks: Blocks::default(),
+            blocks: DistinctBlocks::default(),
             buffer: vec![0; READ_BYTES],
             shared_bytes: 0,
         }
@@ -107,7 +107,7 @@ impl<'a> Known<'a> {
 
     /// Shares the blocks of `part` with an existing copy, if there is one. `ino` must already have separate blocks
     /// for all other data.
-    pub(super) fn share(&mut self, ino: Ino, part: &Part) -> Result<(), BuildError> {
+    pub(super) fn share(&mut self, ino: Ino, part: &FilePart) -> Result<(), BuildError> {
         match part.same {
             Some(same) => Ok(self.device.share(same, (ino, part.run.offset), part.run.len)?),
             None => Ok(()),
@@ -121,8 +121,8 @@ impl<'a> Known<'a> {
         runs: &[DataRun],
         body: &Detached,
     ) -> Result<Looked, BuildError> {
-        let unlike = || runs.iter().map(|run| Part { run: *run, same: None }).collect();
-        let shape = Shape::of(size, runs);
+        let unlike = || runs.iter().map(|run| FilePart { run: *run, same: None }).collect();
+        let shape = FileProperties::of(size, runs);
         // A file of a unique shape is not read.
         if self.files.is_first(&shape, ino) {
             return Ok(Looked { parts: unlike(), contents: 0 });
@@ -179,8 +179,8 @@ impl<'a> Known<'a> {
         ino: Ino,
         runs: &[DataRun],
         file: WholeFile,
-    ) -> Result<Option<Part>, BuildError> {
-        let (size, shape) = (file.size(), Shape::of(file.size(), runs));
+    ) -> Result<Option<FilePart>, BuildError> {
+        let (size, shape) = (file.size(), FileProperties::of(file.size(), runs));
         if self.files.is_first(&shape, ino) {
             return Ok(None);
         }
@@ -191,9 +191,9 @@ impl<'a> Known<'a> {
     }
 
     /// Returns a part for the whole file with its holes, because runs may end within blocks.
-    fn whole(&mut self, size: u64, runs: &[DataRun], other: Ino) -> Part {
+    fn whole(&mut self, size: u64, runs: &[DataRun], other: Ino) -> FilePart {
         self.shared_bytes += runs.iter().map(|run| run.len).sum::<u64>();
-        Part { run: DataRun { offset: 0, len: size }, same: Some((other, 0)) }
+        FilePart { run: DataRun { offset: 0, len: size }, same: Some((other, 0)) }
     }
 
     /// Appends the parts for some bytes of a file at an offset. For a streamed file, all earlier bytes are in the
@@ -269,9 +269,9 @@ mod tests {
 
     /// Contents of streamed files.
     #[derive(Default)]
-    struct Image(Mutex<HashMap<Ino, Vec<u8>>>);
+    struct StreamedFiles(Mutex<HashMap<Ino, Vec<u8>>>);
 
-    impl ShareBlocks for Image {
+    impl ShareBlocks for StreamedFiles {
         fn block_size(&self) -> u64 {
             BLOCK
         }
@@ -305,12 +305,12 @@ mod tests {
 
     /// Returns all parts of a file, either looked up as a whole or streamed in pieces of three blocks.
     fn parts(
-        known: &mut Known<'_>,
-        image: &Image,
+        known: &mut KnownContents<'_>,
+        image: &StreamedFiles,
         ino: Ino,
         bytes: &[u8],
         is_stream: bool,
-    ) -> Vec<Part> {
+    ) -> Vec<FilePart> {
         let size = bytes.len() as u64;
         let runs = [DataRun { offset: 0, len: size }];
         if !is_stream {
@@ -342,8 +342,8 @@ mod tests {
         for (unit, in_order) in
             [Dedupe::Files, Dedupe::Blocks].map(|unit| [0, 1, 2].map(|n| (unit, n))).concat()
         {
-            let (image, files) = (Image::default(), files(&mut random));
-            let mut known = Known::new(&image, unit);
+            let (image, files) = (StreamedFiles::default(), files(&mut random));
+            let mut known = KnownContents::new(&image, unit);
             let mut first = HashMap::new();
             let mut shared = 0;
             for (number, bytes) in files.iter().enumerate() {

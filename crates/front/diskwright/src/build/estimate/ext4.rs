@@ -4,8 +4,8 @@ use ext4::format::features::{Compat, Incompat, RoCompat};
 use ext4::format::superblock::Superblock;
 use import::{Entry, EntryKind, Xattr};
 
-use super::splits::{Item, Splits};
-use super::tree::{Tree, split};
+use super::splits::{SplitEntry, Splits};
+use super::tree::{TreeEstimate, split};
 use super::{Estimate, Needed, blocks_and_ranges, stored_name};
 
 /// Fixed bytes of a directory entry. The name is padded to a multiple of 4.
@@ -37,15 +37,15 @@ const XATTR_ENTRY_BYTES: usize = 16;
 
 /// Space estimate of a source.
 pub(in crate::build) struct Ext4Estimate {
-    shape: Shape,
-    tree: Tree<Directory>,
+    shape: SpaceParameters,
+    tree: TreeEstimate<DirectoryContents>,
     /// Blocks of everything except directories.
     blocks: u64,
     inodes: u64,
 }
 
 /// File system properties that determine space requirements.
-struct Shape {
+struct SpaceParameters {
     block_size: usize,
     inode_size: usize,
     /// Bytes available for entries in a directory block.
@@ -55,25 +55,25 @@ struct Shape {
 }
 
 /// Contents of a directory.
-enum Directory {
+enum DirectoryContents {
     /// One block.
-    Block { used: usize, items: Vec<Item> },
+    Block { used: usize, items: Vec<SplitEntry> },
     /// Several blocks without an index: their number and the bytes used in the last one.
     Linear { blocks: u64, used: usize },
     /// Hashed index.
     Indexed(Box<Splits>),
 }
 
-impl Directory {
+impl DirectoryContents {
     fn new() -> Self {
         Self::Block { used: DOTS_BYTES, items: Vec::new() }
     }
 
-    fn add(&mut self, shape: &Shape, name: &[u8]) {
+    fn add(&mut self, shape: &SpaceParameters, name: &[u8]) {
         let size = (RECORD_BYTES + name.len()).next_multiple_of(4);
         // Any evenly distributed hash gives the same estimate.
         let hash = xxhash_rust::xxh3::xxh3_64(name) as u32;
-        let item = Item { hash, size: u16::try_from(size).unwrap_or(u16::MAX) };
+        let item = SplitEntry { hash, size: u16::try_from(size).unwrap_or(u16::MAX) };
         match self {
             Self::Block { used, items } if *used + size <= shape.leaf_room => {
                 *used += size;
@@ -96,7 +96,7 @@ impl Directory {
     }
 
     /// Returns the number of blocks, including index and map.
-    fn blocks(&self, shape: &Shape) -> u64 {
+    fn blocks(&self, shape: &SpaceParameters) -> u64 {
         let blocks = match self {
             Self::Block { .. } => return 1,
             Self::Linear { blocks, .. } => *blocks,
@@ -109,7 +109,7 @@ impl Directory {
     }
 }
 
-impl Shape {
+impl SpaceParameters {
     /// Returns the number of index blocks between root and leaves. They are split in half too.
     fn index_nodes(&self, leaves: u64) -> u64 {
         let block = self.block_size as u64;
@@ -170,14 +170,19 @@ impl Ext4Estimate {
         }
         let block_size = superblock.block_size() as usize;
         let tail = if features.metadata_csum() { TAIL_BYTES } else { 0 };
-        let shape = Shape {
+        let shape = SpaceParameters {
             block_size,
             inode_size: superblock.inode_size.into(),
             leaf_room: block_size - tail,
             has_index: features.compat(Compat::DIR_INDEX),
             has_extents: features.incompat(Incompat::EXTENTS),
         };
-        Some(Self { shape, tree: Tree::new(Directory::new()), blocks: 0, inodes: 0 })
+        Some(Self {
+            shape,
+            tree: TreeEstimate::new(DirectoryContents::new()),
+            blocks: 0,
+            inodes: 0,
+        })
     }
 
     /// Returns the index of the directory at `path`, which is created if missing.
@@ -194,7 +199,7 @@ impl Ext4Estimate {
         for path in missing.into_iter().rev() {
             self.tree.get(number).add(&self.shape, split(path).1);
             number = self.tree.directories().len();
-            self.tree.insert(path, Directory::new());
+            self.tree.insert(path, DirectoryContents::new());
             self.inodes += 1;
         }
         number
@@ -245,7 +250,7 @@ impl Estimate for Ext4Estimate {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: SpaceParameters = SpaceParameters {
         block_size: 4096,
         inode_size: 256,
         leaf_room: 4084,
@@ -259,7 +264,7 @@ mod tests {
         assert_eq!(SHAPE.map_blocks(100_000, 1), 0);
         assert_eq!(SHAPE.map_blocks(200_000, 1), 1);
         assert_eq!(SHAPE.map_blocks(5, 5), 1);
-        let old = Shape { has_extents: false, ..SHAPE };
+        let old = SpaceParameters { has_extents: false, ..SHAPE };
         assert_eq!([12, 13, 12 + 1024, 13 + 1024].map(|n| old.map_blocks(n, 1)), [0, 1, 1, 3]);
     }
 
@@ -274,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_directory_grows_from_a_block_to_an_index() {
-        let mut directory = Directory::new();
+        let mut directory = DirectoryContents::new();
         for number in 0..300 {
             directory.add(&SHAPE, format!("file-{number:07}").as_bytes());
         }

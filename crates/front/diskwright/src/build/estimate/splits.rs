@@ -26,12 +26,12 @@ pub(super) struct Splits {
 #[derive(Debug, Default)]
 struct Leaf {
     used: u32,
-    items: Vec<Item>,
+    items: Vec<SplitEntry>,
 }
 
 /// Entry of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct SplitEntry {
     pub(super) hash: u32,
     /// Size in a leaf, in bytes.
     pub(super) size: u16,
@@ -39,7 +39,7 @@ pub(super) struct Item {
 
 impl Splits {
     /// Creates leaves of `room` bytes with initial entries.
-    pub(super) fn new(room: u32, items: &[Item]) -> Self {
+    pub(super) fn new(room: u32, items: &[SplitEntry]) -> Self {
         let leaves = BTreeMap::from([(0, Leaf::default())]);
         let mut splits = Self { room, leaves, hash_max: u32::MAX, entries: 0, followed: 0 };
         for item in items {
@@ -49,7 +49,7 @@ impl Splits {
     }
 
     /// Adds an entry.
-    pub(super) fn add(&mut self, item: Item) {
+    pub(super) fn add(&mut self, item: SplitEntry) {
         self.entries += 1;
         if item.hash > self.hash_max {
             return;
@@ -110,8 +110,8 @@ impl Leaf {
 mod tests {
     use super::*;
 
-    fn item(number: u32, size: u16) -> Item {
-        Item { hash: number.wrapping_mul(0x9e37_79b9), size }
+    fn item(number: u32, size: u16) -> SplitEntry {
+        SplitEntry { hash: number.wrapping_mul(0x9e37_79b9), size }
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(splits.leaves(), 1);
         splits.add(item(5000, 16));
         assert_eq!(splits.leaves(), 2);
-        let same = vec![Item { hash: 7, size: 16 }; 1000];
+        let same = vec![SplitEntry { hash: 7, size: 16 }; 1000];
         assert_eq!(Splits::new(4096, &same).leaves(), 1);
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let mut all = Splits::new(256, &[]);
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..400_000 {
-            all.add(Item { hash: rng.u32(..), size: 16 });
+            all.add(SplitEntry { hash: rng.u32(..), size: 16 });
         }
         assert!(all.leaves.len() <= LEAVES_MAX && all.followed < 100_000);
         // 25,000 leaves if all were full; here each is between half full and full.

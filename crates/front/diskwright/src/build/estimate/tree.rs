@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 /// Directories with format-specific counters. Index 0 is the root.
-pub(super) struct Tree<D> {
+pub(super) struct TreeEstimate<D> {
     directories: Vec<D>,
     numbers: HashMap<Box<[u8]>, usize>,
     /// Directory of the last entry, which is usually also that of the next one.
     last: (Vec<u8>, usize),
 }
 
-impl<D> Tree<D> {
+impl<D> TreeEstimate<D> {
     pub(super) fn new(root: D) -> Self {
         let numbers = HashMap::from([(Box::default(), 0)]);
         Self { directories: vec![root], numbers, last: (Vec::new(), 0) }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn directories_are_found_by_their_paths() {
-        let mut tree = Tree::new('r');
+        let mut tree = TreeEstimate::new('r');
         assert_eq!(tree.parent_of(b"a"), (Some(0), &b"a"[..]));
         assert_eq!(tree.parent_of(b"a/b"), (None, &b"b"[..]));
         tree.insert(b"a", 'a');

@@ -5,8 +5,8 @@ use xfs::format::features::{Incompat, RoCompat};
 use xfs::format::hash::{folded_hash, name_hash};
 use xfs::format::superblock::RawSuperblock;
 
-use super::splits::{Item, Splits};
-use super::tree::{Tree, split};
+use super::splits::{SplitEntry, Splits};
+use super::tree::{TreeEstimate, split};
 use super::{Estimate, Needed, blocks_and_ranges, stored_name};
 
 /// Bytes of an inode before its forks.
@@ -45,8 +45,8 @@ const GROUP_SPARE_BLOCKS: u64 = 16;
 
 /// Space estimate of a source.
 pub(in crate::build) struct XfsEstimate {
-    shape: Shape,
-    tree: Tree<Directory>,
+    shape: SpaceParameters,
+    tree: TreeEstimate<DirectoryContents>,
     /// Blocks of everything except directories and inodes.
     blocks: u64,
     /// File extents, each with a record in the reverse map.
@@ -55,7 +55,7 @@ pub(in crate::build) struct XfsEstimate {
 }
 
 /// File system properties that determine space requirements.
-struct Shape {
+struct SpaceParameters {
     block_size: usize,
     inode_size: usize,
     dir_block_size: usize,
@@ -66,13 +66,13 @@ struct Shape {
 }
 
 /// Contents of a directory.
-struct Directory {
+struct DirectoryContents {
     /// Size of attributes, parent pointers included.
     xattr_bytes: usize,
     /// Sizes of the entries in short form and in data blocks.
     short_bytes: usize,
     data_bytes: usize,
-    items: Vec<Item>,
+    items: Vec<SplitEntry>,
     /// Leaves, once the entries exceed one leaf.
     splits: Option<Box<Splits>>,
 }
@@ -84,16 +84,16 @@ struct DirectoryBlocks {
     extents: u64,
 }
 
-impl Directory {
+impl DirectoryContents {
     fn new(xattr_bytes: usize) -> Self {
         Self { xattr_bytes, short_bytes: 0, data_bytes: 0, items: Vec::new(), splits: None }
     }
 
-    fn add(&mut self, shape: &Shape, name: &[u8]) {
+    fn add(&mut self, shape: &SpaceParameters, name: &[u8]) {
         self.short_bytes += SHORT_ENTRY_BYTES + name.len();
         self.data_bytes += (ENTRY_BYTES + name.len()).next_multiple_of(8);
         let hash = if shape.folds_case { folded_hash(name) } else { name_hash(name) };
-        let item = Item { hash, size: HASH_BYTES as u16 };
+        let item = SplitEntry { hash, size: HASH_BYTES as u16 };
         match &mut self.splits {
             Some(splits) => splits.add(item),
             None => {
@@ -108,7 +108,7 @@ impl Directory {
         }
     }
 
-    fn blocks(&self, shape: &Shape) -> DirectoryBlocks {
+    fn blocks(&self, shape: &SpaceParameters) -> DirectoryBlocks {
         let per_block = (shape.dir_block_size / shape.block_size).max(1) as u64;
         let literal = shape.inode_size - CORE_BYTES;
         let attributes = self.xattr_bytes.min(literal - DATA_FORK_BYTES_MIN).next_multiple_of(8);
@@ -140,7 +140,7 @@ impl Directory {
     }
 }
 
-impl Shape {
+impl SpaceParameters {
     /// Returns the number of blocks of a tree that maps this many extents.
     fn map_blocks(&self, extents: u64) -> u64 {
         let inline = ((self.inode_size - CORE_BYTES) / 2 / EXTENT_BYTES) as u64;
@@ -179,7 +179,7 @@ impl XfsEstimate {
     pub(in crate::build) fn new(superblock: &RawSuperblock) -> Option<Self> {
         let features = superblock.features();
         let block_size = superblock.blocksize.get() as usize;
-        let shape = Shape {
+        let shape = SpaceParameters {
             block_size,
             inode_size: superblock.inodesize.get().into(),
             dir_block_size: block_size << superblock.dirblklog,
@@ -188,7 +188,7 @@ impl XfsEstimate {
             has_rmap: features.ro_compat(RoCompat::RMAPBT),
             folds_case: features.ascii_ci(),
         };
-        let tree = Tree::new(Directory::new(0));
+        let tree = TreeEstimate::new(DirectoryContents::new(0));
         Some(Self { shape, tree, blocks: 0, extents: 0, inodes: 0 })
     }
 
@@ -209,7 +209,7 @@ impl XfsEstimate {
             number = self.tree.directories().len();
             let bytes = self.shape.xattr_bytes(name, xattrs);
             self.blocks += self.shape.xattr_blocks(bytes, 0, xattrs);
-            self.tree.insert(path, Directory::new(bytes));
+            self.tree.insert(path, DirectoryContents::new(bytes));
             self.inodes += 1;
         }
         number
@@ -292,7 +292,7 @@ impl Estimate for XfsEstimate {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: SpaceParameters = SpaceParameters {
         block_size: 4096,
         inode_size: 512,
         dir_block_size: 4096,
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_directory_takes_the_smallest_form_that_fits() {
-        let mut directory = Directory::new(30);
+        let mut directory = DirectoryContents::new(30);
         let names = |from: u32, to: u32| (from..to).map(|n| format!("file-{n:07}").into_bytes());
         names(0, 10).for_each(|name| directory.add(&SHAPE, &name));
         assert_eq!(directory.blocks(&SHAPE).blocks, 0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, JoinedDevice, MemoryDevice};
 use ext4::format::features::{Feature, RoCompat};
 use ext4::format::journal_device::{JournalDevice, JournalDeviceOptions, uuid_for};
-use ext4::mkfs::{self, Contents, ExternalJournal, FeatureChange, InodeCount, Layout};
+use ext4::mkfs::{self, ExternalJournal, FeatureChange, InodeCount, Layout, PreviousContents};
 use ext4::tune::Request;
 use ext4::{Ext4, Ext4Core, log};
 use vfs::{FileSystem, Ino, Timestamp};
@@ -14,7 +14,7 @@ use vfs::{FileSystem, Ino, Timestamp};
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::estimate::{Estimate, Ext4Estimate};
 use crate::build::{BuildError, BuildOptions, identity};
-use crate::image::devices::{self, Access};
+use crate::image::devices::{self, DevicePurpose};
 
 /// Block size if the image size is computed, in bytes. A trial counts blocks before the size is known, so the block
 /// size must not depend on it.
@@ -78,7 +78,7 @@ impl<'a> Ext4Maker<'a> {
         let has_quota = features.iter().rfind(|change| change.feature == QUOTA);
         let has_quota = has_quota.is_some_and(|change| change.on);
         features.retain(|change| change.feature != QUOTA);
-        let open = |path: &PathBuf| devices::open(path, false, Access::Write);
+        let open = |path: &PathBuf| devices::open(path, false, DevicePurpose::Write);
         let journal = options.log_device.as_ref().map(open).transpose();
         let journal = journal.map_err(|e| BuildError::Image(Box::new(e)))?;
         Ok(Self { options, features, inode_size, journal, has_quota })
@@ -224,7 +224,7 @@ impl Plan for Ext4Plan {
     }
 
     fn make(&self, device: &Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn Fresh>> {
-        mkfs::format(&**device, &self.layout, Contents::Zeros)?;
+        mkfs::format(&**device, &self.layout, PreviousContents::Zeros)?;
         let device = match &self.journal {
             Some(journal) => journal.join(Arc::clone(device))?,
             None => Arc::clone(device),

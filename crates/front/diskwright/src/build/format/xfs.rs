@@ -9,13 +9,15 @@ use vfs::{FileSystem, Ino};
 use xfs::Xfs;
 use xfs::format::features::RoCompat;
 use xfs::format::superblock::RawSuperblock;
-use xfs::mkfs::{self, Contents, FeatureChange, Layout, RealtimeSection, SIZE_MIN, SMALL_SIZE_MIN};
+use xfs::mkfs::{
+    self, FeatureChange, Layout, PreviousContents, RealtimeSection, SIZE_MIN, SMALL_SIZE_MIN,
+};
 
 use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
 use crate::build::dedupe::ShareBlocks;
 use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
-use crate::image::devices::{self, Access};
+use crate::image::devices::{self, DevicePurpose};
 use crate::verity;
 
 /// Number of inodes per allocation.
@@ -42,7 +44,7 @@ impl<'a> XfsMaker<'a> {
         let inode_size = options.inode_size.map(u16::try_from).transpose();
         let inode_size =
             inode_size.map_err(|_| vfs::Error::Invalid("the inode size is too large"))?;
-        let open = |path: &PathBuf| devices::open(path, false, Access::Write);
+        let open = |path: &PathBuf| devices::open(path, false, DevicePurpose::Write);
         let log_device = options.log_device.as_ref().map(open).transpose();
         let log_device = log_device.map_err(|e| BuildError::Image(Box::new(e)))?;
         let realtime_device = options.realtime_device.as_ref().map(open).transpose();
@@ -188,7 +190,7 @@ impl Plan for XfsPlan {
             let joined = JoinedDevice::new(device, log, realtime);
             device = Arc::new(joined.map_err(vfs::Error::Device)?);
         }
-        mkfs::format(&*device, &self.layout, Contents::Zeros)?;
+        mkfs::format(&*device, &self.layout, PreviousContents::Zeros)?;
         Ok(Box::new(Xfs::open_in_progress(device, xfs::CACHE_BYTES_DEFAULT)?))
     }
 }

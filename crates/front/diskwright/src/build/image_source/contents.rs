@@ -10,19 +10,19 @@ use super::ImageTree;
 use crate::extract::contents::{Run, data_runs, read_exactly};
 
 /// File of an image.
-struct Contents {
+struct SourceImageFile {
     tree: ImageTree,
     ino: Ino,
     path: Box<[u8]>,
 }
 
-impl fmt::Debug for Contents {
+impl fmt::Debug for SourceImageFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Contents").field("ino", &self.ino).finish_non_exhaustive()
     }
 }
 
-impl ReadContent for Contents {
+impl ReadContent for SourceImageFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
         let read = read_exactly(self.tree.fs(), self.ino, offset, buf);
         read.map_err(|e| self.tree.error(&self.path, e))
@@ -37,6 +37,6 @@ pub(super) fn contents(tree: &ImageTree, ino: Ino, size: u64, path: &[u8]) -> vf
         [] if size == 0 => None,
         _ => Some(runs.iter().map(|run| DataRun { offset: run.offset, len: run.len }).collect()),
     };
-    let reader = Contents { tree: tree.clone(), ino, path: path.into() };
+    let reader = SourceImageFile { tree: tree.clone(), ino, path: path.into() };
     Ok(Content::elsewhere(size, sparse, Arc::new(reader)))
 }

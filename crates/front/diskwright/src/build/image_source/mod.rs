@@ -61,7 +61,7 @@ impl ImageTree {
 
     /// Starts reading from the beginning.
     pub(super) fn source(&self) -> Box<dyn Source> {
-        Box::new(walk::Walk::new(self.clone()))
+        Box::new(walk::TreeCursor::new(self.clone()))
     }
 
     /// Returns the approximate number of files.

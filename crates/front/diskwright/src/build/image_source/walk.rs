@@ -22,7 +22,7 @@ struct Level {
     names: Vec<(Box<[u8]>, Ino)>,
 }
 
-pub(super) struct Walk {
+pub(super) struct TreeCursor {
     tree: ImageTree,
     levels: Vec<Level>,
     path: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Walk {
     is_over: bool,
 }
 
-impl Walk {
+impl TreeCursor {
     pub(super) fn new(tree: ImageTree) -> Self {
         Self {
             tree,
@@ -142,7 +142,7 @@ impl Walk {
     }
 }
 
-impl Source for Walk {
+impl Source for TreeCursor {
     fn next_entry(&mut self) -> Result<Option<Entry>, SourceError> {
         while !self.is_over {
             let Some(ino) = self.advance() else {

@@ -7,7 +7,7 @@ use ext4::format::inode::{Inode, flags};
 use ext4::format::{dirent, htree};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Node, Source};
+use super::{Dump, DumpValue, Fields, Source};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
@@ -19,7 +19,7 @@ const BLOCKS_MAX: u64 = 100_000;
 enum Role {
     Leaf,
     Root,
-    Node,
+    DumpValue,
 }
 
 impl Source {
@@ -43,7 +43,7 @@ impl Source {
         for at in 0..blocks.min(BLOCKS_MAX) as u32 {
             let role = match () {
                 () if at == 0 && inode.has_flag(flags::INDEX) => Role::Root,
-                () if nodes.contains(&at) => Role::Node,
+                () if nodes.contains(&at) => Role::DumpValue,
                 () => Role::Leaf,
             };
             match self.directory_block(ino, at) {
@@ -135,7 +135,7 @@ impl Source {
                 fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Root));
                 htree::verify(bytes, htree::IndexKind::Root, seed)
             }
-            Role::Node => {
+            Role::DumpValue => {
                 fields.add("kind", "dx_node");
                 fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Node));
                 htree::verify(bytes, htree::IndexKind::Node, seed)
@@ -148,7 +148,7 @@ impl Source {
         fields
     }
 
-    fn entries(&self, block: &[u8]) -> Vec<Node> {
+    fn entries(&self, block: &[u8]) -> Vec<DumpValue> {
         let record = |record: dirent::DirRecord<'_>| {
             let mut fields = Fields::default();
             fields.add("offset", record.offset as u64);
@@ -159,7 +159,7 @@ impl Source {
                 fields.add("type", file_type.map_or("unknown", type_word));
             }
             fields.add("name", bytes_text(record.name));
-            Node::Fields(fields)
+            DumpValue::Fields(fields)
         };
         dirent::entries(block).map(record).collect()
     }

@@ -14,7 +14,7 @@ use ext4::format::group::{GroupDescriptor, GroupFlags};
 use ext4::format::superblock::Superblock;
 use vfs::{Error as FsError, Ino};
 
-use super::{Dump, Fields, Node, Structures};
+use super::{Dump, DumpValue, Fields, Structures};
 
 /// Image to dump.
 pub(super) type Source = super::Source<Ext4>;

@@ -3,7 +3,7 @@
 use vfs::{Error as FsError, FileSystem, FileType, Ino};
 use xfs::format::address::FileBlock;
 use xfs::format::checksum;
-use xfs::format::inode::{self, Fork, Format, Inode, Time, flags, flags2};
+use xfs::format::inode::{self, Fork, ForkFormat, Inode, Time, flags, flags2};
 
 use super::{Dump, Fields, Source};
 use crate::dump::bytes::bytes_text;
@@ -138,7 +138,7 @@ impl Source {
         (count, runs): (&'static str, &'static str),
         dump: &mut Dump,
     ) {
-        if !matches!(inode.fork_format(fork), Format::Extents | Format::Btree) {
+        if !matches!(inode.fork_format(fork), ForkFormat::Extents | ForkFormat::Btree) {
             return;
         }
         dump.fields.add(count, inode.extents(fork));
@@ -187,12 +187,12 @@ impl Source {
     }
 }
 
-fn format_word(format: Format) -> &'static str {
+fn format_word(format: ForkFormat) -> &'static str {
     match format {
-        Format::Device => "device",
-        Format::Local => "local",
-        Format::Extents => "extents",
-        Format::Btree => "btree",
-        Format::MetaBtree => "metadata btree",
+        ForkFormat::Device => "device",
+        ForkFormat::Local => "local",
+        ForkFormat::Extents => "extents",
+        ForkFormat::Btree => "btree",
+        ForkFormat::MetaBtree => "metadata btree",
     }
 }

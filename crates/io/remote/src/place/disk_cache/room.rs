@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::image::{ABOUT, Cached};
 
 /// An image in the cache.
-struct Kept {
+struct CachedImage {
     directory: PathBuf,
     bytes: u64,
     used: SystemTime,
@@ -38,7 +38,7 @@ pub(super) fn make(cache: &Path, limit: u64, reading: Option<&Cached>) {
     }
 }
 
-fn images(cache: &Path) -> io::Result<Vec<Kept>> {
+fn images(cache: &Path) -> io::Result<Vec<CachedImage>> {
     let mut images = Vec::new();
     for entry in fs::read_dir(cache)? {
         let directory = entry?.path();
@@ -47,7 +47,7 @@ fn images(cache: &Path) -> io::Result<Vec<Kept>> {
         let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let files = ["data", "sums"].map(|name| fs::metadata(directory.join(name)));
         let bytes = files.iter().flatten().map(storage).sum();
-        images.push(Kept { directory, bytes, used });
+        images.push(CachedImage { directory, bytes, used });
     }
     Ok(images)
 }
