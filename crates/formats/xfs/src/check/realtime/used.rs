@@ -6,9 +6,14 @@ use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
+use super::super::inodes::Inodes;
+use super::super::owners::{Claim, Owners};
 use super::group_files::Groups;
 use crate::btree::records::rmap_offset;
+use crate::format::address::{AgNumber, FsBlock};
 use crate::format::extent::Extent;
+use crate::format::features::RoCompat;
+use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, flags};
 use crate::format::metafile::MetafileType;
 use crate::format::realtime::Realtime;
@@ -62,6 +67,26 @@ impl UsedExtents {
         Self { realtime, used, disputed: Mutex::default(), listed, groups }
     }
 
+    /// Returns a set that lists all claims of blocks of groups, for an image whose trees of groups are empty. Blocks of
+    /// files that may share some may have several owners. `None` without groups.
+    pub(in super::super) fn listing(inodes: &Inodes<'_>) -> Option<Self> {
+        let realtime = inodes.ctx.geometry.realtime?;
+        let all = (0..realtime.groups()).collect();
+        let listing = |geometry: &Geometry| Owners::listing(geometry, all, Vec::new());
+        let groups = Groups::read(inodes, &realtime, listing)?;
+        if groups.geometry.features.ro_compat(RoCompat::REFLINK) {
+            let numbers = (0..realtime.groups()).map(AgNumber);
+            numbers.for_each(|group| groups.owners.note_sharing_unknown(group));
+        }
+        Some(Self::of(realtime, Some(groups), None))
+    }
+
+    /// Returns the listed claims; `None` if there were too many.
+    pub(in super::super) fn into_claims(self) -> Option<Vec<Claim>> {
+        let owners = self.groups?.owners;
+        (!owners.is_cut()).then(|| owners.into_claims().0)
+    }
+
     /// Returns the number of free extents.
     pub(in super::super) fn free(&self) -> u64 {
         let extents = self.realtime.extents();
@@ -99,6 +124,13 @@ impl UsedExtents {
     }
 }
 
+/// Returns whether an address is that of the start of a realtime extent. Groups consist of whole ones, but their
+/// addresses do not.
+fn is_boundary(realtime: &Realtime, start: FsBlock) -> bool {
+    let of_extent = u64::from(realtime.extent_blocks());
+    realtime.device_block(start, 1).is_some_and(|block| block.is_multiple_of(of_extent))
+}
+
 impl FileClaims<'_> {
     /// Claims the realtime extents of an extent of the file. Returns whether some of its blocks are shared.
     pub(in super::super) fn extent(&mut self, extent: &Extent, may_share: bool) -> bool {
@@ -112,14 +144,14 @@ impl FileClaims<'_> {
             return false;
         };
         let of_extent = u64::from(realtime.extent_blocks());
+        let is_at_start = is_boundary(realtime, extent.start);
         let continues = self.last.is_some_and(|last| {
             last.end() == extent.offset && last.start.plus(last.len) == extent.start
         });
         if !continues {
             self.end();
-            self.is_aligned &= extent.start.0.is_multiple_of(of_extent)
-                && extent.offset.0.is_multiple_of(of_extent);
-        } else if !extent.start.0.is_multiple_of(of_extent) {
+            self.is_aligned &= is_at_start && extent.offset.0.is_multiple_of(of_extent);
+        } else if !is_at_start {
             // A part of the realtime extent that the last extent ends in, with another state.
             extents.start += 1;
         }
@@ -136,9 +168,12 @@ impl FileClaims<'_> {
 
     /// Checks that the last run of contiguous extents ends with a realtime extent.
     fn end(&mut self) {
-        let of_extent = u64::from(self.all.realtime.extent_blocks());
-        let is_whole =
-            |last: Extent| last.start.0.saturating_add(last.len).is_multiple_of(of_extent);
+        let realtime = &self.all.realtime;
+        let of_extent = u64::from(realtime.extent_blocks());
+        let is_whole = |last: Extent| match realtime.device_block(last.start, last.len) {
+            Some(block) => (block + last.len).is_multiple_of(of_extent),
+            None => true,
+        };
         self.is_aligned &= self.last.is_none_or(is_whole);
     }
 

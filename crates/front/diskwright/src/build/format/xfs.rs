@@ -68,6 +68,8 @@ impl<'a> XfsMaker<'a> {
         Some(RealtimeSection {
             bytes: self.options.realtime_bytes.unwrap_or_else(|| device.len()),
             extent_bytes: self.options.realtime_extent_bytes,
+            group_bytes: self.options.realtime_group_bytes,
+            group_count: self.options.realtime_group_count,
         })
     }
 
