@@ -28,7 +28,7 @@ impl Layout {
         let of_inodes = (inodes >> self.geometry.inodes_per_block_log())
             + 2 * u64::from(self.geometry.chunk_blocks());
         // The directory, with its index.
-        let of_names = (inodes * 32 >> self.geometry.block_log) + 4;
+        let of_names = ((inodes * 32) >> self.geometry.block_log) + 4;
         files + of_inodes + of_names
     }
 }
