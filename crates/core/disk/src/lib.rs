@@ -33,6 +33,7 @@ pub use memory::MemoryDevice;
 pub use overlay::OverlayDevice;
 pub use overlay_file::OverlayFile;
 pub use recording::{Event, RecordingDevice};
+pub use vfs::hint;
 pub use window::WindowDevice;
 
 /// Storage of a fixed length, which any thread may read and write at any offset.

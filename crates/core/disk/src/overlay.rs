@@ -25,6 +25,27 @@ impl OverlayDevice {
         Self { below, pages: RwLock::default() }
     }
 
+    /// Calls `each` with every page that was written, in order: its offset, and its bytes, clipped to the device.
+    ///
+    /// # Errors
+    /// Returns the errors of `each`.
+    pub fn for_each_written(
+        &self,
+        mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let pages = self.pages.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut numbers: Vec<u64> = pages.keys().copied().collect();
+        numbers.sort_unstable();
+        for number in numbers {
+            let start = number * PAGE_BYTES;
+            let len = PAGE_BYTES.min(end_at(self, start).saturating_sub(start));
+            if let Some(bytes) = pages.get(&number) {
+                each(start, &bytes[..len as usize])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `each` with the pages that a range touches: page number, bytes within the page, bytes of the range.
     fn for_each_page(
         offset: u64,

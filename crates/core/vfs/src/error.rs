@@ -3,6 +3,7 @@
 use std::io;
 
 pub use crate::fault::Corruption;
+use crate::hint::Advice;
 
 /// Result of a file-system operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -87,13 +88,14 @@ pub struct Unsupported {
     /// Name of the feature, in the format's own term.
     pub what: String,
     /// Advice for the user.
-    pub advice: &'static str,
+    pub advice: Advice,
 }
 
 impl Error {
     /// Creates an error for an unsupported feature, with advice for the user.
-    pub fn unsupported(what: impl Into<String>, advice: &'static str) -> Self {
-        Self::Unsupported(Box::new(Unsupported { what: what.into(), advice }))
+    pub fn unsupported(what: impl Into<String>, advice: impl Into<Advice>) -> Self {
+        let (what, advice) = (what.into(), advice.into());
+        Self::Unsupported(Box::new(Unsupported { what, advice }))
     }
 }
 

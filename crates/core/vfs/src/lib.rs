@@ -9,6 +9,7 @@ mod error;
 pub mod fault;
 mod filesystem;
 mod flags;
+pub mod hint;
 mod io_error;
 pub mod names;
 pub mod path;

@@ -87,6 +87,7 @@ const UPWARD: &[(&str, &str, &str)] = &[
     ("xfs", "inode", "quota"),
     ("xfs", "map", "alloc"),
     ("xfs", "map", "inode"),
+    ("xfs", "mkfs", "resize"),
     ("xfs", "mkfs", "xattr"),
     ("xfs", "op", "alloc"),
     ("xfs", "op", "dir"),

@@ -113,41 +113,32 @@ fn the_list_of_messages_is_complete() {
     );
 }
 
-/// Files that replace phrases of messages by their own words, each with the text before a phrase.
-const TRANSLATORS: [(&str, &str); 3] = [
-    ("crates/front/cli/src/commands/build.rs", ".replace("),
-    ("crates/front/dropin/src/hints.rs", "("),
-    ("crates/front/python/src/words.rs", "("),
+/// Options that programs name in their own words (`vfs::hint`).
+const SETTINGS: [&str; 6] = [
+    "--allow-data-files",
+    "--log-device",
+    "--norecovery",
+    "--offset",
+    "--partition",
+    "--rt-device",
 ];
 
-/// Returns the literals with an option that directly follow `before`.
-fn phrases(source: &str, before: &str) -> Vec<String> {
-    let source = without_tests(source);
-    let phrase = |(at, _): (usize, &str)| {
-        let literal = source[at + before.len()..].trim_start();
-        let end = literal_end(literal.as_bytes(), 0).filter(|_| literal.starts_with('"'))?;
-        Some(joined(&literal[1..end - 1]))
-    };
-    let found = source.match_indices(before).filter_map(phrase);
-    found
-        .filter(|phrase| phrase.contains("--") && phrase != "--" && !phrase.contains('{'))
-        .collect()
-}
-
-/// A reworded message would otherwise show an option that the running program does not have.
+/// A literal option in a library message would be wrong in programs that have another option, or none.
 #[test]
-fn phrases_that_are_translated_stand_in_messages() {
-    let sources = files(&[".rs"]);
-    let is_translator = |path: &str| TRANSLATORS.iter().any(|(file, _)| *file == path);
-    let others = sources.iter().filter(|(path, _)| place(path).is_some() && !is_translator(path));
-    let messages: Vec<String> = others.flat_map(|(_, source)| messages(source)).collect();
-    for (file, before) in TRANSLATORS {
-        let (_, source) = sources.iter().find(|(path, _)| *path == file).expect(file);
-        let phrases = phrases(source, before);
-        assert!(!phrases.is_empty(), "{file}");
-        for phrase in phrases {
-            let is_used = messages.iter().any(|message| message.contains(&phrase));
-            assert!(is_used, "{file}: no message contains {phrase:?}; change it with the message");
+fn libraries_name_options_by_settings() {
+    let is_library = |path: &str| {
+        let homes = ["crates/core/", "crates/formats/", "crates/io/", "crates/front/diskwright/"];
+        homes.iter().any(|home| path.starts_with(home)) && place(path).is_some()
+    };
+    for (path, source) in files(&[".rs"]).iter().filter(|(path, _)| is_library(path)) {
+        for message in messages(source) {
+            let found = SETTINGS.iter().find(|&&option| {
+                message.match_indices(option).any(|(at, _)| {
+                    !message[at + option.len()..]
+                        .starts_with(|c: char| c == '-' || c.is_alphanumeric())
+                })
+            });
+            assert_eq!(found, None, "{path}: use vfs::hint in {message:?}");
         }
     }
 }

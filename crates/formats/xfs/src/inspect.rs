@@ -1,5 +1,6 @@
 //! Access to on-disk structures, for programs that show the internals of an image.
 
+use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Error, Ino, Result};
 
 use crate::XfsCore;
@@ -62,7 +63,10 @@ impl XfsCore {
         let handle = self.load(ino)?;
         if map::is_realtime(&handle, fork) {
             let what = format!("the map of inode {ino}, whose data is on the realtime device");
-            return Err(Error::unsupported(what, "read the file with --rt-device FILE"));
+            return Err(Error::unsupported(
+                what,
+                Advice::before("read the file with ", Hint::Use(Setting::REALTIME_DEVICE)),
+            ));
         }
         let run = map::run_at(&mut &*self, &handle, fork, first)?;
         let (start, unwritten) = match run.place {

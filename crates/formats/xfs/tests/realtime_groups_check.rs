@@ -21,7 +21,7 @@ use crate::realtime_check::{RealtimeImage, codes, is_accepted};
 
 /// Images of Linux 7.2 (`golden/make-realtime`, `golden/make-rtgroups`): realtime extents of two blocks, and shared blocks
 /// in trees of several levels.
-const IMAGES: [(&[u8], &[u8]); 2] = [
+pub(crate) const IMAGES: [(&[u8], &[u8]); 2] = [
     (
         include_bytes!("golden/realtime-metadir.img.gz.gz"),
         include_bytes!("golden/realtime-metadir.rt.gz.gz"),
@@ -31,9 +31,9 @@ const IMAGES: [(&[u8], &[u8]); 2] = [
         include_bytes!("golden/realtime-shared.rt.gz.gz"),
     ),
 ];
-const SHARED: (&[u8], &[u8]) = IMAGES[1];
+pub(crate) const SHARED: (&[u8], &[u8]) = IMAGES[1];
 
-const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
     let path = folder.join("realtime");
@@ -42,7 +42,7 @@ fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
 }
 
 /// Returns the byte offsets of the blocks with a magic number, and the offset of their checksum.
-fn blocks(subject: &RealtimeImage, magic: &[u8; 4]) -> Vec<(usize, usize)> {
+pub(crate) fn blocks(subject: &RealtimeImage, magic: &[u8; 4]) -> Vec<(usize, usize)> {
     let crc_at = if [b"BMPZ", b"SUMY"].contains(&magic) { 4 } else { 64 };
     let starts = (0..subject.bytes.len()).step_by(BLOCK);
     let is_one = |at: &usize| {
@@ -60,7 +60,11 @@ fn metafiles(subject: &RealtimeImage, wanted: MetafileType) -> Vec<Ino> {
 }
 
 /// Returns a copy with a changed byte of a block, whose checksum is valid.
-fn with_block(subject: &RealtimeImage, (start, crc_at): (usize, usize), at: usize) -> MemoryDevice {
+pub(crate) fn with_block(
+    subject: &RealtimeImage,
+    (start, crc_at): (usize, usize),
+    at: usize,
+) -> MemoryDevice {
     subject.changed(|bytes| {
         bytes[start + at] ^= 1;
         checksum::seal(&mut bytes[start..start + BLOCK], crc_at);
@@ -248,18 +252,4 @@ fn damaged_space_of_groups_is_rebuilt() {
         assert!(found.is_empty(), "round {round}: {found:#?}");
         assert!(is_accepted(&fixed, &realtime), "round {round}");
     }
-}
-
-/// Damage whose repair needs the extents of realtime files is refused by name.
-#[test]
-fn repairs_of_trees_of_groups_are_refused() {
-    let subject = RealtimeImage::of(SHARED.0);
-    let leaf = blocks(&subject, b"MAPR").into_iter().find(|(at, _)| subject.bytes[at + 5] == 0);
-    let image = with_block(&subject, leaf.unwrap(), 72 + 24 + 15);
-    let device = Arc::new(unpack_device(SHARED.1));
-    let joined = JoinedDevice::new(Arc::new(image), None, Some(device)).unwrap();
-    let staging = Arc::new(Staging::new(Arc::new(joined)));
-    let error = make_plan(&Repair::default(), &staging, &Silent).err().unwrap();
-    assert!(error.to_string().contains("xfs-realtime-rmap"), "{error}");
-    assert!(error.to_string().contains("xfs_repair -r"), "{error}");
 }

@@ -26,7 +26,7 @@ const SIZE: u64 = 64 * MIB;
 
 fn options(bytes: u64, extent_bytes: Option<u32>) -> Options {
     Options {
-        realtime: Some(RealtimeSection { bytes, extent_bytes }),
+        realtime: Some(RealtimeSection { extent_bytes, ..RealtimeSection::new(bytes) }),
         inherited: Inherited { realtime: true, ..Inherited::default() },
         allow_small: true,
         uuid: [0x44; 16],

@@ -317,6 +317,7 @@ impl Failure {
             BuildError::Stopped => Self::new(C::DW_STOPPED, message),
             BuildError::Source(source) => Self::of_source(message, source),
             BuildError::ForeignOption { .. }
+            | BuildError::Small
             | BuildError::SameFile { .. }
             | BuildError::NothingProtected(_)
             | BuildError::SameButForCase(_) => Self::new(C::DW_INVALID, message),

@@ -14,6 +14,7 @@ pub fn run<P: Parser + CommandFactory>(
     body: impl FnOnce(&P) -> Result<Outcome>,
 ) -> ExitCode {
     terminal::speak_for(name, P::command);
+    terminal::provide_hints();
     let arguments = match P::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return ExitCode::from(answer(&error) as u8),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use diskwright::check::Phase;
 use diskwright::extract::Observer;
+use diskwright::hint::{self, Dialect, Hint, Setting};
 use diskwright::{Error, Result, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tracing::field::{Field, Visit};
@@ -42,32 +43,51 @@ pub(crate) fn speak_as(program: &str) {
 }
 
 /// Prints a message to standard error. All messages use this function: it escapes names, labels and
-/// answers of servers, and hides secrets of addresses. Hints name options of this command.
+/// answers of servers, and hides secrets of addresses.
 pub fn message(text: &dyn Display) {
-    let mut text = text.to_string();
-    let caller = CALLED_AS.get();
-    let ours = Program { name: "diskwright", command: crate::command };
-    let program = PROGRAM.get().copied().unwrap_or(ours);
-    if text.contains("--") {
-        text = match caller {
-            Some(program) => dropin::hints::of_program(program, &text),
-            None => dropin::hints::qualify(&text, has_option(&(program.command)())),
-        };
-    }
+    let program = running();
     // Without a standard error there is no way to report anything.
-    let text = text::safe(&text).replace('\n', "\n  ");
-    let _ = writeln!(io::stderr(), "{}: {text}", caller.map_or(program.name, |name| name));
+    let text = text::safe(&text.to_string()).replace('\n', "\n  ");
+    let _ = writeln!(io::stderr(), "{}: {text}", CALLED_AS.get().map_or(program.name, |name| name));
 }
 
-/// Returns a function that finds the options of the running command of a program.
-fn has_option(program: &clap::Command) -> impl Fn(&str) -> bool + use<> {
-    let mut command = program;
+fn running() -> Program {
+    let ours = Program { name: "diskwright", command: crate::command };
+    PROGRAM.get().copied().unwrap_or(ours)
+}
+
+/// Makes messages of libraries name options of the running command, or of the drop-in program that started this one.
+pub(crate) fn provide_hints() {
+    hint::provide(Dialect { setting: setting_text, hint: hint_text });
+}
+
+fn setting_text(setting: Setting, with_value: bool) -> Option<String> {
+    if let Some(program) = CALLED_AS.get() {
+        return dropin::hints::setting_of(program, setting, with_value);
+    }
+    match running_has(setting.name()) {
+        true => None,
+        false => dropin::hints::of_diskwright(setting, with_value),
+    }
+}
+
+fn hint_text(hint: Hint) -> Option<String> {
+    if let Some(program) = CALLED_AS.get() {
+        return dropin::hints::hint_of(program, hint);
+    }
+    // A source of a build has no option for its partition.
+    let is_build = std::env::args_os().nth(1).is_some_and(|word| word == "build");
+    (is_build && hint == Hint::ChooseListed).then(|| "choose one: image:FILE:N".to_owned())
+}
+
+/// Returns whether the running command has an option.
+fn running_has(option: &str) -> bool {
+    let program = (running().command)();
+    let mut command = &program;
     for word in std::env::args_os().skip(1) {
         command = command.find_subcommand(word).unwrap_or(command);
     }
-    let names: Vec<_> = command.get_arguments().filter_map(|it| it.get_long()).collect();
-    let names: Vec<_> = names.into_iter().map(|name| format!("--{name}")).collect();
-    move |option| names.iter().any(|name| name == option)
+    command.get_arguments().any(|it| it.get_long() == Some(option))
 }
 
 /// Writes text of several lines to standard error.

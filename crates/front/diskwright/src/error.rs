@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use vfs::hint::Advice;
 
 #[cfg(feature = "build")]
 use operations::repair::RestoreError;
@@ -97,7 +98,7 @@ pub enum Error {
         /// Current user of the image.
         who: String,
         /// Advice for the user.
-        advice: &'static str,
+        advice: Advice,
     },
     /// An image cannot be mounted; the error gives the path and the reason.
     #[error("{0}")]

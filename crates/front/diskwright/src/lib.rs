@@ -52,7 +52,7 @@ pub mod dump;
 #[cfg(feature = "build")]
 pub mod edit;
 mod error;
-#[cfg(feature = "build")]
+#[cfg(feature = "tar")]
 pub mod extract;
 #[cfg(feature = "build")]
 pub mod find;
@@ -90,7 +90,7 @@ pub mod repair;
 mod replace;
 #[cfg(feature = "build")]
 pub mod resize;
-#[cfg(feature = "build")]
+#[cfg(feature = "tar")]
 mod scout;
 #[cfg(feature = "serve")]
 pub mod serve;
@@ -124,6 +124,7 @@ pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};
 #[cfg(feature = "build")]
 pub use signals::{clean_up_on_signals, stop_on_signals};
+pub use vfs::hint;
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

@@ -15,7 +15,7 @@ use std::io::Write;
 use vfs::path::{DirectoryGuard, LastLink, NamedEntry};
 use vfs::{Attributes, FileType, Ino, Paths};
 
-pub(crate) use crate::fs::join;
+pub(crate) use crate::fs::{absolute, join};
 use crate::{Error, Record, Result, text};
 
 /// Number of lines aligned together in a long listing, which limits the memory for large directories.
@@ -76,16 +76,6 @@ pub fn list(
         lister.file(&absolute(path), path, &attributes)?;
         lister.flush()
     }
-}
-
-/// Returns a path with a leading `/` and without a trailing one.
-pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
-    let mut absolute = Vec::with_capacity(path.len() + 1);
-    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
-        absolute.push(b'/');
-        absolute.extend_from_slice(part);
-    }
-    if absolute.is_empty() { b"/".to_vec() } else { absolute }
 }
 
 /// Writes a name, raw or escaped for a terminal.

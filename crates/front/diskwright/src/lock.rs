@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::FileDevice;
 
@@ -184,8 +185,9 @@ pub(crate) fn refuse_attached(path: &Path, file: &File) -> Result<()> {
     LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))
 }
 
-const READER_ADVICE: &str = "wait for it, or read the current state with --norecovery";
-pub(crate) const WRITER_ADVICE: &str = "retry after it ends";
+const READER_ADVICE: Advice =
+    Advice::before("wait for it, or read the current state with ", Hint::Use(Setting::NORECOVERY));
+pub(crate) const WRITER_ADVICE: Advice = Advice::text("retry after it ends");
 
 /// Description of the owner of a whole-file lock.
 pub(crate) const ANOTHER: &str = "another program";
@@ -245,7 +247,7 @@ pub(crate) enum Refused {
     /// It is in use.
     InUse {
         who: String,
-        advice: &'static str,
+        advice: Advice,
     },
     Host(io::Error),
 }
@@ -257,13 +259,14 @@ impl From<io::Error> for Refused {
 }
 
 impl Refused {
-    fn in_use(id: Option<FileId>, who: &str, advice: &'static str) -> Self {
+    fn in_use(id: Option<FileId>, who: &str, advice: impl Into<Advice>) -> Self {
         if let Some(point) = id.and_then(mounted_at) {
             let point = crate::text::escaped(point.as_os_str().as_encoded_bytes()).to_string();
             let who = format!("diskwright, mounted at {point}");
-            return Self::InUse { who, advice: "unmount it first, with diskwright unmount" };
+            let advice = Advice::text("unmount it first, with diskwright unmount");
+            return Self::InUse { who, advice };
         }
-        Self::InUse { who: who.to_owned(), advice }
+        Self::InUse { who: who.to_owned(), advice: advice.into() }
     }
 
     pub(crate) fn always_replaced() -> Self {
@@ -284,7 +287,8 @@ impl From<Refused> for io::Error {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Exists => {
-                Self::new(io::ErrorKind::AlreadyExists, "it exists; use --force to replace it")
+                let problem = format!("it exists; use {} to replace it", Setting::FORCE);
+                Self::new(io::ErrorKind::AlreadyExists, problem)
             }
             Refused::InUse { who, advice } => {
                 Self::new(io::ErrorKind::ResourceBusy, format!("in use by {who}: {advice}"))
@@ -302,7 +306,7 @@ pub(crate) fn lock(
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     id: FileId,
     who: &str,
-    advice: &'static str,
+    advice: Advice,
 ) -> Result<(), Refused> {
     let begun = Instant::now();
     let is_awaited = || match begun.elapsed() {

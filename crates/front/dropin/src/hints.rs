@@ -1,39 +1,46 @@
 //! Hints of library messages, in the options of the running program.
 //!
-//! Libraries name options of most commands of `diskwright`. Other programs have other options, or none.
+//! Libraries name [settings](Setting) and [hints](Hint). Other programs than `diskwright` have other options for them,
+//! or none.
 
-/// Options in library messages, with a command of `diskwright` that has each.
-const OPTIONS: [(&str, &str); 6] = [
-    ("--allow-data-files", "ls"),
-    ("--log-device", "ls"),
-    ("--norecovery", "ls"),
-    ("--offset", "ls"),
-    ("--overlay", "mount"),
-    ("--partition", "ls"),
+use std::sync::OnceLock;
+
+use vfs::hint::{Dialect, Hint, Setting, provide};
+
+/// Settings with a command of `diskwright` that has each.
+const COMMANDS: [(Setting, &str); 6] = [
+    (Setting::ALLOW_DATA_FILES, "ls"),
+    (Setting::LOG_DEVICE, "ls"),
+    (Setting::NORECOVERY, "ls"),
+    (Setting::OFFSET, "ls"),
+    (Setting::OVERLAY, "mount"),
+    (Setting::PARTITION, "ls"),
 ];
 
-/// Commands that messages name before an option.
-const COMMANDS: [&str; 4] = ["ls", "mount", "extract", "check"];
+/// Hint of programs without an option for a partition.
+const ATTACH: &str = "attach the partition first (losetup -P)";
 
-/// Hints for programs without an option for a partition.
-const ATTACH: [(&str, &str); 3] = [
-    ("choose one with --partition N", "attach the partition first (losetup -P)"),
-    ("choose a partition with --partition N", "attach the partition first (losetup -P)"),
-    ("use --partition or --offset", "attach the partition first (losetup -P)"),
-];
+/// The running program.
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
-/// Hints in the options of mount(8).
-const MOUNT: [(&str, &str); 9] = [
-    ("with --partition N", "with -o partition=N"),
-    ("use --partition or --offset", "use -o partition=N or -o offset=BYTES"),
-    ("leave --partition out", "leave partition= out"),
-    ("--offset is past", "offset= is past"),
-    ("use --offset with", "use -o offset=BYTES with"),
-    ("--offset ", "-o offset="),
-    ("--norecovery", "-o norecovery"),
-    ("--log-device FILE", "-o logdev=FILE"),
-    ("--rt-device FILE", "-o rtdev=FILE"),
-];
+/// Makes messages use the options of a drop-in program.
+pub(crate) fn speak_as(program: &'static str) {
+    let _ = PROGRAM.set(program);
+    provide(Dialect {
+        setting: |setting, with_value| setting_of(running(), setting, with_value),
+        hint: |hint| hint_of(running(), hint),
+    });
+}
+
+fn running() -> &'static str {
+    PROGRAM.get().copied().unwrap_or_default()
+}
+
+/// Returns whether a program is a helper of mount(8), and whether it has options of mounts.
+fn mount_options(program: &str) -> (bool, bool) {
+    let is_helper = matches!(program, "mount.diskwright" | "mount.fuse.diskwright");
+    (is_helper, is_helper || program == "fuse2fs")
+}
 
 /// Returns the option of a program for the device of the log or journal, with its value.
 fn log_device(program: &str) -> Option<&'static str> {
@@ -47,93 +54,97 @@ fn log_device(program: &str) -> Option<&'static str> {
     })
 }
 
-/// Replaces the hints of a message by those of a drop-in program.
-pub fn of_program(program: &str, message: &str) -> String {
-    if !message.contains("--") {
-        return message.into();
-    }
-    let is_helper = matches!(program, "mount.diskwright" | "mount.fuse.diskwright");
-    let mut text = message.to_owned();
-    let attach = if is_helper { &[][..] } else { &ATTACH };
-    let mount = if is_helper || program == "fuse2fs" { &MOUNT[..] } else { &[] };
-    for (hint, own) in attach.iter().chain(mount) {
-        text = text.replace(hint, own);
-    }
-    if let Some(own) = log_device(program) {
-        text = text.replace("--log-device FILE", own);
-        if let Some(option) = own.split_whitespace().next().filter(|word| word.starts_with('-')) {
-            text = text.replace("--log-device", option);
+/// Returns the text of a hint in a drop-in program, or `None` if it follows from the settings.
+pub fn hint_of(program: &str, hint: Hint) -> Option<String> {
+    let (is_helper, mounts) = mount_options(program);
+    Some(match hint {
+        Hint::ChooseListed | Hint::ChoosePartition | Hint::ChoosePart if !is_helper => {
+            ATTACH.to_owned()
         }
-    }
-    qualify(&text, |_| false)
+        Hint::ChoosePart => "use -o partition=N or -o offset=BYTES".to_owned(),
+        Hint::ChooseStart if mounts => {
+            "use -o offset=BYTES with the start of the partition".to_owned()
+        }
+        Hint::Offset(bytes) if mounts => format!("-o offset={bytes}"),
+        _ => return None,
+    })
 }
 
-/// Names a command of `diskwright` before each option that the running program does not have.
-pub fn qualify(message: &str, has: impl Fn(&str) -> bool) -> String {
-    let mut text = message.to_owned();
-    for (option, command) in OPTIONS.into_iter().filter(|(option, _)| !has(option)) {
-        let mut qualified = String::new();
-        let mut rest = &*text;
-        while let Some((before, after)) = rest.split_once(option) {
-            qualified.push_str(before);
-            let last = qualified.split_whitespace().next_back().unwrap_or_default();
-            let is_longer = after.starts_with(|next: char| next == '-' || next.is_alphanumeric());
-            if !is_longer && !COMMANDS.contains(&last) {
-                qualified.push_str("diskwright ");
-                qualified.push_str(command);
-                qualified.push(' ');
-            }
-            qualified.push_str(option);
-            rest = after;
+/// Returns the text of a setting in a drop-in program, with a placeholder for its value if asked for.
+pub fn setting_of(program: &str, setting: Setting, with_value: bool) -> Option<String> {
+    let own = match log_device(program) {
+        Some(own) if setting == Setting::LOG_DEVICE && with_value => Some(own),
+        Some(own) if setting == Setting::LOG_DEVICE => {
+            own.split_whitespace().next().filter(|word| word.starts_with('-'))
         }
-        qualified.push_str(rest);
-        text = qualified;
-    }
-    text
+        _ if mount_options(program).1 => mount_option(setting, with_value),
+        _ => None,
+    };
+    own.map(str::to_owned).or_else(|| of_diskwright(setting, with_value))
+}
+
+/// Returns the option of mount(8) for a setting.
+fn mount_option(setting: Setting, with_value: bool) -> Option<&'static str> {
+    Some(match setting {
+        Setting::NORECOVERY => "-o norecovery",
+        Setting::PARTITION if with_value => "-o partition=N",
+        Setting::PARTITION => "partition=",
+        Setting::OFFSET => "offset=",
+        Setting::LOG_DEVICE if with_value => "-o logdev=FILE",
+        Setting::LOG_DEVICE => "logdev=",
+        Setting::REALTIME_DEVICE if with_value => "-o rtdev=FILE",
+        Setting::REALTIME_DEVICE => "rtdev=",
+        _ => return None,
+    })
+}
+
+/// Returns a command of `diskwright` with the setting, for programs that do not have it.
+pub fn of_diskwright(setting: Setting, with_value: bool) -> Option<String> {
+    let (_, command) = COMMANDS.iter().find(|(named, _)| *named == setting)?;
+    let value = if with_value { setting.value() } else { "" };
+    let space = if value.is_empty() { "" } else { " " };
+    Some(format!("diskwright {command} --{}{space}{value}", setting.name()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const DISK: &str = "a disk with partitions; choose one with --partition N";
-    const WHOLE: &str = "if it is inside a disk image, use --partition or --offset";
-    const LOG: &str = "an external log; name its device with --log-device FILE";
-    const LOCKED: &str = "wait for it, or read the current state with --norecovery";
-
     #[test]
-    fn hints_are_in_options_of_the_program() {
-        for (program, message, own) in [
-            ("mount.diskwright", DISK, "choose one with -o partition=N"),
-            ("mount.diskwright", WHOLE, "use -o partition=N or -o offset=BYTES"),
-            ("mount.fuse.diskwright", LOCKED, "state with -o norecovery"),
-            ("mount.diskwright", "so try --offset 8192", "so try -o offset=8192"),
-            ("mount.diskwright", "--offset is past the end", "offset= is past the end"),
-            ("fuse2fs", DISK, "attach the partition first (losetup -P)"),
-            ("fuse2fs", LOCKED, "state with -o norecovery"),
-            ("e2fsck", DISK, "attach the partition first (losetup -P)"),
-            ("e2fsck", LOCKED, "state with diskwright ls --norecovery"),
-            ("e2fsck", LOG, "name its device with -j FILE"),
-            ("xfs_repair", LOG, "name its device with -l FILE"),
-            ("tune2fs", LOG, "name its device with -J device=FILE"),
-            ("mount.diskwright", LOG, "name its device with -o logdev=FILE"),
-            ("e2fsck", "leave --log-device out", "leave -j out"),
-            ("dumpe2fs", LOG, "name its device with diskwright ls --log-device FILE"),
+    fn settings_are_options_of_the_program() {
+        for (program, setting, own) in [
+            ("mount.diskwright", Setting::PARTITION, "-o partition=N"),
+            ("mount.fuse.diskwright", Setting::NORECOVERY, "-o norecovery"),
+            ("fuse2fs", Setting::NORECOVERY, "-o norecovery"),
+            ("mount.diskwright", Setting::LOG_DEVICE, "-o logdev=FILE"),
+            ("e2fsck", Setting::NORECOVERY, "diskwright ls --norecovery"),
+            ("e2fsck", Setting::LOG_DEVICE, "-j FILE"),
+            ("xfs_repair", Setting::LOG_DEVICE, "-l FILE"),
+            ("tune2fs", Setting::LOG_DEVICE, "-J device=FILE"),
+            ("dumpe2fs", Setting::LOG_DEVICE, "diskwright ls --log-device FILE"),
+            ("e2fsck", Setting::OVERLAY, "diskwright mount --overlay FILE"),
         ] {
-            let text = of_program(program, message);
-            assert!(text.ends_with(own), "{program}: {text}");
+            assert_eq!(setting_of(program, setting, true).as_deref(), Some(own), "{program}");
         }
+        assert_eq!(setting_of("e2fsck", Setting::LOG_DEVICE, false).as_deref(), Some("-j"));
+        assert_eq!(
+            setting_of("mount.diskwright", Setting::OFFSET, false).as_deref(),
+            Some("offset=")
+        );
+        assert_eq!(setting_of("e2fsck", Setting::FORCE, false), None);
     }
 
     #[test]
-    fn options_of_another_command_are_named_with_it() {
-        assert_eq!(qualify(LOCKED, |_| true), LOCKED);
-        let there = "name an overlay that mount --overlay made; see --partition-type";
-        assert_eq!(qualify(there, |_| false), there);
-        let both = "use --partition or --offset";
-        assert_eq!(
-            qualify(both, |option| option == "--partition"),
-            "use --partition or diskwright ls --offset"
-        );
+    fn partitions_are_chosen_by_options_or_attached() {
+        for (program, hint, own) in [
+            ("mount.diskwright", Hint::ChooseListed, None),
+            ("mount.diskwright", Hint::ChoosePart, Some("use -o partition=N or -o offset=BYTES")),
+            ("mount.diskwright", Hint::Offset(8192), Some("-o offset=8192")),
+            ("fuse2fs", Hint::ChooseListed, Some(ATTACH)),
+            ("e2fsck", Hint::ChoosePart, Some(ATTACH)),
+            ("e2fsck", Hint::Offset(8192), None),
+        ] {
+            assert_eq!(hint_of(program, hint).as_deref(), own, "{program} {hint:?}");
+        }
     }
 }

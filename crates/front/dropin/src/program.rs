@@ -89,6 +89,7 @@ impl Program {
     /// Runs the program with arguments that do not include its name, and returns the exit status. Writes to standard
     /// output and standard error.
     pub fn run(&self, arguments: impl IntoIterator<Item = OsString>) -> u8 {
+        hints::speak_as(self.name);
         let invoked = Invoked { name: self.name };
         let arguments = arguments.into_iter().collect::<Vec<_>>();
         if matches!(&*arguments, [only] if only == SUPPORTED) {
@@ -98,8 +99,7 @@ impl Program {
         let is_report = self.is_report(&arguments);
         let ended = (self.run)(arguments, &invoked);
         let status = ended.unwrap_or_else(|failure| {
-            let message = hints::of_program(self.name, &failure.message);
-            let message = diskwright::text::safe(&message);
+            let message = diskwright::text::safe(&failure.message);
             let _ = writeln!(io::stderr(), "{}: {message}", self.name);
             failure.status
         });

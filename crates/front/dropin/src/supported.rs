@@ -45,7 +45,7 @@ pub(crate) const XFS_REPAIR: Options =
 pub(crate) const RESIZE2FS: Options =
     Options { works: "VMPfFpd", refused: "bsSz", long: &[], lists: &[] };
 pub(crate) const XFS_GROWFS: Options =
-    Options { works: "DndmV", refused: "eilLprRtx", long: &[], lists: &[] };
+    Options { works: "DndmVrR", refused: "eilLptx", long: &[("rt-device", RT_DEVICE)], lists: &[] };
 pub(crate) const XFS_INFO: Options = Options { works: "V", refused: "t", long: &[], lists: &[] };
 pub(crate) const XFS_ADMIN: Options =
     Options { works: "VluLUfO", refused: "jpecr", long: &[], lists: &[] };
@@ -222,8 +222,19 @@ const MKFS_XFS_LISTS: [List; 9] = [
     List { letter: 'p', works: &["atime", "file", "slashes_are_spaces"], refused: &[] },
     List {
         letter: 'r',
-        works: &["concurrency", "extsize", "name", "noalign", "reserved", "rtdev", "size", "zoned"],
-        refused: &["file", "rgcount", "rgsize", "start"],
+        works: &[
+            "concurrency",
+            "extsize",
+            "name",
+            "noalign",
+            "reserved",
+            "rgcount",
+            "rgsize",
+            "rtdev",
+            "size",
+            "zoned",
+        ],
+        refused: &["file", "start"],
     },
     List { letter: 's', works: &["size"], refused: &[] },
 ];
@@ -305,6 +316,8 @@ const BLKID_LONG: [(&str, char); 20] = [
 
 /// Internal letter of the long option `--unsupported` of mkfs.xfs.
 pub(crate) const UNSUPPORTED: char = '\0';
+/// The option `--rt-device`, which the original does not have.
+pub(crate) const RT_DEVICE: char = '\x01';
 /// Internal letter of the long option `--strict` of debugfs.
 pub(crate) const STRICT: char = '!';
 

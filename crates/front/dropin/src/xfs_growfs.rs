@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use diskwright::ImageOptions;
-use diskwright::resize::grow;
+use diskwright::resize::{grow, grow_realtime};
 
 use crate::failure::{Ended, Failure, STATUSES};
 use crate::invoked::{Invoked, say};
@@ -21,6 +21,10 @@ struct Args {
     only_version: bool,
     /// Failure for an option that neither images nor ioctls support.
     refused: Option<Failure>,
+    /// Failure for growing the realtime section of a mounted file system.
+    realtime: Option<Failure>,
+    realtime_blocks: Option<u64>,
+    realtime_device: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
@@ -34,15 +38,22 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
             return crate::handover::run(invoked.name, &arguments).ok_or(refused);
         }
         (_, Some(refused)) => return Err(refused),
-        (mount, None) => {
-            if let Some(mount) = mount? {
-                return grow_mounted(&args, &mount);
+        (mount, None) => match (mount?, args.realtime.take()) {
+            (Some(_), Some(refused)) => {
+                return crate::handover::run(invoked.name, &arguments).ok_or(refused);
             }
-        }
+            (Some(mount), None) => return grow_mounted(&args, &mount),
+            (None, Some(_)) => return grow_realtime_of(&args),
+            (None, None) => {}
+        },
     }
     #[cfg(not(target_os = "linux"))]
     if let Some(refused) = args.refused.take() {
         return Err(refused);
+    }
+    #[cfg(not(target_os = "linux"))]
+    if args.realtime.is_some() {
+        return grow_realtime_of(&args);
     }
     if args.inodes_percent.is_some() {
         return Err(STATUSES.refused("-m", "only the data section of an image can grow"));
@@ -65,9 +76,16 @@ fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
             // The data section is the default.
             Word::Option('d') => {}
             Word::Option('V') => args.only_version = true,
-            Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 'r' | 'R' | 't' | 'x')) => {
-                args.refused = Some(words.refused("only the data section can grow"));
-                if matches!(letter, 'e' | 'L' | 'p' | 'R' | 't') {
+            Word::Option(letter @ ('r' | 'R')) => {
+                args.realtime = Some(words.refused("the data section of a mount can grow"));
+                if letter == 'R' {
+                    args.realtime_blocks = Some(words.parsed()?);
+                }
+            }
+            Word::Option(supported::RT_DEVICE) => args.realtime_device = Some(words.path()?),
+            Word::Option(letter @ ('e' | 'i' | 'l' | 'L' | 'p' | 't' | 'x')) => {
+                args.refused = Some(words.refused("only the data and realtime sections can grow"));
+                if matches!(letter, 'e' | 'L' | 'p' | 't') {
                     words.value()?;
                 }
             }
@@ -91,17 +109,50 @@ fn grow_image(args: &Args) -> Ended {
     if args.only_look {
         return Ok(0);
     }
-    let bytes = args.blocks.map(|blocks| {
-        let bytes = blocks.checked_mul(before.block_size.into());
-        bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
-    });
-    let report = grow(&args.target, &ImageOptions::default(), bytes.transpose()?);
+    let bytes = in_bytes(args.blocks, before.block_size)?;
+    let report = grow(&args.target, &ImageOptions::default(), bytes);
     let report = report.map_err(|e| STATUSES.of(&e))?;
     if report.is_nothing() {
         say(format_args!("data size unchanged, skipping"));
     } else {
         let (before, after) = (report.before.blocks, report.after.blocks);
         say(format_args!("data blocks changed from {before} to {after}"));
+    }
+    Ok(0)
+}
+
+/// Converts a number of blocks to bytes.
+fn in_bytes(blocks: Option<u64>, block_size: u32) -> Result<Option<u64>, Failure> {
+    let bytes = blocks.map(|blocks| {
+        let bytes = blocks.checked_mul(block_size.into());
+        bytes.ok_or_else(|| STATUSES.usage("the size is too large"))
+    });
+    bytes.transpose()
+}
+
+/// Grows the realtime section of an image.
+fn grow_realtime_of(args: &Args) -> Ended {
+    if args.blocks.is_some() || args.inodes_percent.is_some() {
+        return Err(STATUSES.usage("-r and -R exclude -D and -m on an image"));
+    }
+    let mut before = XfsGeometry::of_image(&args.target)?;
+    if let Some(device) = &args.realtime_device {
+        before.name_realtime(device);
+    }
+    before.show(&args.target);
+    if args.only_look {
+        return Ok(0);
+    }
+    let bytes = in_bytes(args.realtime_blocks, before.block_size)?;
+    let mut options = ImageOptions::default();
+    options.devices.realtime.clone_from(&args.realtime_device);
+    let report = grow_realtime(&args.target, &options, bytes);
+    let report = report.map_err(|e| STATUSES.of(&e))?;
+    if report.is_nothing() {
+        say(format_args!("realtime size unchanged, skipping"));
+    } else {
+        let (before, after) = (report.before.blocks, report.after.blocks);
+        say(format_args!("realtime blocks changed from {before} to {after}"));
     }
     Ok(0)
 }

@@ -15,7 +15,6 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::device::Origin;
 use crate::names::{decode, decode_host};
-use crate::words::in_python;
 
 /// errno of damaged file systems on Linux. Other hosts use the closest device error.
 #[cfg(target_os = "linux")]
@@ -200,6 +199,7 @@ impl Said {
                 let problem = "it exists and is not an empty file; use force=True to replace it";
                 Self::new(Class::Os, libc::EEXIST, problem).of_host(path)
             }
+            E::Small => Self::new(Class::Invalid, libc::EINVAL, error.to_string()),
             E::ForeignOption { .. } => Self::new(Class::Value, libc::EINVAL, error.to_string()),
             E::Source(source) => of_source(source),
             _ => Self::new(Class::Build, libc::EINVAL, error.to_string()),
@@ -252,13 +252,13 @@ impl Said {
     }
 
     fn exception<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let text = in_python(&self.text);
+        let text = self.text.as_str();
         if self.class == Class::Value {
-            return py.get_type::<PyValueError>().call1((&*text,));
+            return py.get_type::<PyValueError>().call1((text,));
         }
         let class = self.class.get(py)?;
         let file = match &self.file {
-            File::None => return class.call1((self.number, &*text)),
+            File::None => return class.call1((self.number, text)),
             File::InImage(path) => decode(py, path)?.into_any(),
             File::OfHost(path) => decode_host(py, path)?,
         };
@@ -273,7 +273,7 @@ impl Said {
             details.set_item("expected", expected)?;
             details.set_item("found", found)?;
         }
-        class.call((self.number, &*text, file), Some(&details))
+        class.call((self.number, text, file), Some(&details))
     }
 }
 

@@ -59,9 +59,10 @@ mod _diskwright {
     use pyo3::prelude::*;
     use pyo3::types::PyDict;
 
-    /// Registers the fork handler.
+    /// Registers the fork handler and the words of messages.
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::words::speak_python();
         let py = module.py();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         let os = py.import("os")?;

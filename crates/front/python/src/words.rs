@@ -1,36 +1,9 @@
-//! Translation of engine messages for Python: command-line options become keyword arguments.
+//! Words of Python for settings and hints of engine messages: keyword arguments, and functions of the package.
 
-use std::borrow::Cow;
-
-/// Phrases with their translations, in order of application.
-const PHRASES: [(&str, &str); 17] = [
-    (
-        "run diskwright check for the damage, or diskwright extract --salvage to read the files",
-        "run diskwright.check for the damage, or diskwright.open(..., salvage=True) to read the files",
-    ),
-    (
-        "diskwright check and extract --salvage search for superblock copies",
-        "diskwright.check and diskwright.open(..., salvage=True) search for superblock copies",
-    ),
-    ("use --partition or --offset", "use partition= or offset="),
-    ("--partition N", "partition=N"),
-    ("--offset is past", "offset is past"),
-    ("try --offset ", "try offset="),
-    ("that --offset ", "that offset="),
-    ("--fs xfs", "fs=\"xfs\""),
-    ("--size and --inodes", "size= and inodes="),
-    ("such a --size", "such a size="),
-    ("leave --partition out", "leave partition= out"),
-    ("use --force", "use force=True"),
-    ("--norecovery", "norecovery=True"),
-    ("--salvage", "salvage=True"),
-    ("--small", "small=True"),
-    ("--lazy", "a lazy unmount"),
-    ("diskwright mount --help lists", "docs/mount.md lists"),
-];
+use diskwright::hint::{Dialect, Hint, Setting, provide};
 
 /// Options whose keyword argument has the same name, with underscores.
-const OPTIONS: [&str; 10] = [
+const ARGUMENTS: [&str; 10] = [
     "size",
     "inodes",
     "inode-size",
@@ -43,17 +16,37 @@ const OPTIONS: [&str; 10] = [
     "owner",
 ];
 
-/// Translates a message for Python.
-pub(crate) fn in_python(text: &str) -> Cow<'_, str> {
-    if !text.contains("--") {
-        return text.into();
-    }
-    let mut text = text.to_owned();
-    for (phrase, translation) in PHRASES {
-        text = text.replace(phrase, translation);
-    }
-    for option in OPTIONS {
-        text = text.replace(&format!("--{option}"), &format!("{}=", option.replace('-', "_")));
-    }
-    text.into()
+/// Makes messages of the engine name arguments.
+pub(crate) fn speak_python() {
+    provide(Dialect { setting, hint });
+}
+
+fn setting(setting: Setting, with_value: bool) -> Option<String> {
+    Some(match setting {
+        Setting::FORCE => "force=True".to_owned(),
+        Setting::NORECOVERY => "norecovery=True".to_owned(),
+        Setting::SMALL => "small=True".to_owned(),
+        Setting::LAZY => "a lazy unmount".to_owned(),
+        Setting::FORMAT => "fs=\"xfs\"".to_owned(),
+        Setting::PARTITION if with_value => "partition=N".to_owned(),
+        other if ARGUMENTS.contains(&other.name()) => {
+            format!("{}=", other.name().replace('-', "_"))
+        }
+        _ => return None,
+    })
+}
+
+fn hint(hint: Hint) -> Option<String> {
+    Some(match hint {
+        Hint::Offset(bytes) => format!("offset={bytes}"),
+        Hint::CheckOrSalvage => "run diskwright.check for the damage, or diskwright.open(..., \
+                                 salvage=True) to read the files"
+            .to_owned(),
+        Hint::Salvage => "diskwright.open(..., salvage=True)".to_owned(),
+        Hint::SearchCopies => "diskwright.check and diskwright.open(..., salvage=True) search for \
+                               superblock copies"
+            .to_owned(),
+        Hint::MountOptions => "docs/mount.md lists all options".to_owned(),
+        _ => return None,
+    })
 }

@@ -1,8 +1,8 @@
 //! File records for JavaScript.
 
+use diskwright::fs::{File, FileType, FsError, Metadata, Timestamp};
+use diskwright::{Error, Image, text};
 use serde::Serialize;
-use vfs::path::{LastLink, Order};
-use vfs::{Attributes, FileType, Ino, Paths, Timestamp, text};
 
 use crate::failure::{Failure, Result};
 
@@ -82,167 +82,121 @@ pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl From<&Attributes> for Stat {
-    fn from(a: &Attributes) -> Self {
-        let is_device = matches!(a.file_type, FileType::CharDevice | FileType::BlockDevice);
+impl From<&Metadata> for Stat {
+    fn from(found: &Metadata) -> Self {
+        let attributes = found.attributes();
+        let device = matches!(attributes.file_type, FileType::CharDevice | FileType::BlockDevice)
+            .then_some(attributes.device);
         Self {
-            ino: a.ino.0,
-            file_type: text::type_word(a.file_type),
-            mode: a.permissions | a.file_type.mode_bits(),
-            mode_text: text::mode(a),
-            nlink: a.links,
-            uid: a.uid,
-            gid: a.gid,
-            size: a.size,
-            blocks: a.blocks_512,
-            rdev: is_device.then_some([a.device.major, a.device.minor]),
-            atime: pair(a.atime),
-            mtime: pair(a.mtime),
-            ctime: pair(a.ctime),
-            birthtime: a.crtime.map(pair),
+            ino: attributes.ino.0,
+            file_type: text::type_word(attributes.file_type),
+            mode: attributes.permissions | attributes.file_type.mode_bits(),
+            mode_text: text::mode(attributes),
+            nlink: attributes.links,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            size: attributes.size,
+            blocks: attributes.blocks_512,
+            rdev: device.map(|device| [device.major, device.minor]),
+            atime: pair(attributes.atime),
+            mtime: pair(attributes.mtime),
+            ctime: pair(attributes.ctime),
+            birthtime: attributes.crtime.map(pair),
         }
     }
 }
 
-impl Entry {
-    fn new(name: &[u8], found: vfs::Result<Attributes>) -> Self {
+impl Listing {
+    fn add(&mut self, name: &[u8], found: Result<&Metadata, FsError>) {
         let (stat, error) = match found {
-            Ok(attributes) => (Some(Stat::from(&attributes)), None),
+            Ok(found) => (Some(Stat::from(found)), None),
             Err(error) => (None, Some(Failure::from(error))),
         };
         let name_hex = std::str::from_utf8(name).is_err().then(|| text::hex(name));
-        Self { name: lossy(name), name_hex, stat, error }
+        self.entries.push(Entry { name: lossy(name), name_hex, stat, error });
     }
 }
 
-/// Name with its attributes or an error.
-pub(crate) type Named = (Vec<u8>, vfs::Result<Attributes>);
-
-/// Returns the entries of a directory sorted by name, and the error that ended the listing.
-pub(crate) fn children(paths: Paths<'_>, dir: Ino) -> (Vec<Named>, Option<vfs::Error>) {
-    let mut walk = paths.walk(dir, Order::Sorted);
-    let (mut found, mut failed) = (Vec::new(), None);
-    while let Some(visit) = walk.advance() {
-        let name = walk.name().to_vec();
-        match visit {
-            // The directory itself comes first.
-            Ok(visit) if visit.depth == 0 => {}
-            Ok(visit) => {
-                walk.skip_children();
-                found.push((name, Ok(visit.attributes)));
-            }
-            // The blocks of the directory itself are unreadable, so entries are missing.
-            Err(error) if name.is_empty() => {
-                failed.get_or_insert(error);
-            }
-            Err(error) => found.push((name, Err(error))),
-        }
-    }
-    (found, failed)
-}
-
-/// Lists a directory.
+/// Lists a directory, sorted by name.
 ///
 /// # Errors
-/// If it does not exist.
-pub(crate) fn list(paths: Paths<'_>, path: &[u8]) -> Result<Listing> {
-    let at = |error| Failure::at(path, error);
-    let dir = paths.resolve(path, LastLink::Follow).map_err(at)?;
-    let attributes = paths.file_system().attributes(dir).map_err(at)?;
-    if attributes.file_type != FileType::Directory {
-        return Err(at(vfs::Error::NotADirectory));
+/// If it does not exist or is not a directory.
+pub(crate) fn list(image: &Image, path: &[u8]) -> Result<Listing> {
+    let mut listing = Listing { entries: Vec::new(), error: None };
+    let mut walk = image.walk(path).sorted();
+    let Some(top) = walk.next().transpose()? else { return Ok(listing) };
+    if !top.metadata().is_dir() {
+        return Err(Error::file(path, FsError::NotADirectory).into());
     }
-    let (found, failed) = children(paths, dir);
-    let entries = found.into_iter().map(|(name, found)| Entry::new(&name, found)).collect();
-    Ok(Listing { entries, error: failed.map(at) })
-}
-
-fn last(follow: bool) -> LastLink {
-    if follow { LastLink::Follow } else { LastLink::Keep }
+    while let Some(found) = walk.next() {
+        walk.skip_current_dir();
+        match found {
+            Ok(entry) => listing.add(entry.file_name(), Ok(entry.metadata())),
+            Err(Error::File { path: at, source }) if at != path => {
+                let name = at.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+                listing.add(name, Err(source));
+            }
+            // The blocks of the directory itself are unreadable, so entries are missing.
+            Err(error) => {
+                listing.error.get_or_insert(error.into());
+            }
+        }
+    }
+    Ok(listing)
 }
 
 /// Returns the attributes of a file.
 ///
 /// # Errors
 /// If it does not exist.
-pub(crate) fn stat(paths: Paths<'_>, path: &[u8], follow: bool) -> Result<Stat> {
-    let found = paths.resolve(path, last(follow));
-    let attributes = found.and_then(|ino| paths.file_system().attributes(ino));
-    attributes.map(|found| Stat::from(&found)).map_err(|error| Failure::at(path, error))
+pub(crate) fn stat(image: &Image, path: &[u8], follow: bool) -> Result<Stat> {
+    let found = if follow { image.metadata(path) } else { image.symlink_metadata(path) };
+    Ok(Stat::from(&found?))
 }
 
 /// Returns all properties of a file, without following links.
 ///
 /// # Errors
 /// If it does not exist.
-pub(crate) fn details(paths: Paths<'_>, path: &[u8]) -> Result<Details> {
-    let at = |error| Failure::at(path, error);
-    let fs = paths.file_system();
-    let ino = paths.resolve(path, LastLink::Keep).map_err(at)?;
-    let attributes = fs.attributes(ino).map_err(at)?;
+pub(crate) fn details(image: &Image, path: &[u8]) -> Result<Details> {
+    let found = image.symlink_metadata(path)?;
     let mut errors = Vec::new();
-    let flags = match fs.file_attributes(ino) {
-        Ok(found) => found.flags.iter_names().map(|(name, _)| name.to_lowercase()).collect(),
-        Err(error) => {
-            errors.push(at(error));
-            Vec::new()
-        }
-    };
+    let mut note = |error: Failure| errors.push(error);
+    let flags = image.file_system()?.file_attributes(found.ino());
+    let flags = flags.map_err(|error| note(Failure::at(path, error))).unwrap_or_default().flags;
     let mut target = None;
-    if attributes.file_type == FileType::Symlink {
-        match fs.readlink(ino) {
-            Ok(found) => target = Some(lossy(&found)),
-            Err(error) => errors.push(at(error)),
-        }
+    if found.is_symlink() {
+        target = image.read_link(path).map_err(|error| note(error.into())).ok();
     }
-    let mut names = Vec::new();
-    if let Err(error) = fs.list_xattrs(ino, &mut |name| names.push(name.to_vec())) {
-        errors.push(at(error));
-    }
-    names.sort();
-    names.dedup();
+    let names = image.list_xattrs(path).map_err(|error| note(error.into())).unwrap_or_default();
     let mut xattrs = Vec::with_capacity(names.len());
     for name in names {
-        match fs.get_xattr(ino, &name) {
-            Ok(value) => xattrs.push((lossy(&name), text::hex(&value))),
-            Err(error) => errors.push(at(error)),
+        match image.get_xattr(path, &name) {
+            Ok(value) => xattrs.push((lossy(&name), text::hex(&value.unwrap_or_default()))),
+            Err(error) => note(error.into()),
         }
     }
-    Ok(Details { stat: Stat::from(&attributes), flags, target, xattrs, errors })
+    let flags = flags.iter_names().map(|(name, _)| name.to_lowercase()).collect();
+    let target = target.as_deref().map(lossy);
+    Ok(Details { stat: Stat::from(&found), flags, target, xattrs, errors })
 }
 
 /// Reads a regular file from `offset` on. Returns fewer than `len` bytes only at its end.
 ///
 /// # Errors
 /// If it cannot be read or is not a regular file.
-pub(crate) fn read(paths: Paths<'_>, path: &[u8], offset: u64, len: usize) -> Result<Vec<u8>> {
-    let at = |error| Failure::at(path, error);
-    let fs = paths.file_system();
-    let ino = paths.resolve(path, LastLink::Follow).map_err(at)?;
-    let attributes = fs.attributes(ino).map_err(at)?;
-    match attributes.file_type {
-        FileType::Regular => {}
-        FileType::Directory => return Err(at(vfs::Error::IsADirectory)),
-        _ => return Err(at(vfs::Error::Invalid("not a regular file"))),
-    }
+pub(crate) fn read(image: &Image, path: &[u8], offset: u64, len: usize) -> Result<Vec<u8>> {
+    let file = File::open(image, path)?;
     // Limit the allocation by the file size.
-    let rest = attributes.size.saturating_sub(offset);
+    let rest = file.metadata()?.len().saturating_sub(offset);
     let len = usize::try_from(rest).unwrap_or(usize::MAX).min(len);
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(len).is_err() {
-        return Err(Failure::new(
-            "ENOMEM",
-            format!("out of memory for {len} bytes; read less at once"),
-        ));
+        let message = format!("out of memory for {len} bytes; read less at once");
+        return Err(Failure::new("ENOMEM", message));
     }
     bytes.resize(len, 0);
-    let mut done = 0;
-    while done < len {
-        match fs.read(ino, offset + done as u64, &mut bytes[done..]).map_err(at)? {
-            0 => break,
-            count => done += count,
-        }
-    }
-    bytes.truncate(done);
+    let count = file.read_at(&mut bytes, offset)?;
+    bytes.truncate(count);
     Ok(bytes)
 }

@@ -47,46 +47,39 @@ impl Failure {
         Self::new("EINVAL", message)
     }
 
-    /// Creates a failure for the file at a path.
-    pub(crate) fn at(path: &[u8], error: Error) -> Self {
-        let mut failure = Self::from(error);
-        let shown = if path.is_empty() { b"/" } else { path };
-        failure.message = format!("{}: {}", text::escaped(shown), failure.message);
-        failure
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let message = error.to_string();
-        let damage = match &error {
-            Error::Corrupt(corruption) => Some(Box::new(Damage::from(corruption))),
-            _ => None,
-        };
-        Self { code: code(&error), message, damage }
-    }
-}
-
-/// The name of the image is omitted, because JavaScript knows its device.
-impl From<diskwright::Error> for Failure {
-    fn from(error: diskwright::Error) -> Self {
+    /// Creates a failure from a library error. The name of the image is omitted, because JavaScript knows its device.
+    pub(crate) fn of(error: &diskwright::Error) -> Self {
+        use diskwright::Error as E;
         match error {
-            diskwright::Error::Image { source, .. } => source.into(),
-            diskwright::Error::Host { source, .. } => source.into(),
+            E::Image { source, .. } => Self::of_vfs(source),
+            E::File { path, source } => Self::of_vfs(source).named(path),
+            E::Host { source, .. } => Self::new("EIO", format!("device error: {source}")),
+            E::Partition { source, .. } => Self::of_partition(source),
+            E::Closed => Self::new("EBADF", error.to_string()),
             other => Self::invalid(other.to_string()),
         }
     }
-}
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Error::Device(error).into()
+    fn of_vfs(error: &Error) -> Self {
+        let damage = match error {
+            Error::Corrupt(corruption) => Some(Box::new(Damage::from(corruption))),
+            _ => None,
+        };
+        Self { code: code(error), message: error.to_string(), damage }
     }
-}
 
-impl From<PartitionError> for Failure {
-    fn from(error: PartitionError) -> Self {
-        let code = match &error {
+    /// Creates a failure for the file at a path.
+    pub(crate) fn at(path: &[u8], error: Error) -> Self {
+        Self::of_vfs(&error).named(path)
+    }
+
+    fn named(self, path: &[u8]) -> Self {
+        let message = format!("{}: {}", text::escaped(path), self.message);
+        Self { message, ..self }
+    }
+
+    pub(crate) fn of_partition(error: &PartitionError) -> Self {
+        let code = match error {
             PartitionError::Device(_) => "EIO",
             PartitionError::Damaged { .. } | PartitionError::PastEnd { .. } => "EUCLEAN",
             PartitionError::NoTable | PartitionError::NoPartition { .. } => "ENOENT",
@@ -94,6 +87,24 @@ impl From<PartitionError> for Failure {
             PartitionError::Unsupported { .. } => "ENOTSUP",
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::of_vfs(&error)
+    }
+}
+
+impl From<diskwright::Error> for Failure {
+    fn from(error: diskwright::Error) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Error::Device(error).into()
     }
 }
 

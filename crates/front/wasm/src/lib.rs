@@ -20,5 +20,6 @@ mod tar;
 #[cfg(test)]
 mod tests;
 mod volume;
+mod words;
 
 pub use js::{Disk, Image, JsDevice, TarStream};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use disk::partition::{PartitionError, Signature};
 use disk::{BlockDevice, WindowDevice};
+use diskwright::ImageOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
@@ -26,7 +27,7 @@ pub(crate) struct Layout {
     /// `ext`, `xfs`, `zeros`, `partitions`, or the name of another format.
     contents: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    advice: Option<&'static str>,
+    advice: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     partitions: Vec<PartitionRecord>,
     /// Error that prevented reading the partition table.
@@ -45,13 +46,13 @@ struct PartitionRecord {
     contents: &'static str,
 }
 
-fn word(signature: Signature) -> (&'static str, Option<&'static str>) {
+fn word(signature: Signature) -> (&'static str, Option<String>) {
     match signature {
         Signature::Ext => ("ext", None),
         Signature::Xfs => ("xfs", None),
         Signature::Zeros => ("zeros", None),
         Signature::Unknown | Signature::Lost(_) => ("unknown", None),
-        Signature::Other(found) => (found.what, Some(found.advice)),
+        Signature::Other(found) => (found.what, Some(found.advice.to_string())),
     }
 }
 
@@ -75,8 +76,8 @@ pub(crate) fn layout(device: &Arc<dyn BlockDevice>) -> Result<Layout> {
             layout.partitions = found.into_iter().map(|one| record(device, one)).collect();
         }
         // A boot sector without partitions looks like a damaged table.
-        Err(error @ PartitionError::Device(_)) => return Err(error.into()),
-        Err(error) => layout.error = Some(error.into()),
+        Err(error @ PartitionError::Device(_)) => return Err(Failure::of_partition(&error)),
+        Err(error) => layout.error = Some(Failure::of_partition(&error)),
     }
     Ok(layout)
 }
@@ -92,60 +93,16 @@ fn record(device: &Arc<dyn BlockDevice>, found: disk::partition::Partition) -> P
 }
 
 impl Place {
-    /// Returns the device of a location and its signature.
+    /// Returns the options for opening the image there.
     ///
     /// # Errors
-    /// If the location does not exist.
-    pub(crate) fn window(
-        self,
-        device: &Arc<dyn BlockDevice>,
-    ) -> Result<(Arc<dyn BlockDevice>, Signature)> {
-        let (start, len) = match (self.partition, self.offset.unwrap_or(0)) {
-            (Some(_), 1..) => {
-                return Err(Failure::invalid("give an offset or a partition, not both"));
-            }
-            (Some(number), 0) => {
-                let found = disk::partition::find(&**device, number)?;
-                (found.offset, found.len)
-            }
-            (None, offset) => match device.len().checked_sub(offset) {
-                Some(len) => (offset, len),
-                None => {
-                    let len = device.len();
-                    let past = format!("offset {offset} is past the end ({len} bytes)");
-                    return Err(Failure::invalid(past));
-                }
-            },
-        };
-        let device: Arc<dyn BlockDevice> =
-            Arc::new(WindowDevice::new(Arc::clone(device), start, len)?);
-        let signature = Signature::of(&*device)?;
-        Ok((device, signature))
+    /// If it has both a partition and an offset.
+    pub(crate) fn options(self) -> Result<ImageOptions> {
+        let options = ImageOptions::new();
+        match (self.partition, self.offset.unwrap_or(0)) {
+            (Some(_), 1..) => Err(Failure::invalid("give an offset or a partition, not both")),
+            (Some(number), 0) => Ok(options.partition(number)),
+            (None, offset) => Ok(options.offset(offset)),
+        }
     }
-}
-
-/// Creates the failure for contents that are not a supported file system.
-pub(crate) fn no_file_system(device: &Arc<dyn BlockDevice>, signature: Signature) -> Failure {
-    let partitions = disk::partition::read(&**device).ok().flatten().filter(|all| !all.is_empty());
-    let message = match (signature, partitions) {
-        (Signature::Other(found), _) => {
-            format!("unsupported: {}; {}", found.description(), found.advice)
-        }
-        (Signature::Lost(lost), None) => format!(
-            "unsupported: an {} file system without a valid superblock; another structure of it is \
-             at byte {}",
-            lost.format, lost.at
-        ),
-        (_, Some(partitions)) => {
-            let there = disk::partition::overview(&partitions);
-            format!("unsupported: a disk with partitions; {there}; choose one of them")
-        }
-        (Signature::Zeros, None) => "unsupported: the image starts with zeros only; if the file \
-                                     system is inside a disk image, choose its partition or offset"
-            .into(),
-        _ => "unsupported: neither an ext2/3/4 nor an XFS image; if the file system is inside a \
-              disk image, choose its partition or offset"
-            .into(),
-    };
-    Failure::new("ENOTSUP", message)
 }

@@ -2,17 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
-use diskwright::check::{self, Observer, Summary};
+use diskwright::check::{self, ImageCheck, Observer, Summary};
 use diskwright::fs::{Ext4Options, FormatOptions, NewImage, XfsOptions};
-use diskwright::{Image, ImageOptions, UnknownFormat};
+use diskwright::{Image, UnknownFormat};
 use serde::Deserialize;
-use vfs::Paths;
 
 use crate::failure::{Failure, Result};
-use crate::place::{Place, no_file_system};
+use crate::place::Place;
 
 /// Default metadata cache size in bytes. A module has at most 4 GiB of memory.
 const CACHE_BYTES_DEFAULT: usize = 64 << 20;
@@ -83,13 +83,9 @@ impl Volume {
     /// # Errors
     /// If it is not a usable image.
     pub(crate) fn open(disk: &Arc<dyn BlockDevice>, options: &Open) -> Result<Self> {
-        let (device, signature) = options.place.window(disk)?;
-        if diskwright::Format::of(&signature).is_none() {
-            return Err(no_file_system(&device, signature));
-        }
-        let cache_bytes = options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT);
-        let how = ImageOptions::new().write(options.writable).norecovery(options.norecovery);
-        let image = how.cache_bytes(cache_bytes).open_device(device)?;
+        let how = options.place.options()?.write(options.writable).norecovery(options.norecovery);
+        let how = how.cache_bytes(options.cache_bytes.unwrap_or(CACHE_BYTES_DEFAULT));
+        let image = how.open_device(Arc::clone(disk))?;
         vfs::path::check_root(&*image.file_system()?)?;
         let image = RefCell::new(Some(image));
         Ok(Self { image, is_busy: Cell::new(false), is_writable: options.writable })
@@ -99,20 +95,12 @@ impl Volume {
     ///
     /// # Errors
     /// `EBADF` after closing, `EBUSY` during another call.
-    pub(crate) fn with_image<T>(&self, work: impl FnOnce(&Image) -> Result<T>) -> Result<T> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Image) -> Result<T>) -> Result<T> {
         let _busy = self.begin()?;
         match &*self.image.borrow() {
             Some(image) => work(image),
             None => Err(closed()),
         }
-    }
-
-    /// Calls `work` with its files.
-    ///
-    /// # Errors
-    /// Same as [`Self::with_image`].
-    pub(crate) fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Result<T>) -> Result<T> {
-        self.with_image(|image| work(image.file_system()?.paths()))
     }
 
     /// Makes all changes durable and marks the image clean. It is closed even on errors.
@@ -176,12 +164,8 @@ pub(crate) fn check(
     place: Place,
     observer: &dyn Observer,
 ) -> Result<(diskwright::Format, Summary)> {
-    let (device, signature) = place.window(disk)?;
     // A module has one thread.
     let options = check::Options::default().with_threads(NonZero::<usize>::MIN);
-    let Some(format) = diskwright::Format::of(&signature) else {
-        return Err(no_file_system(&device, signature));
-    };
-    let summary = check::check_device(format, device, &options, observer);
-    Ok((format, summary?))
+    let subject = ImageCheck::on_device(Path::new("disk"), Arc::clone(disk), &place.options()?)?;
+    Ok((subject.format(), subject.check(&options, observer)?))
 }

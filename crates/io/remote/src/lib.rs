@@ -9,7 +9,6 @@ pub mod nbd;
 pub mod place;
 #[cfg(feature = "objects")]
 pub mod publish;
-#[cfg(unix)]
 mod socket;
 #[cfg(all(feature = "vhost-user", target_os = "linux"))]
 pub mod vhost_user;

@@ -6,6 +6,7 @@
 //! refcount blocks; the refcount table. Every cluster is used once.
 
 use std::fs::File;
+use vfs::hint::Setting;
 
 use crate::FileAt;
 
@@ -34,9 +35,10 @@ const L1_ENTRIES_MAX: u64 = (32 << 20) / 8;
 pub(crate) fn check(len: u64) -> Result<(), Error> {
     if tables(len) > L1_ENTRIES_MAX {
         let why = format!(
-            "its maximum is {} bytes with 64 KiB clusters; make the image smaller with --size, or \
+            "its maximum is {} bytes with 64 KiB clusters; make the image smaller with {}, or \
              use raw",
-            L1_ENTRIES_MAX * ENTRIES * CLUSTER_BYTES
+            L1_ENTRIES_MAX * ENTRIES * CLUSTER_BYTES,
+            Setting::SIZE
         );
         return Err(Error::Unfit { format: OutputFormat::Qcow2.name(), why });
     }

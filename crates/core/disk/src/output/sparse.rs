@@ -4,6 +4,7 @@
 //! kind is used for free space only: in a hole of a file, the old contents of the device would become readable.
 
 use std::fs::File;
+use vfs::hint::Setting;
 
 use crate::FileAt;
 
@@ -26,15 +27,17 @@ pub(crate) fn check(len: u64) -> Result<(), Error> {
     if !len.is_multiple_of(UNIT_BYTES) {
         let why = format!(
             "{len} bytes are not a multiple of its block size of {UNIT_BYTES} bytes; choose such a \
-             --size"
+             {}",
+            Setting::SIZE
         );
         return Err(unfit(why));
     }
     if u32::try_from(len / UNIT_BYTES).is_err() {
         let why = format!(
-            "its maximum is {} blocks of {UNIT_BYTES} bytes; make the image smaller with --size, \
+            "its maximum is {} blocks of {UNIT_BYTES} bytes; make the image smaller with {}, \
              or use raw or zstd",
-            u32::MAX
+            u32::MAX,
+            Setting::SIZE
         );
         return Err(unfit(why));
     }

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use vfs::hint::Setting;
 
 use crate::{FileAt, is_zero};
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
@@ -34,8 +35,9 @@ const FRAMES_MAX: u64 = 0x800_0000;
 pub(crate) fn check(len: u64) -> Result<(), Error> {
     if len.div_ceil(FRAME_BYTES) > FRAMES_MAX {
         let why = format!(
-            "its maximum is {FRAMES_MAX} frames of 1 MiB; make the image smaller with --size, or \
-             use raw"
+            "its maximum is {FRAMES_MAX} frames of 1 MiB; make the image smaller with {}, or \
+             use raw",
+            Setting::SIZE
         );
         return Err(Error::Unfit { format: OutputFormat::Zstd.name(), why });
     }

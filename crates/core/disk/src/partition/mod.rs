@@ -13,6 +13,7 @@ pub mod signature;
 mod tests;
 
 use std::io;
+use vfs::hint::{Hint, Setting};
 
 use crate::BlockDevice;
 use logical::Extended;
@@ -52,7 +53,7 @@ pub enum PartitionError {
         problem: &'static str,
     },
     /// There is no table.
-    #[error("the image has no partition table; leave --partition out")]
+    #[error("the image has no partition table; {}", Hint::LeaveOut(Setting::PARTITION))]
     NoTable,
     /// The table has no such partition.
     #[error("partition {number} does not exist; {}", overview(partitions))]

@@ -325,7 +325,7 @@ pub fn seal(block: &mut [u8], seed: u32) {
 }
 
 /// Returns the file-type byte of a type.
-pub const fn file_type_code(file_type: FileType) -> u8 {
+pub(crate) const fn file_type_code(file_type: FileType) -> u8 {
     match file_type {
         FileType::Regular => 1,
         FileType::Directory => 2,

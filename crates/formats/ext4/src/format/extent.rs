@@ -237,7 +237,7 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Returns whether no further entry fits.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.room()
     }
 

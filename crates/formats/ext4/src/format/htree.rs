@@ -25,7 +25,7 @@ const ENTRY_SIZE: usize = 8;
 /// Hash version of directories whose names are both encrypted and case-insensitive.
 pub(crate) const SIPHASH: u8 = 6;
 /// Maximum number of node levels below the root.
-pub const LEVELS_MAX: u8 = 1;
+pub(crate) const LEVELS_MAX: u8 = 1;
 /// Maximum number of node levels below the root with `large_dir`.
 pub const LEVELS_MAX_LARGE: u8 = 2;
 
@@ -117,7 +117,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns whether no further entry fits.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.count() >= usize::from(self.limit)
     }
 

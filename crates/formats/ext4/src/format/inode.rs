@@ -426,7 +426,7 @@ impl Inode {
     }
 
     /// Sets the project id, if the inode has the field.
-    pub fn set_projid(&mut self, projid: u32) {
+    pub(crate) fn set_projid(&mut self, projid: u32) {
         if self.has(INODE_FIELDS_SIZE) {
             self.raw.projid = projid.into();
         }
@@ -446,7 +446,7 @@ impl Inode {
     }
 
     /// Sets the device number: in 16 bits if it fits, else in 32. Returns `false` if it fits in neither.
-    pub fn set_device(&mut self, device: DeviceNumber) -> bool {
+    pub(crate) fn set_device(&mut self, device: DeviceNumber) -> bool {
         let DeviceNumber { major, minor } = device;
         let (old, new) = if major < 256 && minor < 256 {
             (major << 8 | minor, 0)

@@ -3,6 +3,7 @@
 //! The values of a [`Superblock`] are consistent with each other and with the device. So calculations with them cannot
 //! divide by zero, overflow or request excessive memory.
 
+use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Corruption, Error, Result};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -442,7 +443,10 @@ fn check_identity(raw: &RawSuperblock, features: &Features) -> Result<()> {
     if features.incompat(Incompat::JOURNAL_DEV) {
         return Err(Error::unsupported(
             format!("the device of an ext4 journal with the UUID {}", uuid_text(&raw.uuid)),
-            "it contains no files; name the image, and this device with --log-device FILE",
+            Advice::before(
+                "it contains no files; name the image, and this device with ",
+                Hint::Use(Setting::LOG_DEVICE),
+            ),
         ));
     }
     let names = features.unreadable();

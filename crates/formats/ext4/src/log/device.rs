@@ -1,6 +1,7 @@
 //! Journals on another device, whose addresses start at [`Part::Log`].
 
 use disk::{BlockDevice, DeviceRole};
+use vfs::hint::{Hint, Setting};
 use vfs::{Error, Result};
 use zerocopy::IntoBytes;
 
@@ -9,8 +10,7 @@ use crate::format::journal_device::JournalDevice;
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, Superblock, uuid_text};
 
 /// Advice for an image whose journal device is not given.
-const MISSING: &str = "name its device with --log-device FILE, or read the image without its \
-                       journal: --norecovery";
+const MISSING: Hint = Hint::NameLog("journal");
 /// Length of one write of zeros in bytes.
 const ZEROS_MAX: u64 = 1 << 30;
 
@@ -88,7 +88,7 @@ pub(crate) fn refuse_unused(device: &dyn BlockDevice, sb: &Superblock) -> Result
         true => "a log device for an image that contains its journal",
         false => "a log device for an image without a journal",
     };
-    Err(Error::unsupported(what, "leave --log-device out"))
+    Err(Error::unsupported(what, Hint::LeaveOut(Setting::LOG_DEVICE)))
 }
 
 /// Writes a new journal device without users. Its old contents are lost.

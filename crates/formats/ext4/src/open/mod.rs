@@ -8,6 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
+use vfs::hint::Hint;
 
 use disk::{BlockDevice, OverlayDevice};
 use engine::Engine;
@@ -298,11 +299,7 @@ fn advise_to_read(device: &dyn BlockDevice, options: &OpenOptions, error: Error)
         Error::Corrupt(damage)
             if !options.norecovery && Volume::read(device, Trust::Contents).is_ok() =>
         {
-            damage
-                .advise(
-                    "use --norecovery to read the image anyway, or diskwright repair to repair it",
-                )
-                .into()
+            damage.advise(Hint::NoRecoveryOrRepair.to_string()).into()
         }
         error => error,
     }

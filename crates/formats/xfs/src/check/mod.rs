@@ -26,7 +26,7 @@ mod inodes;
 mod links;
 mod metadir;
 mod names;
-mod owners;
+pub(crate) mod owners;
 mod quota;
 #[cfg(test)]
 mod quota_tests;

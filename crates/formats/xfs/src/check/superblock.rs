@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, OverlayDevice};
 use engine::Corruption;
@@ -111,7 +112,10 @@ fn replayed(device: Arc<dyn BlockDevice>, sb: &Superblock) -> Result<Replayed> {
     if let Some(reason) = sb.unmaintained() {
         return Err(Error::unsupported(
             format!("replaying the log of an image that cannot be written ({reason})"),
-            "mount and unmount it once, or check it without its log: --norecovery",
+            Advice::before(
+                "mount and unmount it once, or check it without its log: ",
+                Hint::Use(Setting::NORECOVERY),
+            ),
         ));
     }
     let announced = Announced::of(&device, sb)?;

@@ -233,6 +233,33 @@ impl Survey {
         (is_known && realtime::rebuild(&inodes, &used, write)).then(|| used.free())
     }
 
+    /// Returns the claims of all blocks of realtime groups, sorted. Ignores the trees of the groups: blocks of files that
+    /// may share some may have several owners. `None` without groups, if some inode could not be read, or if other
+    /// blocks have several owners.
+    pub(crate) fn realtime_claims(&self) -> Option<Vec<Claim>> {
+        let ctx = self.quiet();
+        let owners = Owners::new(&self.geometry);
+        let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
+        let links = InodeLinks::new(&ctx, &chunks);
+        let mut inodes = Inodes {
+            ctx: &ctx,
+            owners: &owners,
+            chunks: &chunks,
+            links: &links,
+            usage: None,
+            pointers: None,
+            layout: DirLayout::new(&self.geometry),
+            realtime: None,
+        };
+        let used = UsedExtents::listing(&inodes)?;
+        inodes.realtime = Some(&used);
+        inodes.check();
+        let is_known = !ctx.has_gaps() && used.is_undisputed();
+        let mut claims = used.into_claims()?;
+        claims.sort_unstable();
+        is_known.then_some(claims)
+    }
+
     /// Returns the highest plausible LSN of all structures.
     pub(crate) fn lsn_plausible_max(&self) -> Lsn {
         let ctx = self.quiet();

@@ -1,6 +1,7 @@
 //! Contents of realtime files, which are on another device.
 
 use disk::DeviceRole;
+use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Error, Result};
 
 use crate::XfsCore;
@@ -19,7 +20,10 @@ pub(super) fn check_present(fs: &XfsCore, file: &Handle) -> Result<()> {
         return Ok(());
     }
     let what = format!("inode {}, whose data is on the realtime device", file.ino());
-    Err(Error::unsupported(what, "name that device with --rt-device FILE"))
+    Err(Error::unsupported(
+        what,
+        Advice::before("name that device with ", Hint::Use(Setting::REALTIME_DEVICE)),
+    ))
 }
 
 /// Converts an address of a realtime file, which was checked, to a block of the realtime device.

@@ -15,7 +15,7 @@ pub use entries::RecordKind;
 pub(crate) const NO_SIBLING: u64 = u64::MAX;
 /// Maximum number of levels of any tree. Blocks of 1 KiB have at least 11 entries, so 2^32 records of a group take 10
 /// levels, as do 2^48 records of a fork, with 29 entries.
-pub const LEVELS_MAX: usize = 12;
+pub(crate) const LEVELS_MAX: usize = 12;
 /// Maximum size of a record of any tree, in bytes.
 pub(crate) const RECORD_SIZE_MAX: usize = 24;
 /// Maximum size of a node entry without the pointer, in bytes.
@@ -82,7 +82,7 @@ impl TreeShape {
         ..Self::group("bmbt", [b"BMAP", b"BMA3"], (16, 8), RecordKind::Extents)
     };
     /// Reverse map of a realtime group.
-    pub const RTRMAP: Self = Self {
+    pub(crate) const RTRMAP: Self = Self {
         name: "rtrmapbt",
         magics: [u32::from_be_bytes(*b"MAPR"); 2],
         long: true,
@@ -90,7 +90,7 @@ impl TreeShape {
         ..Self::RMAP
     };
     /// Reference counts of a realtime group.
-    pub const RTREFCOUNT: Self = Self {
+    pub(crate) const RTREFCOUNT: Self = Self {
         name: "rtrefcountbt",
         magics: [u32::from_be_bytes(*b"RCNT"); 2],
         long: true,
@@ -99,7 +99,7 @@ impl TreeShape {
     };
 
     /// Returns the size of a block's header in bytes.
-    pub const fn header_size(&self, crc: bool) -> usize {
+    pub(crate) const fn header_size(&self, crc: bool) -> usize {
         match (self.long, crc) {
             (false, false) => 16,
             (false, true) => 56,
@@ -125,12 +125,12 @@ impl TreeShape {
     }
 
     /// Returns the layout of a root in a fork of `size` bytes that is a leaf.
-    pub const fn root_leaf_area(&self, size: usize) -> Area {
+    pub(crate) const fn root_leaf_area(&self, size: usize) -> Area {
         self.leaf_area_in(size, ROOT_HEADER_SIZE, 0)
     }
 
     /// Returns the layout of the root in a fork, which may be a leaf.
-    pub fn root_area_of(&self, fork: &[u8]) -> Area {
+    pub(crate) fn root_area_of(&self, fork: &[u8]) -> Area {
         let area = self.root_area(fork.len());
         let is_leaf =
             self.has_leaf_roots && fork.len() >= ROOT_HEADER_SIZE && area.level(fork) == 0;
@@ -262,7 +262,7 @@ impl Area {
     }
 
     /// Returns the byte range of the number of entries.
-    pub const fn count_range(&self) -> std::ops::Range<usize> {
+    pub(crate) const fn count_range(&self) -> std::ops::Range<usize> {
         self.level_offset + 2..self.level_offset + 4
     }
 
@@ -272,7 +272,7 @@ impl Area {
     }
 
     /// Returns the byte range of some entries.
-    pub const fn entry_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+    pub(crate) const fn entry_range(&self, from: usize, to: usize) -> std::ops::Range<usize> {
         self.entries + from * self.entry_size..self.entries + to * self.entry_size
     }
 
@@ -326,7 +326,7 @@ impl TreeShape {
     }
 
     /// Returns a sibling; `NO_SIBLING` at the end of a level.
-    pub fn sibling(&self, data: &[u8], side: Side) -> u64 {
+    pub(crate) fn sibling(&self, data: &[u8], side: Side) -> u64 {
         read_pointer(data, self.sibling_range(side).start, self.long)
     }
 

@@ -52,7 +52,7 @@ impl Geometry {
     /// Returns the geometry of the realtime device, with the groups of its section as allocation groups. `None` without
     /// groups.
     #[must_use]
-    pub fn of_realtime_device(&self) -> Option<Self> {
+    pub(crate) fn of_realtime_device(&self) -> Option<Self> {
         let realtime = self.realtime?;
         Some(Self {
             ag_block_log: realtime.group_block_log()?,

@@ -653,7 +653,7 @@ impl Inode {
 
     /// Sets the device number. Returns false if it does not fit: 14 bits of major, 18 of minor.
     #[must_use]
-    pub fn set_device(&mut self, device: DeviceNumber) -> bool {
+    pub(crate) fn set_device(&mut self, device: DeviceNumber) -> bool {
         self.set_format(Fork::Data, ForkFormat::Device);
         put32(self.fork_mut(Fork::Data), 0, device.major << 18 | device.minor & 0x3_ffff);
         device.major < 1 << 14 && device.minor < 1 << 18

@@ -9,7 +9,7 @@ use super::inode::{Inode, flags, flags2};
 use super::quota::QuotaKind;
 
 /// Byte offset of `di_metatype`.
-pub const METATYPE: usize = 6;
+pub(crate) const METATYPE: usize = 6;
 /// Bytes of `di_dmevmask` and `di_dmstate`, which must be zero in the tree.
 const UNUSED: std::ops::Range<usize> = 84..90;
 /// Name of the directory of quota files, below the root of the tree.
@@ -149,7 +149,7 @@ impl MetafileType {
 
 /// Returns the path of a file of a realtime group below the root of the tree.
 #[must_use]
-pub fn group_path(group: u32, metafile_type: MetafileType) -> String {
+pub(crate) fn group_path(group: u32, metafile_type: MetafileType) -> String {
     let kind = match metafile_type {
         MetafileType::RtBitmap => "bitmap",
         MetafileType::RtSummary => "summary",

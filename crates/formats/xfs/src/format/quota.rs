@@ -70,7 +70,7 @@ impl QuotaKind {
 /// Kinds of quota whose usage an image states, with the inode numbers of their files.
 ///
 /// Version 4 has one file for groups or projects, and one bit that says that either was counted.
-pub fn counted_files(raw: &RawSuperblock) -> [Option<u64>; 3] {
+pub(crate) fn counted_files(raw: &RawSuperblock) -> [Option<u64>; 3] {
     let flags = raw.qflags.get();
     let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
     let features = raw.features();

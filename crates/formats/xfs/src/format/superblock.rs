@@ -3,6 +3,7 @@
 //! A [`Superblock`] exists only if its fields are consistent with each other and with the device. So no later
 //! computation with them divides by zero, overflows or allocates excessive memory.
 
+use vfs::hint::Hint;
 use vfs::{Corruption, Error, Result};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -262,8 +263,10 @@ pub(super) fn check_groups(raw: &RawSuperblock, device_bytes: u64) -> Result<()>
     if bytes.is_none_or(|bytes| bytes > device_bytes) {
         let device = format!("at most {}", device_bytes >> raw.blocklog);
         let damage = Corruption::new("superblock", "dblocks (the image is truncated)");
-        let advice = "restore the missing end, or extract the remaining files with diskwright \
-                      extract --salvage";
+        let advice = format!(
+            "restore the missing end, or extract the remaining files with {}",
+            Hint::Salvage
+        );
         return Err(damage.mismatch(device, blocks).advise(advice).into());
     }
     Ok(())

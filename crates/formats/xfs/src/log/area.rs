@@ -1,6 +1,7 @@
 //! The location of the log, for writing.
 
 use disk::{BlockDevice, DeviceRole};
+use vfs::hint::{Hint, Setting};
 use vfs::{Corruption, Error, Result};
 
 use crate::format::address::FsBlock;
@@ -44,7 +45,7 @@ impl Area {
         if device.part_len(DeviceRole::Log).is_some() {
             return Err(Error::unsupported(
                 "a log device for an image that contains its log",
-                "leave --log-device out",
+                Hint::LeaveOut(Setting::LOG_DEVICE),
             ));
         }
         let geometry = Geometry::new(sb);
@@ -55,9 +56,7 @@ impl Area {
     /// Returns the area of a log at the start of another device.
     fn on_log_device(device: &dyn BlockDevice, blocks: u32) -> Result<Self> {
         let Some(len) = device.part_len(DeviceRole::Log) else {
-            let advice = "name its device with --log-device FILE, or read the image without its \
-                          log: --norecovery";
-            return Err(Error::unsupported("an external log", advice));
+            return Err(Error::unsupported("an external log", Hint::NameLog("log")));
         };
         let needed = u64::from(blocks) * BLOCK_SIZE as u64;
         if len < needed {

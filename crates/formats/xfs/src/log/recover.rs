@@ -1,6 +1,7 @@
 //! Recovery: replaying the log.
 
 use disk::BlockDevice;
+use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Corruption, Error, Result};
 
 use super::bounds::Bounds;
@@ -145,7 +146,10 @@ pub(crate) fn has_torn_records(device: &dyn BlockDevice, sb: &Superblock) -> Res
 
 /// Refuses logs that cannot be replayed here.
 fn check_supported(sb: &Superblock) -> Result<()> {
-    const ADVICE: &str = "mount and unmount it once, or read it without its log: --norecovery";
+    const ADVICE: Advice = Advice::before(
+        "mount and unmount it once, or read it without its log: ",
+        Hint::Use(Setting::NORECOVERY),
+    );
     let unknown = sb.features.log_incompat.difference(LogIncompat::all());
     if !unknown.is_empty() {
         let what = format!("a log with unknown features {:#x}", unknown.bits());

@@ -33,6 +33,7 @@ impl Layout {
                 autofsck: None,
                 inherited: Inherited::default(),
             },
+            with_groups: None,
         }
     }
 

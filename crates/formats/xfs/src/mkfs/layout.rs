@@ -4,7 +4,7 @@ use vfs::{Error, Ino, Result, Timestamp};
 use zerocopy::FromZeros;
 
 use super::options::{Autofsck, Inherited, Options};
-use super::{log_size, numbers, realtime_fields};
+use super::{log_size, numbers, realtime_fields, realtime_group_fields};
 use crate::alloc::ags::{AG_TREES, AgTree};
 use crate::format::address::{AgBlock, AgIno, AgNumber};
 use crate::format::ag::AGFL_SECTOR;
@@ -41,6 +41,8 @@ pub struct Layout {
     /// choose the group of the log, or the first one if the log is on another device.
     pub(super) metadir_ag: Option<AgNumber>,
     pub(super) root: RootDirectory,
+    /// The superblock with a realtime section with groups, which is added last.
+    pub(super) with_groups: Option<Superblock>,
 }
 
 /// Attributes of the root directory.
@@ -117,10 +119,10 @@ impl Layout {
         ))
     }
 
-    /// Returns the future superblock.
+    /// Returns the future superblock. With realtime groups, its counts are estimates.
     #[must_use]
     pub fn superblock(&self) -> &RawSuperblock {
-        &self.superblock
+        self.with_groups.as_ref().map_or(&self.superblock, |with| &with.raw)
     }
 
     /// Returns the division of a group.
@@ -193,7 +195,15 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
         return Err(Error::Invalid("the log must be in one of the allocation groups"));
     }
     let mut superblock = fixed_superblock(options, &features, groups);
-    realtime_fields::set_fields(options, &mut superblock)?;
+    let with_groups = match options.realtime.filter(|_| features.incompat(Incompat::METADIR)) {
+        Some(section) => {
+            Some(realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?)
+        }
+        None => {
+            realtime_fields::set_fields(options, &mut superblock)?;
+            None
+        }
+    };
     let geometry = Geometry::new(&Superblock { raw: superblock.clone(), features });
     let (roots, body) = place_roots(&geometry);
     let log_ag = AgNumber(options.log_group.unwrap_or(groups.ag_count / 2));
@@ -216,10 +226,31 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
             autofsck: options.autofsck,
             inherited: options.inherited,
         },
+        with_groups,
     };
     place_log(options, &mut layout)?;
     place_inodes(&mut layout)?;
+    add_groups(&mut layout)?;
     Ok(layout)
+}
+
+/// Completes the superblock with realtime groups.
+fn add_groups(layout: &mut Layout) -> Result<()> {
+    let needed = layout.blocks_of_realtime_groups();
+    let Some(with) = &mut layout.with_groups else { return Ok(()) };
+    let section = with.raw.clone();
+    with.raw = RawSuperblock {
+        rblocks: section.rblocks,
+        rextents: section.rextents,
+        rextslog: section.rextslog,
+        rbmblocks: section.rbmblocks,
+        frextents: section.frextents,
+        rgcount: section.rgcount,
+        ..layout.superblock.clone()
+    };
+    let free = layout.superblock.fdblocks.get();
+    with.raw.fdblocks = free.checked_sub(needed).ok_or(Error::NoSpace)?.into();
+    Ok(())
 }
 
 /// Returns the superblock with all fields that follow from options and sizes.
@@ -255,6 +286,7 @@ fn fixed_superblock(
     set_stripe(&mut sb, options);
     sb.qflags = options.quota_flags.into();
     if features.incompat(Incompat::METADIR) {
+        // The size of future groups.
         sb.rgblklog = REALTIME_GROUP_LOG - block_log;
         sb.rgextents = ((1 << sb.rgblklog) / sb.rextsize.get()).into();
     }
@@ -339,8 +371,11 @@ pub(super) fn agfl_len(geometry: &Geometry) -> u32 {
 fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let geometry = &layout.geometry;
     let unit = layout.log_unit;
-    let min = log_size::blocks_min(geometry)
-        + options.log_stripe().map_or(0, |_| log_size::blocks_of_stripes(unit));
+    let min = match layout.with_groups {
+        Some(_) => log_size::blocks_min_with_realtime(geometry),
+        None => log_size::blocks_min(geometry),
+    };
+    let min = min + options.log_stripe().map_or(0, |_| log_size::blocks_of_stripes(unit));
     // Blocks in use in the group without the log. After the log, inodes may need alignment again.
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.first_alignment() + 1 };

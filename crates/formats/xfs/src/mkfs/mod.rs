@@ -4,6 +4,7 @@
 //! - the root directory has the attribute `xfs:autofsck` only on demand, because it appears among the attributes of the
 //!   tree;
 //! - inodes start with generation 0 instead of random numbers, so that images are reproducible;
+//! - realtime groups have another default size, and their files other places;
 //! - the superblock always has the feature bit for attributes;
 //! - without parent pointers or large extent counters, the minimum log is rounded up over all sizes of groups, and a
 //!   log that fills its group leaves room for the group's AGFL.
@@ -19,11 +20,13 @@ mod numbers;
 mod options;
 mod realtime;
 mod realtime_fields;
+mod realtime_group_fields;
+mod realtime_groups;
 mod roots;
 mod write;
 
 pub use layout::Layout;
-pub(crate) use log_size::blocks_min as log_blocks_min;
+pub(crate) use log_size::{blocks_min as log_blocks_min, blocks_min_with_realtime};
 pub use numbers::LOG_BYTES_MAX;
 pub use options::{
     Autofsck, Feature, FeatureChange, Inherited, LABEL_LEN_MAX, Options, RealtimeSection, SIZE_MIN,

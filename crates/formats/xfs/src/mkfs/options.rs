@@ -18,6 +18,8 @@ const DIR_BLOCK_SIZE_MAX: u32 = 64 << 10;
 const LOG_STRIPE_BYTES_MAX: u32 = 256 << 10;
 /// Stripe unit of the log in bytes if that of the device is larger than the maximum.
 const LOG_STRIPE_BYTES_USUAL: u32 = 32 << 10;
+/// Default size of realtime extents in bytes, unless blocks are larger.
+const EXTENT_BYTES_USUAL: u32 = 4096;
 /// Maximum stripe width in blocks.
 const STRIPE_BLOCKS_MAX: u32 = i32::MAX as u32;
 
@@ -243,6 +245,18 @@ pub struct RealtimeSection {
     /// Size of a realtime extent in bytes: a multiple of the block size from 4 KiB to 1 GiB. By default the block size,
     /// at least 4 KiB.
     pub extent_bytes: Option<u32>,
+    /// Size of a realtime group in bytes, a multiple of the realtime extent size. Needs the feature metadir.
+    pub group_bytes: Option<u64>,
+    /// Number of realtime groups. Excludes `group_bytes`. By default about a quarter of the section is a group.
+    pub group_count: Option<u32>,
+}
+
+impl RealtimeSection {
+    /// Returns a section of `bytes` bytes, with defaults.
+    #[must_use]
+    pub const fn new(bytes: u64) -> Self {
+        Self { bytes, extent_bytes: None, group_bytes: None, group_count: None }
+    }
 }
 
 impl Options {
@@ -392,12 +406,22 @@ impl Options {
         Ok(features)
     }
 
-    /// Turns off the features that need a section with groups, unless they are demanded.
+    /// Turns off reflink if the section has groups and larger realtime extents than blocks, or the features that need
+    /// a section with groups, unless they are demanded.
     ///
     /// # Errors
     /// `Invalid` if one of them is demanded.
     fn restrict_for_realtime(&self, features: &mut Features) -> Result<()> {
-        if self.realtime.is_none() {
+        let Some(section) = self.realtime else { return Ok(()) };
+        if features.incompat(Incompat::METADIR) {
+            // As in mkfs.xfs, any given size turns it off.
+            let is_block = self.block_size >= EXTENT_BYTES_USUAL && section.extent_bytes.is_none();
+            if !is_block && self.demands(Feature::RoCompat(RoCompat::REFLINK)) {
+                return Err(Error::Invalid("reflink is not possible with a realtime extent size"));
+            }
+            features
+                .ro_compat
+                .set(RoCompat::REFLINK, features.ro_compat(RoCompat::REFLINK) && is_block);
             return Ok(());
         }
         for (bit, name) in [

@@ -12,7 +12,7 @@ impl Layout {
     /// Returns the size of the realtime section in bytes; 0 if there is none.
     #[must_use]
     pub fn realtime_bytes(&self) -> u64 {
-        self.geometry.realtime.map_or(0, |realtime| realtime.bytes())
+        self.superblock().rblocks.get() << self.geometry.block_log
     }
 
     /// Returns the number of blocks of the bitmap and the summary.

@@ -2,7 +2,7 @@
 
 use vfs::{Error, Result};
 
-use super::options::Options;
+use super::options::{Options, RealtimeSection};
 use crate::format::realtime::space::SpaceLayout;
 use crate::format::superblock::RawSuperblock;
 
@@ -10,23 +10,34 @@ use crate::format::superblock::RawSuperblock;
 const EXTENT_BYTES_MIN: u32 = 4 << 10;
 const EXTENT_BYTES_MAX: u32 = 1 << 30;
 
+/// Returns the size of a realtime extent in blocks.
+///
+/// # Errors
+/// `Invalid` for an invalid size.
+pub(super) fn extent_blocks(options: &Options, section: &RealtimeSection) -> Result<u32> {
+    let default = options.block_size.max(EXTENT_BYTES_MIN);
+    let bytes = section.extent_bytes.unwrap_or(default);
+    if !(EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&bytes)
+        || !bytes.is_multiple_of(options.block_size)
+    {
+        return Err(Error::Invalid(
+            "the realtime extent size must be a multiple of the block size, 4 KiB to 1 GiB",
+        ));
+    }
+    Ok(bytes / options.block_size)
+}
+
 /// Sets the fields of the superblock.
 ///
 /// # Errors
 /// `Invalid` for an invalid size.
 pub(super) fn set_fields(options: &Options, sb: &mut RawSuperblock) -> Result<()> {
     let Some(section) = options.realtime else { return Ok(()) };
-    let default = options.block_size.max(EXTENT_BYTES_MIN);
-    let extent_bytes = section.extent_bytes.unwrap_or(default);
-    if !(EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&extent_bytes)
-        || !extent_bytes.is_multiple_of(options.block_size)
-    {
-        return Err(Error::Invalid(
-            "the realtime extent size must be a multiple of the block size, 4 KiB to 1 GiB",
-        ));
+    let of_extent = u64::from(extent_blocks(options, &section)?);
+    if section.group_bytes.is_some() || section.group_count.is_some() {
+        return Err(Error::Invalid("realtime groups need the feature metadir"));
     }
-    let (blocks, of_extent) =
-        (section.bytes >> sb.blocklog, u64::from(extent_bytes / options.block_size));
+    let blocks = section.bytes >> sb.blocklog;
     let extents = blocks / of_extent;
     if extents == 0 {
         return Err(Error::Invalid("the realtime section is smaller than a realtime extent"));

@@ -4,6 +4,7 @@ use disk::{BlockDevice, DeviceRole};
 use vfs::{Error, Result};
 
 use super::layout::Layout;
+use super::realtime_groups;
 use crate::alloc::ags::AgTree;
 use crate::format::address::{AgBlock, AgNumber, FsBlock};
 use crate::format::log;
@@ -37,12 +38,15 @@ pub fn format(device: &dyn BlockDevice, layout: &Layout, before: PreviousContent
     if before == PreviousContents::Unknown {
         writer.clear()?;
     }
-    for ag in layout.geometry.ags().skip(1) {
-        writer.group(ag)?;
+    match &layout.with_groups {
+        None => writer.write(),
+        Some(with) => {
+            let are_zeros = before == PreviousContents::Zeros;
+            realtime_groups::format(device, layout, with, are_zeros, |scratch| {
+                Writer { device: scratch, layout }.write()
+            })
+        }
     }
-    writer.log()?;
-    writer.realtime()?;
-    writer.group(AgNumber(0))
 }
 
 struct Writer<'a> {
@@ -51,6 +55,16 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Writes everything but what must read as zeros.
+    fn write(&self) -> Result<()> {
+        for ag in self.layout.geometry.ags().skip(1) {
+            self.group(ag)?;
+        }
+        self.log()?;
+        self.realtime()?;
+        self.group(AgNumber(0))
+    }
+
     /// Clears what must read as zeros: the log, and blocks of headers that are only partly used.
     fn clear(&self) -> Result<()> {
         let geometry = &self.layout.geometry;
@@ -71,7 +85,7 @@ impl Writer<'_> {
         self.device.zero_range(DeviceRole::Log.start(), needed).map_err(Error::Device)
     }
 
-    /// Checks the device of the realtime section. It is not written: no extent is in use.
+    /// Checks the device of the realtime section. Without groups it is not written: no extent is in use.
     fn check_realtime_device(&self) -> Result<()> {
         let needed = self.layout.realtime_bytes();
         let len = self.device.part_len(DeviceRole::Realtime);

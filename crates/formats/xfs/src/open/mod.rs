@@ -8,6 +8,7 @@ pub(crate) mod superblock_copy;
 pub(crate) mod superblocks;
 
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, OverlayDevice};
 use engine::{Engine, Log};
@@ -138,7 +139,10 @@ impl XfsCore {
             if let Some(reason) = sb.unmaintained() {
                 return Err(Error::unsupported(
                     format!("replaying the log of an image that cannot be written ({reason})"),
-                    "mount and unmount it once, or read it without its log: --norecovery",
+                    Advice::before(
+                        "mount and unmount it once, or read it without its log: ",
+                        Hint::Use(Setting::NORECOVERY),
+                    ),
                 ));
             }
             let overlay = Arc::new(OverlayDevice::new(device));

@@ -1,6 +1,7 @@
 //! Checks of the realtime device when a file system is opened.
 
 use disk::{BlockDevice, DeviceRole};
+use vfs::hint::{Advice, Hint, Setting};
 use vfs::{Corruption, Error, Result};
 
 use crate::format::features::Incompat;
@@ -23,7 +24,10 @@ pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
         return Ok(());
     }
     let what = "changing an image without its realtime device";
-    Err(Error::unsupported(what, "name that device with --rt-device FILE"))
+    Err(Error::unsupported(
+        what,
+        Advice::before("name that device with ", Hint::Use(Setting::REALTIME_DEVICE)),
+    ))
 }
 
 /// Checks that a realtime device, if one is given, belongs to the image. A device without groups has no
@@ -46,7 +50,7 @@ pub(super) fn check_device(device: &dyn BlockDevice, sb: &Superblock) -> Result<
     let Some(len) = device.part_len(DeviceRole::Realtime) else { return Ok(()) };
     let Some(realtime) = found.filter(|it| !it.is_internal()) else {
         let what = "a realtime device for an image without one";
-        return Err(Error::unsupported(what, "leave --rt-device out"));
+        return Err(Error::unsupported(what, Hint::LeaveOut(Setting::REALTIME_DEVICE)));
     };
     let needed = realtime.bytes();
     if len < needed {

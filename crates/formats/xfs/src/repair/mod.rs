@@ -28,6 +28,7 @@ mod old;
 mod quota;
 mod realtime;
 mod realtime_limits;
+mod realtime_trees;
 mod restart;
 mod rights;
 mod sealed;
@@ -121,6 +122,7 @@ const ABOVE: &[&[Fix<RepairJob>]] = &[
     files::PARENTS,
     files::LINKS,
     volume::NAMELESS,
+    volume::REALTIME,
     volume::COUNTS,
 ];
 /// Fixes applied while nothing may be allocated.

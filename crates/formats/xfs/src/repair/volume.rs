@@ -7,8 +7,8 @@ use vfs::Result;
 use vfs::check::{Code, Finding};
 
 use super::{
-    RepairJob, begin, counts, inode_trees, lsn, new_log, quota, realtime, space, superblock,
-    unlinked,
+    RepairJob, begin, counts, inode_trees, lsn, new_log, quota, realtime, realtime_trees, space,
+    superblock, unlinked,
 };
 use crate::check::codes;
 
@@ -18,6 +18,24 @@ const BNOBT: [&Code; 5] = codes::BNOBT.all();
 const CNTBT: [&Code; 5] = codes::CNTBT.all();
 const RMAPBT: [&Code; 5] = codes::RMAPBT.all();
 const REFCOUNTBT: [&Code; 5] = codes::REFCOUNTBT.all();
+const RTRMAPBT: [&Code; 5] = codes::RTRMAPBT.all();
+const RTREFCOUNTBT: [&Code; 5] = codes::RTREFCOUNTBT.all();
+
+/// Findings about the trees of realtime groups.
+const REALTIME_TREES: &[&Code] = &[
+    codes::REALTIME_RMAP,
+    codes::REALTIME_REFERENCES,
+    RTRMAPBT[0],
+    RTRMAPBT[1],
+    RTRMAPBT[2],
+    RTRMAPBT[3],
+    RTRMAPBT[4],
+    RTREFCOUNTBT[0],
+    RTREFCOUNTBT[1],
+    RTREFCOUNTBT[2],
+    RTREFCOUNTBT[3],
+    RTREFCOUNTBT[4],
+];
 
 /// Findings about AGI and inode trees.
 const INODE_TREES: &[&Code] = &[
@@ -76,6 +94,7 @@ pub(super) const PLACES: &[Fix<RepairJob>] = &[
         codes: &[codes::SUPERBLOCK_FIELD, codes::SUPERBLOCK_REST, codes::SUPERBLOCK_CHECKSUM],
         repair: superblock::fields,
     },
+    Fix { codes: &[codes::REALTIME_SUPERBLOCK], repair: realtime_trees::superblock },
     Fix { codes: &[codes::AG_CHECKSUM], repair: inode_trees::checksums },
     Fix { codes: INODE_TREES, repair: inode_trees::rebuild },
     Fix { codes: &[codes::SPACE_TWICE, codes::SPACE_FREE_USED], repair: inode_trees::unsound },
@@ -94,6 +113,9 @@ pub(super) const SPACE: &[Fix<RepairJob>] = &[
 /// Unlinked inodes, once everything else except counts is right.
 pub(super) const NAMELESS: &[Fix<RepairJob>] =
     &[Fix { codes: &[codes::UNLINKED_LEFT], repair: unlinked::free }];
+/// Trees of realtime groups, when files are right.
+pub(super) const REALTIME: &[Fix<RepairJob>] =
+    &[Fix { codes: REALTIME_TREES, repair: realtime_trees::rebuild }];
 /// Counts, when everything else is right.
 pub(super) const COUNTS: &[Fix<RepairJob>] = &[
     Fix {
@@ -117,6 +139,16 @@ pub(super) const COUNTS: &[Fix<RepairJob>] = &[
 /// Returns whether a finding is about the free-space trees or the inode trees of a group.
 pub(super) fn is_of_space(code: &Code) -> bool {
     [INODE_TREES, SPACE_TREES].iter().any(|codes| codes.contains(&code))
+}
+
+/// Returns whether a finding is about the trees of realtime groups.
+pub(super) fn is_of_realtime_trees(code: &Code) -> bool {
+    REALTIME_TREES.contains(&code)
+}
+
+/// Returns whether a finding is about the references of realtime groups.
+pub(super) fn is_of_references(code: &Code) -> bool {
+    code == codes::REALTIME_REFERENCES || RTREFCOUNTBT.contains(&code)
 }
 
 /// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use disk::BlockDevice;
 use engine::Log;
 use operations::mounted::OpenImages as _;
+use operations::reserve::Claim;
 use operations::{Mode, Outcome, RunOperations};
 use vfs::Result;
 
@@ -33,14 +34,27 @@ pub(super) fn commit(
     after: &Superblock,
 ) -> Result<()> {
     let fs = open(device, before, after)?;
+    commit_change(fs, before, Claim::Freeing, |op| extend_last(op, before))
+}
+
+/// Commits a change together with the superblock of an open file system, and closes it. The copies of the superblock
+/// change with it, or after it.
+pub(super) fn commit_change(
+    fs: XfsCore,
+    before: &Superblock,
+    claim: Claim,
+    mut extend: impl FnMut(&mut Op<'_>) -> Outcome<()>,
+) -> Result<()> {
+    let after = fs.volume.sb.clone();
     let at_once = copies_at_once(&fs);
     let mut rest = 1..before.raw.agcount.get();
     let with_growth = take(&mut rest, at_once);
-    fs.atomically_freeing(|op| {
-        extend_last(op, before)?;
+    let body = |op: &mut Op<'_>| {
+        extend(op)?;
         change(op, AgNumber(0), &after.raw)?;
         change_copies(op, with_growth.clone(), &after.raw)
-    })?;
+    };
+    fs.atomically_with(claim, body, |()| Ok(()))?;
     fs.engine.checkpoint()?;
     // The remaining copies have the old size until here, and are not read.
     while !rest.is_empty() {
@@ -52,7 +66,11 @@ pub(super) fn commit(
 }
 
 /// Opens the file system with its new superblock. Writes nothing.
-fn open(device: &Arc<dyn BlockDevice>, before: &Superblock, after: &Superblock) -> Result<XfsCore> {
+pub(super) fn open(
+    device: &Arc<dyn BlockDevice>,
+    before: &Superblock,
+    after: &Superblock,
+) -> Result<XfsCore> {
     let (old, new) = (Geometry::new(before), Geometry::new(after));
     let mut states = headers::read(&**device, &old, 0..old.ag_count)?;
     states.extend(headers::read(&**device, &new, old.ag_count..new.ag_count)?);

@@ -57,12 +57,6 @@ impl Growth {
         self.blocks_after != self.blocks_before
     }
 
-    /// Returns the size before, in bytes.
-    #[must_use]
-    pub const fn bytes_before(&self) -> u64 {
-        self.blocks_before * self.block_size as u64
-    }
-
     /// Returns the size after, in bytes: the requested size, or less if the rest is too small for a group.
     #[must_use]
     pub const fn bytes_after(&self) -> u64 {

@@ -14,6 +14,7 @@ mod commit;
 mod groups;
 mod growth;
 mod old;
+pub(crate) mod realtime;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use vfs::{Error, Result};
 
 use self::groups::{layout, write_groups};
 pub use self::growth::Growth;
+pub use self::realtime::{RealtimeGrowth, grow_realtime, plan_realtime};
 use crate::Xfs;
 use crate::format::superblock::Superblock;
 use crate::fs::OpenOptions;

@@ -286,21 +286,9 @@ pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
     let bar = Bar(terminal::spinner("building:"));
     let built = build(&options, &bar);
     bar.0.finish_and_clear();
-    let built = match built.map_err(Error::from) {
-        Ok(built) => built,
-        Err(error) => return Ok(told(&error)),
-    };
+    let built = built.map_err(Error::from)?;
     report("built", args.sources.image(), args.making.json, &built)?;
     Ok(Outcome::Done)
-}
-
-/// Prints why a build failed. A source has no option for its partition, so the advice gives another
-/// syntax.
-fn told(error: &Error) -> Outcome {
-    let text = error.with_advice();
-    let hint = "choose one: image:FILE:N";
-    terminal::message(&text.replace("choose one with --partition N", hint));
-    error.outcome()
 }
 
 /// Prints the result of a build.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use diskwright::resize::{Report, grow};
+use diskwright::resize::{Report, grow, grow_realtime};
 use diskwright::{Error, Outcome, Result};
 
 use crate::commands::arguments::ImageToEdit;
@@ -14,6 +14,7 @@ Examples:
   diskwright grow root.img --size 8G
   diskwright grow disk.img --partition 2 --size 20G
   truncate -s 8G root.img && diskwright grow root.img
+  diskwright grow root.img --rt-device rt.img --rt-size=8G
 
 If the file is too short, it is extended first. A partition is extended too if the space after it is free; the last \
 partition of a disk image file extends the file. Without --size, the file system fills its file or partition. After a \
@@ -30,13 +31,25 @@ pub(crate) struct GrowArgs {
     #[arg(long, value_name = "BYTES", value_parser = diskwright::text::parse_size)]
     size: Option<u64>,
 
+    /// Enlarge the realtime section of an XFS image instead, to BYTES or to the size of its device. An image without a
+    /// section gets its first one
+    #[arg(
+        long, value_name = "BYTES", num_args = 0..=1, require_equals = true, requires = "rt_device",
+        conflicts_with = "size", value_parser = diskwright::text::parse_size
+    )]
+    rt_size: Option<Option<u64>>,
+
     /// Write the result as one JSON object to standard output
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &GrowArgs) -> Result<Outcome> {
-    let report = grow(&args.image.image, &args.image.place.options(false), args.size)?;
+    let options = args.image.place.options(false);
+    let report = match args.rt_size {
+        Some(bytes) => grow_realtime(&args.image.image, &options, bytes)?,
+        None => grow(&args.image.image, &options, args.size)?,
+    };
     tell(&report, args.json, "grown")?;
     Ok(Outcome::Done)
 }

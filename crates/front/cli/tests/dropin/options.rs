@@ -351,8 +351,7 @@ const NOT_BLKID: [&str; 20] = [
     "--uuid 0a28e812-3747-40bc-8194-e08e509097d0",
     "--output list",
 ];
-const NOT_XFS_GROWFS: [&str; 10] =
-    ["-e 4", "-i", "-l", "-L 4", "-m 5", "-p mtab", "-r", "-R 4", "-t mtab", "-x"];
+const NOT_XFS_GROWFS: [&str; 8] = ["-e 4", "-i", "-l", "-L 4", "-m 5", "-p mtab", "-t mtab", "-x"];
 
 #[test]
 fn each_option_works_or_is_refused_by_its_name() {

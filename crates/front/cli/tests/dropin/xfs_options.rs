@@ -108,6 +108,10 @@ const SAME: &[&str] = &[
     "-r reserved=0",
     "-f -r rtdev=other",
     "-f -r rtdev=other,size=50m -d rtinherit",
+    "-r rgsize=64m",
+    "-f -m metadir=1 -r rtdev=other,rgcount=3",
+    "-f -m metadir=1 -r rtdev=other,rgsize=16m,size=50m",
+    "-f -m metadir=1,rmapbt=0 -r rtdev=other,rgsize=32m,extsize=16k -d rtinherit",
     "-r zoned=0",
     "-s size=1024",
     "-s size=4096 -l sunit=8",
@@ -170,6 +174,9 @@ const WRONG: &[&str] = &[
     "-p file=tree -p tree",
     "-p tree,atime=2",
     "-r rgcount=0",
+    "-m metadir=1 -r rgcount=2",
+    "-f -m metadir=1 -r rtdev=other,rgcount=2,rgsize=32m",
+    "-f -m metadir=1 -r rtdev=other,rgsize=4k",
     "-r size=0",
     "-r start=0",
     "-r start=8",
@@ -185,7 +192,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("-m crc=0", "-m crc"),
     ("-r extsize=64k", "-r extsize"),
     ("-r file", "-r file"),
-    ("-r rgsize=64m", "-r rgsize"),
+    ("-m metadir=1 -r rgsize=64m", "-r rgsize"),
     ("-r zoned=1", "-r zoned"),
 ];
 
@@ -441,4 +448,27 @@ fn xfs_info_prints_the_lines_of_the_original() {
         assert_eq!(status, 0, "{options}: {said}");
         assert_eq!(done(dir, "xfs_info image"), theirs_says(dir, "image"), "{options}");
     }
+}
+
+#[test]
+fn realtime_sections_grow_with_their_device() {
+    testkit::require!(Tool("xfs_repair"));
+    let home = home();
+    let dir = home.path();
+    file(dir, "image", BYTES);
+    file(dir, "other", 100 << 20);
+    done(dir, "mkfs.xfs -q -m metadir=1 -r rtdev=other,size=50m,rgsize=16m image");
+    let said = done(dir, "xfs_growfs -r -R 20000 --rt-device other image");
+    assert!(said.ends_with("realtime blocks changed from 12800 to 20000\n"), "{said}");
+    let said = done(dir, "xfs_growfs -r --rt-device other image");
+    assert!(said.ends_with("realtime blocks changed from 20000 to 25600\n"), "{said}");
+    let said = done(dir, "xfs_growfs -r --rt-device other image");
+    assert!(said.ends_with("realtime size unchanged, skipping\n"), "{said}");
+    done(dir, "xfs_repair -n -r other image");
+    let Ended { status, messages, .. } = run(dir, "xfs_growfs -r image");
+    assert_eq!(status, 1, "{messages}");
+    assert!(messages.contains("--rt-device"), "{messages}");
+    let mut theirs = testkit::command("xfs_repair");
+    let theirs = theirs.current_dir(dir).args(["-n", "-f", "-r", "other", "image"]);
+    assert!(theirs.output().unwrap().status.success());
 }

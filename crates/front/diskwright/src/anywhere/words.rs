@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use vfs::hint::Setting;
 
 use crate::Error;
 
@@ -49,7 +50,8 @@ pub(crate) fn missing(word: &Path, error: &io::Error) -> Option<Error> {
     Some(Error::Usage(if cfg!(feature = "anywhere") {
         format!(
             "{word}: this command needs a local file; copy the image first (diskwright convert, or \
-             the store's own program), or mount it with --overlay FILE"
+             the store's own program), or mount it with {:#}",
+            Setting::OVERLAY
         )
     } else {
         format!(

@@ -1,6 +1,7 @@
 //! Conversion of an image: to another format, to another size, or with the layout of a new image of its format.
 
 use std::path::{Path, PathBuf};
+use vfs::hint::Setting;
 
 use xfs::mkfs::SIZE_MIN as XFS_SIZE_MIN;
 
@@ -195,7 +196,8 @@ fn kept_label(label: &[u8], format: Format) -> Result<Vec<u8>, BuildError> {
         let label = crate::text::escaped(label);
         return Err(BuildError::usage(format!(
             "the label {label} is longer than the XFS maximum of {XFS_LABEL_BYTES_MAX} bytes; \
-             choose another with --label"
+             choose another with {}",
+            Setting::new("label")
         )));
     }
     Ok(label.to_vec())

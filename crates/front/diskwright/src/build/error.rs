@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use vfs::hint::{Advice, Setting};
 
 use import::SourceError;
 
@@ -28,7 +29,7 @@ pub enum BuildError {
         reason: Box<BuildError>,
     },
     /// The source does not fit into the image.
-    #[error("{}: {reason}; choose a larger --size, or leave --size out", escaped(path))]
+    #[error("{}: {reason}; choose a larger {size}, or leave {size} out", escaped(path), size = Setting::SIZE)]
     DoesNotFit {
         /// First entry that did not fit.
         path: Vec<u8>,
@@ -58,15 +59,22 @@ pub enum BuildError {
     #[error(transparent)]
     Image(Box<crate::Error>),
     /// The target exists.
-    #[error("{} exists and is not an empty file; use --force to overwrite it", shown(.0))]
+    #[error("{} exists and is not an empty file; use {} to overwrite it", shown(.0), Setting::FORCE)]
     TargetExists(PathBuf),
+    /// An XFS image below the usual minimum size.
+    #[error(
+        "XFS images below 300 MiB are slow and not well tested; use {} to create one, or choose a larger {}",
+        Setting::SMALL,
+        Setting::SIZE
+    )]
+    Small,
     /// An option that the format does not have.
     #[error("{option} is not supported for this format: {why}")]
     ForeignOption {
         /// Name of the option on the command line.
-        option: &'static str,
+        option: Advice,
         /// Reason why the format does not have it.
-        why: &'static str,
+        why: Advice,
     },
     /// The finished image cannot be converted, or the hash tree cannot be created.
     #[error(transparent)]
@@ -96,8 +104,8 @@ pub enum BuildError {
     Spool {
         /// Error reported by the host.
         source: io::Error,
-        /// Format options that avoid a second read, as on the command line.
-        options: &'static str,
+        /// Options that avoid a second read.
+        options: String,
     },
 }
 
@@ -146,7 +154,7 @@ impl BuildError {
                 ref reason => reason.outcome(),
             },
             Self::LinkTarget(_) | Self::Repeated | Self::ShortContent => Outcome::Image,
-            Self::SameButForCase(_) => Outcome::Usage,
+            Self::SameButForCase(_) | Self::Small => Outcome::Usage,
             Self::TargetExists(_) | Self::ForeignOption { .. } => Outcome::Usage,
             Self::Output(disk::output::Error::Unfit { .. }) | Self::SameFile { .. } => {
                 Outcome::Usage

@@ -55,6 +55,8 @@ impl Identity {
             ("realtime device", options.realtime_device.as_ref().map(|_| 1)),
             ("realtime size", options.realtime_bytes),
             ("realtime extent", options.realtime_extent_bytes.map(u64::from)),
+            ("realtime group size", options.realtime_group_bytes),
+            ("realtime groups", options.realtime_group_count.map(u64::from)),
             ("log stripe", options.log_stripe_bytes.map(u64::from)),
             ("stripe unit", options.xfs_stripe.map(|stripe| stripe.unit_bytes.into())),
             ("stripe width", options.xfs_stripe.map(|stripe| stripe.units.into())),

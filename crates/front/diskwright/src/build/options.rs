@@ -308,6 +308,10 @@ pub struct BuildOptions {
     pub realtime_bytes: Option<u64>,
     /// Size of a realtime extent in bytes (XFS).
     pub realtime_extent_bytes: Option<u32>,
+    /// Size of a realtime group in bytes (XFS with metadir).
+    pub realtime_group_bytes: Option<u64>,
+    /// Number of realtime groups (XFS with metadir).
+    pub realtime_group_count: Option<u32>,
     /// Attributes that new files inherit from the root directory (XFS).
     pub inherited: Inherited,
     /// Size of a sector in bytes (XFS).
@@ -378,6 +382,8 @@ setters!(BuildOptions {
     realtime_device: impl Into<PathBuf> = Some(realtime_device.into()),
     realtime_bytes: u64 = Some(realtime_bytes),
     realtime_extent_bytes: u32 = Some(realtime_extent_bytes),
+    realtime_group_bytes: u64 = Some(realtime_group_bytes),
+    realtime_group_count: u32 = Some(realtime_group_count),
     log_stripe_bytes: u32 = Some(log_stripe_bytes),
     sector_size: u32 = Some(sector_size),
     inodes_percent: u8 = Some(inodes_percent),
@@ -435,6 +441,8 @@ impl BuildOptions {
             realtime_device: None,
             realtime_bytes: None,
             realtime_extent_bytes: None,
+            realtime_group_bytes: None,
+            realtime_group_count: None,
             inherited: Inherited::default(),
             sector_size: None,
             inodes_percent: None,

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::{Domain, RescueDomain, Survey, rescue_domain};
-use crate::image::place_in_file;
 use crate::replace::{Replace, Replacement};
 use crate::{Error, ImageOptions, Result};
 
@@ -50,8 +49,7 @@ pub fn rescue_domain_of(
     domain: Domain,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<RescueDomain> {
-    let image = options.open_rootless(path)?;
-    let (start, device_bytes) = place_in_file(path, options)?;
+    let (image, start, device_bytes) = options.open_in_file(path)?;
     let fs = image.file_system()?;
     let mut map = rescue_domain(fs.layout(), domain, start, device_bytes, progress)
         .map_err(|source| Error::Image { image: path.to_owned(), source })?;

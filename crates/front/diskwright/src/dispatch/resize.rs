@@ -67,6 +67,33 @@ pub(crate) fn grow(
     }
 }
 
+/// Grows the realtime section of an XFS image.
+pub(crate) fn grow_realtime(
+    format: Format,
+    device: Arc<dyn BlockDevice>,
+    bytes: u64,
+) -> Result<SizeChange> {
+    match format {
+        Format::Ext4 => Err(Error::Invalid("ext4 has no realtime section")),
+        Format::Xfs => {
+            let time = crate::image::shared::now();
+            Ok(of_realtime(xfs::resize::grow_realtime(device, bytes, time)?))
+        }
+    }
+}
+
+/// Returns the result of growing the realtime section without writing.
+pub(crate) fn plan_realtime(
+    format: Format,
+    device: &dyn BlockDevice,
+    bytes: u64,
+) -> Result<SizeChange> {
+    match format {
+        Format::Ext4 => Err(Error::Invalid("ext4 has no realtime section")),
+        Format::Xfs => xfs::resize::plan_realtime(device, bytes).map(of_realtime),
+    }
+}
+
 /// Returns the result of shrinking without writing.
 pub(crate) fn plan_shrink(
     format: Format,
@@ -116,6 +143,19 @@ fn no_shrinking_of_xfs() -> Error {
 }
 
 fn of_xfs(growth: xfs::resize::Growth) -> SizeChange {
+    let size = |blocks, groups| Size {
+        bytes: blocks * u64::from(growth.block_size),
+        blocks,
+        block_size: growth.block_size,
+        groups,
+    };
+    SizeChange {
+        before: size(growth.blocks_before, growth.groups_before),
+        after: size(growth.blocks_after, growth.groups_after),
+    }
+}
+
+fn of_realtime(growth: xfs::resize::RealtimeGrowth) -> SizeChange {
     let size = |blocks, groups| Size {
         bytes: blocks * u64::from(growth.block_size),
         blocks,

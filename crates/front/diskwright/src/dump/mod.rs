@@ -25,6 +25,8 @@ mod xfs;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::ext4::Ext4;
+use ::xfs::Xfs;
 use disk::BlockDevice;
 use serde::Serialize;
 use vfs::path::LastLink;
@@ -103,26 +105,19 @@ pub fn dump(path: &Path, options: &ImageOptions, what: &DumpSelection) -> Result
     if *what == DumpSelection::Superblock {
         return superblock(path, &*device);
     }
-    let volume: Box<dyn Structures> = match probe(path, &device, options)? {
-        Format::Ext4 => Box::new(ext4::Volume::open(device).map_err(at)?),
-        Format::Xfs => Box::new(xfs::Volume::open(device).map_err(at)?),
-    };
-    let find = |target: &InodeSelector| match target {
-        InodeSelector::Number(number) => Ok(Ino(*number)),
-        InodeSelector::Path(path) => {
-            let paths = Paths::new(volume.file_system());
-            paths.resolve(path, LastLink::Keep).map_err(|e| Error::file(path, e))
+    let options = options.clone().norecovery(true);
+    match probe(path, &device, &options)? {
+        Format::Ext4 => {
+            let fs = Ext4::open(Arc::clone(&device), &options.ext4()).map_err(at)?;
+            let remarks = fs.remarks().to_vec();
+            Ok(Dump { remarks, ..Source { device, fs }.dump(path, what)? })
         }
-    };
-    let shown = match what {
-        DumpSelection::Superblock => superblock(path, &**volume.device()),
-        DumpSelection::Group(group) => volume.group(*group).map_err(at),
-        DumpSelection::Inode(target) => volume.inode(find(target)?).map_err(at),
-        DumpSelection::Directory(target) => volume.directory(find(target)?).map_err(at),
-        DumpSelection::Block(block) => volume.block(*block).map_err(at),
-        DumpSelection::Journal => volume.journal().map_err(at),
-    };
-    shown.map(|dump| Dump { remarks: volume.remarks().to_vec(), ..dump })
+        Format::Xfs => {
+            let fs = Xfs::open(Arc::clone(&device), &options.xfs()).map_err(at)?;
+            let remarks = fs.remarks().to_vec();
+            Ok(Dump { remarks, ..Source { device, fs }.dump(path, what)? })
+        }
+    }
 }
 
 /// Dumps the superblock of an image even if its format is not recognised.
@@ -134,11 +129,41 @@ fn superblock(path: &Path, device: &dyn BlockDevice) -> Result<Dump> {
     dump.map_err(|source| Error::image(path, source))
 }
 
+/// Image to dump: its file system, opened without recovery, and its device.
+struct Source<F> {
+    device: Arc<dyn BlockDevice>,
+    fs: F,
+}
+
+impl<F: FileSystem> Source<F>
+where
+    Self: Structures,
+{
+    fn dump(&self, path: &Path, what: &DumpSelection) -> Result<Dump> {
+        let at = |source| Error::image(path, source);
+        match what {
+            DumpSelection::Superblock => superblock(path, &*self.device),
+            DumpSelection::Group(group) => self.group(*group).map_err(at),
+            DumpSelection::Inode(target) => self.inode(self.find(target)?).map_err(at),
+            DumpSelection::Directory(target) => self.directory(self.find(target)?).map_err(at),
+            DumpSelection::Block(block) => self.block(*block).map_err(at),
+            DumpSelection::Journal => self.journal().map_err(at),
+        }
+    }
+
+    fn find(&self, target: &InodeSelector) -> Result<Ino> {
+        match target {
+            InodeSelector::Number(number) => Ok(Ino(*number)),
+            InodeSelector::Path(path) => {
+                let found = Paths::new(&self.fs).resolve(path, LastLink::Keep);
+                found.map_err(|e| Error::file(path, e))
+            }
+        }
+    }
+}
+
 /// Dump functions of a format.
 trait Structures {
-    fn device(&self) -> &Arc<dyn BlockDevice>;
-    fn file_system(&self) -> &dyn FileSystem;
-    fn remarks(&self) -> &[String];
     fn group(&self, number: u32) -> vfs::Result<Dump>;
     fn inode(&self, ino: Ino) -> vfs::Result<Dump>;
     fn directory(&self, ino: Ino) -> vfs::Result<Dump>;

@@ -1,5 +1,7 @@
 //! Data of a file in an image, without holes.
 
+use std::collections::VecDeque;
+
 use vfs::Ino;
 pub(crate) use vfs::runs::{Run, data_runs, read_exactly};
 
@@ -20,36 +22,70 @@ impl Job<'_> {
 
     /// Passes on the data of a file in pieces with their offsets. With `keep_going`, unreadable data is replaced by
     /// zeros.
+    #[cfg(feature = "build")]
     pub(super) fn copy_runs(
         &mut self,
         path: &[u8],
         ino: Ino,
-        runs: &[Run],
+        runs: Vec<Run>,
         buffer: &mut Vec<u8>,
         each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut is_reported = false;
-        for run in runs {
-            let mut done = 0;
-            while done < run.len {
-                let len = (run.len - done).min(READ_BYTES) as usize;
-                if buffer.len() < len {
-                    buffer.resize(len, 0);
-                }
-                let (piece, offset) = (&mut buffer[..len], run.offset + done);
-                if let Err(error) = read_exactly(self.fs(), ino, offset, piece) {
-                    if !self.options.keep_going || !is_reported {
-                        self.unreadable(path, error)?;
-                        is_reported = true;
-                    }
-                    piece.fill(0);
-                }
-                each(offset, piece)?;
-                self.report.bytes += len as u64;
-                self.observer.copied(len as u64);
-                done += len as u64;
-            }
-        }
+        let mut copying = Copying::new(path, ino, runs);
+        while self.copy_piece(&mut copying, buffer, each)? {}
         Ok(())
+    }
+
+    /// Passes on the next piece of a file. Returns false at the end.
+    pub(super) fn copy_piece(
+        &mut self,
+        copying: &mut Copying,
+        buffer: &mut Vec<u8>,
+        each: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(Run { offset, len }) = copying.next_piece() else { return Ok(false) };
+        let len = len as usize;
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        let piece = &mut buffer[..len];
+        if let Err(error) = read_exactly(self.fs(), copying.ino, offset, piece) {
+            // With `keep_going`, each file is reported once.
+            if !self.extraction.options.keep_going || !copying.is_reported {
+                self.unreadable(&copying.path, error)?;
+                copying.is_reported = true;
+            }
+            piece.fill(0);
+        }
+        each(offset, piece)?;
+        self.extraction.report.bytes += len as u64;
+        self.observer.copied(len as u64);
+        Ok(true)
+    }
+}
+
+/// Data of a file that is being copied.
+pub(super) struct Copying {
+    ino: Ino,
+    path: Vec<u8>,
+    runs: VecDeque<Run>,
+    /// True if a read error was reported.
+    is_reported: bool,
+}
+
+impl Copying {
+    pub(super) fn new(path: &[u8], ino: Ino, runs: Vec<Run>) -> Self {
+        Self { ino, path: path.to_vec(), runs: runs.into(), is_reported: false }
+    }
+
+    /// Takes the next piece from the runs.
+    fn next_piece(&mut self) -> Option<Run> {
+        let run = self.runs.front_mut()?;
+        let piece = Run { offset: run.offset, len: run.len.min(READ_BYTES) };
+        *run = Run { offset: run.offset + piece.len, len: run.len - piece.len };
+        if run.len == 0 {
+            self.runs.pop_front();
+        }
+        Some(piece)
     }
 }

@@ -10,7 +10,7 @@ use vfs::{Attributes, FileType, Ino, Paths};
 
 use super::host::{self, CreatedFile, HostTree};
 use super::names::HostNames;
-use super::{ExtractOptions, ExtractReport, Job, Observer};
+use super::{ExtractOptions, ExtractReport, Extraction, Job, Observer};
 use crate::host::path_to_show;
 use crate::windows_names::Problem;
 use crate::{Error, Result, scout};
@@ -32,10 +32,11 @@ pub fn extract_to_directory(
     options: &ExtractOptions,
     observer: &mut dyn Observer,
 ) -> Result<ExtractReport> {
-    let job = Job::new(paths, options, observer)?;
+    let mut extraction = Extraction::new(paths, options)?;
+    let job = Job { paths, observer, extraction: &mut extraction };
     let tree = HostTree::open(destination, options.force)
         .map_err(|e| Error::host("extract to", destination, e))?;
-    let top = job.top_ino;
+    let top = job.extraction.top_ino;
     let mut extractor = Extractor {
         job,
         tree,
@@ -65,7 +66,7 @@ pub fn extract_to_directory(
         Ok::<_, Error>(())
     })?;
     extractor.leave_to(0)?;
-    Ok(extractor.job.report)
+    Ok(extraction.report)
 }
 
 struct Extractor<'a> {
@@ -92,12 +93,14 @@ impl Extractor<'_> {
         let attributes = visit.attributes;
         let is_directory = attributes.file_type == FileType::Directory;
         // A file that is extracted alone has no name below the top.
-        let alone = self.job.top_name.clone();
+        let alone = self.job.extraction.top_name.clone();
         let (path, name) = if visit.depth > 0 { (path, name) } else { (&alone[..], &alone[..]) };
         self.job.begin_file(path)?;
         let name = match self.names.name(name) {
             // This name was chosen by the user.
-            _ if visit.depth == 0 && (is_directory || self.job.options.name.is_some()) => {
+            _ if visit.depth == 0
+                && (is_directory || self.job.extraction.options.name.is_some()) =>
+            {
                 name.into()
             }
             Ok(name) => name,
@@ -106,7 +109,7 @@ impl Extractor<'_> {
                 return Ok(false);
             }
         };
-        self.job.report.files += 1;
+        self.job.extraction.report.files += 1;
         if !is_directory {
             return self.file(path, &name, attributes).map(|()| true);
         }
@@ -156,7 +159,7 @@ impl Extractor<'_> {
         let runs = self.job.data_runs(path, ino, size)?;
         let runs = self.job.share_runs(ino, runs, &file);
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.job.copy_runs(path, ino, &runs, &mut buffer, &mut |offset, bytes| {
+        self.job.copy_runs(path, ino, runs, &mut buffer, &mut |offset, bytes| {
             file.write_all_at(bytes, offset).map_err(write_error)
         })?;
         self.buffer = buffer;
@@ -246,7 +249,7 @@ impl Extractor<'_> {
         made: CreatedFile<'_>,
         attributes: &Attributes,
     ) -> Result<()> {
-        if self.job.options.plain {
+        if self.job.extraction.options.plain {
             if attributes.file_type == FileType::Symlink {
                 return Ok(());
             }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use vfs::hint::Setting;
 
 use rustix::fs::{AtFlags, FileType as HostType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
@@ -80,7 +81,8 @@ impl HostTree {
             _ => {}
         }
         if !force && std::fs::read_dir(path)?.next().is_some() {
-            let problem = "the directory is not empty; use --force to extract into it";
+            let problem =
+                format!("the directory is not empty; use {} to extract into it", Setting::FORCE);
             return Err(io::Error::other(problem));
         }
         // Links are followed here, because the user chose the path.

@@ -9,6 +9,7 @@ use std::fs::{File, FileTimes, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vfs::hint::Setting;
 
 use vfs::{FileType, Timestamp};
 
@@ -48,7 +49,8 @@ impl HostTree {
             _ => {}
         }
         if !force && std::fs::read_dir(path)?.next().is_some() {
-            let problem = "the directory is not empty; use --force to extract into it";
+            let problem =
+                format!("the directory is not empty; use {} to extract into it", Setting::FORCE);
             return Err(io::Error::other(problem));
         }
         // On Windows this returns a verbatim path, which may be long and has no special names.

@@ -27,25 +27,31 @@
 
 mod archive;
 pub(crate) mod contents;
+#[cfg(feature = "build")]
 mod directory;
+#[cfg(feature = "build")]
 mod file;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "build", target_os = "linux"))]
 mod host;
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(feature = "build", not(target_os = "linux")))]
 #[path = "host_portable.rs"]
 mod host;
+#[cfg(feature = "build")]
 pub(crate) mod names;
+#[cfg(feature = "build")]
 mod share;
 
 use serde::Serialize;
 use vfs::path::{LastLink, split_last};
 use vfs::{FileSystem, FileType, Ino, Paths};
 
-use crate::list::{absolute, join};
+use crate::fs::{absolute, join};
 use crate::{Error, Outcome, Result};
 
-pub use archive::extract_to_tar;
+pub use archive::{TarStream, extract_to_tar};
+#[cfg(feature = "build")]
 pub use directory::extract_to_directory;
+#[cfg(feature = "build")]
 pub use file::extract_to_tar_file;
 
 /// Options of an extraction.
@@ -124,11 +130,9 @@ impl ExtractReport {
     }
 }
 
-/// Common state of both kinds of extraction.
-struct Job<'a> {
-    paths: Paths<'a>,
-    options: &'a ExtractOptions,
-    observer: &'a mut dyn Observer,
+/// State of an extraction of either kind.
+struct Extraction {
+    options: ExtractOptions,
     report: ExtractReport,
     /// Absolute path of the extracted file or directory.
     top: Vec<u8>,
@@ -137,12 +141,8 @@ struct Job<'a> {
     top_name: Vec<u8>,
 }
 
-impl<'a> Job<'a> {
-    fn new(
-        paths: Paths<'a>,
-        options: &'a ExtractOptions,
-        observer: &'a mut dyn Observer,
-    ) -> Result<Self> {
+impl Extraction {
+    fn new(paths: Paths<'_>, options: &ExtractOptions) -> Result<Self> {
         let fs = paths.file_system();
         let at = |source| Error::file(&options.path, source);
         let last = if options.follow { LastLink::Follow } else { LastLink::Keep };
@@ -155,9 +155,18 @@ impl<'a> Job<'a> {
             None => return Err(at(vfs::Error::NotADirectory)),
         };
         let (top, report) = (absolute(&options.path), ExtractReport::default());
-        Ok(Self { paths, options, observer, report, top, top_ino, top_name })
+        Ok(Self { options: options.clone(), report, top, top_ino, top_name })
     }
+}
 
+/// An extraction with what its steps use.
+struct Job<'a> {
+    paths: Paths<'a>,
+    observer: &'a mut dyn Observer,
+    extraction: &'a mut Extraction,
+}
+
+impl<'a> Job<'a> {
     fn fs(&self) -> &'a dyn FileSystem {
         self.paths.file_system()
     }
@@ -173,25 +182,25 @@ impl<'a> Job<'a> {
 
     /// Returns the image path for a path below the top.
     fn image_path(&self, path: &[u8]) -> Vec<u8> {
-        join(&self.top, path)
+        join(&self.extraction.top, path)
     }
 
     /// Handles a read error in the image: fails, or warns with `keep_going`.
     fn unreadable(&mut self, path: &[u8], error: vfs::Error) -> Result<()> {
         let is_device = matches!(error, vfs::Error::Device(_));
         let error = Error::file(&self.image_path(path), error);
-        if !self.options.keep_going {
+        if !self.extraction.options.keep_going {
             return Err(error);
         }
-        self.report.unreadable += 1;
-        self.report.device_errors += u64::from(is_device);
+        self.extraction.report.unreadable += 1;
+        self.extraction.report.device_errors += u64::from(is_device);
         self.observer.unreadable(&error);
         Ok(())
     }
 
     /// Records that the destination did not accept something.
     fn left_out(&mut self, path: &[u8], what: &str) {
-        self.report.left_out += 1;
+        self.extraction.report.left_out += 1;
         let path = self.image_path(path);
         self.observer.warning(&format!("{}: {what}", crate::text::escaped(&path)));
     }

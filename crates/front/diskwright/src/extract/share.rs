@@ -19,7 +19,7 @@ impl Job<'_> {
         let mut left = Vec::new();
         for run in runs {
             let shared = self.share_run(ino, run, &target, &mut left);
-            self.report.bytes += shared;
+            self.extraction.report.bytes += shared;
             self.observer.copied(shared);
         }
         left

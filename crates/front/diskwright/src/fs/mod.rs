@@ -52,8 +52,11 @@ pub use directory::{DirEntry, DirEntryRef, ReadDir};
 pub use file::File;
 pub use making::{Ext4Options, FormatOptions, NewImage, OfExt4, OfXfs, XfsOptions};
 pub use metadata::{FileTimes, Metadata};
+pub use names::DirBuilder;
 pub use open_options::OpenOptions;
 pub use path::AsImagePath;
-#[cfg(feature = "build")]
+#[cfg(feature = "tar")]
+pub(crate) use path::absolute;
+#[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use path::join;
 pub use walk::{Walk, WalkEntry};

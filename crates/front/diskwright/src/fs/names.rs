@@ -5,7 +5,7 @@ use vfs::{Error as FsError, FileType, Ino, RenameMode, SpecialFile};
 
 use super::path::join;
 use super::{AsImagePath, Image};
-use crate::image::shared::PathContext;
+use crate::image::shared::{Owner, PathContext};
 use crate::{Error, Result};
 
 /// Permissions of a new directory.
@@ -78,23 +78,42 @@ fn check_second(path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn make_directory(names: &PathContext<'_>, path: &[u8]) -> vfs::Result<()> {
+fn make_directory(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
     if split_last(path).is_none() {
         names.paths.resolve(path, LastLink::Follow)?;
         return Err(FsError::Exists);
     }
     let ParentAndName { dir, name, .. } = ParentAndName::find(names, path)?;
-    let new = names.new_inode(dir, DIRECTORY_PERMISSIONS, FileType::Directory)?;
+    let new = names.new_inode(dir, mode, FileType::Directory)?;
     names.fs.mkdir(dir, name, &new).map(|_| ())
 }
 
 /// Creates a directory unless it exists.
-fn make_or_find(names: &PathContext<'_>, path: &[u8]) -> vfs::Result<()> {
-    let made = make_directory(names, path);
+fn make_or_find(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
+    let made = make_directory(names, path, mode);
     match (&made, names.paths.metadata(path)) {
         (Err(_), Ok(found)) if found.file_type == FileType::Directory => Ok(()),
         _ => made,
     }
+}
+
+/// Creates a directory and its missing parents.
+fn make_all(names: &PathContext<'_>, path: &[u8], mode: u32) -> vfs::Result<()> {
+    // Walk up to the first existing parent, then down again. Same order of attempts as `std`, because it determines
+    // the error.
+    let mut missing = vec![path];
+    while let Some(&below) = missing.last() {
+        match make_or_find(names, below, mode) {
+            Err(FsError::NotFound) => match split_parent(below) {
+                Some(parent) => missing.push(parent),
+                None => return Err(FsError::NotFound),
+            },
+            Err(error) => return Err(error),
+            Ok(()) => break,
+        }
+    }
+    missing.pop();
+    missing.iter().rev().try_for_each(|path| make_or_find(names, path, mode))
 }
 
 /// Returns the path without its last component, or `None` if there is no parent component.
@@ -105,14 +124,73 @@ fn split_parent(path: &[u8]) -> Option<&[u8]> {
     Some(&path[..=end])
 }
 
+/// Options for creating directories, with the meaning of `std::fs::DirBuilder`.
+#[derive(Clone, Debug)]
+pub struct DirBuilder {
+    is_recursive: bool,
+    mode: u32,
+    owner: Option<Owner>,
+}
+
+impl Default for DirBuilder {
+    fn default() -> Self {
+        Self { is_recursive: false, mode: DIRECTORY_PERMISSIONS, owner: None }
+    }
+}
+
+impl DirBuilder {
+    /// Creates options for one directory with permissions `0o755`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets whether missing parents are created, and existing directories accepted.
+    #[must_use]
+    pub fn recursive(mut self, is_recursive: bool) -> Self {
+        self.is_recursive = is_recursive;
+        self
+    }
+
+    /// Sets the permissions of new directories. An image has no umask.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets user and group of new directories, instead of those of the image's options. Directories created in a
+    /// set-group-ID directory inherit its group.
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+        self.owner = Some((uid, gid));
+        self
+    }
+
+    /// Creates the directory.
+    ///
+    /// # Errors
+    /// Same as [`Image::create_dir`], or [`Image::create_dir_all`] if recursive.
+    pub fn create(&self, image: &Image, path: impl AsImagePath) -> Result<()> {
+        let path = path.as_image_path();
+        if self.is_recursive && path.is_empty() {
+            return Ok(());
+        }
+        image.shared.names(path, |names| {
+            let names = names.owned_by(self.owner);
+            let make = if self.is_recursive { make_all } else { make_directory };
+            make(&names, path, self.mode)
+        })
+    }
+}
+
 impl Image {
     /// Creates a directory with permissions `0o755`.
     ///
     /// # Errors
     /// If the name exists or the parent directory is missing.
     pub fn create_dir(&self, path: impl AsImagePath) -> Result<()> {
-        let path = path.as_image_path();
-        self.shared.names(path, |names| make_directory(&names, path))
+        DirBuilder::new().create(self, path)
     }
 
     /// Creates a directory and its missing parents. Existing directories are unchanged.
@@ -120,27 +198,7 @@ impl Image {
     /// # Errors
     /// If a component is not a directory. Directories created before remain.
     pub fn create_dir_all(&self, path: impl AsImagePath) -> Result<()> {
-        let path = path.as_image_path();
-        if path.is_empty() {
-            return Ok(());
-        }
-        self.shared.names(path, |names| {
-            // Walk up to the first existing parent, then down again. Same order of attempts as `std`, because it
-            // determines the error.
-            let mut missing = vec![path];
-            while let Some(&below) = missing.last() {
-                match make_or_find(&names, below) {
-                    Err(FsError::NotFound) => match split_parent(below) {
-                        Some(parent) => missing.push(parent),
-                        None => return Err(FsError::NotFound),
-                    },
-                    Err(error) => return Err(error),
-                    Ok(()) => break,
-                }
-            }
-            missing.pop();
-            missing.iter().rev().try_for_each(|path| make_or_find(&names, path))
-        })
+        DirBuilder::new().recursive(true).create(self, path)
     }
 
     /// Removes a name of a file that is not a directory. The file is freed with its last name, or when its last open
@@ -271,8 +329,25 @@ impl Image {
     /// # Errors
     /// If the name exists or the parent directory is missing.
     pub fn symlink(&self, target: impl AsImagePath, link: impl AsImagePath) -> Result<()> {
-        let (target, link) = (target.as_image_path(), link.as_image_path());
+        self.make_symlink(target.as_image_path(), link.as_image_path(), None)
+    }
+
+    /// Same as [`Self::symlink`], but with this user and group.
+    ///
+    /// # Errors
+    /// Same as [`Self::symlink`].
+    pub fn symlink_owned(
+        &self,
+        target: impl AsImagePath,
+        link: impl AsImagePath,
+        (uid, gid): (u32, u32),
+    ) -> Result<()> {
+        self.make_symlink(target.as_image_path(), link.as_image_path(), Some((uid, gid)))
+    }
+
+    fn make_symlink(&self, target: &[u8], link: &[u8], owner: Option<Owner>) -> Result<()> {
         self.shared.names(link, |names| {
+            let names = names.owned_by(owner);
             if target.is_empty() {
                 return Err(FsError::NotFound);
             }

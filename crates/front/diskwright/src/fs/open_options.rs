@@ -5,7 +5,7 @@ use vfs::{Error as FsError, FileType, Ino};
 
 use super::file::AccessMode;
 use super::{AsImagePath, File, Image};
-use crate::image::shared::{Held, PathContext};
+use crate::image::shared::{Held, Owner, PathContext};
 use crate::{Error, Result};
 
 /// Default permissions of a new file.
@@ -39,6 +39,7 @@ pub struct OpenOptions {
     creates: bool,
     creates_new: bool,
     mode: u32,
+    owner: Option<Owner>,
 }
 
 impl Default for OpenOptions {
@@ -53,7 +54,8 @@ impl OpenOptions {
     pub fn new() -> Self {
         let (reads, writes, appends) = (false, false, false);
         let (truncates, creates, creates_new) = (false, false, false);
-        Self { reads, writes, appends, truncates, creates, creates_new, mode: PERMISSIONS }
+        let (mode, owner) = (PERMISSIONS, None);
+        Self { reads, writes, appends, truncates, creates, creates_new, mode, owner }
     }
 
     /// Sets read access.
@@ -105,6 +107,60 @@ impl OpenOptions {
         self
     }
 
+    /// Sets user and group of a new file, instead of those of the image's options. Files created in a set-group-ID
+    /// directory inherit its group.
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+        self.owner = Some((uid, gid));
+        self
+    }
+
+    /// Creates a file with these contents or replaces the contents of an existing file. A new file gets its name when
+    /// it is complete, so a failure leaves none. An existing file keeps its inode. Of the options, only permissions and
+    /// owner matter.
+    ///
+    /// # Errors
+    /// If the path is not a regular file, there is no space, or the image is read-only.
+    pub fn write_whole(
+        &self,
+        image: &Image,
+        path: impl AsImagePath,
+        contents: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (path, contents) = (path.as_image_path(), contents.as_ref());
+        let is_new = image
+            .shared
+            .names(path, |names| self.make_whole(&names.owned_by(self.owner), path, contents))?;
+        if is_new {
+            return Ok(());
+        }
+        let existing = Self::new().write(true).truncate(true).open(image, path)?;
+        existing.write_at(contents, 0).map(|_| ())
+    }
+
+    /// Creates a file with these contents. Returns false if it exists.
+    fn make_whole(
+        &self,
+        names: &PathContext<'_>,
+        path: &[u8],
+        contents: &[u8],
+    ) -> vfs::Result<bool> {
+        match names.paths.resolve(path, LastLink::Follow) {
+            Ok(_) => return Ok(false),
+            Err(FsError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        let (dir, name) = names.paths.parent_of_target(path)?;
+        vfs::names::check_name(&name)?;
+        let new = names.new_inode(dir, self.mode, FileType::Regular)?;
+        let ino = names.fs.create_unlinked(dir, &new)?;
+        let made = names.fs.write(ino, 0, contents, Some(names.now));
+        let made = made.and_then(|()| names.fs.link(ino, dir, &name, Some(names.now)));
+        // Without a name, closing frees it.
+        let closed = names.fs.close(ino);
+        made.and(closed).map(|()| true)
+    }
+
     /// Opens a file. A symbolic link at the end of the path is followed, except with [`Self::create_new`].
     ///
     /// # Errors
@@ -117,6 +173,7 @@ impl OpenOptions {
         let access = AccessMode { reads: self.reads, writes, appends: self.appends };
         self.check(writes).map_err(|error| Error::file(path, error))?;
         let held = image.shared.names(path, |names| {
+            let names = names.owned_by(self.owner);
             let (ino, is_new) = self.find(&names, path)?;
             if !is_new {
                 self.prepare(&names, ino, writes, image.is_writable())?;

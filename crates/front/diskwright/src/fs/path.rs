@@ -111,3 +111,14 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     path.extend_from_slice(name);
     path
 }
+
+#[cfg(feature = "tar")]
+/// Returns a path with a leading `/` and without a trailing one.
+pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
+    let mut absolute = Vec::with_capacity(path.len() + 1);
+    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        absolute.push(b'/');
+        absolute.extend_from_slice(part);
+    }
+    if absolute.is_empty() { b"/".to_vec() } else { absolute }
+}

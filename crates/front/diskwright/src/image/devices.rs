@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vfs::hint::Setting;
 
 use disk::{BlockDevice, JoinedDevice};
 
@@ -37,15 +38,16 @@ impl OtherDevices {
     }
 
     /// Returns the option of the command line for the first device.
-    fn option(&self) -> Option<&'static str> {
-        let realtime = self.realtime.as_ref().map(|_| "--rt-device");
-        self.log.as_ref().map_or(realtime, |_| Some("--log-device"))
+    fn option(&self) -> Option<Setting> {
+        let realtime = self.realtime.as_ref().map(|_| Setting::REALTIME_DEVICE);
+        self.log.as_ref().map_or(realtime, |_| Some(Setting::LOG_DEVICE))
     }
 
     /// Rejects devices for work that uses the image file alone.
     ///
     /// # Errors
     /// `Usage` if there are any; `why` is the reason.
+    #[cfg(feature = "serve")]
     pub(crate) fn require_none(&self, why: &str) -> Result<()> {
         match self.option() {
             None => Ok(()),
@@ -77,8 +79,9 @@ pub(crate) fn join(
         return Ok(device);
     }
     if realtime.is_some() && image::format_of(path, &*device)? == Some(Format::Ext4) {
-        let problem = "--rt-device is for XFS images, not ext2, ext3 or ext4";
-        return Err(Error::Usage(problem.into()));
+        let problem =
+            format!("{} is for XFS images, not ext2, ext3 or ext4", Setting::REALTIME_DEVICE);
+        return Err(Error::Usage(problem));
     }
     let open = |path: &Option<PathBuf>, access| {
         path.as_deref().map(|path| open(path, unlocked, access)).transpose()

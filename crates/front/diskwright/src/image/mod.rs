@@ -15,8 +15,6 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
-#[cfg(feature = "build")]
-pub(crate) use opening::place_in_file;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, open_file_to_write, probe, window,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
@@ -76,6 +77,16 @@ impl ImageOptions {
     pub fn open_rootless(&self, path: impl AsRef<Path>) -> Result<Image> {
         let path = path.as_ref();
         self.read_window(path, open_device(path, self)?)
+    }
+
+    /// Same as [`Self::open_rootless`]. Also returns the offset of the image in its file, and the size of the file, both
+    /// in bytes.
+    #[cfg(feature = "build")]
+    pub(crate) fn open_in_file(&self, path: &Path) -> Result<(Image, u64, u64)> {
+        let file = open_whole(path, self)?;
+        let (start, file_bytes) = (range(path, &*file, self)?.0, file.len());
+        let image = self.read_window(path, window(path, file, self)?)?;
+        Ok((image, start, file_bytes))
     }
 
     /// Reads the properties of an image, like [`Image::info`].
@@ -219,11 +230,16 @@ impl ImageOptions {
 /// Opens the device selected by the options for reading. Other programs cannot change it while it is open, unless
 /// the options allow that.
 pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
+    window(path, open_whole(path, options)?, options)
+}
+
+/// Opens the device that contains the image for reading.
+fn open_whole(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
     if let Some(device) = anywhere::open(path, options.norecovery)? {
-        return window(path, device, options);
+        return Ok(device);
     }
     let file = lock::open_to_read(path, options.norecovery)?;
-    window(path, Arc::new(lock::device(path, file)?), options)
+    Ok(Arc::new(lock::device(path, file)?))
 }
 
 /// Opens the device selected by the options for writing. Other programs cannot use it while it is open. The image
@@ -309,13 +325,6 @@ fn window_alone(
     })
 }
 
-/// Returns the offset of an image in its file, and the size of the file, both in bytes.
-#[cfg(feature = "build")]
-pub(crate) fn place_in_file(path: &Path, options: &ImageOptions) -> Result<(u64, u64)> {
-    let device = open_device(path, &ImageOptions::new().norecovery(true))?;
-    Ok((range(path, &*device, options)?.0, device.len()))
-}
-
 /// Returns offset and length in bytes of the part of a device selected by the options.
 fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Result<(u64, u64)> {
     if let Some(number) = options.partition {
@@ -327,7 +336,7 @@ fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Resul
         Some(len) if len > 0 || options.offset == 0 => Ok((options.offset, len)),
         _ => {
             let len = device.len();
-            let past = format!("--offset is past the end of the image ({len} bytes)");
+            let past = format!("{} is past the end of the image ({len} bytes)", Setting::OFFSET);
             Err(Error::Usage(past))
         }
     }
@@ -371,22 +380,17 @@ fn no_format(device: &dyn BlockDevice, signature: Signature, options: &ImageOpti
                  {}",
                 lost.format, lost.at
             );
-            return FsError::unsupported(what, LOST);
+            return FsError::unsupported(what, Hint::CheckOrSalvage);
         }
         Signature::Zeros => "an image that starts with zeros only",
         _ => "neither an ext2/3/4 nor an XFS image",
     };
-    FsError::unsupported(what, if is_whole { WHOLE } else { DAMAGED })
+    FsError::unsupported(what, if is_whole { Advice::hint(Hint::PartOrDamaged) } else { DAMAGED })
 }
 
-const LOST: &str =
-    "run diskwright check for the damage, or diskwright extract --salvage to read the files";
-const DAMAGED: &str =
-    "if it is damaged, diskwright check and extract --salvage search for superblock copies";
-const WHOLE: &str = "if it is inside a disk image, use --partition or --offset; if it is damaged, \
-                     diskwright check and extract --salvage search for superblock copies";
+const DAMAGED: Advice = Advice::before("if it is damaged, ", Hint::SearchCopies);
 
 fn whole_disk(partitions: &[Partition]) -> FsError {
     let what = format!("a disk with partitions; {}", partition::overview(partitions));
-    FsError::unsupported(what, "choose one with --partition N")
+    FsError::unsupported(what, Hint::ChooseListed)
 }

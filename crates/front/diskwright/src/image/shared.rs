@@ -25,7 +25,7 @@ use crate::inode::inherit_group;
 use crate::{Error, Result};
 
 /// Owner of new files: user and group.
-type Owner = (u32, u32);
+pub(crate) type Owner = (u32, u32);
 
 /// Number of gates of contents: a power of two, larger than the usual number of threads.
 const GATES: usize = 64;
@@ -69,6 +69,11 @@ pub(crate) struct PathContext<'a> {
 }
 
 impl PathContext<'_> {
+    /// Returns the context with another owner of new files, if one is given.
+    pub(crate) fn owned_by(self, owner: Option<Owner>) -> Self {
+        Self { owner: owner.unwrap_or(self.owner), ..self }
+    }
+
     /// Returns the initial attributes of a new file in `dir`.
     pub(crate) fn new_inode(
         &self,

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use vfs::hint::Setting;
 
 use crate::image::UNNAMED;
 use crate::{Image, ImageOptions, Result, anywhere, host, lock};
@@ -39,9 +40,10 @@ impl ImageOptions {
     fn reason_to_read(&self, path: &Path) -> Option<String> {
         if is_only_read(path) {
             // Remote locations that are read-only are not contacted for this.
-            let reason =
-                "remote images are read-only; use --overlay FILE to store changes in a file";
-            return Some(reason.into());
+            return Some(format!(
+                "remote images are read-only; use {:#} to store changes in a file",
+                Setting::OVERLAY
+            ));
         }
         // On an error here, opening the image reports it better.
         if let Some(feature) = self.read_only_because(path).unwrap_or_default() {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use vfs::hint::{Advice, Hint, Setting};
 
 use fuse::{AccessTimes, OnDamage};
 
@@ -47,17 +48,32 @@ const ALWAYS_SO: &[&str] = &[
 ];
 
 /// Options of mount(8) that are not supported, with the reasons.
-const REFUSED: &[(&str, &str)] = &[
-    ("remount", "a mount cannot be changed; unmount it and mount it again"),
-    ("bind", "only images are mounted; to show a mount elsewhere, use mount --bind"),
-    ("rbind", "only images are mounted; to show a mount elsewhere, use mount --rbind"),
-    ("move", "only images are mounted; to move a mount, use mount --move"),
-    ("loop", "images need no loop device here; leave the option out"),
-    ("mand", "Linux removed mandatory locks in 5.15"),
-    ("iversion", "the kernel does not request inode versions from FUSE servers"),
-    ("discard", "freed space is not discarded on the device"),
-    ("noload", "to read an image without its journal, use ro and --norecovery"),
-    ("norecovery", "to read an image without its log, use ro and --norecovery"),
+const REFUSED: &[(&str, Advice)] = &[
+    ("remount", Advice::text("a mount cannot be changed; unmount it and mount it again")),
+    ("bind", Advice::text("only images are mounted; to show a mount elsewhere, use mount --bind")),
+    (
+        "rbind",
+        Advice::text("only images are mounted; to show a mount elsewhere, use mount --rbind"),
+    ),
+    ("move", Advice::text("only images are mounted; to move a mount, use mount --move")),
+    ("loop", Advice::text("images need no loop device here; leave the option out")),
+    ("mand", Advice::text("Linux removed mandatory locks in 5.15")),
+    ("iversion", Advice::text("the kernel does not request inode versions from FUSE servers")),
+    ("discard", Advice::text("freed space is not discarded on the device")),
+    (
+        "noload",
+        Advice::before(
+            "to read an image without its journal, use ro and ",
+            Hint::Use(Setting::NORECOVERY),
+        ),
+    ),
+    (
+        "norecovery",
+        Advice::before(
+            "to read an image without its log, use ro and ",
+            Hint::Use(Setting::NORECOVERY),
+        ),
+    ),
 ];
 
 /// Options of a mount. The defaults are those of `diskwright mount` without `-o`.
@@ -327,7 +343,7 @@ fn is_private(word: &str) -> bool {
 }
 
 fn unknown(name: &str) -> String {
-    format!("unknown option {name}; diskwright mount --help lists all options")
+    format!("unknown option {name}; {}", Hint::MountOptions)
 }
 
 /// Parses an ID. The maximum value is reserved for "none".

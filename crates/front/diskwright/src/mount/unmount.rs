@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use vfs::hint::Setting;
 
 use rustix::fs::{OFlags, syncfs};
 use rustix::io::Errno;
@@ -208,7 +209,10 @@ fn take_away(point: &Path, lazy: bool) -> Result<()> {
         },
         Err(Errno::BUSY) => io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "programs use it or have it as working directory; end them, or use --lazy",
+            format!(
+                "programs use it or have it as working directory; end them, or use {}",
+                Setting::LAZY
+            ),
         ),
         Err(error) => error.into(),
     };

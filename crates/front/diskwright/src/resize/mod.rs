@@ -106,6 +106,40 @@ pub fn grow(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<R
     })
 }
 
+/// Grows the realtime section of an XFS image to at most `bytes` bytes, or to the size of its device, which the options
+/// must name. Extends the file of that device first, if necessary. An image without a section gets its first one.
+///
+/// The lengths in the report are those of the realtime device.
+///
+/// # Errors
+/// `Usage` without a realtime device, or if it is a block device that is too small. Also if the section is larger
+/// already, or the image is in use or damaged, or cannot have a section.
+pub fn grow_realtime(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<Report> {
+    let Some(realtime) = &options.devices.realtime else {
+        return Err(Error::Usage("name the realtime device with --rt-device FILE".into()));
+    };
+    let disk = Disk::open(path, options)?;
+    let at = |source| Error::image(path, source);
+    let length = Disk::open(realtime, &ImageOptions::default())?.len();
+    let bytes = bytes.unwrap_or(length);
+    let window = disk.window(path, options)?;
+    let format = probe(path, &window, options)?;
+    let planned = dispatch::plan_realtime(format, &*window, bytes).map_err(at)?;
+    drop(window);
+    let other = Disk::open(realtime, &ImageOptions::default())?;
+    let other = other.extend(realtime, &ImageOptions::default(), planned.after.bytes)?;
+    let after = other.len();
+    drop(other);
+    let window = disk.window(path, options)?;
+    let grown = dispatch::grow_realtime(format, window, bytes).map_err(at)?;
+    Ok(Report {
+        before: grown.before,
+        after: grown.after,
+        file: Length { before: length, after },
+        partition: None,
+    })
+}
+
 /// Returns the expected result of [`shrink`], without writing. The minimum is an estimate: usually the result is smaller,
 /// and it may be slightly larger.
 ///

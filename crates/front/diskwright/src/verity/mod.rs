@@ -8,6 +8,7 @@ mod superblock;
 
 use std::fs::File;
 use std::path::PathBuf;
+use vfs::hint::Setting;
 
 use disk::FileAt;
 use disk::merkle::{Ground, TreeShape};
@@ -182,7 +183,8 @@ pub(crate) fn check_size(bytes: u64) -> Result<(), Error> {
     }
     let why = format!(
         "{bytes} bytes are not a multiple of its block size of {BLOCK_BYTES} bytes; choose such a \
-         --size"
+         {}",
+        Setting::SIZE
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }
@@ -194,7 +196,8 @@ pub(crate) fn check_block_size(bytes: u32) -> Result<(), Error> {
     }
     let why = format!(
         "a device with {BLOCK_BYTES}-byte blocks cannot contain a file system with {bytes}-byte \
-         blocks; leave --block-size out, or use at least 4K"
+         blocks; leave {} out, or use at least 4K",
+        Setting::new("block-size")
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }
@@ -207,7 +210,8 @@ pub(crate) fn check_room(device_bytes: u64, data_bytes: u64) -> Result<(), Error
     }
     let why = format!(
         "the file system and its hash tree need {end} bytes, but the device has {device_bytes}; \
-         choose a smaller --size, or a file for the tree: --verity=FILE"
+         choose a smaller {}, or a file for the tree: --verity=FILE",
+        Setting::SIZE
     );
     Err(Error::Unfit { format: "dm-verity", why })
 }

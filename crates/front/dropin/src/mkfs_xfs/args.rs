@@ -19,7 +19,7 @@ use crate::words::{Word, Words};
 const BLOCK_BYTES: u32 = 4096;
 /// Size of a real-time extent in bytes without a real-time device, unless the block size is larger.
 const REALTIME_EXTENT_BYTES: u64 = 4096;
-const NO_REALTIME: &str = "realtime sections are created without groups, on a device: -r rtdev";
+const NO_REALTIME: &str = "realtime sections are created on a device, without zones: -r rtdev";
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
@@ -68,6 +68,9 @@ pub(super) struct Args {
     data_size: Option<Size>,
     realtime_extent: Option<Size>,
     realtime_size: Option<Size>,
+    realtime_group_size: Option<Size>,
+    /// Number of realtime groups.
+    pub(super) realtime_groups: Option<u32>,
     /// `-l internal`.
     is_log_internal: Option<bool>,
     /// `-l sectsize`.
@@ -165,6 +168,7 @@ impl Args {
         if self.realtime_device.is_none() && self.realtime_size.is_some() {
             return Err(STATUSES.usage("-r size needs -r rtdev"));
         }
+        self.settle_groups()?;
         match (self.is_log_internal, &self.log_device) {
             (Some(_), Some(_)) => {
                 return Err(STATUSES.usage("-l internal and -l logdev exclude each other"));
@@ -184,6 +188,24 @@ impl Args {
             }
         });
         Ok(())
+    }
+
+    /// Checks the options of realtime groups. As in the original, they have no effect without metadir.
+    fn settle_groups(&mut self) -> Result<(), Failure> {
+        if self.realtime_groups.is_some() && self.realtime_group_size.is_some() {
+            return Err(STATUSES.usage("Cannot specify both -r rgsize and -r rgcount"));
+        }
+        if !self.is_named("metadir") {
+            (self.realtime_groups, self.realtime_group_size) = (None, None);
+        }
+        if self.realtime_device.is_some() {
+            return Ok(());
+        }
+        match (self.realtime_groups, self.realtime_group_size) {
+            (Some(_), _) => Err(STATUSES.usage("-r rgcount needs -r rtdev")),
+            (_, Some(_)) => Err(STATUSES.refused("-r rgsize", NO_REALTIME)),
+            (None, None) => Ok(()),
+        }
     }
 
     fn block(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
@@ -320,9 +342,13 @@ impl Args {
             }
             "rtdev" | "name" => self.realtime_device = Some(item.text()?.into()),
             "size" => self.realtime_size = Some(item.by(size::parse_xfs)?),
-            "file" | "rgcount" | "rgsize" | "start" => {
-                return Err(item.refused(NO_REALTIME));
+            "rgcount" => {
+                let groups = Some(item.by(number)?).filter(|groups| *groups > 0);
+                self.realtime_groups =
+                    Some(groups.ok_or_else(|| item.wrong("must be at least 1"))?);
             }
+            "rgsize" => self.realtime_group_size = Some(item.by(size::parse_xfs)?),
+            "file" | "start" => return Err(item.refused(NO_REALTIME)),
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -401,6 +427,11 @@ impl Args {
     /// Returns the size of the realtime section in bytes.
     pub(super) fn realtime_bytes(&self) -> Result<Option<u64>, Failure> {
         self.realtime_size.map(|size| self.in_bytes(size)).transpose()
+    }
+
+    /// Returns the size of a realtime group in bytes.
+    pub(super) fn realtime_group_bytes(&self) -> Result<Option<u64>, Failure> {
+        self.realtime_group_size.map(|size| self.in_bytes(size)).transpose()
     }
 
     /// Returns the size of a realtime extent in bytes.

@@ -195,6 +195,8 @@ fn options(args: &Args, file: &TargetFile, bytes: u64) -> Result<BuildOptions, F
     options.realtime_device.clone_from(&args.realtime_device);
     options.realtime_bytes = args.realtime_bytes()?;
     options.realtime_extent_bytes = args.realtime_extent_bytes()?;
+    options.realtime_group_bytes = args.realtime_group_bytes()?;
+    options.realtime_group_count = args.realtime_groups;
     options.inherited = args.inherited;
     making::set_times(&mut options, STATUSES)?;
     let is_random = !making::is_reproducible(&options);

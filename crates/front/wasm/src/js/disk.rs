@@ -44,6 +44,7 @@ impl Disk {
     #[wasm_bindgen(constructor)]
     pub fn new(device: JsDevice) -> Result<Self, JsValue> {
         vfs::clock::provide(clock);
+        crate::words::speak_javascript();
         throw_panics();
         let device = Registered::new(device).map_err(thrown)?;
         let is_writable = device.is_writable();

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use vfs::Paths;
+use diskwright::Error;
+use diskwright::fs::FsError;
 use wasm_bindgen::prelude::*;
 
 use super::failure::{json, options, thrown};
-use crate::failure::{Failure, Result as Answer, whole};
+use crate::failure::{Result as Answer, whole};
 use crate::tar::Tar;
 use crate::volume::Volume;
 use crate::{edit, entry, info};
@@ -25,7 +26,7 @@ impl Image {
         Self { volume: Rc::new(volume) }
     }
 
-    fn with<T>(&self, work: impl FnOnce(Paths<'_>) -> Answer<T>) -> Result<T, JsValue> {
+    fn with<T>(&self, work: impl FnOnce(&diskwright::Image) -> Answer<T>) -> Result<T, JsValue> {
         self.volume.with(work).map_err(thrown)
     }
 }
@@ -37,7 +38,7 @@ impl Image {
     /// # Errors
     /// If they cannot be read.
     pub fn info(&self) -> Result<String, JsValue> {
-        json(&self.volume.with_image(info::info).map_err(thrown)?)
+        json(&self.with(info::info)?)
     }
 
     /// Returns a map of the disk layout with at most `cells` cells, as SVG.
@@ -45,7 +46,7 @@ impl Image {
     /// # Errors
     /// If the device fails. Other damage is shown in the map.
     pub fn map(&self, title: &str, cells: u32) -> Result<String, JsValue> {
-        self.volume.with_image(|image| info::map(image, title, cells)).map_err(thrown)
+        self.with(|image| info::map(image, title, cells))
     }
 
     /// Returns whether the image was opened for writing.
@@ -59,7 +60,7 @@ impl Image {
     /// # Errors
     /// If it is not a directory. Damage in it is part of the result.
     pub fn list(&self, path: &[u8]) -> Result<String, JsValue> {
-        json(&self.with(|paths| entry::list(paths, path))?)
+        json(&self.with(|image| entry::list(image, path))?)
     }
 
     /// Returns the attributes of a file as JSON.
@@ -67,7 +68,7 @@ impl Image {
     /// # Errors
     /// If it does not exist.
     pub fn stat(&self, path: &[u8], follow: bool) -> Result<String, JsValue> {
-        json(&self.with(|paths| entry::stat(paths, path, follow))?)
+        json(&self.with(|image| entry::stat(image, path, follow))?)
     }
 
     /// Returns attributes, flags, target and extended attributes of a file as JSON.
@@ -75,7 +76,7 @@ impl Image {
     /// # Errors
     /// If it does not exist.
     pub fn details(&self, path: &[u8]) -> Result<String, JsValue> {
-        json(&self.with(|paths| entry::details(paths, path))?)
+        json(&self.with(|image| entry::details(image, path))?)
     }
 
     /// Returns the target of a symbolic link.
@@ -83,7 +84,7 @@ impl Image {
     /// # Errors
     /// If it is not a symbolic link.
     pub fn readlink(&self, path: &[u8]) -> Result<Vec<u8>, JsValue> {
-        self.with(|paths| paths.read_link(path).map_err(|error| Failure::at(path, error)))
+        self.with(|image| Ok(image.read_link(path)?))
     }
 
     /// Reads a file from `offset` on. Returns fewer than `length` bytes only at its end.
@@ -93,7 +94,7 @@ impl Image {
     pub fn read(&self, path: &[u8], offset: f64, length: f64) -> Result<Vec<u8>, JsValue> {
         let offset = whole("offset", offset).map_err(thrown)?;
         let length = whole("length", length.min(READ_BYTES_MAX)).map_err(thrown)?;
-        self.with(|paths| entry::read(paths, path, offset, length as usize))
+        self.with(|image| entry::read(image, path, offset, length as usize))
     }
 
     /// Starts a tar archive of a directory or file.
@@ -111,10 +112,9 @@ impl Image {
     /// If it does not exist.
     #[wasm_bindgen(js_name = getXattr)]
     pub fn get_xattr(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>, JsValue> {
-        self.with(|paths| {
-            let ino = paths.resolve(path, vfs::path::LastLink::Keep);
-            let value = ino.and_then(|ino| paths.file_system().get_xattr(ino, name));
-            value.map_err(|error| Failure::at(path, error))
+        self.with(|image| {
+            let value = image.get_xattr(path, name)?;
+            Ok(value.ok_or_else(|| Error::file(path, FsError::NoAttribute))?)
         })
     }
 
@@ -129,65 +129,65 @@ impl Image {
         name: &[u8],
         value: Option<Vec<u8>>,
     ) -> Result<(), JsValue> {
-        self.with(|paths| edit::set_xattr(paths, path, name, value.as_deref()))
+        self.with(|image| edit::set_xattr(image, path, name, value.as_deref()))
     }
 
     /// Creates a file or replaces its contents.
     #[wasm_bindgen(js_name = writeFile)]
     pub fn write_file(&self, path: &[u8], contents: &[u8], new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
-        self.with(|paths| edit::write_file(paths, path, contents, new))
+        self.with(|image| edit::write_file(image, path, contents, new))
     }
 
     /// Writes bytes to a file at `offset`.
     pub fn write(&self, path: &[u8], offset: f64, bytes: &[u8]) -> Result<(), JsValue> {
         let offset = whole("offset", offset).map_err(thrown)?;
-        self.with(|paths| edit::write_at(paths, path, offset, bytes))
+        self.with(|image| edit::write_at(image, path, offset, bytes))
     }
 
     /// Sets the size of a file.
     pub fn truncate(&self, path: &[u8], size: f64) -> Result<(), JsValue> {
         let size = whole("size", size).map_err(thrown)?;
-        self.with(|paths| edit::truncate(paths, path, size))
+        self.with(|image| edit::truncate(image, path, size))
     }
 
     /// Creates a directory, with `all` also missing parents.
     pub fn mkdir(&self, path: &[u8], all: bool, new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
-        self.with(|paths| edit::mkdir(paths, path, all, new))
+        self.with(|image| edit::mkdir(image, path, all, new))
     }
 
     /// Removes a file or an empty directory, with `all` recursively.
     pub fn remove(&self, path: &[u8], all: bool) -> Result<(), JsValue> {
-        self.with(|paths| edit::remove(paths, path, all))
+        self.with(|image| edit::remove(image, path, all))
     }
 
     /// Renames a file, replacing an existing target.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), JsValue> {
-        self.with(|paths| edit::rename(paths, from, to))
+        self.with(|image| Ok(image.rename(from, to)?))
     }
 
     /// Creates a symbolic link at `path`.
     pub fn symlink(&self, target: &[u8], path: &[u8], new: &str) -> Result<(), JsValue> {
         let new = options(new)?;
-        self.with(|paths| edit::symlink(paths, target, path, new))
+        self.with(|image| edit::symlink(image, target, path, new))
     }
 
     /// Creates a hard link.
     pub fn link(&self, existing: &[u8], path: &[u8]) -> Result<(), JsValue> {
-        self.with(|paths| edit::link(paths, existing, path))
+        self.with(|image| Ok(image.hard_link(existing, path)?))
     }
 
     /// Changes permissions, owners and times with options (JSON).
     #[wasm_bindgen(js_name = setAttributes)]
     pub fn set_attributes(&self, path: &[u8], change: &str) -> Result<(), JsValue> {
         let change = options(change)?;
-        self.with(|paths| edit::set_attributes(paths, path, change))
+        self.with(|image| edit::set_attributes(image, path, change))
     }
 
     /// Makes all changes durable.
     pub fn sync(&self) -> Result<(), JsValue> {
-        self.with(|paths| paths.file_system().sync().map_err(Failure::from))
+        self.with(|image| Ok(image.sync()?))
     }
 
     /// Makes all changes durable and marks the image clean. Later calls fail.
@@ -216,7 +216,7 @@ impl TarStream {
     /// Returns the number of files so far.
     #[wasm_bindgen(getter)]
     pub fn files(&self) -> f64 {
-        self.tar.files as f64
+        self.tar.files() as f64
     }
 
     /// Returns the omitted or unreadable files as JSON.
@@ -224,6 +224,6 @@ impl TarStream {
     /// # Errors
     /// Never in practice.
     pub fn remarks(&self) -> Result<String, JsValue> {
-        json(&self.tar.remarks)
+        json(&self.tar.remarks())
     }
 }

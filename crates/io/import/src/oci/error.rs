@@ -1,6 +1,7 @@
 //! Errors of container images.
 
 use crate::host::as_path;
+use vfs::hint::Setting;
 
 /// A fault of a container image or of a request for one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,7 +103,10 @@ pub enum ContainerFault {
     #[error("it contains several images; choose one of: {0}")]
     Ambiguous(String),
     /// No image for the platform.
-    #[error("it contains no image for {wanted}; choose one with --platform: {available}")]
+    #[error(
+        "it contains no image for {wanted}; choose one with {}: {available}",
+        Setting::new("platform")
+    )]
     NoPlatform {
         /// The requested platform.
         wanted: String,

@@ -3,10 +3,12 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 #[cfg(unix)]
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use crate::nbd::Address;
+#[cfg(unix)]
+use crate::socket::UnixSocket;
 
 /// Connection timeout.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
@@ -209,25 +211,23 @@ pub(crate) fn read_vec(stream: &mut impl Read, len: u32) -> io::Result<Vec<u8>> 
 pub(crate) enum Listener {
     Tcp(TcpListener),
     #[cfg(unix)]
-    Unix(UnixListener),
+    Unix(UnixSocket),
 }
 
 impl Listener {
-    /// Starts to listen. Replaces the stale socket of a server that ended without removing it.
+    /// Starts to listen.
     pub(crate) fn bind(address: &Address) -> io::Result<Self> {
-        let listener = match address {
-            Address::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
+        match address {
+            Address::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(listener))
+            }
             #[cfg(unix)]
-            Address::Unix(path) => Self::Unix(crate::socket::bind(path)?),
+            Address::Unix(path) => UnixSocket::bind(path).map(Self::Unix),
             #[cfg(not(unix))]
-            Address::Unix(_) => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        match &listener {
-            Self::Tcp(listener) => listener.set_nonblocking(true)?,
-            #[cfg(unix)]
-            Self::Unix(listener) => listener.set_nonblocking(true)?,
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
-        Ok(listener)
     }
 
     /// Accepts a connection; `None` if there is none at the moment.

@@ -1,5 +1,6 @@
 //! Files that a virtual disk names: backing files and data files of a qcow2, extents of a VMDK.
 
+use disk::hint::Setting;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -86,8 +87,9 @@ impl<'a> Chain<'a> {
         if self.extents_in.as_deref().is_some_and(|dir| file.parent() != Some(dir)) {
             let what = format!(
                 "the extent {} is outside the directory of the disk and can be any file of this \
-                 host; if you trust the disk, use --allow-data-files",
-                path.display()
+                 host; if you trust the disk, use {}",
+                path.display(),
+                Setting::ALLOW_DATA_FILES
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }

@@ -2,6 +2,7 @@
 //!
 //! The metadata of a qcow2 is verified before the first write ([`crate::place::qcow2`]), and its header also before reading.
 
+use disk::hint::Setting;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,8 +53,9 @@ pub enum DiskError {
     /// External data file of a qcow2, which may be any file of the host.
     #[error(
         "{}: its data is in the file {name:?}, which can be any file of this host; if you trust \
-         the image, use --allow-data-files",
-        path.display()
+         the image, use {}",
+        path.display(),
+        Setting::ALLOW_DATA_FILES
     )]
     DataFile {
         /// The image.

@@ -2,8 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,7 +18,7 @@ use vmm_sys_util::epoll::EventSet;
 
 use super::backend::{Backend, STOP_EVENT};
 use super::request::Exported;
-use crate::socket;
+use crate::socket::{self, UnixSocket};
 
 /// Interval of checks for new connections and for the stop flag.
 const POLL: Duration = Duration::from_millis(50);
@@ -43,8 +42,7 @@ pub struct Options {
 /// Each queue performs its requests in order, so a front end can continue after a restart of the server: requests that
 /// were not answered are performed again.
 pub struct Server {
-    listener: UnixListener,
-    path: PathBuf,
+    socket: UnixSocket,
     exported: Arc<Exported>,
     queues: usize,
 }
@@ -59,18 +57,15 @@ impl Server {
             let message = format!("expected 1 to {QUEUES_MAX} queues, found {}", options.queues);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let listener = socket::bind(path)?;
-        // A connection that disappears before it is accepted does not block.
-        listener.set_nonblocking(true)?;
+        let socket = UnixSocket::bind(path)?;
         let exported = Exported::new(device, options.read_only, &options.id);
-        let (path, exported) = (path.to_owned(), Arc::new(exported));
-        Ok(Self { listener, path, exported, queues: options.queues })
+        Ok(Self { socket, exported: Arc::new(exported), queues: options.queues })
     }
 
     /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.socket.path()
     }
 
     /// Serves virtual machines until `stop` is set. Then it completes the current requests, disconnects, and flushes
@@ -80,14 +75,13 @@ impl Server {
     /// If connections cannot be accepted, or the final flush fails.
     pub fn serve(&self, stop: &AtomicBool) -> io::Result<()> {
         let served = self.accept(stop);
-        let flushed = if self.exported.read_only { Ok(()) } else { self.exported.device.flush() };
-        served.and(flushed)
+        socket::finish(served, &*self.exported.device, self.exported.read_only)
     }
 
     fn accept(&self, stop: &AtomicBool) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             let timeout = POLL.try_into().expect("it is short");
-            let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
+            let mut ready = [PollFd::new(&*self.socket, PollFlags::IN)];
             match poll(&mut ready, Some(&timeout)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => self.connection(stop)?,
@@ -114,7 +108,7 @@ impl Server {
                 return Err(error);
             }
         }
-        let mut listener = Listener::from(self.listener.try_clone()?);
+        let mut listener = Listener::from(self.socket.try_clone()?);
         let served = daemon.start(&mut listener).and_then(|()| {
             let (connection, is_over) = (daemon.shutdown_handle(), AtomicBool::new(false));
             thread::scope(|scope| {
@@ -138,13 +132,6 @@ impl Server {
             // The front end has disconnected, or violated the protocol.
             _ => Ok(()),
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The socket may have been removed already.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

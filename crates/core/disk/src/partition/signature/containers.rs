@@ -1,6 +1,7 @@
 //! Disk images and archives. libblkid does not detect these, so their names are those of file(1) or of the format.
 
 use std::io;
+use vfs::hint::{Advice, Hint};
 
 use super::probe::Probe;
 use super::row::At::{End, Start};
@@ -13,6 +14,15 @@ const fn image(
     name: &'static str,
     what: &'static str,
     advice: &'static str,
+    magics: &'static [Magic],
+) -> SignatureRow {
+    advised(name, what, Advice::text(advice), magics)
+}
+
+const fn advised(
+    name: &'static str,
+    what: &'static str,
+    advice: Advice,
     magics: &'static [Magic],
 ) -> SignatureRow {
     SignatureRow { name, usage: Usage::Container, what, advice, magics, details: bare }
@@ -114,10 +124,10 @@ pub(super) const ROWS: &[SignatureRow] = &[
         &[(End(512), b"koly\0\0\0\x04")],
     ),
     // A fixed VHD is a raw disk with a footer. Detected contents take precedence.
-    image(
+    advised(
         "vhd",
         "fixed VHD images",
-        "the disk starts at byte 0; use --partition or --offset",
+        Advice::before("the disk starts at byte 0; ", Hint::ChoosePart),
         &[(End(512), b"conectix")],
     ),
 ];

@@ -1,6 +1,7 @@
 //! File systems other than ext and XFS, and swap areas.
 
 use std::io;
+use vfs::hint::Advice;
 
 use super::fat;
 use super::probe::{Fields, Probe};
@@ -17,7 +18,14 @@ const fn fs(
     magics: &'static [Magic],
     details: super::row::PropertyReader,
 ) -> SignatureRow {
-    SignatureRow { name, usage: Usage::FileSystem, what, advice: OTHERS, magics, details }
+    SignatureRow {
+        name,
+        usage: Usage::FileSystem,
+        what,
+        advice: Advice::text(OTHERS),
+        magics,
+        details,
+    }
 }
 
 pub(super) const ROWS: &[SignatureRow] = &[
@@ -26,7 +34,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "swap",
         usage: Usage::Other,
         what: "swap areas",
-        advice: "they contain no files",
+        advice: Advice::text("they contain no files"),
         magics: &[
             (Start(4086), b"SWAPSPACE2"),
             (Start(8182), b"SWAPSPACE2"),
@@ -41,7 +49,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "swsuspend",
         usage: Usage::Other,
         what: "swap areas with a suspended system",
-        advice: "they contain no files",
+        advice: Advice::text("they contain no files"),
         magics: &[
             (Start(4086), b"S1SUSPEND"),
             (Start(4086), b"S2SUSPEND"),
@@ -159,7 +167,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
     // Logs of XFS on their own device begin with a record header.
     SignatureRow {
         usage: Usage::Other,
-        advice: "pass it with --log when opening the file system",
+        advice: Advice::text("pass it with --log when opening the file system"),
         ..fs(
             "xfs_external_log",
             "external logs of XFS",

@@ -15,6 +15,7 @@ mod tables;
 mod volumes;
 
 use std::io;
+use vfs::hint::{Advice, Hint};
 
 use crate::BlockDevice;
 
@@ -92,7 +93,7 @@ pub struct DetectedFormat {
     /// Plural noun for messages.
     pub what: &'static str,
     /// Next step for a user.
-    pub advice: &'static str,
+    pub advice: Advice,
     /// Offset of the magic number.
     pub at: u64,
     /// Length of the magic number in bytes.
@@ -133,7 +134,7 @@ impl DetectedFormat {
     pub fn description(&self) -> String {
         match self.inner {
             Some(start) => {
-                format!("{} (with a file system that --offset {start} reads)", self.what)
+                format!("{} (with a file system that {} reads)", self.what, Hint::Offset(start))
             }
             None => self.what.to_owned(),
         }

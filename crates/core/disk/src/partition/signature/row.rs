@@ -1,6 +1,7 @@
 //! Entries of the table of formats.
 
 use std::io;
+use vfs::hint::Advice;
 
 use super::probe::{Fields, Probe};
 use super::{DetectedFormat, SignatureDetails, Usage};
@@ -26,7 +27,7 @@ pub(super) struct SignatureRow {
     pub(super) name: &'static str,
     pub(super) usage: Usage,
     pub(super) what: &'static str,
-    pub(super) advice: &'static str,
+    pub(super) advice: Advice,
     pub(super) magics: &'static [Magic],
     pub(super) details: PropertyReader,
 }

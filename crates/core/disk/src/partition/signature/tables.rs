@@ -1,6 +1,7 @@
 //! Partition tables.
 
 use std::io;
+use vfs::hint::{Advice, Hint};
 
 use super::probe::{Fields, Probe};
 use super::row::At::Start;
@@ -8,15 +9,13 @@ use super::row::{SignatureRow, bare, of};
 use super::{SignatureDetails, Usage, file_systems};
 use crate::partition::mbr;
 
-const CHOOSE: &str = "choose a partition with --partition N";
-
 pub(super) const ROWS: &[SignatureRow] = &[
     // UEFI specification, chapter 5: the header is in the second logical block.
     SignatureRow {
         name: "gpt",
         usage: Usage::Table,
         what: "disks with a partition table (GPT)",
-        advice: CHOOSE,
+        advice: Advice::hint(Hint::ChoosePartition),
         magics: &[(Start(512), b"EFI PART"), (Start(4096), b"EFI PART")],
         details: gpt,
     },
@@ -25,7 +24,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "dos",
         usage: Usage::Table,
         what: "disks with a partition table (MBR)",
-        advice: CHOOSE,
+        advice: Advice::hint(Hint::ChoosePartition),
         magics: &[(Start(510), &[0x55, 0xaa])],
         details: dos,
     },
@@ -34,7 +33,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "mac",
         usage: Usage::Table,
         what: "disks with an Apple partition map",
-        advice: "use --offset with the start of the partition",
+        advice: Advice::hint(Hint::ChooseStart),
         magics: &[(Start(512), b"PM\0\0")],
         details: mac,
     },
@@ -43,7 +42,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "sun",
         usage: Usage::Table,
         what: "disks with a Sun label",
-        advice: "use --offset with the start of the partition",
+        advice: Advice::hint(Hint::ChooseStart),
         magics: &[(Start(508), &[0xda, 0xbe])],
         details: sun,
     },
@@ -51,7 +50,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "sgi",
         usage: Usage::Table,
         what: "disks with an SGI volume header",
-        advice: "use --offset with the start of the partition",
+        advice: Advice::hint(Hint::ChooseStart),
         magics: &[(Start(0), &[0x0b, 0xe5, 0xa9, 0x41])],
         details: bare,
     },
@@ -60,7 +59,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "bsd",
         usage: Usage::Table,
         what: "disks with a BSD label",
-        advice: "use --offset with the start of the partition",
+        advice: Advice::hint(Hint::ChooseStart),
         magics: &[(Start(512), &[0x57, 0x45, 0x56, 0x82])],
         details: bsd,
     },

@@ -1,6 +1,7 @@
 //! Members of RAIDs and volume groups, and encrypted volumes.
 
 use std::io;
+use vfs::hint::{Advice, Hint};
 
 use super::probe::{Probe, uuid};
 use super::row::At::{End, Start};
@@ -23,7 +24,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "linux_raid_member",
         usage: Usage::Raid,
         what: "Linux software RAID members",
-        advice: OPEN_MD,
+        advice: Advice::text(OPEN_MD),
         magics: &[(Start(0), MD), (Start(4096), MD)],
         details: md_1,
     },
@@ -31,7 +32,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "linux_raid_member",
         usage: Usage::Raid,
         what: "Linux software RAID members",
-        advice: OPEN_MD,
+        advice: Advice::text(OPEN_MD),
         // 1.0 is 8 to 12 KiB before the end, at a multiple of 4 KiB; 0.90 is 64 to 128 KiB before it.
         magics: &[ANYWHERE],
         details: md_at_end,
@@ -41,7 +42,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "LVM2_member",
         usage: Usage::Raid,
         what: "LVM2 physical volumes",
-        advice: OPEN_LVM,
+        advice: Advice::text(OPEN_LVM),
         magics: &[
             (Start(512), b"LABELONE"),
             (Start(0), b"LABELONE"),
@@ -54,7 +55,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "LVM1_member",
         usage: Usage::Raid,
         what: "LVM1 physical volumes",
-        advice: OPEN_LVM,
+        advice: Advice::text(OPEN_LVM),
         magics: &[(Start(0), b"HM\x01\0"), (Start(0), b"HM\x02\0")],
         details: bare,
     },
@@ -63,7 +64,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "crypto_LUKS",
         usage: Usage::Crypto,
         what: "LUKS encrypted volumes",
-        advice: OPEN_LUKS,
+        advice: Advice::text(OPEN_LUKS),
         magics: &[(Start(0), b"LUKS\xba\xbe")],
         details: luks,
     },
@@ -71,7 +72,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "crypto_LUKS",
         usage: Usage::Crypto,
         what: "LUKS2 encrypted volumes without a valid primary header",
-        advice: "restore the header with: cryptsetup repair",
+        advice: Advice::text("restore the header with: cryptsetup repair"),
         // Places of the second header, in the LUKS2 specification.
         magics: &[
             (Start(0x4000), b"SKUL\xba\xbe"),
@@ -87,7 +88,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "BitLocker",
         usage: Usage::Crypto,
         what: "BitLocker volumes",
-        advice: "open it with: cryptsetup open --type bitlk IMAGE NAME",
+        advice: Advice::text("open it with: cryptsetup open --type bitlk IMAGE NAME"),
         magics: &[(Start(3), b"-FVE-FS-")],
         details: bare,
     },
@@ -96,7 +97,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "DM_integrity",
         usage: Usage::Crypto,
         what: "dm-integrity volumes",
-        advice: "open it with: integritysetup open IMAGE NAME",
+        advice: Advice::text("open it with: integritysetup open IMAGE NAME"),
         magics: &[(Start(0), b"integrt\0")],
         details: bare,
     },
@@ -104,7 +105,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "DM_verity_hash",
         usage: Usage::Crypto,
         what: "dm-verity hash trees",
-        advice: "the file system is on the data device",
+        advice: Advice::text("the file system is on the data device"),
         magics: &[(Start(0), b"verity\0\0")],
         details: bare,
     },
@@ -113,7 +114,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "zfs_member",
         usage: Usage::FileSystem,
         what: "ZFS pool members",
-        advice: "import the pool with: zpool import",
+        advice: Advice::text("import the pool with: zpool import"),
         magics: &[ANYWHERE],
         details: zfs,
     },
@@ -122,7 +123,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "drbd",
         usage: Usage::Raid,
         what: "DRBD devices",
-        advice: "read it through its DRBD device",
+        advice: Advice::text("read it through its DRBD device"),
         magics: &[
             (End(4096 - 60), &[0x83, 0x74, 0x02, 0x6b]),
             (End(4096 - 60), &[0x83, 0x74, 0x02, 0x6d]),
@@ -134,7 +135,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "ddf_raid_member",
         usage: Usage::Raid,
         what: "DDF RAID members",
-        advice: OPEN_MD,
+        advice: Advice::text(OPEN_MD),
         magics: &[(End(512), &[0xde, 0x11, 0xde, 0x11])],
         details: bare,
     },
@@ -143,7 +144,7 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "isw_raid_member",
         usage: Usage::Raid,
         what: "Intel RAID members",
-        advice: OPEN_MD,
+        advice: Advice::text(OPEN_MD),
         magics: &[(End(1024), b"Intel Raid ISM Cfg Sig. ")],
         details: bare,
     },
@@ -152,8 +153,10 @@ pub(super) const ROWS: &[SignatureRow] = &[
         name: "bcache",
         usage: Usage::Other,
         what: "bcache devices",
-        advice: "register it with the kernel; the data of a backing device starts at byte 8192, so \
-                 try --offset 8192",
+        advice: Advice::before(
+            "register it with the kernel; the data of a backing device starts at byte 8192, so try ",
+            Hint::Offset(8192),
+        ),
         magics: &[(
             Start(4096 + 24),
             &[

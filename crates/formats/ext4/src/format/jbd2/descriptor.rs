@@ -131,7 +131,7 @@ impl DescriptorWriter {
 
     /// Returns whether no further tag fits.
     #[must_use]
-    pub fn is_full(&self, layout: &JournalLayout) -> bool {
+    pub(crate) fn is_full(&self, layout: &JournalLayout) -> bool {
         self.count == layout.tags_max()
     }
 

@@ -56,7 +56,7 @@ impl Tid {
 
     /// Returns the number of the previous transaction.
     #[must_use]
-    pub const fn previous(self) -> Self {
+    pub(crate) const fn previous(self) -> Self {
         Self(self.0.wrapping_sub(1))
     }
 

@@ -196,7 +196,7 @@ impl<'a> Area<'a> {
 }
 
 /// Returns the size of an entry with its name, in bytes.
-pub const fn entry_size(name_len: usize) -> usize {
+pub(crate) const fn entry_size(name_len: usize) -> usize {
     (ENTRY_SIZE + name_len).next_multiple_of(ALIGNMENT)
 }
 

@@ -39,7 +39,7 @@ impl<'a> AttributeName<'a> {
         AttributeName { index: INDEX_SYSTEM, suffix: b"data" };
 
     /// Converts a Linux name to its stored form. Returns `None` if ext4 cannot store it.
-    pub fn from_linux(name: &'a [u8]) -> Option<Self> {
+    pub(crate) fn from_linux(name: &'a [u8]) -> Option<Self> {
         PREFIXES.iter().find_map(|&(index, prefix)| {
             let suffix = name.strip_prefix(prefix)?;
             let sound = suffix.is_empty() == is_acl_index(index) && suffix.len() <= 255;

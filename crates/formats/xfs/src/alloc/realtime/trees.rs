@@ -9,9 +9,10 @@ use vfs::Ino;
 use super::super::{RmapOwner, rmap, shared, staged};
 use super::HeldTree;
 use crate::btree::records::{RefcountRecord, RmapRecord, RtRefcountTree, RtRmapTree};
-use crate::btree::{Cursor, Tree};
+use crate::btree::{Cursor, Seek, Tree};
 use crate::format::address::{AgBlock, FsBlock};
 use crate::format::inode::Fork;
+use crate::inode::Handle;
 use crate::map::ForkMap;
 use crate::op::Op;
 
@@ -142,6 +143,30 @@ impl<'a> Op<'a> {
             rmap::enter(cursor, record, may_hide)
         };
         self.with_tree(number, enter).map(drop)
+    }
+
+    /// Like [`Op::enter_realtime`], for a group that is not in use, given the inode with the tree.
+    pub(crate) fn enter_realtime_in(
+        &mut self,
+        handle: &mut Handle,
+        record: RmapRecord,
+        may_hide: bool,
+    ) -> Outcome<()> {
+        let mut map = self.map(handle, Fork::Data);
+        let mut cursor: GroupCursor<'_, '_, 'a, RtRmapTree> = Cursor::new(&mut map);
+        rmap::enter(&mut cursor, record, may_hide)
+    }
+
+    /// Adds a record to the references of a group that is not in use, given the inode with the tree.
+    pub(crate) fn insert_realtime_reference(
+        &mut self,
+        handle: &mut Handle,
+        record: RefcountRecord,
+    ) -> Outcome<()> {
+        let mut map = self.map(handle, Fork::Data);
+        let mut cursor: GroupCursor<'_, '_, 'a, RtRefcountTree> = Cursor::new(&mut map);
+        cursor.seek((record.cow, record.start), Seek::Exactly)?;
+        cursor.insert(record)
     }
 
     /// Removes a record or a part of one, which must exist, from the reverse map of a group.

@@ -50,6 +50,20 @@ impl UsedExtents {
         let realtime = inodes.ctx.geometry.realtime?;
         Some(Self::of(realtime, Groups::read(inodes, &realtime, Owners::new), None))
     }
+
+    /// Returns a set that lists all claims of blocks of groups, for an image whose trees of groups are empty. Blocks of
+    /// files that may share some may have several owners. `None` without groups.
+    pub(in super::super) fn listing(inodes: &Inodes<'_>) -> Option<Self> {
+        let realtime = inodes.ctx.geometry.realtime?;
+        let all = (0..realtime.groups()).collect();
+        let listing = |geometry: &Geometry| Owners::listing(geometry, all, Vec::new());
+        let groups = Groups::read(inodes, &realtime, listing)?;
+        if groups.geometry.features.ro_compat(RoCompat::REFLINK) {
+            let numbers = (0..realtime.groups()).map(AgNumber);
+            numbers.for_each(|group| groups.owners.note_sharing_unknown(group));
+        }
+        Some(Self::of(realtime, Some(groups), None))
+    }
 }
 
 impl Groups {

@@ -6,8 +6,10 @@ use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
+use super::super::owners::Claim;
 use super::group_files::Groups;
 use crate::btree::records::rmap_offset;
+use crate::format::address::FsBlock;
 use crate::format::extent::Extent;
 use crate::format::inode::{Inode, flags};
 use crate::format::metafile::MetafileType;
@@ -62,6 +64,12 @@ impl UsedExtents {
         Self { realtime, used, disputed: Mutex::default(), listed, groups }
     }
 
+    /// Returns the listed claims; `None` if there were too many.
+    pub(in super::super) fn into_claims(self) -> Option<Vec<Claim>> {
+        let owners = self.groups?.owners;
+        (!owners.is_cut()).then(|| owners.into_claims().0)
+    }
+
     /// Returns the number of free extents.
     pub(in super::super) fn free(&self) -> u64 {
         let extents = self.realtime.extents();
@@ -99,6 +107,13 @@ impl UsedExtents {
     }
 }
 
+/// Returns whether an address is that of the start of a realtime extent. Groups consist of whole ones, but their
+/// addresses do not.
+fn is_boundary(realtime: &Realtime, start: FsBlock) -> bool {
+    let of_extent = u64::from(realtime.extent_blocks());
+    realtime.device_block(start, 1).is_some_and(|block| block.is_multiple_of(of_extent))
+}
+
 impl FileClaims<'_> {
     /// Claims the realtime extents of an extent of the file. Returns whether some of its blocks are shared.
     pub(in super::super) fn extent(&mut self, extent: &Extent, may_share: bool) -> bool {
@@ -112,14 +127,14 @@ impl FileClaims<'_> {
             return false;
         };
         let of_extent = u64::from(realtime.extent_blocks());
+        let is_at_start = is_boundary(realtime, extent.start);
         let continues = self.last.is_some_and(|last| {
             last.end() == extent.offset && last.start.plus(last.len) == extent.start
         });
         if !continues {
             self.end();
-            self.is_aligned &= extent.start.0.is_multiple_of(of_extent)
-                && extent.offset.0.is_multiple_of(of_extent);
-        } else if !extent.start.0.is_multiple_of(of_extent) {
+            self.is_aligned &= is_at_start && extent.offset.0.is_multiple_of(of_extent);
+        } else if !is_at_start {
             // A part of the realtime extent that the last extent ends in, with another state.
             extents.start += 1;
         }
@@ -136,9 +151,12 @@ impl FileClaims<'_> {
 
     /// Checks that the last run of contiguous extents ends with a realtime extent.
     fn end(&mut self) {
-        let of_extent = u64::from(self.all.realtime.extent_blocks());
-        let is_whole =
-            |last: Extent| last.start.0.saturating_add(last.len).is_multiple_of(of_extent);
+        let realtime = &self.all.realtime;
+        let of_extent = u64::from(realtime.extent_blocks());
+        let is_whole = |last: Extent| match realtime.device_block(last.start, last.len) {
+            Some(block) => (block + last.len).is_multiple_of(of_extent),
+            None => true,
+        };
         self.is_aligned &= self.last.is_none_or(is_whole);
     }
 

@@ -13,7 +13,7 @@ const STORED_SIZE: usize = 12;
 const ENTRIES_MAX: usize = (VALUE_LEN_MAX - 4) / STORED_SIZE;
 
 /// Converts a list from its form on disk to Linux's encoding. Returns `None` if it is damaged.
-pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     let (count, entries) = stored.split_at_checked(4)?;
     let (entries, rest) = entries.as_chunks::<STORED_SIZE>();
     let is_whole = rest.is_empty() && be32(count, 0) as usize == entries.len();
@@ -29,7 +29,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Converts a list from Linux's encoding to its form on disk. Returns `None` if it is invalid or too long.
-pub fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
     let entries = acl::parse(shown).ok()?;
     if entries.len() > ENTRIES_MAX {
         return None;

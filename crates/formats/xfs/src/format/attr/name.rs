@@ -36,7 +36,7 @@ pub struct AttributeName<'a> {
 
 impl<'a> AttributeName<'a> {
     /// Converts a Linux name. Returns `None` if XFS cannot store it.
-    pub fn from_linux(shown: &'a [u8]) -> Option<Self> {
+    pub(crate) fn from_linux(shown: &'a [u8]) -> Option<Self> {
         if let Some((name, _)) = ACLS.iter().find(|(_, linux)| *linux == shown) {
             return Some(Self { namespace: flags::ROOT, name, encoding: Encoding::Acl });
         }

@@ -88,7 +88,7 @@ impl TreeShape {
     ///
     /// # Errors
     /// The first problem found.
-    pub fn verify_root_entries(
+    pub(crate) fn verify_root_entries(
         &self,
         geometry: &Geometry,
         area: &Area,

@@ -13,13 +13,13 @@ use crate::format::bytes::{be16, be32, put16, put32};
 use crate::format::edit::Edit;
 
 /// Size of an entry in bytes.
-pub const ENTRY_SIZE: usize = 8;
+pub(crate) const ENTRY_SIZE: usize = 8;
 /// Size of the tail of block form in bytes: count and stale count (`xfs_dir2_block_tail`).
 pub const TAIL_SIZE: usize = 8;
 /// Number of entries that can be merged into a leaf without allocating memory.
 const MERGED_USUALLY: usize = 36;
 /// Maximum number of node levels above the leaves (`XFS_DA_NODE_MAXDEPTH` includes the leaves).
-pub const LEVELS_MAX: u16 = 4;
+pub(crate) const LEVELS_MAX: u16 = 4;
 const NAME: &str = "directory leaf";
 
 /// The type of a block of the hash index.

@@ -34,7 +34,7 @@ pub mod magic {
     /// Block form ("XDB3", "XD2B").
     pub const BLOCK: [u32; 2] = [0x5844_4233, 0x5844_3242];
     /// Data ("XDD3", "XD2D").
-    pub const DATA: [u32; 2] = [0x5844_4433, 0x5844_3244];
+    pub(crate) const DATA: [u32; 2] = [0x5844_4433, 0x5844_3244];
     /// Free-space index ("XDF3", "XD2F").
     pub(crate) const FREE: [u32; 2] = [0x5844_4633, 0x5844_3246];
     /// The only leaf of a directory in leaf form.
@@ -98,7 +98,7 @@ impl DirLayout {
     }
 
     /// Returns the offset of `..` in the first data block; `.` is right after the header.
-    pub const fn dot_dot(&self) -> usize {
+    pub(crate) const fn dot_dot(&self) -> usize {
         self.header() + self.entry_size(1)
     }
 
@@ -177,7 +177,7 @@ impl DirLayout {
 }
 
 /// Returns the code of a file type in entries (`XFS_DIR3_FT_*`).
-pub const fn file_type_code(file_type: FileType) -> u8 {
+pub(crate) const fn file_type_code(file_type: FileType) -> u8 {
     match file_type {
         FileType::Regular => 1,
         FileType::Directory => 2,

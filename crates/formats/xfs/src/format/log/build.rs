@@ -59,7 +59,7 @@ impl RecordBuilder {
     }
 
     /// Returns the maximum number of blocks of a record.
-    pub fn blocks_max(&self) -> u32 {
+    pub(crate) fn blocks_max(&self) -> u32 {
         ((self.headers + self.capacity).next_multiple_of(self.unit) / BLOCK_SIZE) as u32
     }
 
@@ -87,7 +87,7 @@ impl RecordBuilder {
     }
 
     /// Returns whether an operation with `len` bytes fits into an empty record.
-    pub fn has_room_for(&self, len: usize) -> bool {
+    pub(crate) fn has_room_for(&self, len: usize) -> bool {
         size_of::<RawOpHeader>() + len <= self.capacity
     }
 

@@ -27,7 +27,7 @@ pub const SIZE: usize = 28;
 
 impl Icreate {
     /// Returns its form in the log: an item of one region.
-    pub fn encode(&self) -> [u8; SIZE] {
+    pub(crate) fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..2].copy_from_slice(&(ItemType::Icreate as u16).to_le_bytes());
         bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());

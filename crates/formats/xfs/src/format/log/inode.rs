@@ -12,11 +12,11 @@ use crate::format::inode::{CORE_SIZE_V3, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 /// Bits of `ilf_fields`.
 pub mod fields {
     /// The data fork, as in the inode.
-    pub const DATA: u32 = 2 | 4;
+    pub(crate) const DATA: u32 = 2 | 4;
     /// The root of the data fork's extent tree.
     pub(crate) const DATA_ROOT: u32 = 8;
     /// The device number.
-    pub const DEVICE: u32 = 0x10;
+    pub(crate) const DEVICE: u32 = 0x10;
     /// The attribute fork, as in the inode.
     pub const ATTR: u32 = 0x40 | 0x80;
     /// The root of the attribute fork's extent tree.
@@ -127,7 +127,7 @@ impl<'t> InodeItem<'t> {
     }
 
     /// Returns whether the inode has version 3, as all inodes of version 5 of XFS.
-    pub fn is_v3(&self) -> bool {
+    pub(crate) fn is_v3(&self) -> bool {
         self.core[4] == 3
     }
 
@@ -184,7 +184,7 @@ impl<'t> InodeItem<'t> {
 }
 
 /// Returns `di_flushiter` of the slot of an inode of version 1 or 2.
-pub fn slot_flushes(slot: &[u8]) -> u16 {
+pub(crate) fn slot_flushes(slot: &[u8]) -> u16 {
     crate::format::bytes::be16(slot, FLUSHES_OFFSET)
 }
 

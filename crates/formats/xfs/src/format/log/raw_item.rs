@@ -60,12 +60,6 @@ impl ItemType {
             _ => return None,
         })
     }
-
-    /// Returns whether items of this type are intents.
-    pub const fn is_intent(self) -> bool {
-        use ItemType::*;
-        matches!(self, Efi | Rui | Cui | Bui | Attri | Xmi | RtEfi | RtRui | RtCui)
-    }
 }
 
 /// A logged item: one or more regions.
@@ -100,7 +94,7 @@ impl<'t> RawItem<'t> {
     }
 
     /// Returns all regions.
-    pub fn regions(&self) -> impl Iterator<Item = &'t [u8]> + use<'t> {
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &'t [u8]> + use<'t> {
         let this = *self;
         (0..this.ends.len()).filter_map(move |at| this.region(at))
     }

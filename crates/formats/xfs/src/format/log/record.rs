@@ -45,7 +45,7 @@ const CYCLE_ABSURD: u32 = 1 << 30;
 
 impl Lsn {
     /// Returns whether a log can have reached this position.
-    pub const fn is_plausible(self) -> bool {
+    pub(crate) const fn is_plausible(self) -> bool {
         self.cycle < CYCLE_ABSURD
     }
 

@@ -51,6 +51,26 @@ const _: () = assert!(size_of::<RawRealtimeSuperblock>() == 56);
 const _: () = assert!(std::mem::offset_of!(RawRealtimeSuperblock, crc) == CRC_OFFSET);
 
 impl RawRealtimeSuperblock {
+    /// Returns the first block of the realtime device of a file system.
+    #[must_use]
+    pub fn block(sb: &Superblock) -> Vec<u8> {
+        let raw = Self {
+            magicnum: MAGIC.into(),
+            crc: [0; 4],
+            pad: 0.into(),
+            fname: sb.raw.fname,
+            uuid: sb.raw.uuid,
+            meta_uuid: match sb.features.incompat(Incompat::META_UUID) {
+                true => sb.raw.meta_uuid,
+                false => sb.raw.uuid,
+            },
+        };
+        let mut block = vec![0; 1 << sb.raw.blocklog];
+        block[..size_of::<Self>()].copy_from_slice(raw.as_bytes());
+        checksum::seal(&mut block, CRC_OFFSET);
+        block
+    }
+
     /// Parses the first block of a realtime device; `None` if it has another magic number.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ impl SpaceFile {
 
     /// Returns the file whose blocks have a magic number.
     #[must_use]
-    pub fn of_magic(magic: u32) -> Option<Self> {
+    pub(crate) fn of_magic(magic: u32) -> Option<Self> {
         [Self::Bitmap, Self::Summary].into_iter().find(|file| file.magic() == magic)
     }
 
@@ -204,7 +204,7 @@ impl SpaceLayout {
 
     /// Returns whether blocks have headers.
     #[must_use]
-    pub const fn has_headers(&self) -> bool {
+    pub(crate) const fn has_headers(&self) -> bool {
         self.has_headers
     }
 
@@ -260,7 +260,7 @@ impl SpaceLayout {
     ///
     /// # Errors
     /// The first problem found.
-    pub fn verify_header(
+    pub(crate) fn verify_header(
         &self,
         geometry: &Geometry,
         (file, owner): (SpaceFile, Ino),

@@ -210,7 +210,7 @@ impl Structure {
                 dir::verify(geometry, DirBlockKind::Free, who, block, data)?;
             }
             Self::DirLeaf => {
-                dir::verify(geometry, DirBlockKind::Leaf, (owner(DA_OWNER), 0), block, data)?
+                dir::verify(geometry, DirBlockKind::Leaf, (owner(DA_OWNER), 0), block, data)?;
             }
             // Nodes of directories have larger block addresses than those of attributes, which start at 0.
             Self::Node if is_dir_node(geometry, data) => {

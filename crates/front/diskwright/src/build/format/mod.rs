@@ -4,6 +4,7 @@ mod ext4;
 mod xfs;
 
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::BlockDevice;
 use vfs::{FileSystem, Ino};
@@ -25,10 +26,12 @@ pub(super) trait Maker {
     fn inodes(&self) -> InodeRule;
 
     /// Returns the options, as on the command line, that avoid a second reading of the source.
-    fn single_pass_options(&self) -> &'static str {
+    fn single_pass_options(&self) -> String {
         match self.inodes() {
-            InodeRule::OnDemand => "--size",
-            InodeRule::Chosen(_) | InodeRule::Fitted(_) => "--size and --inodes",
+            InodeRule::OnDemand => Setting::SIZE.to_string(),
+            InodeRule::Chosen(_) | InodeRule::Fitted(_) => {
+                format!("{} and {}", Setting::SIZE, Setting::INODES)
+            }
         }
     }
 }
@@ -116,28 +119,49 @@ pub(super) fn maker(options: &BuildOptions) -> Result<Box<dyn Maker + '_>, Build
 
 /// Rejects the first option that the format does not have.
 fn refuse_foreign(options: &BuildOptions) -> Result<(), BuildError> {
+    let option = |name| Advice::hint(Hint::Use(Setting::new(name)));
     let only_ext4 = [
-        ("--inodes", options.inodes.is_some(), "XFS allocates inodes on demand"),
-        ("--bytes-per-inode", options.bytes_per_inode.is_some(), "XFS allocates inodes on demand"),
-        ("--hash-seed", options.hash_seed.is_some(), "XFS has no hash seed"),
-        ("--no-journal", options.no_journal, "XFS always has a log"),
-        ("--fs-verity", !options.output.fs_verity.is_empty(), "XFS does not support such files"),
-        ("tuning", options.tuning != super::Tuning::default(), "they are for ext4 images only"),
+        (
+            option("inodes"),
+            options.inodes.is_some(),
+            Advice::text("XFS allocates inodes on demand"),
+        ),
+        (
+            option("bytes-per-inode"),
+            options.bytes_per_inode.is_some(),
+            Advice::text("XFS allocates inodes on demand"),
+        ),
+        (option("hash-seed"), options.hash_seed.is_some(), Advice::text("XFS has no hash seed")),
+        (option("no-journal"), options.no_journal, Advice::text("XFS always has a log")),
+        (
+            option("fs-verity"),
+            !options.output.fs_verity.is_empty(),
+            Advice::text("XFS does not support such files"),
+        ),
+        (
+            Advice::text("tuning"),
+            options.tuning != super::Tuning::default(),
+            Advice::text("they are for ext4 images only"),
+        ),
     ];
-    let layout = "it is for XFS images only";
+    let layout = Advice::text("it is for XFS images only");
     let only_xfs = [
         (
-            "--dir-block-size",
+            option("dir-block-size"),
             options.dir_block_size.is_some(),
-            "the directory block size of ext4 is the block size",
+            Advice::text("the directory block size of ext4 is the block size"),
         ),
-        ("--ag-count", options.ag_count.is_some(), layout),
-        ("--ag-size", options.ag_bytes.is_some(), layout),
-        ("--log-size", options.log_bytes.is_some(), layout),
-        ("-l agnum", options.log_group.is_some(), layout),
-        ("a realtime device", options.realtime_device.is_some(), layout),
-        ("--small", options.small, "ext4 has no minimum size"),
-        ("--dedupe", options.dedupe.is_some(), "ext4 files cannot share blocks; use --fs xfs"),
+        (option("ag-count"), options.ag_count.is_some(), layout),
+        (option("ag-size"), options.ag_bytes.is_some(), layout),
+        (option("log-size"), options.log_bytes.is_some(), layout),
+        (Advice::text("-l agnum"), options.log_group.is_some(), layout),
+        (Advice::text("a realtime device"), options.realtime_device.is_some(), layout),
+        (option("small"), options.small, Advice::text("ext4 has no minimum size")),
+        (
+            option("dedupe"),
+            options.dedupe.is_some(),
+            Advice::before("ext4 files cannot share blocks; use ", Hint::Use(Setting::FORMAT)),
+        ),
     ];
     let foreign = match options.format {
         Format::Ext4 => &only_xfs[..],

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, JoinedDevice};
 use vfs::{FileSystem, Ino};
@@ -67,6 +68,8 @@ impl<'a> XfsMaker<'a> {
         Some(RealtimeSection {
             bytes: self.options.realtime_bytes.unwrap_or_else(|| device.len()),
             extent_bytes: self.options.realtime_extent_bytes,
+            group_bytes: self.options.realtime_group_bytes,
+            group_count: self.options.realtime_group_count,
         })
     }
 
@@ -108,16 +111,15 @@ impl<'a> XfsMaker<'a> {
 impl Maker for XfsMaker<'_> {
     fn plan(&self, size: u64, inodes: Inodes) -> Result<Box<dyn Plan>, BuildError> {
         if !self.options.small && (SMALL_SIZE_MIN..SIZE_MIN).contains(&size) {
-            let problem = "XFS images below 300 MiB are slow and not well tested; use --small to \
-                           create one, or choose a larger --size";
-            return Err(vfs::Error::Invalid(problem).into());
+            return Err(BuildError::Small);
         }
         let plan = mkfs::plan(&self.mkfs_options(size, None))?;
         plan.require_copy()?;
         let features = RoCompat::from_bits_retain(plan.superblock().features_ro_compat.get());
         if self.options.dedupe.is_some() && !features.contains(RoCompat::REFLINK) {
-            let why = "sharing blocks needs the feature reflink; leave ^reflink out";
-            return Err(BuildError::ForeignOption { option: "--dedupe", why });
+            let option = Advice::hint(Hint::Use(Setting::new("dedupe")));
+            let why = Advice::text("sharing blocks needs the feature reflink; leave ^reflink out");
+            return Err(BuildError::ForeignOption { option, why });
         }
         let Inodes::Count(count) = inodes else { return Ok(self.planned(plan)) };
         match percent_for(&plan, count.into(), self.options.free) {

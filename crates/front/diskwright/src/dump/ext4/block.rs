@@ -3,10 +3,10 @@
 use ext4::format::address::{Block, Group};
 use ext4::format::group::{GroupDescriptor, GroupFlags};
 
-use super::{Dump, Volume};
+use super::{Dump, Source};
 use crate::dump::bytes::hex_lines;
 
-impl Volume {
+impl Source {
     pub(super) fn block_contents(&self, block: Block) -> vfs::Result<Dump> {
         let bytes = self.bytes(block)?;
         let mut dump = Dump::default();

@@ -7,7 +7,7 @@ use ext4::format::inode::{Inode, flags};
 use ext4::format::{dirent, htree};
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, DumpValue, Fields, Volume};
+use super::{Dump, DumpValue, Fields, Source};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
@@ -19,10 +19,10 @@ const BLOCKS_MAX: u64 = 100_000;
 enum Role {
     Leaf,
     Root,
-    Node,
+    DumpValue,
 }
 
-impl Volume {
+impl Source {
     pub(super) fn directory_blocks(&self, ino: Ino) -> vfs::Result<Dump> {
         let (_, _, slot) = self.slot(ino)?;
         let inode = Inode::from_slot(&slot);
@@ -43,7 +43,7 @@ impl Volume {
         for at in 0..blocks.min(BLOCKS_MAX) as u32 {
             let role = match () {
                 () if at == 0 && inode.has_flag(flags::INDEX) => Role::Root,
-                () if nodes.contains(&at) => Role::Node,
+                () if nodes.contains(&at) => Role::DumpValue,
                 () => Role::Leaf,
             };
             match self.directory_block(ino, at) {
@@ -135,7 +135,7 @@ impl Volume {
                 fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Root));
                 htree::verify(bytes, htree::IndexKind::Root, seed)
             }
-            Role::Node => {
+            Role::DumpValue => {
                 fields.add("kind", "dx_node");
                 fields.add("dx_entries", dx_entries(bytes, htree::IndexKind::Node));
                 htree::verify(bytes, htree::IndexKind::Node, seed)

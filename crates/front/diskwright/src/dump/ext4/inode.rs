@@ -4,7 +4,7 @@ use ext4::format::address::FileBlock;
 use ext4::format::inode::{self, Inode, Time, flags};
 use vfs::{Error as FsError, FileSystem, FileType, Ino};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::dump::bytes::bytes_text;
 use crate::dump::xattrs::add_xattrs;
 use crate::text::{hex, rfc3339, type_word};
@@ -38,7 +38,7 @@ const FLAG_NAMES: [(u32, &str); 22] = [
     (flags::CASEFOLD, "CASEFOLD"),
 ];
 
-impl Volume {
+impl Source {
     /// Returns an inode's raw bytes with its block and offset.
     pub(super) fn slot(&self, ino: Ino) -> vfs::Result<(u64, usize, Vec<u8>)> {
         let missing = FsError::Invalid("no such inode; the superblock has the number of inodes");

@@ -4,13 +4,13 @@ use ext4::format::jbd2::{MAGIC, RawJournalSuperblock};
 use ext4::log::JournalMap;
 use vfs::{Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::text::uuid_text;
 
 /// Maximum number of log blocks in the output.
 const LISTED_MAX: usize = 100_000;
 
-impl Volume {
+impl Source {
     pub(super) fn journal_blocks(&self) -> vfs::Result<Dump> {
         let number = self.sb().raw.journal_inum.get();
         let external = match self.sb().has_external_journal() {

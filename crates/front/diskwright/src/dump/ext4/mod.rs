@@ -6,31 +6,20 @@ mod inode;
 mod journal;
 pub(super) mod superblock;
 
-use std::sync::Arc;
-
-use disk::BlockDevice;
+use ext4::Ext4;
 use ext4::format::address::{Block, Group};
 use ext4::format::features::{Incompat, RoCompat};
 use ext4::format::geometry::Geometry;
 use ext4::format::group::{GroupDescriptor, GroupFlags};
 use ext4::format::superblock::Superblock;
-use ext4::{Ext4, OpenOptions};
-use vfs::{Error as FsError, FileSystem, Ino};
+use vfs::{Error as FsError, Ino};
 
 use super::{Dump, DumpValue, Fields, Structures};
 
 /// Image to dump.
-pub(super) struct Volume {
-    device: Arc<dyn BlockDevice>,
-    fs: Ext4,
-}
+pub(super) type Source = super::Source<Ext4>;
 
-impl Volume {
-    pub(super) fn open(device: Arc<dyn BlockDevice>) -> vfs::Result<Self> {
-        let open = OpenOptions { norecovery: true, ..OpenOptions::default() };
-        Ok(Self { fs: Ext4::open(device.clone(), &open)?, device })
-    }
-
+impl Source {
     fn sb(&self) -> &Superblock {
         self.fs.superblock()
     }
@@ -136,19 +125,7 @@ fn flag_names(flags: GroupFlags) -> Vec<String> {
     flags.iter_names().map(|(name, _)| name.to_owned()).collect()
 }
 
-impl Structures for Volume {
-    fn device(&self) -> &Arc<dyn BlockDevice> {
-        &self.device
-    }
-
-    fn file_system(&self) -> &dyn FileSystem {
-        &self.fs
-    }
-
-    fn remarks(&self) -> &[String] {
-        self.fs.remarks()
-    }
-
+impl Structures for Source {
     fn group(&self, number: u32) -> vfs::Result<Dump> {
         self.group_fields(number)
     }

@@ -5,7 +5,7 @@ use xfs::format::address::Block;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::dump::bytes::hex_lines;
 use crate::text::uuid_text;
 
@@ -65,7 +65,7 @@ const NAME_KINDS: [(u16, &str); 8] = [
     (0xfbee, "leaf of attributes"),
 ];
 
-impl Volume {
+impl Source {
     pub(super) fn block_contents(&self, block: Block) -> vfs::Result<Dump> {
         let bytes = self.block_bytes(block)?;
         let geometry = self.geometry();

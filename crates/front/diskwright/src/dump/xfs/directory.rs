@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 
 use vfs::{Cookie, Error as FsError, FileSystem, Ino};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::dump::bytes::bytes_text;
 use crate::text::type_word;
 
 /// Maximum number of directory entries in the output.
 const ENTRIES_MAX: usize = 1_000_000;
 
-impl Volume {
+impl Source {
     pub(super) fn directory_blocks(&self, ino: Ino) -> vfs::Result<Dump> {
         let inode = self.fs.inode(ino)?;
         if !inode.is_dir() {

@@ -6,13 +6,13 @@ use xfs::format::ag::{self, RawAgf, RawAgfl, RawAgi};
 use xfs::format::checksum;
 use zerocopy::FromBytes;
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::text::uuid_text;
 
 /// Null inode or block number.
 const NULL: u32 = u32::MAX;
 
-impl Volume {
+impl Source {
     pub(super) fn headers(&self, number: u32) -> vfs::Result<Dump> {
         let geometry = self.geometry();
         if number >= geometry.ag_count {

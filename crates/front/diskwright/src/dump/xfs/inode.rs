@@ -5,7 +5,7 @@ use xfs::format::address::FileBlock;
 use xfs::format::checksum;
 use xfs::format::inode::{self, Fork, ForkFormat, Inode, Time, flags, flags2};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 use crate::dump::bytes::bytes_text;
 use crate::dump::xattrs::add_xattrs;
 use crate::text::{rfc3339, type_word};
@@ -40,7 +40,7 @@ const FLAG2_NAMES: [(u64, &str); 6] = [
     (flags2::METADATA, "METADATA"),
 ];
 
-impl Volume {
+impl Source {
     pub(super) fn inode_fields(&self, ino: Ino) -> vfs::Result<Dump> {
         let byte = self.fs.inode_byte(ino);
         let byte = byte.ok_or(FsError::Invalid("invalid inode number for this image"))?;

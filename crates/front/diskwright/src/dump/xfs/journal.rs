@@ -6,7 +6,7 @@ use xfs::format::log::buffer::BufferType;
 use xfs::format::log::item::ItemType;
 use xfs::{LogItem, LogRecord, LogTransaction};
 
-use super::{Dump, Fields, Volume};
+use super::{Dump, Fields, Source};
 
 /// Maximum number of items in the output.
 const LISTED_MAX: usize = 100_000;
@@ -14,7 +14,7 @@ const LISTED_MAX: usize = 100_000;
 /// Size of log blocks in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-impl Volume {
+impl Source {
     pub(super) fn log(&self) -> Result<Dump> {
         let sb = self.fs.superblock();
         let raw = &sb.raw;

@@ -7,28 +7,17 @@ mod inode;
 mod journal;
 pub(super) mod superblock;
 
-use std::sync::Arc;
-
-use disk::BlockDevice;
-use vfs::{Error as FsError, FileSystem, Ino};
+use vfs::{Error as FsError, Ino};
+use xfs::Xfs;
 use xfs::format::address::Block;
 use xfs::format::geometry::Geometry;
-use xfs::{OpenOptions, Xfs};
 
 use super::{Dump, Fields, Structures};
 
 /// Image to dump.
-pub(super) struct Volume {
-    device: Arc<dyn BlockDevice>,
-    fs: Xfs,
-}
+pub(super) type Source = super::Source<Xfs>;
 
-impl Volume {
-    pub(super) fn open(device: Arc<dyn BlockDevice>) -> vfs::Result<Self> {
-        let open = OpenOptions { norecovery: true, ..OpenOptions::default() };
-        Ok(Self { fs: Xfs::open(device.clone(), &open)?, device })
-    }
-
+impl Source {
     fn geometry(&self) -> &Geometry {
         self.fs.geometry()
     }
@@ -53,19 +42,7 @@ impl Volume {
     }
 }
 
-impl Structures for Volume {
-    fn device(&self) -> &Arc<dyn BlockDevice> {
-        &self.device
-    }
-
-    fn file_system(&self) -> &dyn FileSystem {
-        &self.fs
-    }
-
-    fn remarks(&self) -> &[String] {
-        self.fs.remarks()
-    }
-
+impl Structures for Source {
     fn group(&self, number: u32) -> vfs::Result<Dump> {
         self.headers(number)
     }

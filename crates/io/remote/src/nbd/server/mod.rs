@@ -16,6 +16,7 @@ use disk::BlockDevice;
 
 use crate::nbd::Address;
 use crate::nbd::stream::{Listener, Stream};
+use crate::socket;
 
 /// Maximum number of clients past the handshake. Further ones are closed.
 const CONNECTIONS_MAX: usize = 32;
@@ -78,8 +79,7 @@ impl Server {
             open.finish();
             accepted
         });
-        let flushed = if self.exported.read_only { Ok(()) } else { self.exported.device.flush() };
-        accepted.and(flushed)
+        socket::finish(accepted, &*self.exported.device, self.exported.read_only)
     }
 
     fn accept<'scope>(
@@ -114,15 +114,6 @@ impl Server {
         };
         // If the thread does not start, its entry is dropped.
         let _ = thread::Builder::new().name("nbd".into()).spawn_scoped(scope, serve);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
-            // The socket may have been removed already.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

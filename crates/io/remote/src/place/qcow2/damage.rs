@@ -1,5 +1,6 @@
 //! Errors of damaged and unsupported images.
 
+use disk::hint::Setting;
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::Path;
@@ -25,7 +26,8 @@ pub enum Qcow2Error {
     Unsupported(Feature),
     /// The data is in another file, which may be any file of the host.
     #[error(
-        "the data of the backing file is in {name:?}; if you trust the image, use --allow-data-files"
+        "the data of the backing file is in {name:?}; if you trust the image, use {}",
+        Setting::ALLOW_DATA_FILES
     )]
     DataFile {
         /// Its name in the image.

@@ -91,7 +91,7 @@ impl RmapKind {
     ];
 
     /// Returns whether other records may cover the same blocks.
-    pub const fn is_shared(self) -> bool {
+    pub(crate) const fn is_shared(self) -> bool {
         matches!(self, Self::MapShared | Self::UnmapShared | Self::ConvertShared)
     }
 }
