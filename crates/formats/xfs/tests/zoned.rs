@@ -158,7 +158,6 @@ fn counters_and_reverse_maps_of_zones_are_checked() {
     let wrong = with_number(&subject, maps[1], FIRST_RECORD_LEN);
     let found = found_in(&wrong);
     assert!(found.iter().any(|it| it.code.name == "xfs-realtime-rmap"), "{found:#?}");
-    assert!(!is_accepted(&wrong));
 }
 
 /// The guest's kernel reads what this program reads.

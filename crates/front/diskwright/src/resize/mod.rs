@@ -20,6 +20,7 @@ mod disk;
 use std::path::Path;
 
 use serde::Serialize;
+use vfs::hint::{Hint, Setting};
 
 use crate::dispatch::resize as dispatch;
 pub use crate::dispatch::resize::{Least, Size};
@@ -116,7 +117,10 @@ pub fn grow(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<R
 /// already, or the image is in use or damaged, or cannot have a section.
 pub fn grow_realtime(path: &Path, options: &ImageOptions, bytes: Option<u64>) -> Result<Report> {
     let Some(realtime) = &options.devices.realtime else {
-        return Err(Error::Usage("name the realtime device with --rt-device FILE".into()));
+        return Err(Error::Usage(format!(
+            "name the realtime device with {}",
+            Hint::Use(Setting::REALTIME_DEVICE)
+        )));
     };
     let disk = Disk::open(path, options)?;
     let at = |source| Error::image(path, source);
