@@ -126,7 +126,7 @@ impl Advice {
         Self { text, hint: Some(hint) }
     }
 
-    /// Returns whether there is no advice.
+    /// Returns whether the advice is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty() && self.hint.is_none()

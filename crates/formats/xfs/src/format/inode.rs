@@ -363,8 +363,8 @@ impl Inode {
         if self.is_v3() { be32(&self.bytes, 128) } else { 0 }
     }
 
-    /// Returns the number of blocks in use of a zone, which the inode of its reverse map has in place of
-    /// [`Inode::cow_extent_size_hint`] (`di_used_blocks`).
+    /// Returns the number of used blocks in a zone (`di_used_blocks`). The inode of the zone's reverse map stores it where
+    /// other inodes store [`Inode::cow_extent_size_hint`].
     pub(crate) fn zone_used_blocks(&self) -> u32 {
         self.cow_extent_size_hint()
     }

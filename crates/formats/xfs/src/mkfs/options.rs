@@ -414,7 +414,7 @@ impl Options {
     fn restrict_for_realtime(&self, features: &mut Features) -> Result<()> {
         let Some(section) = self.realtime else { return Ok(()) };
         if features.incompat(Incompat::METADIR) {
-            // As in mkfs.xfs, any given size turns it off.
+            // An explicit extent size turns it off, as in mkfs.xfs.
             let is_block = self.block_size >= EXTENT_BYTES_USUAL && section.extent_bytes.is_none();
             if !is_block && self.demands(Feature::RoCompat(RoCompat::REFLINK)) {
                 return Err(Error::Invalid("reflink is not possible with a realtime extent size"));

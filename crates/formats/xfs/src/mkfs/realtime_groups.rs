@@ -1,7 +1,7 @@
 //! Writing a realtime section with groups.
 //!
-//! A file system without the section is formatted in memory, the section is added as by growing, and what was written
-//! is copied to the device.
+//! A file system without the section is formatted in memory, and the code for growing adds the section. The result is
+//! then copied to the device.
 
 use std::io;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes everything but what must read as zeros.
+    /// Writes everything except areas that must read as zeros.
     fn write(&self) -> Result<()> {
         for ag in self.layout.geometry.ags().skip(1) {
             self.group(ag)?;

@@ -4,8 +4,8 @@
 //! group in the bits from `sb_rgblklog` up, and the block within the group below. Groups follow one another on the
 //! device.
 //!
-//! The groups of a zoned device are zones. It has no superblock, no bitmaps and no summaries; the reverse maps tell what is
-//! in use. Internal zones follow the data on the same device, from `sb_rtstart` up.
+//! The groups of a zoned device are zones. It has no superblock, no bitmaps and no summaries; the reverse maps contain the
+//! used space. Internal zones follow the data on the same device, from `sb_rtstart` up.
 //!
 //! Space is allocated in realtime extents of `sb_rextsize` blocks. The [bitmap and the summary](space) of the free ones
 //! are files on the data device.
@@ -106,9 +106,9 @@ pub struct Realtime {
     /// Number of blocks of a realtime extent.
     extent_blocks: u32,
     groups: Option<Groups>,
-    /// Whether the groups are zones.
+    /// True if the groups are zones.
     is_zoned: bool,
-    /// First block on the data device (`sb_rtstart`); 0 if the section has a device of its own.
+    /// First block on the data device (`sb_rtstart`); 0 if the section is on another device.
     start: u64,
 }
 

@@ -54,9 +54,9 @@ pub fn plan_realtime(device: &dyn BlockDevice, size_bytes: u64) -> Result<Realti
 /// [`RealtimeGrowth::bytes_after`] bytes. New inodes get the time `time`. Replays the log first.
 ///
 /// # Errors
-/// As [`plan_realtime`]; `Invalid` if the realtime device is missing or shorter; `NoSpace` if the files do not fit into
-/// the data section; `Corrupt` if structures to be changed are damaged; if the device fails. After an error, the section
-/// may have grown by a part of the groups.
+/// The errors of [`plan_realtime`]. `Invalid` if the realtime device is missing or shorter. `NoSpace` if the files do not
+/// fit into the data section. `Corrupt` if structures to be changed are damaged. An error of the device. After an error,
+/// the section may have grown by a part of the groups.
 pub fn grow_realtime(
     device: Arc<dyn BlockDevice>,
     size_bytes: u64,
