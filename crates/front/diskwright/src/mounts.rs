@@ -1,7 +1,7 @@
 //! Table of mounts.
 //!
 //! ```
-//! let mounts = diskwright::mounts::Mount::all()?;
+//! let mounts = diskwright::mounts::MountEntry::all()?;
 //! assert!(mounts.iter().any(|mount| mount.point.as_os_str() == "/proc"));
 //! # Ok::<(), std::io::Error>(())
 //! ```

@@ -4,7 +4,7 @@
 //! Three rules apply everywhere:
 //! - Engine calls, and waits for locks of this crate, run detached from the interpreter (without its lock), because a
 //!   device may be a Python object whose calls attach again.
-//! - Values that belong to an image record the process that created them (`kept::Kept`). After a fork the child neither
+//! - Values that belong to an image record the process that created them (`kept::ProcessLocal`). After a fork the child neither
 //!   uses nor closes its copies.
 //! - Every engine error is raised as an exception (`error`).
 #![forbid(unsafe_code)]

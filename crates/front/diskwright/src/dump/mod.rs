@@ -5,10 +5,10 @@
 //!
 //! ```no_run
 //! use diskwright::ImageOptions;
-//! use diskwright::dump::{Target, What, dump};
+//! use diskwright::dump::{DumpSelection, InodeSelector, dump};
 //!
 //! # fn main() -> diskwright::Result<()> {
-//! let what = What::Inode(Target::Path(b"/etc/motd".to_vec()));
+//! let what = DumpSelection::Inode(InodeSelector::Path(b"/etc/motd".to_vec()));
 //! let inode = dump("root.img".as_ref(), &ImageOptions::default(), &what)?;
 //! for problem in &inode.problems {
 //!     println!("{problem}");
