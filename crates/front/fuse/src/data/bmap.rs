@@ -8,7 +8,7 @@ use vfs::{ExtentPlace, Ino};
 
 use crate::Adapter;
 
-/// First address of other devices than the image, such as a realtime device of XFS (`disk::joined::DeviceRole`).
+/// First address of other devices than the image, such as a realtime device of XFS (`disk::DeviceRole`).
 const OTHER_DEVICES: u64 = 1 << 61;
 
 impl Adapter<'_> {
