@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use vfs::hint::{Advice, Hint, Setting};
+use vfs::hint::{Advice, Hint};
 
 use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
@@ -336,7 +336,7 @@ fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Resul
         Some(len) if len > 0 || options.offset == 0 => Ok((options.offset, len)),
         _ => {
             let len = device.len();
-            let past = format!("{} is past the end of the image ({len} bytes)", Setting::OFFSET);
+            let past = format!("offset is past the end of the image ({len} bytes)");
             Err(Error::Usage(past))
         }
     }
