@@ -46,7 +46,7 @@ pub(crate) fn speak_as(program: &str) {
 /// answers of servers, and hides secrets of addresses.
 pub fn message(text: &dyn Display) {
     let program = running();
-    // Without a standard error there is no way to report anything.
+    // If standard error is closed, the message is lost.
     let text = text::safe(&text.to_string()).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "{}: {text}", CALLED_AS.get().map_or(program.name, |name| name));
 }

@@ -212,31 +212,28 @@ impl Survey {
     /// differs from the extents of files. Returns the number of free realtime extents. `None` without a realtime
     /// section, or if some of it could not be read.
     pub(crate) fn rebuild_realtime(&self, write: &mut dyn FnMut(Block, &[u8])) -> Option<u64> {
-        let ctx = self.quiet();
-        let owners = Owners::new(&self.geometry);
-        let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
-        let links = InodeLinks::new(&ctx, &chunks);
-        let mut inodes = Inodes {
-            ctx: &ctx,
-            owners: &owners,
-            chunks: &chunks,
-            links: &links,
-            usage: None,
-            pointers: None,
-            layout: DirLayout::new(&self.geometry),
-            realtime: None,
-        };
-        let used = UsedExtents::new(&inodes)?;
-        inodes.realtime = Some(&used);
-        inodes.check();
-        let is_known = !ctx.has_gaps() && used.is_undisputed();
-        (is_known && realtime::rebuild(&inodes, &used, write)).then(|| used.free())
+        let rebuild =
+            |inodes: &Inodes<'_>, used: &UsedExtents| realtime::rebuild(inodes, used, write);
+        self.used_extents(UsedExtents::new, rebuild).map(|used| used.free())
     }
 
     /// Returns the claims of all blocks of realtime groups, sorted. Ignores the trees of the groups: blocks of files that
     /// may share some may have several owners. `None` without groups, if some inode could not be read, or if other
     /// blocks have several owners.
     pub(crate) fn realtime_claims(&self) -> Option<Vec<Claim>> {
+        let used = self.used_extents(UsedExtents::listing, |_, _| true)?;
+        let mut claims = used.into_claims()?;
+        claims.sort_unstable();
+        Some(claims)
+    }
+
+    /// Returns the realtime extents of all inodes, collected in the set that `make` returns. `None` if there is no such
+    /// set, if some inode could not be read, if extents are disputed, or if `is_accepted` refuses the complete set.
+    fn used_extents(
+        &self,
+        make: impl FnOnce(&Inodes<'_>) -> Option<UsedExtents>,
+        is_accepted: impl FnOnce(&Inodes<'_>, &UsedExtents) -> bool,
+    ) -> Option<UsedExtents> {
         let ctx = self.quiet();
         let owners = Owners::new(&self.geometry);
         let chunks = Chunks::new(&self.geometry, groups::check_inodes(&ctx, &owners))?;
@@ -251,13 +248,11 @@ impl Survey {
             layout: DirLayout::new(&self.geometry),
             realtime: None,
         };
-        let used = UsedExtents::listing(&inodes)?;
+        let used = make(&inodes)?;
         inodes.realtime = Some(&used);
         inodes.check();
         let is_known = !ctx.has_gaps() && used.is_undisputed();
-        let mut claims = used.into_claims()?;
-        claims.sort_unstable();
-        is_known.then_some(claims)
+        (is_known && is_accepted(&inodes, &used)).then_some(used)
     }
 
     /// Returns the highest plausible LSN of all structures.

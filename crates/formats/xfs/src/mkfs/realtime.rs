@@ -6,7 +6,7 @@ use super::layout::{GroupRun, Layout};
 use crate::format::address::{AgBlock, AgNumber, FileBlock};
 use crate::format::extent::{Extent, LEN_MAX};
 use crate::format::inode::{Fork, Inode};
-use crate::format::realtime::space::{SpaceFile, WORD_BITS};
+use crate::format::realtime::space::{SpaceFile, SpaceLayout};
 
 impl Layout {
     /// Returns the size of the realtime section in bytes; 0 if there is none.
@@ -63,10 +63,7 @@ impl Layout {
         layout.change(&mut block[words], |nth, _| {
             let word = first + nth as u64;
             match file {
-                SpaceFile::Bitmap => match layout.extents().saturating_sub(word * WORD_BITS) {
-                    left if left < WORD_BITS => ((1_u64 << left) - 1) as u32,
-                    _ => u32::MAX,
-                },
+                SpaceFile::Bitmap => SpaceLayout::bits_below(word, layout.extents()),
                 SpaceFile::Summary => u32::from(word == counter),
             }
         });

@@ -143,12 +143,7 @@ fn no_shrinking_of_xfs() -> Error {
 }
 
 fn of_xfs(growth: xfs::resize::Growth) -> SizeChange {
-    let size = |blocks, groups| Size {
-        bytes: blocks * u64::from(growth.block_size),
-        blocks,
-        block_size: growth.block_size,
-        groups,
-    };
+    let size = |blocks, groups| size_of_blocks(growth.block_size, blocks, groups);
     SizeChange {
         before: size(growth.blocks_before, growth.groups_before),
         after: size(growth.blocks_after, growth.groups_after),
@@ -156,16 +151,15 @@ fn of_xfs(growth: xfs::resize::Growth) -> SizeChange {
 }
 
 fn of_realtime(growth: xfs::resize::RealtimeGrowth) -> SizeChange {
-    let size = |blocks, groups| Size {
-        bytes: blocks * u64::from(growth.block_size),
-        blocks,
-        block_size: growth.block_size,
-        groups,
-    };
+    let size = |blocks, groups| size_of_blocks(growth.block_size, blocks, groups);
     SizeChange {
         before: size(growth.blocks_before, growth.groups_before),
         after: size(growth.blocks_after, growth.groups_after),
     }
+}
+
+fn size_of_blocks(block_size: u32, blocks: u64, groups: u32) -> Size {
+    Size { bytes: blocks * u64::from(block_size), blocks, block_size, groups }
 }
 
 fn block_size_of_ext(device: &dyn BlockDevice) -> Result<u64> {

@@ -120,7 +120,7 @@ impl OpenOptions {
     /// owner matter.
     ///
     /// # Errors
-    /// If the path is not a regular file, there is no space, or the image is read-only.
+    /// If the path is not a regular file, or the image is full or read-only.
     pub fn write_whole(
         &self,
         image: &Image,

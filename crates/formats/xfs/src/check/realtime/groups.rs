@@ -133,9 +133,7 @@ impl Groups {
             }
         }
     }
-}
 
-impl Groups {
     /// Reports zones whose counter of used blocks differs from the reverse map.
     pub(super) fn check_used(&self, ctx: &Context<'_>) {
         for (group, files) in self.files.iter().enumerate() {

@@ -176,6 +176,15 @@ impl SpaceLayout {
         level * self.bitmap_blocks() + start / self.extents_per_block()
     }
 
+    /// Returns the bits of word `index` of the bitmap that stand for extents below `end`.
+    #[must_use]
+    pub(crate) const fn bits_below(index: u64, end: u64) -> u32 {
+        match end.saturating_sub(index * WORD_BITS) {
+            left if left < WORD_BITS => ((1_u64 << left) - 1) as u32,
+            _ => u32::MAX,
+        }
+    }
+
     /// Returns word number `nth` of a block.
     #[must_use]
     pub fn word(&self, block: &[u8], nth: usize) -> u32 {

@@ -32,15 +32,10 @@ impl Contents {
 
     /// Returns a word of the bitmap.
     fn word(&self, index: u64) -> u32 {
-        let start = index * WORD_BITS;
-        // The bits of the extents from the start of the word up to `end`.
-        let up_to = |end: u64| match end.saturating_sub(start) {
-            left if left < WORD_BITS => ((1_u64 << left) - 1) as u32,
-            _ => u32::MAX,
-        };
-        let known = up_to(self.old_extents);
+        let below = |end| SpaceLayout::bits_below(index, end);
+        let known = below(self.old_extents);
         let old = self.old.get(index as usize).copied().unwrap_or(0) & known;
-        old | (up_to(self.layout.extents()) & !known & !up_to(self.used))
+        old | (below(self.layout.extents()) & !known & !below(self.used))
     }
 
     /// Returns the words of the summary.
