@@ -21,7 +21,7 @@ struct Moved<I> {
 ///
 /// # Errors
 /// Returns the errors of those methods.
-pub fn rename<F>(
+pub(crate) fn rename<F>(
     fs: &F,
     from: Name<'_>,
     to: Name<'_>,

@@ -54,7 +54,7 @@ impl IndexKind {
     }
 
     /// Returns the maximum number of entries of such a block of `block_size` bytes, including entry 0.
-    pub const fn limit(self, block_size: usize, checksums: bool) -> u16 {
+    pub(crate) const fn limit(self, block_size: usize, checksums: bool) -> u16 {
         let entries = (block_size - self.entries()) / ENTRY_SIZE;
         (entries - checksums as usize) as u16
     }
@@ -112,7 +112,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the maximum number of entries.
-    pub fn limit(&self) -> u16 {
+    pub(crate) fn limit(&self) -> u16 {
         self.limit
     }
 
@@ -132,7 +132,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the position of the last entry whose hash is not above `hash`.
-    pub fn position(&self, hash: u32) -> usize {
+    pub(crate) fn position(&self, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count());
         while low < high {
             let middle = low.midpoint(high);
@@ -153,7 +153,7 @@ pub(crate) fn insert_range(place: IndexKind, at: usize, count: usize) -> std::op
 }
 
 /// Moves the entries in `bytes` (from `insert_range`) up by one and writes the new one at the start.
-pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
+pub(crate) fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     let end = bytes.len() - ENTRY_SIZE;
     bytes.copy_within(..end, ENTRY_SIZE);
     bytes[..4].copy_from_slice(&hash.to_le_bytes());
@@ -193,7 +193,7 @@ pub fn verify(block: &[u8], place: IndexKind, seed: Option<u32>) -> Result<(), C
 
 /// Checks counts and order of an index block in a file system with or without checksums. A block must pass this before
 /// it is sealed.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     block: &[u8],
     place: IndexKind,
     has_checksums: bool,

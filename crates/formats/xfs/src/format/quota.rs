@@ -42,7 +42,7 @@ impl QuotaKind {
     pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
 
     /// Returns its name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         ["user", "group", "project"][self as usize]
     }
 
@@ -62,7 +62,7 @@ impl QuotaKind {
     }
 
     /// Returns the bit of `sb_qflags` that says that usage was counted.
-    pub const fn counted(self) -> u16 {
+    pub(crate) const fn counted(self) -> u16 {
         [0x4, 0x100, 0x400][self as usize]
     }
 }
@@ -186,7 +186,7 @@ pub(crate) fn init_block(
 ///
 /// # Errors
 /// If one is invalid.
-pub fn verify_structure(first: u32, bytes: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify_structure(first: u32, bytes: &[u8]) -> Result<(), Corruption> {
     let kind = bytes[3] & TYPE_MASK;
     for (nth, record) in (0..).zip(bytes.chunks_exact(DQUOT_BLOCK_SIZE)) {
         let id = first.wrapping_add(nth);

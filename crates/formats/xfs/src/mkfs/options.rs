@@ -57,7 +57,7 @@ const FIXED: [&str; 6] = ["crc", "ftype", "lazy-count", "attr2", "projid32bit", 
 impl Feature {
     /// Returns the feature with this mkfs.xfs name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut all = NAMES.iter().chain([&ASCII_CI]);
         all.find(|(known, _)| *known == name).map(|(_, feature)| *feature)
     }

@@ -39,7 +39,7 @@ use operations::repair::{
 };
 
 pub use standing::Standing;
-pub use text::{paths_of, write_plan};
+pub use text::write_plan;
 
 use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};

@@ -31,7 +31,7 @@ const CRC_OFFSET: usize = 4;
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "names as in the format documentation, without rt_")]
-pub struct RawSpaceHeader {
+pub(crate) struct RawSpaceHeader {
     pub magic: U32,
     pub crc: [u8; 4],
     pub owner: U64,
@@ -69,7 +69,7 @@ impl SpaceFile {
 
     /// Returns the type of the file of a realtime group.
     #[must_use]
-    pub const fn metafile_type(self) -> MetafileType {
+    pub(crate) const fn metafile_type(self) -> MetafileType {
         match self {
             Self::Bitmap => MetafileType::RtBitmap,
             Self::Summary => MetafileType::RtSummary,
@@ -78,7 +78,7 @@ impl SpaceFile {
 
     /// Returns its name in messages.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bitmap => "realtime bitmap",
             Self::Summary => "realtime summary",
@@ -144,7 +144,7 @@ impl SpaceLayout {
 
     /// Returns the number of levels of the summary.
     #[must_use]
-    pub const fn levels(&self) -> u32 {
+    pub(crate) const fn levels(&self) -> u32 {
         match self.room.checked_ilog2() {
             Some(log) => log + 1,
             None => 1,
@@ -196,13 +196,13 @@ impl SpaceLayout {
 
     /// Returns the range of the bytes of words in a block.
     #[must_use]
-    pub const fn bytes_of(&self, words: Range<usize>) -> Range<usize> {
+    pub(crate) const fn bytes_of(&self, words: Range<usize>) -> Range<usize> {
         let start = self.header_size();
         start + words.start * WORD_SIZE..start + words.end * WORD_SIZE
     }
 
     /// Changes words, given their bytes. `change` receives each with its number among them.
-    pub fn change(&self, bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
+    pub(crate) fn change(&self, bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
         for (nth, stored) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().enumerate() {
             *stored = match self.has_headers {
                 true => change(nth, u32::from_be_bytes(*stored)).to_be_bytes(),
@@ -236,14 +236,14 @@ impl SpaceLayout {
     }
 
     /// Updates the checksum of a block, if blocks have headers.
-    pub fn seal(&self, block: &mut [u8]) {
+    pub(crate) fn seal(&self, block: &mut [u8]) {
         if self.has_headers {
             checksum::seal(block, CRC_OFFSET);
         }
     }
 
     /// Writes the header of a new block, if blocks have headers.
-    pub fn init(
+    pub(crate) fn init(
         &self,
         geometry: &Geometry,
         (file, owner): (SpaceFile, Ino),
