@@ -130,6 +130,46 @@ impl SpaceLayout {
         (((1 << self.block_log) - self.header_size()) / WORD_SIZE) as u64
     }
 
+    /// Calls `each` with the start and the length of each run of free extents, given the words of a bitmap. Bits past
+    /// the last extent must be clear.
+    pub(crate) fn free_runs(&self, word: impl Fn(u64) -> u32, mut each: impl FnMut(u64, u64)) {
+        // Start of the run that reaches the current extent.
+        let mut start = None;
+        for index in 0..self.extents.div_ceil(WORD_BITS) {
+            let (bits, mut at) = (word(index), 0);
+            while at < WORD_BITS {
+                let left = bits >> at;
+                let is_free = left & 1 != 0;
+                let place = index * WORD_BITS + at;
+                match start {
+                    None if is_free => start = Some(place),
+                    Some(from) if !is_free => {
+                        each(from, place - from);
+                        start = None;
+                    }
+                    _ => {}
+                }
+                let same = if is_free { left.trailing_ones() } else { left.trailing_zeros() };
+                at += u64::from(same);
+            }
+        }
+        if let Some(from) = start {
+            each(from, self.extents - from);
+        }
+    }
+
+    /// Returns the counters of the summary, given the words of the bitmap.
+    pub(crate) fn count_runs(&self, word: impl Fn(u64) -> u32) -> Vec<u32> {
+        let counters = u64::from(self.levels()) * self.bitmap_blocks();
+        let mut summary = vec![0; counters as usize];
+        self.free_runs(word, |start, len| {
+            if let Some(counter) = summary.get_mut(self.counter_of(start, len) as usize) {
+                *counter += 1;
+            }
+        });
+        summary
+    }
+
     /// Returns the number of realtime extents of a block of the bitmap.
     #[must_use]
     pub(crate) const fn extents_per_block(&self) -> u64 {
