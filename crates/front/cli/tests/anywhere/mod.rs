@@ -16,7 +16,7 @@ use std::process::Output;
 
 use testkit::WebServer;
 
-use crate::mount::diskwright;
+use crate::program::diskwright;
 
 /// Runs a command line in a directory.
 fn run(dir: &Path, line: &str) -> Output {
