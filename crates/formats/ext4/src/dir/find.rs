@@ -62,11 +62,13 @@ pub(crate) fn find(
         return Ok(None);
     }
     if index::is_indexed(source.fs(), dir) {
-        let (info, _) = index::root(source, dir)?;
-        let hasher = source.fs().volume.hasher(info.hash_version);
-        if let Some(hash) = hasher.and_then(|hasher| wanted.hash(&hasher)) {
-            let cursor = index::Cursor::seek(source, dir, info, hash.major)?;
-            return find_by_hash(source, dir, cursor, hash.major, &mut wanted);
+        let parameters = source.fs().volume.hash_parameters();
+        let (_, found) = index::Cursor::seek_root(source, dir, |info| {
+            let hasher = parameters.hasher(info.hash_version)?;
+            Some(wanted.hash(&hasher)?.major)
+        })?;
+        if let Some((cursor, hash)) = found {
+            return find_by_hash(source, dir, cursor, hash, &mut wanted);
         }
     }
     let mut found = None;

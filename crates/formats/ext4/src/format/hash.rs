@@ -39,6 +39,23 @@ pub struct NameHasher {
     pub seed: [u32; 4],
 }
 
+/// Parameters of the hashes of a file system. The version may differ between directories.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashParameters {
+    /// True if bytes above 0x7f are positive in every version.
+    pub(crate) unsigned: bool,
+    /// `s_hash_seed`.
+    pub(crate) seed: [u32; 4],
+}
+
+impl HashParameters {
+    /// Returns the hasher for an index with the given hash version. Returns `None` for an unknown version.
+    pub(crate) fn hasher(&self, version: u8) -> Option<NameHasher> {
+        let (version, unsigned) = HashVersion::from_raw(version)?;
+        Some(NameHasher { version, unsigned: unsigned || self.unsigned, seed: self.seed })
+    }
+}
+
 /// Hash of a name. Directories are ordered by `major`, then by `minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
