@@ -132,8 +132,13 @@ pub(crate) fn find_by_hash(
 ) -> Result<Option<FoundDirent>> {
     for _ in 0..blocks_count(source.fs(), dir)? {
         let place = index::place_of(source, dir, cursor.leaf())?;
-        let found = source.with(place, BlockKind::DirectoryLeaf.of(dir.owner), |block| {
-            find_in_block(block, Some(place), wanted)
+        let tag = BlockKind::DirectoryLeaf.of(dir.owner);
+        let found = source.with_noted(place, tag, |block, note| {
+            let is_absent = wanted
+                .exact()
+                .zip(note)
+                .is_some_and(|(name, note)| !dirent::may_have(note, block, name));
+            if is_absent { None } else { find_in_block(block, Some(place), wanted) }
         })?;
         if found.is_some() || !cursor.may_go_on_with(hash) {
             return Ok(found);
