@@ -79,10 +79,12 @@ impl IndexEntry {
     }
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -140,6 +142,7 @@ impl<'a> ExtentNode<'a> {
         Ok(node)
     }
 
+    #[inline]
     fn header(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
         let magic = u16_at(bytes, 0);
         if magic != MAGIC {

@@ -82,10 +82,12 @@ pub(crate) fn write_root_info(bytes: &mut [u8], info: RootInfo) {
 /// Byte range of `dx_root_info` in a root.
 pub(crate) const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
 
+#[inline]
 fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
 }
 
+#[inline]
 fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
@@ -122,6 +124,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the hash of entry `at`.
+    #[inline]
     pub fn hash(&self, at: usize) -> u32 {
         if at == 0 { 0 } else { u32_at(self.entries, at * ENTRY_SIZE) }
     }

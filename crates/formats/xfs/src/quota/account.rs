@@ -1,7 +1,6 @@
 //! Accounts of inodes, and the changes of usage by an operation.
 
 use operations::{InMemoryUndo, Outcome};
-use smallvec::SmallVec;
 use vfs::{Error, Ino};
 
 use super::Quotas;
@@ -33,7 +32,8 @@ pub(crate) struct Account {
 pub(crate) struct UsageChanges<'a> {
     /// The quotas; `None` if nothing is counted.
     quotas: Option<&'a Quotas>,
-    changes: SmallVec<[UsageChange; 6]>,
+    /// Not within the operation, which is moved: nearly all file systems have no quotas, and nothing is allocated.
+    changes: Vec<UsageChange>,
     /// Largest change time of the inodes, in seconds since the epoch.
     now: i64,
     /// True while the changes are in the ledger and the operation may still fail.
@@ -57,7 +57,7 @@ impl Account {
 
 impl<'a> UsageChanges<'a> {
     pub(crate) fn new(quotas: Option<&'a Quotas>) -> Self {
-        Self { quotas, changes: SmallVec::new(), now: 0, is_entered: false }
+        Self { quotas, changes: Vec::new(), now: 0, is_entered: false }
     }
 
     /// Returns the quotas, or `None` if nothing is counted.
