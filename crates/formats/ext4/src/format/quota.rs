@@ -91,12 +91,12 @@ pub struct DiskQuota {
     /// The id.
     pub id: U32,
     padding: U32,
-    inodes_hard: U64,
-    inodes_soft: U64,
+    pub(crate) inodes_hard: U64,
+    pub(crate) inodes_soft: U64,
     /// Number of inodes in use.
     pub inodes: U64,
-    blocks_hard: U64,
-    blocks_soft: U64,
+    pub(crate) blocks_hard: U64,
+    pub(crate) blocks_soft: U64,
     /// Number of bytes in use.
     pub space: U64,
     block_time: U64,

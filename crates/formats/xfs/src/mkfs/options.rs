@@ -180,8 +180,8 @@ pub struct Options {
     pub uuid: [u8; 16],
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
-    /// Quotas that kernels account and enforce, as in `sb_qflags`. They are counted at the first mount. Needs the feature
-    /// `metadir`.
+    /// Quotas that kernels account and enforce, as in `sb_qflags`. They are counted at the first mount, unlike those of
+    /// [`crate::tune::make_quotas`]. Needs the feature `metadir`.
     pub quota_flags: u16,
     /// Value of the attribute `xfs:autofsck` of the root directory; by default it has none.
     pub autofsck: Option<Autofsck>,

@@ -31,7 +31,7 @@ use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
 use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::BlockKind;
 use crate::orphan::Pending;
-use crate::quota::{Account, UsageChanges};
+use crate::quota::{Account, UsageChanges, moves_realtime};
 
 /// An operation. It leaves no trace if dropped before [`XfsCore::atomically`] commits it.
 pub struct Op<'a> {
@@ -266,8 +266,10 @@ impl<'a> Op<'a> {
         }
         if self.usage.quotas().is_some() {
             let accounts = (Account::of_slot(old), Account::of_slot(handle.inode.as_bytes()));
+            let is_moved = moves_realtime(accounts.0.as_ref(), accounts.1.as_ref());
+            let moved = is_moved.then(|| self.realtime_blocks(handle)).transpose()?;
             let now = handle.inode.time(Time::Change).map_or(0, |time| time.sec);
-            self.usage.note(handle.ino(), accounts.0, accounts.1, now);
+            self.usage.note(handle.ino(), accounts, now, moved);
         }
         handle.inode.bump_changecount();
         // Slots are verified each time they are loaded, not only when their block is read.

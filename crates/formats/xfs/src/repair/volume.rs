@@ -128,7 +128,7 @@ pub(super) const COUNTS: &[Fix<RepairJob>] = &[
         repair: realtime::rebuild,
     },
     Fix { codes: &[codes::QUOTA], repair: quota::records },
-    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], repair: quota::uncount },
+    Fix { codes: &[codes::QUOTA_COUNTS, codes::QUOTA], repair: quota::recount },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], repair: counts::totals },
     Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], repair: superblock::log_bits },
     Fix { codes: &[codes::SUPERBLOCK_FIELD], repair: new_log::repair },
