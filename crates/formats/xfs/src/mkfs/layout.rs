@@ -197,7 +197,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     let mut superblock = fixed_superblock(options, &features, groups);
     let with_groups = match options.realtime.filter(|_| features.incompat(Incompat::METADIR)) {
         Some(section) => {
-            Some(realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?)
+            realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?
         }
         None => {
             realtime_fields::set_fields(options, &mut superblock)?;
@@ -376,6 +376,7 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
         None => log_size::blocks_min(geometry),
     };
     let min = min + options.log_stripe().map_or(0, |_| log_size::blocks_of_stripes(unit));
+    let min = min.max(log_size::for_atomic_writes(options));
     // Blocks in use in the group without the log. After the log, inodes may need alignment again.
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.first_alignment() + 1 };
@@ -391,6 +392,12 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let whole = log_len.next_multiple_of(unit);
     let is_possible = whole <= fit && numbers::is_log_length(options, whole.into());
     let log_len = if is_possible { whole } else { log_len - log_len % unit };
+    let log_bytes = u64::from(log_len) << geometry.block_log;
+    if options.only_supported && log_bytes < numbers::LOG_BYTES_USUAL_MIN {
+        return Err(Error::Invalid(
+            "Log size must be at least 64MiB. Choose a larger log, or fewer or larger allocation groups",
+        ));
+    }
     layout.superblock.logblocks = log_len.into();
     if options.external_log {
         return Ok(());
