@@ -130,16 +130,21 @@ impl Layout {
         let log_len = if ag == self.log_ag { self.log_len } else { 0 };
         let log_start = if log_len == 0 { self.body } else { self.log_start().0 };
         let log = GroupRun { start: log_start, len: log_len };
-        let before_log = GroupRun { start: self.body, len: log_start - self.body };
-        let agfl = GroupRun { start: log.end(), len: self.agfl_len };
+        // The AGFL takes the smallest free run that is long enough: that before an aligned log, if there is one.
+        let is_before = log_start - self.body >= self.agfl_len;
+        let agfl_start = if is_before { self.body } else { log.end() };
+        let agfl = GroupRun { start: agfl_start, len: self.agfl_len };
+        let free = if is_before { agfl.end() } else { self.body };
+        let before_log = GroupRun { start: free, len: log_start - free };
+        let used = agfl.end().max(log.end());
         let end = self.geometry.ag_len(ag);
         let align = self.first_alignment();
         let has_inodes = ag.0 == 0 || self.metadir_ag == Some(ag);
         let inodes = GroupRun {
-            start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
+            start: if has_inodes { used.next_multiple_of(align) } else { used },
             len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
         };
-        let gap = GroupRun { start: agfl.end(), len: inodes.start - agfl.end() };
+        let gap = GroupRun { start: used, len: inodes.start - used };
         let space_blocks = u32::try_from(self.space_blocks()).unwrap_or(u32::MAX);
         let space_blocks = space_blocks.min(end.saturating_sub(inodes.end()));
         let realtime =

@@ -191,10 +191,15 @@ impl Args {
         if self.realtime_groups.is_some() && self.realtime_group_size.is_some() {
             return Err(STATUSES.usage("Cannot specify both -r rgsize and -r rgcount"));
         }
-        let wants = |name| self.is_named(name);
-        if self.realtime_device.is_some() && (wants("rmapbt") || wants("reflink")) {
-            // Only a section with groups has them.
+        let is_chosen = self.features.iter().any(|change| change.name == "metadir");
+        let wants_reflink = self.is_named("reflink");
+        let is_implied = !is_chosen && (self.is_named("rmapbt") || wants_reflink);
+        if self.realtime_device.is_some() && is_implied {
+            // Only a section with groups has them. As in the original, a reverse map alone does not turn reflink on.
             self.imply_metadir();
+            if !wants_reflink {
+                self.features.push(FeatureChange { name: "reflink".into(), is_on: false });
+            }
         }
         if !self.is_named("metadir") {
             (self.realtime_groups, self.realtime_group_size) = (None, None);
