@@ -128,16 +128,27 @@ impl KeepAttributes for XfsCore {
     }
 }
 
+impl XfsCore {
+    /// Returns the totals of the data section, even if new files are on the realtime device.
+    #[must_use]
+    pub fn data_totals(&self) -> StatFs {
+        self.volume.statfs(self.mode != Mode::InProgress)
+    }
+}
+
 impl WholeVolume for XfsCore {
     fn totals(&self) -> Result<StatFs> {
-        let totals = self.volume.statfs(self.mode != Mode::InProgress);
+        let totals = self.data_totals();
         if self.volume.geometry.realtime.is_none() {
             return Ok(totals);
         }
         // Kernels show the space of the device that new files use.
         let root = self.load(self.root_ino())?;
-        let is_realtime = root.inode.flags() & flags::RTINHERIT != 0;
-        Ok(if is_realtime { self.volume.realtime_statfs(totals) } else { totals })
+        if root.inode.flags() & flags::RTINHERIT == 0 {
+            return Ok(totals);
+        }
+        let free = self.free_realtime_blocks()?;
+        Ok(free.map_or(totals, |free| self.volume.realtime_statfs(totals, free)))
     }
 
     fn totals_of(&self, ino: Ino) -> Result<StatFs> {

@@ -25,6 +25,8 @@ pub(crate) struct Volume {
     pub(crate) quotas: OnceLock<Quotas>,
     /// The realtime section of an image that is open for changes.
     pub(crate) realtime: OnceLock<RealtimeSection>,
+    /// Number of used blocks of a zoned section, if they were counted.
+    pub(crate) zone_blocks_used: OnceLock<u64>,
 }
 
 /// Maximum length of a name in bytes (`MAXNAMELEN` without the terminating zero).
@@ -39,7 +41,19 @@ impl Volume {
         let geometry = Geometry::new(&sb);
         let states = headers::read(device, &geometry, 0..geometry.ag_count)?;
         let ags = Ags::new(&geometry, states, sb.raw.frextents.get());
-        Ok(Self { sb, geometry, ags, quotas: OnceLock::new(), realtime: OnceLock::new() })
+        Ok(Self::new(sb, geometry, ags))
+    }
+
+    /// Creates a volume without quotas, and without its realtime section.
+    pub(crate) fn new(sb: Superblock, geometry: Geometry, ags: Ags) -> Self {
+        Self {
+            sb,
+            geometry,
+            ags,
+            quotas: OnceLock::new(),
+            realtime: OnceLock::new(),
+            zone_blocks_used: OnceLock::new(),
+        }
     }
 
     /// Returns the superblock's counts, summed over all groups. Groups are read one after another, so the sum is not a
@@ -98,13 +112,11 @@ impl Volume {
         }
     }
 
-    /// Returns totals with the space of the realtime section, if there is one.
-    pub(crate) fn realtime_statfs(&self, totals: StatFs) -> StatFs {
+    /// Returns totals with the space of the realtime section, which has `free` free blocks, if there is one.
+    pub(crate) fn realtime_statfs(&self, totals: StatFs, free: u64) -> StatFs {
         let Some(realtime) = &self.geometry.realtime else { return totals };
-        let of_extent = u64::from(realtime.extent_blocks());
-        let free = self.ags.free_realtime(&self.geometry).saturating_mul(of_extent);
         StatFs {
-            blocks: realtime.extents() * of_extent,
+            blocks: realtime.extents() * u64::from(realtime.extent_blocks()),
             blocks_free: free,
             blocks_available: free,
             blocks_for_contents: free,

@@ -57,6 +57,8 @@ fn damaged_trees_of_groups_are_rebuilt() {
         ("a sibling", with_block(&subject, leaf, 63)),
         ("a count", with_block(&subject, counts[0], 72 + 11)),
         ("a block of references", with_block(&subject, counts[0], 3)),
+        ("a log position of a map", with_block(&subject, leaf, 34)),
+        ("a log position of a bitmap", with_block(&subject, blocks(&subject, b"BMPZ")[0], 26)),
     ];
     cases.extend(node.map(|node| ("a node", with_block(&subject, node, 3))));
     let both = subject.changed(|bytes| {

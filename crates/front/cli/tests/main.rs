@@ -36,3 +36,4 @@ mod resize;
 mod serve;
 mod workload;
 mod xfs_images;
+mod zoned;

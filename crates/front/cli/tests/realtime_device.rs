@@ -19,7 +19,7 @@ const FILES: [(&str, &[u8]); 4] = [
 ];
 
 /// Decompresses gzip into a file.
-fn unpack(bytes: &[u8], to: &Path) {
+pub(crate) fn unpack(bytes: &[u8], to: &Path) {
     let mut gzip = testkit::command("gzip");
     gzip.arg("-dc").stdin(Stdio::piped()).stdout(File::create(to).unwrap());
     let mut child = gzip.spawn().unwrap();
@@ -36,7 +36,7 @@ fn unpack_all(dir: &Path) {
 }
 
 #[track_caller]
-fn ok(dir: &Path, line: &str) -> Vec<u8> {
+pub(crate) fn ok(dir: &Path, line: &str) -> Vec<u8> {
     let output = run(dir, line);
     assert_eq!(output.status.code(), Some(0), "{line}: {:?}", String::from_utf8(output.stderr));
     output.stdout
@@ -143,4 +143,32 @@ fn realtime_files_are_changed_checked_and_repaired_with_their_device() {
     ok(dir, &format!("check classic.img {device}"));
     judge();
     assert!(ok(dir, &format!("cat classic.img /dir/copy {device}")) == bytes);
+}
+
+#[test]
+fn a_realtime_section_grows_with_its_device() {
+    require!(Tool("gzip"), Tool("xfs_repair"));
+    let dir = scratch();
+    let dir = dir.path();
+    unpack_all(dir);
+    for name in ["classic", "metadir"] {
+        let device = format!("--rt-device {name}.rt");
+        let path = dir.join(format!("{name}.rt"));
+        let before = fs::metadata(&path).unwrap().len();
+        let output = run(dir, &format!("grow {name}.img --rt-size"));
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        File::options().write(true).open(&path).unwrap().set_len(before * 2).unwrap();
+        ok(dir, &format!("grow {name}.img {device} --rt-size={}", before + (before / 2)));
+        let grown =
+            String::from_utf8(ok(dir, &format!("grow {name}.img {device} --rt-size --json")));
+        assert!(grown.unwrap().contains(&(before * 2).to_string()), "{name}");
+        ok(dir, &format!("check {name}.img {device}"));
+        let mut repair = testkit::command("xfs_repair");
+        let (rt, image) = (format!("{name}.rt"), format!("{name}.img"));
+        repair.current_dir(dir).args(["-n", "-f", "-r", &rt, &image]);
+        let output = repair.output().unwrap();
+        assert!(output.status.success(), "{name}: {output:?}");
+        let long: Vec<u8> = (0..20).flat_map(|nth| std::iter::repeat_n(nth + 1, 1 << 20)).collect();
+        assert!(ok(dir, &format!("cat {name}.img /dir/long {device}")) == long, "{name}");
+    }
 }

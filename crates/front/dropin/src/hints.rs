@@ -8,13 +8,14 @@ use std::sync::OnceLock;
 use vfs::hint::{Dialect, Hint, Setting, provide};
 
 /// Settings with a command of `diskwright` that has each.
-const COMMANDS: [(Setting, &str); 6] = [
+const COMMANDS: [(Setting, &str); 7] = [
     (Setting::ALLOW_DATA_FILES, "ls"),
     (Setting::LOG_DEVICE, "ls"),
     (Setting::NORECOVERY, "ls"),
     (Setting::OFFSET, "ls"),
     (Setting::OVERLAY, "mount"),
     (Setting::PARTITION, "ls"),
+    (Setting::REALTIME_DEVICE, "ls"),
 ];
 
 /// Hint of programs without an option for a partition.
@@ -54,6 +55,25 @@ fn log_device(program: &str) -> Option<&'static str> {
     })
 }
 
+/// Returns the option of a program for the device of the realtime section, with its value.
+fn realtime_device(program: &str) -> Option<&'static str> {
+    Some(match program {
+        "xfs_repair" | "fsck.xfs" => "-r FILE",
+        "mkfs.xfs" => "-r rtdev=FILE",
+        "xfs_growfs" => "--rt-device FILE",
+        _ => return None,
+    })
+}
+
+/// Returns the option of a program for another device of the file system, with its value.
+fn other_device(program: &str, setting: Setting) -> Option<&'static str> {
+    match setting {
+        Setting::LOG_DEVICE => log_device(program),
+        Setting::REALTIME_DEVICE => realtime_device(program),
+        _ => None,
+    }
+}
+
 /// Returns the text of a hint in a drop-in program, or `None` if it follows from the settings.
 pub fn hint_of(program: &str, hint: Hint) -> Option<String> {
     let (is_helper, mounts) = mount_options(program);
@@ -72,13 +92,11 @@ pub fn hint_of(program: &str, hint: Hint) -> Option<String> {
 
 /// Returns the text of a setting in a drop-in program, with a placeholder for its value if asked for.
 pub fn setting_of(program: &str, setting: Setting, with_value: bool) -> Option<String> {
-    let own = match log_device(program) {
-        Some(own) if setting == Setting::LOG_DEVICE && with_value => Some(own),
-        Some(own) if setting == Setting::LOG_DEVICE => {
-            own.split_whitespace().next().filter(|word| word.starts_with('-'))
-        }
-        _ if mount_options(program).1 => mount_option(setting, with_value),
-        _ => None,
+    let own = match other_device(program, setting) {
+        Some(own) if with_value => Some(own),
+        Some(own) => own.split_whitespace().next().filter(|word| word.starts_with('-')),
+        None if mount_options(program).1 => mount_option(setting, with_value),
+        None => None,
     };
     own.map(str::to_owned).or_else(|| of_diskwright(setting, with_value))
 }
@@ -120,6 +138,10 @@ mod tests {
             ("e2fsck", Setting::NORECOVERY, "diskwright ls --norecovery"),
             ("e2fsck", Setting::LOG_DEVICE, "-j FILE"),
             ("xfs_repair", Setting::LOG_DEVICE, "-l FILE"),
+            ("xfs_repair", Setting::REALTIME_DEVICE, "-r FILE"),
+            ("xfs_growfs", Setting::REALTIME_DEVICE, "--rt-device FILE"),
+            ("xfs_admin", Setting::REALTIME_DEVICE, "diskwright ls --rt-device FILE"),
+            ("mount.diskwright", Setting::REALTIME_DEVICE, "-o rtdev=FILE"),
             ("tune2fs", Setting::LOG_DEVICE, "-J device=FILE"),
             ("dumpe2fs", Setting::LOG_DEVICE, "diskwright ls --log-device FILE"),
             ("e2fsck", Setting::OVERLAY, "diskwright mount --overlay FILE"),

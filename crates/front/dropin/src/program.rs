@@ -216,7 +216,7 @@ mod tests {
         ] {
             let listed = Program::called(OsStr::new(name)).unwrap().supported();
             assert!(lines.iter().all(|line| listed.iter().any(|listed| listed == line)), "{name}");
-            let refused = ["-E desc_size", "-i max_atomic_write"];
+            let refused = ["-O shared_blocks", "-r start"];
             assert!(!listed.iter().any(|line| refused.contains(&&**line)), "{name}");
         }
     }

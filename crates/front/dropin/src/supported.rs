@@ -73,6 +73,7 @@ const MKE2FS_LISTS: [List; 3] = [
         works: &[
             "android_sparse",
             "assume_storage_prezeroed",
+            "desc_size",
             "discard",
             "encoding",
             "encoding_flags",
@@ -97,7 +98,7 @@ const MKE2FS_LISTS: [List; 3] = [
             "stripe_width",
             "test_fs",
         ],
-        refused: &["desc_size"],
+        refused: &[],
     },
     List { letter: 'J', works: &["fast_commit_size", "location", "size", "device"], refused: &[] },
     List {
@@ -170,6 +171,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
             "align",
             "attr",
             "exchange",
+            "max_atomic_write",
             "maxpct",
             "nrext64",
             "perblock",
@@ -177,7 +179,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
             "size",
             "sparse",
         ],
-        refused: &["max_atomic_write"],
+        refused: &[],
     },
     List {
         letter: 'l',
@@ -225,6 +227,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
         works: &[
             "concurrency",
             "extsize",
+            "file",
             "name",
             "noalign",
             "reserved",
@@ -234,7 +237,7 @@ const MKFS_XFS_LISTS: [List; 9] = [
             "size",
             "zoned",
         ],
-        refused: &["file", "start"],
+        refused: &["start"],
     },
     List { letter: 's', works: &["size"], refused: &[] },
 ];
@@ -282,7 +285,7 @@ const TUNE2FS_LISTS: [List; 3] = [
         ],
         refused: &["revision"],
     },
-    List { letter: 'J', works: &["device", "size"], refused: &["fast_commit_size", "location"] },
+    List { letter: 'J', works: &["device", "fast_commit_size", "location", "size"], refused: &[] },
     List {
         letter: 'Q',
         works: &["^grpquota", "^prjquota", "^usrquota", "grpquota", "prjquota", "usrquota"],

@@ -69,6 +69,15 @@ const INTERNAL_LOG: &str = "internal log";
 const EXTERNAL: &str = "external";
 const NONE: &str = "none";
 
+/// Returns the place of the realtime section.
+const fn realtime_place(blocks: u64, zone_start: u64) -> &'static str {
+    match (blocks, zone_start) {
+        (0, _) => NONE,
+        (_, 0) => EXTERNAL,
+        _ => "internal",
+    }
+}
+
 impl XfsGeometry {
     /// Reads the geometry of an image or an unmounted device from its superblock.
     pub(crate) fn of_image(image: &Path) -> Result<Self, Failure> {
@@ -99,6 +108,8 @@ impl XfsGeometry {
         // The field may be 0 with 512-byte sectors.
         let log_sector_size = u32::from(raw.logsectsize.get());
         let metadir = features.incompat(Incompat::METADIR);
+        let zoned = features.incompat(Incompat::ZONED);
+        let zone_start = if zoned { raw.rtstart.get() } else { 0 };
         Self {
             block_size: raw.blocksize.get(),
             blocks: raw.dblocks.get(),
@@ -116,14 +127,14 @@ impl XfsGeometry {
             log_version: if is_v2_log { 2 } else { 1 },
             log_sector_size: if log_sector_size == 0 { 512 } else { log_sector_size },
             log_stripe: if is_v2_log { raw.logsunit.get() } else { 0 },
-            realtime_place: if raw.rblocks.get() == 0 { NONE } else { EXTERNAL }.into(),
+            realtime_place: realtime_place(raw.rblocks.get(), zone_start).into(),
             realtime_extent: raw.rextsize.get().saturating_mul(raw.blocksize.get()),
             realtime_blocks: raw.rblocks.get(),
             realtime_extents: raw.rextents.get(),
             group_count: if metadir { raw.rgcount.get() } else { 0 },
             group_extents: if metadir { raw.rgextents.get() } else { 0 },
-            zone_start: 0,
-            zone_reserved: 0,
+            zone_start,
+            zone_reserved: if zoned { raw.rtreserved.get() } else { 0 },
             switches: Switches {
                 projid32: features2(Features2::PROJID32),
                 crc: features.crc(),
@@ -140,7 +151,7 @@ impl XfsGeometry {
                 ftype: features.ftype(),
                 parent: features.incompat(Incompat::PARENT),
                 lazy_count: features2(Features2::LAZYSBCOUNT),
-                zoned: features.incompat(Incompat::ZONED),
+                zoned,
             },
         }
     }
@@ -272,12 +283,7 @@ impl XfsGeometry {
             log_version: if has(Flag::LOGV2) { 2 } else { 1 },
             log_sector_size: found.logsectsize,
             log_stripe: found.logsunit,
-            realtime_place: match found {
-                found if found.rtblocks == 0 => NONE,
-                found if found.rtstart != 0 => "internal",
-                _ => EXTERNAL,
-            }
-            .into(),
+            realtime_place: realtime_place(found.rtblocks, found.rtstart).into(),
             realtime_extent: found.rtextsize.saturating_mul(found.blocksize),
             realtime_blocks: found.rtblocks,
             realtime_extents: found.rtextents,

@@ -4,10 +4,21 @@ use vfs::{Error, Result};
 
 use super::options::Options;
 use super::space::Space;
-use super::tuning::JOURNAL_BLOCKS_MAX;
+use super::tuning::{JOURNAL_BLOCKS_MAX, Position};
 use crate::format::address::{Block, Group};
 use crate::format::geometry::Geometry;
 use crate::format::jbd2;
+
+/// Size and place of a new journal in the image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewJournal {
+    /// Size in bytes, without an area for fast commits of the given size. By default it follows from that of the image.
+    pub bytes: Option<u64>,
+    /// Size of the area for fast commits in bytes, with `fast_commit`. By default it is a part of the journal.
+    pub fast_commit_bytes: Option<u64>,
+    /// Position of the first block, or the next free one.
+    pub position: Option<Position>,
+}
 
 /// Journal blocks by file system size in blocks: the first entry with a larger limit applies.
 const SIZES: [(u64, u32); 8] = [

@@ -71,7 +71,7 @@ pub(super) fn superblock(options: &Options) -> Result<Superblock> {
         options,
         features,
         block_size,
-        desc_size: if features.incompat(Incompat::BIT64) { 64 } else { 32 },
+        desc_size: tuning.descriptor_bytes(&features)?,
         first_data_block: u64::from(block_size == 1024 && !is_clustered),
         blocks_per_group: tuning.blocks_per_group(block_size)? * cluster_blocks,
         cluster_blocks,

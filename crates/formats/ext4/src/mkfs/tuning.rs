@@ -36,6 +36,16 @@ pub enum Position {
     Byte(u64),
 }
 
+impl Position {
+    /// Returns the number of the block.
+    pub(crate) const fn block(self, block_size_log: u32) -> u64 {
+        match self {
+            Self::Block(block) => block,
+            Self::Byte(byte) => byte >> block_size_log,
+        }
+    }
+}
+
 /// Encoding of names in case-insensitive directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
@@ -90,6 +100,8 @@ pub struct Tuning {
     pub journal_at: Option<Position>,
     /// Size of the area for fast commits in bytes, with `fast_commit`; by default a 64th of the journal.
     pub fast_commit_bytes: Option<u64>,
+    /// Size of group descriptors in bytes, with `64bit`: a power of two from 64 to 1024. By default 64.
+    pub descriptor_bytes: Option<u16>,
     /// Size of the orphan file in bytes; by default it depends on the size of the file system.
     pub orphan_file_bytes: Option<u64>,
     /// Update interval of the MMP block in seconds, with `mmp`; by default 5.
@@ -118,6 +130,7 @@ impl Default for Tuning {
             group_blocks: None,
             journal_at: None,
             fast_commit_bytes: None,
+            descriptor_bytes: None,
             orphan_file_bytes: None,
             mmp_interval: None,
             has_project_quota: false,
@@ -175,6 +188,21 @@ impl Tuning {
         Ok(blocks)
     }
 
+    /// Returns the size of group descriptors in bytes.
+    pub(super) fn descriptor_bytes(&self, features: &Features) -> Result<u64> {
+        let has_64bit = features.incompat(Incompat::BIT64);
+        match self.descriptor_bytes {
+            None => Ok(if has_64bit { 64 } else { 32 }),
+            Some(_) if !has_64bit => Err(Error::Invalid("desc_size requires '-O 64bit'")),
+            Some(bytes) if bytes.is_power_of_two() && (64..=1024).contains(&bytes) => {
+                Ok(bytes.into())
+            }
+            Some(_) => Err(Error::Invalid(
+                "the size of group descriptors must be a power of two from 64 to 1024",
+            )),
+        }
+    }
+
     /// Returns the number of blocks of the fast-commit area after a journal of `journal` blocks.
     pub(super) fn fast_commit_blocks(&self, journal: u32, block_size_log: u32) -> Result<u32> {
         let Some(bytes) = self.fast_commit_bytes else { return Ok(journal / FAST_COMMIT_SHARE) };
@@ -199,10 +227,7 @@ impl Tuning {
 
     /// Returns the first block at which the journal may start, if one was requested.
     pub(super) fn journal_goal(&self, block_size_log: u32) -> Option<u64> {
-        match self.journal_at {
-            Some(Position::Block(block)) => Some(block),
-            Some(Position::Byte(byte)) => Some(byte >> block_size_log),
-            None => self.is_packed.then_some(0),
-        }
+        let given = self.journal_at.map(|position| position.block(block_size_log));
+        given.or_else(|| self.is_packed.then_some(0))
     }
 }

@@ -31,7 +31,7 @@ use crate::format::superblock::{
 };
 use crate::format::{jbd2, orphan};
 use crate::log::{self, JOURNAL_INO, JournalMap};
-use crate::mkfs::journal as journal_size;
+use crate::mkfs::journal::{self as journal_size, NewJournal};
 use crate::params::Params;
 
 /// Inodes of the quota files of users and groups.
@@ -99,21 +99,29 @@ impl Changes {
         image.write_slot(ino, vec![0; size]).map_err(device)
     }
 
-    /// Creates an empty journal of `bytes`, or of the default size.
+    /// Creates an empty journal as requested. An area for fast commits of a requested size is added to its size.
     ///
     /// # Errors
     /// `Invalid` for an impossible size; `NoSpace` if the free space is too small or too fragmented.
-    pub(crate) fn make_journal(&mut self, bytes: Option<u64>) -> Result<()> {
+    pub(crate) fn make_journal(&mut self, request: &NewJournal) -> Result<()> {
         let image = self.image()?;
         let geometry = image.params.geometry;
         let free = image.params.sb.raw.free_blocks();
-        let len = match bytes {
+        let len = match request.bytes {
             Some(bytes) => journal_size::blocks_of(bytes, &geometry, free)?,
             None => journal_size::default_blocks(&geometry),
         };
+        let fast = request.fast_commit_bytes.unwrap_or(0) >> geometry.block_size_log;
+        let len = u32::try_from(fast).ok().and_then(|fast| len.checked_add(fast));
+        let len = len.filter(|len| u64::from(*len) <= free);
+        let len = len.ok_or(Error::Invalid("the area for fast commits is too large"))?;
+        let goal = request.position.map(|position| position.block(geometry.block_size_log));
+        if goal.is_some_and(|goal| goal >= geometry.blocks_count) {
+            return Err(Error::Invalid("the location of the journal is after the last block"));
+        }
         let size = u64::from(len) << geometry.block_size_log;
         let mapped = self.with_in_use(|in_use| {
-            make_file(&image, in_use, JOURNAL_INO, len.into(), |_, _| None).map_err(device)
+            make_file(&image, in_use, JOURNAL_INO, (len.into(), goal), |_, _| None).map_err(device)
         })?;
         let mapped = mapped.ok_or(Error::NoSpace)?;
         let uuid = image.params.sb.raw.uuid;
@@ -222,14 +230,17 @@ impl Changes {
         self.staging.write_at(place, raw.as_bytes()).map_err(device)
     }
 
-    /// Enables or disables fast commits of the journal.
+    /// Enables fast commits of the journal, with an area of `blocks` blocks or of the default size, or disables them.
     ///
     /// # Errors
     /// Like [`Self::edit_journal`].
-    pub(crate) fn set_fast_commits(&self, is_on: bool) -> Result<()> {
+    pub(crate) fn set_fast_commits(&self, is_on: bool, bytes: Option<u64>) -> Result<()> {
+        let log = self.image()?.params.geometry.block_size_log;
+        let blocks = bytes.and_then(|bytes| u32::try_from(bytes >> log).ok());
+        let blocks = blocks.unwrap_or(jbd2::FAST_COMMIT_BLOCKS_DEFAULT);
         self.edit_journal(|raw| {
             raw.upgrade();
-            let blocks = if is_on { jbd2::FAST_COMMIT_BLOCKS_DEFAULT } else { 0 };
+            let blocks = if is_on { blocks } else { 0 };
             raw.num_fc_blks = blocks.into();
             let mut incompat = raw.incompat();
             incompat.remove(JournalIncompat::FAST_COMMIT);
@@ -252,7 +263,7 @@ impl Changes {
             Some(bytes)
         };
         let made = self.with_in_use(|in_use| {
-            make_file(&image, in_use, ino, blocks.unwrap_or(usual), empty).map_err(device)
+            make_file(&image, in_use, ino, (blocks.unwrap_or(usual), None), empty).map_err(device)
         })?;
         made.ok_or(Error::NoSpace)?;
         self.edit_superblock(|raw| raw.orphan_file_inum = ino.into())

@@ -250,7 +250,8 @@ fn write(
         }
         return Ok(true);
     }
-    let made =
-        make_file(image, in_use, ino, needed as u64, |number, _| Some(contents(number as usize)))?;
+    let made = make_file(image, in_use, ino, (needed as u64, None), |number, _| {
+        Some(contents(number as usize))
+    })?;
     Ok(made.is_some())
 }

@@ -73,16 +73,21 @@ pub(super) fn free_block(image: &StagedImage<'_>, in_use: &InUse<'_>) -> Option<
     start.map(Block)
 }
 
-/// Allocates and maps `len` blocks for an inode. Returns `None` if there is no room. The bitmaps are updated when the
+/// Allocates and maps `len` blocks for an inode, from `goal` on if it is given and there is room. Returns `None` if there is no room. The bitmaps are updated when the
 /// next round compares them.
-fn map_new(image: &StagedImage<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> Option<Mapped> {
+fn map_new(
+    image: &StagedImage<'_>,
+    in_use: &InUse<'_>,
+    ino: u32,
+    (len, goal): (u64, Option<u64>),
+) -> Option<Mapped> {
     if !in_use.is_complete() {
         return None;
     }
     let mut space = free_space(image, in_use);
     let block_size = image.block_size();
     // Prefer contiguous blocks, because the root of a tree has few entries.
-    let goal = space.clone().take_run(0, len).unwrap_or(0);
+    let goal = goal.or_else(|| space.clone().take_run(0, len)).unwrap_or(0);
     if image.params.extents {
         mapping::extents(&mut space, goal, len, block_size, image.seed(ino, 0))
     } else {
@@ -91,15 +96,15 @@ fn map_new(image: &StagedImage<'_>, in_use: &InUse<'_>, ino: u32, len: u64) -> O
 }
 
 /// Makes an inode a file of `len` new blocks. `block` returns the contents by number and position. Returns `None` if
-/// there was no room.
+/// there was no room. The blocks start at `goal` if it is given and free.
 pub(super) fn make_file(
     image: &StagedImage<'_>,
     in_use: &InUse<'_>,
     ino: u32,
-    len: u64,
+    (len, goal): (u64, Option<u64>),
     mut block: impl FnMut(u64, Block) -> Option<Vec<u8>>,
 ) -> io::Result<Option<Mapped>> {
-    let Some(mapped) = map_new(image, in_use, ino, len) else { return Ok(None) };
+    let Some(mapped) = map_new(image, in_use, ino, (len, goal)) else { return Ok(None) };
     for (place, bytes) in &mapped.index {
         image.write(*place, bytes)?;
     }
@@ -175,7 +180,7 @@ fn make_journal(job: &RepairJob, image: &StagedImage<'_>, finding: &Finding) -> 
         step(&job.staging, || {
             let mut made = None;
             for len in [wanted, u64::from(jbd2::BLOCKS_MIN)] {
-                made = make_file(image, in_use, JOURNAL_INO, len, |_, _| {
+                made = make_file(image, in_use, JOURNAL_INO, (len, None), |_, _| {
                     Some(vec![0; image.block_size()])
                 })?
                 .map(|mapped| (mapped, len));
@@ -239,7 +244,7 @@ pub(super) fn make_orphan_file(
             };
             let is_there = range.contains(&ino);
             let is_of_use = is_there && image.params.sb.features.compat(Compat::HAS_JOURNAL);
-            if is_of_use && make_file(image, in_use, ino, ORPHAN_BLOCKS, empty)?.is_some() {
+            if is_of_use && make_file(image, in_use, ino, (ORPHAN_BLOCKS, None), empty)?.is_some() {
                 set_features(image, |features| {
                     features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
                 })?;

@@ -19,6 +19,7 @@ use crate::format::superblock::{
 use crate::params::{Params, read_superblock};
 use crate::repair::changes::Changes;
 
+pub use crate::mkfs::journal::NewJournal;
 use request::FeatureChange;
 pub use request::{Request, can_change};
 

@@ -6,6 +6,7 @@ use crate::format::checksum::file_system_seed;
 use crate::format::features::{Compat, Feature, Features, Incompat, RoCompat};
 use crate::format::inode::GOOD_OLD_INODE_SIZE;
 use crate::format::superblock::{CHECKSUM_TYPE_CRC32C, RawSuperblock, Superblock};
+use crate::mkfs::journal::NewJournal;
 
 /// `s_encoding` of UTF-8, version 12.1.
 const ENCODING_UTF8_12_1: u16 = 1;
@@ -20,8 +21,8 @@ pub(super) const MMP_INTERVAL: u16 = 5;
 pub struct Request {
     /// Features to enable or disable, in order.
     pub features: Vec<(Feature, bool)>,
-    /// Size of a new journal in bytes.
-    pub journal_bytes: Option<u64>,
+    /// A new journal in the image.
+    pub journal: NewJournal,
     /// Uses the journal on another device, which has this device number, or 0. The device is joined to the image.
     pub journal_device: Option<u32>,
     /// Number of blocks of the orphan file.

@@ -21,6 +21,7 @@ use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{
     RawSuperblock, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
+use crate::mkfs::journal::NewJournal;
 use crate::params::read_superblock;
 use crate::repair::changes::Changes;
 
@@ -223,6 +224,14 @@ fn set_features(
     Ok(())
 }
 
+/// Returns the journal to create, without an area for fast commits if the feature is off.
+fn new_journal(request: &Request, target: &FeatureChange) -> NewJournal {
+    let is_new = target.turns(Compat::HAS_JOURNAL, true);
+    let is_used = is_new && target.new.compat(Compat::FAST_COMMIT);
+    let fast_commit_bytes = request.journal.fast_commit_bytes.filter(|_| is_used);
+    NewJournal { fast_commit_bytes, ..request.journal }
+}
+
 /// Creates the files of enabled features.
 fn add(
     changes: &mut Changes,
@@ -234,14 +243,16 @@ fn add(
     if target.turns(Compat::HAS_JOURNAL, true) {
         match request.journal_device {
             Some(number) => changes.attach_journal(number)?,
-            None => changes.make_journal(request.journal_bytes)?,
+            None => changes.make_journal(&new_journal(request, target))?,
         }
     } else if request.uuid.is_some() && sb.has_external_journal() && has_journal {
         changes.name_journal_user()?;
     }
     let fast = Compat::FAST_COMMIT;
-    if has_journal && (target.turns(fast, true) || target.turns(fast, false)) {
-        changes.set_fast_commits(target.new.compat(fast))?;
+    let is_new = target.turns(Compat::HAS_JOURNAL, true) && target.new.compat(fast);
+    if has_journal && (is_new || target.turns(fast, true) || target.turns(fast, false)) {
+        let bytes = new_journal(request, target).fast_commit_bytes;
+        changes.set_fast_commits(target.new.compat(fast), bytes)?;
     }
     let has_orphan_file = target.new.compat(Compat::ORPHAN_FILE);
     let is_new = target.turns(Compat::ORPHAN_FILE, true);

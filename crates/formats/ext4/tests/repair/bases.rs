@@ -67,6 +67,18 @@ const NEWER: &[(&str, &str)] = &[
     ("blocks-8k", "-t ext4 -b 8192 -O ^has_journal,ea_inode"),
 ];
 
+/// Names and arguments of mke2fs for formats with protection against several hosts. Each use by a kernel takes seconds, so
+/// mke2fs fills them.
+const PROTECTED: &[(&str, &str)] =
+    &[("mmp", "-t ext4 -b 1024 -O mmp"), ("mmp-4k", "-t ext4 -b 4096 -O mmp,^has_journal")];
+
+/// Returns the images with multiple mount protection.
+pub(super) fn protected() -> Vec<Base> {
+    let folder = scratch();
+    let image = folder.path().join("image");
+    PROTECTED.iter().map(|(name, arguments)| made(name, arguments, &image)).collect()
+}
+
 /// Returns the images that mke2fs fills.
 pub(super) fn newer() -> Vec<Base> {
     let folder = scratch();
@@ -94,7 +106,8 @@ pub(super) fn one(name: &str) -> Base {
 }
 
 fn made(name: &'static str, arguments: &str, image: &Path) -> Base {
-    if name == "quota" || NEWER.iter().any(|(newer, _)| *newer == name) {
+    let by_mke2fs = NEWER.iter().chain(PROTECTED);
+    if name == "quota" || by_mke2fs.into_iter().any(|(known, _)| *known == name) {
         // Filled by mke2fs, because not every kernel writes images with quotas or large blocks.
         let tree = scratch();
         fill(tree.path(), name);

@@ -12,6 +12,7 @@ mod load;
 mod search;
 mod space;
 mod trees;
+mod zones;
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -130,16 +130,21 @@ impl Layout {
         let log_len = if ag == self.log_ag { self.log_len } else { 0 };
         let log_start = if log_len == 0 { self.body } else { self.log_start().0 };
         let log = GroupRun { start: log_start, len: log_len };
-        let before_log = GroupRun { start: self.body, len: log_start - self.body };
-        let agfl = GroupRun { start: log.end(), len: self.agfl_len };
+        // The AGFL takes the smallest free run that is long enough: that before an aligned log, if there is one.
+        let is_before = log_start - self.body >= self.agfl_len;
+        let agfl_start = if is_before { self.body } else { log.end() };
+        let agfl = GroupRun { start: agfl_start, len: self.agfl_len };
+        let free = if is_before { agfl.end() } else { self.body };
+        let before_log = GroupRun { start: free, len: log_start - free };
+        let used = agfl.end().max(log.end());
         let end = self.geometry.ag_len(ag);
         let align = self.first_alignment();
         let has_inodes = ag.0 == 0 || self.metadir_ag == Some(ag);
         let inodes = GroupRun {
-            start: if has_inodes { agfl.end().next_multiple_of(align) } else { agfl.end() },
+            start: if has_inodes { used.next_multiple_of(align) } else { used },
             len: if has_inodes { self.geometry.chunk_blocks() } else { 0 },
         };
-        let gap = GroupRun { start: agfl.end(), len: inodes.start - agfl.end() };
+        let gap = GroupRun { start: used, len: inodes.start - used };
         let space_blocks = u32::try_from(self.space_blocks()).unwrap_or(u32::MAX);
         let space_blocks = space_blocks.min(end.saturating_sub(inodes.end()));
         let realtime =
@@ -197,7 +202,7 @@ pub(super) fn plan(options: &Options) -> Result<Layout> {
     let mut superblock = fixed_superblock(options, &features, groups);
     let with_groups = match options.realtime.filter(|_| features.incompat(Incompat::METADIR)) {
         Some(section) => {
-            Some(realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?)
+            realtime_group_fields::set_fields(options, &section, &features, &mut superblock)?
         }
         None => {
             realtime_fields::set_fields(options, &mut superblock)?;
@@ -376,6 +381,7 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
         None => log_size::blocks_min(geometry),
     };
     let min = min + options.log_stripe().map_or(0, |_| log_size::blocks_of_stripes(unit));
+    let min = min.max(log_size::for_atomic_writes(options));
     // Blocks in use in the group without the log. After the log, inodes may need alignment again.
     let others = layout.ag(layout.log_ag).inodes;
     let slack = if others.len == 0 { 1 } else { layout.first_alignment() + 1 };
@@ -391,6 +397,12 @@ fn place_log(options: &Options, layout: &mut Layout) -> Result<()> {
     let whole = log_len.next_multiple_of(unit);
     let is_possible = whole <= fit && numbers::is_log_length(options, whole.into());
     let log_len = if is_possible { whole } else { log_len - log_len % unit };
+    let log_bytes = u64::from(log_len) << geometry.block_log;
+    if options.only_supported && log_bytes < numbers::LOG_BYTES_USUAL_MIN {
+        return Err(Error::Invalid(
+            "Log size must be at least 64MiB. Choose a larger log, or fewer or larger allocation groups",
+        ));
+    }
     layout.superblock.logblocks = log_len.into();
     if options.external_log {
         return Ok(());

@@ -20,7 +20,7 @@ const SOME_STRIPES_TO: u64 = 512 << 30;
 /// Ratio of image size to log size.
 const LOG_RATIO: u64 = 2048;
 /// Minimum log size of images of at least [`ORDINARY_FROM`], in bytes.
-const LOG_BYTES_USUAL_MIN: u64 = 64 << 20;
+pub(super) const LOG_BYTES_USUAL_MIN: u64 = 64 << 20;
 /// Smaller images have the minimum log, in bytes.
 const ORDINARY_FROM: u64 = 300 << 20;
 /// Maximum size of the log in bytes and in blocks (`XFS_MAX_LOG_BYTES`, `XFS_MAX_LOG_BLOCKS`).
@@ -53,8 +53,16 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
         (None, None) => default_ag_blocks(options.size_bytes, block_size),
     };
     let ag_blocks_max = AG_BYTES_MAX / block_size - 1;
+    if options.atomic_write_bytes.is_some_and(|bytes| bytes > ag_blocks * block_size) {
+        return Err(Error::Invalid(
+            "the size of atomic writes must be at most that of an allocation group",
+        ));
+    }
+    let ag_blocks = for_atomic_writes(options, ag_blocks, ag_blocks_max);
     let ag_blocks = match options.stripe.and_then(|stripe| stripe.in_blocks(options.block_size)) {
-        Some(stripe) if options.ag_bytes.is_none() => {
+        Some((unit, width)) if options.ag_bytes.is_none() => {
+            let atomic = options.atomic_write_bytes.map_or(0, |bytes| (bytes / block_size) as u32);
+            let stripe = (unit.max(atomic), width);
             let limits = (AG_BYTES_MIN / block_size, ag_blocks_max);
             // A given number of groups is kept even if it is worse.
             let is_free = options.ag_count.is_none() && blocks > ag_blocks;
@@ -73,9 +81,22 @@ pub(super) fn groups(options: &Options) -> Result<Groups> {
     // A last group that is too small is dropped.
     let is_short = last != 0 && last < AG_BYTES_MIN / block_size;
     let blocks = if is_short && blocks > ag_blocks { blocks - last } else { blocks };
+    if options.only_supported && blocks * block_size < ORDINARY_FROM {
+        return Err(Error::Invalid("Filesystem must be larger than 300MiB, in whole groups"));
+    }
     let ag_count = u32::try_from(blocks.div_ceil(ag_blocks))
         .map_err(|_| Error::Invalid("too many allocation groups"))?;
     Ok(Groups { ag_blocks: ag_blocks as u32, ag_count, blocks })
+}
+
+/// Rounds the size of a group without stripes to whole atomic writes.
+fn for_atomic_writes(options: &Options, ag_blocks: u64, max: u64) -> u64 {
+    let bytes = options.atomic_write_bytes.filter(|_| options.stripe.is_none());
+    let Some(unit) = bytes.map(|bytes| bytes / u64::from(options.block_size)) else {
+        return ag_blocks;
+    };
+    let up = ag_blocks.next_multiple_of(unit);
+    if up <= max { up } else { ag_blocks - ag_blocks % unit }
 }
 
 /// Returns the number of blocks of a group that mkfs.xfs chooses for a single disk.

@@ -171,6 +171,9 @@ pub struct Options {
     /// Stripe unit of the log in bytes: a multiple of the block size, at most 256 KiB. By default records are aligned
     /// to sectors of 512 bytes, or to blocks if sectors are larger.
     pub log_stripe_bytes: Option<u32>,
+    /// Size in bytes that atomic writes may have: allocation groups are aligned to it, and the log has room for them. A
+    /// power of two of at least a block. Needs the feature reflink.
+    pub atomic_write_bytes: Option<u64>,
     /// Stripes of the device: they decide the size of groups, where the first inodes and the log are, and by default the
     /// stripe unit of the log.
     pub stripe: Option<Stripe>,
@@ -189,6 +192,9 @@ pub struct Options {
     pub inodes_percent_max: Option<u8>,
     /// Allow images below 300 MiB, which mkfs.xfs refuses.
     pub allow_small: bool,
+    /// Refuse what mkfs.xfs refuses without `--unsupported`: a log of less than 64 MiB, and fewer than 300 MiB in whole
+    /// groups.
+    pub only_supported: bool,
     /// Time used for all timestamps in the new file system.
     pub time: Timestamp,
     /// Owner of the root directory.
@@ -240,14 +246,15 @@ pub struct Inherited {
 /// A realtime section to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealtimeSection {
-    /// Size of the section in bytes. A partial block at the end is not used.
+    /// Size of the section in bytes; 0 for only the sizes of extents and groups of a future section. A partial block at
+    /// the end is not used.
     pub bytes: u64,
     /// Size of a realtime extent in bytes: a multiple of the block size from 4 KiB to 1 GiB. By default the block size,
     /// at least 4 KiB.
     pub extent_bytes: Option<u32>,
     /// Size of a realtime group in bytes, a multiple of the realtime extent size. Needs the feature metadir.
     pub group_bytes: Option<u64>,
-    /// Number of realtime groups. Excludes `group_bytes`. By default about a quarter of the section is a group.
+    /// Number of realtime groups. Excludes `group_bytes`. The default size of groups is that of mkfs.xfs.
     pub group_count: Option<u32>,
 }
 
@@ -275,6 +282,7 @@ impl Options {
             log_group: None,
             external_log: false,
             log_stripe_bytes: None,
+            atomic_write_bytes: None,
             stripe: None,
             label: Vec::new(),
             uuid: [0; 16],
@@ -283,6 +291,7 @@ impl Options {
             autofsck: None,
             inodes_percent_max: None,
             allow_small: false,
+            only_supported: false,
             time: Timestamp::default(),
             root_uid: 0,
             root_gid: 0,
@@ -344,7 +353,18 @@ impl Options {
                  the unit below 2^31 blocks",
             ));
         }
+        self.check_atomic_writes()?;
         self.check_numbers()
+    }
+
+    fn check_atomic_writes(&self) -> Result<()> {
+        let Some(bytes) = self.atomic_write_bytes else { return Ok(()) };
+        if !bytes.is_power_of_two() || bytes < self.block_size.into() {
+            return Err(Error::Invalid(
+                "the size of atomic writes must be a power of two of at least a block",
+            ));
+        }
+        Ok(())
     }
 
     fn check_numbers(&self) -> Result<()> {
@@ -400,6 +420,9 @@ impl Options {
         features.version_bits.set(Version::QUOTA, self.quota_flags != 0);
         self.restrict_for_realtime(&mut features)?;
         let has_reflink = features.ro_compat.contains(RoCompat::REFLINK);
+        if self.atomic_write_bytes.is_some() && !has_reflink {
+            return Err(Error::Invalid("a maximum size of atomic writes needs reflink"));
+        }
         if self.inherited.cow_extent_blocks != 0 && !has_reflink {
             return Err(Error::Invalid("a copy-on-write extent size hint needs reflink"));
         }
@@ -412,7 +435,9 @@ impl Options {
     /// # Errors
     /// `Invalid` if one of them is demanded.
     fn restrict_for_realtime(&self, features: &mut Features) -> Result<()> {
-        let Some(section) = self.realtime else { return Ok(()) };
+        let Some(section) = self.realtime.filter(|section| section.bytes != 0) else {
+            return Ok(());
+        };
         if features.incompat(Incompat::METADIR) {
             // An explicit extent size turns it off, as in mkfs.xfs.
             let is_block = self.block_size >= EXTENT_BYTES_USUAL && section.extent_bytes.is_none();

@@ -37,6 +37,11 @@ pub(super) fn set_fields(options: &Options, sb: &mut RawSuperblock) -> Result<()
     if section.group_bytes.is_some() || section.group_count.is_some() {
         return Err(Error::Invalid("realtime groups need the feature metadir"));
     }
+    if section.bytes == 0 {
+        // The size for a future section.
+        sb.rextsize = (of_extent as u32).into();
+        return Ok(());
+    }
     let blocks = section.bytes >> sb.blocklog;
     let extents = blocks / of_extent;
     if extents == 0 {

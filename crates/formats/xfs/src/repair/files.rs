@@ -170,7 +170,7 @@ fn repair_one(
     match view.is_used(ino) {
         Some(true) => {}
         // The tree of inodes is repaired later.
-        Some(false) if ino == view.root() || view.is_special(ino) => {
+        Some(false) if view.is_root(ino) || view.is_special(ino) => {
             return (be16(&slot, 2) == 0 || Inode::parse(view.geometry(), ino, &slot).is_err())
                 .then(|| repairer.clear(ino, &slot));
         }
@@ -205,7 +205,7 @@ fn free_inodes(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
         let repair = |ino: &u64| {
             let ino = Ino(*ino);
             let slot = view.slot(ino)?;
-            let is_kept = ino == view.root()
+            let is_kept = view.is_root(ino)
                 || view.is_special(ino)
                 || named.contains(&ino.to_string().as_str())
                 || is_plausible(view, ino, &slot);

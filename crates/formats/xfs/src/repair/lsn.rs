@@ -125,6 +125,7 @@ fn of_file(job: &RepairJob, geometry: &Geometry, byte: u64) -> Option<Sealed> {
     let (crc, lsn) = match bytes.get(..4)? {
         b"XDB3" | b"XDD3" | b"XDF3" => (4, 16),
         b"XSLM" | b"XARM" => (12, 48),
+        b"BMPZ" | b"SUMY" => (4, 24),
         _ => (12, 24),
     };
     let lens = [geometry.block_size(), geometry.dir_block_size()];

@@ -13,7 +13,8 @@ const OF_SPACE: [&Code; 4] =
     [codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY, codes::REALTIME_HEADER];
 
 /// Other codes whose fixes do not depend on the extents of realtime files.
-const OTHERS: [&Code; 11] = [
+const OTHERS: [&Code; 12] = [
+    codes::LSN,
     codes::REALTIME_SUPERBLOCK,
     codes::SUPERBLOCK_COUNTS,
     codes::SUPERBLOCK_COPY,

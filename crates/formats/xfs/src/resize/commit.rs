@@ -1,7 +1,7 @@
 //! Committing a growth: one transaction in the log.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use disk::BlockDevice;
 use engine::Log;
@@ -78,8 +78,7 @@ pub(super) fn open(
     let log = XfsLog::open(device.clone(), after, position)?;
     let hook: Box<dyn Log> = Box::new(log.clone());
     let ags = Ags::new(&new, states, after.raw.frextents.get());
-    let (sb, quotas, realtime) = (after.clone(), OnceLock::new(), OnceLock::new());
-    let volume = Arc::new(Volume { sb, geometry: new, ags, quotas, realtime });
+    let volume = Arc::new(Volume::new(after.clone(), new, ags));
     let device = device.clone();
     let mut fs =
         XfsCore::of_volume(device, Some(hook), volume, CACHE_BYTES_DEFAULT, Mode::Writable);

@@ -77,7 +77,8 @@ impl Layout {
                 _ => None,
             },
             b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" => Some((52, block_len)),
-            b"BMA3" => Some((64, block_len)),
+            b"BMA3" | b"MAPR" | b"RCNT" => Some((64, block_len)),
+            b"BMPZ" | b"SUMY" => Some((4, block_len)),
             b"XDB3" | b"XDD3" | b"XDF3" => Some((4, dir_len)),
             b"XSLM" | b"XARM" => Some((12, block_len)),
             _ => match &bytes[8..10] {

@@ -15,7 +15,8 @@ use xfs::repair::Repair;
 use xfs::{OpenOptions, Xfs};
 
 use crate::log_recovery::support::{Load, MIB, Stop, shut_down, sync};
-use support::{findings, in_folder, made, write};
+pub(crate) use support::made;
+use support::{findings, in_folder, write};
 
 const SIZE: u64 = 64 * MIB;
 const LOG_BYTES: u64 = 16 * MIB;

@@ -41,7 +41,7 @@ pub(super) fn findings(device: Arc<dyn BlockDevice>) -> Vec<String> {
 }
 
 /// Makes an image and its log in memory.
-pub(super) fn made(size: u64, log_bytes: u64) -> [Arc<MemoryDevice>; 2] {
+pub(crate) fn made(size: u64, log_bytes: u64) -> [Arc<MemoryDevice>; 2] {
     let parts = [size, log_bytes].map(|bytes| Arc::new(MemoryDevice::new(bytes)));
     // Old contents of the log device are not taken for records.
     parts[1].write_at(log_bytes / 2, &[0xa5; 4096]).unwrap();

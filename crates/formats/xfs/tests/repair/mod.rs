@@ -2,6 +2,7 @@
 //! contents before.
 
 mod cost;
+mod devices;
 mod failing;
 mod files;
 mod first_sectors;

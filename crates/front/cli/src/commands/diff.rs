@@ -30,6 +30,8 @@ Output lines:
   D PATH     PATH is only in A, with everything below it
   M PATH: …  PATH differs in the listed properties
 
+The options for a log or realtime device are those of the first side that is an image.
+
 Holes and zeros are equal. An empty lost+found in only one side is ignored.
 
 With --output, the layer turns A into B, with apply or any container engine. It contains changed files completely, \

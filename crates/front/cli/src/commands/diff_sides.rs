@@ -1,13 +1,15 @@
 //! The two sides of `diskwright diff`.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use diskwright::build::{Container, ImageFile, ManifestFile, Platform, Reference};
 use diskwright::diff::{Side, SourceTree};
-use diskwright::{Error, Image, ImageOptions, Result};
+use diskwright::{Error, Image, ImageOptions, OtherDevices, Result};
 
 use crate::commands::arguments::open_to_read;
+use crate::commands::devices::DeviceArgs;
 
 /// The two sides of a comparison.
 #[derive(Debug, Args)]
@@ -27,6 +29,9 @@ pub(crate) struct SidesArgs {
     /// inconsistent
     #[arg(long, help_heading = "Image")]
     norecovery: bool,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
 
     /// Select the platform of a container image, such as linux/arm64 or linux/arm/v7 [default: the only one, or Linux on
     /// this processor]
@@ -82,12 +87,21 @@ impl SidesArgs {
             None => Some(&*temporary),
         };
         let beside = beside.unwrap_or(Path::new("."));
-        Ok((self.open_one(&self.a, beside, threads)?, self.open_one(&self.b, beside, threads)?))
+        let devices = Cell::new(Some(self.devices.devices()));
+        let open = |side| self.open_one(side, beside, threads, &devices);
+        Ok((open(&self.a)?, open(&self.b)?))
     }
 
-    fn open_one<'a>(&self, side: &'a Path, beside: &Path, threads: usize) -> Result<OpenSide<'a>> {
+    /// Opens a side. The first image takes `devices`.
+    fn open_one<'a>(
+        &self,
+        side: &'a Path,
+        beside: &Path,
+        threads: usize,
+        devices: &Cell<Option<OtherDevices>>,
+    ) -> Result<OpenSide<'a>> {
         if let Some(file) = ImageFile::parse(side.as_os_str()) {
-            return self.image(&file.path, file.partition.or(self.partition));
+            return self.image(&file.path, file.partition.or(self.partition), devices.take());
         }
         let source = |tree: SourceTree| Ok(OpenSide::Source(Box::new(tree)));
         if let Some(reference) = side.to_str().and_then(Reference::parse) {
@@ -110,12 +124,18 @@ impl SidesArgs {
             Some((file, number)) => (file, Some(number)),
             None => (side, self.partition),
         };
-        self.image(file, partition)
+        self.image(file, partition, devices.take())
     }
 
-    fn image(&self, file: &Path, partition: Option<u32>) -> Result<OpenSide<'static>> {
+    fn image(
+        &self,
+        file: &Path,
+        partition: Option<u32>,
+        devices: Option<OtherDevices>,
+    ) -> Result<OpenSide<'static>> {
         let mut options = ImageOptions::default().norecovery(self.norecovery);
         options.partition = partition;
+        options.devices = devices.unwrap_or_default();
         Ok(OpenSide::Image(Box::new(open_to_read(file, &options)?)))
     }
 }

@@ -183,7 +183,6 @@ pub(super) const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
 /// Cases that are rejected, the option named in the message, and the words of docs/dropin.md with
 /// the reason.
 pub(super) const REFUSED: &[(&str, &str, &str)] = &[
-    ("m_desc_size", "-E desc_size", "`-E desc_size`"),
     ("m_hurd", "-o", "`-o hurd`"),
     ("m_rev0", "-r", "`-r 0`"),
     ("r_64bit", "-b", "`-b` and `-s` (64bit)"),

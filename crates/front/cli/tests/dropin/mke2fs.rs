@@ -108,7 +108,10 @@ const REPORTED: [(&str, &str, &str); 4] = [
 ];
 
 /// Calls that determine the layout or the superblock.
-const LAYOUTS: [&str; 25] = [
+const LAYOUTS: [&str; 28] = [
+    "-E desc_size=128",
+    "-E desc_size=1024 -b 1024",
+    "-E desc_size=0",
     "-b 8192",
     "-b 16384 -O ^resize_inode",
     "-b 65536",

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::{Ended, done, file, home, run};
 
 /// Options that work, with values.
-const MKE2FS: [&str; 64] = [
+const MKE2FS: [&str; 65] = [
     "-c",
     "-c -c",
     "-C 65536 -O bigalloc",
@@ -63,6 +63,7 @@ const MKE2FS: [&str; 64] = [
     "-b 65536",
     "-J device=journal",
     "-E android_sparse",
+    "-E desc_size=128",
     "-E hash_seed=0a28e812-3747-40bc-8194-e08e509097d1",
     "-E packed_meta_blocks=0",
     "-E root_selinux=label",
@@ -73,7 +74,7 @@ const MKE2FS: [&str; 64] = [
     "-V",
 ];
 /// Options that are rejected.
-const NOT_MKE2FS: [&str; 6] = ["-E desc_size=64", "-l list", "-o hurd", "-r 0", "-S", "-z undo"];
+const NOT_MKE2FS: [&str; 5] = ["-l list", "-o hurd", "-r 0", "-S", "-z undo"];
 /// Options of mke2fs(8), and the words listed under `-E` and `-J`.
 const MANUAL_MKE2FS: [&str; 58] = [
     "-b",
@@ -289,8 +290,7 @@ const TUNE2FS: [&str; 32] = [
     "-E hash_alg=half_md4",
     "-z undo-of-tune2fs -L other",
 ];
-const NOT_TUNE2FS: [&str; 5] =
-    ["-E revision=1", "-s 0", "-I 512", "-J location=5", "-J fast_commit_size=64"];
+const NOT_TUNE2FS: [&str; 3] = ["-E revision=1", "-s 0", "-I 512"];
 const DUMPE2FS: [&str; 5] = ["-h -x", "-h -f", "-x", "-f", "-V"];
 const NOT_DUMPE2FS: [&str; 6] = ["-b", "-g", "-i", "-m", "-o superblock=1", "-o blocksize=1024"];
 const XFS_GROWFS: [&str; 4] = ["-d", "-D 112640", "-n", "-V"];

@@ -37,6 +37,8 @@ const SAME: &[&str] = &[
     "-d size=310m",
     "-d su=0,sw=0",
     "-d su=4k,sw=3,agcount=4",
+    "-d agcount=5",
+    "-d agcount=6",
     "-d su=64k,sw=1,agcount=4 -l su=32k",
     "-d su=64k,sw=4,agcount=4",
     "-d su=64k,sw=4,agcount=3 -b size=1024",
@@ -47,6 +49,10 @@ const SAME: &[&str] = &[
     "-i align=1",
     "-i attr=2",
     "-i exchange=0",
+    "-i max_atomic_write=64k",
+    "-i max_atomic_write=1m -d agcount=3",
+    "-i max_atomic_write=16m",
+    "-i max_atomic_write=64k -b size=1024",
     "-i maxpct=50",
     "-i nrext64=0",
     "-i perblock=4",
@@ -54,6 +60,8 @@ const SAME: &[&str] = &[
     "-i size=1024",
     "-i sparse=0",
     "-K",
+    "-l file",
+    "-l file=1,size=64m",
     "-l agnum=0",
     "-l agnum=1",
     "-l internal",
@@ -103,6 +111,17 @@ const SAME: &[&str] = &[
     "-q",
     "-r concurrency=2",
     "-r extsize=4096",
+    "-r extsize=64k",
+    "-m metadir=1 -r extsize=64k",
+    "-r file",
+    "-m metadir=1 -r rgsize=64m",
+    "-m metadir=1 -r rgsize=65m",
+    "-f -m metadir=1 -r rtdev=other",
+    "-f -m metadir=1 -r rtdev=other,size=50m",
+    "-f -m metadir=1 -r rtdev=other,size=17m,extsize=28k",
+    "-f -m metadir=1 -r rtdev=other -l logdev=log",
+    "-f -m rmapbt=1 -r rtdev=other",
+    "-f -m reflink=1 -r rtdev=other",
     "-r noalign",
     "-f -r name=other,extsize=64k",
     "-r reserved=0",
@@ -143,7 +162,22 @@ const WRONG: &[&str] = &[
     "-d agcount=3,agcount=3",
     "-d agcount=3,agsize=100m",
     "-d agsize=400m",
+    "-d agcount=7",
+    "-d agcount=8",
+    "-d su=64k,sw=4",
+    "-d su=4k,sw=1",
+    "-d size=300m,su=64k,sw=4",
+    "-d size=320m,agcount=5",
     "-d max_atomic_write=4k",
+    "-i max_atomic_write=0",
+    "-i max_atomic_write=3k",
+    "-i max_atomic_write=2k",
+    "-i max_atomic_write=1g",
+    "-i max_atomic_write=64k -m reflink=0",
+    "-c makecfg",
+    "-l size=20m",
+    "-l size=63m",
+    "-l logdev=other,size=20m",
     "-d name=other",
     "-d size=1g",
     "-d size=200m",
@@ -174,6 +208,8 @@ const WRONG: &[&str] = &[
     "-p file=tree -p tree",
     "-p tree,atime=2",
     "-r rgcount=0",
+    "-r extsize=3k",
+    "-m metadir=1 -r rgsize=4k",
     "-m metadir=1 -r rgcount=2",
     "-f -m metadir=1 -r rtdev=other,rgcount=2,rgsize=32m",
     "-f -m metadir=1 -r rtdev=other,rgsize=4k",
@@ -185,16 +221,7 @@ const WRONG: &[&str] = &[
 ];
 
 /// Options that only the original accepts, with the words of our error, which name them.
-const REFUSED: &[(&str, &str)] = &[
-    ("-c makecfg=made", "-c makecfg"),
-    ("-i max_atomic_write=4k", "-i max_atomic_write"),
-    ("-l file", "-l file"),
-    ("-m crc=0", "-m crc"),
-    ("-r extsize=64k", "-r extsize"),
-    ("-r file", "-r file"),
-    ("-m metadir=1 -r rgsize=64m", "-r rgsize"),
-    ("-r zoned=1", "-r zoned"),
-];
+const REFUSED: &[(&str, &str)] = &[("-m crc=0", "-m crc"), ("-r zoned=1", "-r zoned")];
 
 fn prepare() -> tempfile::TempDir {
     let home = home();
@@ -209,6 +236,7 @@ fn prepare() -> tempfile::TempDir {
         fs::write(dir.join(name), text).unwrap();
     }
     file(dir, "other", 100 << 20);
+    file(dir, "log", 80 << 20);
     home
 }
 
@@ -421,6 +449,39 @@ fn files_keep_their_times_of_access_if_asked_for() {
         let image = diskwright::fs::Image::open(dir.join("image")).unwrap();
         let found = image.metadata("/etc/file-1").unwrap();
         assert_eq!((found.atime().sec, found.mtime().sec), (accessed, 1_100_000_000), "{options}");
+    }
+}
+
+/// Both write the same file, and no file system.
+#[test]
+fn options_are_written_to_the_file_of_the_original() {
+    testkit::require!(Version("mkfs.xfs", 7, 0));
+    let home = prepare();
+    let dir = home.path();
+    for options in [
+        "",
+        "-m autofsck=0",
+        "-m rmapbt=0",
+        "-m uquota,gqnoenforce",
+        "-m finobt=0 -d agcount=3",
+        "-n version=ci,size=8192 -b size=1024",
+        "-i sparse=0,size=1024 -r extsize=64k -l size=100m -d su=64k,sw=2,agcount=2",
+        "-r rtdev=other",
+        "-m metadir=1 -r rtdev=other",
+        "-c options=file",
+    ] {
+        let options = format!("-f -c makecfg=made {options}");
+        let ended = ours(dir, &options);
+        assert_eq!(ended.status, 0, "{options}: {ended:?}");
+        let made = fs::read_to_string(dir.join("made")).unwrap();
+        assert_eq!(fs::metadata(dir.join("image")).unwrap().blocks(), 0, "{options}");
+        fs::remove_file(dir.join("made")).unwrap();
+        let (status, said) = theirs(dir, &options);
+        assert_eq!(status, 0, "{options}: {said}");
+        assert_eq!(made, fs::read_to_string(dir.join("made")).unwrap(), "{options}");
+        // The file has the same effect as the options that it contains.
+        let ended = ours(dir, "-f -c defaults=made");
+        assert_eq!(ended.status, 0, "{options}: {ended:?}");
     }
 }
 

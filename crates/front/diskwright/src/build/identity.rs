@@ -60,6 +60,7 @@ impl Identity {
             ("log stripe", options.log_stripe_bytes.map(u64::from)),
             ("stripe unit", options.xfs_stripe.map(|stripe| stripe.unit_bytes.into())),
             ("stripe width", options.xfs_stripe.map(|stripe| stripe.units.into())),
+            ("atomic writes", options.xfs_atomic_write_bytes),
             ("quotas", Some(options.xfs_quota_flags).filter(|flags| *flags != 0).map(u64::from)),
             ("autofsck", options.xfs_autofsck.map(|value| value as u64)),
             ("journal size", options.journal_bytes),

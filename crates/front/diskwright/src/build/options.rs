@@ -297,6 +297,10 @@ pub struct BuildOptions {
     pub log_stripe_bytes: Option<u32>,
     /// Stripes of the device (XFS). By default there are none.
     pub xfs_stripe: Option<xfs::mkfs::Stripe>,
+    /// Size in bytes that atomic writes may have (XFS): groups are aligned to it, and the log has room for them.
+    pub xfs_atomic_write_bytes: Option<u64>,
+    /// True to refuse what mkfs.xfs refuses without `--unsupported` (XFS).
+    pub xfs_only_supported: bool,
     /// Quotas that kernels account and enforce, as in `sb_qflags` (XFS). They need the feature `metadir`, and are counted at
     /// the first mount.
     pub xfs_quota_flags: u16,
@@ -437,6 +441,8 @@ impl BuildOptions {
             log_stripe_bytes: None,
             xfs_quota_flags: 0,
             xfs_stripe: None,
+            xfs_atomic_write_bytes: None,
+            xfs_only_supported: false,
             xfs_autofsck: None,
             realtime_device: None,
             realtime_bytes: None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use disk::{BlockDevice, DeviceRole};
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
+use vfs::Error;
 use vfs::survey::TellsLayout;
-use vfs::{Error, FileSystem};
 use xfs::Xfs;
 use xfs::format::superblock::Superblock;
 
@@ -106,7 +106,8 @@ impl OpenFs for Xfs {
 fn info(fs: &Xfs, log: LogState) -> vfs::Result<ImageInfo> {
     let sb = fs.superblock_found();
     let raw = &sb.raw;
-    let totals = fs.statfs()?;
+    let totals = fs.data_totals();
+    let realtime_free = fs.free_realtime_blocks()?.unwrap_or(0);
     let label_len = raw.fname.iter().position(|&byte| byte == 0).unwrap_or(raw.fname.len());
     Ok(ImageInfo {
         label: raw.fname[..label_len].to_vec(),
@@ -119,14 +120,18 @@ fn info(fs: &Xfs, log: LogState) -> vfs::Result<ImageInfo> {
         inode_size: raw.inodesize.get().into(),
         state: log.state(),
         needs_recovery: log != LogState::Clean,
-        details: Details::Xfs(details(sb)),
+        details: Details::Xfs(details(sb, realtime_free)),
     })
 }
 
-fn details(sb: &Superblock) -> XfsDetails {
+fn details(sb: &Superblock, realtime_free: u64) -> XfsDetails {
     let raw = &sb.raw;
     let has_own_uuid = raw.uuid != raw.meta_uuid && raw.meta_uuid != [0; 16];
-    let realtime = XfsRealtime { blocks: raw.rblocks.get(), blocks_per_extent: raw.rextsize.get() };
+    let realtime = XfsRealtime {
+        blocks: raw.rblocks.get(),
+        blocks_free: realtime_free,
+        blocks_per_extent: raw.rextsize.get(),
+    };
     XfsDetails {
         features: sb.features,
         groups: raw.agcount.get(),

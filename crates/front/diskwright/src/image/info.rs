@@ -143,6 +143,8 @@ pub struct XfsLog {
 pub struct XfsRealtime {
     /// Size in blocks.
     pub blocks: u64,
+    /// Number of free blocks. In a zoned section, it includes blocks of deleted files that kernels have to collect.
+    pub blocks_free: u64,
     /// Extent size in blocks.
     pub blocks_per_extent: u32,
 }

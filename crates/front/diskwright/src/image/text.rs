@@ -135,6 +135,7 @@ fn xfs_sections(details: &XfsDetails) -> Vec<Section> {
     if let Some(realtime) = details.realtime {
         let values = vec![
             value("blocks", realtime.blocks),
+            value("free blocks", realtime.blocks_free),
             value("blocks per extent", realtime.blocks_per_extent),
         ];
         sections.push(Section { title: "realtime", values });

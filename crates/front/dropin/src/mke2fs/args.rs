@@ -199,10 +199,7 @@ impl Args {
                 }
                 "location" => self.journal_at = Some(item.by(extended::place)?),
                 "fast_commit_size" => {
-                    let bytes = |text: &str| {
-                        size::parse(text)?.bytes(1 << 10).ok_or_else(|| "it is too large".into())
-                    };
-                    self.fast_commit_bytes = Some(item.by(bytes)?);
+                    self.fast_commit_bytes = Some(item.by(extended::fast_commit_bytes)?);
                 }
                 "device" => {
                     self.journal_device = Some(journal_device::path(item.text()?));

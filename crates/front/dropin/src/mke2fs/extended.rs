@@ -41,6 +41,8 @@ pub(super) struct Extended {
     pub(super) is_encoding_strict: Option<bool>,
     /// Update interval of the MMP block in seconds, with the feature `mmp`.
     pub(super) mmp_interval: Option<u16>,
+    /// Size of group descriptors in bytes, with the feature `64bit`.
+    pub(super) descriptor_bytes: Option<u16>,
     /// Quota types to enable with the feature `quota`.
     pub(super) quotas: Vec<QuotaKind>,
 }
@@ -73,9 +75,7 @@ impl Extended {
             "encoding" => self.encoding = Some(item.by(encoding)?),
             "encoding_flags" => self.is_encoding_strict = Some(item.by(strictness)?),
             "quotatype" => self.quotas = item.by(quotas)?,
-            "desc_size" => {
-                return Err(item.refused("descriptors have 64 bytes with 64bit, and 32 without"));
-            }
+            "desc_size" => self.descriptor_bytes = Some(item.by(number)?).filter(|size| *size != 0),
             "mmp_update_interval" => self.mmp_interval = Some(item.by(mmp_interval)?),
             "revision" => {
                 if item.text()? != "1" {
@@ -89,11 +89,16 @@ impl Extended {
 }
 
 /// Parses a location given as a block or a byte offset.
-pub(super) fn place(text: &str) -> Result<Position, String> {
+pub(crate) fn place(text: &str) -> Result<Position, String> {
     Ok(match size::parse(text)? {
         Size::Units(block) | Size::Blocks(block) => Position::Block(block),
         Size::Bytes(byte) => Position::Byte(byte),
     })
+}
+
+/// Parses the size of the area for fast commits, in bytes. Numbers without a unit are KiB.
+pub(crate) fn fast_commit_bytes(text: &str) -> Result<u64, String> {
+    size::parse(text)?.bytes(1 << 10).ok_or_else(|| "it is too large".into())
 }
 
 /// Parses the number of backup superblocks.

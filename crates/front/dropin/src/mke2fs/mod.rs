@@ -12,6 +12,8 @@ mod quota;
 mod tuning;
 mod values;
 
+pub(crate) use self::extended::{fast_commit_bytes, place};
+
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

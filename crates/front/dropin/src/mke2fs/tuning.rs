@@ -46,6 +46,7 @@ pub(super) fn of(
             .journal_at
             .map_or_else(|| values.by("journal_location", extended::place), |at| Ok(Some(at)))?,
         fast_commit_bytes: args.fast_commit_bytes,
+        descriptor_bytes: extended.descriptor_bytes,
         orphan_file_bytes: extended.orphan_file.map(orphans).transpose()?,
         mmp_interval: extended.mmp_interval,
         // Set together with the quota files.

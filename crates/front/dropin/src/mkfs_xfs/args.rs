@@ -17,9 +17,7 @@ use crate::words::{Word, Words};
 
 /// Default block size in bytes.
 const BLOCK_BYTES: u32 = 4096;
-/// Size of a real-time extent in bytes without a real-time device, unless the block size is larger.
-const REALTIME_EXTENT_BYTES: u64 = 4096;
-const NO_REALTIME: &str = "realtime sections are created on a device, without zones: -r rtdev";
+const NO_ZONES: &str = "realtime sections are created on a device, without zones: -r rtdev";
 
 /// Parsed arguments.
 #[derive(Debug, Default)]
@@ -62,6 +60,10 @@ pub(super) struct Args {
     prototype: Option<PathBuf>,
     slashes_are_spaces: bool,
     inode_size: Option<u32>,
+    /// `-i max_atomic_write`.
+    atomic_write: Option<Size>,
+    /// File that gets the features (`-c makecfg`).
+    pub(super) new_config: Option<PathBuf>,
     inodes_per_block: Option<u32>,
     ag_size: Option<Size>,
     log_size: Option<Size>,
@@ -88,6 +90,7 @@ pub(super) fn read(arguments: Vec<OsString>) -> Result<Args, Failure> {
             Word::Option(letter) => args.option(letter, &mut words, &mut settings)?,
         }
     }
+    args.new_config = settings.new_config.take();
     for setting in settings.read()? {
         args.set(&setting)?;
     }
@@ -158,13 +161,6 @@ impl Args {
         if self.is_file && self.bytes.is_none() {
             return Err(STATUSES.usage("-d file needs -d size"));
         }
-        let extent = self.realtime_extent.map(|size| self.in_bytes(size)).transpose()?;
-        if self.realtime_device.is_none()
-            && extent
-                .is_some_and(|bytes| bytes != REALTIME_EXTENT_BYTES.max(self.block_bytes().into()))
-        {
-            return Err(STATUSES.refused("-r extsize", NO_REALTIME));
-        }
         if self.realtime_device.is_none() && self.realtime_size.is_some() {
             return Err(STATUSES.usage("-r size needs -r rtdev"));
         }
@@ -195,16 +191,24 @@ impl Args {
         if self.realtime_groups.is_some() && self.realtime_group_size.is_some() {
             return Err(STATUSES.usage("Cannot specify both -r rgsize and -r rgcount"));
         }
+        let is_chosen = self.features.iter().any(|change| change.name == "metadir");
+        let wants_reflink = self.is_named("reflink");
+        let is_implied = !is_chosen && (self.is_named("rmapbt") || wants_reflink);
+        if self.realtime_device.is_some() && is_implied {
+            // Only a section with groups has them. As in the original, a reverse map alone does not turn reflink on.
+            self.imply_metadir();
+            if !wants_reflink {
+                self.features.push(FeatureChange { name: "reflink".into(), is_on: false });
+            }
+        }
         if !self.is_named("metadir") {
             (self.realtime_groups, self.realtime_group_size) = (None, None);
         }
-        if self.realtime_device.is_some() {
-            return Ok(());
-        }
-        match (self.realtime_groups, self.realtime_group_size) {
-            (Some(_), _) => Err(STATUSES.usage("-r rgcount needs -r rtdev")),
-            (_, Some(_)) => Err(STATUSES.refused("-r rgsize", NO_REALTIME)),
-            (None, None) => Ok(()),
+        match self.realtime_groups {
+            Some(_) if self.realtime_device.is_none() => {
+                Err(STATUSES.usage("-r rgcount needs -r rtdev"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -260,9 +264,7 @@ impl Args {
             "attr" if item.text()? == "2" => {}
             "projid32bit" => always(item, true)?,
             "attr" => return Err(item.refused("version 5 always has attributes of version 2")),
-            "max_atomic_write" => {
-                return Err(item.refused("the group size follows from the image size"));
-            }
+            "max_atomic_write" => self.atomic_write = Some(item.by(size::parse_xfs)?),
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -298,7 +300,8 @@ impl Args {
                 self.log_stripe = Some(bytes);
             }
             "sectsize" => self.log_sector_size = Some(item.by(small)?),
-            "file" => always(item, false)?,
+            // A missing file is created anyway.
+            "file" => drop(item.switch()?),
             "logdev" | "name" if self.log_device.is_some() => {
                 return Err(item.wrong("option respecified"));
             }
@@ -336,7 +339,7 @@ impl Args {
             "extsize" => self.realtime_extent = Some(item.by(size::parse_xfs)?),
             // Without a real-time device these have no effect.
             "noalign" | "concurrency" => drop(item.value()),
-            "zoned" | "reserved" => nothing(item, NO_REALTIME)?,
+            "zoned" | "reserved" => nothing(item, NO_ZONES)?,
             "rtdev" | "name" if self.realtime_device.is_some() => {
                 return Err(item.wrong("option respecified"));
             }
@@ -348,7 +351,8 @@ impl Args {
                     Some(groups.ok_or_else(|| item.wrong("must be at least 1"))?);
             }
             "rgsize" => self.realtime_group_size = Some(item.by(size::parse_xfs)?),
-            "file" | "start" => return Err(item.refused(NO_REALTIME)),
+            "file" => drop(item.switch()?),
+            "start" => return Err(item.refused(NO_ZONES)),
             _ => return Err(item.unknown()),
         }
         Ok(())
@@ -378,7 +382,8 @@ impl Args {
         self.autofsck.or((can_repair && has_reverse_map).then_some(Autofsck::Repair))
     }
 
-    fn is_named(&self, feature: &str) -> bool {
+    /// Returns whether a feature was explicitly turned on.
+    pub(super) fn is_named(&self, feature: &str) -> bool {
         self.features.iter().any(|change| change.name == feature) && self.is_on(feature)
     }
 
@@ -389,11 +394,16 @@ impl Args {
         }
         let is_enforced = !item.name.ends_with("noenforce");
         self.quota_flags |= kind.accounted() | if is_enforced { kind.enforced() } else { 0 };
+        self.imply_metadir();
+        Ok(())
+    }
+
+    /// Turns metadir on, unless it was named.
+    fn imply_metadir(&mut self) {
         let is_named = self.features.iter().any(|change| change.name == "metadir");
         if !is_named {
             self.features.push(FeatureChange { name: "metadir".into(), is_on: true });
         }
-        Ok(())
     }
 
     fn switch(&mut self, item: &ListItem<'_>) -> Result<(), Failure> {
@@ -434,11 +444,14 @@ impl Args {
         self.realtime_group_size.map(|size| self.in_bytes(size)).transpose()
     }
 
+    /// Returns the maximum size of atomic writes in bytes.
+    pub(super) fn atomic_write_bytes(&self) -> Result<Option<u64>, Failure> {
+        self.atomic_write.map(|size| self.in_bytes(size)).transpose()
+    }
+
     /// Returns the size of a realtime extent in bytes.
     pub(super) fn realtime_extent_bytes(&self) -> Result<Option<u32>, Failure> {
-        let Some(size) = self.realtime_extent.filter(|_| self.realtime_device.is_some()) else {
-            return Ok(None);
-        };
+        let Some(size) = self.realtime_extent else { return Ok(None) };
         let bytes = u32::try_from(self.in_bytes(size)?);
         Ok(Some(bytes.map_err(|_| STATUSES.usage("-r extsize is too large"))?))
     }

@@ -1,6 +1,7 @@
 //! `mkfs.xfs`.
 
 mod args;
+mod config;
 mod settings;
 mod stripes;
 
@@ -33,6 +34,9 @@ pub(crate) fn run(arguments: Vec<OsString>, invoked: &Invoked) -> Ended {
     check_size(&args, &file, bytes)?;
     check_log(&args)?;
     check_realtime(&args)?;
+    if let Some(config) = &args.new_config {
+        return config::write(&args, config);
+    }
     if args.is_unsupported && !args.is_quiet {
         say(format_args!("Filesystems formatted with --unsupported are not supported!!"));
     }
@@ -179,6 +183,8 @@ fn options(args: &Args, file: &TargetFile, bytes: u64) -> Result<BuildOptions, F
     options.xfs_quota_flags = args.quota_flags;
     options.xfs_autofsck = args.autofsck();
     options.xfs_stripe = args.stripes.stripe(args.block_bytes())?;
+    options.xfs_atomic_write_bytes = args.atomic_write_bytes()?;
+    options.xfs_only_supported = !is_small(args);
     options.block_size = args.block_size;
     options.inode_size = args.inode_size()?;
     options.dir_block_size = args.dir_block_size;

@@ -35,6 +35,8 @@ pub(super) struct Settings {
     list: Vec<Setting>,
     options: Option<PathBuf>,
     defaults: Option<PathBuf>,
+    /// File that is written instead of a file system (`makecfg`).
+    pub(super) new_config: Option<PathBuf>,
 }
 
 /// Sections of a file, with their option letters.
@@ -83,13 +85,13 @@ impl Settings {
         self.push(Setting { letter: 'p', name: "file".into(), value: Some(file) })
     }
 
-    /// Adds the suboptions of `-c LIST`: names of files with further suboptions.
+    /// Adds the suboptions of `-c LIST`: names of files with further suboptions, and of one that is written.
     pub(super) fn add_files(&mut self, list: &str) -> Result<(), Failure> {
         for item in lists::items(list, 'c', STATUSES) {
             let place = match item.name {
                 "options" => &mut self.options,
                 "defaults" => &mut self.defaults,
-                "makecfg" => return Err(item.refused("options cannot be written to files")),
+                "makecfg" => &mut self.new_config,
                 _ => return Err(item.unknown()),
             };
             if place.replace(item.text()?.into()).is_some() {

@@ -183,7 +183,7 @@ impl Args {
             let is_removed = self.request.features.contains(&(journal, false));
             self.request.forgets_journal = image.journal.is_none() && is_removed && self.is_forced;
         } else if let Some(device) = self.journal_device.take() {
-            if self.request.journal_bytes.is_some() {
+            if self.request.journal.bytes.is_some() {
                 return Err(STATUSES.usage("-J size and -J device exclude each other"));
             }
             self.request.journal_device = Some(diskwright::device_number(&device));

@@ -6,7 +6,7 @@ use super::{Args, name};
 use crate::failure::{Failure, STATUSES};
 use crate::journal_device;
 use crate::lists::{self, ListItem};
-use crate::mke2fs::TEST_FILE_SYSTEM;
+use crate::mke2fs::{TEST_FILE_SYSTEM, fast_commit_bytes, place};
 
 /// `s_encoding_flags`: reject invalid names.
 const ENCODING_STRICT: u16 = 1;
@@ -25,12 +25,12 @@ pub(super) fn journal(args: &mut Args, list: &str) -> Result<(), Failure> {
                     let mib = text.parse::<u64>().ok().and_then(|mib| mib.checked_mul(MIB));
                     mib.ok_or_else(|| "write a number of MiB".to_owned())
                 };
-                args.request.journal_bytes = Some(item.by(bytes)?);
+                args.request.journal.bytes = Some(item.by(bytes)?);
             }
             "device" => args.journal_device = Some(journal_device::path(item.text()?)),
-            "location" => return Err(item.refused("the location of the journal cannot be chosen")),
+            "location" => args.request.journal.position = Some(item.by(place)?),
             "fast_commit_size" => {
-                return Err(item.refused("-O fast_commit sets the usual size"));
+                args.request.journal.fast_commit_bytes = Some(item.by(fast_commit_bytes)?);
             }
             _ => return Err(item.unknown()),
         }

@@ -89,7 +89,7 @@ impl XfsCore {
     }
 
     /// Returns the inode of a file of a realtime group.
-    fn group_file(&self, group: u32, metafile_type: MetafileType) -> Result<Ino> {
+    pub(super) fn group_file(&self, group: u32, metafile_type: MetafileType) -> Result<Ino> {
         let path = group_path(group, metafile_type);
         let file = self.metafile(&path)?;
         file.map(|file| file.ino()).ok_or_else(|| {

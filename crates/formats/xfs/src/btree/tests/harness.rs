@@ -140,13 +140,8 @@ pub(super) fn volume(block_log: u8) -> XfsCore {
     let state = AgState { length: AG_BLOCKS, ..AgState::default() };
     let geometry = Geometry::new(&sb);
     let device = Arc::new(MemoryDevice::new(geometry.blocks << block_log));
-    let volume = Arc::new(Volume {
-        sb,
-        geometry,
-        ags: Ags::new(&geometry, vec![state], 0),
-        quotas: Default::default(),
-        realtime: Default::default(),
-    });
+    let ags = Ags::new(&geometry, vec![state], 0);
+    let volume = Arc::new(Volume::new(sb, geometry, ags));
     XfsCore::of_volume(device, None, volume, 256 << 20, Mode::InProgress)
 }
 

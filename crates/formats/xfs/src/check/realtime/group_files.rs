@@ -23,8 +23,8 @@ pub(in super::super) struct Groups {
     pub(super) files: Vec<GroupFiles>,
     /// True for each group whose reverse map could not be read.
     pub(super) is_map_unknown: Vec<AtomicBool>,
-    /// Number of blocks in the records of each group's reverse map.
-    pub(super) mapped_blocks: Vec<AtomicU64>,
+    /// Number of blocks in the records of each zone's reverse map; `None` for groups that are not zones.
+    pub(super) mapped_blocks: Option<Vec<AtomicU64>>,
 }
 
 impl Groups {

@@ -90,7 +90,8 @@ impl Groups {
         };
         let files: Vec<GroupFiles> = (0..realtime.groups()).map(&mut files_of).collect();
         let is_map_unknown = files.iter().map(|_| AtomicBool::default()).collect();
-        let mapped_blocks = files.iter().map(|_| AtomicU64::default()).collect();
+        let is_zoned = realtime.is_zoned();
+        let mapped_blocks = is_zoned.then(|| files.iter().map(|_| AtomicU64::default()).collect());
         let owners = owners(&geometry);
         let groups = Self { geometry, owners, files, is_map_unknown, mapped_blocks };
         if realtime.has_superblock() {
@@ -136,12 +137,13 @@ impl Groups {
 
     /// Reports zones whose counter of used blocks differs from the reverse map.
     pub(super) fn check_used(&self, ctx: &Context<'_>) {
-        for (group, files) in self.files.iter().enumerate() {
+        let Some(mapped_blocks) = &self.mapped_blocks else { return };
+        for ((group, files), mapped) in self.files.iter().enumerate().zip(mapped_blocks) {
             let Some((ino, inode)) = files.get(&MetafileType::RtRmap) else { continue };
             if self.is_map_unknown[group].load(Ordering::Relaxed) {
                 continue;
             }
-            let mapped = self.mapped_blocks[group].load(Ordering::Relaxed);
+            let mapped = mapped.load(Ordering::Relaxed);
             let used = u64::from(inode.zone_used_blocks());
             if used != mapped {
                 let finding = Finding::new(codes::REALTIME_RMAP).of_inode(ino.0);
@@ -213,8 +215,9 @@ impl Visitor<RtRmapTree> for Records<'_> {
         let RmapRecord { start, len, owner, offset } = record;
         if self.is_within(start.0, len) {
             let ag = self.group.0;
-            let mapped = &self.groups.mapped_blocks[ag as usize];
-            mapped.fetch_add(len.into(), Ordering::Relaxed);
+            if let Some(mapped) = &self.groups.mapped_blocks {
+                mapped[ag as usize].fetch_add(len.into(), Ordering::Relaxed);
+            }
             self.groups.owners.mapped(&Claim { ag, start: start.0, len, owner, offset });
         }
     }

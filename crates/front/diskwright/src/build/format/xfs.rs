@@ -108,15 +108,24 @@ impl<'a> XfsMaker<'a> {
         Box::new(XfsPlan { layout, log_device, realtime_device, quotas })
     }
 
-    /// Returns the realtime section: by default the whole device.
+    /// Returns the realtime section: by default the whole device. Without a device, it has only sizes for the future.
     fn realtime_section(&self) -> Option<RealtimeSection> {
-        let device = self.realtime_device.as_ref()?;
+        let bytes = match &self.realtime_device {
+            Some(device) => self.options.realtime_bytes.unwrap_or_else(|| device.len()),
+            None if self.has_realtime_sizes() => 0,
+            None => return None,
+        };
         Some(RealtimeSection {
-            bytes: self.options.realtime_bytes.unwrap_or_else(|| device.len()),
+            bytes,
             extent_bytes: self.options.realtime_extent_bytes,
             group_bytes: self.options.realtime_group_bytes,
             group_count: self.options.realtime_group_count,
         })
+    }
+
+    fn has_realtime_sizes(&self) -> bool {
+        let options = self.options;
+        options.realtime_extent_bytes.is_some() || options.realtime_group_bytes.is_some()
     }
 
     /// `percent_max` is the maximum space for inodes in percent, or the default.
@@ -137,6 +146,8 @@ impl<'a> XfsMaker<'a> {
             external_log: self.log_device.is_some(),
             log_stripe_bytes: options.log_stripe_bytes,
             stripe: options.xfs_stripe,
+            atomic_write_bytes: options.xfs_atomic_write_bytes,
+            only_supported: options.xfs_only_supported,
             label: options.label.clone().unwrap_or_default(),
             uuid: options.uuid.unwrap_or_else(|| identity::from_options(options).0),
             features: self.features.clone(),
