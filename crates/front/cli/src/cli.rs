@@ -88,6 +88,12 @@ pub(crate) enum Command {
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
     #[cfg(feature = "anywhere")]
+    Clone(crate::commands::clone::CloneArgs),
+    #[cfg(feature = "anywhere")]
+    Snapshot(crate::commands::snapshot::SnapshotArgs),
+    #[cfg(feature = "anywhere")]
+    Reset(crate::commands::reset::ResetArgs),
+    #[cfg(feature = "anywhere")]
     Commit(crate::commands::commit::CommitArgs),
     Repair(repair::RepairArgs),
     Grow(grow::GrowArgs),

@@ -12,6 +12,8 @@ pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 #[cfg(feature = "anywhere")]
+pub(crate) mod clone;
+#[cfg(feature = "anywhere")]
 pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
@@ -46,6 +48,8 @@ pub(crate) mod places;
 pub(crate) mod publish;
 pub(crate) mod recover;
 pub(crate) mod repair;
+#[cfg(feature = "anywhere")]
+pub(crate) mod reset;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
 pub(crate) mod serve;
@@ -54,6 +58,8 @@ pub(crate) mod setfattr;
 pub(crate) mod shrink;
 mod sources;
 pub(crate) mod trim;
+#[cfg(feature = "anywhere")]
+pub(crate) mod snapshot;
 pub(crate) mod truncate;
 #[cfg(target_os = "linux")]
 pub(crate) mod unmount;
@@ -101,6 +107,12 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Clone(args) => clone::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Snapshot(args) => snapshot::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Reset(args) => reset::run(args),
         #[cfg(feature = "anywhere")]
         Command::Commit(args) => commit::run(args),
         Command::Repair(args) => repair::run(args),

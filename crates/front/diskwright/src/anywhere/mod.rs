@@ -18,6 +18,8 @@
 //! ```
 
 #[cfg(feature = "anywhere")]
+mod clones;
+#[cfg(feature = "anywhere")]
 mod commit;
 #[cfg(feature = "anywhere")]
 mod named;
@@ -25,8 +27,6 @@ mod named;
 mod open;
 #[cfg(feature = "anywhere")]
 mod overlay;
-#[cfg(all(feature = "anywhere", feature = "mount", target_os = "linux"))]
-mod overlay_to_change;
 #[cfg(feature = "anywhere")]
 mod published;
 #[cfg(feature = "anywhere")]
@@ -34,11 +34,13 @@ mod reading;
 pub(crate) mod words;
 
 #[cfg(feature = "anywhere")]
+pub use clones::{ResetTarget, clone, reset, snapshot};
+#[cfg(feature = "anywhere")]
 pub use commit::{CommitOptions, CommitReport, commit};
 #[cfg(feature = "anywhere")]
 pub(crate) use open::{open, open_to_write};
 #[cfg(all(feature = "anywhere", feature = "mount", target_os = "linux"))]
-pub(crate) use overlay_to_change::open_overlay;
+pub(crate) use overlay::open_overlay;
 #[cfg(feature = "anywhere")]
 pub(crate) use reading::of_volumes;
 #[cfg(feature = "anywhere")]
