@@ -87,13 +87,9 @@ pub(crate) enum Command {
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
-    #[cfg(feature = "anywhere")]
     Clone(crate::commands::clone::CloneArgs),
-    #[cfg(feature = "anywhere")]
     Snapshot(crate::commands::snapshot::SnapshotArgs),
-    #[cfg(feature = "anywhere")]
     Reset(crate::commands::reset::ResetArgs),
-    #[cfg(feature = "anywhere")]
     Commit(crate::commands::commit::CommitArgs),
     Repair(repair::RepairArgs),
     Grow(grow::GrowArgs),

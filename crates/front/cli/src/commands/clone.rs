@@ -35,6 +35,6 @@ pub(crate) struct CloneArgs {
 
 pub(crate) fn run(args: &CloneArgs) -> Result<Outcome> {
     diskwright::clean_up_on_signals()?;
-    diskwright::anywhere::clone(&args.base, &args.names, args.size)?;
+    diskwright::clones::clone(&args.base, &args.names, args.size)?;
     Ok(Outcome::Done)
 }

@@ -11,9 +11,7 @@ pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
-#[cfg(feature = "anywhere")]
 pub(crate) mod clone;
-#[cfg(feature = "anywhere")]
 pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
@@ -48,7 +46,6 @@ pub(crate) mod places;
 pub(crate) mod publish;
 pub(crate) mod recover;
 pub(crate) mod repair;
-#[cfg(feature = "anywhere")]
 pub(crate) mod reset;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
@@ -58,7 +55,6 @@ pub(crate) mod setfattr;
 pub(crate) mod shrink;
 mod sources;
 pub(crate) mod trim;
-#[cfg(feature = "anywhere")]
 pub(crate) mod snapshot;
 pub(crate) mod truncate;
 #[cfg(target_os = "linux")]
@@ -107,13 +103,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
-        #[cfg(feature = "anywhere")]
         Command::Clone(args) => clone::run(args),
-        #[cfg(feature = "anywhere")]
         Command::Snapshot(args) => snapshot::run(args),
-        #[cfg(feature = "anywhere")]
         Command::Reset(args) => reset::run(args),
-        #[cfg(feature = "anywhere")]
         Command::Commit(args) => commit::run(args),
         Command::Repair(args) => repair::run(args),
         Command::Grow(args) => grow::run(args),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::anywhere::ResetTarget;
+use diskwright::clones::ResetTarget;
 use diskwright::{Outcome, Result};
 
 const NOTES: &str = "\
@@ -37,6 +37,6 @@ pub(crate) fn run(args: &ResetArgs) -> Result<Outcome> {
         None if args.to_base => ResetTarget::Base,
         None => ResetTarget::Last,
     };
-    diskwright::anywhere::reset(&args.clone, &target)?;
+    diskwright::clones::reset(&args.clone, &target)?;
     Ok(Outcome::Done)
 }

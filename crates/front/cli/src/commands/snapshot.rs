@@ -27,6 +27,6 @@ pub(crate) struct SnapshotArgs {
 
 pub(crate) fn run(args: &SnapshotArgs) -> Result<Outcome> {
     diskwright::clean_up_on_signals()?;
-    diskwright::anywhere::snapshot(&args.clone, &args.snapshot)?;
+    diskwright::clones::snapshot(&args.clone, &args.snapshot)?;
     Ok(Outcome::Done)
 }

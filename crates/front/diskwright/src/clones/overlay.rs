@@ -10,7 +10,7 @@ use std::sync::Arc;
 use disk::overlay_file::{About, OverlayError};
 use disk::{BlockDevice, FileDevice, OverlayFile};
 
-use super::open::{Base, BaseAccess, open_base};
+use super::base::{Base, BaseAccess, open_base};
 use crate::{Error, Result, lock};
 
 /// Open overlay with its base.
@@ -29,7 +29,7 @@ pub(super) fn is_overlay(file: &Path) -> bool {
 }
 
 /// Opens an overlay on its original base, for reading. Returns `None` for any other file.
-pub(super) fn open_image(file: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
+pub(crate) fn open_image(file: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     if !is_overlay(file) {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub(super) fn open_image(file: &Path, unlocked: bool) -> Result<Option<Arc<dyn B
 }
 
 /// Opens an overlay on its original base, for writing. Returns `None` for any other file.
-pub(super) fn open_image_to_write(file: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
+pub(crate) fn open_image_to_write(file: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
     if !is_overlay(file) {
         return Ok(None);
     }
@@ -60,12 +60,7 @@ pub(super) fn has_base(file: &Path, base: Option<&Path>, image: &Path) -> bool {
         Some(PathBuf::from(About::read(&device).ok()?.0.base))
     };
     let base = base.map(Path::to_owned).or_else(about);
-    base.is_some_and(|base| is_same_file(&base, image))
-}
-
-pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
-    one == other
-        || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+    base.is_some_and(|base| crate::is_same_file(&base, image))
 }
 
 fn on_its_base(
@@ -77,7 +72,7 @@ fn on_its_base(
     let storage = lock::device(file, locked)?;
     let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
     let word = base.map_or_else(|| PathBuf::from(&about.base), Path::to_owned);
-    if !super::words::is_place(&word) && !word.exists() {
+    if !crate::anywhere::words::is_place(&word) && !word.exists() {
         return Err(without_base(file, &word));
     }
     let Base { device, identity } = open_base(&word, access.below(file)?)?;
@@ -98,7 +93,7 @@ pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevi
         let opened = OverlayFile::open(Arc::new(storage), base.device, &base.identity);
         return Ok(Arc::new(opened.map_err(|e| told(file, e))?));
     }
-    let about = About { base: lasting(word)?, identity: base.identity, longer: None };
+    let about = About { base: super::base::lasting(word)?, identity: base.identity, longer: None };
     let made = create(&locked, file, &about, base.device).inspect_err(|_| {
         // Truncate it so that the next attempt can start again.
         let _ = locked.set_len(0);
@@ -128,23 +123,6 @@ pub(super) fn create(
     new.set_len(bytes).map_err(failed)?;
     let storage = new.try_clone().and_then(FileDevice::new).map_err(failed)?;
     OverlayFile::create(Arc::new(storage), below, about).map_err(|e| told(name, e))
-}
-
-/// Returns a name of the location that is independent of the current directory.
-pub(super) fn lasting(word: &Path) -> Result<String> {
-    let not_text = || Error::Usage(format!("{}: its name is not UTF-8", crate::text::shown(word)));
-    let text = word.to_str().ok_or_else(not_text)?;
-    let kind = text.split_once(':').map(|(kind, file)| (kind, Path::new(file)));
-    let absolute =
-        |path: &Path| std::path::absolute(path).map_err(|e| Error::host("find", path, e));
-    match (remote::place::ImageLocation::parse(word.as_os_str()), kind) {
-        // The query of an address may contain a temporary signature.
-        (Some(place), _) if place.file().is_none() => Ok(disk::address::public(text).into_owned()),
-        (Some(_), Some((kind, file))) if super::words::is_place(word) => {
-            Ok(format!("{kind}:{}", absolute(file)?.display()))
-        }
-        _ => absolute(word)?.to_str().map(str::to_owned).ok_or_else(not_text),
-    }
 }
 
 /// Refuses a file with two names for writing: an interrupted snapshot leaves the clone's file under both names.

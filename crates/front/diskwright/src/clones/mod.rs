@@ -3,6 +3,10 @@
 //! A snapshot is an overlay that no longer changes, with the clone's next overlay above it. Commands open clones and
 //! snapshots by their file names, like other images.
 
+mod base;
+mod commit;
+mod overlay;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +14,14 @@ use std::sync::Arc;
 
 use disk::overlay_file::{About, OverlayError};
 
-use super::open::{Base, BaseAccess, identity_of_file, open_base};
-use super::overlay::{self, lasting, told};
+pub(crate) use base::{Base, absolute, identity_of_file, utf_8};
+use base::{BaseAccess, lasting, open_base};
+pub use commit::{CommitOptions, CommitReport, commit};
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) use overlay::open_overlay;
+use overlay::told;
+pub(crate) use overlay::{open_image, open_image_to_write};
+
 use crate::lock::{self, Replace};
 use crate::replace::Replacement;
 use crate::{Error, Result};
@@ -35,7 +45,7 @@ pub enum ResetTarget {
 /// ```no_run
 /// # fn main() -> diskwright::Result<()> {
 /// use diskwright::Image;
-/// use diskwright::anywhere::{clone, reset, snapshot, ResetTarget};
+/// use diskwright::clones::{clone, reset, snapshot, ResetTarget};
 ///
 /// clone("root.img".as_ref(), &["web1.clone", "web2.clone"], None)?;
 /// let image = Image::open_writable("web1.clone")?;
@@ -151,7 +161,7 @@ fn base_for(clone: &Path, target: &ResetTarget) -> Result<PathBuf> {
         let is_found = match target {
             ResetTarget::Last => true,
             ResetTarget::Base => !overlay::is_overlay(&below),
-            ResetTarget::Snapshot(wanted) => overlay::is_same_file(&below, wanted),
+            ResetTarget::Snapshot(wanted) => crate::is_same_file(&below, wanted),
         };
         if is_found {
             return Ok(below);

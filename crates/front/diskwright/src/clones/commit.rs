@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use disk::{BlockDevice, FileAt};
 use serde::Serialize;
 
-use super::open::BaseAccess;
+use super::base::BaseAccess;
 use super::overlay;
 use crate::lock::Replace;
 use crate::replace::Replacement;
