@@ -95,8 +95,9 @@ impl About {
         }
         let base_len = word(&bytes, LENS_AT) as usize;
         let end = base_len.saturating_add(word(&bytes, LENS_AT + 4) as usize);
-        let texts =
-            bytes[TEXTS_AT..text_end(is_longer)].get(..end).ok_or_else(|| damaged("invalid name lengths"))?;
+        let texts = bytes[TEXTS_AT..text_end(is_longer)]
+            .get(..end)
+            .ok_or_else(|| damaged("invalid name lengths"))?;
         let text = |bytes: &[u8]| {
             String::from_utf8(bytes.to_vec()).map_err(|_| damaged("a name that is not UTF-8"))
         };

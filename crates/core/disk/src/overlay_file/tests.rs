@@ -4,7 +4,11 @@ use crate::{Event, MemoryDevice, RecordingDevice};
 const LEN: u64 = 40 * BLOCK_BYTES + 1000;
 
 fn about() -> About {
-    About { base: "s3://bucket/disk".into(), identity: "s3://bucket/disk 7 bytes".into(), longer: None }
+    About {
+        base: "s3://bucket/disk".into(),
+        identity: "s3://bucket/disk 7 bytes".into(),
+        longer: None,
+    }
 }
 
 fn below() -> Arc<dyn BlockDevice> {

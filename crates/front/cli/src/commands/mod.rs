@@ -53,9 +53,9 @@ pub(crate) mod serve;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod shrink;
+pub(crate) mod snapshot;
 mod sources;
 pub(crate) mod trim;
-pub(crate) mod snapshot;
 pub(crate) mod truncate;
 #[cfg(target_os = "linux")]
 pub(crate) mod unmount;

@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use disk::overlay_file::{About, OverlayError};
 
-pub(crate) use base::{Base, absolute, identity_of_file, utf_8};
+pub(crate) use base::{Base, identity_of_file};
 use base::{BaseAccess, lasting, open_base};
+#[cfg(feature = "anywhere")]
+pub(crate) use base::{absolute, utf_8};
 pub use commit::{CommitOptions, CommitReport, commit};
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) use overlay::open_overlay;
@@ -64,8 +66,7 @@ pub fn clone(base: &Path, names: &[impl AsRef<Path>], bytes: Option<u64>) -> Res
     let about = About { base: lasting(base)?, identity, longer };
     let mut new = Vec::with_capacity(names.len());
     for name in names.iter().map(AsRef::as_ref) {
-        let file =
-            Replacement::create(name, Replace::Nothing).map_err(|e| e.at("write", name))?;
+        let file = Replacement::create(name, Replace::Nothing).map_err(|e| e.at("write", name))?;
         overlay::create(file.file(), name, &about, device.clone())?;
         new.push((name, file));
     }
@@ -102,9 +103,10 @@ pub fn snapshot(clone: &Path, snapshot: &Path) -> Result<()> {
     fs::hard_link(clone, snapshot).map_err(|e| Error::host("create", snapshot, e))?;
     let mut read_only = permissions.clone();
     read_only.set_readonly(true);
-    let renamed = old.set_permissions(read_only).map_err(failed).and_then(|()| {
-        new.keep().map_err(|refused| refused.at("write", clone))
-    });
+    let renamed = old
+        .set_permissions(read_only)
+        .map_err(failed)
+        .and_then(|()| new.keep().map_err(|refused| refused.at("write", clone)));
     if let Err(error) = renamed {
         // Both names are those of the clone.
         let _ = old.set_permissions(permissions).and_then(|()| fs::remove_file(snapshot));
@@ -143,8 +145,8 @@ fn replace(clone: &Path) -> Result<(Replacement, File)> {
         let refused = About::read(&lock::device(clone, file)?).map(drop);
         return Err(told(clone, refused.err().unwrap_or(OverlayError::NoOverlay)));
     }
-    let new =
-        Replacement::create(clone, Replace::Anything).map_err(|refused| refused.at("write", clone))?;
+    let new = Replacement::create(clone, Replace::Anything)
+        .map_err(|refused| refused.at("write", clone))?;
     let old = lock::open_to_read(clone, true)?;
     overlay::refuse_second_name(clone, &old)?;
     Ok((new, old))
@@ -190,7 +192,8 @@ fn len_of(clone: &Path, file: &File) -> Result<u64> {
 fn sync_name(file: &Path) -> Result<()> {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let synced = if cfg!(unix) { File::open(parent).and_then(|dir| dir.sync_all()) } else { Ok(()) };
+    let synced =
+        if cfg!(unix) { File::open(parent).and_then(|dir| dir.sync_all()) } else { Ok(()) };
     match synced {
         // Some file systems cannot sync directories.
         Err(error) if error.kind() != io::ErrorKind::InvalidInput => {

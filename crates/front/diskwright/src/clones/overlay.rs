@@ -22,7 +22,8 @@ pub(super) struct Overlay {
 /// Returns whether `file` is a regular file with the header of an overlay. Errors appear when it is opened.
 pub(super) fn is_overlay(file: &Path) -> bool {
     let mut first = [0; OverlayFile::MAGIC_BYTES];
-    let read = |mut file: File| file.read_exact(&mut first).is_ok() && OverlayFile::is_header(&first);
+    let read =
+        |mut file: File| file.read_exact(&mut first).is_ok() && OverlayFile::is_header(&first);
     // Opening a pipe could wait for ever.
     std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
         && File::open(file).is_ok_and(read)
