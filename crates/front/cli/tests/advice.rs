@@ -109,7 +109,6 @@ fn missing_build_features_are_named() {
     for (line, status) in [
         ("publish image https://example.org/x", 2),
         ("volume create x", 2),
-        ("commit x", 2),
         ("gc x", 2),
         ("ls https://example.org/a.img", 2),
     ] {

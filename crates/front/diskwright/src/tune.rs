@@ -171,7 +171,7 @@ fn device_of_format(
     format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let device = image::open_file_to_write(path, options)?;
+    let device = image::open_device_to_write(path, options)?;
     if probe(path, &device, options)? != format {
         return Err(at(path, vfs::Error::Invalid(otherwise)));
     }

@@ -1,5 +1,6 @@
 //! Commands on images that are not local files.
 
+mod clones;
 mod disks;
 mod failing;
 #[cfg(target_os = "linux")]
