@@ -166,9 +166,9 @@ impl WholeVolume for XfsCore {
         };
         let own = inode.flags();
         let is_realtime = own & (flags::RTINHERIT | flags::REALTIME) != 0;
-        let mut totals = self.volume.statfs(self.mode != Mode::InProgress);
-        if is_realtime {
-            totals = self.volume.realtime_statfs(totals);
+        let mut totals = self.data_totals();
+        if is_realtime && let Some(free) = self.free_realtime_blocks()? {
+            totals = self.volume.realtime_statfs(totals, free);
         }
         if own & flags::PROJINHERIT == 0 || !self.limits_projects() {
             return Ok(totals);
