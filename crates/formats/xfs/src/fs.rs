@@ -90,7 +90,7 @@ impl XfsCore {
     }
 
     /// Returns the device that file contents are read from and written to.
-    pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
         self.engine.device()
     }
 

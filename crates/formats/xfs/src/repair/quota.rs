@@ -159,10 +159,11 @@ fn try_recount(job: &RepairJob, findings: &[&Finding]) -> Result<bool> {
     for kind in kinds() {
         let what = "The usage of quotas is counted again and written to the records.";
         let actions = findings.iter().map(|finding| Action::about(finding, what)).collect();
-        is_right &= session.step(actions, |fs| match fs.recount(kind, &usage[kind as usize], now)? {
-            true => Ok(()),
-            false => Err(Error::NotFound),
-        });
+        is_right &=
+            session.step(actions, |fs| match fs.recount(kind, &usage[kind as usize], now)? {
+                true => Ok(()),
+                false => Err(Error::NotFound),
+            });
     }
     Ok(is_right)
 }

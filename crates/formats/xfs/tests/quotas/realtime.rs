@@ -102,7 +102,10 @@ fn limits_of_realtime_blocks_are_enforced() {
     require!(Guest("XFS_QUOTA"), Guest("XFS_RT"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     let folder = scratch();
     let pair = Pair::make_groups(folder.path(), "image", "");
-    mounted(&pair, "touch w\nchown 1000 w\nxfs_quota -x -c 'limit -u rtbhard=1m bhard=4k 1000' /mnt");
+    mounted(
+        &pair,
+        "touch w\nchown 1000 w\nxfs_quota -x -c 'limit -u rtbhard=1m bhard=4k 1000' /mnt",
+    );
     let fs = pair.open();
     let file = fs.lookup(fs.root(), b"w").unwrap();
     fs.write(file, 0, &vec![1; 1 << 20], None).unwrap();
