@@ -31,7 +31,8 @@ impl Drop for Point {
     fn drop(&mut self) {
         // After a failure it may still be mounted.
         if fs::remove_dir(&self.0).is_err() {
-            let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+            let helper = testkit::program("fusermount3");
+            let _ = helper.map(|path| Command::new(path).arg("-uz").arg(&self.0).status());
             let _ = fs::remove_dir(&self.0);
         }
     }
