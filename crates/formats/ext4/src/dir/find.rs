@@ -134,10 +134,8 @@ pub(crate) fn find_by_hash(
         let place = index::place_of(source, dir, cursor.leaf())?;
         let tag = BlockKind::DirectoryLeaf.of(dir.owner);
         let found = source.with_noted(place, tag, |block, note| {
-            let is_absent = wanted
-                .exact()
-                .zip(note)
-                .is_some_and(|(name, note)| !dirent::may_have(note, block, name));
+            let noted = wanted.exact().zip(note);
+            let is_absent = noted.is_some_and(|(name, note)| dirent::excludes(note, name));
             if is_absent { None } else { find_in_block(block, Some(place), wanted) }
         })?;
         if found.is_some() || !cursor.may_go_on_with(hash) {

@@ -10,7 +10,7 @@
 mod note;
 
 use engine::Corruption;
-pub(crate) use note::{may_have, note, note_entry, note_first_room, note_removal, search_noted};
+pub(crate) use note::{excludes, note, note_entry, note_first_room, note_removal, search_noted};
 use vfs::FileType;
 
 use super::checksum::crc32c;

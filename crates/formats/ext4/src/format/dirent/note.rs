@@ -53,9 +53,14 @@ fn has(note: &Note, name: &[u8]) -> bool {
     bits(name).into_iter().all(|(word, bit)| note[word] & bit != 0)
 }
 
+/// Returns whether the filter excludes that the block contains a name. For lookups, where most names exist.
+pub(crate) fn excludes(note: &Note, name: &[u8]) -> bool {
+    !has(note, name)
+}
+
 /// Returns whether a block may contain a name. The filter of a full block has 10 % false positives, so the name is then
 /// also searched for.
-pub(crate) fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
+fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
     has(note, name) && has_end(block, name)
 }
 
@@ -175,6 +180,7 @@ mod tests {
                             || note[FILTER] == block.len() as u64
                     );
                     prop_assert!((0..FILTER).all(|word| note[word] & fresh[word] == fresh[word]));
+                    prop_assert!(!excludes(note, &name) || !matches!(found, Search::Found(_)));
                     if let Some((told, first_room)) = search_noted(note, &block, &name) {
                         prop_assert_eq!(&told, &found);
                         prop_assert!(first_room <= fresh[FILTER]);
