@@ -83,7 +83,9 @@ impl Ext4Core {
             let block = &bytes[place.offset..place.offset + BLOCK_SIZE];
             if level == TREE_DEPTH {
                 let entries = (0..ENTRIES_PER_BLOCK).filter_map(|index| entry_at(block, index));
-                return Ok(entries.into_iter().find(|entry| entry.id == project && !entry.is_none()));
+                return Ok(entries
+                    .into_iter()
+                    .find(|entry| entry.id == project && !entry.is_none()));
             }
             let range = reference_range(level, project);
             at = u32::from_le_bytes(block[range].try_into().unwrap_or_default());

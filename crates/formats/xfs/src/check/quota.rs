@@ -17,8 +17,8 @@ use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE
 use crate::format::quota::{self, Counts, QuotaKind, Resource, UsageById};
 
 use usage::IDS_MAX;
-pub(super) use usage::{Uncounted, is_counted};
 pub(crate) use usage::Usage;
+pub(super) use usage::{Uncounted, is_counted};
 
 impl Usage {
     /// Compares the usage with the quota files.
@@ -43,7 +43,8 @@ impl Usage {
 
 fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: Counts) {
     if counted != found {
-        let has_realtime = [counted, found].iter().any(|of| of[Resource::RealtimeBlocks as usize] != 0);
+        let has_realtime =
+            [counted, found].iter().any(|of| of[Resource::RealtimeBlocks as usize] != 0);
         let shown = |[blocks, inodes, realtime]: Counts| match has_realtime {
             true => format!("{blocks} blocks, {inodes} inodes, {realtime} realtime blocks"),
             false => format!("{blocks} blocks, {inodes} inodes"),
@@ -54,12 +55,7 @@ fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: 
 }
 
 /// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
-fn read(
-    inodes: &Inodes<'_>,
-    kind: QuotaKind,
-    ino: Ino,
-    counted: &mut UsageById,
-) -> bool {
+fn read(inodes: &Inodes<'_>, kind: QuotaKind, ino: Ino, counted: &mut UsageById) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), InodeState::Used(_)) {

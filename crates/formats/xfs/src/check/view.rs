@@ -10,12 +10,12 @@ use vfs::{Error, Ino, Result};
 
 use super::chunks::{Chunks, InodeState};
 use super::context::Context;
+use super::forks;
 use super::groups;
 use super::inodes::Inodes;
 use super::links::{InodeLinks, special_inodes};
 use super::metadir;
 use super::names;
-use super::forks;
 use super::owners::Owners;
 use super::quota::Usage;
 use super::realtime::is_realtime;

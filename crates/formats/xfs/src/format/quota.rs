@@ -194,7 +194,13 @@ pub fn write(record: &mut [u8], resource: Resource, quota: &Quota) {
 }
 
 /// Rewrites the header of a record, and keeps its limits and usage. The caller seals the record.
-pub(crate) fn set_header(kind: QuotaKind, id: u32, has_bigtime: bool, uuid: &[u8; 16], record: &mut [u8]) {
+pub(crate) fn set_header(
+    kind: QuotaKind,
+    id: u32,
+    has_bigtime: bool,
+    uuid: &[u8; 16],
+    record: &mut [u8],
+) {
     put16(record, 0, MAGIC);
     let large = if has_bigtime && id != 0 { BIGTIME } else { 0 };
     (record[2], record[3]) = (VERSION, kind.number() | large);

@@ -6,13 +6,13 @@ use disk::BlockDevice;
 use vfs::check::{FindingCounter, Options};
 use vfs::{Error, Result, Timestamp};
 
+use crate::XfsCore;
 use crate::check::view;
 use crate::format::address::AgNumber;
 use crate::format::quota::{ALL_COUNTED, QuotaKind};
 use crate::fs::{CACHE_BYTES_DEFAULT, OpenOptions};
 use crate::log::log_is_clean;
 use crate::volume::read_superblock;
-use crate::XfsCore;
 use operations::mounted::OpenImages;
 
 /// Quotas to account.
