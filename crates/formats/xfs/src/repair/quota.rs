@@ -9,7 +9,7 @@ use vfs::{Error, Ino, Result};
 
 use super::engine::Session;
 use super::{RepairJob, map, superblock};
-use crate::check::view;
+use crate::check::{codes, view};
 use crate::format::checksum;
 use crate::format::extent::Extent;
 use crate::format::features::Incompat;
@@ -21,8 +21,27 @@ use crate::format::quota::{
     self, ALL_COUNTED, OLD_COUNTED, QuotaKind, Resource, counted_files, is_record,
 };
 
+/// Rebuilds invalid records, and rewrites the usage in the records of all quotas that the image says were counted. Kernels
+/// need not count again then. If that is impossible, they must.
+pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+    let before = job.staging.step_count();
+    let of_files: Vec<&Finding> =
+        findings.iter().filter(|finding| finding.code == codes::QUOTA).copied().collect();
+    if !of_files.is_empty() {
+        records(job, &of_files)?;
+        job.staging.abandon();
+    }
+    let is_right = recount(job, findings)?;
+    job.staging.abandon();
+    // Without any change, the next check would find the same.
+    if !is_right || job.staging.step_count() == before {
+        uncount(job, findings)?;
+    }
+    Ok(())
+}
+
 /// Rebuilds invalid records in the quota files of the findings.
-pub(super) fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
+fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let survey = job.survey()?;
     let raw = &survey.sb.raw;
     let files = match survey.geometry.features.incompat(Incompat::METADIR) {
@@ -126,18 +145,8 @@ impl Records<'_> {
     }
 }
 
-/// Rewrites the usage in the records of all quotas that the image says were counted. Kernels need not count again then.
-/// If that is impossible, they must.
-pub(super) fn recount(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
-    let before = job.staging.step_count();
-    if !try_recount(job, findings)? || job.staging.step_count() == before {
-        uncount(job, findings)?;
-    }
-    Ok(())
-}
-
-/// Returns whether the records of all counted quotas are right now.
-fn try_recount(job: &RepairJob, findings: &[&Finding]) -> Result<bool> {
+/// Rewrites the usage in all records. Returns whether they are right now.
+fn recount(job: &RepairJob, findings: &[&Finding]) -> Result<bool> {
     let survey = job.survey()?;
     if !survey.geometry.features.crc() {
         return Ok(false);

@@ -47,7 +47,9 @@ fn added_quotas_are_counted_and_followed() {
         add_quotas(&shared, Quotas::ALL, TIME).unwrap();
         assert_eq!(flags(&device), 0x7cf, "{case:?}");
         assert_counted(&device);
-        let mut run = QuotaRun::new(open(&device), 6);
+        let fs = open(&device);
+        remove_all(&fs, fs.root());
+        let mut run = QuotaRun::new(fs, 6);
         run.steps(300);
         run.fs.close().unwrap();
         assert_counted(&device);

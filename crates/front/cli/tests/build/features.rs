@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use testkit::{Ignore, Tree, require, scratch};
+use testkit::{Ignore, Sample, Tree, require, scratch};
 
 use crate::build::common::{
     build, build_command, fail, judge, judge_but, narrow_sample, same_every_time, sample_in,
@@ -144,19 +144,21 @@ fn quota_files_contain_the_usage_and_are_reproducible() {
 #[test]
 fn xfs_quotas_are_counted_when_they_are_built() {
     require!(Guest("XFS_QUOTA"), Tool("xfs_repair"));
-    let fixture = Fixture::new();
-    let again = fixture.directory.path().join("again");
+    let directory = scratch();
+    let sample = Sample { wide_names: 300, depth: 4, wide_times: false, ..Sample::for_xfs() };
+    let (source, _) = sample_in(directory.path(), &sample);
+    let [image, again] = ["image", "again"].map(|name| directory.path().join(name));
     let kinds = ["quota", "quota,metadir", "uquota,pquota,^bigtime"];
     for features in testkit::effort(&kinds[..1], &kinds[..2], &kinds[..]) {
-        for image in [&fixture.image(), &again] {
+        for image in [&image, &again] {
             let options = format!("--fs xfs -O {features} --force");
-            succeed(&mut same_every_time(&fixture.source, image, &options));
+            succeed(&mut same_every_time(&source, image, &options));
             testkit::xfs_repair(image);
         }
-        assert!(std::fs::read(fixture.image()).unwrap() == std::fs::read(&again).unwrap());
+        assert!(std::fs::read(&image).unwrap() == std::fs::read(&again).unwrap());
         assert_counted(&again, features);
     }
-    build(&fixture.source, &again, "--fs xfs --force");
+    build(&source, &again, "--fs xfs --force");
     let quotas = diskwright::tune::Quotas::ALL;
     diskwright::tune::add_xfs_quotas(&again, &Default::default(), quotas, None).unwrap();
     testkit::xfs_repair(&again);
