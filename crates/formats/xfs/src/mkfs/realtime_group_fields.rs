@@ -107,9 +107,7 @@ fn group_blocks(
         }
         (Some(bytes), None) => bytes >> block_log,
         (None, Some(0)) => return Err(Error::Invalid("a realtime section has at least one group")),
-        (None, Some(count)) => {
-            (blocks / of_extent).div_ceil(count.into()).max(GROUP_EXTENTS_MIN) * of_extent
-        }
+        (None, Some(count)) => (blocks / of_extent).div_ceil(count.into()) * of_extent,
         (None, None) => default_group_blocks(blocks, block_log, of_extent),
     };
     if !of_group.is_multiple_of(of_extent) {

@@ -25,7 +25,7 @@ const CASES: [FeatureCase; 46] = [
     case("-t ext2", "-J size=2"),
     case("-t ext4 -O ^has_journal", "-j"),
     case("-t ext4 -O ^has_journal", "-J size=4,location=20m"),
-    case("-t ext4 -O ^has_journal -b 4096", "-J location=5000"),
+    case("-t ext4 -O ^has_journal -b 4096", "-j -J location=5000"),
     case("-t ext4 -O ^has_journal", "-J size=4,fast_commit_size=512 -O fast_commit"),
     case("-t ext4 -O ^has_journal,^orphan_file", "-O has_journal,orphan_file"),
     case("-t ext4", "-O ^has_journal,^orphan_file"),

@@ -118,7 +118,7 @@ const SAME: &[&str] = &[
     "-m metadir=1 -r rgsize=65m",
     "-f -m metadir=1 -r rtdev=other",
     "-f -m metadir=1 -r rtdev=other,size=50m",
-    "-f -m metadir=1 -r rtdev=other,size=17m,extsize=28k",
+    "-f -m metadir=1 -r rtdev=other,size=17416k,extsize=28k",
     "-f -m metadir=1 -r rtdev=other -l logdev=log",
     "-f -m rmapbt=1 -r rtdev=other",
     "-f -m reflink=1 -r rtdev=other",

@@ -15,9 +15,8 @@ const MMP_INTERVAL_MAX: u16 = 300;
 /// Unit of `-J size` in bytes.
 const MIB: u64 = 1 << 20;
 
-/// Parses `-J`, which requests a journal.
+/// Parses `-J`. A size or a device requests a journal; as in the original, the others describe that of `-j`.
 pub(super) fn journal(args: &mut Args, list: &str) -> Result<(), Failure> {
-    args.add_journal();
     for item in lists::items(list, 'J', STATUSES) {
         match item.name {
             "size" => {
@@ -26,8 +25,12 @@ pub(super) fn journal(args: &mut Args, list: &str) -> Result<(), Failure> {
                     mib.ok_or_else(|| "write a number of MiB".to_owned())
                 };
                 args.request.journal.bytes = Some(item.by(bytes)?);
+                args.add_journal();
             }
-            "device" => args.journal_device = Some(journal_device::path(item.text()?)),
+            "device" => {
+                args.journal_device = Some(journal_device::path(item.text()?));
+                args.add_journal();
+            }
             "location" => args.request.journal.position = Some(item.by(place)?),
             "fast_commit_size" => {
                 args.request.journal.fast_commit_bytes = Some(item.by(fast_commit_bytes)?);
