@@ -1831,6 +1831,43 @@ int dw_build(const char *const *sources,
              struct dw_error **error);
 
 /*
+ Creates a writable clone of an image: a new file with only the changes of the base, which is opened like any image. The
+ base must stay and must not change. `bytes` is the length of the clone if it is longer than the base; otherwise 0.
+ */
+int dw_clone(const char *base,
+             const char *name,
+             uint64_t bytes,
+             struct dw_error **error);
+
+/*
+ Keeps the state of a clone as the read-only image `name`. The clone must be closed.
+ */
+int dw_snapshot(const char *clone, const char *name, struct dw_error **error);
+
+/*
+ Discards the changes of a clone since its last snapshot, or since the snapshot `to` if it is not NULL. The clone must be
+ closed.
+ */
+int dw_reset(const char *clone,
+             const char *to,
+             struct dw_error **error);
+
+/*
+ Discards all changes of a clone. The clone must be closed.
+ */
+int dw_reset_to_base(const char *clone, struct dw_error **error);
+
+/*
+ Creates the raw image `image` from a clone and its base. `base` is the place of a base that has moved, or NULL. An
+ existing file is replaced if `force` is not 0.
+ */
+int dw_commit(const char *clone,
+              const char *image,
+              const char *base,
+              int force,
+              struct dw_error **error);
+
+/*
  Creates an image with the contents of another one. The old image is not modified. `how` and `report` may be NULL.
  */
 int dw_convert(const char *from,

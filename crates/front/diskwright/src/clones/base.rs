@@ -19,20 +19,22 @@ pub(crate) struct Base {
 
 /// Access to the base of an overlay.
 #[derive(Clone, Copy, Default)]
-pub(super) struct BaseAccess {
+pub(super) struct BaseAccess<'a> {
     /// Whether files are not locked.
     pub(super) unlocked: bool,
+    /// File that this process has already locked in order to replace it.
+    pub(super) claimed: Option<&'a Path>,
     /// Number of overlays above.
     depth: u32,
 }
 
-impl BaseAccess {
+impl BaseAccess<'_> {
     /// Greatest number of overlays above each other.
     const DEPTH_MAX: u32 = 32;
 
     /// Returns the access of an overlay with nothing above it.
     pub(super) fn new(unlocked: bool) -> Self {
-        Self { unlocked, depth: 0 }
+        Self { unlocked, claimed: None, depth: 0 }
     }
 
     /// Returns the access to what lies below the overlay `file`.
@@ -49,11 +51,12 @@ impl BaseAccess {
 
 /// Opens a file, an overlay or a remote image as the base of an overlay. A local file is identified by its length and
 /// modification time.
-pub(super) fn open_base(word: &Path, access: BaseAccess) -> Result<Base> {
+pub(super) fn open_base(word: &Path, access: BaseAccess<'_>) -> Result<Base> {
     if let Some(base) = anywhere::open_base(word, access.unlocked)? {
         return Ok(base);
     }
-    let file = lock::open_to_read(word, access.unlocked)?;
+    let is_claimed = access.claimed.is_some_and(|claimed| crate::is_same_file(word, claimed));
+    let file = lock::open_to_read(word, access.unlocked || is_claimed)?;
     let identity = identity_of_file("file", word, &file)?;
     if overlay::is_overlay(word) {
         // The lock on this descriptor stays until the overlay has its own.

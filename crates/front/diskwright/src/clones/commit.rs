@@ -59,17 +59,10 @@ pub struct CommitReport {
 pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<CommitReport> {
     let image = &*options.image;
     let replace = if options.force { Replace::Anything } else { Replace::Empty };
-    let base = options.base.as_deref();
-    // If the image replaces the base, its own lock excludes others.
-    let is_base = overlay::has_base(&options.overlay, base, image);
-    let (overlay, new);
-    if is_base {
-        new = replacement(image, replace)?;
-        overlay = overlay::read(&options.overlay, base, BaseAccess::new(true))?;
-    } else {
-        overlay = overlay::read(&options.overlay, base, BaseAccess::default())?;
-        new = replacement(image, replace)?;
-    }
+    // Locked first, because it may be the base, which the overlay locks too.
+    let new = Replacement::create(image, replace).map_err(|refused| refused.at("write", image))?;
+    let access = BaseAccess { claimed: Some(image), ..BaseAccess::default() };
+    let overlay = overlay::read(&options.overlay, options.base.as_deref(), access)?;
     let failed = |e| Error::host("write", image, e);
     new.file().set_len(overlay.device.len()).map_err(failed)?;
     copy(&overlay.device, new.file(), image, progress)?;
@@ -81,10 +74,6 @@ pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<
         bytes: overlay.device.len(),
         changed_bytes: changed.iter().map(|range| range.end - range.start).sum(),
     })
-}
-
-fn replacement(image: &Path, replace: Replace) -> Result<Replacement> {
-    Replacement::create(image, replace).map_err(|refused| refused.at("write", image))
 }
 
 /// Copies all data except zeros.

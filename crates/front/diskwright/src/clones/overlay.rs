@@ -49,26 +49,16 @@ pub(crate) fn open_image_to_write(file: &Path) -> Result<Option<Arc<dyn BlockDev
 }
 
 /// Opens an overlay for reading, on its original base or on `base`.
-pub(super) fn read(file: &Path, base: Option<&Path>, access: BaseAccess) -> Result<Overlay> {
+pub(super) fn read(file: &Path, base: Option<&Path>, access: BaseAccess<'_>) -> Result<Overlay> {
     let locked = lock::open_to_read(file, access.unlocked)?;
     on_its_base(file, locked, base, access)
-}
-
-/// Returns whether `image` is the base of the overlay `file`: `base` or the original one.
-pub(super) fn has_base(file: &Path, base: Option<&Path>, image: &Path) -> bool {
-    let about = || {
-        let device = FileDevice::new(File::open(file).ok()?).ok()?;
-        Some(PathBuf::from(About::read(&device).ok()?.0.base))
-    };
-    let base = base.map(Path::to_owned).or_else(about);
-    base.is_some_and(|base| crate::is_same_file(&base, image))
 }
 
 fn on_its_base(
     file: &Path,
     locked: File,
     base: Option<&Path>,
-    access: BaseAccess,
+    access: BaseAccess<'_>,
 ) -> Result<Overlay> {
     let storage = lock::device(file, locked)?;
     let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
