@@ -76,6 +76,30 @@ for (const [fs, size] of FORMATS) {
     assert.equal(check(file).verdict, 'clean');
   });
 
+  test(`${fs}: a change of the owner clears set-ID bits and capabilities`, () => {
+    const image = format({ fs, size });
+    const mode = (path) => image.lstat(path).mode & 0o7777;
+    for (const change of ['chown', 'lchown']) {
+      const [tool, locked, dir] = [`/${change}`, `/${change}-locked`, `/${change}-dir`];
+      image.writeFile(tool, 'x');
+      image.chmod(tool, 0o6755);
+      image.setXattr(tool, 'security.capability', Buffer.from('0100000200200000000000000000000000000000', 'hex'));
+      // Without the right to execute, the set-group-ID bit has another meaning.
+      image.writeFile(locked, 'x');
+      image.chmod(locked, 0o6644);
+      image.mkdir(dir);
+      image.chmod(dir, 0o6775);
+      assert.deepEqual([tool, locked, dir].map(mode), [0o6755, 0o6644, 0o6775]);
+      for (const path of [tool, locked, dir]) image[change](path, 1000, 100);
+      assert.deepEqual([tool, locked, dir].map(mode), [0o755, 0o2644, 0o6775]);
+      assert.deepEqual(image.listXattrs(tool), []);
+      const { uid, gid } = image.stat(tool);
+      assert.deepEqual([uid, gid], [1000, 100]);
+    }
+    image.close();
+    judge(fs, image.bytes);
+  });
+
   test(`${fs}: errors have the codes that system calls have`, () => {
     const image = format({ fs, size });
     image.writeFile('/file', 'x');

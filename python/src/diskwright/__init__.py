@@ -9,6 +9,7 @@
 - :func:`build` builds an image of a directory, an archive, a container image or any :class:`Entry`.
 - :func:`check`, :func:`repair`, :func:`restore`, :func:`diff`, :func:`write_layer`, :func:`convert`, :func:`info`,
   :func:`partitions` and :func:`mount` are the commands of these names.
+- :func:`clone`, :func:`snapshot`, :func:`reset` and :func:`commit` are for many writable images of one base.
 - :mod:`diskwright.fsspec` is ``ext4://``, ``xfs://`` and ``disk://`` for fsspec.
 - ``python -m diskwright`` is a small command line.
 """
@@ -25,6 +26,7 @@ from ._check import (
     repair,
     restore,
 )
+from ._clones import clone, commit, reset, snapshot
 from ._copying import CopyReport
 from ._diff import Change, diff, write_layer
 from ._diskwright import DirEntry, Stat, __version__
@@ -66,6 +68,8 @@ __all__ = [
     "__version__",
     "build",
     "check",
+    "clone",
+    "commit",
     "convert",
     "create",
     "diff",
@@ -74,6 +78,8 @@ __all__ = [
     "open",
     "partitions",
     "repair",
+    "reset",
     "restore",
+    "snapshot",
     "write_layer",
 ]

@@ -18,13 +18,17 @@ __all__ = [
     "Volume",
     "build",
     "check",
+    "clone",
+    "commit",
     "convert",
     "diff",
     "info",
     "layer",
     "partitions",
     "repair",
+    "reset",
     "restore",
+    "snapshot",
     "unmount",
     "__version__",
 ]
@@ -245,6 +249,12 @@ def partitions(source: object) -> list[tuple[int, int, int, str, str]] | None: .
 
 def build(args: dict[str, Any], progress: Callable[[int, int], object] | None) -> str: ...
 def convert(args: dict[str, Any], progress: Callable[[int, int], object] | None) -> str: ...
+def clone(base: StrOrBytesPath, names: list[StrOrBytesPath], size: int | None) -> None: ...
+def snapshot(clone: StrOrBytesPath, name: StrOrBytesPath) -> None: ...
+def reset(clone: StrOrBytesPath, to: StrOrBytesPath | None, to_base: bool) -> None: ...
+def commit(
+    clone: StrOrBytesPath, image: StrOrBytesPath, base: StrOrBytesPath | None, force: bool
+) -> None: ...
 def info(source: StrOrBytesPath, partition: int | None, offset: int) -> str: ...
 def check(
     source: object,

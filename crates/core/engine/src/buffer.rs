@@ -207,6 +207,12 @@ pub(crate) type WriteGuard = ArcRwLockWriteGuard<BufferState>;
 pub struct BufferRef(pub(crate) ArcRwLockReadGuard<BufferState>);
 
 impl BufferRef {
+    /// Returns the note of the block, which describes its bytes.
+    #[must_use]
+    pub fn note(&self) -> Option<&Note> {
+        self.0.note.get()
+    }
+
     /// Returns the marks of the block: 64 bits defined by the format. They are valid as long as the [`Note`], but
     /// readers may add some.
     #[must_use]

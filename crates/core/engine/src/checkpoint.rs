@@ -90,11 +90,6 @@ impl Checkpoint<'_> {
         Ok(())
     }
 
-    /// Returns the maximum number of blocks that `for_each` reports.
-    pub fn blocks_max(&self) -> usize {
-        self.buffers.len()
-    }
-
     /// Metadata blocks that were freed and not reused as metadata, ascending.
     pub fn freed(&self) -> &[u64] {
         self.freed

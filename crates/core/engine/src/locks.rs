@@ -13,11 +13,12 @@ pub use crate::lock_counts::{
 
 /// Shared guard that owns its lock.
 #[cfg(not(feature = "count-locks"))]
-pub type ArcRwLockReadGuard<T> = parking_lot::ArcRwLockReadGuard<parking_lot::RawRwLock, T>;
+pub(crate) type ArcRwLockReadGuard<T> = parking_lot::ArcRwLockReadGuard<parking_lot::RawRwLock, T>;
 
 /// Exclusive guard that owns its lock.
 #[cfg(not(feature = "count-locks"))]
-pub type ArcRwLockWriteGuard<T> = parking_lot::ArcRwLockWriteGuard<parking_lot::RawRwLock, T>;
+pub(crate) type ArcRwLockWriteGuard<T> =
+    parking_lot::ArcRwLockWriteGuard<parking_lot::RawRwLock, T>;
 
 /// Returns the number of the calling thread. Numbers are assigned in the order of the first calls, so they spread
 /// threads evenly over per-thread slots. A hash of the thread ID would not guarantee that.

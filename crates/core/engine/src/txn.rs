@@ -172,12 +172,10 @@ impl<'e> Txn<'e> {
     /// # Panics
     /// If the range exceeds the block.
     pub fn edit_noted(&mut self, id: BufferId, range: Range<usize>) -> &mut [u8] {
-        let running = self.engine.running_epoch();
-        let has_log = self.engine.log().is_some();
         let Scratch { held, undo, old } = &mut self.scratch;
         let held = &mut held[id.0 as usize];
-        if has_log && held.changed == 0 {
-            held.guard.freeze_before(running, self.engine.keeps_last);
+        if held.changed == 0 && self.engine.has_log() {
+            held.guard.freeze_before(self.engine.running_epoch(), self.engine.keeps_last);
         }
         let bytes = &mut held.guard.data;
         if held.created {

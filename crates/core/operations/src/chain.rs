@@ -30,7 +30,7 @@ pub struct Pointer {
 
 /// Information to undo a change of the list.
 #[derive(Clone, Copy)]
-pub enum Undo {
+pub(crate) enum Undo {
     /// An orphan was inserted at the head.
     Pushed(u32),
     /// An orphan was removed from between these.
@@ -40,12 +40,12 @@ pub enum Undo {
 
 impl Chain {
     /// Returns the first orphan; 0 for none.
-    pub fn head(&self) -> u32 {
+    pub(crate) fn head(&self) -> u32 {
         self.head
     }
 
     /// Inserts an orphan that is not on the list at its head. Returns the pointers that change.
-    pub fn push(&mut self, ino: u32) -> ([Pointer; 2], Undo) {
+    pub(crate) fn push(&mut self, ino: u32) -> ([Pointer; 2], Undo) {
         let next = self.head;
         self.insert(ino, Neighbours { previous: 0, next });
         ([Pointer { at: 0, to: ino }, Pointer { at: ino, to: next }], Undo::Pushed(ino))
@@ -57,7 +57,7 @@ impl Chain {
     }
 
     /// Removes an orphan from the list. Returns the pointer to it that changes, or `None` if it is not on the list.
-    pub fn remove(&mut self, ino: u32) -> Option<(Pointer, Undo)> {
+    pub(crate) fn remove(&mut self, ino: u32) -> Option<(Pointer, Undo)> {
         let Neighbours { previous, next } = self.members.remove(&ino)?;
         self.join(previous, next);
         Some((Pointer { at: previous, to: next }, Undo::Removed { ino, previous, next }))
@@ -69,7 +69,7 @@ impl Chain {
     }
 
     /// Undoes the newest change.
-    pub fn undo(&mut self, undo: Undo) {
+    pub(crate) fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Pushed(ino) => {
                 self.remove(ino);

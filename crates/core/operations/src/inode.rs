@@ -136,7 +136,7 @@ pub fn look_at_dir<F: Inodes, R>(
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Result<()> {
+pub(crate) fn set_attributes<F: Inodes>(fs: &F, ino: Ino, change: &SetAttributes) -> Result<()> {
     fs.mode().check_writable()?;
     let _lock = fs.locks().exclusive(&[ino]);
     let mut inode = fs.load(ino)?;

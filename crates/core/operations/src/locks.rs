@@ -71,7 +71,7 @@ impl InodeLocks {
 
     /// Takes the lock of moves: no directory changes its parent until it is released. Must be taken before any inode
     /// lock.
-    pub fn moves(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn moves(&self) -> MutexGuard<'_, ()> {
         self.moves.lock()
     }
 }
@@ -80,7 +80,7 @@ impl Locked<'_> {
     /// Locks another inode. Returns false if its stripe is out of order and held by another thread. The caller must
     /// then release everything and lock all inodes again in one call.
     #[must_use]
-    pub fn add(&mut self, ino: Ino) -> bool {
+    pub(crate) fn add(&mut self, ino: Ino) -> bool {
         let stripe = InodeLocks::stripe(ino);
         if self.held.iter().any(|(held, _)| *held == stripe) {
             return true;

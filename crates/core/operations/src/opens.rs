@@ -99,7 +99,7 @@ impl<P: Copy> OpenInodes<P> {
     ///
     /// # Errors
     /// If the number of references would overflow.
-    pub fn open(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn open(&self, ino: Ino) -> Result<()> {
         self.change(ino, |state| {
             let too_many = Error::Invalid("too many references to one inode");
             state.opens = state.opens.checked_add(1).ok_or(too_many)?;
@@ -113,7 +113,7 @@ impl<P: Copy> OpenInodes<P> {
     ///
     /// # Errors
     /// If the inode is not open.
-    pub fn close(&self, ino: Ino) -> Result<Option<()>> {
+    pub(crate) fn close(&self, ino: Ino) -> Result<Option<()>> {
         self.change(ino, |state| {
             if state.opens == 0 {
                 return Err(Error::Invalid("closing an inode that is not open"));
@@ -141,7 +141,7 @@ impl<P: Copy> OpenInodes<P> {
     }
 
     /// Drops all references and returns all orphans, in ascending order.
-    pub fn close_all(&self) -> Vec<Ino> {
+    pub(crate) fn close_all(&self) -> Vec<Ino> {
         let mut orphans = Vec::new();
         for shard in &self.shards {
             shard.0.lock().retain(|&ino, state| {

@@ -62,7 +62,7 @@ impl ListingProfile {
     }
 
     /// Returns the clock of a new listing. Called by the file system.
-    pub fn clock(&self) -> ListingClock<'_> {
+    pub(crate) fn clock(&self) -> ListingClock<'_> {
         // A host without a clock measures nothing.
         let can_measure = cfg!(feature = "listing-times") && vfs::clock::IS_ON_HOST;
         if can_measure && self.is_on.load(Ordering::Relaxed) {

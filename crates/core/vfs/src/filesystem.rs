@@ -57,6 +57,12 @@ pub trait FileSystem: Send + Sync {
     /// Returns the totals of space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 
+    /// Returns the totals as statfs(2) for a file or directory. A directory whose new files inherit a project with limits
+    /// is like a file system of that size.
+    fn statfs_of(&self, _ino: Ino) -> Result<StatFs> {
+        self.statfs()
+    }
+
     /// Returns the inode of the entry `name` in `dir`. `NotFound` if there is no such entry.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino>;
 

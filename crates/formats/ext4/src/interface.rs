@@ -11,7 +11,7 @@ use operations::mounted::{KeepAttributes, ReadDirectories, ReadInodes, WholeVolu
 use operations::profile::{ListingClock, ListingProfile};
 use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
-    Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart, Ino,
+    Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, FilePart, Ino,
     MappedExtent, NAME_LEN_MAX, Result, StatFs,
 };
 
@@ -21,6 +21,7 @@ use crate::dir::compare::NameEncoding;
 use crate::dir::listing::{DirectoryListing, Scratch};
 use crate::file;
 use crate::format::features::Incompat;
+use crate::format::inode::flags;
 use crate::inode::{self, Handle};
 use crate::xattr;
 
@@ -157,6 +158,22 @@ impl WholeVolume for Ext4Core {
             inodes_free: inodes,
             name_len_max: NAME_LEN_MAX as u32,
         })
+    }
+
+    fn totals_of(&self, ino: Ino) -> Result<StatFs> {
+        let totals = self.totals()?;
+        if !self.volume.projects || !self.has_project_quota() {
+            return Ok(totals);
+        }
+        let _lock = self.locks.shared(ino);
+        match self.load(ino) {
+            Ok(found) if found.has_flag(flags::PROJINHERIT) => {
+                self.within_project(totals, found.inode.projid())
+            }
+            // A deferred file.
+            Ok(_) | Err(Error::NotFound) => Ok(totals),
+            Err(error) => Err(error),
+        }
     }
 
     fn stored_label(&self) -> Result<Vec<u8>> {

@@ -151,6 +151,31 @@ impl WholeVolume for XfsCore {
         Ok(free.map_or(totals, |free| self.volume.realtime_statfs(totals, free)))
     }
 
+    fn totals_of(&self, ino: Ino) -> Result<StatFs> {
+        if self.volume.geometry.realtime.is_none() && !self.limits_projects() {
+            return self.totals();
+        }
+        let inode = {
+            let _lock = self.locks.shared(ino);
+            match self.load_ordinary(ino) {
+                Ok(handle) => handle.inode,
+                // A deferred file.
+                Err(Error::NotFound) => return self.totals(),
+                Err(error) => return Err(error),
+            }
+        };
+        let own = inode.flags();
+        let is_realtime = own & (flags::RTINHERIT | flags::REALTIME) != 0;
+        let mut totals = self.data_totals();
+        if is_realtime && let Some(free) = self.free_realtime_blocks()? {
+            totals = self.volume.realtime_statfs(totals, free);
+        }
+        if own & flags::PROJINHERIT == 0 || !self.limits_projects() {
+            return Ok(totals);
+        }
+        self.within_project(totals, inode.projid(), is_realtime)
+    }
+
     fn stored_label(&self) -> Result<Vec<u8>> {
         self.current_label()
     }

@@ -1,6 +1,7 @@
 //! Changing the UUID and the features of a file system that is not open.
 
 mod features;
+mod quotas;
 
 use disk::BlockDevice;
 use vfs::{Error, Result};
@@ -14,6 +15,7 @@ use crate::open::realtime::require_device;
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 pub use features::{NewFeature, add_features};
+pub use quotas::{Quotas, add_quotas, make_quotas};
 
 /// The new UUID of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -94,7 +94,7 @@ fn metadata(device: &MemoryDevice) -> Vec<(Ino, MetafileType)> {
     all.map(|ino| (ino, Inode::from_slot(&slot(device, ino).1).metafile_type())).collect()
 }
 
-fn of_type(device: &MemoryDevice, wanted: MetafileType) -> Ino {
+pub(crate) fn of_type(device: &MemoryDevice, wanted: MetafileType) -> Ino {
     metadata(device).into_iter().find(|(_, found)| *found == wanted).unwrap().0
 }
 

@@ -51,6 +51,7 @@ mod progress;
 mod exchange;
 
 mod building;
+mod clones;
 mod convert;
 mod diff;
 
@@ -61,6 +62,7 @@ pub use attributes::*;
 pub use building::*;
 pub use bytes::*;
 pub use check::*;
+pub use clones::*;
 pub use convert::*;
 pub use device::*;
 pub use diff::*;

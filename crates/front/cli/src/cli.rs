@@ -87,7 +87,9 @@ pub(crate) enum Command {
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),
-    #[cfg(feature = "anywhere")]
+    Clone(crate::commands::clone::CloneArgs),
+    Snapshot(crate::commands::snapshot::SnapshotArgs),
+    Reset(crate::commands::reset::ResetArgs),
     Commit(crate::commands::commit::CommitArgs),
     Repair(repair::RepairArgs),
     Grow(grow::GrowArgs),

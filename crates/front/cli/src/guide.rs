@@ -24,7 +24,7 @@ pub(crate) fn first_steps() -> String {
 #[cfg(not(feature = "anywhere"))]
 pub(crate) fn not_built_in(word: Option<std::ffi::OsString>) -> Option<String> {
     let word = word?;
-    let word = ["commit", "gc", "publish", "volume"].into_iter().find(|name| *name == word)?;
+    let word = ["gc", "publish", "volume"].into_iter().find(|name| *name == word)?;
     Some(format!(
         "this build does not support {word}; install it with: cargo install diskwright-cli \
          --features anywhere"

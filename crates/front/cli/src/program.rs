@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, Command, CommandFactory, Parser};
 use diskwright::{Outcome, Result};
 
 use crate::terminal;
@@ -13,9 +13,14 @@ pub fn run<P: Parser + CommandFactory>(
     name: &'static str,
     body: impl FnOnce(&P) -> Result<Outcome>,
 ) -> ExitCode {
-    terminal::speak_for(name, P::command);
+    terminal::speak_for(name);
     terminal::provide_hints();
-    let arguments = match P::try_parse() {
+    let mut program = P::command();
+    let parsed = program.try_get_matches_from_mut(std::env::args_os()).and_then(|mut matches| {
+        terminal::hint_for(running(&program, &matches).clone());
+        P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut program))
+    });
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return ExitCode::from(answer(&error) as u8),
     };
@@ -28,6 +33,17 @@ pub fn run<P: Parser + CommandFactory>(
         error.outcome()
     });
     ExitCode::from(outcome as u8)
+}
+
+/// Returns the command that parsed arguments select, or the program if it has no commands.
+fn running<'a>(program: &'a Command, matches: &ArgMatches) -> &'a Command {
+    let (mut command, mut matches) = (program, matches);
+    while let Some((name, of_command)) = matches.subcommand()
+        && let Some(found) = command.find_subcommand(name)
+    {
+        (command, matches) = (found, of_command);
+    }
+    command
 }
 
 /// Prints the requested help, or the error in the arguments. Removes secrets of addresses and

@@ -20,20 +20,28 @@ const OUTPUT_BYTES: usize = 256 << 10;
 /// Drop-in program that started this one.
 static CALLED_AS: OnceLock<String> = OnceLock::new();
 
-/// Program that prints messages.
-#[derive(Clone, Copy)]
-struct Program {
-    name: &'static str,
-    /// Returns its arguments.
-    command: fn() -> clap::Command,
+/// Name of the running program, unless it is `diskwright`.
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
+/// The command that runs, after its arguments were parsed.
+static COMMAND: OnceLock<clap::Command> = OnceLock::new();
+
+/// The hint that the running command words itself.
+static OWN_HINT: OnceLock<(Hint, &'static str)> = OnceLock::new();
+
+/// Makes messages those of a program.
+pub(crate) fn speak_for(program: &'static str) {
+    let _ = PROGRAM.set(program);
 }
 
-/// The running program, unless it is `diskwright`.
-static PROGRAM: OnceLock<Program> = OnceLock::new();
+/// Makes hints name the options of a command.
+pub(crate) fn hint_for(command: clap::Command) {
+    let _ = COMMAND.set(command);
+}
 
-/// Makes messages those of a program with these arguments.
-pub(crate) fn speak_for(program: &'static str, command: fn() -> clap::Command) {
-    let _ = PROGRAM.set(Program { name: program, command });
+/// Replaces the text of a hint for the running command.
+pub(crate) fn word_hint(hint: Hint, text: &'static str) {
+    let _ = OWN_HINT.set((hint, text));
 }
 
 /// Makes messages those of a drop-in program that started this one.
@@ -45,15 +53,10 @@ pub(crate) fn speak_as(program: &str) {
 /// Prints a message to standard error. All messages use this function: it escapes names, labels and
 /// answers of servers, and hides secrets of addresses.
 pub fn message(text: &dyn Display) {
-    let program = running();
+    let program = PROGRAM.get().copied().unwrap_or("diskwright");
     // If standard error is closed, the message is lost.
     let text = text::safe(&text.to_string()).replace('\n', "\n  ");
-    let _ = writeln!(io::stderr(), "{}: {text}", CALLED_AS.get().map_or(program.name, |name| name));
-}
-
-fn running() -> Program {
-    let ours = Program { name: "diskwright", command: crate::command };
-    PROGRAM.get().copied().unwrap_or(ours)
+    let _ = writeln!(io::stderr(), "{}: {text}", CALLED_AS.get().map_or(program, |name| name));
 }
 
 /// Makes messages of libraries name options of the running command, or of the drop-in program that started this one.
@@ -75,19 +78,14 @@ fn hint_text(hint: Hint) -> Option<String> {
     if let Some(program) = CALLED_AS.get() {
         return dropin::hints::hint_of(program, hint);
     }
-    // A source of a build has no option for its partition.
-    let is_build = std::env::args_os().nth(1).is_some_and(|word| word == "build");
-    (is_build && hint == Hint::ChooseListed).then(|| "choose one: image:FILE:N".to_owned())
+    OWN_HINT.get().filter(|(own, _)| *own == hint).map(|(_, text)| (*text).to_owned())
 }
 
 /// Returns whether the running command has an option.
 fn running_has(option: &str) -> bool {
-    let program = (running().command)();
-    let mut command = &program;
-    for word in std::env::args_os().skip(1) {
-        command = command.find_subcommand(word).unwrap_or(command);
-    }
-    command.get_arguments().any(|it| it.get_long() == Some(option))
+    COMMAND
+        .get()
+        .is_some_and(|command| command.get_arguments().any(|it| it.get_long() == Some(option)))
 }
 
 /// Writes text of several lines to standard error.

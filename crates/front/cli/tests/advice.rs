@@ -1,25 +1,12 @@
 //! Common first errors: each message must tell the user what to do next.
 
 use std::fs::{self, File};
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use testkit::scratch;
 
 use crate::disk;
-
-fn run(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    command.current_dir(dir).env("LC_ALL", "C").args(line.split_whitespace()).output().unwrap()
-}
-
-/// Runs a command that must fail. Returns its messages.
-fn fails(dir: &Path, line: &str, status: i32) -> String {
-    let output = run(dir, line);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
-    said
-}
+use crate::program::{fails, run};
 
 /// Creates a directory with an image, a disk and files that are not images.
 fn home() -> tempfile::TempDir {
@@ -122,7 +109,6 @@ fn missing_build_features_are_named() {
     for (line, status) in [
         ("publish image https://example.org/x", 2),
         ("volume create x", 2),
-        ("commit x", 2),
         ("gc x", 2),
         ("ls https://example.org/a.img", 2),
     ] {

@@ -2,31 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Output;
 
 use testkit::{KernelMount, LoopDevice, MountOptions, require, scratch};
 
-use crate::mount::{Point, diskwright, unmount_when_free};
-
-fn run(dir: &Path, line: &str) -> Output {
-    diskwright().current_dir(dir).args(line.split_whitespace()).output().unwrap()
-}
-
-/// Runs a command line that must succeed. Returns its output.
-#[track_caller]
-fn ok(dir: &Path, line: &str) -> String {
-    let output = run(dir, line);
-    assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Runs a command line that must end with this status. Returns its messages.
-#[track_caller]
-fn fails(dir: &Path, line: &str, status: i32) -> String {
-    let output = run(dir, line);
-    assert_eq!(output.status.code(), Some(status), "{line}: {output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
+use crate::mount::{Point, unmount_when_free};
+use crate::program::{fails, ok};
 
 /// Makes `a.img`, whose log is `log`.
 fn made(dir: &Path) {

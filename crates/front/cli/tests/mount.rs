@@ -1,7 +1,5 @@
 //! Mounts of images by the program, for tests. A mount is started, waited for, and removed in every
 //! case.
-//!
-//! Test files include this module with `#[path]` and may use only parts of it.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -18,20 +16,13 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::HANG_AFTER;
 
+use crate::program::diskwright;
+
 pub(crate) use testkit::wait_until;
 
 /// Maximum lifetime of a mount unless [`Mounting::limit`] sets another. Then its server is killed,
 /// so that waiting programs fail instead of hanging.
 const LIMIT: Duration = Duration::from_secs(1800);
-
-/// Returns the program with a defined environment.
-pub(crate) fn diskwright() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    // They change the messages: width and colour.
-    command.env_remove("COLUMNS").env_remove("CLICOLOR_FORCE");
-    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
-    command
-}
 
 /// Waits for a process to end.
 #[track_caller]

@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use testkit::{require, scratch};
 
-use crate::mount::{Point, diskwright, unmount_when_free};
+use crate::mount::{Point, unmount_when_free};
+use crate::program::run;
 
 /// Images that Linux 7.2 filled, with the realtime devices.
 const FILES: [(&str, &[u8]); 4] = [
@@ -32,10 +33,6 @@ fn unpack_all(dir: &Path) {
         unpack(bytes, &once);
         unpack(&fs::read(once).unwrap(), &dir.join(name));
     }
-}
-
-pub(crate) fn run(dir: &Path, line: &str) -> Output {
-    diskwright().current_dir(dir).args(line.split_whitespace()).output().unwrap()
 }
 
 #[track_caller]

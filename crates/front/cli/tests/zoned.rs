@@ -7,7 +7,8 @@ use serde_json::Value;
 use testkit::{require, scratch};
 
 use crate::mount::{Point, unmount_when_free};
-use crate::realtime_device::{ok, run, unpack};
+use crate::program::run;
+use crate::realtime_device::{ok, unpack};
 
 const FILES: [(&str, &[u8]); 3] = [
     ("internal.img", include_bytes!("../../../formats/xfs/tests/golden/zoned-internal.img.gz.gz")),

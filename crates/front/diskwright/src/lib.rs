@@ -14,6 +14,7 @@
 //! - [`resize`] grows or shrinks an image in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
 //! - [`mod@tune`] changes superblock settings.
+//! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
 //! - `publish` publishes images in object storage (feature `anywhere`).
 //! - [`disk_map`] draws the disk layout of an image.
@@ -39,6 +40,8 @@ mod claim;
 #[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "clone_portable.rs")]
 mod clone;
+#[cfg(feature = "build")]
+pub mod clones;
 pub mod closed_output;
 #[cfg(feature = "build")]
 pub mod copy;

@@ -50,7 +50,7 @@ pub fn minute(time: Timestamp) -> String {
 
 /// Formats a time in nanoseconds, similar to RFC 3339: `2024-02-29T13:05:00.000000001Z`.
 #[cfg(feature = "build")]
-pub fn rfc3339(time: Timestamp) -> String {
+pub(crate) fn rfc3339(time: Timestamp) -> String {
     // Invalid nanoseconds of a damaged image are shown as stored.
     format!("{}.{:09}Z", formatted(time.sec, "%Y-%m-%dT%H:%M:%S"), time.nsec)
 }

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use ext4::format::superblock::RawSuperblock;
 pub use ext4::tune::Request;
-pub use xfs::tune::{NewFeature, NewUuid};
+use vfs::Timestamp;
+pub use xfs::tune::{NewFeature, NewUuid, Quotas};
 
 use crate::image::{self, probe};
 use crate::{Error, Format, ImageOptions, Result, anywhere, dispatch, mmp};
@@ -89,6 +90,34 @@ pub fn add_xfs_features(
     xfs::tune::add_features(&device, features).map_err(|e| at(path, e))
 }
 
+/// Makes quota files for an XFS image after replaying its log, and counts the usage. A kernel that mounts the image with
+/// these quotas need not count. New files get the time `time`.
+///
+/// ```no_run
+/// use diskwright::ImageOptions;
+/// use diskwright::tune::{Quotas, add_xfs_quotas};
+///
+/// # fn main() -> diskwright::Result<()> {
+/// // Users and groups, with limits that are enforced.
+/// let quotas = Quotas::new([true, true, false], true);
+/// add_xfs_quotas("root.img".as_ref(), &ImageOptions::default(), quotas, None)?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If the image is in use, damaged, full, or of another format. After an error, the quota files may exist, but are not
+/// marked as counted.
+pub fn add_xfs_quotas(
+    path: &Path,
+    options: &ImageOptions,
+    quotas: Quotas,
+    time: Option<Timestamp>,
+) -> Result<()> {
+    let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
+    let time = time.or_else(vfs::clock::now).unwrap_or_default();
+    xfs::tune::add_quotas(&device, quotas, time).map_err(|e| at(path, e))
+}
+
 /// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed. For
 /// writing, an image with multiple mount protection is claimed until the device is dropped.
 ///
@@ -142,7 +171,7 @@ fn device_of_format(
     format: Format,
     otherwise: &'static str,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let device = image::open_file_to_write(path, options)?;
+    let device = image::open_device_to_write(path, options)?;
     if probe(path, &device, options)? != format {
         return Err(at(path, vfs::Error::Invalid(otherwise)));
     }

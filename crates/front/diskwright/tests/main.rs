@@ -3,13 +3,23 @@
 #[macro_use]
 extern crate testkit;
 
+#[cfg(feature = "build")]
+mod building;
+#[cfg(feature = "build")]
+mod codes;
 #[cfg(feature = "check")]
 mod disk_map;
+#[cfg(feature = "build")]
+mod editing;
 mod examples;
 mod files;
 mod host;
 mod images;
+#[cfg(feature = "build")]
+mod listing;
 mod model;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod mounting;
 mod opening;
 mod threads;
 mod trees;

@@ -53,8 +53,8 @@ impl Adapter<'_> {
     }
 
     /// Answers STATFS.
-    pub(crate) fn statfs(&self, reply: &mut Reply<'_>) -> Result<(), Errno> {
-        let totals = self.result(self.fs.statfs())?;
+    pub(crate) fn statfs(&self, node: Ino, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        let totals = self.result(self.fs.statfs_of(node))?;
         reply.put(&Kstatfs {
             blocks: totals.blocks,
             bfree: totals.blocks_free,

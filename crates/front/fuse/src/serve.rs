@@ -175,7 +175,7 @@ impl Adapter<'_> {
             Operation::Getattr(args) => self.getattr_before_write(node, &args, reply),
             Operation::Statx(_) => self.statx(node, reply),
             Operation::Setattr(args) => self.setattr(header, node, &args, reply),
-            Operation::Statfs => self.statfs(reply),
+            Operation::Statfs => self.statfs(node, reply),
             Operation::Readlink => self.readlink(node, reply),
             Operation::Symlink { name, target } => self.symlink(header, node, name, target, reply),
             Operation::Mknod { args, name } => self.mknod(header, node, name, &args, reply),

@@ -45,4 +45,4 @@ pub use reply::Reply;
 pub use request::{Malformed, Operation, Request};
 pub use rustix::io::Errno;
 pub use session::{Session, SessionOptions};
-pub use unmounted::Unmounted;
+pub(crate) use unmounted::Unmounted;

@@ -136,9 +136,4 @@ impl<'a> Reply<'a> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-
-    /// Shortens the reply to at most `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
 }

@@ -11,6 +11,7 @@
 
 mod build;
 mod check;
+mod clones;
 mod convert;
 mod device;
 mod diff;
@@ -38,6 +39,8 @@ mod _diskwright {
     use super::build::build;
     #[pymodule_export]
     use super::check::{check, info, repair, restore};
+    #[pymodule_export]
+    use super::clones::{clone, commit, reset, snapshot};
     #[pymodule_export]
     use super::convert::convert;
     #[pymodule_export]

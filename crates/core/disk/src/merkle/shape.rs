@@ -64,7 +64,7 @@ impl TreeShape {
     }
 
     /// Returns the levels, from the digests of the data upwards.
-    pub fn levels(&self) -> &[TreeLevel] {
+    pub(crate) fn levels(&self) -> &[TreeLevel] {
         &self.levels
     }
 

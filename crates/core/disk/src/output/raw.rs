@@ -63,13 +63,8 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns the size of the image in bytes.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Returns whether the size is 0.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Returns the kind and the end of the piece at an offset. Pieces begin and end at whole units.

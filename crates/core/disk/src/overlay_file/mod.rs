@@ -7,6 +7,7 @@
 
 mod header;
 mod index;
+mod zeros_after;
 
 use std::io;
 use std::ops::Range;
@@ -19,6 +20,7 @@ pub use header::{About, OverlayError};
 use crate::{BlockDevice, check_range};
 use header::HEADER_BYTES;
 use index::Index;
+use zeros_after::ZerosAfter;
 
 /// Unit of changes in bytes.
 const BLOCK_BYTES: u64 = 4096;
@@ -35,7 +37,16 @@ pub struct OverlayFile {
 }
 
 impl OverlayFile {
-    /// Returns the necessary length of the file for a base of `len` bytes. Most of it is a hole.
+    /// Number of bytes that [`Self::is_header`] needs.
+    pub const MAGIC_BYTES: usize = header::MAGIC.len();
+
+    /// Returns whether a file with these first bytes is an overlay.
+    #[must_use]
+    pub fn is_header(bytes: &[u8; Self::MAGIC_BYTES]) -> bool {
+        *bytes == header::MAGIC || *bytes == header::MAGIC_LONGER
+    }
+
+    /// Returns the necessary length of the file for an overlay of `len` bytes. Most of it is a hole.
     ///
     /// # Errors
     /// If no file can have that length.
@@ -55,6 +66,7 @@ impl OverlayFile {
         about: &About,
     ) -> Result<Self, OverlayError> {
         let header = about.header(below.len())?;
+        let below = lengthened(below, about.longer)?;
         storage.write_at(0, &header).and_then(|()| storage.flush())?;
         Self::of(storage, below)
     }
@@ -75,7 +87,7 @@ impl OverlayFile {
                 found: format!("{identity} ({} bytes)", below.len()),
             });
         }
-        Self::of(storage, below)
+        Self::of(storage, lengthened(below, about.longer)?)
     }
 
     fn of(
@@ -171,6 +183,18 @@ impl OverlayFile {
     fn add(&self, whole: &Range<u64>) {
         let blocks = whole.start / BLOCK_BYTES..whole.end.div_ceil(BLOCK_BYTES);
         self.index.write().add(blocks);
+    }
+}
+
+/// Returns `below`, followed by zeros up to the length of the overlay.
+fn lengthened(
+    below: Arc<dyn BlockDevice>,
+    longer: Option<u64>,
+) -> Result<Arc<dyn BlockDevice>, OverlayError> {
+    match longer {
+        None => Ok(below),
+        Some(len) if len > below.len() => Ok(Arc::new(ZerosAfter { below, len })),
+        Some(len) => Err(OverlayError::TooShort { len, base: below.len() }),
     }
 }
 

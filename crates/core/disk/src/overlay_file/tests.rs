@@ -4,7 +4,11 @@ use crate::{Event, MemoryDevice, RecordingDevice};
 const LEN: u64 = 40 * BLOCK_BYTES + 1000;
 
 fn about() -> About {
-    About { base: "s3://bucket/disk".into(), identity: "s3://bucket/disk 7 bytes".into() }
+    About {
+        base: "s3://bucket/disk".into(),
+        identity: "s3://bucket/disk 7 bytes".into(),
+        longer: None,
+    }
 }
 
 fn below() -> Arc<dyn BlockDevice> {
@@ -81,11 +85,38 @@ fn another_base_damage_and_other_files_are_refused() {
     assert!(OverlayFile::open(storage.clone(), below.clone(), identity).is_ok());
     spoil(HEADER_BYTES + 4096 + 100);
     assert!(open(identity).contains("page 0 of its index"));
-    let name = About { base: "x".repeat(5000), identity: String::new() };
+    let name = About { base: "x".repeat(5000), identity: String::new(), longer: None };
     assert!(OverlayFile::create(storage.clone(), below.clone(), &name).is_err());
     assert!(OverlayFile::file_bytes(u64::MAX).is_err());
     let short = Arc::new(MemoryDevice::new(HEADER_BYTES + 100));
     assert!(OverlayFile::create(short, below.clone(), &about()).is_err());
+}
+
+#[test]
+fn an_overlay_can_be_longer_than_its_base() {
+    let longer = LEN + 10_000;
+    let about = About { longer: Some(longer), ..about() };
+    let storage = Arc::new(MemoryDevice::new(OverlayFile::file_bytes(longer).unwrap()));
+    let device = OverlayFile::create(storage.clone(), below(), &about).unwrap();
+    assert_eq!(device.len(), longer);
+    let mut expected = vec![7; LEN as usize];
+    expected.resize(longer as usize, 0);
+    assert!(contents(&device) == expected);
+    // The block at the end of the base, and one after it.
+    for at in [LEN - 10, longer - 1] {
+        device.write_at(at, &[5; 1]).unwrap();
+        expected[at as usize] = 5;
+    }
+    device.flush().unwrap();
+    drop(device);
+    let device = OverlayFile::open(storage.clone(), below(), &about.identity).unwrap();
+    assert!(contents(&device) == expected);
+    assert_eq!(About::read(&*storage).unwrap(), (about.clone(), LEN));
+    let shorter = About { longer: Some(LEN), ..about };
+    assert!(matches!(
+        OverlayFile::create(storage, below(), &shorter),
+        Err(OverlayError::TooShort { .. })
+    ));
 }
 
 /// Applies events as after a crash: all before the last flush, and those after it for which `keeps` returns true. The

@@ -83,7 +83,7 @@ impl<B> Piece<B> {
     }
 
     /// Returns whether the map was changed.
-    pub fn is_change(&self) -> bool {
+    pub(crate) fn is_change(&self) -> bool {
         let is_converted = self.written != (self.was == Was::Written);
         self.was == Was::Hole || is_converted || self.copied_from.is_some()
     }

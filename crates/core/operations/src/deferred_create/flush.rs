@@ -176,7 +176,7 @@ fn by_inode<F: DeferCreates>(fs: &F, ino: Ino) -> Option<super::FoundFile<F::Has
 
 impl<H> DeferredCreates<H> {
     /// Returns the times of a directory that result from its deferred files. The directory must be locked.
-    pub fn time(&self, dir: Ino) -> Option<Timestamp> {
+    pub(crate) fn time(&self, dir: Ino) -> Option<Timestamp> {
         if !self.gates.may_have_names(dir) {
             return None;
         }

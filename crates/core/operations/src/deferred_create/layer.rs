@@ -16,7 +16,7 @@ use crate::names::Name;
 /// A format below the layer of deferred creates.
 ///
 /// Methods that change something run again if space or inodes run out while files are deferred.
-pub struct Layer<F>(F);
+pub(crate) struct Layer<F>(F);
 
 impl<F> Layer<F> {
     /// Puts the layer over a format.
@@ -25,7 +25,7 @@ impl<F> Layer<F> {
     }
 
     /// Returns the format for methods that concern no particular inode, and for those that only one format has.
-    pub fn format(&self) -> &F {
+    pub(crate) fn format(&self) -> &F {
         &self.0
     }
 
@@ -42,7 +42,7 @@ impl<F> Layer<F> {
 
 impl<F: DeferCreates> Layer<F> {
     /// Returns the number of deferred files, including those about to be deferred.
-    pub fn files(&self) -> usize {
+    pub(crate) fn files(&self) -> usize {
         self.0.deferred().files()
     }
 
@@ -81,7 +81,11 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `change`.
-    pub fn change_inode<R>(&self, ino: Ino, mut change: impl FnMut(&F) -> Result<R>) -> Result<R> {
+    pub(crate) fn change_inode<R>(
+        &self,
+        ino: Ino,
+        mut change: impl FnMut(&F) -> Result<R>,
+    ) -> Result<R> {
         let _flushed = flush_inode(&self.0, ino)?;
         retry_after_flush(&self.0, || change(&self.0))
     }
@@ -132,7 +136,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of flushing and of `sync`.
-    pub fn sync(&self, sync: impl FnOnce(&F) -> Result<()>) -> Result<()> {
+    pub(crate) fn sync(&self, sync: impl FnOnce(&F) -> Result<()>) -> Result<()> {
         flush_all(&self.0)?;
         sync(&self.0)
     }
@@ -141,7 +145,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of [`vfs::FileSystem::create`].
-    pub fn create(
+    pub(crate) fn create(
         &self,
         dir: Ino,
         name: &[u8],
@@ -158,7 +162,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of [`vfs::FileSystem::lookup`].
-    pub fn lookup(
+    pub(crate) fn lookup(
         &self,
         dir: Ino,
         name: &[u8],
@@ -175,7 +179,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of [`vfs::FileSystem::attributes`].
-    pub fn attributes(
+    pub(crate) fn attributes(
         &self,
         ino: Ino,
         stored: impl FnOnce(&F, &F::Inode) -> Result<Attributes>,
@@ -197,7 +201,7 @@ impl<F: DeferCreates> Layer<F> {
     ///
     /// # Errors
     /// Returns the errors of [`vfs::FileSystem::open`].
-    pub fn open(&self, ino: Ino, stored: impl FnOnce(&F) -> Result<()>) -> Result<()> {
+    pub(crate) fn open(&self, ino: Ino, stored: impl FnOnce(&F) -> Result<()>) -> Result<()> {
         if open(&self.0, ino)? { Ok(()) } else { stored(&self.0) }
     }
 }

@@ -42,7 +42,7 @@ use directories::Directories;
 pub use flush::flush_file;
 pub use format::{DeferCreates, HashNames};
 use gate::Gates;
-pub use layer::Layer;
+pub(crate) use layer::Layer;
 pub use run::InodeRun;
 pub use table::{BatchOrder, DeferredFile};
 use table::{DeferredDirectory, Map, RunOwner};
@@ -139,12 +139,12 @@ impl<H: HashNames> DeferredCreates<H> {
 
     /// Returns the number of files that are deferred or about to be. Sums over many counters, so it must not be called
     /// for every operation.
-    pub fn files(&self) -> usize {
+    pub(crate) fn files(&self) -> usize {
         self.gates.names()
     }
 
     /// Returns whether no file is deferred.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.dirs_deferred.load(Ordering::Relaxed) == 0
     }
 
@@ -187,7 +187,7 @@ impl<H: HashNames> DeferredCreates<H> {
     }
 
     /// Returns the inode of a deferred name. The directory must be locked, at least shared.
-    pub fn find(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
+    pub(crate) fn find(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         if !self.gates.may_have_names(dir) {
             return None;
         }

@@ -25,18 +25,18 @@ impl InodeRun {
 
     /// Returns the first inode number that the run can contain.
     #[must_use]
-    pub const fn base(&self) -> Ino {
+    pub(crate) const fn base(&self) -> Ino {
         Ino(self.base)
     }
 
     /// Returns whether all were taken.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.left == 0
     }
 
     /// Takes the first remaining inode.
-    pub fn take(&mut self) -> Option<Ino> {
+    pub(crate) fn take(&mut self) -> Option<Ino> {
         if self.left == 0 {
             return None;
         }
@@ -52,7 +52,7 @@ impl InodeRun {
     }
 
     /// Returns the remaining inodes.
-    pub fn left(mut self) -> impl Iterator<Item = Ino> {
+    pub(crate) fn left(mut self) -> impl Iterator<Item = Ino> {
         std::iter::from_fn(move || self.take())
     }
 }

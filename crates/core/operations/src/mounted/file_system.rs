@@ -41,6 +41,12 @@ impl<F: MountFormat> FileSystem for Mounted<F> {
         Ok(StatFs { inodes_free, ..totals })
     }
 
+    fn statfs_of(&self, ino: Ino) -> Result<StatFs> {
+        let totals = self.layer.format().totals_of(ino)?;
+        let inodes_free = totals.inodes_free.saturating_sub(self.layer.files() as u64);
+        Ok(StatFs { inodes_free, ..totals })
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
         self.layer.lookup(dir, name, |fs, dir| fs.find_name(dir, name))
     }

@@ -203,6 +203,12 @@ pub trait WholeVolume: RunOperations {
     /// Read errors.
     fn totals(&self) -> Result<StatFs>;
 
+    /// Returns the totals for an inode, as [`vfs::FileSystem::statfs_of`] specifies. Deferred files do not count.
+    ///
+    /// # Errors
+    /// Read errors.
+    fn totals_of(&self, ino: Ino) -> Result<StatFs>;
+
     /// Returns the label.
     ///
     /// # Errors

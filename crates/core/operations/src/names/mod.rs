@@ -24,15 +24,15 @@ pub use create::{MakeInodes, create, mkdir, symlink};
 pub(crate) use create::{create_unlinked, mknod};
 pub(crate) use link::link_over;
 pub use link::{LinkEffects, drop_subdirectory, link};
-pub use remove::{rmdir, unlink};
-pub use rename::rename;
+pub(crate) use remove::{rmdir, unlink};
+pub(crate) use rename::rename;
 
 use crate::Outcome;
 use crate::inode::{InodeHandle, Inodes, load_dir};
 use crate::locks::Locked;
 
 /// A name in a directory.
-pub type Name<'n> = (Ino, &'n [u8]);
+pub(crate) type Name<'n> = (Ino, &'n [u8]);
 
 /// Contents of a directory entry.
 #[derive(Clone, Copy, Debug)]

@@ -32,6 +32,14 @@ pub(super) struct RenamePlan<'n, F: Directories> {
     pub(super) is_respelling: bool,
 }
 
+/// The inodes of a rename, locked and about to be changed.
+pub(super) struct Moved<I> {
+    /// The inode of the old name.
+    pub(super) source: I,
+    /// The inode of the new name.
+    pub(super) target: Option<I>,
+}
+
 /// The subject of a check of ancestors. The result stays valid while these are unchanged.
 #[derive(PartialEq, Eq)]
 struct Ancestry {
@@ -92,7 +100,8 @@ fn check_rename(from: &[u8], to: &[u8], mode: RenameMode) -> Result<()> {
 }
 
 /// Looks up both names of a rename, locks the directories and the inodes of the names, checks that no directory moves
-/// into itself or below itself, and calls `carry_out` with the plan. Does nothing if both names lead to the same inode.
+/// into itself or below itself, and calls `carry_out` with the plan and the inodes. Does nothing if both names lead to
+/// the same inode.
 ///
 /// # Errors
 /// `NotFound`, `Exists`, `Invalid` as [`vfs::FileSystem::rename`] specifies; read errors, and those of `carry_out`.
@@ -101,7 +110,7 @@ pub(super) fn plan_and_do<F: Directories>(
     from: Name<'_>,
     to: Name<'_>,
     mode: RenameMode,
-    carry_out: impl FnOnce(&RenamePlan<'_, F>) -> Result<()>,
+    carry_out: impl FnOnce(&RenamePlan<'_, F>, &Moved<F::Inode>) -> Result<()>,
 ) -> Result<()> {
     check_rename(from.1, to.1, mode)?;
     let mut moves: Option<MutexGuard<'_, ()>> = None;
@@ -114,16 +123,17 @@ pub(super) fn plan_and_do<F: Directories>(
             return Ok(());
         }
         wanted = plan.inodes();
-        if moves_directory(fs, &plan)? && checked.as_ref() != Some(&plan.ancestry()) {
-            drop(locked);
-            moves.get_or_insert_with(|| fs.locks().moves());
-            check_ancestors(fs, &plan)?;
-            checked = Some(plan.ancestry());
+        if !wanted.iter().all(|&ino| locked.add(ino)) {
             continue;
         }
-        if wanted.iter().all(|&ino| locked.add(ino)) {
-            return carry_out(&plan);
+        let moved = load_moved(fs, &plan)?;
+        if !moves_directory(&plan, &moved) || checked.as_ref() == Some(&plan.ancestry()) {
+            return carry_out(&plan, &moved);
         }
+        drop(locked);
+        moves.get_or_insert_with(|| fs.locks().moves());
+        check_ancestors(fs, &plan)?;
+        checked = Some(plan.ancestry());
     }
 }
 
@@ -165,20 +175,20 @@ fn plan<'n, F: Directories>(
     }
 }
 
+/// Loads the inodes of both names.
+fn load_moved<F: Directories>(fs: &F, plan: &RenamePlan<'_, F>) -> Result<Moved<F::Inode>> {
+    let source = load_named(fs, &plan.dirs[0], &plan.source)?;
+    let target = match &plan.target {
+        Some(found) => Some(load_named(fs, plan.to_dir(), found)?),
+        None => None,
+    };
+    Ok(Moved { source, target })
+}
+
 /// Returns whether a directory gets another parent.
-fn moves_directory<F: Directories>(fs: &F, plan: &RenamePlan<'_, F>) -> Result<bool> {
-    if !plan.is_across() {
-        return Ok(false);
-    }
-    if load_named(fs, &plan.dirs[0], &plan.source)?.is_dir() {
-        return Ok(true);
-    }
-    match &plan.target {
-        Some(target) if plan.mode == RenameMode::Exchange => {
-            Ok(load_named(fs, plan.to_dir(), target)?.is_dir())
-        }
-        _ => Ok(false),
-    }
+fn moves_directory<F: Directories>(plan: &RenamePlan<'_, F>, moved: &Moved<F::Inode>) -> bool {
+    let exchanged = moved.target.as_ref().filter(|_| plan.mode == RenameMode::Exchange);
+    plan.is_across() && (moved.source.is_dir() || exchanged.is_some_and(InodeHandle::is_dir))
 }
 
 /// `Invalid` if a directory would move into itself or below itself. The caller holds the lock of moves and no inode

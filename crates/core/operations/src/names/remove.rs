@@ -10,7 +10,7 @@ use crate::orphans::inactivate;
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+pub(crate) fn unlink<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + LinkEffects,
 {
@@ -32,7 +32,7 @@ where
 ///
 /// # Errors
 /// Returns the errors of that method.
-pub fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
+pub(crate) fn rmdir<F>(fs: &F, dir: Ino, name: &[u8], time: Option<Timestamp>) -> Result<()>
 where
     F: Directories + LinkEffects,
 {

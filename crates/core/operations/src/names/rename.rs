@@ -4,24 +4,18 @@ use smallvec::SmallVec;
 use vfs::names::check_whiteout;
 use vfs::{Error, FileType, NewInode, RenameMode, Result, Timestamp};
 
-use super::plan::{RenamePlan, plan_and_do};
+use super::plan::{Moved, RenamePlan, plan_and_do};
 use super::require_empty;
-use super::{Directories, Entry, LinkEffects, MakeInodes, Name, drop_subdirectory, load_named};
+use super::{Directories, Entry, LinkEffects, MakeInodes, Name, drop_subdirectory};
 use crate::Outcome;
 use crate::inode::InodeHandle;
 use crate::orphans::{Inactivation, inactivate};
-
-/// The inodes of a rename, locked and about to be changed.
-struct Moved<I> {
-    source: I,
-    target: Option<I>,
-}
 
 /// Renames an entry, as [`vfs::FileSystem::rename`] and [`vfs::FileSystem::rename_with_whiteout`] specify.
 ///
 /// # Errors
 /// Returns the errors of those methods.
-pub fn rename<F>(
+pub(crate) fn rename<F>(
     fs: &F,
     from: Name<'_>,
     to: Name<'_>,
@@ -34,13 +28,14 @@ where
 {
     fs.mode().check_writable()?;
     check_whiteout(mode, whiteout)?;
-    plan_and_do(fs, from, to, mode, |plan| carry_out(fs, plan, whiteout, time))
+    plan_and_do(fs, from, to, mode, |plan, moved| carry_out(fs, plan, moved, whiteout, time))
 }
 
 /// Executes a plan. All locks are held.
 fn carry_out<F>(
     fs: &F,
     plan: &RenamePlan<'_, F>,
+    before: &Moved<F::Inode>,
     whiteout: Option<&NewInode>,
     time: Option<Timestamp>,
 ) -> Result<()>
@@ -51,20 +46,14 @@ where
         // The whiteout and the file would need the same entry.
         return Ok(());
     }
-    let source = load_named(fs, &plan.dirs[0], &plan.source)?;
-    let target = match &plan.target {
-        Some(found) => Some(load_named(fs, plan.to_dir(), found)?),
-        None => None,
-    };
-    check_move(fs, plan, &source, target.as_ref())?;
+    check_move(fs, plan, &before.source, before.target.as_ref())?;
     if let Some(new) = whiteout {
         fs.admit_new(&plan.dirs[0], FileType::CharDevice, new)?;
     }
-    let before = Moved { source, target };
     let inactivation = fs.atomically(|op| match plan.mode {
-        RenameMode::Exchange => exchange(fs, op, plan, &before, time).map(|()| None),
+        RenameMode::Exchange => exchange(fs, op, plan, before, time).map(|()| None),
         RenameMode::Replace | RenameMode::NoReplace => {
-            replace(fs, op, plan, &before, whiteout, time)
+            replace(fs, op, plan, before, whiteout, time)
         }
     })?;
     if let Some(inactivation) = inactivation {

@@ -46,13 +46,6 @@ impl Action {
             what: what.into(),
         }
     }
-
-    /// Sets the path of the file.
-    #[must_use]
-    pub fn of_path(mut self, path: Option<Vec<u8>>) -> Self {
-        self.path = path;
-        self
-    }
 }
 
 /// Changes that belong together: written atomically if the log permits it.

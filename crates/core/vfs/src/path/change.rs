@@ -4,7 +4,7 @@ use super::listing::NameBuffer;
 use super::{
     DirectoryGuard, LastLink, NamedEntry, Order, Paths, SYMLINKS_MAX, WalkError, split_last,
 };
-use crate::{Error, FileType, Ino, RenameMode, Result, Timestamp};
+use crate::{Error, FileType, Ino, Result, Timestamp};
 
 impl Paths<'_> {
     /// Returns the directory of the last component of a path, and that component.
@@ -74,20 +74,6 @@ impl Paths<'_> {
             each();
             Ok(())
         }
-    }
-
-    /// Renames `from` to `to`. Does not follow symbolic links at the end of either path.
-    ///
-    /// # Errors
-    /// Returns the errors of [`FileSystem::rename`](crate::FileSystem::rename).
-    pub fn rename(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        mode: RenameMode,
-        time: Option<Timestamp>,
-    ) -> Result<()> {
-        self.fs.rename(self.parent(from)?, self.parent(to)?, mode, time)
     }
 }
 

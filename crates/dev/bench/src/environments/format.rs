@@ -1,5 +1,7 @@
 //! Creation of file systems for workloads. File systems in memory and mounted ones use the same images.
 
+use std::sync::Arc;
+
 use crate::contestant::Need;
 use crate::target::TIME;
 use crate::{Error, Result};
@@ -13,6 +15,8 @@ use super::FsSpec;
 use diskwright::Format;
 use diskwright::build::FeatureChange;
 
+/// The feature of quotas.
+const QUOTA: &str = "quota";
 /// Constant, so that the same run gives the same image. Kernels reject a UUID of zeros.
 const UUID: [u8; 16] = *b"diskwright-work!";
 /// Granularity of sizes in bytes.
@@ -55,6 +59,8 @@ pub(super) const NOTHING: Need = Need { inodes: 0, bytes: 0, threads: 1, existin
 pub(super) struct FsPlan {
     size: u64,
     layout: MkfsLayout,
+    /// True for quotas of users, groups and, in XFS, projects.
+    has_quotas: bool,
 }
 
 enum MkfsLayout {
@@ -69,11 +75,17 @@ impl FsPlan {
     /// `Unsupported` if it is impossible or has too little space.
     pub(super) fn new(spec: &FsSpec, need: &Need) -> Result<Self> {
         let size = spec.size.unwrap_or_else(|| size_for(spec.format, need));
+        let mut spec = spec.clone();
+        let quota = spec.features.iter().rfind(|change| change.name == QUOTA);
+        let has_quotas = quota.is_some_and(|change| change.is_on);
+        spec.features.retain(|change| change.name != QUOTA);
+        let spec = &spec;
         let layout = match spec.format {
             Format::Ext4 => ext4_layout(spec, size, need).map(|l| MkfsLayout::Ext4(Box::new(l))),
             Format::Xfs => xfs_layout(spec, size, need).map(|l| MkfsLayout::Xfs(Box::new(l))),
         };
-        let plan = Self { size, layout: layout.map_err(|e| Error::Unsupported(e.to_string()))? };
+        let layout = layout.map_err(|e| Error::Unsupported(e.to_string()))?;
+        let plan = Self { size, layout, has_quotas };
         let least = need.bytes.saturating_add(plan.inodes_bytes(need.inodes));
         if plan.free_bytes() < least || plan.inodes() < need.inodes {
             let problem = "is too small for this workload";
@@ -103,6 +115,22 @@ impl FsPlan {
             }
         };
         made.map_err(|source| Error::FileSystem { operation: "mkfs", source })
+    }
+
+    /// Makes quota files in a new file system if the specification has quotas.
+    pub(super) fn make_quotas(&self, device: &Arc<dyn BlockDevice>) -> Result<()> {
+        if !self.has_quotas {
+            return Ok(());
+        }
+        let made = match &self.layout {
+            MkfsLayout::Ext4(_) => {
+                let mut request = ext4::tune::Request::default();
+                request.quotas = [Some(true), Some(true), None];
+                ext4::tune::tune(device, &request, &mut |_| Ok(()))
+            }
+            MkfsLayout::Xfs(_) => xfs::tune::make_quotas(device, xfs::tune::Quotas::ALL, TIME),
+        };
+        made.map_err(|source| Error::FileSystem { operation: "make quotas", source })
     }
 
     /// Returns the names of all enabled features.

@@ -53,6 +53,8 @@ impl Memory {
         let plan = FsPlan::new(&self.spec, need)?;
         let device = Arc::new(MemoryDevice::new(plan.size()));
         plan.format(&*device)?;
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        plan.make_quotas(&shared)?;
         let fs = OpenedFs::open(&self.spec, &device)?;
         Ok(MemorySession { spec: self.spec.clone(), device, fs: Some(fs) })
     }

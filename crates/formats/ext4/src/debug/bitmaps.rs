@@ -39,7 +39,7 @@ impl<'d> Bitmaps<'d> {
     }
 
     /// Returns the geometry of the file system.
-    pub fn geometry(&self) -> &Geometry {
+    pub(crate) fn geometry(&self) -> &Geometry {
         &self.params.geometry
     }
 

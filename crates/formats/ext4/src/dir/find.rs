@@ -62,11 +62,13 @@ pub(crate) fn find(
         return Ok(None);
     }
     if index::is_indexed(source.fs(), dir) {
-        let (info, _) = index::root(source, dir)?;
-        let hasher = source.fs().volume.hasher(info.hash_version);
-        if let Some(hash) = hasher.and_then(|hasher| wanted.hash(&hasher)) {
-            let cursor = index::Cursor::seek(source, dir, info, hash.major)?;
-            return find_by_hash(source, dir, cursor, hash.major, &mut wanted);
+        let parameters = source.fs().volume.hash_parameters();
+        let (_, found) = index::Cursor::seek_root(source, dir, |info| {
+            let hasher = parameters.hasher(info.hash_version)?;
+            Some(wanted.hash(&hasher)?.major)
+        })?;
+        if let Some((cursor, hash)) = found {
+            return find_by_hash(source, dir, cursor, hash, &mut wanted);
         }
     }
     let mut found = None;
@@ -130,8 +132,11 @@ pub(crate) fn find_by_hash(
 ) -> Result<Option<FoundDirent>> {
     for _ in 0..blocks_count(source.fs(), dir)? {
         let place = index::place_of(source, dir, cursor.leaf())?;
-        let found = source.with(place, BlockKind::DirectoryLeaf.of(dir.owner), |block| {
-            find_in_block(block, Some(place), wanted)
+        let tag = BlockKind::DirectoryLeaf.of(dir.owner);
+        let found = source.with_noted(place, tag, |block, note| {
+            let noted = wanted.exact().zip(note);
+            let is_absent = noted.is_some_and(|(name, note)| dirent::excludes(note, name));
+            if is_absent { None } else { find_in_block(block, Some(place), wanted) }
         })?;
         if found.is_some() || !cursor.may_go_on_with(hash) {
             return Ok(found);

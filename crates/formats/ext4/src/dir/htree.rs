@@ -83,11 +83,14 @@ impl Op<'_> {
         wanted: &mut Wanted<'_>,
     ) -> Outcome<Leaf> {
         for _ in 0..ROUNDS_MAX {
-            let (info, _) = index::root(self, dir)?;
-            let hasher = self.fs.volume.hasher(info.hash_version);
+            let volume = &self.fs.volume;
+            let (info, found) = Cursor::seek_root(self, dir, |info| {
+                let hasher = volume.hasher(info.hash_version)?;
+                Some(wanted.hash(&hasher)?.major)
+            })?;
+            let hasher = volume.hasher(info.hash_version);
             let hasher = hasher.ok_or_else(|| damage(dir, "unknown hash version"))?;
-            let hash = wanted.hash(&hasher).ok_or(Error::Encrypted)?.major;
-            let cursor = Cursor::seek(self, dir, info, hash)?;
+            let (cursor, hash) = found.ok_or(Error::Encrypted)?;
             let at = index::place_of(self, dir, cursor.leaf())?;
             let leaf = self.buffer(at, BlockKind::DirectoryLeaf.of(dir.owner))?;
             let room = self.room_in_leaf(leaf, entry.name, wanted)?;

@@ -28,15 +28,20 @@ pub(crate) fn root(source: &mut impl BlockSource, dir: &Handle) -> Result<(RootI
         let parent = block.get(12..16).unwrap_or(&[0; 4]);
         (htree::root_info(block), u32::from_le_bytes([parent[0], parent[1], parent[2], parent[3]]))
     })?;
-    let large = source.fs().volume.sb.features.incompat(Incompat::LARGEDIR);
-    let levels_max = if large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
-    if info.indirect_levels > levels_max {
-        return Err(Corruption::new("directory index root", "too many levels")
-            .of_inode(dir.ino().0)
-            .mismatch(format_args!("at most {levels_max}"), info.indirect_levels)
-            .into());
-    }
+    check_levels(source.fs(), dir, info)?;
     Ok((info, parent))
+}
+
+fn check_levels(fs: &Ext4Core, dir: &Handle, info: RootInfo) -> Result<()> {
+    let large = fs.volume.sb.features.incompat(Incompat::LARGEDIR);
+    let levels_max = if large { LEVELS_MAX_LARGE } else { LEVELS_MAX };
+    if info.indirect_levels <= levels_max {
+        return Ok(());
+    }
+    Err(Corruption::new("directory index root", "too many levels")
+        .of_inode(dir.ino().0)
+        .mismatch(format_args!("at most {levels_max}"), info.indirect_levels)
+        .into())
 }
 
 /// Returns the device block of a block that the index refers to.
@@ -74,6 +79,23 @@ pub(crate) struct IndexStep {
     pub(crate) at: usize,
 }
 
+/// The entry taken in an index block.
+#[derive(Clone, Copy)]
+struct TakenEntry {
+    at: usize,
+    below: FileBlock,
+    /// Hash of the next entry of the block.
+    next_hash: Option<u32>,
+}
+
+impl TakenEntry {
+    fn new(index: &Index<'_>, hash: u32) -> Self {
+        let at = index.position(hash);
+        let next_hash = (at + 1 < index.count()).then(|| index.hash(at + 1));
+        Self { at, below: index.block(at), next_hash }
+    }
+}
+
 /// A position among the leaves of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
@@ -93,14 +115,38 @@ impl Cursor {
         info: RootInfo,
         hash: u32,
     ) -> Result<Self> {
-        let mut cursor = Self {
+        let mut cursor = Self::new(info);
+        cursor.descend(source, dir, 0, hash)?;
+        Ok(cursor)
+    }
+
+    /// Like [`Cursor::seek`], with the root information, which is read at the same time. `hash_of` returns the major
+    /// hash of the names for it. If that is `None`, there is no cursor.
+    pub(crate) fn seek_root(
+        source: &mut impl BlockSource,
+        dir: &Handle,
+        hash_of: impl FnOnce(RootInfo) -> Option<u32>,
+    ) -> Result<(RootInfo, Option<(Self, u32)>)> {
+        let (info, taken) = with_block(source, dir, FileBlock(0), BlockKind::HtreeRoot, |block| {
+            let info = htree::root_info(block);
+            let index = Index::new(block, IndexKind::Root);
+            (info, hash_of(info).map(|hash| (hash, TakenEntry::new(&index, hash))))
+        })?;
+        check_levels(source.fs(), dir, info)?;
+        let Some((hash, taken)) = taken else { return Ok((info, None)) };
+        let mut cursor = Self::new(info);
+        cursor.take(dir, 0, taken)?;
+        cursor.descend(source, dir, 1, hash)?;
+        Ok((info, Some((cursor, hash))))
+    }
+
+    fn new(info: RootInfo) -> Self {
+        Self {
             steps: [IndexStep { block: FileBlock(0), at: 0 }; STEPS_MAX],
             count: (usize::from(info.indirect_levels) + 1).min(STEPS_MAX),
             leaf: FileBlock(0),
             next_hash: None,
-        };
-        cursor.descend(source, dir, 0, hash)?;
-        Ok(cursor)
+        }
     }
 
     /// Returns the leaf's block number in the directory.
@@ -134,15 +180,16 @@ impl Cursor {
     ) -> Result<()> {
         for step in from..self.count {
             let block = self.steps[step].block;
-            let (at, below, next) = with_index(source, dir, step, block, |index| {
-                let at = index.position(hash);
-                (at, index.block(at), (at + 1 < index.count()).then(|| index.hash(at + 1)))
-            })?;
-            self.steps[step].at = at;
-            self.next_hash = next;
-            self.go(dir, step, below)?;
+            let taken = with_index(source, dir, step, block, |index| TakenEntry::new(index, hash))?;
+            self.take(dir, step, taken)?;
         }
         Ok(())
+    }
+
+    fn take(&mut self, dir: &Handle, step: usize, taken: TakenEntry) -> Result<()> {
+        self.steps[step].at = taken.at;
+        self.next_hash = taken.next_hash;
+        self.go(dir, step, taken.below)
     }
 
     /// Descends one level. Rejects an index that refers back to a block on the path, such as its root: the bytes of

@@ -84,7 +84,8 @@ impl Op<'_> {
     /// Searches one block for a name and for space for it. Fails with `Exists` if the name is there.
     ///
     /// The result of a full search is kept in a note, so that the next name needs no search: most new names are not in
-    /// the block, and the space usually follows the last insertion.
+    /// the block, and the space usually follows the last insertion. A note that does not exclude the name, because of a
+    /// hash collision or a removed name, is rebuilt.
     pub(super) fn room_in_leaf(
         &mut self,
         id: BufferId,
@@ -96,31 +97,34 @@ impl Op<'_> {
         if !is_plain && find_in_block(block, None, wanted).is_some() {
             return Err(Error::Exists);
         }
-        let note = self.txn.note(id).filter(|_| is_plain);
-        let noted = note.and_then(|note| dirent::search_noted(note, block, name));
-        // A note that finds the name without a match, because of a hash collision or a removed name, is rebuilt.
-        let is_wrong = |note| noted.is_none() && dirent::may_have(note, block, name);
-        let renew = is_plain && note.is_none_or(is_wrong);
-        let found = noted.unwrap_or_else(|| dirent::search(block, name));
-        let room = match found {
+        let room_of = |found| match found {
             Search::Found(_) => Err(Error::Exists),
             Search::Full => Ok(None),
             Search::Room { offset, used, rec_len } => Ok(Some(Room { id, offset, used, rec_len })),
         };
-        if renew && room.is_ok() {
-            let note = dirent::note(self.txn.data(id));
+        let note = self.txn.note(id).filter(|_| is_plain);
+        if let Some((found, first_room)) =
+            note.and_then(|note| dirent::search_noted(note, block, name))
+        {
+            let room = room_of(found);
+            if let Some(note) = self.txn.note_mut(id) {
+                dirent::note_first_room(note, first_room);
+            }
+            return room;
+        }
+        let room = room_of(dirent::search(block, name))?;
+        if is_plain {
+            let note = dirent::note(block);
             self.txn.set_note(id, note);
         }
-        room
+        Ok(room)
     }
 
     /// Writes an entry after the used part of a record.
     pub(super) fn write_entry(&mut self, room: Room, entry: Entry<'_>) {
         let Room { id, offset, used, rec_len } = room;
-        if let Some(note) = self.txn.note_mut(id)
-            && !dirent::note_entry(note, entry.name, (offset, used, rec_len))
-        {
-            self.txn.forget_note(id);
+        if let Some(note) = self.txn.note_mut(id) {
+            dirent::note_entry(note, entry.name, (offset, used));
         }
         if used > 0 {
             dirent::write_rec_len(self.txn.edit_noted(id, offset + 4..offset + 6), used);

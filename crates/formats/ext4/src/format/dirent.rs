@@ -10,7 +10,7 @@
 mod note;
 
 use engine::Corruption;
-pub(crate) use note::{may_have, note, note_entry, note_removal, search_noted};
+pub(crate) use note::{excludes, note, note_entry, note_first_room, note_removal, search_noted};
 use vfs::FileType;
 
 use super::checksum::crc32c;
@@ -51,7 +51,7 @@ pub struct DirRecord<'a> {
 
 impl DirRecord<'_> {
     /// Returns the number of bytes of the record that are in use.
-    pub fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         if self.inode == 0 { 0 } else { record_size(self.name.len()) }
     }
 
@@ -107,7 +107,7 @@ pub fn entries(block: &[u8]) -> impl Iterator<Item = DirRecord<'_>> {
 
 /// Result of searching a block for a name and for room.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Search<'a> {
+pub(crate) enum Search<'a> {
     /// The name exists.
     Found(DirRecord<'a>),
     /// The name is not there, and a new record fits after the used part of this one.
@@ -152,7 +152,7 @@ impl<'n> Probe<'n> {
 ///
 /// This is the most frequent step of file creation. So records are first compared by their headers, and examined
 /// further only if the length of the name or the free space fits.
-pub fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
+pub(crate) fn search<'a>(block: &'a [u8], name: &[u8]) -> Search<'a> {
     let needed = record_size(name.len());
     let probe = Probe::new(name);
     let mut room = Search::Full;
@@ -190,7 +190,7 @@ pub fn find<'a>(block: &'a [u8], name: &[u8]) -> Option<DirRecord<'a>> {
 }
 
 /// Finds the record of a name. Returns also the offset of the record before it, if it is not the first.
-pub fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(DirRecord<'a>, Option<usize>)> {
+pub(crate) fn locate<'a>(block: &'a [u8], name: &[u8]) -> Option<(DirRecord<'a>, Option<usize>)> {
     let probe = Probe::new(name);
     let (mut before, mut offset) = (None, 0);
     while let Some(header) = block.get(offset..).and_then(<[u8]>::first_chunk::<HEADER_SIZE>) {
@@ -278,7 +278,11 @@ pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corrup
 /// file system `has_checksums`. A block must pass this before it is sealed.
 ///
 /// Every changed block is checked once per checkpoint, so headers are read as one number each.
-pub fn verify_structure(block: &[u8], inodes: u32, has_checksums: bool) -> Result<(), Corruption> {
+pub(crate) fn verify_structure(
+    block: &[u8],
+    inodes: u32,
+    has_checksums: bool,
+) -> Result<(), Corruption> {
     if has_checksums {
         check_tail(block)?;
     }

@@ -43,7 +43,7 @@ pub struct Extent {
 
 impl Extent {
     /// Returns the end in the file, exclusive; 2^32 if the extent includes the last possible block.
-    pub fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         u64::from(self.block.0) + u64::from(self.len)
     }
 
@@ -79,10 +79,12 @@ impl IndexEntry {
     }
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -140,6 +142,7 @@ impl<'a> ExtentNode<'a> {
         Ok(node)
     }
 
+    #[inline]
     fn header(bytes: &'a [u8], depth: Option<u16>) -> Result<Self, Corruption> {
         let magic = u16_at(bytes, 0);
         if magic != MAGIC {
@@ -211,7 +214,7 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Returns the first file block of entry `at`, if there is such an entry.
-    pub fn first_block(&self, at: usize) -> Option<FileBlock> {
+    pub(crate) fn first_block(&self, at: usize) -> Option<FileBlock> {
         // Both kinds of entries start with this field.
         (at < self.len()).then(|| FileBlock(u32_at(self.bytes, entry_range(at).start)))
     }
@@ -227,12 +230,12 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Returns whether there are no entries.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
     /// Returns the maximum number of entries.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         usize::from(u16_at(self.bytes, 4))
     }
 
@@ -264,7 +267,7 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Returns the position of the last entry that starts at or before `block`, if any.
-    pub fn position(&self, block: FileBlock) -> Option<usize> {
+    pub(crate) fn position(&self, block: FileBlock) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
@@ -288,7 +291,7 @@ fn tail_offset(block: &[u8]) -> usize {
 
 /// Verifies a node in a block that was read, and its checksum if there is a `seed`. The targets of its entries are
 /// checked when they are used.
-pub fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
+pub(crate) fn verify(block: &[u8], seed: Option<u32>) -> Result<(), Corruption> {
     ExtentNode::parse(block, None)?;
     if let Some(seed) = seed {
         let (stored, computed) = (u32_at(block, tail_offset(block)), checksum(block, seed));

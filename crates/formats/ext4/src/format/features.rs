@@ -259,7 +259,7 @@ impl Features {
     }
 
     /// Turns one feature on or off.
-    pub fn set(&mut self, feature: Feature, on: bool) {
+    pub(crate) fn set(&mut self, feature: Feature, on: bool) {
         match feature {
             Feature::Compat(f) => self.compat.set(f, on),
             Feature::Incompat(f) => self.incompat.set(f, on),

@@ -175,7 +175,7 @@ impl Geometry {
 
     /// Returns the number of inodes in a block of an inode table.
     #[must_use]
-    pub const fn inodes_per_block(&self) -> u32 {
+    pub(crate) const fn inodes_per_block(&self) -> u32 {
         self.block_size() / self.inode_size as u32
     }
 

@@ -39,6 +39,23 @@ pub struct NameHasher {
     pub seed: [u32; 4],
 }
 
+/// Parameters of the hashes of a file system. The version may differ between directories.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashParameters {
+    /// True if bytes above 0x7f are positive in every version.
+    pub(crate) unsigned: bool,
+    /// `s_hash_seed`.
+    pub(crate) seed: [u32; 4],
+}
+
+impl HashParameters {
+    /// Returns the hasher for an index with the given hash version. Returns `None` for an unknown version.
+    pub(crate) fn hasher(&self, version: u8) -> Option<NameHasher> {
+        let (version, unsigned) = HashVersion::from_raw(version)?;
+        Some(NameHasher { version, unsigned: unsigned || self.unsigned, seed: self.seed })
+    }
+}
+
 /// Hash of a name. Directories are ordered by `major`, then by `minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
@@ -80,7 +97,11 @@ impl NameHasher {
             HashVersion::HalfMd4 => {
                 let mut state = seed.map(|word| Lanes([word]));
                 for chunk in chunks(name, HALF_MD4_CHUNK) {
-                    half_md4(&mut state, &self.words::<8>(chunk).map(|word| Lanes([word])));
+                    let mut input = [Lanes([0]); 8];
+                    for (lanes, word) in input.iter_mut().zip(&self.words::<8>(chunk)) {
+                        lanes.0[0] = *word;
+                    }
+                    half_md4(&mut state, &input);
                 }
                 (state[1].0[0], state[2].0[0])
             }
@@ -176,7 +197,12 @@ struct Lanes<const N: usize>([u32; N]);
 impl<const N: usize> Lanes<N> {
     #[inline(always)]
     fn with(self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
-        Self(std::array::from_fn(|lane| of(self.0[lane], other.0[lane])))
+        // Neither `from_fn` nor `map`, which are function calls in some builds.
+        let mut words = self.0;
+        for (word, other) in words.iter_mut().zip(&other.0) {
+            *word = of(*word, *other);
+        }
+        Self(words)
     }
 
     #[inline(always)]
@@ -191,7 +217,6 @@ impl<const N: usize> Lanes<N> {
 
     #[inline(always)]
     fn rotated(self, bits: u32) -> Self {
-        // Not `map`, which is a function call in some builds.
         let mut words = self.0;
         for word in &mut words {
             *word = word.rotate_left(bits);
@@ -220,36 +245,50 @@ impl<const N: usize> BitAnd for Lanes<N> {
 
 fn half_md4<const N: usize>(state: &mut [Lanes<N>; 4], input: &[Lanes<N>; 8]) {
     let before = *state;
-    let in_order = |order: [usize; 8]| order.map(|at| input[at]);
-    round(state, [3, 7, 11, 19], in_order([0, 1, 2, 3, 4, 5, 6, 7]), |x, y, z| z ^ (x & (y ^ z)));
-    let second = in_order([1, 3, 5, 7, 0, 2, 4, 6]).map(|word| word.plus_all(0x5a82_7999));
-    round(state, [3, 5, 9, 13], second, |x, y, z| (x & y).plus((x ^ y) & z));
-    let third = in_order([3, 7, 2, 6, 1, 5, 0, 4]).map(|word| word.plus_all(0x6ed9_eba1));
-    round(state, [3, 9, 11, 15], third, |x, y, z| x ^ y ^ z);
+    let first = Round { shifts: [3, 7, 11, 19], order: [0, 1, 2, 3, 4, 5, 6, 7], added: 0 };
+    first.run(state, input, |x, y, z| z ^ (x & (y ^ z)));
+    let second =
+        Round { shifts: [3, 5, 9, 13], order: [1, 3, 5, 7, 0, 2, 4, 6], added: 0x5a82_7999 };
+    second.run(state, input, |x, y, z| (x & y).plus((x ^ y) & z));
+    let third =
+        Round { shifts: [3, 9, 11, 15], order: [3, 7, 2, 6, 1, 5, 0, 4], added: 0x6ed9_eba1 };
+    third.run(state, input, |x, y, z| x ^ y ^ z);
     for (word, before) in state.iter_mut().zip(before) {
         *word = word.plus(before);
     }
 }
 
-/// Eight steps. Each depends on the one before, so independent terms are added first.
-#[inline(always)]
-fn round<const N: usize>(
-    state: &mut [Lanes<N>; 4],
+/// A round of half-MD4: eight steps.
+struct Round {
     shifts: [u32; 4],
-    words: [Lanes<N>; 8],
-    mix: impl Fn(Lanes<N>, Lanes<N>, Lanes<N>) -> Lanes<N>,
-) {
-    let step = |word: Lanes<N>, other: Lanes<N>, shift: u32, mixed: Lanes<N>| {
-        word.plus(other).plus(mixed).rotated(shift)
-    };
-    let [mut a, mut b, mut c, mut d] = *state;
-    for four in words.as_chunks::<4>().0 {
-        a = step(a, four[0], shifts[0], mix(b, c, d));
-        d = step(d, four[1], shifts[1], mix(a, b, c));
-        c = step(c, four[2], shifts[2], mix(d, a, b));
-        b = step(b, four[3], shifts[3], mix(c, d, a));
+    /// The word of the input for each step.
+    order: [usize; 8],
+    /// A number that is added to each word.
+    added: u32,
+}
+
+impl Round {
+    /// Each step depends on the one before, so independent terms are added first.
+    #[inline(always)]
+    fn run<const N: usize>(
+        &self,
+        state: &mut [Lanes<N>; 4],
+        input: &[Lanes<N>; 8],
+        mix: impl Fn(Lanes<N>, Lanes<N>, Lanes<N>) -> Lanes<N>,
+    ) {
+        let shifts = self.shifts;
+        let step = |word: Lanes<N>, at: usize, shift: u32, mixed: Lanes<N>| {
+            word.plus(input[at].plus_all(self.added)).plus(mixed).rotated(shift)
+        };
+        let [mut a, mut b, mut c, mut d] = *state;
+        for four in self.order.as_chunks::<4>().0 {
+            a = step(a, four[0], shifts[0], mix(b, c, d));
+            d = step(d, four[1], shifts[1], mix(a, b, c));
+            c = step(c, four[2], shifts[2], mix(d, a, b));
+            b = step(b, four[3], shifts[3], mix(c, d, a));
+        }
+        *state = [a, b, c, d];
     }
-    *state = [a, b, c, d];
 }
 
 fn tea(state: &mut [u32; 4], input: &[u32; 4]) {

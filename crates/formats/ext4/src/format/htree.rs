@@ -54,7 +54,7 @@ impl IndexKind {
     }
 
     /// Returns the maximum number of entries of such a block of `block_size` bytes, including entry 0.
-    pub const fn limit(self, block_size: usize, checksums: bool) -> u16 {
+    pub(crate) const fn limit(self, block_size: usize, checksums: bool) -> u16 {
         let entries = (block_size - self.entries()) / ENTRY_SIZE;
         (entries - checksums as usize) as u16
     }
@@ -82,10 +82,12 @@ pub(crate) fn write_root_info(bytes: &mut [u8], info: RootInfo) {
 /// Byte range of `dx_root_info` in a root.
 pub(crate) const ROOT_INFO_RANGE: std::ops::Range<usize> = ROOT_INFO..ROOT_ENTRIES;
 
+#[inline]
 fn u16_at(block: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([block[at], block[at + 1]])
 }
 
+#[inline]
 fn u32_at(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
 }
@@ -112,7 +114,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the maximum number of entries.
-    pub fn limit(&self) -> u16 {
+    pub(crate) fn limit(&self) -> u16 {
         self.limit
     }
 
@@ -122,6 +124,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the hash of entry `at`.
+    #[inline]
     pub fn hash(&self, at: usize) -> u32 {
         if at == 0 { 0 } else { u32_at(self.entries, at * ENTRY_SIZE) }
     }
@@ -132,7 +135,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the position of the last entry whose hash is not above `hash`.
-    pub fn position(&self, hash: u32) -> usize {
+    pub(crate) fn position(&self, hash: u32) -> usize {
         let (mut low, mut high) = (1, self.count());
         while low < high {
             let middle = low.midpoint(high);
@@ -153,7 +156,7 @@ pub(crate) fn insert_range(place: IndexKind, at: usize, count: usize) -> std::op
 }
 
 /// Moves the entries in `bytes` (from `insert_range`) up by one and writes the new one at the start.
-pub fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
+pub(crate) fn insert(bytes: &mut [u8], hash: u32, block: FileBlock) {
     let end = bytes.len() - ENTRY_SIZE;
     bytes.copy_within(..end, ENTRY_SIZE);
     bytes[..4].copy_from_slice(&hash.to_le_bytes());
@@ -193,7 +196,7 @@ pub fn verify(block: &[u8], place: IndexKind, seed: Option<u32>) -> Result<(), C
 
 /// Checks counts and order of an index block in a file system with or without checksums. A block must pass this before
 /// it is sealed.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     block: &[u8],
     place: IndexKind,
     has_checksums: bool,

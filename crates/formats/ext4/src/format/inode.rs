@@ -27,17 +27,17 @@ pub const I_BLOCK_SIZE: usize = 60;
 /// `i_flags` (those used here).
 pub mod flags {
     /// The inode must not change.
-    pub const IMMUTABLE: u32 = 0x10;
+    pub(crate) const IMMUTABLE: u32 = 0x10;
     /// Append only.
     pub const APPEND: u32 = 0x20;
     /// Do not update the access time.
-    pub const NOATIME: u32 = 0x80;
+    pub(crate) const NOATIME: u32 = 0x80;
     /// The contents are encrypted.
     pub const ENCRYPT: u32 = 0x800;
     /// A hashed directory.
     pub const INDEX: u32 = 0x1000;
     /// The data is journaled.
-    pub const JOURNAL_DATA: u32 = 0x4000;
+    pub(crate) const JOURNAL_DATA: u32 = 0x4000;
     /// Top of a directory hierarchy, for allocation.
     pub const TOPDIR: u32 = 0x2_0000;
     /// `i_blocks` counts file-system blocks.
@@ -51,7 +51,7 @@ pub mod flags {
     /// The contents are stored in the inode.
     pub const INLINE_DATA: u32 = 0x1000_0000;
     /// New files in the directory inherit its project.
-    pub const PROJINHERIT: u32 = 0x2000_0000;
+    pub(crate) const PROJINHERIT: u32 = 0x2000_0000;
     /// Lookups ignore case.
     pub const CASEFOLD: u32 = 0x4000_0000;
 }
@@ -209,7 +209,7 @@ impl Inode {
     }
 
     /// Sets the permission bits.
-    pub fn set_permissions(&mut self, permissions: u16) {
+    pub(crate) fn set_permissions(&mut self, permissions: u16) {
         self.set_mode((self.mode() & S_IFMT) | (permissions & !S_IFMT));
     }
 
@@ -230,7 +230,7 @@ impl Inode {
     }
 
     /// Sets the group.
-    pub fn set_gid(&mut self, gid: u32) {
+    pub(crate) fn set_gid(&mut self, gid: u32) {
         self.raw.gid_lo = (gid as u16).into();
         self.raw.gid_high = ((gid >> 16) as u16).into();
     }
@@ -392,7 +392,7 @@ impl Inode {
     }
 
     /// Sets a timestamp. Without the extra fields, nanoseconds are lost and seconds are limited to 32 bits.
-    pub fn set_time(&mut self, which: Time, time: Timestamp) {
+    pub(crate) fn set_time(&mut self, which: Time, time: Timestamp) {
         let wide = |end| usize::from(self.present) >= end;
         let (sec, extra, wide) = match which {
             Time::Change => (&mut self.raw.ctime, &mut self.raw.ctime_extra, wide(0x88)),
@@ -536,7 +536,7 @@ pub fn seal_slot(seed: u32, slot: &mut [u8]) {
 
 /// An inode number and its checksum seed, used to verify blocks that belong to the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockOwner {
+pub(crate) struct BlockOwner {
     /// The inode number.
     pub ino: Ino,
     /// Checksum seed of its blocks.

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::checksum::crc32c;
 
 /// `mmp_magic`: "PMM" in the order of the bytes.
-pub const MAGIC: u32 = 0x004d_4d50;
+pub(crate) const MAGIC: u32 = 0x004d_4d50;
 /// Sequence number of a file system that no host uses.
 pub const SEQUENCE_CLEAN: u32 = 0xff4d_4d50;
 /// Sequence number while e2fsck checks the file system.
@@ -21,7 +21,7 @@ pub const INTERVAL_MAX: u16 = 300;
 /// Minimum check interval in seconds.
 pub(crate) const CHECK_INTERVAL_MIN: u16 = 5;
 /// Size of the structure in bytes. The rest of its block is unused.
-pub const SIZE: usize = size_of::<RawMmp>();
+pub(crate) const SIZE: usize = size_of::<RawMmp>();
 
 /// Contents of the MMP block. Field names as in the format document, without `mmp_`.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -9,7 +9,7 @@ use super::address::Block;
 use super::checksum;
 
 /// `ob_magic`.
-pub const MAGIC: u32 = 0x0b10_ca04;
+pub(crate) const MAGIC: u32 = 0x0b10_ca04;
 
 /// Tail of an orphan block. Field names as in the format document, without `ob_`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -31,7 +31,11 @@ pub const fn slots_per_block(block_size: usize) -> usize {
 ///
 /// # Errors
 /// A wrong magic number; with `inode_seed` (for `metadata_csum`), a wrong checksum.
-pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U32], Corruption> {
+pub(crate) fn parse(
+    block: &[u8],
+    place: Block,
+    inode_seed: Option<u32>,
+) -> Result<&[U32], Corruption> {
     let damage = |problem| Corruption::new("orphan file", problem).at_block(place.0);
     let Ok((slots, tail)) = Tail::read_from_suffix(block) else {
         return Err(damage("truncated block"));
@@ -55,7 +59,7 @@ pub fn parse(block: &[u8], place: Block, inode_seed: Option<u32>) -> Result<&[U3
 ///
 /// # Errors
 /// The first fault.
-pub fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), Corruption> {
+pub(crate) fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Result<(), Corruption> {
     match parse(block, place, None)?.iter().find(|slot| slot.get() > inodes) {
         Some(slot) => Err(Corruption::new("orphan file", "an inode past the last one")
             .mismatch(format!("at most {inodes}"), slot.get())),
@@ -73,7 +77,7 @@ pub fn seal(block: &mut [u8], place: Block, inode_seed: Option<u32>) {
 }
 
 /// Iterates over the inodes in a block's slots.
-pub fn orphans(slots: &[U32]) -> impl Iterator<Item = Ino> + '_ {
+pub(crate) fn orphans(slots: &[U32]) -> impl Iterator<Item = Ino> + '_ {
     slots.iter().filter(|slot| **slot != 0).map(|slot| Ino(u64::from(slot.get())))
 }
 

@@ -13,7 +13,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a block of a quota file in bytes.
-pub const BLOCK_SIZE: usize = 1024;
+pub(crate) const BLOCK_SIZE: usize = 1024;
 /// Base-2 logarithm of [`BLOCK_SIZE`].
 pub(crate) const BLOCK_SIZE_LOG: u32 = 10;
 /// Block of the header.
@@ -91,12 +91,12 @@ pub struct DiskQuota {
     /// The id.
     pub id: U32,
     padding: U32,
-    inodes_hard: U64,
-    inodes_soft: U64,
+    pub(crate) inodes_hard: U64,
+    pub(crate) inodes_soft: U64,
     /// Number of inodes in use.
     pub inodes: U64,
-    blocks_hard: U64,
-    blocks_soft: U64,
+    pub(crate) blocks_hard: U64,
+    pub(crate) blocks_soft: U64,
     /// Number of bytes in use.
     pub space: U64,
     block_time: U64,
@@ -161,7 +161,7 @@ impl DiskQuota {
     /// Returns the entry in the form to store. The entry of id 0 without usage would look unused, so it gets a nonzero
     /// time, which has no effect.
     #[must_use]
-    pub fn stored(mut self) -> Self {
+    pub(crate) fn stored(mut self) -> Self {
         if self.is_none() {
             self.inode_time = 1.into();
         }
@@ -171,7 +171,7 @@ impl DiskQuota {
 
 /// Returns the byte range of entry `index` in a leaf.
 #[must_use]
-pub fn entry_range(index: usize) -> Range<usize> {
+pub(crate) fn entry_range(index: usize) -> Range<usize> {
     let start = size_of::<LeafHeader>() + index * size_of::<DiskQuota>();
     start..start + size_of::<DiskQuota>()
 }

@@ -92,7 +92,7 @@ mod tests {
     use crate::mkfs::{self, Options};
 
     fn geometry() -> Geometry {
-        *mkfs::plan(&Options::new(8 << 20)).unwrap().geometry()
+        Geometry::new(mkfs::plan(&Options::new(8 << 20)).unwrap().superblock())
     }
 
     proptest! {

@@ -238,7 +238,7 @@ impl RawSuperblock {
 ///
 /// # Errors
 /// A wrong magic number or, with `metadata_csum`, a wrong checksum, with the value found.
-pub fn verify(bytes: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify(bytes: &[u8]) -> Result<(), Corruption> {
     let raw = checked_magic(bytes)?;
     let computed = raw.computed_checksum();
     if raw.features().metadata_csum() && raw.checksum != computed {
@@ -273,7 +273,7 @@ fn checked_magic(bytes: &[u8]) -> Result<&RawSuperblock, Corruption> {
 }
 
 /// Updates the checksum of a superblock of `SUPERBLOCK_SIZE` bytes, if the file system has one.
-pub fn seal(bytes: &mut [u8]) {
+pub(crate) fn seal(bytes: &mut [u8]) {
     if let Ok(raw) = RawSuperblock::mut_from_bytes(bytes) {
         raw.seal();
     }
@@ -620,7 +620,7 @@ fn check_descriptors(sb: &Superblock) -> Result<()> {
 ///
 /// # Errors
 /// The first invalid value, or features that this build would refuse to read.
-pub fn verify_structure(bytes: &[u8]) -> Result<Superblock, Corruption> {
+pub(crate) fn verify_structure(bytes: &[u8]) -> Result<Superblock, Corruption> {
     let raw = checked_magic(bytes)?;
     Superblock::check(raw.clone(), u64::MAX).map_err(|error| match error {
         Error::Corrupt(fault) => fault,

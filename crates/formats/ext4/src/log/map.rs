@@ -132,7 +132,7 @@ impl JournalMap {
 
     /// Returns whether the journal is on another device.
     #[must_use]
-    pub fn is_external(&self) -> bool {
+    pub(crate) fn is_external(&self) -> bool {
         self.base != 0
     }
 
@@ -167,7 +167,7 @@ impl JournalMap {
 
     /// Returns whether a block belongs to the journal, or is on its device.
     #[must_use]
-    pub fn contains(&self, block: Block) -> bool {
+    pub(crate) fn contains(&self, block: Block) -> bool {
         if self.is_external() {
             return block.0 >= self.base >> self.block_size_log;
         }

@@ -33,12 +33,6 @@ impl Layout {
         &self.sb
     }
 
-    /// Returns the geometry of the file system.
-    #[must_use]
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
     /// Returns the number of blocks that will be free, including those reserved for privileged users.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {

@@ -33,7 +33,7 @@ pub use options::{MmpOptions, OnWait, Purpose};
 /// # Errors
 /// `Unsupported` if another host uses or checks the file system; `Corrupt` for a damaged block. `Device` if the device
 /// fails.
-pub fn claim(
+pub(crate) fn claim(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     options: &MmpOptions,

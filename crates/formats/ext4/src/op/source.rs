@@ -4,7 +4,7 @@
 //! blocks that it has changed, and must read them through its transaction: a block that a transaction holds cannot be
 //! read from the cache.
 
-use engine::Tag;
+use engine::{Note, Tag};
 use vfs::Result;
 
 use crate::Ext4Core;
@@ -19,7 +19,17 @@ pub(crate) trait BlockSource {
     fn fs(&self) -> &Ext4Core;
 
     /// Calls `look` with a metadata block that was verified as `tag` requires.
-    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T>;
+    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.with_noted(place, tag, |bytes, _| look(bytes))
+    }
+
+    /// Like [`BlockSource::with`], with the note of the block.
+    fn with_noted<T>(
+        &mut self,
+        place: Block,
+        tag: Tag,
+        look: impl FnOnce(&[u8], Option<&Note>) -> T,
+    ) -> Result<T>;
 
     /// Returns the device block of a directory block, or `None` for a hole.
     fn place(&mut self, dir: &Handle, block: FileBlock) -> Result<Option<Block>>
@@ -39,8 +49,14 @@ impl BlockSource for &Ext4Core {
         self
     }
 
-    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
-        Ok(look(&self.block(place, tag)?))
+    fn with_noted<T>(
+        &mut self,
+        place: Block,
+        tag: Tag,
+        look: impl FnOnce(&[u8], Option<&Note>) -> T,
+    ) -> Result<T> {
+        let block = self.block(place, tag)?;
+        Ok(look(&block, block.note()))
     }
 }
 
@@ -50,8 +66,13 @@ impl BlockSource for Op<'_> {
         self.fs
     }
 
-    fn with<T>(&mut self, place: Block, tag: Tag, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    fn with_noted<T>(
+        &mut self,
+        place: Block,
+        tag: Tag,
+        look: impl FnOnce(&[u8], Option<&Note>) -> T,
+    ) -> Result<T> {
         let id = self.buffer(place, tag)?;
-        Ok(look(self.txn.data(id)))
+        Ok(look(self.txn.data(id), self.txn.note(id)))
     }
 }

@@ -7,7 +7,7 @@ use engine::Corruption;
 use crate::format::address::Block;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::geometry::Geometry;
-use crate::format::hash::{HashVersion, NameHasher};
+use crate::format::hash::{HashParameters, HashVersion, NameHasher};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 pub(crate) mod clock;
@@ -80,13 +80,16 @@ impl Params {
 
     /// Returns the hasher for an index with the given hash version. Returns `None` for an unknown version.
     pub(crate) fn hasher(&self, version: u8) -> Option<NameHasher> {
-        let (version, unsigned) = HashVersion::from_raw(version)?;
-        let unsigned = unsigned || !self.sb.signed_hash();
+        self.hash_parameters().hasher(version)
+    }
+
+    /// Returns the parameters of all indexes.
+    pub(crate) fn hash_parameters(&self) -> HashParameters {
         let bytes = &self.sb.raw.hash_seed;
         let seed = std::array::from_fn(|i| {
             u32::from_le_bytes([bytes[i * 4], bytes[i * 4 + 1], bytes[i * 4 + 2], bytes[i * 4 + 3]])
         });
-        Some(NameHasher { version, unsigned, seed })
+        HashParameters { unsigned: !self.sb.signed_hash(), seed }
     }
 
     /// Returns whether a directory may have more than 65,000 links.

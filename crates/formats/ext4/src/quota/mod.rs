@@ -17,6 +17,7 @@ mod account;
 mod entry;
 mod load;
 mod recount;
+mod statfs;
 #[cfg(test)]
 mod tests;
 

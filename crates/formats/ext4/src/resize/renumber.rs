@@ -161,12 +161,10 @@ impl Mover {
         references: &References,
         renumbered: &mut HashMap<u32, u32>,
     ) -> Result<()> {
-        let none = Vec::new();
-        let names = references.names.get(&old).unwrap_or(&none);
-        let no_children = Vec::new();
-        let children = references.children.get(&old).unwrap_or(&no_children);
+        let names = references.names.get(&old).map_or(0, Vec::len);
+        let children = references.children.get(&old).map_or(0, Vec::len);
         // Room for both slots, both bitmaps, all references, and bitmaps of rewritten blocks.
-        self.make_room(names.len() + children.len() + 48)?;
+        self.make_room(names + children + 48)?;
         let mut slot = self.slot(old)?;
         let mut inode = Inode::from_slot(&slot);
         if inode.has_flag(flags::EA_INODE) {
@@ -192,10 +190,21 @@ impl Mover {
         self.put_slot(old, slot)?;
         self.free_inode(old, is_dir)?;
         renumbered.insert(old, new);
-        let now = |ino: u32| renumbered.get(&ino).copied().unwrap_or(ino);
-        let names: Vec<(u32, u32)> = names.iter().map(|(dir, at)| (now(*dir), *at)).collect();
-        let children: Vec<u32> = children.iter().map(|child| now(*child)).collect();
-        for (dir, number) in names {
+        self.rename_references((old, new), references, renumbered)?;
+        self.rename_in_superblock(old, new);
+        self.count_space(new, &inode, space)
+    }
+
+    /// Replaces the number of a moved inode in the names of it, and in `..` of its subdirectories.
+    fn rename_references(
+        &mut self,
+        (old, new): (u32, u32),
+        references: &References,
+        renumbered: &HashMap<u32, u32>,
+    ) -> Result<()> {
+        let now = |ino: &u32| renumbered.get(ino).copied().unwrap_or(*ino);
+        for (dir, number) in references.names.get(&old).into_iter().flatten() {
+            let (dir, number) = (now(dir), *number);
             if number == IN_INODE {
                 self.rename_inline(dir, old, new)?;
                 continue;
@@ -207,7 +216,7 @@ impl Mover {
                 new,
             )?;
         }
-        for child in children {
+        for child in references.children.get(&old).into_iter().flatten().map(now) {
             if Inode::from_slot(&self.slot(child)?).has_flag(flags::INLINE_DATA) {
                 self.set_inline_parent(child, new)?;
                 continue;
@@ -219,8 +228,7 @@ impl Mover {
                 new,
             )?;
         }
-        self.rename_in_superblock(old, new);
-        self.count_space(new, &inode, space)
+        Ok(())
     }
 
     /// Rewrites contents that depend on the inode number: the entry `.` of a directory, and block checksums.

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 mod project;
+mod statfs;
 mod structure;
 mod usage;
 mod usage_crash;

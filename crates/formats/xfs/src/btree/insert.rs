@@ -253,8 +253,8 @@ pub(crate) fn replace_record<T: Tree>(
 
 /// Returns the first and the last byte of `old` that differ from `new`, which may be longer.
 fn difference(old: &[u8], new: &[u8]) -> Option<(usize, usize)> {
-    let differs = |at: &usize| old[*at] != new[*at];
-    let first = (0..old.len()).find(differs)?;
-    let last = (first..old.len()).rfind(differs)?;
+    let mut pairs = old.iter().zip(&new[..old.len()]);
+    let first = pairs.clone().position(|(old, new)| old != new)?;
+    let last = pairs.rposition(|(old, new)| old != new)?;
     Some((first, last))
 }

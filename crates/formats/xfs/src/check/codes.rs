@@ -326,10 +326,10 @@ catalogue! {
         REBUILD_GROUPS;
     QUOTA: AtRisk "xfs-quota", "quota",
         "A quota file is damaged.",
-        "Invalid records are replaced with empty ones, and quotas are marked for a quota check at the next mount.";
+        "Invalid records are rewritten, with their limits if these can be read, and usage is counted again.";
     QUOTA_COUNTS: Harmless "xfs-quota-counts", "quota",
         "A quota record has a wrong usage count.",
-        "Quotas are marked for a quota check at the next mount.";
+        "Usage is counted again. In version 4, quotas are marked for a quota check at the next mount.";
 }
 
 const LEN: usize = OTHERS.len() + TREES.len() * 5;

@@ -13,7 +13,7 @@ use super::forks::{self, Mapped};
 use super::links::{InodeLinks, VisitedDirectory};
 use super::owners::Owners;
 use super::quota::Usage;
-use super::realtime::UsedExtents;
+use super::realtime::{UsedExtents, is_realtime};
 use super::symlink;
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be64};
@@ -211,8 +211,9 @@ impl Inodes<'_> {
             let finding = self.found(codes::INODE_FIELD, ino).field("di_next_unlinked");
             self.ctx.found(finding.mismatch("none", found));
         }
-        if let Some(usage) = self.usage {
-            usage.add(ino, &inode);
+        // Blocks of realtime files are counted with their maps.
+        if let Some(usage) = self.usage.filter(|_| !is_realtime(&inode)) {
+            usage.add(ino, &inode, 0);
         }
         let has_blocks = |fork| match inode.fork_format(fork) {
             ForkFormat::Btree | ForkFormat::MetaBtree => true,
@@ -238,13 +239,16 @@ impl Inodes<'_> {
 
     fn forks(&self, number: u32, ino: Ino, inode: &Inode, file_type: FileType) {
         let is_data = file_type == FileType::Regular;
-        let mut data = Vec::new();
-        let keep = |extents: &mut Vec<_>, extent| {
+        let (mut data, mut data_blocks) = (Vec::new(), 0);
+        let mapped = forks::map(self, ino, inode, Fork::Data, |extent| {
+            data_blocks += extent.len;
             if !is_data {
-                extents.push(extent);
+                data.push(extent);
             }
-        };
-        let mapped = forks::map(self, ino, inode, Fork::Data, |extent| keep(&mut data, extent));
+        });
+        if let Some(usage) = self.usage.filter(|_| is_realtime(inode)) {
+            usage.add(ino, inode, data_blocks);
+        }
         let mut attr = Vec::new();
         let attr_mapped = forks::map(self, ino, inode, Fork::Attr, |extent| attr.push(extent));
         self.check_blocks(ino, inode, &mapped, &attr_mapped);

@@ -2,8 +2,6 @@
 
 mod usage;
 
-use std::collections::HashMap;
-
 use vfs::Ino;
 use vfs::check::Finding;
 
@@ -16,10 +14,11 @@ use super::metadir;
 use crate::format::checksum;
 use crate::format::inode::Fork;
 use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE};
-use crate::format::quota::{self, QuotaKind, Resource, is_record};
+use crate::format::quota::{self, Counts, QuotaKind, Resource, UsageById};
 
-use usage::{Counts, IDS_MAX};
-pub(super) use usage::{Uncounted, Usage, is_counted};
+use usage::IDS_MAX;
+pub(crate) use usage::Usage;
+pub(super) use usage::{Uncounted, is_counted};
 
 impl Usage {
     /// Compares the usage with the quota files.
@@ -34,7 +33,7 @@ impl Usage {
                 let is_partial = counted.len() >= IDS_MAX;
                 if read(inodes, kind, files[at], &mut counted) && !is_partial {
                     for (id, counts) in counted {
-                        differs(inodes.ctx, kind, id, counts, (0, 0));
+                        differs(inodes.ctx, kind, id, counts, Counts::default());
                     }
                 }
             }
@@ -44,19 +43,19 @@ impl Usage {
 
 fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: Counts) {
     if counted != found {
-        let shown = |(blocks, inodes)| format!("{blocks} blocks, {inodes} inodes");
+        let has_realtime =
+            [counted, found].iter().any(|of| of[Resource::RealtimeBlocks as usize] != 0);
+        let shown = |[blocks, inodes, realtime]: Counts| match has_realtime {
+            true => format!("{blocks} blocks, {inodes} inodes, {realtime} realtime blocks"),
+            false => format!("{blocks} blocks, {inodes} inodes"),
+        };
         let finding = Finding::new(codes::QUOTA_COUNTS).detail(format!("{} {id}", kind.name()));
         ctx.found(finding.mismatch(shown(counted), shown(found)));
     }
 }
 
 /// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
-fn read(
-    inodes: &Inodes<'_>,
-    kind: QuotaKind,
-    ino: Ino,
-    counted: &mut HashMap<u32, Counts>,
-) -> bool {
+fn read(inodes: &Inodes<'_>, kind: QuotaKind, ino: Ino, counted: &mut UsageById) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), InodeState::Used(_)) {
@@ -88,18 +87,22 @@ fn read(
             for (nth, record) in block.chunks_exact(DQUOT_BLOCK_SIZE).take(per_block).enumerate() {
                 // Identifiers of the last block wrap around.
                 let id = (first as u32).wrapping_add(nth as u32);
-                if !is_record(kind, id, record) {
+                if !quota::is_valid(kind, id, &ctx.geometry.features, record) {
                     ctx.found(fault("an invalid quota record").at_block(place.0));
+                    return false;
+                }
+                let has_checksums = ctx.geometry.features.crc();
+                if has_checksums && quota::uuid(record) != ctx.geometry.meta_uuid {
+                    ctx.found(fault("a quota record with another UUID").at_block(place.0));
                     return false;
                 }
                 let sealed = checksum::check("quota", record, DQUOT_CRC_OFFSET);
                 if let Err(damage) = sealed
-                    && ctx.geometry.features.crc()
+                    && has_checksums
                 {
                     ctx.damage(codes::QUOTA, &damage.of_inode(ino.0), Some(place));
                 }
-                let count = |resource| quota::read(record, resource).count;
-                let found = (count(Resource::Blocks), count(Resource::Inodes));
+                let found = Resource::ALL.map(|resource| quota::read(record, resource).count);
                 let expected = counted.remove(&id).unwrap_or_default();
                 differs(ctx, kind, id, expected, found);
             }

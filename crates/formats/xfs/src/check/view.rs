@@ -10,19 +10,23 @@ use vfs::{Error, Ino, Result};
 
 use super::chunks::{Chunks, InodeState};
 use super::context::Context;
+use super::forks;
 use super::groups;
 use super::inodes::Inodes;
 use super::links::{InodeLinks, special_inodes};
 use super::metadir;
 use super::names;
 use super::owners::Owners;
+use super::quota::Usage;
+use super::realtime::is_realtime;
 use super::{attributes, fields};
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::{AgBlock, AgNumber, Block};
 use crate::format::dir::DirLayout;
 use crate::format::extent::Extent;
 use crate::format::geometry::Geometry;
-use crate::format::inode::Inode;
+use crate::format::inode::{Fork, Inode};
+use crate::format::quota::UsageById;
 use crate::format::superblock::Superblock;
 use crate::volume::read_superblock;
 
@@ -236,6 +240,22 @@ impl View<'_> {
         let mut found = found.into_inner();
         found.sort_unstable_by_key(|(ino, _)| *ino);
         found.into_iter().map(|(_, result)| result)
+    }
+
+    /// Returns the usage of users, groups and projects; `None` if there are too many of one kind. Must be called once,
+    /// because it claims the blocks of maps.
+    pub(crate) fn usage(&self) -> Option<[UsageById; 3]> {
+        let raw = &self.0.ctx.sb.raw;
+        let files = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino);
+        let usage = Usage::of_all_kinds(files);
+        self.0.each_used(|ino, inode| {
+            let mut realtime = 0;
+            if is_realtime(inode) {
+                forks::map(self.0, ino, inode, Fork::Data, |extent| realtime += extent.len);
+            }
+            usage.add(ino, inode, realtime);
+        });
+        usage.into_kinds()
     }
 
     /// Returns whether an inode is in use according to the trees. `None` if unknown.

@@ -43,6 +43,8 @@ fn compare(layout: &DirLayout, name: &[u8], wanted: &[u8]) -> Option<Match> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub(super) found: FoundInode,
+    /// Hash of its name.
+    pub(super) hash: u32,
     /// The number of its data block.
     pub(super) number: u32,
     /// Byte offset of the entry in the data block.
@@ -55,6 +57,13 @@ pub(crate) struct Spot {
     pub(super) hops: u64,
     /// True if the hash is only in the insert buffer. If so, `index` is meaningless.
     pub(super) is_buffered: bool,
+}
+
+impl Spot {
+    /// Returns the entry in the hash index.
+    pub(super) fn entry(&self, layout: &DirLayout) -> LeafEntry {
+        LeafEntry { hash: self.hash, address: layout.address(self.number, self.offset) }
+    }
 }
 
 /// The path to a leaf: nodes from the root down, each with the index of the entry followed.
@@ -176,6 +185,7 @@ impl<S: Source> View<'_, S> {
                 if best.is_none_or(|(other, _)| matched > other) {
                     let spot = Spot {
                         found: found(&dirent),
+                        hash: entry.hash,
                         number: 0,
                         offset,
                         leaf: FileBlock(0),
@@ -250,7 +260,8 @@ impl<S: Source> View<'_, S> {
         };
         let (mut at, mut best) = (path.leaf, None);
         for address in buffered {
-            if let Some((matched, spot)) = self.candidate((at, 0), address, name)?
+            if let Some((matched, spot)) =
+                self.candidate((at, 0), LeafEntry { hash, address }, name)?
                 && best.is_none_or(|(other, _)| matched > other)
             {
                 best = Some((matched, Spot { is_buffered: true, ..spot }));
@@ -261,7 +272,8 @@ impl<S: Source> View<'_, S> {
         let (mut hops, mut mark) = (0_u64, at);
         loop {
             for &(index, address) in &row.candidates {
-                let Some((matched, spot)) = self.candidate((at, index), address, name)? else {
+                let entry = LeafEntry { hash, address };
+                let Some((matched, spot)) = self.candidate((at, index), entry, name)? else {
                     continue;
                 };
                 if best.is_some_and(|other| is_second(&other, &(matched, spot))) {
@@ -324,11 +336,11 @@ impl<S: Source> View<'_, S> {
         row.ok_or_else(|| self.dir.corrupt("directory leaf", problem()))
     }
 
-    /// Compares the name of the entry at an address with the name searched for. Returns `None` if they differ.
+    /// Compares the name of an entry of the index with the name searched for. Returns `None` if they differ.
     fn candidate(
         &mut self,
         (leaf, index): (FileBlock, usize),
-        address: u32,
+        LeafEntry { hash, address }: LeafEntry,
         name: &[u8],
     ) -> Result<Option<(Match, Spot)>> {
         let layout = self.layout;
@@ -338,7 +350,8 @@ impl<S: Source> View<'_, S> {
             let matched = compare(&layout, dirent.name, name);
             Some(matched.map(|matched| {
                 let found = found(&dirent);
-                (matched, Spot { found, number, offset, leaf, index, hops: 0, is_buffered: false })
+                let (hops, is_buffered) = (0, false);
+                (matched, Spot { found, hash, number, offset, leaf, index, hops, is_buffered })
             }))
         })?;
         outcome.flatten().ok_or_else(|| {

@@ -136,7 +136,7 @@ impl NodeChange<'_, '_> {
     }
 
     /// Returns whether the index still has an entry at the location where it was found before.
-    pub(super) fn is_still_there(&mut self, spot: &Spot, hash: u32) -> Outcome<bool> {
+    pub(super) fn is_still_there(&mut self, spot: &Spot) -> Outcome<bool> {
         if spot.is_buffered {
             return Ok(false);
         }
@@ -144,7 +144,7 @@ impl NodeChange<'_, '_> {
         let buf = self.index_buffer(spot.leaf)?;
         let block = self.dir.bytes(buf);
         let table = leaf::table(&layout, block);
-        let entry = LeafEntry { hash, address: layout.address(spot.number, spot.offset) };
+        let entry = spot.entry(&layout);
         let is_leaf = leaf::kind(&layout, block) == Some(LeafKind::Many);
         Ok(is_leaf && spot.index < table.count && table.entry(block, spot.index) == entry)
     }
@@ -163,13 +163,10 @@ impl NodeChange<'_, '_> {
     }
 
     /// Removes an entry from the index. `path` leads to the first leaf that may have its hash. If `path` is `None`, it
-    /// is searched for when needed.
-    pub(super) fn remove_hash(
-        &mut self,
-        path: Option<IndexPath>,
-        (spot, hash): (&Spot, u32),
-    ) -> Outcome<()> {
+    /// is searched for when needed. Returns whether the root of the index may be a leaf afterwards.
+    pub(super) fn remove_hash(&mut self, path: Option<IndexPath>, spot: &Spot) -> Outcome<bool> {
         let layout = self.dir.layout;
+        let is_root = spot.leaf == layout.leaf_first();
         let path = path.map(|path| self.path_to(path, spot)).transpose()?;
         let buf = self.index_buffer(spot.leaf)?;
         let mut held = self.dir.held(buf);
@@ -178,25 +175,26 @@ impl NodeChange<'_, '_> {
         leaf::set_stale(&mut held, &table, spot.index);
         leaf::set_counts(&layout, &mut held, table.count, stale);
         if path.as_ref().is_some_and(|path| path.nodes.is_empty()) {
-            return Ok(());
+            return Ok(is_root);
         }
         let live = table.count.saturating_sub(stale);
         let leaf = layout.leaf_number(spot.leaf);
         self.state.insert_buffer.note_live(leaf, None, live);
         if live + self.state.insert_buffer.count(leaf) > layout.leaf_capacity() / 2 {
-            return Ok(());
+            return Ok(is_root);
         }
         let mut path = match path {
             Some(path) => path,
             None => {
-                let (path, _) = self.view().descend(hash, |_, _| (), |_, _, _| true)?;
+                let (path, _) = self.view().descend(spot.hash, |_, _| (), |_, _, _| true)?;
                 self.path_to(path, spot)?
             }
         };
         if path.nodes.is_empty() {
-            return Ok(());
+            return Ok(is_root);
         }
-        self.shrink(&mut path)
+        self.shrink(&mut path)?;
+        Ok(true)
     }
 
     /// Advances a path to the next leaf.

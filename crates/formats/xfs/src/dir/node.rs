@@ -96,9 +96,8 @@ impl<'a> NodeChange<'_, 'a> {
     /// Removes an entry and returns the inode it named.
     pub(super) fn remove(&mut self, name: &[u8], hint: Option<&Spot>) -> Outcome<FoundInode> {
         let layout = self.dir.layout;
-        let hash = layout.hash(name);
         let (spot, path) = match hint {
-            Some(spot) if self.is_still_there(spot, hash)? => (*spot, None),
+            Some(spot) if self.is_still_there(spot)? => (*spot, None),
             _ => {
                 let search = self.view().search(name)?;
                 (search.spot.ok_or(Error::NotFound)?, Some(search.path))
@@ -110,16 +109,17 @@ impl<'a> NodeChange<'_, 'a> {
         } else {
             let (index, slot) = self.free_slot(spot.number)?;
             if usize::from(free::slot(&layout, self.dir.bytes(index), slot)) != best {
-                self.set_best(spot.number, best)?;
+                self.set_slot(spot.number, (index, slot), best);
             }
         }
-        if spot.is_buffered {
-            let address = layout.address(spot.number, spot.offset);
-            self.remove_buffered(spot.leaf, LeafEntry { hash, address })?;
+        // Entries are buffered only for leaves below nodes.
+        let may_fit_leaf = if spot.is_buffered {
+            self.remove_buffered(spot.leaf, spot.entry(&layout))?;
+            false
         } else {
-            self.remove_hash(path, (&spot, hash))?;
-        }
-        if self.dir.try_node_to_leaf()? {
+            self.remove_hash(path, &spot)?
+        };
+        if may_fit_leaf && self.dir.try_node_to_leaf()? {
             self.state.set_changed();
             self.state.set_over();
         }

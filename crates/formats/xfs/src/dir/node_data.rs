@@ -50,11 +50,21 @@ impl NodeChange<'_, '_> {
 
     /// Stores the longest unused range of a data block in the free-space index.
     pub(super) fn set_best(&mut self, number: u32, best: usize) -> Outcome<()> {
+        let place = self.free_slot(number)?;
+        self.set_slot(number, place, best);
+        Ok(())
+    }
+
+    /// Like [`NodeChange::set_best`], with the place in the free-space index.
+    pub(super) fn set_slot(
+        &mut self,
+        number: u32,
+        (index, slot): (DirBufferId, usize),
+        best: usize,
+    ) {
         let layout = self.dir.layout;
-        let (index, slot) = self.free_slot(number)?;
         free::set_slot(&layout, &mut self.dir.held(index), slot, best as u16);
         self.note_best(number, index);
-        Ok(())
     }
 
     /// Updates the state with the value of data block `number` in free-space index block `index`.

@@ -53,13 +53,13 @@ impl FsBlock {
 
     /// Returns the number of the block on the realtime device; `None` for a block of the data device.
     #[must_use]
-    pub const fn realtime(self) -> Option<u64> {
+    pub(crate) const fn realtime(self) -> Option<u64> {
         if self.0 & Self::REALTIME == 0 { None } else { Some(self.0 & !Self::REALTIME) }
     }
 
     /// Returns the block `count` blocks further in the same group.
     #[must_use]
-    pub const fn plus(self, count: u64) -> Self {
+    pub(crate) const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 }
@@ -71,7 +71,7 @@ impl FileBlock {
     /// Returns the block `count` blocks further. Saturates, so that overflows from damaged images are outside of every
     /// valid range.
     #[must_use]
-    pub const fn plus(self, count: u64) -> Self {
+    pub(crate) const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 }

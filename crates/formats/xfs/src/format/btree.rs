@@ -9,7 +9,7 @@ use super::address::{AgBlock, Block};
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
 use super::geometry::Geometry;
-pub use entries::RecordKind;
+pub(crate) use entries::RecordKind;
 
 /// `NULLFSBLOCK`, or `NULLAGBLOCK` in four bytes: no sibling.
 pub(crate) const NO_SIBLING: u64 = u64::MAX;
@@ -247,7 +247,7 @@ pub struct Area {
 
 impl Area {
     /// Returns the minimum number of entries of a block other than a root.
-    pub const fn min(&self) -> usize {
+    pub(crate) const fn min(&self) -> usize {
         self.max / 2
     }
 
@@ -282,7 +282,7 @@ impl Area {
     }
 
     /// Returns an entry.
-    pub fn entry<'d>(&self, data: &'d [u8], at: usize) -> &'d [u8] {
+    pub(crate) fn entry<'d>(&self, data: &'d [u8], at: usize) -> &'d [u8] {
         &data[self.entry_range(at, at + 1)]
     }
 
@@ -310,7 +310,7 @@ pub(crate) fn pointer_bytes(pointer: u64) -> [u8; 8] {
 
 /// A neighbour of a block on its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub(crate) enum Side {
     /// The one with lower keys.
     Left,
     /// The one with higher keys.
@@ -331,7 +331,14 @@ impl TreeShape {
     }
 
     /// Writes the header of a new block of `level` without siblings. `data` must be zeros.
-    pub fn init(&self, geometry: &Geometry, block: Block, owner: u64, level: u16, data: &mut [u8]) {
+    pub(crate) fn init(
+        &self,
+        geometry: &Geometry,
+        block: Block,
+        owner: u64,
+        level: u16,
+        data: &mut [u8],
+    ) {
         let crc = geometry.features.crc();
         put32(data, 0, self.magics[usize::from(crc)]);
         put16(data, LEVEL_OFFSET, level);
@@ -354,7 +361,7 @@ impl TreeShape {
 
     /// Checks the header of a block that was read: tree, location, owner, level, number of entries and checksum.
     /// Records are checked when they are used.
-    pub fn verify(
+    pub(crate) fn verify(
         &self,
         geometry: &Geometry,
         block: Block,
@@ -369,7 +376,7 @@ impl TreeShape {
     }
 
     /// Checks a block except for its checksum, including the changed entries, before it is sealed.
-    pub fn verify_structure(
+    pub(crate) fn verify_structure(
         &self,
         geometry: &Geometry,
         (block, owner): (Block, u64),
@@ -453,7 +460,7 @@ impl TreeShape {
     }
 
     /// Updates a block's checksum.
-    pub fn seal(&self, geometry: &Geometry, data: &mut [u8]) {
+    pub(crate) fn seal(&self, geometry: &Geometry, data: &mut [u8]) {
         if geometry.features.crc() {
             checksum::seal(data, self.crc_offset());
         }

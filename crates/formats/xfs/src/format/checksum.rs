@@ -41,7 +41,7 @@ pub fn check(structure: &'static str, data: &[u8], at: usize) -> Result<(), Corr
 }
 
 /// Extends checksums by a run of zeros. CRC is linear, so four table look-ups replace processing the run.
-pub struct Zeros {
+pub(crate) struct Zeros {
     /// The result for the checksum 0.
     base: u32,
     /// The contribution of each byte of a checksum, by its position and value.
@@ -60,7 +60,7 @@ impl Zeros {
     }
 
     /// Returns the checksum of data with checksum `crc` followed by the run.
-    pub fn append(&self, crc: u32) -> u32 {
+    pub(crate) fn append(&self, crc: u32) -> u32 {
         let bytes = crc.to_le_bytes().into_iter().zip(&self.added);
         bytes.fold(self.base, |crc, (byte, added)| crc ^ added[usize::from(byte)])
     }

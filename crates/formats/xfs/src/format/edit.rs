@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::bytes::{put16, put32};
 
 /// A block that can be edited: one held by an operation, or plain memory.
-pub trait Edit {
+pub(crate) trait Edit {
     /// Returns the contents of the block.
     fn bytes(&self) -> &[u8];
 

@@ -64,13 +64,13 @@ impl Extent {
 
     /// Returns one past its last logical block.
     #[must_use]
-    pub const fn end(&self) -> FileBlock {
+    pub(crate) const fn end(&self) -> FileBlock {
         self.offset.plus(self.len)
     }
 
     /// Returns the part of it within the logical blocks `from..to`. `None` if that is empty.
     #[must_use]
-    pub fn part(&self, from: FileBlock, to: FileBlock) -> Option<Self> {
+    pub(crate) fn part(&self, from: FileBlock, to: FileBlock) -> Option<Self> {
         let (from, to) = (from.max(self.offset), to.min(self.end()));
         let skip = from.0.checked_sub(self.offset.0)?;
         let len = to.0.checked_sub(from.0).filter(|len| *len > 0)?;
@@ -79,7 +79,7 @@ impl Extent {
 
     /// Returns both joined, if `next` continues this one in every respect and the length does not overflow.
     #[must_use]
-    pub fn joined(&self, next: &Self) -> Option<Self> {
+    pub(crate) fn joined(&self, next: &Self) -> Option<Self> {
         let continues = self.end() == next.offset
             && self.start.plus(self.len) == next.start
             && self.unwritten == next.unwritten
@@ -101,7 +101,7 @@ impl Extent {
     }
 
     /// Checks that it is not empty, is within one group, and does not end past the last logical block.
-    pub fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
+    pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
         let is_sound =
             self.len > 0 && self.end() <= FileBlock::END && geometry.contains(self.start, self.len);
         if is_sound {
@@ -114,7 +114,7 @@ impl Extent {
 }
 
 /// Returns the first logical block of the extent in `record`.
-pub fn offset_of(record: &[u8]) -> FileBlock {
+pub(crate) fn offset_of(record: &[u8]) -> FileBlock {
     FileBlock(be64(record, 0) >> START_HIGH_BITS & ((1 << OFFSET_BITS) - 1))
 }
 

@@ -139,7 +139,7 @@ impl Geometry {
     }
 
     /// Returns the group and block of an address, which need not exist.
-    pub const fn split(&self, block: FsBlock) -> (AgNumber, AgBlock) {
+    pub(crate) const fn split(&self, block: FsBlock) -> (AgNumber, AgBlock) {
         let ag = block.0 >> self.ag_block_log;
         let ag = if ag > u32::MAX as u64 { u32::MAX } else { ag as u32 };
         (AgNumber(ag), AgBlock((block.0 & ((1 << self.ag_block_log) - 1)) as u32))
@@ -158,7 +158,7 @@ impl Geometry {
     }
 
     /// Returns whether `len` blocks from `start` on are within one group.
-    pub fn contains(&self, start: FsBlock, len: u64) -> bool {
+    pub(crate) fn contains(&self, start: FsBlock, len: u64) -> bool {
         let (ag, block) = self.split(start);
         ag.0 < self.ag_count
             && u64::from(block.0) + len <= u64::from(self.ag_len(ag))
@@ -220,7 +220,7 @@ impl Geometry {
     }
 
     /// Returns the number of blocks of a cluster, if every chunk consists of whole, aligned clusters; otherwise 1.
-    pub const fn cluster_blocks(&self) -> u32 {
+    pub(crate) const fn cluster_blocks(&self) -> u32 {
         let blocks = self.kernel_cluster_blocks();
         let is_aligned = self.inode_align > 0 && self.inode_align.is_multiple_of(blocks);
         if is_aligned && self.chunk_blocks().is_multiple_of(blocks) { blocks } else { 1 }

@@ -18,7 +18,7 @@ pub fn name_hash(name: &[u8]) -> u32 {
 
 /// Folds a byte of a name for case-insensitive directories: converts letters of ASCII and of Latin-1 to lower case.
 /// Bytes of UTF-8 sequences may change, too; the result is only used for comparison.
-pub const fn fold(byte: u8) -> u8 {
+pub(crate) const fn fold(byte: u8) -> u8 {
     match byte {
         b'A'..=b'Z' | 0xc0..=0xd6 | 0xd8..=0xde => byte + 32,
         _ => byte,

@@ -12,7 +12,7 @@ use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum::{self, Zeros};
 use super::geometry::Geometry;
 use slot::Slot;
-pub use structure::verify_structure;
+pub(crate) use structure::verify_structure;
 
 /// `di_magic`: "IN".
 pub const MAGIC: u16 = 0x494e;
@@ -44,33 +44,33 @@ pub mod flags {
     /// It may only be appended to.
     pub const APPEND: u16 = 1 << 4;
     /// Writes to it are synchronous.
-    pub const SYNC: u16 = 1 << 5;
+    pub(crate) const SYNC: u16 = 1 << 5;
     /// Its access time is not updated.
-    pub const NOATIME: u16 = 1 << 6;
+    pub(crate) const NOATIME: u16 = 1 << 6;
     /// Backups skip it.
-    pub const NODUMP: u16 = 1 << 7;
+    pub(crate) const NODUMP: u16 = 1 << 7;
     /// New files in the directory are on the realtime device.
-    pub const RTINHERIT: u16 = 1 << 8;
+    pub(crate) const RTINHERIT: u16 = 1 << 8;
     /// Symbolic links must not be created in the directory.
-    pub const NOSYMLINKS: u16 = 1 << 10;
+    pub(crate) const NOSYMLINKS: u16 = 1 << 10;
     /// It has an extent size hint (`di_extsize`).
-    pub const EXTSIZE: u16 = 1 << 11;
+    pub(crate) const EXTSIZE: u16 = 1 << 11;
     /// New files in the directory inherit its extent size hint.
-    pub const EXTSZINHERIT: u16 = 1 << 12;
+    pub(crate) const EXTSZINHERIT: u16 = 1 << 12;
     /// Defragmentation skips it.
-    pub const NODEFRAG: u16 = 1 << 13;
+    pub(crate) const NODEFRAG: u16 = 1 << 13;
     /// New files in the directory are allocated close together.
-    pub const FILESTREAM: u16 = 1 << 14;
+    pub(crate) const FILESTREAM: u16 = 1 << 14;
 }
 
 /// Bits of `di_flags2`.
 pub mod flags2 {
     /// It is mapped without the page cache, if the device supports that.
-    pub const DAX: u64 = 1;
+    pub(crate) const DAX: u64 = 1;
     /// Its extents may be shared.
     pub const REFLINK: u64 = 1 << 1;
     /// It has a copy-on-write extent size hint (`di_cowextsize`); for a directory, inherited by new files.
-    pub const COWEXTSIZE: u64 = 1 << 2;
+    pub(crate) const COWEXTSIZE: u64 = 1 << 2;
     /// Its timestamps have the large format.
     pub const BIGTIME: u64 = 1 << 3;
     /// Its extent counters have the large format.
@@ -320,7 +320,7 @@ impl Inode {
 
     /// Makes the slot a new inode: everything except number and UUID, which version 3 has, is zeroed, and both forks are
     /// empty extent lists. Version 1 becomes version 2, as in kernels.
-    pub fn reset(&mut self, file_type: FileType, permissions: u16, generation: u32) {
+    pub(crate) fn reset(&mut self, file_type: FileType, permissions: u16, generation: u32) {
         let is_v3 = self.is_v3();
         let identity = <[u8; 24]>::try_from(&self.bytes[IDENTITY]).ok().filter(|_| is_v3);
         self.bytes[2..].fill(0);
@@ -336,7 +336,7 @@ impl Inode {
     }
 
     /// Makes the slot a free inode: mode and link count are zero, and the generation is incremented.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         let generation = self.generation();
         let is_v3 = self.is_v3();
         let flags2 = if is_v3 { self.flags2() } else { 0 };
@@ -468,7 +468,7 @@ impl Inode {
     }
 
     /// Sets the group.
-    pub fn set_gid(&mut self, gid: u32) {
+    pub(crate) fn set_gid(&mut self, gid: u32) {
         put32(&mut self.bytes, 12, gid);
     }
 
@@ -608,7 +608,7 @@ impl Inode {
     }
 
     /// Sets a timestamp, clamped to the range of its format.
-    pub fn set_time(&mut self, which: Time, time: Timestamp) {
+    pub(crate) fn set_time(&mut self, which: Time, time: Timestamp) {
         if which == Time::Create && !self.is_v3() {
             return;
         }

@@ -68,7 +68,7 @@ impl MetafileType {
 
     /// Returns its number.
     #[must_use]
-    pub const fn number(self) -> u16 {
+    pub(crate) const fn number(self) -> u16 {
         self as u16
     }
 
@@ -100,7 +100,7 @@ impl MetafileType {
 
     /// Returns the tree whose root is in such an inode; `None` for other files.
     #[must_use]
-    pub const fn shape(self) -> Option<TreeShape> {
+    pub(crate) const fn shape(self) -> Option<TreeShape> {
         match self {
             Self::RtRmap => Some(TreeShape::RTRMAP),
             Self::RtRefcount => Some(TreeShape::RTREFCOUNT),

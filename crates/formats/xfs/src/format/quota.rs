@@ -3,11 +3,13 @@
 //! The record of an identifier is at a fixed place of its file: `id / per_block` is the logical block. Kernels
 //! initialise all records of a block when they allocate it.
 
+use std::collections::HashMap;
+
 use engine::Corruption;
 
 use super::bytes::{be16, be32, be64, put16, put32, put64};
 use super::checksum;
-use super::features::Version;
+use super::features::{Features, Incompat, Version};
 use super::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
 use super::superblock::RawSuperblock;
 
@@ -32,6 +34,8 @@ const ID: usize = 4;
 const UUID: usize = 120;
 /// Grace times of the large format count units of 2^2 seconds.
 const BIGTIME_SHIFT: u32 = 2;
+/// Default grace time in seconds: seven days.
+pub(crate) const GRACE_DEFAULT: u64 = 7 * 24 * 60 * 60;
 /// `sb_qflags`: all kinds were counted.
 pub(crate) const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
 /// `sb_qflags` of version 4: groups or projects were counted.
@@ -42,7 +46,7 @@ impl QuotaKind {
     pub const ALL: [Self; 3] = [Self::User, Self::Group, Self::Project];
 
     /// Returns its name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         ["user", "group", "project"][self as usize]
     }
 
@@ -62,7 +66,7 @@ impl QuotaKind {
     }
 
     /// Returns the bit of `sb_qflags` that says that usage was counted.
-    pub const fn counted(self) -> u16 {
+    pub(crate) const fn counted(self) -> u16 {
         [0x4, 0x100, 0x400][self as usize]
     }
 }
@@ -93,16 +97,27 @@ pub enum Resource {
     Blocks,
     /// Inodes.
     Inodes,
+    /// Blocks of the realtime section.
+    RealtimeBlocks,
 }
+
+/// Number of resources.
+pub const RESOURCES: usize = 3;
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Self; 2] = [Self::Blocks, Self::Inodes];
-    const HARD: [usize; 2] = [8, 24];
-    const SOFT: [usize; 2] = [16, 32];
-    const COUNT: [usize; 2] = [40, 48];
-    const TIMER: [usize; 2] = [60, 56];
+    pub const ALL: [Self; RESOURCES] = [Self::Blocks, Self::Inodes, Self::RealtimeBlocks];
+    const HARD: [usize; RESOURCES] = [8, 24, 72];
+    const SOFT: [usize; RESOURCES] = [16, 32, 80];
+    const COUNT: [usize; RESOURCES] = [40, 48, 88];
+    const TIMER: [usize; RESOURCES] = [60, 56, 96];
 }
+
+/// Usage of an identifier, indexed by [`Resource`].
+pub(crate) type Counts = [u64; RESOURCES];
+
+/// Usage by identifier.
+pub(crate) type UsageById = HashMap<u32, Counts>;
 
 /// Usage and limits of one resource. A limit of 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +138,11 @@ impl Quota {
     pub const fn is_over(&self) -> bool {
         self.soft != 0 && self.count > self.soft || self.hard != 0 && self.count > self.hard
     }
+
+    /// Returns whether the grace time runs if it must.
+    pub(crate) const fn has_timer(&self) -> bool {
+        self.soft == 0 || self.count <= self.soft || self.timer != 0
+    }
 }
 
 /// Returns the number of records in a block.
@@ -138,10 +158,21 @@ pub fn is_record(kind: QuotaKind, id: u32, record: &[u8]) -> bool {
     be16(record, 0) == MAGIC && record[3] & TYPE_MASK == kind.number() && be32(record, ID) == id
 }
 
+/// Returns whether kernels accept a record of an identifier, without its checksum. The kernel refuses the whole block
+/// otherwise.
+pub(crate) fn is_valid(kind: QuotaKind, id: u32, features: &Features, record: &[u8]) -> bool {
+    let has_large = record[3] & BIGTIME != 0;
+    is_record(kind, id, record)
+        && record[2] == VERSION
+        && record[3] & !(TYPE_MASK | BIGTIME) == 0
+        && (!has_large || id != 0 && features.incompat(Incompat::BIGTIME))
+        && (id == 0 || Resource::ALL.iter().all(|resource| read(record, *resource).has_timer()))
+}
+
 /// Returns usage and limits of a resource in a record.
 pub fn read(record: &[u8], resource: Resource) -> Quota {
     let at = resource as usize;
-    let field = |offsets: [usize; 2]| be64(record, offsets[at]);
+    let field = |offsets: [usize; RESOURCES]| be64(record, offsets[at]);
     let (count, hard, soft) =
         (field(Resource::COUNT), field(Resource::HARD), field(Resource::SOFT));
     let timer = u64::from(be32(record, Resource::TIMER[at]));
@@ -162,6 +193,26 @@ pub fn write(record: &mut [u8], resource: Resource, quota: &Quota) {
     put32(record, Resource::TIMER[at], u32::try_from(timer).unwrap_or(u32::MAX));
 }
 
+/// Rewrites the header of a record, and keeps its limits and usage. The caller seals the record.
+pub(crate) fn set_header(
+    kind: QuotaKind,
+    id: u32,
+    has_bigtime: bool,
+    uuid: &[u8; 16],
+    record: &mut [u8],
+) {
+    put16(record, 0, MAGIC);
+    let large = if has_bigtime && id != 0 { BIGTIME } else { 0 };
+    (record[2], record[3]) = (VERSION, kind.number() | large);
+    put32(record, ID, id);
+    record[UUID..UUID + 16].copy_from_slice(uuid);
+}
+
+/// Returns the UUID of a record.
+pub(crate) fn uuid(record: &[u8]) -> &[u8] {
+    &record[UUID..UUID + 16]
+}
+
 /// Fills a block with empty records, starting with identifier `first`.
 pub(crate) fn init_block(
     kind: QuotaKind,
@@ -172,12 +223,7 @@ pub(crate) fn init_block(
 ) {
     bytes.fill(0);
     for (nth, record) in (0..).zip(bytes.chunks_exact_mut(DQUOT_BLOCK_SIZE)) {
-        let id = first.wrapping_add(nth);
-        put16(record, 0, MAGIC);
-        let large = if has_bigtime && id != 0 { BIGTIME } else { 0 };
-        (record[2], record[3]) = (VERSION, kind.number() | large);
-        put32(record, ID, id);
-        record[UUID..UUID + 16].copy_from_slice(uuid);
+        set_header(kind, first.wrapping_add(nth), has_bigtime, uuid, record);
         checksum::seal(record, CRC_OFFSET);
     }
 }
@@ -186,7 +232,7 @@ pub(crate) fn init_block(
 ///
 /// # Errors
 /// If one is invalid.
-pub fn verify_structure(first: u32, bytes: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify_structure(first: u32, bytes: &[u8]) -> Result<(), Corruption> {
     let kind = bytes[3] & TYPE_MASK;
     for (nth, record) in (0..).zip(bytes.chunks_exact(DQUOT_BLOCK_SIZE)) {
         let id = first.wrapping_add(nth);

@@ -12,7 +12,7 @@ use super::checksum;
 use super::features::{Features, Features2, Incompat, LogIncompat, RoCompat, Version};
 
 /// `sb_magicnum`: "XFSB".
-pub const MAGIC: u32 = 0x5846_5342;
+pub(crate) const MAGIC: u32 = 0x5846_5342;
 /// Size of the structure in bytes; what follows it in its sector is zero.
 pub const SUPERBLOCK_SIZE: usize = 304;
 /// Byte offset of the checksum.

@@ -15,17 +15,17 @@ const STRUCTURE: &str = "symlink block";
 /// Maximum length of a target in bytes (`XFS_SYMLINK_MAXLEN`).
 pub(crate) const TARGET_LEN_MAX: usize = 1024;
 /// `sl_magic`: "XSLM".
-pub const MAGIC: u32 = 0x5853_4c4d;
+pub(crate) const MAGIC: u32 = 0x5853_4c4d;
 /// Size of the header in bytes.
-pub const HEADER_SIZE: usize = size_of::<RawHeader>();
+pub(crate) const HEADER_SIZE: usize = size_of::<RawHeader>();
 /// Byte offset of the checksum.
-pub const CRC_OFFSET: usize = std::mem::offset_of!(RawHeader, crc);
+pub(crate) const CRC_OFFSET: usize = std::mem::offset_of!(RawHeader, crc);
 
 /// The header on disk (`xfs_dsymlink_hdr`). Fields as in the format document, without `sl_`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "names as in the format documentation")]
-pub struct RawHeader {
+pub(crate) struct RawHeader {
     pub magic: U32,
     /// Offset in the target of this run.
     pub offset: U32,
@@ -52,7 +52,13 @@ pub(crate) const fn blocks_for(geometry: &Geometry, len: usize) -> u32 {
 }
 
 /// Returns the header of the run at `block`, for bytes `offset..offset + bytes` of the target.
-pub fn header(geometry: &Geometry, owner: Ino, block: Block, offset: u32, bytes: u32) -> RawHeader {
+pub(crate) fn header(
+    geometry: &Geometry,
+    owner: Ino,
+    block: Block,
+    offset: u32,
+    bytes: u32,
+) -> RawHeader {
     RawHeader {
         magic: U32::new(MAGIC),
         offset: U32::new(offset),
@@ -66,7 +72,7 @@ pub fn header(geometry: &Geometry, owner: Ino, block: Block, offset: u32, bytes:
 }
 
 /// Checks a run of blocks with a header that was just read. Returns the range of the target in it.
-pub fn verify(
+pub(crate) fn verify(
     geometry: &Geometry,
     owner: Ino,
     block: Block,
@@ -78,7 +84,7 @@ pub fn verify(
 }
 
 /// Like [`verify`], without the checksum, before a run is sealed.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     geometry: &Geometry,
     owner: Ino,
     block: Block,

@@ -69,6 +69,10 @@ impl ChunkShape {
 
 /// Returns the mask of the inodes without blocks, according to a hole mask.
 const fn holes(holemask: u16) -> u64 {
+    // Nearly all chunks are whole.
+    if holemask == 0 {
+        return 0;
+    }
     let mut holes = 0;
     let mut bit = 0;
     while bit < 16 {

@@ -50,7 +50,7 @@ impl Op<'_> {
                     self.unstage_block(place);
                 }
             }
-            self.usage.note(handle.ino(), account, None, 0);
+            self.usage.note(handle.ino(), (account, None), 0, None);
             return Ok(());
         }
         handle.inode.clear();

@@ -4,7 +4,7 @@ use engine::Txn;
 use operations::Outcome;
 use vfs::Result;
 
-use super::{Extent, check, lookup};
+use super::{Extent, check, is_realtime, lookup};
 use crate::alloc::{ExtentRequest, RmapOwner};
 use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree};
 use crate::btree::{Anchor, Cursor, Supply, Tree, TreeOwner, TreeRoot};
@@ -66,6 +66,20 @@ impl<'o, 'a> ForkMap<'o, 'a> {
             None => return Err(self.handle.corrupt("inode", "it has more blocks than counted")),
         }
         Ok(())
+    }
+
+    /// Subtracts blocks that the fork does not map any more from the inode's count.
+    pub(super) fn subtract_mapped(&mut self, count: u64) -> Result<()> {
+        self.subtract_blocks(count)?;
+        self.note_realtime(-(count as i64));
+        Ok(())
+    }
+
+    /// Notes for quotas that the fork maps `delta` more blocks, if they are on the realtime device.
+    pub(super) fn note_realtime(&mut self, delta: i64) {
+        if is_realtime(self.handle, self.fork) {
+            self.op.usage.note_realtime(self.handle.ino(), delta);
+        }
     }
 
     /// Returns a cursor over the tree of the fork. It updates the inode's block count.

@@ -74,6 +74,7 @@ impl ForkMap<'_, '_> {
         self.change_joined(None, pieces)?;
         let inode = &mut self.handle.inode;
         inode.set_nblocks(inode.nblocks() + len);
+        self.note_realtime(len as i64);
         let start = start.plus(at - from);
         let (was, written) = (Was::Hole, !unwritten);
         Ok(Piece { start, len: limit - at, was, written, copied_from: None })
@@ -179,7 +180,7 @@ impl ForkMap<'_, '_> {
             };
             self.check(&extent)?;
             self.replace_extents(&[extent], &without(&extent, &part))?;
-            self.subtract_blocks(part.len)?;
+            self.subtract_mapped(part.len)?;
             (at, start) = (part.offset, Some(part.start));
         }
         if let Some(start) = start {

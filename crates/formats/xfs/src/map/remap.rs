@@ -48,6 +48,7 @@ impl<'a> ForkMap<'_, 'a> {
         self.change_joined(None, one(extent))?;
         let inode = &mut self.handle.inode;
         inode.set_nblocks(inode.nblocks() + extent.len);
+        self.note_realtime(extent.len as i64);
         let owner = self.owner_of(&extent);
         if self.realtime()?.is_some() {
             return self.op.own_realtime(extent.start, extent.len, owner);
@@ -71,7 +72,7 @@ impl<'a> ForkMap<'_, 'a> {
             };
             self.check(&whole)?;
             self.replace_extents(&[whole], &without(&whole, &part))?;
-            self.subtract_blocks(part.len)?;
+            self.subtract_mapped(part.len)?;
             at = part.end();
             let owner = self.owner_of(&part);
             if self.realtime()?.is_some() {

@@ -91,7 +91,7 @@ impl ForkMap<'_, '_> {
 
     pub(super) fn unmap_part(&mut self, extent: &Extent, part: &Extent) -> Outcome<()> {
         self.replace_extents(&[*extent], &without(extent, part))?;
-        self.subtract_blocks(part.len)?;
+        self.subtract_mapped(part.len)?;
         if self.is_metadata() {
             let Block(first) = self.op.fs.volume.geometry.device_block(part.start);
             (first..first + part.len).for_each(|block| self.op.txn.forget(block));

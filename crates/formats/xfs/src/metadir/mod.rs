@@ -4,6 +4,8 @@
 //! from outside get `NotFound` for them (`operations::Inodes::load` of [`XfsCore`]); only this module, quotas and
 //! recovery reach them, by [`XfsCore::load`].
 
+mod make;
+
 use vfs::{Corruption, Error, Ino, Result};
 
 use crate::XfsCore;

@@ -87,7 +87,7 @@ impl GroupRun {
 impl Layout {
     /// Returns the size of the file system in bytes: all of its groups.
     #[must_use]
-    pub fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.geometry.blocks << self.geometry.block_log
     }
 

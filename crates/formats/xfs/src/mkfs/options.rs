@@ -57,7 +57,7 @@ const FIXED: [&str; 6] = ["crc", "ftype", "lazy-count", "attr2", "projid32bit", 
 impl Feature {
     /// Returns the feature with this mkfs.xfs name.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut all = NAMES.iter().chain([&ASCII_CI]);
         all.find(|(known, _)| *known == name).map(|(_, feature)| *feature)
     }
@@ -183,8 +183,8 @@ pub struct Options {
     pub uuid: [u8; 16],
     /// Changes to the default features, in order.
     pub features: Vec<FeatureChange>,
-    /// Quotas that kernels account and enforce, as in `sb_qflags`. They are counted at the first mount. Needs the feature
-    /// `metadir`.
+    /// Quotas that kernels account and enforce, as in `sb_qflags`. They are counted at the first mount, unlike those of
+    /// [`crate::tune::make_quotas`]. Needs the feature `metadir`.
     pub quota_flags: u16,
     /// Value of the attribute `xfs:autofsck` of the root directory; by default it has none.
     pub autofsck: Option<Autofsck>,

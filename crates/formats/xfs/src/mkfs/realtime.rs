@@ -11,7 +11,7 @@ use crate::format::realtime::space::{SpaceFile, SpaceLayout};
 impl Layout {
     /// Returns the size of the realtime section in bytes; 0 if there is none.
     #[must_use]
-    pub fn realtime_bytes(&self) -> u64 {
+    pub(crate) fn realtime_bytes(&self) -> u64 {
         self.superblock().rblocks.get() << self.geometry.block_log
     }
 

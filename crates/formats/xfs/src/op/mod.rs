@@ -31,7 +31,7 @@ use crate::format::inode::{self, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
 use crate::inode::{ChunkChanges, Handle, sealed_mark};
 use crate::kind::BlockKind;
 use crate::orphan::Pending;
-use crate::quota::{Account, UsageChanges};
+use crate::quota::{Account, UsageChanges, moves_realtime};
 
 /// An operation. It leaves no trace if dropped before [`XfsCore::atomically`] commits it.
 pub struct Op<'a> {
@@ -108,16 +108,26 @@ impl DerefMut for Handles {
 /// changes of blocks of 4 KiB.
 const DIFF_BYTES: usize = 64;
 
-/// Returns the first run of pieces of `new`, from offset `from` on, that differ from those of `old`.
-fn differing_run(old: &[u8], new: &[u8], from: usize) -> Option<Range<usize>> {
-    let differs = |start: &usize| {
-        let piece = *start..new.len().min(start + DIFF_BYTES);
-        old[piece.clone()] != new[piece]
-    };
-    let mut starts = (from..new.len()).step_by(DIFF_BYTES);
-    let start = starts.find(differs)?;
-    let end = starts.find(|start| !differs(start)).unwrap_or(new.len());
-    Some(start..end)
+/// Returns a mask of the pieces of two slots that differ. Bit 0 is the first piece. Slots have 256 to 2048 bytes, so
+/// there are at most 32 pieces.
+fn differing_pieces(old: &[u8], new: &[u8]) -> u32 {
+    let pieces = old.as_chunks::<DIFF_BYTES>().0.iter().zip(new.as_chunks::<DIFF_BYTES>().0);
+    let mut mask = 0;
+    for (at, (old, new)) in pieces.enumerate() {
+        mask |= u32::from(old != new) << at;
+    }
+    mask
+}
+
+/// Removes the first run of pieces from a mask and returns its bytes in the slot.
+fn take_run(mask: &mut u32) -> Option<Range<usize>> {
+    if *mask == 0 {
+        return None;
+    }
+    let first = mask.trailing_zeros();
+    let len = (*mask >> first).trailing_ones();
+    *mask &= !(u32::MAX >> (u32::BITS - len) << first);
+    Some(first as usize * DIFF_BYTES..(first + len) as usize * DIFF_BYTES)
 }
 
 impl RunOperations for XfsCore {
@@ -164,6 +174,8 @@ impl Operation for Op<'_> {
         self.txn.set_minor();
     }
 
+    // Inlined, so that the operation is not moved.
+    #[inline]
     fn commit(self) {
         self.txn.commit();
     }
@@ -249,21 +261,22 @@ impl<'a> Op<'a> {
         let has_checksum = self.fs.volume.geometry.features.crc();
         let others = own_end..if has_checksum { CRC_OFFSET + 4 } else { CRC_OFFSET };
         handle.inode.as_mut_bytes()[others.clone()].copy_from_slice(&old[others]);
-        if handle.inode.as_bytes() == old {
+        if differing_pieces(old, handle.inode.as_bytes()) == 0 {
             return Ok(());
         }
         if self.usage.quotas().is_some() {
             let accounts = (Account::of_slot(old), Account::of_slot(handle.inode.as_bytes()));
+            let is_moved = moves_realtime(accounts.0.as_ref(), accounts.1.as_ref());
+            let moved = is_moved.then(|| self.realtime_blocks(handle)).transpose()?;
             let now = handle.inode.time(Time::Change).map_or(0, |time| time.sec);
-            self.usage.note(handle.ino(), accounts.0, accounts.1, now);
+            self.usage.note(handle.ino(), accounts, now, moved);
         }
         handle.inode.bump_changecount();
         // Slots are verified each time they are loaded, not only when their block is read.
         inode::seal_slot(handle.inode.as_mut_bytes());
         let new = handle.inode.as_bytes();
-        let mut end = 0;
-        while let Some(run) = differing_run(&self.txn.data(id)[handle.offset..], new, end) {
-            end = run.end;
+        let mut mask = differing_pieces(&self.txn.data(id)[handle.offset..], new);
+        while let Some(run) = take_run(&mut mask) {
             let place = handle.offset + run.start..handle.offset + run.end;
             // Marks say which slots have verified checksums. Those of other slots remain valid.
             self.txn.edit_noted(id, place).copy_from_slice(&new[run]);

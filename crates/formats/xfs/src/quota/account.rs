@@ -1,7 +1,6 @@
 //! Accounts of inodes, and the changes of usage by an operation.
 
 use operations::{InMemoryUndo, Outcome};
-use smallvec::SmallVec;
 use vfs::{Error, Ino};
 
 use super::Quotas;
@@ -25,15 +24,28 @@ const FLAGS2: usize = 120;
 pub(crate) struct Account {
     /// Identifiers by kind of quota.
     ids: [u32; 3],
+    /// Blocks of both sections.
     blocks: u64,
     is_realtime: bool,
+}
+
+/// An inode before and after an operation, and its blocks of the realtime section.
+#[derive(Clone, Copy, Debug)]
+struct AccountChange {
+    old: Option<Account>,
+    new: Option<Account>,
+    /// Realtime blocks in `old` and `new`; only the difference counts if the owners stay.
+    realtime: [i64; 2],
 }
 
 /// The changes of usage by an operation.
 pub(crate) struct UsageChanges<'a> {
     /// The quotas; `None` if nothing is counted.
     quotas: Option<&'a Quotas>,
-    changes: SmallVec<[UsageChange; 6]>,
+    /// Not within the operation, which is moved: nearly all file systems have no quotas, and nothing is allocated.
+    changes: Vec<UsageChange>,
+    /// Changes of the number of realtime blocks that inodes map.
+    realtime: Vec<(Ino, i64)>,
     /// Largest change time of the inodes, in seconds since the epoch.
     now: i64,
     /// True while the changes are in the ledger and the operation may still fail.
@@ -53,11 +65,23 @@ impl Account {
         let is_realtime = be16(slot, FLAGS) & flags::REALTIME != 0;
         Some(Self { ids: [be32(slot, UID), be32(slot, GID), project], blocks, is_realtime })
     }
+
+    /// Returns its usage. The inode's count does not separate the sections.
+    fn usage(&self, realtime: i64) -> Delta {
+        let blocks = i64::try_from(self.blocks).unwrap_or(i64::MAX);
+        Delta { blocks: blocks.saturating_sub(realtime), inodes: 1, realtime }
+    }
+}
+
+/// Returns whether the blocks of a realtime file get another owner, so that they must be counted.
+pub(crate) fn moves_realtime(old: Option<&Account>, new: Option<&Account>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    new.is_realtime && old.ids != new.ids
 }
 
 impl<'a> UsageChanges<'a> {
     pub(crate) fn new(quotas: Option<&'a Quotas>) -> Self {
-        Self { quotas, changes: SmallVec::new(), now: 0, is_entered: false }
+        Self { quotas, changes: Vec::new(), realtime: Vec::new(), now: 0, is_entered: false }
     }
 
     /// Returns the quotas, or `None` if nothing is counted.
@@ -65,35 +89,67 @@ impl<'a> UsageChanges<'a> {
         self.quotas
     }
 
-    /// Replaces an inode's account `old` by `new`. `now` is its change time, in seconds since the epoch.
-    pub(crate) fn note(&mut self, ino: Ino, old: Option<Account>, new: Option<Account>, now: i64) {
+    /// Notes that an inode maps `delta` more blocks of the realtime section. The inode must be written or freed by the
+    /// operation.
+    pub(crate) fn note_realtime(&mut self, ino: Ino, delta: i64) {
+        if self.quotas.is_none() {
+            return;
+        }
+        match self.realtime.iter_mut().find(|(of, _)| *of == ino) {
+            Some((_, sum)) => *sum += delta,
+            None => self.realtime.push((ino, delta)),
+        }
+    }
+
+    /// Replaces an inode's account `old` by `new`. `now` is its change time, in seconds since the epoch. `moved`
+    /// is the number of realtime blocks that the inode maps now, if they get another owner ([`moves_realtime`]).
+    pub(crate) fn note(
+        &mut self,
+        ino: Ino,
+        (old, new): (Option<Account>, Option<Account>),
+        now: i64,
+        moved: Option<u64>,
+    ) {
         let Some(quotas) = self.quotas.filter(|quotas| old != new && !quotas.is_own(ino)) else {
             return;
         };
-        let is_realtime = |account: Option<Account>| account.is_some_and(|of| of.is_realtime);
-        if is_realtime(old) || is_realtime(new) {
-            // The inode does not say how many of its blocks are on the realtime device.
-            quotas.give_up();
-            return;
-        }
         self.now = self.now.max(now);
-        let blocks = |of: Account| i64::try_from(of.blocks).unwrap_or(i64::MAX);
+        let realtime = self.realtime_blocks(ino, old.is_none(), moved);
         for kind in quotas.kinds() {
-            match (old, new) {
-                (Some(old), Some(new)) if old.ids[kind] == new.ids[kind] => {
-                    let delta = Delta { blocks: blocks(new) - blocks(old), inodes: 0 };
-                    self.add(UsageChange { kind, id: new.ids[kind], delta, is_limited: true });
+            self.note_kind(kind, &AccountChange { old, new, realtime });
+        }
+    }
+
+    /// Returns the realtime blocks of an inode before and after the operation.
+    fn realtime_blocks(&mut self, ino: Ino, is_new: bool, moved: Option<u64>) -> [i64; 2] {
+        let at = self.realtime.iter().position(|(of, _)| *of == ino);
+        let delta = at.map_or(0, |at| self.realtime.swap_remove(at).1);
+        // A new inode had no blocks, and a freed one has none.
+        let now = match moved {
+            Some(count) => i64::try_from(count).unwrap_or(i64::MAX),
+            None if is_new => delta,
+            None => 0,
+        };
+        [now.saturating_sub(delta), now]
+    }
+
+    fn note_kind(&mut self, kind: usize, of: &AccountChange) {
+        let [before, after] = of.realtime;
+        let (old, new) = (of.old.map(|old| old.usage(before)), of.new.map(|new| new.usage(after)));
+        match (of.old, of.new) {
+            (Some(before), Some(after)) if before.ids[kind] == after.ids[kind] => {
+                let mut delta = new.unwrap_or_default();
+                delta.add(old.unwrap_or_default().negated());
+                self.add(UsageChange { kind, id: after.ids[kind], delta, is_limited: true });
+            }
+            _ => {
+                if let (Some(before), Some(old)) = (of.old, old) {
+                    let delta = old.negated();
+                    self.add(UsageChange { kind, id: before.ids[kind], delta, is_limited: false });
                 }
-                _ => {
-                    if let Some(old) = old {
-                        let delta = Delta { blocks: -blocks(old), inodes: -1 };
-                        self.add(UsageChange { kind, id: old.ids[kind], delta, is_limited: false });
-                    }
-                    if let Some(new) = new {
-                        let delta = Delta { blocks: blocks(new), inodes: 1 };
-                        let is_limited = old.is_none();
-                        self.add(UsageChange { kind, id: new.ids[kind], delta, is_limited });
-                    }
+                if let (Some(after), Some(delta)) = (of.new, new) {
+                    let is_limited = of.old.is_none();
+                    self.add(UsageChange { kind, id: after.ids[kind], delta, is_limited });
                 }
             }
         }

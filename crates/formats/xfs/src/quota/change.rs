@@ -1,12 +1,14 @@
 //! Changes of usage.
 
-use crate::format::quota::Resource;
+use crate::format::quota::{RESOURCES, Resource};
 
-/// Inodes and blocks.
+/// Inodes, and blocks of both sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) blocks: i64,
     pub(super) inodes: i64,
+    /// Blocks of the realtime section.
+    pub(super) realtime: i64,
 }
 
 /// The change of the usage of one identifier.
@@ -21,21 +23,30 @@ pub(super) struct UsageChange {
 
 impl Delta {
     pub(super) const fn is_zero(self) -> bool {
-        self.blocks == 0 && self.inodes == 0
+        self.blocks == 0 && self.inodes == 0 && self.realtime == 0
     }
 
     pub(super) fn add(&mut self, other: Self) {
         self.blocks = self.blocks.saturating_add(other.blocks);
         self.inodes = self.inodes.saturating_add(other.inodes);
+        self.realtime = self.realtime.saturating_add(other.realtime);
     }
 
     /// Returns the parts of it.
-    pub(super) const fn by_resource(self) -> [(Resource, i64); 2] {
-        [(Resource::Blocks, self.blocks), (Resource::Inodes, self.inodes)]
+    pub(super) const fn by_resource(self) -> [(Resource, i64); RESOURCES] {
+        [
+            (Resource::Blocks, self.blocks),
+            (Resource::Inodes, self.inodes),
+            (Resource::RealtimeBlocks, self.realtime),
+        ]
     }
 
     /// Returns the opposite change.
     pub(super) const fn negated(self) -> Self {
-        Self { blocks: self.blocks.wrapping_neg(), inodes: self.inodes.wrapping_neg() }
+        Self {
+            blocks: self.blocks.wrapping_neg(),
+            inodes: self.inodes.wrapping_neg(),
+            realtime: self.realtime.wrapping_neg(),
+        }
     }
 }

@@ -23,9 +23,6 @@ impl Quotas {
         txn: &mut Txn<'_>,
     ) -> engine::Result<()> {
         let mut ledger = self.ledger.lock();
-        if self.is_given_up() {
-            ledger.given_up = [true; 3];
-        }
         let mut changes: Vec<(Id, Delta)> = ledger.changes.drain().collect();
         changes.retain(|(_, delta)| !delta.is_zero());
         changes.sort_unstable_by_key(|(id, _)| *id);

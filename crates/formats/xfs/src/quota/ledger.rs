@@ -1,22 +1,20 @@
 //! The quotas of an open file system, and the ledger of changes that are not in the quota files yet.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::locks::Mutex;
 use vfs::Ino;
 
 use super::change::{Delta, UsageChange};
 use crate::format::address::FsBlock;
-use crate::format::quota::{Quota, QuotaKind, Resource, per_block};
+use crate::format::quota::{GRACE_DEFAULT, Quota, QuotaKind, RESOURCES, Resource, per_block};
 
 /// Maximum number of identifiers whose limits are remembered.
 const LIMITS_MAX: usize = 1 << 16;
-/// Default grace time in seconds: seven days.
-const GRACE_DEFAULT: u64 = 7 * 24 * 60 * 60;
 
 /// Limits, current usage and running grace times of an identifier, by resource.
-pub(super) type Limits = [Quota; 2];
+pub(super) type Limits = [Quota; RESOURCES];
 
 /// An identifier of a kind of quota.
 pub(super) type Id = (usize, u32);
@@ -66,8 +64,6 @@ pub(crate) struct Quotas {
     pub(super) records_per_block: u32,
     /// Number of blocks of records that the ledger changes.
     pending: AtomicUsize,
-    /// True once a kind must be given up because of an inode on the realtime device.
-    has_realtime: AtomicBool,
 }
 
 impl QuotaFile {
@@ -85,6 +81,15 @@ impl QuotaFile {
             0 => GRACE_DEFAULT,
             time => time,
         }
+    }
+
+    /// Returns limits, with the default ones where an identifier has none.
+    pub(super) fn with_defaults(&self, mut limits: Limits) -> Limits {
+        for (own, defaults) in limits.iter_mut().zip(&self.defaults) {
+            own.soft = if own.soft == 0 { defaults.soft } else { own.soft };
+            own.hard = if own.hard == 0 { defaults.hard } else { own.hard };
+        }
+        limits
     }
 
     /// Gives a record the default limits where it has none, and starts or stops its grace time.
@@ -111,7 +116,6 @@ impl Quotas {
             growth: Mutex::default(),
             records_per_block: per_block(block_size),
             pending: AtomicUsize::new(0),
-            has_realtime: AtomicBool::new(false),
         }
     }
 
@@ -133,17 +137,6 @@ impl Quotas {
     /// Returns the number of blocks that [`Quotas::flush_deferred`] will change.
     pub(crate) fn deferred_blocks(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
-            + usize::from(self.has_realtime.load(Ordering::Relaxed))
-    }
-
-    /// Stops counting: the next checkpoint says so.
-    pub(super) fn give_up(&self) {
-        self.has_realtime.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether counting of all kinds stopped.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.has_realtime.load(Ordering::Relaxed)
     }
 
     /// Sets the number of blocks of records that the ledger changes.
@@ -215,17 +208,26 @@ impl Quotas {
         }
         let has_limits = limits.iter().any(|of| of.hard != 0 || of.soft != 0);
         let pending = ledger.changes.get(&id).copied().unwrap_or_default();
-        ledger.limits.entry(id).or_insert_with(|| {
-            has_limits.then(|| {
-                let mut limits = limits;
-                for (resource, delta) in pending.by_resource() {
-                    let quota = &mut limits[resource as usize];
-                    quota.count = quota.count.saturating_add_signed(delta);
-                }
-                limits
-            })
-        });
+        ledger.limits.entry(id).or_insert_with(|| has_limits.then(|| plus(limits, pending)));
     }
+
+    /// Returns limits whose usage is that in a record, with the current usage.
+    pub(super) fn with_pending(&self, id: Id, limits: Limits) -> Limits {
+        let ledger = self.ledger.lock();
+        match ledger.limits.get(&id) {
+            Some(Some(known)) => *known,
+            _ => plus(limits, ledger.changes.get(&id).copied().unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns limits with changed usage.
+fn plus(mut limits: Limits, delta: Delta) -> Limits {
+    for (resource, delta) in delta.by_resource() {
+        let quota = &mut limits[resource as usize];
+        quota.count = quota.count.saturating_add_signed(delta);
+    }
+    limits
 }
 
 /// Returns whether a change exceeds a limit at a time in seconds since the epoch.

@@ -6,7 +6,7 @@
 use operations::Outcome;
 use operations::reserve::Claim;
 
-use crate::format::quota::{QuotaKind, Resource};
+use crate::format::quota::QuotaKind;
 use crate::op::Op;
 
 impl Op<'_> {
@@ -29,17 +29,9 @@ impl Op<'_> {
                 if change.id == 0 || quotas.knows_limits(id) {
                     continue;
                 }
-                let mut limits = self
-                    .fs
-                    .read_limits(QuotaKind::ALL[change.kind], file, change.id)?
-                    .unwrap_or_default();
-                for resource in Resource::ALL {
-                    let (own, defaults) =
-                        (&mut limits[resource as usize], &file.defaults[resource as usize]);
-                    own.soft = if own.soft == 0 { defaults.soft } else { own.soft };
-                    own.hard = if own.hard == 0 { defaults.hard } else { own.hard };
-                }
-                quotas.remember(id, limits);
+                let kind = QuotaKind::ALL[change.kind];
+                let limits = self.fs.read_limits(kind, file, change.id)?.unwrap_or_default();
+                quotas.remember(id, file.with_defaults(limits));
             }
         }
         self.usage.enter(is_limited)

@@ -64,7 +64,7 @@ impl XfsCore {
     }
 
     /// Returns a quota file, or `None` if it is damaged.
-    fn load_quota_file(&self, kind: QuotaKind) -> Result<Option<QuotaFile>> {
+    pub(super) fn load_quota_file(&self, kind: QuotaKind) -> Result<Option<QuotaFile>> {
         let found = self.quota_inode(kind).and_then(|found| match found {
             Some(handle) => self.read_quota_file(kind, handle),
             None => Ok(None),

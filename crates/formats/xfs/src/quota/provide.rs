@@ -1,16 +1,11 @@
 //! Adding blocks of records to quota files.
 
-use operations::RunOperations;
 use vfs::Result;
 
 use super::Quotas;
 use super::ledger::{QuotaFile, RecordRun};
 use crate::XfsCore;
-use crate::format::address::FileBlock;
-use crate::format::features::Incompat;
-use crate::format::inode::Fork;
-use crate::format::quota::{QuotaKind, init_block};
-use crate::kind::BlockKind;
+use crate::format::quota::QuotaKind;
 
 impl XfsCore {
     /// Ensures that the owners of the next operation have records. The caller may hold inode locks, but must not have
@@ -47,20 +42,7 @@ impl XfsCore {
         if file.block(at).is_some() {
             return Ok(());
         }
-        let geometry = &self.volume.geometry;
-        let before = self.load(file.ino)?;
-        let first = at.wrapping_mul(quotas.records_per_block);
-        let start = self.atomically(|op| {
-            let mut handle = before.clone();
-            let start = op.map_new(&mut handle, Fork::Data, FileBlock(at.into()), 1)?;
-            let tag = BlockKind::Dquots.of_inode(file.ino, at);
-            let buffer = op.txn.create(geometry.device_block(start).0, tag)?;
-            let bytes = op.txn.edit(buffer, 0..geometry.block_size());
-            let has_bigtime = geometry.features.incompat(Incompat::BIGTIME);
-            init_block(kind, first, has_bigtime, &geometry.meta_uuid, bytes);
-            op.stage(handle);
-            Ok(start)
-        })?;
+        let start = self.append_records(kind, file, at)?;
         file.runs.lock().insert(at.into(), RecordRun { start, len: 1 });
         Ok(())
     }

@@ -53,6 +53,8 @@ impl<'j> Session<'j> {
             ));
         }
         let fs = XfsCore::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
+        // The count of free realtime extents is written with each step.
+        fs.load_realtime(false)?;
         fs.load_unlinked_lists()?;
         Ok(fs)
     }

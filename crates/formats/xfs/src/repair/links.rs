@@ -256,62 +256,78 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
     for (number, findings) in all {
         let ino = Ino(*number);
         let Some(inode) = view.inode(ino) else { continue };
-        let Some(file_type) = inode.file_type() else { continue };
         if is_only_miscounted(view, ino, &inode, findings) {
             continue;
         }
         let links = job.names(view).get(number).cloned().unwrap_or_default();
         let has = |codes: &[&Code]| findings.iter().any(|finding| codes.contains(&finding.code));
         let is_lost = has(&[codes::INODE_LOST, codes::DIR_LOOP, codes::DIR_DOT_DOT]);
-        let is_loop = findings.iter().any(|finding| finding.code == codes::DIR_LOOP);
-        if view.is_special(ino) {
-            plans.push(LinkPlan { ino, file_type, from: Vec::new(), to: Move::Special });
-        } else if view.is_root(ino) {
-            if is_lost {
-                plans.push(LinkPlan { ino, file_type, from: Vec::new(), to: Move::DotDot(ino) });
+        let is_loop = has(&[codes::DIR_LOOP]);
+        let planned = match inode.file_type() {
+            None => None,
+            Some(_) if view.is_special(ino) => Some((Vec::new(), Move::Special)),
+            Some(_) if view.is_root(ino) => is_lost.then(|| (Vec::new(), Move::DotDot(ino))),
+            // One name of each loop is removed.
+            Some(_) if is_loop && !links.is_empty() => {
+                loops.insert(known.loop_of(ino)).then(|| (links, known.home(ino, &inode)))
             }
-        } else if is_loop && !links.is_empty() {
-            if loops.insert(known.loop_of(ino)) {
-                let to = known.home(ino, &inode);
-                plans.push(LinkPlan { ino, file_type, from: links, to });
+            Some(_) if links.is_empty() => {
+                let home = |known: &mut ExaminedDirectories<'_, '_>| match inode.is_metadata() {
+                    true => metadata_home(view, ino, &inode),
+                    false => known.home(ino, &inode),
+                };
+                is_lost.then(|| (Vec::new(), home(&mut known)))
             }
-        } else if links.is_empty() {
-            if !is_lost {
-                continue;
+            Some(FileType::Directory) if is_lost || links.len() > 1 => {
+                Some(plan_of_directory(&mut known, ino, &inode, links))
             }
-            let to = match inode.is_metadata() {
-                true => metadata_home(view, ino, &inode),
-                false => known.home(ino, &inode),
-            };
-            plans.push(LinkPlan { ino, file_type, from: Vec::new(), to });
-        } else if file_type != FileType::Directory {
-            // Its link count equals its number of parent pointers, so some of its names were lost.
-            let mut said = parents_of(view, ino, &inode);
-            if said.len() as u64 == u64::from(inode.nlink()) && said.len() > links.len() {
-                said.retain(|link| !links.contains(link));
-                let to = known.home_of(ino, &inode, said);
-                if matches!(to, Move::Home(_)) {
-                    plans.push(LinkPlan { ino, file_type, from: Vec::new(), to });
-                }
-            }
-        } else if is_lost || links.len() > 1 {
-            let said = parents_of(view, ino, &inode);
-            let right = right_name(&mut known, ino, &links, &said);
-            let to = known.home(ino, &inode);
-            // `..` and parent pointers agree with each other, or the name would create a loop.
-            let is_home = match &to {
-                Move::Home(homes) => known.dot_dot(ino) == homes.first().map(|home| home.dir),
-                _ => false,
-            };
-            if !said.contains(right) && (is_home || known.is_below(Ino(right.0), ino)) {
-                plans.push(LinkPlan { ino, file_type, from: links, to });
-                continue;
-            }
-            let from = links.iter().filter(|link| *link != right).cloned().collect();
-            plans.push(LinkPlan { ino, file_type, from, to: Move::DotDot(Ino(right.0)) });
+            Some(FileType::Directory) => None,
+            Some(_) => lost_names(&mut known, ino, &inode, &links).map(|to| (Vec::new(), to)),
+        };
+        if let (Some(file_type), Some((from, to))) = (inode.file_type(), planned) {
+            plans.push(LinkPlan { ino, file_type, from, to });
         }
     }
     plans
+}
+
+/// Returns the places of lost names of a file: its link count equals its number of parent pointers, and some of those
+/// are not names.
+fn lost_names(
+    known: &mut ExaminedDirectories<'_, '_>,
+    ino: Ino,
+    inode: &Inode,
+    links: &[Link],
+) -> Option<Move> {
+    let mut said = parents_of(known.view, ino, inode);
+    if said.len() as u64 != u64::from(inode.nlink()) || said.len() <= links.len() {
+        return None;
+    }
+    said.retain(|link| !links.contains(link));
+    let to = known.home_of(ino, inode, said);
+    matches!(to, Move::Home(_)).then_some(to)
+}
+
+/// Returns the names to remove from a directory with names, and its new parent.
+fn plan_of_directory(
+    known: &mut ExaminedDirectories<'_, '_>,
+    ino: Ino,
+    inode: &Inode,
+    links: Vec<Link>,
+) -> (Vec<Link>, Move) {
+    let said = parents_of(known.view, ino, inode);
+    let right = right_name(known, ino, &links, &said);
+    let to = known.home(ino, inode);
+    // `..` and parent pointers agree with each other, or the name would create a loop.
+    let is_home = match &to {
+        Move::Home(homes) => known.dot_dot(ino) == homes.first().map(|home| home.dir),
+        _ => false,
+    };
+    if !said.contains(right) && (is_home || known.is_below(Ino(right.0), ino)) {
+        return (links, to);
+    }
+    let from = links.iter().filter(|link| *link != right).cloned().collect();
+    (from, Move::DotDot(Ino(right.0)))
 }
 
 /// Returns the right name of a directory: one in its parent pointers, or one in the directory of its `..`. An inode that

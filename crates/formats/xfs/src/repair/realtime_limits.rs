@@ -13,7 +13,7 @@ const OF_SPACE: [&Code; 4] =
     [codes::REALTIME_BITMAP, codes::REALTIME_LOST, codes::REALTIME_SUMMARY, codes::REALTIME_HEADER];
 
 /// Other codes whose fixes do not depend on the extents of realtime files.
-const OTHERS: [&Code; 10] = [
+const OTHERS: [&Code; 12] = [
     codes::LSN,
     codes::REALTIME_SUPERBLOCK,
     codes::SUPERBLOCK_COUNTS,
@@ -24,6 +24,8 @@ const OTHERS: [&Code; 10] = [
     codes::AGF_COUNTS,
     codes::SPACE_LOST,
     codes::CNTBT_DIFFERS,
+    codes::QUOTA,
+    codes::QUOTA_COUNTS,
 ];
 
 const ADVICE: &str = "xfs_repair -r DEVICE repairs such images";

@@ -541,7 +541,22 @@ fn plausible_quota_flag(raw: &RawSuperblock, bits: &mut Version) {
     }
 }
 
+/// Replaces the values that no file system can have.
 fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
+    plausible_alignment(raw);
+    if raw.imax_pct > 100 {
+        raw.imax_pct = INODES_PERCENT;
+    }
+    let mut bits = Version::from_bits_retain(raw.versionnum.get());
+    plausible_stripe(raw, &mut bits);
+    (raw.flags, raw.shared_vn, raw.bad_features2) = (0, 0, raw.features2);
+    plausible_realtime(raw);
+    plausible_log(raw, &mut bits);
+    plausible_quota(raw, &mut bits, is_ino);
+    raw.versionnum = bits.bits().into();
+}
+
+fn plausible_alignment(raw: &mut RawSuperblock) {
     if let Some((align, sparse)) = sparse_alignment(raw).filter(|_| !is_sparse_alignment_right(raw))
     {
         (raw.inoalignmt, raw.spino_align) = (align.into(), sparse.into());
@@ -553,19 +568,20 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
     if !is_chunk_alignment_right(raw) {
         raw.inoalignmt = chunk_alignment(raw).into();
     }
-    if raw.imax_pct > 100 {
-        raw.imax_pct = INODES_PERCENT;
-    }
+}
+
+fn plausible_stripe(raw: &mut RawSuperblock, bits: &mut Version) {
     let is_striped = is_stripe(raw);
     if !is_striped {
         (raw.unit, raw.width) = (0.into(), 0.into());
     }
-    let mut bits = Version::from_bits_retain(raw.versionnum.get());
     bits.set(Version::DALIGN, is_striped);
-    raw.flags = 0;
+}
+
+/// Removes the realtime section, and corrects the shape that remains.
+fn plausible_realtime(raw: &mut RawSuperblock) {
     (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
-    (raw.rextslog, raw.shared_vn) = (0, 0);
-    raw.bad_features2 = raw.features2;
+    raw.rextslog = 0;
     if !are_realtime_groups_right(raw) {
         let blocks = 1_u32 << (REALTIME_GROUP_LOG - raw.blocklog.min(16));
         raw.rgblklog = REALTIME_GROUP_LOG - raw.blocklog.min(16);
@@ -576,11 +592,16 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
         raw.rextsize = blocks.into();
     }
+}
+
+/// Corrects the version's bits, and the sectors and the stripe of the log that depend on them.
+fn plausible_log(raw: &mut RawSuperblock, bits: &mut Version) {
+    let is_version_5 = raw.features().crc();
     let are_bits_right = are_bits_right(raw);
     if !are_bits_right {
         bits.set(Version::SECTOR, has_large_sectors(raw));
-        bits.set(Version::SHARED, bits.contains(Version::SHARED) && !features.crc());
-        if features.crc() {
+        bits.set(Version::SHARED, bits.contains(Version::SHARED) && !is_version_5);
+        if is_version_5 {
             bits.insert(Version::OF_VERSION_5);
         }
     }
@@ -593,12 +614,17 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
         raw.logsectlog = if has_sectors { raw.sectlog } else { 0 };
         raw.logsectsize = if has_sectors { raw.sectsize } else { 0.into() };
     }
+}
+
+/// Makes the flag for quotas agree with the quota files, and removes numbers that are not inodes.
+fn plausible_quota(raw: &mut RawSuperblock, bits: &mut Version, is_ino: impl Fn(u64) -> bool) {
+    let features = raw.features();
     let inos = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
     let has_quota = inos.into_iter().any(|ino| ino != NO_INODE && is_ino(ino));
-    if !bits.contains(Version::QUOTA) && has_quota {
+    if has_quota {
         bits.insert(Version::QUOTA);
     }
-    plausible_quota_flag(raw, &mut bits);
+    plausible_quota_flag(raw, bits);
     if !has_quota && !features.incompat(Incompat::METADIR) {
         bits.remove(Version::QUOTA);
         raw.qflags = 0.into();
@@ -609,7 +635,6 @@ fn plausible(raw: &mut RawSuperblock, is_ino: impl Fn(u64) -> bool) {
             *ino = NO_INODE.into();
         }
     }
-    raw.versionnum = bits.bits().into();
 }
 
 /// Clears the log incompat bits of an empty log.

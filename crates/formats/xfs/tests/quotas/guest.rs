@@ -18,38 +18,47 @@ const MOUNT: &str = "set -e\nmkdir -p /mnt/image\n\
 const UNMOUNT: &str = "\ncd /\numount /mnt/image";
 
 /// Runs commands in a mount of an image with quotas.
-fn mounted(image: &Path, commands: &str) -> Answer {
+pub(super) fn mounted(image: &Path, commands: &str) -> Answer {
     let answer =
         guest::run(&GuestJob::new(format!("{MOUNT}{commands}{UNMOUNT}")).disk(image, false));
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);
     answer
 }
 
-/// Returns the usage that the guest reports, if its kernel did not count.
-fn reported(image: &Path, block_size: u64) -> Usage {
-    let commands = "for kind in u g p; do echo \"= $kind\"\n\
-                    xfs_quota -x -c \"report -$kind -b -i -n -N\" /mnt/image\ndone";
-    let answer = mounted(image, commands);
-    assert!(!answer.log.to_lowercase().contains("quotacheck"), "{}", answer.log);
+/// Commands that report all usage in a mount.
+pub(super) const REPORT: &str = "\nfor kind in u g p; do echo \"= $kind\"\n\
+                                 xfs_quota -x -c \"report -$kind -b -i -r -n -N\" $PWD\ndone\n";
+
+/// Returns the usage in the output of [`REPORT`], without identifiers that have none.
+pub(super) fn parsed(output: &str, block_size: u64) -> Usage {
     let mut usage = Usage::default();
     let mut kind = 0;
-    for line in answer.output.lines() {
+    for line in output.lines() {
         if let Some(name) = line.strip_prefix("= ") {
             kind = ["u", "g", "p"].iter().position(|known| *known == name).unwrap();
         }
         let fields: Vec<&str> = line.split_whitespace().collect();
-        if let [id, kib, _, _, _, _, inodes, ..] = fields[..]
+        if let [id, kib, _, _, _, _, inodes, _, _, _, _, realtime, ..] = fields[..]
             && let Some(id) = id.strip_prefix('#')
         {
-            let blocks = kib.parse::<u64>().unwrap() * 1024 / block_size;
-            usage[kind].insert(id.parse().unwrap(), (blocks, inodes.parse().unwrap()));
+            let blocks = |kib: &str| kib.parse::<u64>().unwrap() * 1024 / block_size;
+            let counts = (blocks(kib), inodes.parse().unwrap(), blocks(realtime));
+            usage[kind].insert(id.parse().unwrap(), counts);
         }
     }
+    usage.iter_mut().for_each(|kind| kind.retain(|_, counts| *counts != (0, 0, 0)));
     usage
 }
 
+/// Returns the usage that the guest reports, if its kernel did not count.
+pub(crate) fn reported(image: &Path, block_size: u64) -> Usage {
+    let answer = mounted(image, REPORT);
+    assert!(!answer.log.to_lowercase().contains("quotacheck"), "{}", answer.log);
+    parsed(&answer.output, block_size)
+}
+
 /// Returns an image for which the guest has counted quotas.
-fn made(home: &Path, mkfs: &str) -> Arc<MemoryDevice> {
+pub(super) fn made(home: &Path, mkfs: &str) -> Arc<MemoryDevice> {
     let path = home.join("made");
     MkfsXfs::default().options(mkfs).create(&path, 400 * MIB);
     mounted(&path, "");
@@ -80,9 +89,7 @@ fn the_guest_need_not_count_after_random_changes_or_a_crash() {
         for (name, device) in [("closed", &*device), ("crashed", &crashed)] {
             let path = home.path().join(name);
             write_image(device, &path).unwrap();
-            let mut found = reported(&path, block_size);
-            found.iter_mut().for_each(|kind| kind.retain(|_, counts| *counts != (0, 0)));
-            assert_eq!(found, expected, "{mkfs:?}, {name}");
+            assert_eq!(reported(&path, block_size), expected, "{mkfs:?}, {name}");
             xfs_repair_verdict(&path).unwrap();
         }
     }

@@ -1,9 +1,12 @@
 //! Quotas: usage stays right through all changes, crashes and recoveries, so that kernels need not count again. Limits
 //! are enforced as kernels do.
 
-mod guest;
+pub(crate) mod guest;
 mod limits;
+mod made;
+mod realtime;
 pub(crate) mod run;
+mod statfs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::{CrashCase, CrashTarget, Judge, Options};
 use testkit::operation::Mix;
 use testkit::require;
-use vfs::{FileSystem, Ino};
+use vfs::{ExtentPlace, FileSystem, Ino, InodeFlags};
 use xfs::format::superblock::{RawSuperblock, Superblock};
 use xfs::{OpenOptions, Xfs};
 use zerocopy::FromBytes;
@@ -26,8 +29,8 @@ use run::QuotaRun;
 /// `sb_qflags`: accounted and counted for users, groups and projects.
 const COUNTED: u16 = 0x1 | 0x4 | 0x40 | 0x100 | 0x8 | 0x400;
 
-/// Usage by kind of quota and identifier: blocks and inodes.
-type Usage = [BTreeMap<u32, (u64, u64)>; 3];
+/// Usage by kind of quota and identifier: blocks, inodes, blocks of the realtime section.
+pub(crate) type Usage = [BTreeMap<u32, (u64, u64, u64)>; 3];
 
 fn open(device: &Arc<MemoryDevice>) -> Xfs {
     Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap()
@@ -83,8 +86,20 @@ fn remove_all(fs: &Xfs, dir: Ino) {
     }
 }
 
+fn mapped_bytes(fs: &Xfs, ino: Ino) -> u64 {
+    let mut bytes = 0;
+    fs.extent_map(ino, 0, i64::MAX as u64, &mut |run| {
+        if run.place != ExtentPlace::Hole {
+            bytes += run.len;
+        }
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    bytes
+}
+
 /// Returns the usage of all inodes in directories, and of the two inodes of the realtime device.
-fn usage(fs: &Xfs) -> Usage {
+pub(crate) fn usage(fs: &Xfs) -> Usage {
     let mut inodes = BTreeMap::from([(fs.root(), ())]);
     let mut dirs = vec![fs.root()];
     while let Some(dir) = dirs.pop() {
@@ -100,11 +115,17 @@ fn usage(fs: &Xfs) -> Usage {
     let mut usage = Usage::default();
     for ino in inodes.into_keys() {
         let found = fs.attributes(ino).unwrap();
-        let project = fs.file_attributes(ino).unwrap().project_id;
-        for (kind, id) in usage.iter_mut().zip([found.uid, found.gid, project]) {
+        let others = fs.file_attributes(ino).unwrap();
+        let block_size = u64::from(raw.blocksize.get());
+        let realtime = match others.flags.contains(InodeFlags::REALTIME) {
+            true => mapped_bytes(fs, ino) / block_size,
+            false => 0,
+        };
+        for (kind, id) in usage.iter_mut().zip([found.uid, found.gid, others.project_id]) {
             let of = kind.entry(id).or_default();
-            of.0 += found.blocks_512 * 512 / u64::from(raw.blocksize.get());
+            of.0 += found.blocks_512 * 512 / block_size - realtime;
             of.1 += 1;
+            of.2 += realtime;
         }
     }
     usage

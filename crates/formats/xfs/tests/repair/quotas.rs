@@ -13,6 +13,8 @@ use xfs::format::checksum;
 use xfs::format::geometry::Geometry;
 use xfs::format::inode::seal_slot;
 use xfs::format::log::dquot::{CRC_OFFSET as DQUOT_CRC, DQUOT_BLOCK_SIZE, MAGIC as DQUOT_MAGIC};
+use xfs::format::metafile::MetafileType;
+use xfs::format::quota::{self, QuotaKind, Resource};
 use xfs::format::superblock::{CRC_OFFSET, RawSuperblock, Superblock};
 use xfs::{OpenOptions, Xfs};
 use zerocopy::FromBytes;
@@ -20,7 +22,8 @@ use zerocopy::FromBytes;
 use super::quota_files;
 use super::subject::repaired;
 use crate::checking::findings;
-use crate::common::image::{device, golden};
+use crate::common::image::{device, golden, unpack_device};
+use crate::quotas::run::QuotaRun;
 
 /// Returns an image with a quota file with zero counts, and the location of its block.
 fn with_quotas() -> (MemoryDevice, u64) {
@@ -39,8 +42,20 @@ fn geometry(device: &MemoryDevice) -> Geometry {
     Geometry::new(&Superblock::parse(&sector, device.len()).unwrap())
 }
 
+/// Asserts that a repaired image has quotas that were counted.
+#[track_caller]
+fn assert_counted(device: &MemoryDevice, counted: u16, what: &str) {
+    let mut sector = vec![0; 512];
+    device.read_at(0, &mut sector).unwrap();
+    assert_eq!(be16(&sector, 176) & counted, counted, "{what}");
+    let found = findings(Arc::new(device.fork())).unwrap();
+    assert!(found.is_empty(), "{what}: {found:#?}");
+    testkit::show_image(device, testkit::xfs_repair_alone).unwrap();
+}
+
 #[test]
-fn quotas_are_marked_as_not_counted() {
+fn usage_is_counted_again() {
+    require!(Tool("xfs_repair"));
     let (image, at) = with_quotas();
     // Wrong counts; an invalid quota, twice; a wrong checksum.
     for harm in
@@ -53,15 +68,162 @@ fn quotas_are_marked_as_not_counted() {
         let outcome = repaired(damaged).unwrap();
         assert!(outcome.codes.iter().any(|code| code.starts_with("xfs-quota")), "{harm:?}");
         assert!(outcome.left.is_empty() && outcome.is_complete, "{harm:?}: {:?}", outcome.left);
-        let mut sector = vec![0; 512];
-        outcome.device.read_at(0, &mut sector).unwrap();
-        assert_eq!(be16(&sector, 176), 1 | 2, "{harm:?}");
         let mut block = vec![0; 4096];
         outcome.device.read_at(at, &mut block).unwrap();
         for quota in block.chunks_exact(DQUOT_BLOCK_SIZE) {
             assert_eq!(be16(quota, 0), DQUOT_MAGIC, "{harm:?}");
             checksum::check("quota", quota, DQUOT_CRC).unwrap();
         }
+        let findings = findings(Arc::new(outcome.device.fork())).unwrap();
+        assert!(findings.is_empty(), "{harm:?}: {findings:#?}");
+        let mut sector = vec![0; 512];
+        outcome.device.read_at(0, &mut sector).unwrap();
+        assert_eq!(be16(&sector, 176), 1 | 2 | 4, "{harm:?}");
+    }
+}
+
+/// `sb_qflags`: all kinds were counted.
+const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
+
+/// Returns an image of the guest's kernel, without and with a metadata directory, and owners in several blocks.
+fn of_kernels() -> Vec<(&'static str, MemoryDevice)> {
+    let packed = [
+        ("plain", &include_bytes!("../golden/quota-log.img.gz.gz")[..]),
+        ("metadir", include_bytes!("../golden/metadir-quota.img.gz.gz")),
+    ];
+    let make = |(name, packed): (&'static str, &[u8])| {
+        let device = Arc::new(unpack_device(packed));
+        let mut run =
+            QuotaRun::new(Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap(), 3);
+        run.steps(150);
+        run.fs.close().unwrap();
+        (name, device.fork())
+    };
+    packed.map(make).into()
+}
+
+/// Returns the places of all blocks of records of a kind on the device.
+fn record_blocks(device: &MemoryDevice, kind: QuotaKind) -> Vec<u64> {
+    let log = crate::changing::TargetLayout::log_of(device);
+    let mut block = vec![0; 4096];
+    let is_of_kind = |at: &u64| {
+        device.read_at(*at, &mut block).unwrap();
+        block[..2] == DQUOT_MAGIC.to_be_bytes() && block[3] & 7 == kind.number()
+    };
+    let all = (0..device.len() / 4096).map(|nth| nth * 4096).filter(|at| !log.contains(at));
+    all.filter(is_of_kind).collect()
+}
+
+/// Changes a record on disk, and seals it.
+fn edit_record(device: &MemoryDevice, at: u64, change: impl FnOnce(&mut [u8])) {
+    let mut record = vec![0; DQUOT_BLOCK_SIZE];
+    device.read_at(at, &mut record).unwrap();
+    change(&mut record);
+    checksum::seal(&mut record, DQUOT_CRC);
+    device.write_at(at, &record).unwrap();
+}
+
+/// Damage of records: name, and change of the first record of a block.
+type Harm = (&'static str, fn(&mut [u8]));
+
+const HARMS: [Harm; 8] = [
+    ("usage", |record| put64(record, 40, 77_777)),
+    ("realtime usage", |record| put64(record, 88, 5)),
+    ("identifier", |record| put32(record, 4, 3)),
+    ("version", |record| record[2] = 7),
+    ("an unknown bit of the type", |record| record[3] |= 0x20),
+    ("magic", |record| record[0] ^= 1),
+    ("UUID", |record| record[125] ^= 1),
+    ("a soft limit without a grace time", |record| put64(record, 16, 1)),
+];
+
+/// Every damage of records is repaired without a count by kernels, and limits stay if they can be read.
+#[test]
+fn damaged_records_of_kernels_are_rewritten() {
+    require!(Tool("xfs_repair"));
+    for (image_name, image) in of_kernels() {
+        for kind in QuotaKind::ALL {
+            let places = record_blocks(&image, kind);
+            assert!(places.len() > 1, "{image_name}");
+            for (name, harm) in effort(&HARMS[..4], &HARMS[..], &HARMS[..]) {
+                let damaged = image.fork();
+                // The record of identifier 0, which has no grace time, and that of identifier 1.
+                edit_record(&damaged, places[0] + DQUOT_BLOCK_SIZE as u64, |record| {
+                    put64(record, 24, 1234);
+                    harm(record);
+                });
+                let what = format!("{image_name}, {kind:?}, {name}");
+                let outcome = repaired(damaged).unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert!(outcome.left.is_empty(), "{what}: {:#?}", outcome.left);
+                assert_counted(&outcome.device, ALL_COUNTED, &what);
+                let mut record = vec![0; DQUOT_BLOCK_SIZE];
+                let place = places[0] + DQUOT_BLOCK_SIZE as u64;
+                outcome.device.read_at(place, &mut record).unwrap();
+                let is_kept = !["identifier", "magic"].contains(name);
+                let limit = quota::read(&record, Resource::Inodes).hard;
+                assert_eq!(limit, if is_kept { 1234 } else { 0 }, "{what}");
+            }
+        }
+    }
+}
+
+/// Owners lost their records: the file ends before them, or does not exist.
+#[test]
+fn lost_records_and_files_are_made_again() {
+    const NEXTENTS: usize = 24;
+    const NBLOCKS: usize = 64;
+    require!(Tool("xfs_repair"));
+    for (name, image) in of_kernels() {
+        let fs = Xfs::open(Arc::new(image.fork()), &OpenOptions::default()).unwrap();
+        let is_metadir = name == "metadir";
+        let user = match is_metadir {
+            true => crate::metadir::of_type(&image, MetafileType::UserQuota),
+            false => Ino(fs.superblock().raw.uquotino.get()),
+        };
+        drop(fs);
+        // All blocks are lost.
+        let empty = image.fork();
+        edit_slot(&empty, user, |slot| {
+            assert_eq!(slot[5], 2, "a list of extents");
+            put64(slot, NEXTENTS, 0);
+            put64(slot, NBLOCKS, 0);
+        });
+        // The inode is lost.
+        let lost = image.fork();
+        edit_slot(&lost, user, |slot| slot[2..4].fill(0));
+        for (damage, image) in [("blocks", empty), ("inode", lost)] {
+            let what = format!("{name}: {damage}");
+            let outcome = repaired(image).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(outcome.left.is_empty(), "{what}: {:#?}", outcome.left);
+            assert_counted(&outcome.device, ALL_COUNTED, &what);
+        }
+    }
+}
+
+/// The guest's kernel need not count after a repair.
+#[test]
+fn the_guest_need_not_count_after_a_repair() {
+    require!(Guest("XFS_QUOTA"), Tool("xfs_repair"));
+    for (name, image) in of_kernels() {
+        for kind in QuotaKind::ALL {
+            for place in record_blocks(&image, kind) {
+                edit_record(&image, place + DQUOT_BLOCK_SIZE as u64, |record| {
+                    put64(record, 40, 99)
+                });
+                edit_record(&image, place, |record| record[0] ^= 0xff);
+            }
+        }
+        let outcome = repaired(image).unwrap();
+        assert_counted(&outcome.device, ALL_COUNTED, name);
+        let device = Arc::new(outcome.device.fork());
+        let fs = Xfs::open(device.clone(), &OpenOptions::default()).unwrap();
+        let expected = crate::quotas::usage(&fs);
+        drop(fs);
+        let home = scratch();
+        let path = home.path().join("image");
+        testkit::crash::write_image(&device, &path).unwrap();
+        assert_eq!(crate::quotas::guest::reported(&path, 4096), expected, "{name}");
+        guest::scrub(&path).unwrap();
     }
 }
 

@@ -150,6 +150,45 @@ static void compare(void)
     FAILS(DW_STOPPED, dw_diff(in("a.img"), NULL, in("source"), NULL, &how, NULL, &error));
 }
 
+static void write_name(const char *path, const char *text)
+{
+    dw_image *image = NULL;
+    dw_open_options how = {.struct_size = sizeof how, .flags = DW_WRITABLE};
+    OK(dw_open(path, &how, &image, &error));
+    OK(dw_write_file(image, "/name", (const uint8_t *)text, strlen(text), &error));
+    OK(dw_image_close(image, &error));
+    dw_image_free(image);
+}
+
+static int has_name(const char *path, const char *text)
+{
+    dw_image *image = NULL;
+    dw_bytes contents;
+    OK(dw_open(path, NULL, &image, &error));
+    OK(dw_read_file(image, "/name", &contents, &error));
+    int same = contents.len == strlen(text) && !memcmp(contents.data, text, contents.len);
+    dw_bytes_free(&contents);
+    dw_image_free(image);
+    return same;
+}
+
+static void clones(void)
+{
+    write_name(in("a.img"), "base");
+    OK(dw_clone(in("a.img"), in("clone"), 0, &error));
+    FAILS(DW_EXISTS, dw_clone(in("a.img"), in("clone"), 0, &error));
+    write_name(in("clone"), "first");
+    OK(dw_snapshot(in("clone"), in("first"), &error));
+    write_name(in("clone"), "lost");
+    OK(dw_reset(in("clone"), NULL, &error));
+    CHECK(has_name(in("clone"), "first"));
+    OK(dw_reset(in("clone"), in("first"), &error));
+    OK(dw_commit(in("clone"), in("committed"), NULL, 0, &error));
+    CHECK(has_name(in("committed"), "first") && has_name(in("a.img"), "base"));
+    OK(dw_reset_to_base(in("clone"), &error));
+    CHECK(has_name(in("clone"), "base") && has_name(in("first"), "first"));
+}
+
 static void damage(void)
 {
     dw_check_report checked;
@@ -189,6 +228,7 @@ int main(int argc, char **argv)
     build();
     copy();
     compare();
+    clones();
     damage();
     puts("whole: ok");
     return 0;

@@ -8,6 +8,7 @@ use diskwright::build::{
     BuildOptions, BuildReport, BuildSource, Container, Format, ImageFile, ManifestFile, Owner,
     PlacedSource, Platform, Progress, Reference, build,
 };
+use diskwright::hint::Hint;
 use diskwright::text::{parse_size, size};
 use diskwright::{Error, Outcome, Result};
 use indicatif::ProgressBar;
@@ -281,6 +282,8 @@ impl Progress for Bar {
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<Outcome> {
+    // A source has no option for its partition.
+    terminal::word_hint(Hint::ChooseListed, "choose one: image:FILE:N");
     let options = options(args)?;
     diskwright::clean_up_on_signals()?;
     let bar = Bar(terminal::spinner("building:"));

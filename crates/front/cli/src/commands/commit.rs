@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use diskwright::anywhere::{CommitOptions, commit};
+use diskwright::clones::{CommitOptions, commit};
 use diskwright::{Outcome, Result};
 
 use crate::terminal;

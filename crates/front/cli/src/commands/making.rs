@@ -19,7 +19,7 @@ pub(crate) struct MakingArgs {
     label: Option<String>,
 
     /// Enable features (name or +name) or disable them (^name or -name), separated by commas, with the names of ext4(5) or
-    /// mkfs.xfs(8). For ext4, "none" as the first item disables all
+    /// mkfs.xfs(8). For ext4, "none" as the first item disables all. "quota" makes quota files with the usage
     #[arg(short = 'O', long, value_delimiter = ',', allow_hyphen_values = true)]
     pub(super) features: Vec<FeatureChange>,
 

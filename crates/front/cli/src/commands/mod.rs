@@ -11,7 +11,7 @@ pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
-#[cfg(feature = "anywhere")]
+pub(crate) mod clone;
 pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
@@ -46,12 +46,14 @@ pub(crate) mod places;
 pub(crate) mod publish;
 pub(crate) mod recover;
 pub(crate) mod repair;
+pub(crate) mod reset;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
 pub(crate) mod serve;
 mod session;
 pub(crate) mod setfattr;
 pub(crate) mod shrink;
+pub(crate) mod snapshot;
 mod sources;
 pub(crate) mod trim;
 pub(crate) mod truncate;
@@ -101,7 +103,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Trim(args) => trim::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
-        #[cfg(feature = "anywhere")]
+        Command::Clone(args) => clone::run(args),
+        Command::Snapshot(args) => snapshot::run(args),
+        Command::Reset(args) => reset::run(args),
         Command::Commit(args) => commit::run(args),
         Command::Repair(args) => repair::run(args),
         Command::Grow(args) => grow::run(args),

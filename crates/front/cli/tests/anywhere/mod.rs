@@ -1,5 +1,6 @@
 //! Commands on images that are not local files.
 
+mod clones;
 mod disks;
 mod failing;
 #[cfg(target_os = "linux")]
@@ -16,7 +17,7 @@ use std::process::Output;
 
 use testkit::WebServer;
 
-use crate::mount::diskwright;
+use crate::program::diskwright;
 
 /// Runs a command line in a directory.
 fn run(dir: &Path, line: &str) -> Output {

@@ -145,7 +145,7 @@ fn a_relative_cache_home_is_ignored() {
     let dir = scratch();
     let (server, _) = served(dir.path());
     let home = dir.path().join("home");
-    let mut command = crate::mount::diskwright();
+    let mut command = crate::program::diskwright();
     command.env_remove("DISKWRIGHT_CACHE").env("XDG_CACHE_HOME", "relative").env("HOME", &home);
     let output =
         command.current_dir(dir.path()).args(["ls", &server.url("ext4"), "--cache"]).output();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{RawServer, WebServer, require, scratch};
 
 use super::{ok, run};
-use crate::mount::diskwright;
+use crate::program::diskwright;
 
 const CANARY: &str = "CANARY";
 

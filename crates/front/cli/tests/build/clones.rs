@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use testkit::{KernelMount, MountOptions, require, scratch};
 
-use crate::build::common::{build, diskwright, succeed};
+use crate::build::common::{build, succeed};
+
+use crate::program::diskwright;
 
 /// Size in bytes of the large file of a source: not a multiple of the block size.
 const LARGE_BYTES: usize = (3 << 20) + 1234;

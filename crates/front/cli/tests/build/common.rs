@@ -2,19 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use testkit::{Format, Ignore, KernelMount, MountOptions, NodeKind, Sample, Tree, assert_same};
 
+use crate::program::diskwright;
+
 /// A time for `SOURCE_DATE_EPOCH` that lies between the times of a sample tree.
 pub(crate) const EPOCH: i64 = 1_500_000_000;
-
-/// Returns the program with a defined environment.
-pub(crate) fn diskwright() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
-    command
-}
 
 /// Returns `diskwright build` with options separated by spaces.
 pub(crate) fn build_command(source: &Path, image: &Path, options: &str) -> Command {

@@ -9,9 +9,11 @@ use sha2::{Digest, Sha256};
 use testkit::{Ignore, Tree, assert_same, require, scratch};
 
 use crate::build::common::{
-    FORMATS, build, build_command, common_sample, diskwright, fail, judge_but, mount, names_in,
+    FORMATS, build, build_command, common_sample, fail, judge_but, mount, names_in,
     same_every_time, sample_in, succeed, tar, without_sockets,
 };
+
+use crate::program::diskwright;
 use crate::require_all_formats;
 
 fn digest(bytes: &[u8]) -> String {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{require, scratch};
 
-use crate::build::common::{build, build_command, diskwright, names_in, same_every_time, tar};
+use crate::build::common::{build, build_command, names_in, same_every_time, tar};
+
+use crate::program::diskwright;
 
 /// Returns the signals that end programs, except those that this process ignores, because its
 /// children ignore them too.

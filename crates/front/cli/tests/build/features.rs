@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use testkit::{Ignore, Tree, require, scratch};
+use testkit::{Ignore, Sample, Tree, require, scratch};
 
 use crate::build::common::{
-    build, build_command, fail, judge, judge_but, narrow_sample, sample_in, small_sample,
+    build, build_command, fail, judge, judge_but, narrow_sample, same_every_time, sample_in,
+    small_sample, succeed,
 };
 
 struct Fixture {
@@ -136,6 +137,52 @@ fn quota_files_contain_the_usage_and_are_reproducible() {
         let listed = testkit::debugfs(&again, "list_quota user");
         assert!(listed.lines().count() > 2, "{listed}");
     }
+}
+
+/// The guest's kernel need not count the usage, and a build is reproducible. The library adds the same quotas to an
+/// existing image.
+#[test]
+fn xfs_quotas_are_counted_when_they_are_built() {
+    require!(Guest("XFS_QUOTA"), Tool("xfs_repair"));
+    let directory = scratch();
+    let sample = Sample { wide_names: 300, depth: 4, wide_times: false, ..Sample::for_xfs() };
+    let (source, _) = sample_in(directory.path(), &sample);
+    let [image, again] = ["image", "again"].map(|name| directory.path().join(name));
+    let kinds = ["quota", "quota,metadir", "uquota,pquota,^bigtime"];
+    for features in testkit::effort(&kinds[..1], &kinds[..2], &kinds[..]) {
+        for image in [&image, &again] {
+            let options = format!("--fs xfs -O {features} --force");
+            succeed(&mut same_every_time(&source, image, &options));
+            testkit::xfs_repair(image);
+        }
+        assert!(std::fs::read(&image).unwrap() == std::fs::read(&again).unwrap());
+        assert_counted(&again, features);
+    }
+    build(&source, &again, "--fs xfs --force");
+    let quotas = diskwright::tune::Quotas::ALL;
+    diskwright::tune::add_xfs_quotas(&again, &Default::default(), quotas, None).unwrap();
+    testkit::xfs_repair(&again);
+    assert_counted(&again, "added");
+}
+
+/// Asserts that the guest's kernel reports usage without counting.
+#[track_caller]
+fn assert_counted(image: &Path, what: &str) {
+    let options = if what.starts_with("uquota") { "uquota,pquota" } else { "uquota,gquota,pquota" };
+    let script = format!(
+        "set -e\nmount -t xfs -o nouuid,{options} $1 /mnt\n\
+         xfs_quota -x -c 'report -u -b -i -n -N' /mnt\numount /mnt"
+    );
+    let answer = testkit::guest::run(&testkit::guest::GuestJob::new(script).disk(image, false));
+    assert!(answer.status == 0, "{what}: {}\n{}", answer.output, answer.log);
+    assert!(!answer.log.to_lowercase().contains("quotacheck"), "{what}: {}", answer.log);
+    let used: u64 = answer
+        .output
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum();
+    assert!(used > 0, "{what}: {}", answer.output);
+    testkit::xfs_repair(image);
 }
 
 /// The features of ext2.

@@ -10,8 +10,10 @@ use testkit::{
     Format, Ignore, Mke2fs, MkfsXfs, Sample, Tree, differences, effort, judge, require, scratch,
 };
 
-use crate::build::common::{build, diskwright, sample_in, succeed};
+use crate::build::common::{build, sample_in, succeed};
+
 use crate::place::{Wanted, prove, shell};
+use crate::program::diskwright;
 
 const MIB: u64 = 1 << 20;
 

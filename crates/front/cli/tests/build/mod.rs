@@ -11,7 +11,6 @@ mod failures;
 mod features;
 mod guest;
 mod large_files;
-mod once;
 mod outputs;
 mod owners;
 mod reproducible;

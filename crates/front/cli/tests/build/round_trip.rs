@@ -6,10 +6,12 @@ use std::path::Path;
 use testkit::{Ignore, Tree, assert_same, scratch};
 
 use crate::build::common::{
-    EPOCH, FORMATS, build, build_command, common_sample, diskwright, judge, sample_in,
-    small_sample, succeed, without_sockets,
+    EPOCH, FORMATS, build, build_command, common_sample, judge, sample_in, small_sample, succeed,
+    without_sockets,
 };
+
 use crate::build::sources::clamped;
+use crate::program::diskwright;
 
 fn extract(image: &Path, to: &Path) {
     succeed(diskwright().arg("extract").arg(image).arg(to));

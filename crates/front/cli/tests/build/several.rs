@@ -7,9 +7,11 @@ use std::process::Command;
 use testkit::{Ignore, Tree, require, scratch};
 
 use crate::build::common::{
-    EPOCH, FORMATS, as_in_gnu_tar, build, common_sample, diskwright, fail, judge_but, names_in,
-    sample_in, succeed, tar,
+    EPOCH, FORMATS, as_in_gnu_tar, build, common_sample, fail, judge_but, names_in, sample_in,
+    succeed, tar,
 };
+
+use crate::program::diskwright;
 
 /// Returns `diskwright build` with sources and target directories as command-line words.
 fn build_of(words: &[&str], image: &Path, options: &str) -> Command {

@@ -8,10 +8,12 @@ use std::process::Command;
 use testkit::{Ignore, Sample, Tree, require, scratch};
 
 use crate::build::common::{
-    EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, diskwright, judge,
-    judge_but, mount, narrow_sample, sample_in, small_sample, succeed, tar,
+    EPOCH, FORMATS, as_in_gnu_tar, build, build_command, common_sample, judge, judge_but, mount,
+    narrow_sample, sample_in, small_sample, succeed, tar,
 };
+
 use crate::mount_cli::common::may_copy_mounts;
+use crate::program::diskwright;
 
 /// Builds from a directory and from archives of it in every form.
 fn every_source(sample: &Sample, options: &str) {

@@ -9,9 +9,11 @@ use serde_json::Value;
 use testkit::{LoopDevice, require, scratch};
 
 use crate::build::common::{
-    build_command, diskwright, fail, names_in, same_every_time, sample_in, small_sample,
-    small_xfs_sample, succeed,
+    build_command, fail, names_in, same_every_time, sample_in, small_sample, small_xfs_sample,
+    succeed,
 };
+
+use crate::program::diskwright;
 
 /// Creates a source for an image with these options.
 fn source(directory: &Path, options: &str) -> PathBuf {

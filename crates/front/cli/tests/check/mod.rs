@@ -1,7 +1,6 @@
 //! `diskwright check`: output for sound and damaged images, and exit statuses. The tests of the
 //! formats check that all damage is found.
 
-mod catalogue;
 pub(crate) mod common;
 mod device;
 mod ending;

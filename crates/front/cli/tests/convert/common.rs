@@ -7,7 +7,7 @@ use std::process::Command;
 use ::diskwright::Image;
 use vfs::{FileAttributes, FileType, InodeFlags, Timestamp};
 
-use crate::build::common::diskwright;
+use crate::program::diskwright;
 
 /// Flags that describe the storage of an inode.
 const OF_STORAGE: InodeFlags = InodeFlags::EXTENTS

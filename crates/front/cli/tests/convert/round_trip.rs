@@ -7,7 +7,8 @@ use serde_json::Value;
 use testkit::{Tree, require, scratch};
 
 use super::common::{convert, files};
-use crate::build::common::{build, common_sample, diskwright, judge, mount, sample_in, succeed};
+use crate::build::common::{build, common_sample, judge, mount, sample_in, succeed};
+use crate::program::diskwright;
 
 /// Creates an image of a sample tree with flags, projects and creation times. Also returns the
 /// tree.

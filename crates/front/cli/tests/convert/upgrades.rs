@@ -8,9 +8,9 @@ use testkit::{Ignore, Tree, XfsSample, require, scratch};
 
 use super::common::{convert, files};
 use crate::build::common::{
-    build, build_command, common_sample, diskwright, judge, judge_but, mount, narrow_sample,
-    sample_in, succeed,
+    build, build_command, common_sample, judge, judge_but, mount, narrow_sample, sample_in, succeed,
 };
+use crate::program::diskwright;
 
 fn info(image: &Path) -> ImageInfo {
     Image::open(image).unwrap().info().unwrap()

@@ -8,8 +8,9 @@ use std::process::Command;
 use testkit::{command, e2fsck, require, scratch, umount_when_free, wait_until};
 
 use super::run;
-use crate::mount::{Point, diskwright, is_mounted, unmount_when_free};
+use crate::mount::{Point, is_mounted, unmount_when_free};
 use crate::mount_cli::common::{OwnMounts, cat, ext4, own_mounts, xfs};
+use crate::program::diskwright;
 
 /// Directory in which mount(8) looks for helpers.
 const HELPERS: &str = "/usr/sbin";

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use testkit::require;
 
-use crate::edit::common::{fails, mount, ok, on_each_image, run};
+use crate::edit::common::{mount, on_each_image, run};
+
+use crate::program::{fails, ok};
 
 #[test]
 fn permissions_and_owners_change() {
@@ -110,7 +112,7 @@ fn sizes_change() {
 fn changes_have_the_given_time() {
     require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
-        let mut command = crate::edit::common::diskwright();
+        let mut command = crate::program::diskwright();
         command.current_dir(dir).env("SOURCE_DATE_EPOCH", "1000000000");
         assert!(command.args(["mkdir", "a.img", "/d"]).status().unwrap().success());
         let listed = run(dir, &["find", "a.img", "/", "--name", "d", "--json"]);

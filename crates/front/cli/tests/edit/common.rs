@@ -2,44 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use tempfile::TempDir;
 use testkit::{Format, KernelMount, Mke2fs, MkfsXfs, MountOptions, judge};
 
+use crate::program::{diskwright, ok};
+
 /// Size of the images, in bytes.
 const IMAGE_BYTES: u64 = 64 << 20;
-
-/// Returns the program with a defined environment.
-pub(crate) fn diskwright() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_diskwright"));
-    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C").stdin(Stdio::null());
-    command
-}
 
 /// Runs the program in a directory.
 pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Output {
     diskwright().current_dir(dir).args(arguments).output().unwrap()
-}
-
-/// Runs a command line that must succeed without messages. Returns its output.
-#[track_caller]
-pub(crate) fn ok(dir: &Path, line: &str) -> String {
-    let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{line}: {} {said}", output.status);
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Runs a command line that must end with this status. Returns its messages.
-#[track_caller]
-pub(crate) fn fails(dir: &Path, line: &str, status: i32) -> String {
-    let output = run(dir, &line.split_whitespace().collect::<Vec<_>>());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
-    let is_told = said.starts_with("diskwright: ") || (status == 2 && said.starts_with("error: "));
-    assert!(is_told && !said.contains("panicked"), "{line}: {said}");
-    said
 }
 
 /// Creates an empty image with our program.

@@ -8,7 +8,9 @@ use testkit::{
     Format, Ignore, Mke2fs, MkfsXfs, Sample, Tree, assert_same, judge, require, sample_tree,
 };
 
-use crate::edit::common::{OWN_XFS, fails, mount, ok, on_each_image, own_image, paths, run};
+use crate::edit::common::{OWN_XFS, mount, on_each_image, own_image, paths, run};
+
+use crate::program::{fails, ok};
 
 #[test]
 fn a_tree_of_everything_goes_in_and_out() {
@@ -167,7 +169,7 @@ fn streams_are_copied_and_reports_are_json() {
     require!(Tool("e2fsck"), Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("mke2fs"));
     on_each_image(|dir| {
         fs::write(dir.join("f"), vec![3; 100_000]).unwrap();
-        let mut command = crate::edit::common::diskwright();
+        let mut command = crate::program::diskwright();
         command.current_dir(dir).args(["cp", "--json", "/dev/stdin", "a.img:/f"]);
         let output = command.stdin(fs::File::open(dir.join("f")).unwrap()).output().unwrap();
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

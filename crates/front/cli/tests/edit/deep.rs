@@ -8,7 +8,9 @@ use diskwright::Image;
 use testkit::{judge, require, scratch};
 use vfs::{Ino, NewInode};
 
-use super::common::{diskwright, ok, own_image, run};
+use super::common::{own_image, run};
+
+use crate::program::{diskwright, ok};
 
 /// Nesting depth: more than a recursive function has room for on its stack.
 const DEPTH: usize = 10_000;

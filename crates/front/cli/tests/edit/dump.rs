@@ -7,7 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 use testkit::{Mke2fs, require};
 
-use crate::edit::common::{ok, own_image, run};
+use crate::edit::common::{own_image, run};
+
+use crate::program::ok;
 
 fn json(dir: &Path, line: &str) -> Value {
     serde_json::from_str(&ok(dir, &format!("dump --json a.img {line}"))).unwrap()

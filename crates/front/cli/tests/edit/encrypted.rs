@@ -5,8 +5,8 @@ use std::path::Path;
 
 use testkit::{judge, require};
 
-use crate::edit::common::{fails, ok};
 use crate::mount::Mounted;
+use crate::program::{fails, ok};
 
 /// An image with encrypted directories, made by a kernel.
 const ENCRYPTED: &str =

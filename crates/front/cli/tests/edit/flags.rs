@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use testkit::{Mke2fs, judge};
 
-use crate::edit::common::{fails, mount, ok, on_each_image};
+use crate::edit::common::{mount, on_each_image};
+
+use crate::program::{fails, ok};
 
 #[test]
 fn flags_are_shown_as_they_were_set() {

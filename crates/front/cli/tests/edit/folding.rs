@@ -8,8 +8,10 @@ use diskwright::Image;
 use testkit::{Mke2fs, judge, require};
 use vfs::RenameMode;
 
-use crate::edit::common::{OWN_XFS, fails, ok, own_image};
+use crate::edit::common::{OWN_XFS, own_image};
+
 use crate::mount::Mounted;
+use crate::program::{fails, ok};
 
 /// Runs a test on an image of each format whose directory `/d` folds names. Checks the image
 /// afterwards.

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use testkit::{Format, scratch};
 
-use super::common::{fails, ok, run};
+use super::common::run;
+
 use super::tamper::{FORMATS, build, change_inode, file_mode, rename};
+use crate::program::{fails, ok};
 
 /// Commands that walk directories. `rm` comes last.
 const COMMANDS: [&str; 9] = [

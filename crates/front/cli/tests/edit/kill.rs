@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use testkit::{Format, Mke2fs, MkfsXfs, judge, require};
 
-use crate::edit::common::{diskwright, ok, paths};
+use crate::edit::common::paths;
+
+use crate::program::{diskwright, ok};
 
 /// Number of kills for each command on each format.
 fn kills() -> u32 {

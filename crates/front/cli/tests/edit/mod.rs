@@ -25,7 +25,6 @@ mod flags;
 mod folding;
 mod hostile;
 mod kill;
-mod model;
 mod names;
 mod sessions;
 mod tamper;

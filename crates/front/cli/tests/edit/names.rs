@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use testkit::require;
 
-use crate::edit::common::{fails, mount, ok, on_each_image, paths};
+use crate::edit::common::{mount, on_each_image, paths};
+
+use crate::program::{fails, ok};
 
 #[test]
 fn directories_are_made_and_removed() {

@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use testkit::{Format, Mke2fs, MkfsXfs, MountOptions, judge, require};
 
 use crate::disk::{self, START};
-use crate::edit::common::{OWN_XFS, fails, ok, own_image, run};
+use crate::edit::common::{OWN_XFS, own_image, run};
+use crate::program::{fails, ok};
 
 #[test]
 fn an_image_in_use_is_refused_at_once() {

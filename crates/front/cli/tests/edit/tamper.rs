@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use testkit::Format;
 
-use super::common::ok;
+use crate::program::ok;
 
 /// Size in bytes of a block, and of an inode in XFS images.
 const BLOCK: usize = 4096;

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use testkit::{KernelMount, Mke2fs, MkfsXfs, MountOptions, require, scratch};
 
-use super::common::{fails, ok, own_image, run};
+use super::common::{own_image, run};
+
+use crate::program::{fails, ok};
 
 /// Commands that read, and commands that write.
 const READING: [&str; 6] = [

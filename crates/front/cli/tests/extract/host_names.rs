@@ -9,7 +9,8 @@ use testkit::scratch;
 use vfs::Paths;
 
 use super::{NEW, to_directory};
-use crate::edit::common::{OWN_XFS, fails, ok, own_image};
+use crate::edit::common::{OWN_XFS, own_image};
+use crate::program::{fails, ok};
 
 /// Paths of a tree, and their mapped names on the host.
 const NAMES: [(&str, &str); 8] = [

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use testkit::{Format, Ignore, KernelMount, MountOptions, Tree, assert_same};
 
-use crate::edit::common::{ok, run};
+use crate::edit::common::run;
+
+use crate::program::ok;
 
 /// Options of builds, one for each format.
 pub(crate) const FORMATS: [&str; 2] = ["--fs ext4", "--fs xfs --small"];

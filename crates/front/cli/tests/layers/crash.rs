@@ -17,8 +17,8 @@ use testkit::{Mke2fs, effort, judge, require};
 use vfs::{Paths, Timestamp};
 
 use super::tarball::{Member, dir, file, link, tar};
-use crate::edit::common::ok;
 use crate::layers::common::{FORMATS, build, make};
+use crate::program::ok;
 
 struct Quiet;
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use testkit::{Mke2fs, digest, require};
 
 use super::tarball::{Member, dir, file, link, tar};
-use crate::edit::common::{fails, ok, run};
+use crate::edit::common::run;
 use crate::layers::common::{FORMATS, assert_equal, build, make};
+use crate::program::{fails, ok};
 
 /// Runs a test for each format, in a directory with an image of a few files.
 fn on_each_format(test: impl Fn(&Path)) {

@@ -5,8 +5,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::edit::common::{diskwright, fails, ok, run};
+use crate::edit::common::run;
+
 use crate::layers::common::{FORMATS, build, make};
+use crate::program::{diskwright, fails, ok};
 
 /// Runs `diff`, which must find differences. Returns its output.
 #[track_caller]

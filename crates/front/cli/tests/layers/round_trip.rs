@@ -5,9 +5,11 @@ use std::path::Path;
 
 use testkit::require;
 
-use crate::edit::common::{ok, run};
+use crate::edit::common::run;
+
 use crate::layers::common::{FORMATS, assert_equal, assert_holds, build};
 use crate::layers::random::Gardener;
+use crate::program::ok;
 
 /// Creates the trees `a` and `b` below a directory: `b` is `a` with changes.
 fn trees(dir: &Path, seed: u64) {

@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 use testkit::require;
 
 use super::tarball::{Member, dir, file, link, symlink, tar};
-use crate::edit::common::{ok, run};
+use crate::edit::common::run;
 use crate::layers::common::{FORMATS, assert_equal, build, make};
+use crate::program::ok;
 
 /// Stores a blob of a layout. Returns its descriptor.
 fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> Value {

@@ -8,8 +8,9 @@ use testkit::require;
 
 use super::rules::{layout, oracle_digest};
 use super::tarball::{Member, dir, file, link, tar};
-use crate::edit::common::{diskwright, fails, ok, run};
+use crate::edit::common::run;
 use crate::layers::common::{FORMATS, assert_equal, build, make};
+use crate::program::{diskwright, fails, ok};
 
 /// Runs `diff`, which must find differences. Returns its output.
 #[track_caller]

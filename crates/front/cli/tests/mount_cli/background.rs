@@ -7,8 +7,10 @@ use std::process::Stdio;
 
 use testkit::{e2fsck, require, scratch};
 
-use crate::mount::{Point, diskwright, is_mounted};
+use crate::mount::{Point, is_mounted};
+
 use crate::mount_cli::common::{cat, ext4, fails, ok};
+use crate::program::diskwright;
 
 #[test]
 fn the_mount_can_be_used_when_the_command_ends() {

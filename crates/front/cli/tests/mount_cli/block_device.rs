@@ -141,7 +141,7 @@ fn only_writers_of_whole_devices_are_mounted_so() {
         assert!(named.wait().0.success());
         // While it is mounted, no other program can open it exclusively.
         let mounted = Mounted::new(device);
-        let second = crate::mount::diskwright().arg("trim").arg(device).output().unwrap();
+        let second = crate::program::diskwright().arg("trim").arg(device).output().unwrap();
         let said = String::from_utf8_lossy(&second.stderr);
         assert!(said.contains("mounted at"), "{said}");
         let format = testkit::Format::of(image).kernel_name();

@@ -8,7 +8,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use nix::sched::CloneFlags;
 use rustix::mount::{MountPropagationFlags, mount_change};
 
-use crate::mount::{Point, diskwright, unmount_when_free, wait_until};
+use crate::mount::{Point, unmount_when_free, wait_until};
+
+use crate::program::{diskwright, failed};
 
 /// Runs a command line in a directory. `POINT` stands for the mount point.
 pub(crate) fn run(dir: &Path, point: &Point, line: &str) -> Output {
@@ -31,12 +33,7 @@ pub(crate) fn ok(dir: &Path, point: &Point, line: &str) -> String {
 /// Runs a command line that must end with this status. Returns its messages.
 #[track_caller]
 pub(crate) fn fails(dir: &Path, point: &Point, line: &str, status: i32) -> String {
-    let output = run(dir, point, line);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(status), "{line}: {said}");
-    let is_told = said.starts_with("diskwright: ") || (status == 2 && said.starts_with("error: "));
-    assert!(is_told && !said.contains("panicked"), "{line}: {said}");
-    said
+    failed(run(dir, point, line), line, status)
 }
 
 /// Creates the source of images: `motd`, `etc/hostname`, and `etc/link` to that.

@@ -16,7 +16,7 @@ use crate::mount_cli::common::{ext4, fails, ok, on_each_format, own_mounts, xfs}
 /// Damages the inode of an image's directory `/etc`.
 fn damage(image: &Path) {
     let dump = |what: &[&str]| -> serde_json::Value {
-        let mut command = crate::mount::diskwright();
+        let mut command = crate::program::diskwright();
         let output = command.args(["dump", "--json"]).arg(image).args(what).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     };
@@ -27,7 +27,8 @@ fn damage(image: &Path) {
 }
 
 fn block_size(image: &Path) -> u64 {
-    let output = crate::mount::diskwright().arg("info").arg("--json").arg(image).output().unwrap();
+    let output =
+        crate::program::diskwright().arg("info").arg("--json").arg(image).output().unwrap();
     let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     info["block_size"].as_u64().unwrap()
 }
@@ -54,7 +55,8 @@ fn nothing_is_written_into(image: &Path) {
     let refused = fs::write(mounted.join("after"), "").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert_eq!(fs::read_to_string(mounted.join("motd")).unwrap(), "Welcome.\n");
-    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
+    let unmounted =
+        crate::program::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
     assert_eq!(unmounted.status.code(), Some(4));
     // Before the first write to the log, the image has no mark that shows a crash.
     let told = String::from_utf8_lossy(&unmounted.stderr);
@@ -75,7 +77,8 @@ fn it_goes_on_with(image: &Path) {
     let mounted = Mounting::new(image).options("errors=continue").start();
     meet_damage(mounted.path());
     fs::write(mounted.join("after"), "it works").unwrap();
-    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).status().unwrap();
+    let unmounted =
+        crate::program::diskwright().arg("unmount").arg(mounted.path()).status().unwrap();
     assert!(unmounted.success());
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(3), "{said}");
@@ -123,7 +126,8 @@ fn what_cannot_be_written_into(make: fn(&Path) -> PathBuf) {
     }
     fs::write(mounted.join("new"), "").expect_err("no more changes are accepted");
     drop((small, large));
-    let unmounted = crate::mount::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
+    let unmounted =
+        crate::program::diskwright().arg("unmount").arg(mounted.path()).output().unwrap();
     assert_eq!(unmounted.status.code(), Some(4), "{unmounted:?}");
     let (status, said) = mounted.wait();
     assert_eq!(status.code(), Some(4), "{said}");

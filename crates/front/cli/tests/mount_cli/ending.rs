@@ -142,7 +142,7 @@ fn dirsync_and_sync_wait_until_changes_are_durable() {
             fs::remove_file(mounted.join("motd")).unwrap();
             fs::rename(mounted.join("etc/hostname"), mounted.join("dir/name")).unwrap();
             mounted.kill();
-            let found = crate::mount::diskwright().arg("find").arg(image).output().unwrap();
+            let found = crate::program::diskwright().arg("find").arg(image).output().unwrap();
             let found = String::from_utf8(found.stdout).unwrap();
             let found: Vec<_> = found.lines().filter(|path| *path != "/lost+found").collect();
             assert_eq!(found, ["/", "/dir", "/dir/name", "/etc", "/etc/link"], "{options}");
@@ -165,7 +165,7 @@ fn dirsync_and_sync_wait_until_changes_are_durable() {
 /// Creates a mount whose server was killed.
 fn dead_mount(dir: &Path) -> Point {
     let point = Point::new();
-    let mut server = crate::mount::diskwright();
+    let mut server = crate::program::diskwright();
     server.current_dir(dir).args(["mount", "--foreground", "a.img"]).arg(point.path());
     let mut server = server.spawn().unwrap();
     wait_until("the mount to answer", || {

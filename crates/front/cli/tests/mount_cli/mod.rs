@@ -6,7 +6,6 @@ pub(crate) mod common;
 mod damage;
 mod ending;
 mod images;
-mod library;
 mod refusals;
 mod replacing;
 mod unmounting;

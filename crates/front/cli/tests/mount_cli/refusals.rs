@@ -31,7 +31,7 @@ fn invalid_options_are_named_and_give_status_2() {
 
 #[test]
 fn help_has_every_option() {
-    let output = crate::mount::diskwright().args(["mount", "--help"]).output().unwrap();
+    let output = crate::program::diskwright().args(["mount", "--help"]).output().unwrap();
     // Defaults are marked.
     let help = String::from_utf8(output.stdout).unwrap().replace('*', "");
     for option in [

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use tempfile::TempDir;
 use testkit::{e2fsck, require, scratch};
 
 use crate::mount::{Point, is_mounted};
@@ -52,60 +53,84 @@ fn let_users_mount() -> Option<OwnMounts> {
     Some(mounts)
 }
 
+/// An image and a mount point that belong to that user, and a copy of the program.
+struct Owned {
+    _mounts: Option<OwnMounts>,
+    _dir: TempDir,
+    image: PathBuf,
+    point: Point,
+    program: String,
+}
+
+impl Owned {
+    fn new() -> Self {
+        let mounts = let_users_mount();
+        let dir = scratch();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (image, point) = (ext4(dir.path()), Point::new());
+        for path in [&image, point.path()] {
+            chown(path, Some(UID), Some(UID)).unwrap();
+        }
+        let program = program(dir.path());
+        Self { _mounts: mounts, _dir: dir, image, point, program }
+    }
+
+    /// Returns the path of the mount point.
+    fn point(&self) -> &str {
+        self.point.path().to_str().unwrap()
+    }
+
+    /// Mounts the image as that user.
+    #[track_caller]
+    fn mount(&self, options: &[&str]) {
+        let words = [&*self.program, "mount", self.image.to_str().unwrap(), self.point()];
+        let output = as_user(&[&words[..], options].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert!(is_mounted(self.point.path()));
+    }
+
+    /// Unmounts the image as that user.
+    fn unmount(&self) -> Output {
+        let output = as_user(&[&self.program, "unmount", self.point()]);
+        assert!(!is_mounted(self.point.path()), "{output:?}");
+        e2fsck(&self.image);
+        output
+    }
+}
+
 #[test]
 fn a_user_mounts_and_unmounts() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let _mounts = let_users_mount();
-    let dir = scratch();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    for path in [&image, point.path()] {
-        chown(path, Some(UID), Some(UID)).unwrap();
-    }
-    let program = program(dir.path());
-    let (image_text, point_text) = (image.to_str().unwrap(), point.path().to_str().unwrap());
-    let output = as_user(&[&program, "mount", image_text, point_text, "-o", "owner=0:0"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
-    assert!(is_mounted(point.path()));
-    let file = format!("{point_text}/etc/hostname");
+    let owned = Owned::new();
+    let point = owned.point();
+    owned.mount(&["-o", "owner=0:0"]);
+    let file = format!("{point}/etc/hostname");
     assert_eq!(as_user(&["cat", &file]).stdout, b"image\n");
     // The files belong to root, so this user may not change them.
     let refused = as_user(&["sh", "-c", &format!("echo x > {file}")]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("Permission denied"));
-    let output = as_user(&[&program, "unmount", point_text]);
+    let output = owned.unmount();
     assert!(output.status.success(), "{output:?}");
-    assert!(!is_mounted(point.path()));
-    e2fsck(&image);
 }
 
 #[test]
 fn a_users_own_image_is_changed_by_that_user_alone() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let _mounts = let_users_mount();
-    let dir = scratch();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    for path in [&image, point.path()] {
-        chown(path, Some(UID), Some(UID)).unwrap();
-    }
-    let program = program(dir.path());
-    let (image_text, point_text) = (image.to_str().unwrap(), point.path().to_str().unwrap());
+    let owned = Owned::new();
+    let point = owned.point();
     let all_mine = format!("uid={UID},gid={UID},owner=0:0");
-    let output = as_user(&[&program, "mount", image_text, point_text, "-o", &all_mine]);
-    assert!(output.status.success(), "{output:?}");
-    let output = as_user(&["sh", "-c", &format!("echo mine > {point_text}/etc/new")]);
+    owned.mount(&["-o", &all_mine]);
+    let output = as_user(&["sh", "-c", &format!("echo mine > {point}/etc/new")]);
     assert!(output.status.success(), "{output:?}");
     // Without allow_other even root has no access.
-    let refused = fs::metadata(point.path().join("etc")).unwrap_err();
+    let refused = fs::metadata(owned.point.path().join("etc")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
-    let output = as_user(&[&program, "unmount", point_text]);
+    let output = owned.unmount();
     assert!(output.status.success(), "{output:?}");
-    e2fsck(&image);
-    assert_eq!(cat(&image, "/etc/new"), "mine\n");
-    let listed = crate::mount::diskwright()
+    assert_eq!(cat(&owned.image, "/etc/new"), "mine\n");
+    let listed = crate::program::diskwright()
         .args(["find", "--json", "--name", "new"])
-        .arg(&image)
+        .arg(&owned.image)
         .output()
         .unwrap();
     let found = String::from_utf8(listed.stdout).unwrap();
@@ -116,32 +141,22 @@ fn a_users_own_image_is_changed_by_that_user_alone() {
 #[test]
 fn endless_writes_fail_without_space() {
     require!(Fuse, Root, Tool("setpriv"), Tool("fusermount3"), Tool("e2fsck"));
-    let _mounts = let_users_mount();
-    let dir = scratch();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let (image, point) = (ext4(dir.path()), Point::new());
-    for path in [&image, point.path()] {
-        chown(path, Some(UID), Some(UID)).unwrap();
-    }
-    let program = program(dir.path());
-    let (image_text, point_text) = (image.to_str().unwrap(), point.path().to_str().unwrap());
+    let owned = Owned::new();
+    let point = owned.point();
     let all_mine = format!("uid={UID},gid={UID}");
-    let output = as_user(&[&program, "mount", image_text, point_text, "-o", &all_mine]);
-    assert!(output.status.success(), "{output:?}");
-    let file = format!("of={point_text}/file");
+    owned.mount(&["-o", &all_mine]);
+    let file = format!("of={point}/file");
     let output = as_user(&["dd", "if=/dev/zero", &file, "bs=64k"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("error writing") && said.contains("No space left"), "{said}");
     // When there is room again, reads and other files work.
     let again = "cat file motd > /dev/null && rm file && echo x > other && cat other motd";
-    let output = as_user(&["sh", "-c", &format!("cd {point_text} && {again}")]);
+    let output = as_user(&["sh", "-c", &format!("cd {point} && {again}")]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "x\nWelcome.\n", "{output:?}");
     // Unmounting may report the lost data again.
-    let output = as_user(&[&program, "unmount", point_text]);
+    let output = owned.unmount();
     assert!(matches!(output.status.code(), Some(0 | 4)), "{output:?}");
-    assert!(!is_mounted(point.path()));
-    e2fsck(&image);
-    assert_eq!(cat(&image, "/other"), "x\n");
+    assert_eq!(cat(&owned.image, "/other"), "x\n");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs::File;
 
 use testkit::require;
 
-use crate::build::common::diskwright;
 use crate::check::common::{build, ends, image, object, run};
+use crate::program::diskwright;
 
 #[test]
 fn a_file_grows_and_shrinks_with_its_contents() {

@@ -8,7 +8,9 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::require;
 
-use crate::mount::{diskwright, wait_until};
+use crate::mount::wait_until;
+
+use crate::program::diskwright;
 
 /// A server, and the directory with its image `a.img` and its socket `s`.
 struct Served {

@@ -18,15 +18,9 @@
 //! ```
 
 #[cfg(feature = "anywhere")]
-mod commit;
-#[cfg(feature = "anywhere")]
 mod named;
 #[cfg(feature = "anywhere")]
 mod open;
-#[cfg(feature = "anywhere")]
-mod overlay;
-#[cfg(all(feature = "anywhere", feature = "mount", target_os = "linux"))]
-mod overlay_to_change;
 #[cfg(feature = "anywhere")]
 mod published;
 #[cfg(feature = "anywhere")]
@@ -34,32 +28,17 @@ mod reading;
 pub(crate) mod words;
 
 #[cfg(feature = "anywhere")]
-pub use commit::{CommitOptions, CommitReport, commit};
-#[cfg(feature = "anywhere")]
-pub(crate) use open::{open, open_to_write};
-#[cfg(all(feature = "anywhere", feature = "mount", target_os = "linux"))]
-pub(crate) use overlay_to_change::open_overlay;
+pub(crate) use open::{lasting_name, open, open_base, open_to_write};
 #[cfg(feature = "anywhere")]
 pub(crate) use reading::of_volumes;
 #[cfg(feature = "anywhere")]
 pub use reading::{Reading, set_reading};
 
-/// Stubs without the feature.
+/// Without the feature, the only images other than ordinary files are overlays.
 #[cfg(not(feature = "anywhere"))]
-mod absent {
-    use std::path::Path;
-    use std::sync::Arc;
+mod absent;
 
-    use disk::BlockDevice;
-
-    pub(crate) fn open(_: &Path, _: bool) -> crate::Result<Option<Arc<dyn BlockDevice>>> {
-        Ok(None)
-    }
-
-    pub(crate) fn open_to_write(_: &Path) -> crate::Result<Option<Arc<dyn BlockDevice>>> {
-        Ok(None)
-    }
-}
-
+#[cfg(all(feature = "build", not(feature = "anywhere")))]
+pub(crate) use absent::{lasting_name, open_base};
 #[cfg(not(feature = "anywhere"))]
 pub(crate) use absent::{open, open_to_write};

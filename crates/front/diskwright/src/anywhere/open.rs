@@ -1,9 +1,7 @@
 //! Opening remote images and virtual disks.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use disk::BlockDevice;
 use remote::place::disk::VirtualDisk;
@@ -11,15 +9,18 @@ use remote::place::{ImageLocation, OpenError};
 
 use super::named::{named, open_named};
 use super::published::{connect, open_place};
+use crate::clones::{self, Base};
 use crate::{Error, Result, lock, volume};
 
-/// Opens the named location for reading. Returns `None` for a local file.
+/// Opens the named location, or an overlay file, for reading. Returns `None` for any other local file.
 pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else {
+        return clones::open_image(word, unlocked);
+    };
     Ok(Some(open_place(&place, unlocked)?.device))
 }
 
-/// Opens the named location for writing. Returns `None` for a local file.
+/// Opens the named location, or an overlay file, for writing. Returns `None` for any other local file.
 pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
     match ImageLocation::parse(word.as_os_str()) {
         Some(ImageLocation::Disk(kind, path)) if kind == "qcow2" => {
@@ -39,7 +40,7 @@ pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>>
             None => Err(only_read(word)),
             volume => Ok(volume),
         },
-        None => Ok(None),
+        None => clones::open_image_to_write(word),
     }
 }
 
@@ -48,37 +49,32 @@ fn only_read(word: &Path) -> Error {
         .unwrap_or_else(|| Error::Usage(format!("{}: it is read-only", crate::text::shown(word))))
 }
 
-/// Base of an overlay: its device and identity.
-pub(super) struct Base {
-    pub(super) device: Arc<dyn BlockDevice>,
-    pub(super) identity: String,
-}
-
-/// Opens a file or remote image as the base of an overlay. A local file is identified by its length and modification
-/// time.
-pub(super) fn open_base(word: &Path) -> Result<Base> {
-    let Some(place) = ImageLocation::parse(word.as_os_str()) else {
-        let file = lock::open_to_read(word, false)?;
-        let identity = identity_of_file("file", word, &file)?;
-        let device = lock::device(word, file)?;
-        return Ok(Base { device: Arc::new(device), identity });
-    };
-    let open = open_place(&place, false)?;
+/// Opens the named location as the base of an overlay. Returns `None` for a local file.
+pub(crate) fn open_base(word: &Path, unlocked: bool) -> Result<Option<Base>> {
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
+    let open = open_place(&place, unlocked)?;
     // The file is already locked.
     let of_file = match place.file() {
         Some(path) => {
             let file = lock::open_to_read(path, true)?;
-            identity_of_file("packed file", path, &file)?
+            clones::identity_of_file("packed file", path, &file)?
         }
         None => String::new(),
     };
-    Ok(Base { device: open.device, identity: open.identity.unwrap_or(of_file) })
+    Ok(Some(Base { device: open.device, identity: open.identity.unwrap_or(of_file) }))
 }
 
-fn identity_of_file(kind: &str, path: &Path, file: &File) -> Result<String> {
-    let failed = |e| Error::host("read", path, e);
-    let metadata = file.metadata().map_err(failed)?;
-    let changed = metadata.modified().map_err(failed)?;
-    let changed = changed.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    Ok(format!("{kind} of {} bytes, changed at {changed} ns", metadata.len()))
+/// Returns a name of the location without secrets, independent of the current directory. Returns `None` for a local
+/// file.
+pub(crate) fn lasting_name(word: &Path) -> Result<Option<String>> {
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
+    let text = clones::utf_8(word)?;
+    if place.file().is_none() {
+        // The query of an address may contain a temporary signature.
+        return Ok(Some(disk::address::public(text).into_owned()));
+    }
+    let kind = text.split_once(':').filter(|_| super::words::is_place(word));
+    let Some((kind, file)) = kind else { return Ok(None) };
+    let file = clones::absolute(Path::new(file))?;
+    Ok(Some(format!("{kind}:{}", clones::utf_8(&file)?)))
 }

@@ -41,11 +41,6 @@ impl FlagChange {
         };
         Ok(Self { set, clear })
     }
-
-    /// Returns whether there is no change.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 fn flags_of(text: &str) -> Result<InodeFlags, String> {

@@ -76,7 +76,7 @@ impl SizeChange {
     }
 
     /// Returns the new size of a file of `old` bytes, or `None` on overflow.
-    pub fn apply(self, old: u64) -> Option<u64> {
+    pub(crate) fn apply(self, old: u64) -> Option<u64> {
         match self {
             Self::To(size) => Some(size),
             Self::Grow(by) => old.checked_add(by),

@@ -17,7 +17,7 @@ pub use info::{
 };
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
-    UNNAMED, format_of, format_of_device, open_device, open_file_to_write, probe, window,
+    UNNAMED, format_of, format_of_device, open_device, open_device_to_write, probe, window,
     window_to_write,
 };
 pub use options::ImageOptions;

@@ -242,14 +242,12 @@ fn open_whole(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice
     Ok(Arc::new(lock::device(path, file)?))
 }
 
-/// Opens the device selected by the options for writing. Other programs cannot use it while it is open. The image
-/// must be a local file.
-pub(crate) fn open_file_to_write(
+/// Opens the device selected by the options for writing. Other programs cannot use it while it is open.
+pub(crate) fn open_device_to_write(
     path: &Path,
     options: &ImageOptions,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let file = lock::open_to_write(path)?;
-    window_to_write(path, Arc::new(lock::device(path, file)?), options)
+    window_to_write(path, devices::open(path, false, DevicePurpose::Write)?, options)
 }
 
 /// Returns the format of an image, if its magic number is known.

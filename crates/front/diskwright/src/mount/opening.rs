@@ -69,10 +69,9 @@ impl ImageOptions {
     ///
     /// # Errors
     /// Same as [`Self::open`], and if the overlay belongs to another image.
-    #[cfg(feature = "anywhere")]
     pub fn open_over(&self, path: &Path, overlay: &Path) -> Result<Image> {
         self.devices.require_none("an overlay contains the changes of one device only")?;
-        let device = anywhere::open_overlay(path, overlay)?;
+        let device = crate::clones::open_overlay(path, overlay)?;
         let mut image = self.clone().write(true).open_named(path, device)?;
         image.mounting.name = Some(name_of(overlay));
         Ok(image)

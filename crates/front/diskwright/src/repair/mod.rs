@@ -39,7 +39,7 @@ use operations::repair::{
 };
 
 pub use standing::Standing;
-pub use text::{paths_of, write_plan};
+pub use text::write_plan;
 
 use crate::check::meter::Meter;
 use crate::check::{Collector, Limits, Observer, Options, Report, Summary, format_of_device};
@@ -75,7 +75,7 @@ impl Repair {
     /// # Errors
     /// If the file cannot be read or written, is in use, or its format cannot be detected.
     pub fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
-        Self::with_device(path, image::open_file_to_write(path, options)?, options, true)
+        Self::with_device(path, image::open_device_to_write(path, options)?, options, true)
     }
 
     /// Opens an image for planning only. It may be write-protected and read by others.
@@ -328,7 +328,7 @@ impl Prepared<'_> {
 /// If the undo file is invalid or belongs to another image, or the image was changed after the repair; nothing is
 /// written then. Also if the image is in use or cannot be written.
 pub fn restore(undo: &Path, image: &Path, options: &ImageOptions) -> Result<Restored> {
-    let device = image::open_file_to_write(image, options)?;
+    let device = image::open_device_to_write(image, options)?;
     // An image of another format, or a damaged one, has no block to claim.
     let claim = ext4::mmp::claim_for_repair(&device, &mmp::options(image))
         .map_err(|source| Error::image(image, source))?;

@@ -12,7 +12,7 @@ use crate::text::{escaped, size};
 const LINES_MAX: usize = 200;
 
 /// Returns the absolute paths of all files that steps change, as far as known, in order.
-pub fn paths_of(steps: &[Step]) -> BTreeSet<&[u8]> {
+pub(crate) fn paths_of(steps: &[Step]) -> BTreeSet<&[u8]> {
     let actions = steps.iter().flat_map(|step| &step.actions);
     actions.filter_map(|action| action.path.as_deref()).collect()
 }

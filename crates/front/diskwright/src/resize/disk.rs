@@ -8,25 +8,34 @@ use disk::{BlockDevice, FileDevice};
 
 use crate::image::window_to_write;
 use crate::partition::{self, Partition};
-use crate::{Error, ImageOptions, Result, lock};
+use crate::{Error, ImageOptions, Result, anywhere, lock};
 
 /// Open and locked file or block device.
 pub(super) struct Disk {
-    device: Arc<FileDevice>,
-    is_regular: bool,
+    device: Arc<dyn BlockDevice>,
+    /// Regular file, whose length can change.
+    file: Option<File>,
 }
 
 impl Disk {
-    /// Opens and locks the file or device.
+    /// Opens and locks the file or device. The length of a clone is that of its base.
     pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
-        let file = lock::open_to_write(path)?;
-        let failed = |e| Error::host("read", path, e);
-        let is_regular = file.metadata().map_err(failed)?.is_file();
-        let disk = Self { device: Arc::new(FileDevice::new(file).map_err(failed)?), is_regular };
+        let disk = match anywhere::open_to_write(path)? {
+            Some(device) => Self { device, file: None },
+            None => Self::of_file(path, lock::open_to_write(path)?)?,
+        };
         if options.offset > 0 && options.offset >= disk.len() {
             disk.window(path, options)?;
         }
         Ok(disk)
+    }
+
+    fn of_file(path: &Path, file: File) -> Result<Self> {
+        let failed = |e| Error::host("read", path, e);
+        let again = file.try_clone().map_err(failed)?;
+        let is_regular = file.metadata().map_err(failed)?.is_file();
+        let device = Arc::new(FileDevice::new(again).map_err(failed)?);
+        Ok(Self { device, file: is_regular.then_some(file) })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -75,7 +84,7 @@ impl Disk {
             let resized = partition::resize(&*self.device, number, bytes);
             return resized.map(|()| self).map_err(in_table(path));
         }
-        if self.is_regular { self.set_len(path, options.offset + bytes) } else { Ok(self) }
+        if self.file.is_some() { self.set_len(path, options.offset + bytes) } else { Ok(self) }
     }
 
     /// Restores the lengths of file and partition when the file system was not changed.
@@ -90,7 +99,7 @@ impl Disk {
         {
             partition::resize(&*self.device, number, part).map_err(in_table(path))?;
         }
-        if self.is_regular && self.len() > disk && options.partition.is_none() {
+        if self.file.is_some() && self.len() > disk && options.partition.is_none() {
             self.set_len(path, disk)?;
         }
         Ok(())
@@ -98,7 +107,7 @@ impl Disk {
 
     /// Returns the image offset from which on it reads as zeros, because the file was extended there.
     pub(super) fn zeros_from(&self, before: u64, start: u64) -> u64 {
-        if self.is_regular { before.saturating_sub(start) } else { u64::MAX }
+        if self.file.is_some() { before.saturating_sub(start) } else { u64::MAX }
     }
 
     /// Sets the length of the file.
@@ -106,18 +115,16 @@ impl Disk {
         if bytes == self.len() {
             return Ok(self);
         }
-        if !self.is_regular {
+        let Some(file) = &self.file else {
             return Err(Error::Usage(format!(
-                "the block device has {} bytes, but {bytes} are needed; enlarge it first, or \
-                 choose a smaller size",
+                "the device has {} bytes, but {bytes} are needed; enlarge it first, or choose a \
+                 smaller size",
                 self.len()
             )));
-        }
-        let file: &File = self.device.file();
+        };
         file.set_len(bytes).map_err(|e| Error::host("change the length of", path, e))?;
-        let again = file.try_clone().and_then(FileDevice::new);
-        let device = again.map_err(|e| Error::host("read", path, e))?;
-        Ok(Self { device: Arc::new(device), is_regular: true })
+        let again = file.try_clone().map_err(|e| Error::host("read", path, e))?;
+        Self::of_file(path, again)
     }
 }
 

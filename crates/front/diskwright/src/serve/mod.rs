@@ -21,7 +21,7 @@ use disk::BlockDevice;
 
 pub use remote::nbd::{Address, AddressError};
 
-use crate::image::{open_device, open_file_to_write};
+use crate::image::{open_device, open_device_to_write};
 #[cfg(feature = "anywhere")]
 use crate::image::{window, window_to_write};
 use crate::{Error, ImageOptions, Result};
@@ -143,5 +143,5 @@ fn device(image: &Path, options: &ImageOptions, read_only: bool) -> Result<Arc<d
     if read_only {
         return open_device(image, options);
     }
-    open_file_to_write(image, options)
+    open_device_to_write(image, options)
 }

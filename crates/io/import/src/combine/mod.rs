@@ -122,7 +122,7 @@ impl Combination {
     }
 
     /// Returns the number of files, or slightly more.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.names.count() as u64
     }
 

@@ -55,7 +55,7 @@ impl Glob {
     }
 
     /// Returns the original text of the pattern.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 }

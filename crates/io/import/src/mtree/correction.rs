@@ -41,13 +41,8 @@ impl ManifestCorrection {
     }
 
     /// Returns the number of paths.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lines.listed.len()
-    }
-
-    /// Returns whether it contains no paths.
-    pub fn is_empty(&self) -> bool {
-        self.lines.listed.is_empty()
     }
 
     /// Returns the number of files whose flags cannot be stored.

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 pub use error::ContainerFault;
 pub use layer_file::{LayerEntry, LayerFile, read_archive};
 pub use reference::{Platform, Reference};
-pub use stream::ContainerSource;
+pub(crate) use stream::ContainerSource;
 pub use whiteout::Meaning;
 
 use crate::tar::compress::expanded_max;

@@ -20,7 +20,7 @@ static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 ///
 /// # Errors
 /// If the system provides no threads or descriptors.
-pub fn start() -> io::Result<()> {
+pub(crate) fn start() -> io::Result<()> {
     if RUNTIME.get().is_some() {
         return Ok(());
     }
@@ -59,7 +59,7 @@ fn check_threads(count: usize) -> io::Result<()> {
 ///
 /// # Panics
 /// If the runtime was not started, and the system provides no threads.
-pub fn handle() -> Handle {
+pub(crate) fn handle() -> Handle {
     RUNTIME.get_or_init(|| build().expect("threads for requests")).handle().clone()
 }
 

@@ -21,7 +21,7 @@ impl Digest {
     /// Parses 64 lowercase hexadecimal digits. Returns `None` for any other text, so that a digest has exactly one
     /// name.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
             b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -8,11 +8,12 @@ mod mount;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::contestant::{AnyTarget, Contestant, Description, Need, Origin, Session};
 use crate::target::Host;
 use crate::{Error, Result};
-use disk::FileDevice;
+use disk::{BlockDevice, FileDevice};
 use rustix::fs::Advice;
 
 use self::mount::KernelMount;
@@ -137,7 +138,8 @@ impl Contestant for Kernel {
 }
 
 fn format(plan: &FsPlan, image: &File) -> io::Result<Result<()>> {
-    Ok(plan.format(&FileDevice::new(image.try_clone()?)?))
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::new(image.try_clone()?)?);
+    Ok(plan.format(&*device).and_then(|()| plan.make_quotas(&device)))
 }
 
 /// Rejects a workload that would fill the scratch directory, which the file system would see as device errors.

@@ -1,8 +1,9 @@
 //! Data about a cached leaf, so that creating a file does not search all of it.
 //!
 //! The first words of a note are a Bloom filter of the names with two bits per name: if one bit is clear, the name is
-//! not there. Removed names stay in the filter until it is rebuilt. The last word is the offset of the first record
-//! with room for the smallest entry. It is exact, so that an entry goes to the same position with and without a note.
+//! not there. Removed names stay in the filter until it is rebuilt. The last word is the offset of a record: no record
+//! before it has room for the smallest entry. A search for room starts there, so an entry goes to the same position with
+//! and without a note.
 
 use engine::Note;
 
@@ -11,24 +12,22 @@ use super::{Search, record_at, record_size, records};
 /// Number of words of the filter.
 const FILTER: usize = 16;
 
-/// Value of the last word if no record has room.
-const NO_ROOM: u64 = u64::MAX;
-
 /// Minimum size of an entry.
 const ENTRY_LEAST: usize = record_size(1);
 
 /// Builds the note of a block.
 pub(crate) fn note(block: &[u8]) -> Note {
     let mut note = [0; FILTER + 1];
-    note[FILTER] = NO_ROOM;
+    let mut first_room = None;
     for record in records(block) {
         if record.inode != 0 {
             add(&mut note, record.name);
         }
-        if note[FILTER] == NO_ROOM && record.room() >= ENTRY_LEAST {
-            note[FILTER] = record.offset as u64;
+        if record.room() >= ENTRY_LEAST {
+            first_room = first_room.or(Some(record.offset));
         }
     }
+    note[FILTER] = first_room.unwrap_or(block.len()) as u64;
     note
 }
 
@@ -54,9 +53,14 @@ fn has(note: &Note, name: &[u8]) -> bool {
     bits(name).into_iter().all(|(word, bit)| note[word] & bit != 0)
 }
 
+/// Returns whether the filter excludes that the block contains a name. For lookups, where most names exist.
+pub(crate) fn excludes(note: &Note, name: &[u8]) -> bool {
+    !has(note, name)
+}
+
 /// Returns whether a block may contain a name. The filter of a full block has 10 % false positives, so the name is then
 /// also searched for.
-pub(crate) fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
+fn may_have(note: &Note, block: &[u8], name: &[u8]) -> bool {
     has(note, name) && has_end(block, name)
 }
 
@@ -74,34 +78,46 @@ fn has_end(block: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Returns the result of [`search`](super::search) if the note determines it. It never determines that the name exists.
-pub(crate) fn search_noted<'b>(note: &Note, block: &'b [u8], name: &[u8]) -> Option<Search<'b>> {
+/// Returns the result of [`search`](super::search) if the note determines it, and the new offset for the note's last
+/// word. The note never determines that the name exists.
+pub(crate) fn search_noted<'b>(
+    note: &Note,
+    block: &'b [u8],
+    name: &[u8],
+) -> Option<(Search<'b>, u64)> {
     if may_have(note, block, name) {
         return None;
     }
-    if note[FILTER] == NO_ROOM {
-        return Some(Search::Full);
+    let needed = record_size(name.len());
+    let mut offset = usize::try_from(note[FILTER]).ok()?;
+    let mut first_room = None;
+    while let Some(record) = record_at(block, offset) {
+        let room = record.room();
+        if room >= ENTRY_LEAST {
+            first_room = first_room.or(Some(offset));
+        }
+        if room >= needed {
+            let (used, rec_len) = (record.used(), record.rec_len);
+            let found = Search::Room { offset, used, rec_len };
+            return Some((found, first_room.unwrap_or(offset) as u64));
+        }
+        offset += record.rec_len;
     }
-    let record = record_at(block, usize::try_from(note[FILTER]).ok()?)?;
-    let (offset, used, rec_len) = (record.offset, record.used(), record.rec_len);
-    // A later record may have more room.
-    (record.room() >= record_size(name.len())).then_some(Search::Room { offset, used, rec_len })
+    Some((Search::Full, first_room.unwrap_or(offset) as u64))
 }
 
-/// Updates a note for an entry that is written after the `used` bytes of a record of `rec_len` bytes. Returns `false`
-/// if the note must be rebuilt.
-pub(crate) fn note_entry(
-    note: &mut Note,
-    name: &[u8],
-    (offset, used, rec_len): (usize, usize, usize),
-) -> bool {
+/// Sets the last word of a note.
+pub(crate) fn note_first_room(note: &mut Note, offset: u64) {
+    note[FILTER] = offset;
+}
+
+/// Updates a note for an entry that is written after the `used` bytes of the record at `offset`.
+pub(crate) fn note_entry(note: &mut Note, name: &[u8], (offset, used): (usize, usize)) {
     add(note, name);
-    if note[FILTER] != offset as u64 {
-        // The first record with room was too small for the entry.
-        return note[FILTER] != NO_ROOM;
+    // The record before the new one has no room any more.
+    if note[FILTER] == offset as u64 {
+        note[FILTER] = (offset + used) as u64;
     }
-    note[FILTER] = (offset + used) as u64;
-    rec_len.saturating_sub(used + record_size(name.len())) >= ENTRY_LEAST
 }
 
 /// Updates a note for an entry whose bytes are added to the record at `offset`.
@@ -121,7 +137,9 @@ mod tests {
     /// Inserts a name at `room` and updates the note.
     fn insert(block: &mut [u8], note: &mut Option<Note>, name: &[u8], room: (usize, usize, usize)) {
         let (offset, used, rec_len) = room;
-        *note = note.take().and_then(|mut note| note_entry(&mut note, name, room).then_some(note));
+        if let Some(note) = note {
+            note_entry(note, name, (offset, used));
+        }
         if used > 0 {
             write_rec_len(&mut block[offset + 4..offset + 6], used);
         }
@@ -154,12 +172,19 @@ mod tests {
             for (is_insert, letter, len) in steps {
                 let name = vec![letter + 1; len];
                 let found = search(&block, &name);
-                if let Some(note) = &kept {
+                if let Some(note) = &mut kept {
                     let fresh = super::note(&block);
-                    prop_assert_eq!(note[FILTER], fresh[FILTER]);
+                    prop_assert!(note[FILTER] <= fresh[FILTER]);
+                    prop_assert!(
+                        records(&block).any(|record| record.offset as u64 == note[FILTER])
+                            || note[FILTER] == block.len() as u64
+                    );
                     prop_assert!((0..FILTER).all(|word| note[word] & fresh[word] == fresh[word]));
-                    if let Some(told) = search_noted(note, &block, &name) {
+                    prop_assert!(!excludes(note, &name) || !matches!(found, Search::Found(_)));
+                    if let Some((told, first_room)) = search_noted(note, &block, &name) {
                         prop_assert_eq!(&told, &found);
+                        prop_assert!(first_room <= fresh[FILTER]);
+                        note_first_room(note, first_room);
                     }
                 }
                 kept = kept.or_else(|| Some(super::note(&block)));

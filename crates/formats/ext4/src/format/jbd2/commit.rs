@@ -31,7 +31,7 @@ const _: () = assert!(std::mem::offset_of!(RawCommit, commit_sec) == 0x30);
 
 /// Result of verifying a commit block's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
+pub(crate) enum Trust {
     /// The checksum is right, or the journal has none.
     Sound,
     /// The checksum is wrong.
@@ -45,7 +45,7 @@ pub enum Trust {
 
 /// Contents of a commit block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Commit {
+pub(crate) struct Commit {
     /// Commit time in seconds since the epoch.
     pub sec: u64,
     /// Nanoseconds of that second.
@@ -88,7 +88,13 @@ impl Commit {
     }
 
     /// Writes a commit block to `block`, which must be zero. `transaction_crc` as in `Commit::parse`.
-    pub fn encode(&self, block: &mut [u8], layout: &JournalLayout, tid: Tid, transaction_crc: u32) {
+    pub(crate) fn encode(
+        &self,
+        block: &mut [u8],
+        layout: &JournalLayout,
+        tid: Tid,
+        transaction_crc: u32,
+    ) {
         let mut raw = RawCommit::new_zeroed();
         raw.commit_sec = self.sec.into();
         raw.commit_nsec = self.nsec.into();

@@ -61,7 +61,7 @@ pub struct Tag {
 impl Tag {
     /// Returns whether the stored image matches the tag's checksum, if there is one.
     #[must_use]
-    pub fn matches(&self, layout: &JournalLayout, tid: Tid, stored: &[u8]) -> bool {
+    pub(crate) fn matches(&self, layout: &JournalLayout, tid: Tid, stored: &[u8]) -> bool {
         match layout.checksums {
             Checksums::None | Checksums::Transaction => true,
             Checksums::V2 => self.checksum == layout.image_checksum(tid, stored) & 0xffff,
@@ -136,7 +136,7 @@ impl DescriptorWriter {
     }
 
     /// Adds a tag. The descriptor must not be full, and the block number must fit.
-    pub fn push(&mut self, block: &mut [u8], layout: &JournalLayout, tag: Tag) {
+    pub(crate) fn push(&mut self, block: &mut [u8], layout: &JournalLayout, tag: Tag) {
         let mut flags = TagFlags::empty();
         flags.set(TagFlags::ESCAPE, tag.escaped);
         flags.set(TagFlags::SAME_UUID, self.count > 0);
@@ -173,7 +173,7 @@ impl DescriptorWriter {
     }
 
     /// Marks the last tag and seals the block.
-    pub fn finish(self, block: &mut [u8], layout: &JournalLayout) {
+    pub(crate) fn finish(self, block: &mut [u8], layout: &JournalLayout) {
         block[self.last_flags + 1] |= TagFlags::LAST.bits() as u8;
         layout.seal(block);
     }

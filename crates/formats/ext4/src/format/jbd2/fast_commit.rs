@@ -178,7 +178,7 @@ impl FastCommitScan {
     /// If the first fast commit of this transaction is damaged: a tail with a wrong checksum, an invalid
     /// tag. After a valid tail, such blocks are stale or an interrupted fast commit, and the scan ends
     /// there. Kernels use the same rule. Unknown features in a head of this transaction are always an error.
-    pub fn block(&mut self, block: &[u8]) -> Result<Scanned, Corruption> {
+    pub(crate) fn block(&mut self, block: &[u8]) -> Result<Scanned, Corruption> {
         let outcome = self.tags(block);
         match outcome {
             Err(_) if self.has_complete && !self.has_unknown_features => Ok(Scanned::End),
@@ -188,7 +188,7 @@ impl FastCommitScan {
 
     /// Returns the changes of all complete fast commits, in order.
     #[must_use]
-    pub fn finish(self) -> Vec<FastCommitTag> {
+    pub(crate) fn finish(self) -> Vec<FastCommitTag> {
         self.complete
     }
 

@@ -24,7 +24,7 @@ use std::fmt;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub use commit::{Commit, Trust};
+pub(crate) use commit::{Commit, Trust};
 pub(crate) use crc32::crc32_be;
 pub use descriptor::{DescriptorWriter, Tag, tags};
 pub use fast_commit::{FastCommitEntry, FastCommitScan, FastCommitTag, Scanned};
@@ -41,7 +41,7 @@ pub use superblock::{
 pub const MAGIC: u32 = 0xc03b_3998;
 
 /// Size of the header of every journal block in bytes: magic number, type and transaction.
-pub const HEADER_SIZE: usize = 12;
+pub(crate) const HEADER_SIZE: usize = 12;
 
 /// Sequence number of a transaction. It wraps around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub struct Tid(pub u32);
 impl Tid {
     /// Returns the number of the next transaction.
     #[must_use]
-    pub const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 

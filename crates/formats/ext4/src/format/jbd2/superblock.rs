@@ -129,7 +129,7 @@ impl RawJournalSuperblock {
     }
 
     /// Converts a version-1 superblock to version 2, without features.
-    pub fn upgrade(&mut self) {
+    pub(crate) fn upgrade(&mut self) {
         if !self.is_v2() {
             self.as_mut_bytes()[V1_SIZE..].fill(0);
             self.h_blocktype = (BlockType::SuperblockV2 as u32).into();
@@ -138,7 +138,7 @@ impl RawJournalSuperblock {
     }
 
     /// Replaces the feature sets.
-    pub fn set_features(&mut self, compat: JournalCompat, incompat: JournalIncompat) {
+    pub(crate) fn set_features(&mut self, compat: JournalCompat, incompat: JournalIncompat) {
         self.feature_compat = compat.bits().into();
         self.feature_incompat = incompat.bits().into();
     }
@@ -236,13 +236,13 @@ impl JournalSuperblock {
 
     /// Returns the number of blocks of the log.
     #[must_use]
-    pub fn log_blocks(&self) -> u32 {
+    pub(crate) fn log_blocks(&self) -> u32 {
         self.log.end - self.log.start
     }
 
     /// Returns the log's block `count` after `block`, with wrap-around. `count` is at most [`Self::log_blocks`].
     #[must_use]
-    pub fn after(&self, block: u32, count: u32) -> u32 {
+    pub(crate) fn after(&self, block: u32, count: u32) -> u32 {
         let position = u64::from(block - self.log.start) + u64::from(count);
         self.log.start + (position % u64::from(self.log_blocks())) as u32
     }

@@ -9,7 +9,7 @@ const SHORT_SIZE: usize = 4;
 const LONG_SIZE: usize = 8;
 
 /// Converts a list from the on-disk form to the form that Linux shows. Returns `None` if it is damaged.
-pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
     let mut rest = stored.strip_prefix(&VERSION_EXT4.to_le_bytes())?;
     let mut entries = Vec::with_capacity(rest.len() / SHORT_SIZE);
     while !rest.is_empty() {
@@ -29,7 +29,7 @@ pub fn acl_to_linux(stored: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Converts a list from the form that Linux shows to the on-disk form. Returns `None` if it is invalid.
-pub fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn acl_from_linux(shown: &[u8]) -> Option<Vec<u8>> {
     let entries = acl::parse(shown).ok()?;
     let mut stored = Vec::with_capacity(size_of_val(&VERSION_EXT4) + entries.len() * LONG_SIZE);
     stored.extend(VERSION_EXT4.to_le_bytes());

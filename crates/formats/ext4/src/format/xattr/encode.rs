@@ -8,7 +8,7 @@ use super::{
 
 /// Attribute value to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewValue<'a> {
+pub(crate) enum NewValue<'a> {
     /// A value in the area.
     Here(&'a [u8]),
     /// A value in a separate inode.
@@ -24,7 +24,7 @@ pub enum NewValue<'a> {
 
 /// Attribute to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewAttribute<'a> {
+pub(crate) struct NewAttribute<'a> {
     /// Attribute name.
     pub name: AttributeName<'a>,
     /// Value in its on-disk form.
@@ -33,7 +33,7 @@ pub struct NewAttribute<'a> {
 
 impl NewAttribute<'_> {
     /// Returns the size of name and value in an area, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let value = match self.value {
             NewValue::Here(value) => value_size(value.len()),
             NewValue::Inode { .. } => 0,

@@ -17,12 +17,12 @@ use engine::Corruption;
 use super::address::Block;
 use super::checksum::crc32c;
 
-pub use acl::{acl_from_linux, acl_to_linux};
-pub use encode::{NewAttribute, NewValue};
+pub(crate) use acl::{acl_from_linux, acl_to_linux};
+pub(crate) use encode::{NewAttribute, NewValue};
 pub(crate) use encode::{
     edit_in_inode, encode_block, encode_in_inode, fits_in_block, fits_in_inode, set_value_inode,
 };
-pub use name::AttributeName;
+pub(crate) use name::AttributeName;
 pub(crate) use name::{INDEX_SYSTEM, is_acl_index};
 
 /// Magic number of both kinds of areas.
@@ -63,7 +63,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Value of a stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// A value in the same area.
     Here(&'a [u8]),
     /// A value in the data of a separate inode.
@@ -77,7 +77,7 @@ pub enum Value<'a> {
 
 /// A stored attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct XattrEntry<'a> {
+pub(crate) struct XattrEntry<'a> {
     /// `e_name_index`: number of the name's prefix.
     pub name_index: u8,
     /// Rest of the name.
@@ -90,7 +90,7 @@ pub struct XattrEntry<'a> {
 
 /// An area with attributes.
 #[derive(Clone, Copy, Debug)]
-pub struct Area<'a> {
+pub(crate) struct Area<'a> {
     /// Base of the value offsets.
     base: &'a [u8],
     /// Offset of the entries in `base`.
@@ -115,7 +115,7 @@ impl<'a> Area<'a> {
     }
 
     /// Iterates over all attributes in stored order.
-    pub fn entries(self) -> impl Iterator<Item = XattrEntry<'a>> {
+    pub(crate) fn entries(self) -> impl Iterator<Item = XattrEntry<'a>> {
         let mut at = self.entries;
         std::iter::from_fn(move || {
             let entry = self.entry(at).ok().flatten()?;
@@ -140,7 +140,7 @@ impl<'a> Area<'a> {
     }
 
     /// Finds the attribute with this name.
-    pub fn find(self, name: AttributeName<'_>) -> Option<XattrEntry<'a>> {
+    pub(crate) fn find(self, name: AttributeName<'_>) -> Option<XattrEntry<'a>> {
         self.entries().find(|entry| entry.name_index == name.index && entry.name == name.suffix)
     }
 

@@ -26,7 +26,7 @@ pub(crate) const fn is_acl_index(index: u8) -> bool {
 
 /// A stored attribute name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AttributeName<'a> {
+pub(crate) struct AttributeName<'a> {
     /// `e_name_index`: number of the name's prefix.
     pub index: u8,
     /// Rest of the name.

@@ -220,6 +220,53 @@ fn is_sealed_for(bytes: &[u8], subject: &InodeDraft) -> Option<bool> {
     Some(is_leaf || is_index(htree::IndexKind::Root) || is_index(htree::IndexKind::Node))
 }
 
+/// Clusters of an inode that others keep.
+struct Surrendered {
+    /// Blocks of the map that never belonged to the inode, or that cannot be copied.
+    lost: HashSet<Block>,
+    /// Whether all blocks of the map belong to the inode.
+    keeps_map: bool,
+    /// Clusters of contents, with the first block in the file.
+    data: Vec<(u32, u64)>,
+    /// Whether there is room for copies.
+    has_room: bool,
+}
+
+/// Finds the clusters that others keep. Those of attributes and of the translator are copied at once.
+fn surrender(
+    context: &mut RepairContext<'_>,
+    subject: &mut InodeDraft,
+    draft: &mut Draft,
+    owners: &HashMap<u64, ClusterOwner>,
+    is_copy: bool,
+) -> Surrendered {
+    let ino = subject.ino;
+    let mut claims = claims(context, subject);
+    claims.retain(|(cluster, what, _)| {
+        owners.get(cluster).is_some_and(|owner| owner.ino != ino || owner.what != *what)
+    });
+    // Contents that were never this inode's must not take the last free space.
+    let has_room = !is_copy || context.has_free(claims.len() as u64 + RESERVE_CLUSTERS);
+    let mut found =
+        Surrendered { lost: HashSet::new(), keeps_map: true, data: Vec::new(), has_room };
+    for (cluster, what, _) in claims {
+        match what {
+            Use::Attributes => copy_attributes(context, subject, draft),
+            Use::Translator => copy_translator(context, subject, draft),
+            Use::Node(node) => {
+                found.keeps_map = false;
+                let is_foreign =
+                    subject.block_seed().is_some() && node_score(context, subject, node) == 0;
+                if is_foreign || !has_room {
+                    found.lost.insert(node);
+                }
+            }
+            Use::Data(first) => found.data.push((first, cluster)),
+        }
+    }
+    found
+}
+
 /// Gives an inode copies of clusters that others keep, and removes clusters of the file system itself.
 fn part(
     context: &mut RepairContext<'_>,
@@ -228,40 +275,16 @@ fn part(
     is_copy: bool,
     findings: &[&Finding],
 ) -> Result<()> {
-    let ino = subject.ino;
-    if context.checked.is_hidden(ino) {
+    if context.checked.is_hidden(subject.ino) {
         return Ok(());
     }
     let mut draft = Draft::default();
-    let mut lost: HashSet<Block> = HashSet::new();
-    let mut moved: HashSet<Block> = HashSet::new();
-    let mut data = Vec::new();
     let is_system = |block: Block| context.checked.is_system(block, 1);
     if subject.translator(&context.checked).is_some_and(is_system) {
         subject.inode.set_translator(0);
     }
-    let claims = claims(context, &subject);
-    let is_owner = |cluster: &u64, what: Use| {
-        owners.get(cluster).is_none_or(|owner| owner.ino == ino && owner.what == what)
-    };
-    let lacking = claims.iter().filter(|(cluster, what, _)| !is_owner(cluster, *what)).count();
-    // Contents that were never this inode's must not take the last free space.
-    let has_room = !is_copy || context.has_free(lacking as u64 + RESERVE_CLUSTERS);
-    for (cluster, what, _) in claims {
-        match what {
-            _ if is_owner(&cluster, what) => {}
-            Use::Attributes => copy_attributes(context, &mut subject, &mut draft),
-            Use::Translator => copy_translator(context, &mut subject, &mut draft),
-            Use::Node(node) => {
-                let is_foreign =
-                    subject.block_seed().is_some() && node_score(context, &subject, node) == 0;
-                let side = if is_foreign || !has_room { &mut lost } else { &mut moved };
-                side.insert(node);
-            }
-            Use::Data(first) => data.push((first, cluster)),
-        }
-    }
-    let is_kept = lost.is_empty() && moved.is_empty();
+    let Surrendered { lost, keeps_map, data, has_room } =
+        surrender(context, &mut subject, &mut draft, owners, is_copy);
     let mut map = Map::read_without(&context.checked, &subject, lost);
     let mut changes = copy_data(context, &subject, &map, (&data, has_room), findings)?;
     map::take_system(context, &map, &mut changes);
@@ -269,8 +292,9 @@ fn part(
     if map.is_unreadable {
         return Ok(());
     }
+    let is_kept = keeps_map && changes.is_empty();
     // An inode that keeps all its clusters does not change.
-    if subject.has_map() && !(is_kept && changes.is_empty() && !map.is_damaged) {
+    if subject.has_map() && !(is_kept && !map.is_damaged) {
         if !map::write(context, &mut subject, &mut map, &mut draft) {
             return Ok(());
         }
@@ -278,18 +302,20 @@ fn part(
         set_blocks(context, &mut subject, clusters, true);
     }
     subject.store(&mut draft);
-    let is_lost = |block: &Option<Block>| block.is_none();
-    let sentence = |finding: &&Finding| match finding.code {
+    let is_lossy = !has_room || changes.values().any(Option::is_none);
+    let action = |finding: &&Finding| Action::about(finding, parted(finding, is_kept, is_lossy));
+    context.end(draft, findings.iter().map(action).collect()).map(drop)
+}
+
+/// Returns the description of the result of [`part`] for a finding.
+fn parted(finding: &Finding, is_kept: bool, is_lossy: bool) -> &'static str {
+    match finding.code {
         code if code == BLOCK_METADATA => "Metadata blocks are removed from the inode.",
         code if code == EXTENT_CLUSTER => "The blocks are copied to a separate cluster.",
-        _ if changes.is_empty() && is_kept => "The inode keeps the blocks.",
-        _ if changes.values().any(is_lost) || !has_room => {
-            "Blocks of other inodes are removed from the inode."
-        }
+        _ if is_kept => "The inode keeps the blocks.",
+        _ if is_lossy => "Blocks of other inodes are removed from the inode.",
         _ => "The inode gets copies of the blocks.",
-    };
-    let actions = findings.iter().map(|finding| Action::about(finding, sentence(finding)));
-    context.end(draft, actions.collect()).map(drop)
+    }
 }
 
 /// Copies data clusters of an inode that others keep. Returns the new blocks by file block; `None` for blocks that are

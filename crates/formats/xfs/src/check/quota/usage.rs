@@ -6,22 +6,20 @@ use parking_lot::Mutex;
 use vfs::Ino;
 
 use super::super::context::Context;
+use super::super::realtime::is_realtime;
 use crate::format::inode::Inode;
-use crate::format::quota::counted_files;
+use crate::format::quota::{Resource, UsageById, counted_files};
 use crate::format::superblock::Superblock;
 
 /// Maximum number of identifiers counted per kind.
 pub(super) const IDS_MAX: usize = 1 << 20;
 
-/// Blocks and inodes of an identifier.
-pub(super) type Counts = (u64, u64);
-
 /// Number of blocks that quotas need not count, for each inode.
 pub(in super::super) type Uncounted = HashMap<u64, i64>;
 
 /// The usage counted so far, by kind.
-pub(in super::super) struct Usage {
-    pub(super) kinds: [Option<Mutex<HashMap<u32, Counts>>>; 3],
+pub(crate) struct Usage {
+    pub(super) kinds: [Option<Mutex<UsageById>>; 3],
     pub(super) files: [Ino; 3],
     uncounted: Uncounted,
 }
@@ -46,20 +44,43 @@ impl Usage {
         Some(Self { kinds, files, uncounted })
     }
 
-    /// Counts an inode in use.
-    pub(in super::super) fn add(&self, ino: Ino, inode: &Inode) {
+    /// Returns an empty usage of all kinds. `files` are the quota files that the superblock names.
+    pub(in super::super) fn of_all_kinds(files: [Ino; 3]) -> Self {
+        let kinds = [(); 3].map(|()| Some(Mutex::default()));
+        Self { kinds, files, uncounted: Uncounted::new() }
+    }
+
+    /// Returns the usage of each kind; `None` if one is incomplete.
+    pub(in super::super) fn into_kinds(self) -> Option<[UsageById; 3]> {
+        let kinds = self.kinds.map(|kind| kind.map(Mutex::into_inner).unwrap_or_default());
+        kinds.iter().all(|kind| kind.len() < IDS_MAX).then_some(kinds)
+    }
+
+    /// Counts an inode in use that maps `realtime` blocks of the realtime section.
+    pub(in super::super) fn add(&self, ino: Ino, inode: &Inode, realtime: u64) {
         if self.files.contains(&ino) || inode.is_metadata() {
             return;
         }
-        let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0);
-        let blocks = inode.nblocks().wrapping_sub(uncounted as u64);
+        let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0) as u64;
+        let blocks = inode.nblocks().wrapping_sub(realtime);
+        // Intents of a realtime file concern its data.
+        let (blocks, realtime) = match is_realtime(inode) {
+            true => (blocks, realtime.wrapping_sub(uncounted)),
+            false => (blocks.wrapping_sub(uncounted), realtime),
+        };
         let ids = [inode.uid(), inode.gid(), inode.projid()];
         for (kind, id) in self.kinds.iter().zip(ids) {
             let Some(kind) = kind else { continue };
             let mut kind = kind.lock();
             if kind.len() < IDS_MAX || kind.contains_key(&id) {
                 let counts = kind.entry(id).or_default();
-                *counts = (counts.0.wrapping_add(blocks), counts.1 + 1);
+                let mut add = |resource: Resource, more| {
+                    let count = &mut counts[resource as usize];
+                    *count = count.wrapping_add(more);
+                };
+                add(Resource::Blocks, blocks);
+                add(Resource::Inodes, 1);
+                add(Resource::RealtimeBlocks, realtime);
             }
         }
     }

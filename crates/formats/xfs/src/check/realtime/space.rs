@@ -243,43 +243,9 @@ fn compare_bitmap(inodes: &Inodes<'_>, layout: &SpaceLayout, used: &BitSet, bitm
     }
 }
 
-/// Calls `each` with the start and the length of each run of free extents.
-fn free_runs(used: &BitSet, extents: u64, mut each: impl FnMut(u64, u64)) {
-    let mut start = None;
-    for index in 0..extents.div_ceil(64) {
-        let word = used.word(index);
-        let is_same = match start {
-            None => word == u64::MAX,
-            Some(_) => word == 0,
-        };
-        if is_same {
-            continue;
-        }
-        for at in index * 64..extents.min((index + 1) * 64) {
-            let is_used = word >> (at % 64) & 1 != 0;
-            match start {
-                Some(from) if is_used => {
-                    each(from, at - from);
-                    start = None;
-                }
-                None if !is_used => start = Some(at),
-                _ => {}
-            }
-        }
-    }
-    if let Some(from) = start {
-        each(from, extents - from);
-    }
-}
-
 /// Returns the counters of the summary according to files.
 fn counters(layout: &SpaceLayout, used: &BitSet) -> Vec<u32> {
-    let count = u64::from(layout.levels()) * layout.bitmap_blocks();
-    let mut counters = vec![0_u32; count as usize];
-    free_runs(used, layout.extents(), |start, len| {
-        counters[layout.counter_of(start, len) as usize] += 1;
-    });
-    counters
+    layout.count_runs(|word| free_bits(used, layout.extents(), word))
 }
 
 fn compare_summary(inodes: &Inodes<'_>, layout: &SpaceLayout, used: &BitSet, summary: &OpenFile) {
@@ -321,7 +287,9 @@ mod tests {
                 used.insert_range(start..start + random.u64(1..150), |_| {});
             }
             let mut runs = Vec::new();
-            free_runs(&used, extents, |start, len| runs.push((start, len)));
+            let layout = SpaceLayout::new(12, extents, false);
+            let word = |word| free_bits(&used, extents, word);
+            layout.free_runs(word, |start, len| runs.push((start, len)));
             let mut expected: Vec<(u64, u64)> = Vec::new();
             for at in (0..extents).filter(|at| !used.contains(*at)) {
                 match expected.last_mut() {

@@ -25,7 +25,7 @@ const UNITS_MAX: usize = (1 << 16) / ALIGNMENT;
 
 /// A value or its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'d> {
+pub(crate) enum Value<'d> {
     /// In the leaf.
     Local(&'d [u8]),
     /// In blocks of the fork.
@@ -34,7 +34,7 @@ pub enum Value<'d> {
 
 /// A stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttrLeafEntry<'d> {
+pub(crate) struct AttrLeafEntry<'d> {
     /// Hash of the name; for parent pointers also of the parent.
     pub hash: u32,
     /// Bits of [`flags`].
@@ -49,7 +49,7 @@ pub struct AttrLeafEntry<'d> {
 
 impl AttrLeafEntry<'_> {
     /// Returns the size of its name area in bytes, a multiple of 4.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self.value {
             Value::Local(value) => local_size(self.name.len(), value.len()),
             Value::Remote(_) => remote_size(self.name.len()),
@@ -57,7 +57,7 @@ impl AttrLeafEntry<'_> {
     }
 
     /// Returns whether the entry is valid.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.flags & flags::INCOMPLETE == 0
     }
 }
@@ -128,7 +128,7 @@ impl AttrLeafHeader {
 }
 
 /// Returns the number of entries.
-pub fn count(layout: AttrLayout, data: &[u8]) -> usize {
+pub(crate) fn count(layout: AttrLayout, data: &[u8]) -> usize {
     let count = usize::from(be16(data, layout.info_size()));
     count.min((layout.block_size - layout.leaf_header()) / ENTRY_SIZE)
 }
@@ -140,7 +140,7 @@ pub(crate) fn has_lost_entries(layout: AttrLayout, data: &[u8]) -> bool {
 }
 
 /// Returns the hash of entry `index`, which must be below the count.
-pub fn hash(layout: AttrLayout, data: &[u8], index: usize) -> u32 {
+pub(crate) fn hash(layout: AttrLayout, data: &[u8], index: usize) -> u32 {
     be32(data, layout.leaf_header() + index * ENTRY_SIZE)
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn content_size(layout: AttrLayout, data: &[u8]) -> usize {
 }
 
 /// Returns the number of bytes for entries and names.
-pub const fn capacity(layout: AttrLayout) -> usize {
+pub(crate) const fn capacity(layout: AttrLayout) -> usize {
     layout.block_size - layout.leaf_header()
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn lower_bound(layout: AttrLayout, data: &[u8], wanted: u32) -> usize
 }
 
 /// Returns entry `index`, or `None` if there is none, or it is not within the block.
-pub fn entry(layout: AttrLayout, data: &[u8], index: usize) -> Option<AttrLeafEntry<'_>> {
+pub(crate) fn entry(layout: AttrLayout, data: &[u8], index: usize) -> Option<AttrLeafEntry<'_>> {
     if index >= count(layout, data) {
         return None;
     }
@@ -191,12 +191,12 @@ pub fn entry(layout: AttrLayout, data: &[u8], index: usize) -> Option<AttrLeafEn
 }
 
 /// Returns all entries, by hash.
-pub fn entries(layout: AttrLayout, data: &[u8]) -> impl Iterator<Item = AttrLeafEntry<'_>> {
+pub(crate) fn entries(layout: AttrLayout, data: &[u8]) -> impl Iterator<Item = AttrLeafEntry<'_>> {
     (0..count(layout, data)).map_while(move |index| entry(layout, data, index))
 }
 
 /// Checks a leaf: entries must be in order, and names must not overlap and must add up to the header's sum.
-pub fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute leaf", problem);
     let header = AttrLeafHeader::read(layout, data);
     if header.count > capacity(layout) / ENTRY_SIZE {

@@ -10,7 +10,7 @@ use crate::format::edit::Edit;
 
 /// An entry to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewEntry<'a> {
+pub(crate) struct NewEntry<'a> {
     /// Hash of the name; for parent pointers also of the parent.
     pub hash: u32,
     /// Its namespace.
@@ -72,7 +72,7 @@ pub(crate) fn has_room(layout: AttrLayout, data: &[u8], new: &NewEntry<'_>) -> b
 }
 
 /// Adds an entry at `index`, which must keep the order of hashes. There must be room (`has_room`).
-pub fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, new: &NewEntry<'_>) {
+pub(crate) fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, new: &NewEntry<'_>) {
     let mut header = AttrLeafHeader::read(layout, block.bytes());
     let size = new.size();
     let place = match find_room(layout, block.bytes(), &header, size) {
@@ -128,7 +128,7 @@ fn find_room(
 }
 
 /// Removes entry `index`. The caller frees the blocks of its value.
-pub fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
+pub(crate) fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
     let mut header = AttrLeafHeader::read(layout, block.bytes());
     let Some(removed) = entry(layout, block.bytes(), index) else { return };
     let (place, size) = (removed.place, removed.size());
@@ -219,7 +219,7 @@ fn compact(block: &mut impl Edit, layout: AttrLayout) {
 }
 
 /// Fills a leaf with these entries, which must be in order and fit. The common header is kept.
-pub fn fill<'a>(
+pub(crate) fn fill<'a>(
     block: &mut impl Edit,
     layout: AttrLayout,
     all: impl IntoIterator<Item = NewEntry<'a>>,

@@ -24,15 +24,15 @@ use super::edit::Edit;
 use super::geometry::Geometry;
 
 /// Bits of an entry's flags (`XFS_ATTR_*`).
-pub mod flags {
+pub(crate) mod flags {
     /// The value is in the leaf.
     pub(crate) const LOCAL: u8 = 1;
     /// `trusted.`
-    pub const ROOT: u8 = 1 << 1;
+    pub(crate) const ROOT: u8 = 1 << 1;
     /// `security.`
     pub(crate) const SECURE: u8 = 1 << 2;
     /// A parent pointer.
-    pub const PARENT: u8 = 1 << 3;
+    pub(crate) const PARENT: u8 = 1 << 3;
     /// The entry is being created or removed, and must be ignored.
     pub(crate) const INCOMPLETE: u8 = 1 << 7;
     /// The bits that distinguish attributes with one name.
@@ -40,7 +40,7 @@ pub mod flags {
 }
 
 /// Maximum length of a name, without its prefix, in bytes.
-pub const NAME_LEN_MAX: usize = 255;
+pub(crate) const NAME_LEN_MAX: usize = 255;
 /// Maximum length of a value, in bytes (`XATTR_SIZE_MAX`).
 pub(crate) const VALUE_LEN_MAX: usize = 1 << 16;
 
@@ -59,7 +59,7 @@ const STRUCTURE: &str = "attribute block";
 
 /// The type of a block of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockType {
+pub(crate) enum BlockType {
     /// Entries.
     Leaf,
     /// Addresses of blocks one level below.
@@ -68,7 +68,7 @@ pub enum BlockType {
 
 /// Layout of attribute blocks, which differs between versions 4 and 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttrLayout {
+pub(crate) struct AttrLayout {
     /// Block size in bytes.
     pub block_size: usize,
     /// True if blocks have checksums (version 5).
@@ -77,7 +77,7 @@ pub struct AttrLayout {
 
 impl AttrLayout {
     /// Returns the layout of a file system's blocks.
-    pub const fn new(geometry: &Geometry) -> Self {
+    pub(crate) const fn new(geometry: &Geometry) -> Self {
         Self { block_size: geometry.block_size(), crc: geometry.features.crc() }
     }
 
@@ -146,7 +146,7 @@ pub(crate) fn set_back(block: &mut impl Edit, at: u32) {
 
 /// Owner and location stored in a block's header.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The inode.
     pub owner: u64,
     /// Its location on the device.
@@ -179,7 +179,7 @@ pub(crate) fn set_place(block: &mut impl Edit, geometry: &Geometry, place: Block
 }
 
 /// Checks a leaf or node that was just read.
-pub fn verify(
+pub(crate) fn verify(
     geometry: &Geometry,
     owner: u64,
     block: Block,
@@ -194,7 +194,7 @@ pub fn verify(
 }
 
 /// Checks a leaf or node except for its checksum, before it is sealed.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     geometry: &Geometry,
     owner: u64,
     block: Block,
@@ -224,7 +224,7 @@ fn verify_kind(layout: AttrLayout, data: &[u8]) -> Result<BlockType, Corruption>
 }
 
 /// Updates the checksum of a leaf or node.
-pub fn seal(geometry: &Geometry, data: &mut [u8]) {
+pub(crate) fn seal(geometry: &Geometry, data: &mut [u8]) {
     if geometry.features.crc() {
         checksum::seal(data, CRC_OFFSET);
     }

@@ -14,7 +14,7 @@ const ACLS: [(&[u8], &[u8]); 2] =
 
 /// Conversion between the stored value and the value shown by system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Unchanged.
     Plain,
     /// An access control list, converted to Linux's encoding.
@@ -25,7 +25,7 @@ pub enum Encoding {
 
 /// A name as stored in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttributeName<'a> {
+pub(crate) struct AttributeName<'a> {
     /// The namespace: bits of [`flags`].
     pub namespace: u8,
     /// The name in it, 1 to 255 bytes.

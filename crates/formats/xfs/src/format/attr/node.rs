@@ -16,7 +16,7 @@ const ENTRY_SIZE: usize = 8;
 
 /// An entry: the last hash of a block, and the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Child {
+pub(crate) struct Child {
     /// The highest hash in or below it.
     pub hash: u32,
     /// Its logical block.
@@ -24,22 +24,22 @@ pub struct Child {
 }
 
 /// Returns the maximum number of entries of a node.
-pub const fn capacity(layout: AttrLayout) -> usize {
+pub(crate) const fn capacity(layout: AttrLayout) -> usize {
     (layout.block_size - layout.node_header()) / ENTRY_SIZE
 }
 
 /// Returns the number of entries.
-pub fn count(layout: AttrLayout, data: &[u8]) -> usize {
+pub(crate) fn count(layout: AttrLayout, data: &[u8]) -> usize {
     usize::from(be16(data, layout.info_size())).min(capacity(layout))
 }
 
 /// Returns the level above the leaves.
-pub fn level(layout: AttrLayout, data: &[u8]) -> u16 {
+pub(crate) fn level(layout: AttrLayout, data: &[u8]) -> u16 {
     be16(data, layout.info_size() + 2)
 }
 
 /// Returns entry `index`, or `None` if there are fewer.
-pub fn child(layout: AttrLayout, data: &[u8], index: usize) -> Option<Child> {
+pub(crate) fn child(layout: AttrLayout, data: &[u8], index: usize) -> Option<Child> {
     let at = layout.node_header() + index * ENTRY_SIZE;
     (index < count(layout, data)).then(|| Child { hash: be32(data, at), block: be32(data, at + 4) })
 }
@@ -50,7 +50,7 @@ pub(crate) fn last_hash(layout: AttrLayout, data: &[u8]) -> Option<u32> {
 }
 
 /// Returns the first entry whose hash is at least `wanted`, or the last one.
-pub fn find(layout: AttrLayout, data: &[u8], wanted: u32) -> usize {
+pub(crate) fn find(layout: AttrLayout, data: &[u8], wanted: u32) -> usize {
     let (mut low, mut high) = (0, count(layout, data).saturating_sub(1));
     while low < high {
         let middle = (low + high) / 2;
@@ -61,7 +61,7 @@ pub fn find(layout: AttrLayout, data: &[u8], wanted: u32) -> usize {
 }
 
 /// Checks a node.
-pub fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
     let damage = |problem: &'static str| Corruption::new("attribute node", problem);
     let count = usize::from(be16(data, layout.info_size()));
     if !(1..=capacity(layout)).contains(&count) {
@@ -80,7 +80,7 @@ pub fn verify(layout: AttrLayout, data: &[u8]) -> Result<(), Corruption> {
 }
 
 /// Fills a node with these entries. The common header is kept.
-pub fn fill(block: &mut impl Edit, layout: AttrLayout, level: u16, children: &[Child]) {
+pub(crate) fn fill(block: &mut impl Edit, layout: AttrLayout, level: u16, children: &[Child]) {
     let base = layout.info_size();
     let bytes = block.edit(base..layout.block_size);
     bytes.fill(0);
@@ -93,7 +93,7 @@ pub fn fill(block: &mut impl Edit, layout: AttrLayout, level: u16, children: &[C
 }
 
 /// Returns all entries.
-pub fn children(layout: AttrLayout, data: &[u8]) -> Vec<Child> {
+pub(crate) fn children(layout: AttrLayout, data: &[u8]) -> Vec<Child> {
     (0..count(layout, data)).map_while(|index| child(layout, data, index)).collect()
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn set_hash(block: &mut impl Edit, layout: AttrLayout, index: usize, 
 }
 
 /// Adds an entry at `index`; there must be room.
-pub fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, child: Child) {
+pub(crate) fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, child: Child) {
     let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;
@@ -115,7 +115,7 @@ pub fn insert(block: &mut impl Edit, layout: AttrLayout, index: usize, child: Ch
 }
 
 /// Removes entry `index`.
-pub fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
+pub(crate) fn remove(block: &mut impl Edit, layout: AttrLayout, index: usize) {
     let count = count(layout, block.bytes());
     let at = layout.node_header() + index * ENTRY_SIZE;
     let end = layout.node_header() + count * ENTRY_SIZE;

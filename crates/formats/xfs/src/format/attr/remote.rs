@@ -18,7 +18,7 @@ const STRUCTURE: &str = "attribute value";
 
 /// The location of a value: consecutive logical blocks of the attribute fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ValueLocation {
+pub(crate) struct ValueLocation {
     /// The first logical block.
     pub block: u32,
     /// Length of the value in bytes.
@@ -35,7 +35,7 @@ pub(crate) const fn bytes_per_block(layout: AttrLayout) -> usize {
 }
 
 /// Returns the number of blocks of a value.
-pub const fn blocks(layout: AttrLayout, len: usize) -> u32 {
+pub(crate) const fn blocks(layout: AttrLayout, len: usize) -> u32 {
     len.div_ceil(bytes_per_block(layout)) as u32
 }
 
@@ -43,7 +43,7 @@ pub const fn blocks(layout: AttrLayout, len: usize) -> u32 {
 ///
 /// # Errors
 /// If the block's header has other numbers.
-pub fn part(
+pub(crate) fn part(
     layout: AttrLayout,
     data: &[u8],
     offset: usize,
@@ -63,7 +63,13 @@ pub fn part(
 }
 
 /// Writes a block with the part of a value that starts at `offset`.
-pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, part: &[u8]) {
+pub(crate) fn fill(
+    data: &mut [u8],
+    geometry: &Geometry,
+    who: Identity,
+    offset: usize,
+    part: &[u8],
+) {
     let start = header_size(AttrLayout::new(geometry));
     data.fill(0);
     data[start..start + part.len()].copy_from_slice(part);
@@ -79,7 +85,7 @@ pub fn fill(data: &mut [u8], geometry: &Geometry, who: Identity, offset: usize, 
 }
 
 /// Checks a block of a value that was just read. [`part`] checks which part of the value it is.
-pub fn verify(
+pub(crate) fn verify(
     geometry: &Geometry,
     owner: u64,
     block: Block,
@@ -94,7 +100,7 @@ pub fn verify(
 }
 
 /// Checks a block of a value except for its checksum, before it is sealed. Version 4 has nothing to check.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     geometry: &Geometry,
     owner: u64,
     block: Block,
@@ -137,7 +143,7 @@ fn verify_place(
 }
 
 /// Updates the checksum of a block.
-pub fn seal(geometry: &Geometry, data: &mut [u8]) {
+pub(crate) fn seal(geometry: &Geometry, data: &mut [u8]) {
     if geometry.features.crc() {
         checksum::seal(data, CRC_OFFSET);
     }

@@ -8,7 +8,7 @@ use engine::Corruption;
 use super::super::bytes::{be16, put16};
 
 /// Size of the header in bytes.
-pub const HEADER_SIZE: usize = 4;
+pub(crate) const HEADER_SIZE: usize = 4;
 /// Number of bytes of an entry before its name.
 const ENTRY_SIZE: usize = 3;
 /// Maximum number of entries.
@@ -17,13 +17,13 @@ pub(crate) const COUNT_MAX: u8 = u8::MAX;
 pub(crate) const VALUE_LEN_MAX: usize = 255;
 
 /// Returns the size of an entry in bytes.
-pub const fn entry_size(name_len: usize, value_len: usize) -> usize {
+pub(crate) const fn entry_size(name_len: usize, value_len: usize) -> usize {
     ENTRY_SIZE + name_len + value_len
 }
 
 /// An entry and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShortformEntry<'f> {
+pub(crate) struct ShortformEntry<'f> {
     /// Its byte offset in the fork.
     pub at: usize,
     /// Its namespace.
@@ -36,7 +36,7 @@ pub struct ShortformEntry<'f> {
 
 impl ShortformEntry<'_> {
     /// Returns its size in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         entry_size(self.name.len(), self.value.len())
     }
 
@@ -64,18 +64,18 @@ pub(crate) fn total(fork: &[u8]) -> Result<usize, Corruption> {
 }
 
 /// Returns the number of entries. The fork must be valid for `total`.
-pub fn count(fork: &[u8]) -> u8 {
+pub(crate) fn count(fork: &[u8]) -> u8 {
     fork[2]
 }
 
 /// Returns all entries. Invalid contents give an error as the last item.
-pub fn entries(fork: &[u8]) -> Result<ShortformEntries<'_>, Corruption> {
+pub(crate) fn entries(fork: &[u8]) -> Result<ShortformEntries<'_>, Corruption> {
     let total = total(fork)?;
     Ok(ShortformEntries { bytes: &fork[..total], at: HEADER_SIZE, left: count(fork) })
 }
 
 /// Iterator over entries.
-pub struct ShortformEntries<'f> {
+pub(crate) struct ShortformEntries<'f> {
     bytes: &'f [u8],
     at: usize,
     left: u8,
@@ -108,7 +108,7 @@ fn parse(bytes: &[u8], at: usize) -> Option<ShortformEntry<'_>> {
 }
 
 /// Returns the first entry that `is_it` accepts.
-pub fn find(
+pub(crate) fn find(
     fork: &[u8],
     is_it: impl Fn(&ShortformEntry<'_>) -> bool,
 ) -> Result<Option<ShortformEntry<'_>>, Corruption> {
@@ -122,7 +122,7 @@ pub fn find(
 }
 
 /// Initializes a fork without entries.
-pub fn init(fork: &mut [u8]) {
+pub(crate) fn init(fork: &mut [u8]) {
     fork[..HEADER_SIZE].fill(0);
     put16(fork, 0, HEADER_SIZE as u16);
 }
@@ -149,7 +149,7 @@ pub(crate) fn append(fork: &mut [u8], total: usize, flags: u8, name: &[u8], valu
 }
 
 /// Removes the entry of `size` bytes at `at`, which must come from [`find`].
-pub fn remove(fork: &mut [u8], at: usize, size: usize) {
+pub(crate) fn remove(fork: &mut [u8], at: usize, size: usize) {
     let total = usize::from(be16(fork, 0));
     fork.copy_within(at + size..total, at);
     fork[total - size..total].fill(0);

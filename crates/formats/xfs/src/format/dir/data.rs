@@ -17,7 +17,7 @@ const NAME: &str = "directory data";
 
 /// An unused range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Free {
+pub(crate) struct Free {
     /// Its byte offset.
     pub offset: usize,
     /// Its length in bytes; 0 for none.
@@ -25,11 +25,11 @@ pub struct Free {
 }
 
 /// The longest unused ranges of a block, longest first.
-pub type Bests = [Free; 3];
+pub(crate) type Bests = [Free; 3];
 
 /// An entry in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dirent<'a> {
+pub(crate) struct Dirent<'a> {
     /// Its byte offset.
     pub offset: usize,
     /// The inode it names.
@@ -44,7 +44,7 @@ pub struct Dirent<'a> {
 
 /// A new entry.
 #[derive(Clone, Copy, Debug)]
-pub struct NewEntry<'a> {
+pub(crate) struct NewEntry<'a> {
     /// Its name, 1 to 255 bytes.
     pub name: &'a [u8],
     /// The inode it names.
@@ -69,13 +69,8 @@ pub(crate) fn best_len(layout: &DirLayout, block: &[u8]) -> usize {
     be16(block, bests_at(layout) + 2).into()
 }
 
-/// Returns whether a block has no entry.
-pub fn is_empty(layout: &DirLayout, block: &[u8]) -> bool {
-    best_len(layout, block) == layout.data_room()
-}
-
 /// Returns the end of entries and unused ranges.
-pub fn end(layout: &DirLayout, block: &[u8]) -> usize {
+pub(crate) fn end(layout: &DirLayout, block: &[u8]) -> usize {
     if is_block_form(layout, block) {
         leaf::block_table(layout, block).start
     } else {
@@ -115,7 +110,11 @@ fn item_at<'a>(layout: &DirLayout, block: &'a [u8], at: usize, end: usize) -> Op
 }
 
 /// Returns the entry at `offset`, taken from a leaf. `None` if there is none.
-pub fn entry_at<'a>(layout: &DirLayout, block: &'a [u8], offset: usize) -> Option<Dirent<'a>> {
+pub(crate) fn entry_at<'a>(
+    layout: &DirLayout,
+    block: &'a [u8],
+    offset: usize,
+) -> Option<Dirent<'a>> {
     if offset < layout.header() || !offset.is_multiple_of(ALIGN) {
         return None;
     }
@@ -129,7 +128,7 @@ pub fn entry_at<'a>(layout: &DirLayout, block: &'a [u8], offset: usize) -> Optio
 }
 
 /// Returns the entries of a block, in order. The block must have been verified.
-pub fn entries<'a>(layout: &DirLayout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
+pub(crate) fn entries<'a>(layout: &DirLayout, block: &'a [u8]) -> impl Iterator<Item = Dirent<'a>> {
     let (layout, end) = (*layout, end(layout, block));
     let mut at = layout.header();
     std::iter::from_fn(move || {
@@ -161,7 +160,7 @@ fn put_entry(layout: &DirLayout, bytes: &mut [u8], offset: usize, entry: &NewEnt
 
 /// Writes entries at the given offsets, which must ascend and leave room. The space between them, and up to `end`,
 /// becomes unused.
-pub fn fill<'a>(
+pub(crate) fn fill<'a>(
     layout: &DirLayout,
     block: &mut impl Edit,
     end: usize,
@@ -180,7 +179,7 @@ pub fn fill<'a>(
 }
 
 /// Marks everything after the header unused.
-pub fn clear(layout: &DirLayout, block: &mut impl Edit) {
+pub(crate) fn clear(layout: &DirLayout, block: &mut impl Edit) {
     fill(layout, block, layout.size(), std::iter::empty());
 }
 
@@ -246,7 +245,11 @@ fn update_bests(layout: &DirLayout, block: &mut impl Edit, gone: &[Free], new: F
 }
 
 /// Adds an entry in the best fit of the longest unused ranges. Returns its offset, or `None` if there is no room.
-pub fn insert(layout: &DirLayout, block: &mut impl Edit, entry: &NewEntry<'_>) -> Option<usize> {
+pub(crate) fn insert(
+    layout: &DirLayout,
+    block: &mut impl Edit,
+    entry: &NewEntry<'_>,
+) -> Option<usize> {
     let size = layout.entry_size(entry.name.len());
     let bests = bests(layout, block.bytes());
     let room = *bests.iter().rev().find(|free| free.len >= size)?;
@@ -306,7 +309,12 @@ pub(crate) fn release(layout: &DirLayout, block: &mut impl Edit, range: Free, en
 }
 
 /// Changes the inode and type of an entry, which was found by [`entry_at`].
-pub fn replace(layout: &DirLayout, block: &mut impl Edit, offset: usize, entry: &NewEntry<'_>) {
+pub(crate) fn replace(
+    layout: &DirLayout,
+    block: &mut impl Edit,
+    offset: usize,
+    entry: &NewEntry<'_>,
+) {
     put64(block.edit(offset..offset + 8), 0, entry.ino.0);
     if layout.ftype {
         let at = offset + 9 + entry.name.len();

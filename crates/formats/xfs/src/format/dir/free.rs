@@ -12,7 +12,7 @@ const NAME: &str = "directory free index";
 
 /// The fields of a block's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreeHeader {
+pub(crate) struct FreeHeader {
     /// The first data block it describes.
     pub first: u32,
     /// Number of valid slots.
@@ -26,7 +26,7 @@ fn numbers_at(layout: &DirLayout) -> usize {
 }
 
 /// Returns the fields of the header.
-pub fn header(layout: &DirLayout, block: &[u8]) -> FreeHeader {
+pub(crate) fn header(layout: &DirLayout, block: &[u8]) -> FreeHeader {
     let at = numbers_at(layout);
     FreeHeader { first: be32(block, at), valid: be32(block, at + 4), used: be32(block, at + 8) }
 }
@@ -46,12 +46,12 @@ pub(crate) const fn slot_at(layout: &DirLayout, slot: usize) -> usize {
 }
 
 /// Returns the longest unused range of a data block according to its slot.
-pub fn slot(layout: &DirLayout, block: &[u8], slot: usize) -> u16 {
+pub(crate) fn slot(layout: &DirLayout, block: &[u8], slot: usize) -> u16 {
     be16(block, slot_at(layout, slot))
 }
 
 /// Returns all valid slots as stored. The block must have been verified.
-pub fn slots<'b>(layout: &DirLayout, block: &'b [u8]) -> &'b [[u8; 2]] {
+pub(crate) fn slots<'b>(layout: &DirLayout, block: &'b [u8]) -> &'b [[u8; 2]] {
     let valid = (header(layout, block).valid as usize).min(layout.free_capacity());
     block[layout.header()..slot_at(layout, valid)].as_chunks().0
 }
@@ -62,7 +62,7 @@ pub(crate) fn set_slot(layout: &DirLayout, block: &mut impl Edit, slot: usize, b
 }
 
 /// Adds a new data block.
-pub fn enter(layout: &DirLayout, block: &mut impl Edit, slot: usize, best: u16) {
+pub(crate) fn enter(layout: &DirLayout, block: &mut impl Edit, slot: usize, best: u16) {
     let mut header = header(layout, block.bytes());
     let valid = header.valid as usize;
     if slot >= valid {
@@ -75,7 +75,7 @@ pub fn enter(layout: &DirLayout, block: &mut impl Edit, slot: usize, best: u16) 
 }
 
 /// Removes a freed data block. Returns true if no data block is left in this index block.
-pub fn remove(layout: &DirLayout, block: &mut impl Edit, slot: usize) -> bool {
+pub(crate) fn remove(layout: &DirLayout, block: &mut impl Edit, slot: usize) -> bool {
     set_slot(layout, block, slot, NO_BLOCK);
     let mut header = header(layout, block.bytes());
     header.used = header.used.saturating_sub(1);

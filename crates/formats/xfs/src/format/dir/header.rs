@@ -172,7 +172,13 @@ fn init_self(geometry: &Geometry, ino: Ino, block: Block, data: &mut [u8], crc: 
 }
 
 /// Writes the header of a new data or free-space block.
-pub fn init_dir(geometry: &Geometry, ino: Ino, block: Block, magic: [u32; 2], data: &mut [u8]) {
+pub(crate) fn init_dir(
+    geometry: &Geometry,
+    ino: Ino,
+    block: Block,
+    magic: [u32; 2],
+    data: &mut [u8],
+) {
     put32(data, offset_of!(DirHeader, magic), magic[version(geometry)]);
     init_self(geometry, ino, block, data, DIR_CRC);
 }

@@ -15,7 +15,7 @@ use crate::format::edit::Edit;
 /// Size of an entry in bytes.
 pub(crate) const ENTRY_SIZE: usize = 8;
 /// Size of the tail of block form in bytes: count and stale count (`xfs_dir2_block_tail`).
-pub const TAIL_SIZE: usize = 8;
+pub(crate) const TAIL_SIZE: usize = 8;
 /// Number of entries that can be merged into a leaf without allocating memory.
 const MERGED_USUALLY: usize = 36;
 /// Maximum number of node levels above the leaves (`XFS_DA_NODE_MAXDEPTH` includes the leaves).
@@ -24,7 +24,7 @@ const NAME: &str = "directory leaf";
 
 /// The type of a block of the hash index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeafKind {
+pub(crate) enum LeafKind {
     /// The only leaf, with the bests array of all data blocks at its end.
     Single,
     /// A leaf of a directory with a separate free-space index.
@@ -35,7 +35,7 @@ pub enum LeafKind {
 
 /// An entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeafEntry {
+pub(crate) struct LeafEntry {
     /// Hash of the name; in a node, the highest hash below.
     pub hash: u32,
     /// Address of the entry, 0 if it is stale; in a node, the child's logical block.
@@ -44,7 +44,7 @@ pub struct LeafEntry {
 
 /// The location of a table of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Table {
+pub(crate) struct Table {
     /// Its byte offset.
     pub start: usize,
     /// Number of entries, including stale ones.
@@ -55,17 +55,17 @@ pub struct Table {
 
 impl Table {
     /// Returns the byte offset of an entry.
-    pub const fn at(&self, index: usize) -> usize {
+    pub(crate) const fn at(&self, index: usize) -> usize {
         self.start + index * ENTRY_SIZE
     }
 
     /// Returns the end of the table.
-    pub const fn end(&self) -> usize {
+    pub(crate) const fn end(&self) -> usize {
         self.at(self.count)
     }
 
     /// Returns an entry.
-    pub fn entry(&self, block: &[u8], index: usize) -> LeafEntry {
+    pub(crate) fn entry(&self, block: &[u8], index: usize) -> LeafEntry {
         let at = self.at(index);
         LeafEntry { hash: be32(block, at), address: be32(block, at + 4) }
     }
@@ -180,7 +180,7 @@ fn count_at(layout: &DirLayout) -> usize {
 }
 
 /// Returns the type of a block of the hash index; `None` for another magic number.
-pub fn kind(layout: &DirLayout, block: &[u8]) -> Option<LeafKind> {
+pub(crate) fn kind(layout: &DirLayout, block: &[u8]) -> Option<LeafKind> {
     let found = be16(block, header::DA_MAGIC);
     let version = layout.version();
     [
@@ -204,7 +204,7 @@ pub(crate) fn set_kind(layout: &DirLayout, block: &mut impl Edit, kind: LeafKind
 }
 
 /// Returns the entries of a leaf or node. The block must have been verified.
-pub fn table(layout: &DirLayout, block: &[u8]) -> Table {
+pub(crate) fn table(layout: &DirLayout, block: &[u8]) -> Table {
     let count = usize::from(be16(block, count_at(layout))).min(layout.leaf_capacity());
     Table { start: layout.header(), count, between: None }
 }
@@ -215,7 +215,7 @@ pub(crate) fn stale(layout: &DirLayout, block: &[u8]) -> usize {
 }
 
 /// Returns the level of a node above the leaves.
-pub fn level(layout: &DirLayout, block: &[u8]) -> u16 {
+pub(crate) fn level(layout: &DirLayout, block: &[u8]) -> u16 {
     be16(block, count_at(layout) + 2)
 }
 

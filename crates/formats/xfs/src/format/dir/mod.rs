@@ -19,7 +19,7 @@ use vfs::{FileType, Ino};
 use super::address::{Block, FileBlock};
 use super::geometry::Geometry;
 use super::{checksum, hash};
-pub use header::init_dir;
+pub(crate) use header::init_dir;
 pub(crate) use header::{init_da, is_block_form, padding};
 
 /// Start of the hash index in a directory's logical address space, in bytes (`XFS_DIR2_LEAF_OFFSET`).
@@ -30,9 +30,9 @@ const FREE_SPACE: u64 = 64 << 30;
 pub(crate) const ALIGN: usize = 8;
 
 /// Magic numbers; the first of each pair is that of version 5.
-pub mod magic {
+pub(crate) mod magic {
     /// Block form ("XDB3", "XD2B").
-    pub const BLOCK: [u32; 2] = [0x5844_4233, 0x5844_3242];
+    pub(crate) const BLOCK: [u32; 2] = [0x5844_4233, 0x5844_3242];
     /// Data ("XDD3", "XD2D").
     pub(crate) const DATA: [u32; 2] = [0x5844_4433, 0x5844_3244];
     /// Free-space index ("XDF3", "XD2F").
@@ -73,12 +73,12 @@ impl DirLayout {
     }
 
     /// Returns the size of a directory block in bytes.
-    pub const fn size(&self) -> usize {
+    pub(crate) const fn size(&self) -> usize {
         1 << self.size_log
     }
 
     /// Returns the number of file-system blocks of a directory block.
-    pub const fn blocks(&self) -> u32 {
+    pub(crate) const fn blocks(&self) -> u32 {
         1 << (self.size_log - self.block_log)
     }
 
@@ -88,7 +88,7 @@ impl DirLayout {
     }
 
     /// Returns the size of the header, which is the same for all kinds of blocks.
-    pub const fn header(&self) -> usize {
+    pub(crate) const fn header(&self) -> usize {
         if self.crc { 64 } else { 16 }
     }
 
@@ -161,7 +161,7 @@ impl DirLayout {
     }
 
     /// Returns the address of an entry for a leaf.
-    pub const fn address(&self, number: u32, offset: usize) -> u32 {
+    pub(crate) const fn address(&self, number: u32, offset: usize) -> u32 {
         ((((number as u64) << self.size_log) + offset as u64) >> 3) as u32
     }
 
@@ -171,7 +171,7 @@ impl DirLayout {
     }
 
     /// Returns the hash of a name in the index.
-    pub fn hash(&self, name: &[u8]) -> u32 {
+    pub(crate) fn hash(&self, name: &[u8]) -> u32 {
         if self.folds_case { hash::folded_hash(name) } else { hash::name_hash(name) }
     }
 }
@@ -208,7 +208,7 @@ const FILE_TYPE_CODES: u8 = 9;
 
 /// The three kinds of directory blocks that are verified differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirBlockKind {
+pub(crate) enum DirBlockKind {
     /// Entries, with a hash index at the end in block form.
     Data,
     /// Hash index.
@@ -219,7 +219,7 @@ pub enum DirBlockKind {
 
 /// Checks a directory block that was just read. It belongs to `ino`, `at` is the low 32 bits of its logical block, and
 /// it starts at `block` of the device.
-pub fn verify(
+pub(crate) fn verify(
     geometry: &Geometry,
     part: DirBlockKind,
     (ino, at): (Ino, u32),
@@ -231,7 +231,7 @@ pub fn verify(
 }
 
 /// Like [`verify`], without the checksum, before a block is sealed.
-pub fn verify_structure(
+pub(crate) fn verify_structure(
     geometry: &Geometry,
     part: DirBlockKind,
     (ino, at): (Ino, u32),
@@ -266,7 +266,7 @@ fn verify_at(
 }
 
 /// Updates the checksum of a verified directory block.
-pub fn seal(geometry: &Geometry, part: DirBlockKind, data: &mut [u8]) {
+pub(crate) fn seal(geometry: &Geometry, part: DirBlockKind, data: &mut [u8]) {
     if geometry.features.crc() {
         let at = if part == DirBlockKind::Leaf { header::DA_CRC } else { header::DIR_CRC };
         checksum::seal(data, at);

@@ -16,7 +16,7 @@ const SHORT_INO_MAX: u64 = u32::MAX as u64;
 pub(crate) const COUNT_MAX: usize = 255;
 
 /// The bytes of a rebuilt directory.
-pub type Bytes = SmallVec<[u8; 512]>;
+pub(crate) type Bytes = SmallVec<[u8; 512]>;
 
 /// A verified shortform directory.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub struct ShortEntry<'a> {
 
 impl ShortEntry<'_> {
     /// Returns its type, if the directory stores it.
-    pub fn file_type(&self) -> Option<FileType> {
+    pub(crate) fn file_type(&self) -> Option<FileType> {
         file_type_of(self.code)
     }
 }
@@ -96,7 +96,7 @@ impl<'a> Short<'a> {
     }
 
     /// Returns the number of entries, without `.` and `..`.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.bytes[0].into()
     }
 
@@ -165,7 +165,7 @@ fn check_entry(
 }
 
 /// Returns the size of a directory in its inode, in bytes.
-pub fn size<'a>(
+pub(crate) fn size<'a>(
     layout: &DirLayout,
     parent: Ino,
     entries: impl Iterator<Item = (&'a [u8], Ino)>,

@@ -57,7 +57,7 @@ proptest! {
                 .collect();
             prop_assert_eq!(&listed, &model);
             prop_assert_eq!(data::verify_structure(&layout, &block), Ok(model.len()));
-            prop_assert_eq!(data::is_empty(&layout, &block), model.is_empty());
+            prop_assert_eq!(data::best_len(&layout, &block) == layout.data_room(), model.is_empty());
         }
     }
 

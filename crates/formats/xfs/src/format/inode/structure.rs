@@ -53,7 +53,11 @@ pub(super) fn verify_identity(
 ///
 /// # Errors
 /// The first problem found.
-pub fn verify_structure(geometry: &Geometry, ino: Ino, slot: &[u8]) -> Result<(), Corruption> {
+pub(crate) fn verify_structure(
+    geometry: &Geometry,
+    ino: Ino,
+    slot: &[u8],
+) -> Result<(), Corruption> {
     verify_start(geometry, slot)
         .and_then(|()| verify_identity(geometry, ino, slot))
         .and_then(|()| if be16(slot, 2) == 0 { Ok(()) } else { verify_used(geometry, slot) })

@@ -11,13 +11,11 @@ use crate::format::address::Block;
 use crate::format::geometry::Geometry;
 
 /// Size of a chunk in bytes, one bit of the bitmap (`XFS_BLF_CHUNK`).
-pub const CHUNK: usize = 128;
+pub(crate) const CHUNK: usize = 128;
 /// Size of the format without its bitmap, in bytes.
 pub(crate) const FORMAT_SIZE: usize = 20;
 /// Typical number of words of a bitmap: that of a cluster of inodes of 512 bytes.
 const WORDS: usize = 4;
-/// Number of chunks of the largest buffer, a block of 64 KiB.
-pub const CHUNKS_MAX: usize = (64 << 10) / CHUNK;
 /// `blf_flags`: earlier items of this buffer must not be replayed.
 pub(crate) const CANCEL: u16 = 1 << 1;
 /// Position of the type in `blf_flags`.
@@ -85,13 +83,13 @@ impl BufferType {
 
 /// The first region of a buffer item to be written.
 #[derive(Clone, Debug)]
-pub struct BufferFormat {
+pub(crate) struct BufferFormat {
     bytes: SmallVec<[u8; FORMAT_SIZE + 4 * WORDS]>,
 }
 
 /// The location of a buffer: daddr and length, both in units of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferPlace {
+pub(crate) struct BufferPlace {
     /// `blf_blkno`.
     pub daddr: u64,
     /// `blf_len`.
@@ -143,7 +141,7 @@ impl BufferFormat {
     }
 
     /// Returns its form in the log.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

@@ -13,7 +13,7 @@ const INODE_BUF: u16 = 1;
 
 /// A buffer item. Sizes and locations are in units of 512 bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct BufferItem<'t> {
+pub(crate) struct BufferItem<'t> {
     /// Flags, and the type of its contents.
     pub flags: u16,
     /// Its first block on the device.
@@ -50,18 +50,13 @@ impl<'t> BufferItem<'t> {
     }
 
     /// Returns the type of its contents.
-    pub fn contents(&self) -> BufferType {
+    pub(crate) fn contents(&self) -> BufferType {
         BufferType::from_raw(self.flags >> TYPE_SHIFT)
     }
 
     /// Returns its size in bytes.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.blocks as usize * BLOCK_SIZE
-    }
-
-    /// Returns whether it has no bytes.
-    pub const fn is_empty(&self) -> bool {
-        self.blocks == 0
     }
 
     fn bit(&self, at: usize) -> bool {
@@ -73,7 +68,7 @@ impl<'t> BufferItem<'t> {
     ///
     /// # Errors
     /// If bitmap and regions do not match each other, or the buffer.
-    pub fn chunks(&self) -> Parsed<Vec<(usize, &'t [u8])>> {
+    pub(crate) fn chunks(&self) -> Parsed<Vec<(usize, &'t [u8])>> {
         let fault = |problem| Corruption::new(STRUCTURE, problem);
         let bits = self.map.len() * 8;
         let next = |from: usize| (from..bits).find(|at| self.bit(*at));

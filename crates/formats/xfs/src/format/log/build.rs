@@ -63,11 +63,6 @@ impl RecordBuilder {
         ((self.headers + self.capacity).next_multiple_of(self.unit) / BLOCK_SIZE) as u32
     }
 
-    /// Returns the maximum number of bytes of operations in a record, including their headers.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// Returns the maximum number of blocks of the records for operations of `bytes` bytes in total, including headers.
     /// Operations have at most `region_max` bytes unless they are split. A record ends when the next operation does not
     /// fit, and takes only as many blocks as its contents need.
@@ -97,7 +92,7 @@ impl RecordBuilder {
     }
 
     /// Returns the number of bytes that an operation may still have, in whole words, at which regions may be split.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let used = self.bytes.len() - self.headers + size_of::<RawOpHeader>();
         self.capacity.saturating_sub(used) / 4 * 4
     }
@@ -122,7 +117,7 @@ impl RecordBuilder {
     }
 
     /// Returns the current number of blocks of the record.
-    pub fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         (self.bytes.len().next_multiple_of(self.unit) / BLOCK_SIZE) as u32
     }
 

@@ -20,7 +20,7 @@ const STRUCTURE: &str = "log quota item";
 
 /// A changed quota.
 #[derive(Clone, Copy, Debug)]
-pub struct DquotItem<'t> {
+pub(crate) struct DquotItem<'t> {
     /// User, group or project ID.
     pub id: u32,
     /// First block of its buffer, in units of 512 bytes.
@@ -48,14 +48,14 @@ impl<'t> DquotItem<'t> {
     }
 
     /// Returns the kind of quota: 1 users, 2 projects, 4 groups.
-    pub const fn kind(&self) -> u8 {
+    pub(crate) const fn kind(&self) -> u8 {
         self.dquot[TYPE_OFFSET] & 7
     }
 }
 
 /// Turns off quotas of some kinds. Quota items of these kinds in the log must be ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuotaOff {
+pub(crate) struct QuotaOff {
     /// Bits of the superblock's `qflags`.
     pub flags: u32,
 }
@@ -67,7 +67,7 @@ impl QuotaOff {
     }
 
     /// Returns whether it turns off quotas of the kind of an item.
-    pub const fn ends(&self, item: &DquotItem<'_>) -> bool {
+    pub(crate) const fn ends(&self, item: &DquotItem<'_>) -> bool {
         let bit = match item.kind() {
             1 => 1,
             2 => 8,

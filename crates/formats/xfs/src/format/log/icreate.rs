@@ -7,7 +7,7 @@ use super::raw_item::{ItemType, Parsed, RawItem};
 
 /// A run of blocks of new, free inodes. Unlike other items, it is in on-disk byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Icreate {
+pub(crate) struct Icreate {
     /// Its group.
     pub ag: AgNumber,
     /// Its first block.
@@ -23,7 +23,7 @@ pub struct Icreate {
 }
 
 /// Size of an item in bytes.
-pub const SIZE: usize = 28;
+pub(crate) const SIZE: usize = 28;
 
 impl Icreate {
     /// Returns its form in the log: an item of one region.

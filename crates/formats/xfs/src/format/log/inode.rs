@@ -10,7 +10,7 @@ use crate::format::bytes::{put16, put32, put64};
 use crate::format::inode::{CORE_SIZE_V3, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
 
 /// Bits of `ilf_fields`.
-pub mod fields {
+pub(crate) mod fields {
     /// The data fork, as in the inode.
     pub(crate) const DATA: u32 = 2 | 4;
     /// The root of the data fork's extent tree.
@@ -18,7 +18,7 @@ pub mod fields {
     /// The device number.
     pub(crate) const DEVICE: u32 = 0x10;
     /// The attribute fork, as in the inode.
-    pub const ATTR: u32 = 0x40 | 0x80;
+    pub(crate) const ATTR: u32 = 0x40 | 0x80;
     /// The root of the attribute fork's extent tree.
     pub(crate) const ATTR_ROOT: u32 = 0x100;
     /// All blocks of the data fork's extent tree get this inode as owner.
@@ -37,7 +37,7 @@ const STRUCTURE: &str = "log inode item";
 
 /// A logged fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoggedFork<'t> {
+pub(crate) enum LoggedFork<'t> {
     /// Its first bytes, as in the inode.
     Plain(&'t [u8]),
     /// The root of its extent tree, in the form of a tree block.
@@ -46,7 +46,7 @@ pub enum LoggedFork<'t> {
 
 /// A changed inode.
 #[derive(Clone, Copy, Debug)]
-pub struct InodeItem<'t> {
+pub(crate) struct InodeItem<'t> {
     /// The inode.
     pub ino: Ino,
     /// Mask of its logged parts.
@@ -132,7 +132,7 @@ impl<'t> InodeItem<'t> {
     }
 
     /// Returns `di_flushiter` of versions 1 and 2: the number of times that the inode was written to its place.
-    pub fn flushes(&self) -> u16 {
+    pub(crate) fn flushes(&self) -> u16 {
         le16(self.core, FLUSHES_OFFSET).unwrap_or(0)
     }
 

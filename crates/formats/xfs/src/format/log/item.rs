@@ -13,7 +13,7 @@ pub use super::raw_item::{ItemType, RawItem};
 
 /// A parsed item.
 #[derive(Clone, Debug)]
-pub enum Item<'t> {
+pub(crate) enum Item<'t> {
     /// Contents of a buffer, or its cancel.
     Buffer(BufferItem<'t>),
     /// An inode.

@@ -14,7 +14,7 @@ mod raw_item;
 mod record;
 pub mod transaction;
 
-pub use buffer_item::BufferItem;
+pub(crate) use buffer_item::BufferItem;
 pub(crate) use checksum::check_record;
 pub use checksum::{Mismatch, seal_record};
 pub use record::*;

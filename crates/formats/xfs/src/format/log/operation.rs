@@ -22,7 +22,7 @@ pub(crate) const OP_HEADER_SIZE: usize = size_of::<RawOpHeader>();
 
 /// An operation of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation<'b> {
+pub(crate) struct Operation<'b> {
     /// The transaction it belongs to.
     pub tid: u32,
     /// Its flags.
@@ -32,7 +32,7 @@ pub struct Operation<'b> {
 }
 
 /// The operations of a record.
-pub struct Operations<'b> {
+pub(crate) struct Operations<'b> {
     rest: &'b [u8],
     left: u32,
 }

@@ -46,7 +46,7 @@ impl ItemType {
     }
 
     /// Returns the type of intent that a done item completes; `None` for other types.
-    pub const fn done(self) -> Option<Self> {
+    pub(crate) const fn done(self) -> Option<Self> {
         Some(match self {
             Self::Efd => Self::Efi,
             Self::Rud => Self::Rui,
@@ -77,13 +77,8 @@ impl<'t> RawItem<'t> {
     }
 
     /// Returns the number of regions.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.ends.len()
-    }
-
-    /// Always false.
-    pub const fn is_empty(&self) -> bool {
-        self.ends.is_empty()
     }
 
     /// Returns a region.

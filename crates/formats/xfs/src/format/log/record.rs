@@ -64,7 +64,7 @@ impl Lsn {
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "names as in the format documentation")]
-pub struct RawRecordHeader {
+pub(crate) struct RawRecordHeader {
     pub magicno: U32,
     pub cycle: U32,
     pub version: U32,
@@ -87,7 +87,7 @@ pub struct RawRecordHeader {
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "names as in the format documentation")]
-pub struct RawOpHeader {
+pub(crate) struct RawOpHeader {
     pub tid: U32,
     pub len: U32,
     pub clientid: u8,
@@ -103,7 +103,7 @@ const _: () = assert!(size_of::<RawOpHeader>() == 12);
 
 /// Parameters of an unmount record.
 #[derive(Clone, Copy, Debug)]
-pub struct Unmount {
+pub(crate) struct Unmount {
     /// Its position.
     pub lsn: Lsn,
     /// The block of the previous record; `None` for the first.
@@ -195,7 +195,7 @@ impl ParsedRecord {
     }
 
     /// Returns whether the first block after the headers starts with the operation of an unmount record.
-    pub fn is_unmount(&self, first_body_block: &[u8]) -> bool {
+    pub(crate) fn is_unmount(&self, first_body_block: &[u8]) -> bool {
         let op = RawOpHeader::ref_from_prefix(first_body_block).ok();
         self.operations == 1 && op.is_some_and(|(op, _)| op.flags & OP_UNMOUNT != 0)
     }

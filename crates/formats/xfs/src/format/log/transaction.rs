@@ -12,7 +12,7 @@ use super::raw_item::RawItem;
 use super::{Lsn, OP_UNMOUNT};
 
 /// Size of the header in a transaction's first region, in bytes (`xfs_trans_header`).
-pub const HEADER_SIZE: usize = 16;
+pub(crate) const HEADER_SIZE: usize = 16;
 /// `th_magic`: "TRAN".
 pub(crate) const HEADER_MAGIC: u32 = 0x5452_414e;
 /// `th_type` of transactions (`XFS_TRANS_CHECKPOINT`).
@@ -32,7 +32,7 @@ pub(crate) fn checkpoint_header(tid: u32) -> [u8; HEADER_SIZE] {
 
 /// A transaction: a list of items, each of which is a list of regions.
 #[derive(Clone, Debug)]
-pub struct Transaction {
+pub(crate) struct Transaction {
     /// Its number, which may be reused.
     pub tid: u32,
     /// The record in which it starts.
@@ -64,7 +64,7 @@ impl Transaction {
     }
 
     /// Returns its items, in the order in which they were logged.
-    pub fn items(&self) -> impl Iterator<Item = RawItem<'_>> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = RawItem<'_>> {
         self.items.iter().map(|item| {
             let ends = &self.ends[item.first..item.first + item.count];
             let start = item.first.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -145,7 +145,7 @@ fn regions(data: &[u8]) -> Result<u16, Corruption> {
 
 /// Assembles the transactions of records, which must be passed in order.
 #[derive(Debug, Default)]
-pub struct Assembler {
+pub(crate) struct Assembler {
     running: HashMap<u32, Transaction>,
 }
 
@@ -155,7 +155,7 @@ impl Assembler {
     ///
     /// # Errors
     /// `Corrupt` for invalid operations, and errors of `complete`.
-    pub fn take<E: From<Corruption>>(
+    pub(crate) fn take<E: From<Corruption>>(
         &mut self,
         lsn: Lsn,
         operations: Operations<'_>,

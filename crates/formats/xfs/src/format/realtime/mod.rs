@@ -53,7 +53,7 @@ const _: () = assert!(std::mem::offset_of!(RawRealtimeSuperblock, crc) == CRC_OF
 impl RawRealtimeSuperblock {
     /// Returns the first block of the realtime device of a file system.
     #[must_use]
-    pub fn block(sb: &Superblock) -> Vec<u8> {
+    pub(crate) fn block(sb: &Superblock) -> Vec<u8> {
         let raw = Self {
             magicnum: MAGIC.into(),
             crc: [0; 4],
@@ -165,19 +165,19 @@ impl Realtime {
 
     /// Returns whether the groups are zones, which are written sequentially.
     #[must_use]
-    pub const fn is_zoned(&self) -> bool {
+    pub(crate) const fn is_zoned(&self) -> bool {
         self.is_zoned
     }
 
     /// Returns whether the section is on the data device, after the data.
     #[must_use]
-    pub const fn is_internal(&self) -> bool {
+    pub(crate) const fn is_internal(&self) -> bool {
         self.start != 0
     }
 
     /// Returns the address of a block of the section, as a device with all parts has it.
     #[must_use]
-    pub const fn byte_of(&self, block: u64) -> u64 {
+    pub(crate) const fn byte_of(&self, block: u64) -> u64 {
         match self.start {
             0 => DeviceRole::Realtime.start() + (block << self.block_log),
             start => (start + block) << self.block_log,
@@ -186,7 +186,7 @@ impl Realtime {
 
     /// Returns its size in bytes.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(&self) -> u64 {
         self.blocks << self.block_log
     }
 
@@ -224,20 +224,20 @@ impl Realtime {
 
     /// Returns the number of groups; 1 without groups.
     #[must_use]
-    pub fn groups(&self) -> u32 {
+    pub(crate) fn groups(&self) -> u32 {
         self.groups.map_or(1, |groups| groups.count)
     }
 
     /// Returns the number of blocks of each group but the last one, which may have fewer.
     #[must_use]
-    pub fn group_blocks(&self) -> u32 {
+    pub(crate) fn group_blocks(&self) -> u32 {
         let blocks = self.groups.map_or(self.blocks, |groups| groups.blocks);
         u32::try_from(blocks).unwrap_or(u32::MAX)
     }
 
     /// Returns the group of a block of the device, and the number of the block in it.
     #[must_use]
-    pub fn locate(&self, block: u64) -> (u32, u64) {
+    pub(crate) fn locate(&self, block: u64) -> (u32, u64) {
         match self.groups {
             None => (0, block),
             Some(groups) => ((block / groups.blocks) as u32, block % groups.blocks),
@@ -246,7 +246,7 @@ impl Realtime {
 
     /// Returns the address of a block of a group, as in extent maps.
     #[must_use]
-    pub fn address(&self, group: u32, block: u64) -> FsBlock {
+    pub(crate) fn address(&self, group: u32, block: u64) -> FsBlock {
         let log = self.groups.map_or(0, |groups| groups.block_log);
         FsBlock(u64::from(group) << log | block)
     }
@@ -265,14 +265,14 @@ impl Realtime {
 
     /// Returns whether the device starts with a superblock.
     #[must_use]
-    pub const fn has_superblock(&self) -> bool {
+    pub(crate) const fn has_superblock(&self) -> bool {
         self.groups.is_some() && !self.is_zoned
     }
 
     /// Returns the number on the device of the first of `len` blocks at an address; `None` if they are not all within
     /// the section, or within one group.
     #[must_use]
-    pub fn device_block(&self, start: FsBlock, len: u64) -> Option<u64> {
+    pub(crate) fn device_block(&self, start: FsBlock, len: u64) -> Option<u64> {
         let first = match self.groups {
             None => start.0,
             Some(groups) => {

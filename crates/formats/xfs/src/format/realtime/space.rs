@@ -31,7 +31,7 @@ const CRC_OFFSET: usize = 4;
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 #[allow(missing_docs, reason = "names as in the format documentation, without rt_")]
-pub struct RawSpaceHeader {
+pub(crate) struct RawSpaceHeader {
     pub magic: U32,
     pub crc: [u8; 4],
     pub owner: U64,
@@ -69,7 +69,7 @@ impl SpaceFile {
 
     /// Returns the type of the file of a realtime group.
     #[must_use]
-    pub const fn metafile_type(self) -> MetafileType {
+    pub(crate) const fn metafile_type(self) -> MetafileType {
         match self {
             Self::Bitmap => MetafileType::RtBitmap,
             Self::Summary => MetafileType::RtSummary,
@@ -78,7 +78,7 @@ impl SpaceFile {
 
     /// Returns its name in messages.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bitmap => "realtime bitmap",
             Self::Summary => "realtime summary",
@@ -130,6 +130,46 @@ impl SpaceLayout {
         (((1 << self.block_log) - self.header_size()) / WORD_SIZE) as u64
     }
 
+    /// Calls `each` with the start and the length of each run of free extents, given the words of a bitmap. Bits past
+    /// the last extent must be clear.
+    pub(crate) fn free_runs(&self, word: impl Fn(u64) -> u32, mut each: impl FnMut(u64, u64)) {
+        // Start of the run that reaches the current extent.
+        let mut start = None;
+        for index in 0..self.extents.div_ceil(WORD_BITS) {
+            let (bits, mut at) = (word(index), 0);
+            while at < WORD_BITS {
+                let left = bits >> at;
+                let is_free = left & 1 != 0;
+                let place = index * WORD_BITS + at;
+                match start {
+                    None if is_free => start = Some(place),
+                    Some(from) if !is_free => {
+                        each(from, place - from);
+                        start = None;
+                    }
+                    _ => {}
+                }
+                let same = if is_free { left.trailing_ones() } else { left.trailing_zeros() };
+                at += u64::from(same);
+            }
+        }
+        if let Some(from) = start {
+            each(from, self.extents - from);
+        }
+    }
+
+    /// Returns the counters of the summary, given the words of the bitmap.
+    pub(crate) fn count_runs(&self, word: impl Fn(u64) -> u32) -> Vec<u32> {
+        let counters = u64::from(self.levels()) * self.bitmap_blocks();
+        let mut summary = vec![0; counters as usize];
+        self.free_runs(word, |start, len| {
+            if let Some(counter) = summary.get_mut(self.counter_of(start, len) as usize) {
+                *counter += 1;
+            }
+        });
+        summary
+    }
+
     /// Returns the number of realtime extents of a block of the bitmap.
     #[must_use]
     pub(crate) const fn extents_per_block(&self) -> u64 {
@@ -144,7 +184,7 @@ impl SpaceLayout {
 
     /// Returns the number of levels of the summary.
     #[must_use]
-    pub const fn levels(&self) -> u32 {
+    pub(crate) const fn levels(&self) -> u32 {
         match self.room.checked_ilog2() {
             Some(log) => log + 1,
             None => 1,
@@ -196,13 +236,13 @@ impl SpaceLayout {
 
     /// Returns the range of the bytes of words in a block.
     #[must_use]
-    pub const fn bytes_of(&self, words: Range<usize>) -> Range<usize> {
+    pub(crate) const fn bytes_of(&self, words: Range<usize>) -> Range<usize> {
         let start = self.header_size();
         start + words.start * WORD_SIZE..start + words.end * WORD_SIZE
     }
 
     /// Changes words, given their bytes. `change` receives each with its number among them.
-    pub fn change(&self, bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
+    pub(crate) fn change(&self, bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
         for (nth, stored) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().enumerate() {
             *stored = match self.has_headers {
                 true => change(nth, u32::from_be_bytes(*stored)).to_be_bytes(),
@@ -236,14 +276,14 @@ impl SpaceLayout {
     }
 
     /// Updates the checksum of a block, if blocks have headers.
-    pub fn seal(&self, block: &mut [u8]) {
+    pub(crate) fn seal(&self, block: &mut [u8]) {
         if self.has_headers {
             checksum::seal(block, CRC_OFFSET);
         }
     }
 
     /// Writes the header of a new block, if blocks have headers.
-    pub fn init(
+    pub(crate) fn init(
         &self,
         geometry: &Geometry,
         (file, owner): (SpaceFile, Ino),

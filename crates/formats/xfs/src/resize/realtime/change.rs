@@ -4,15 +4,14 @@
 //! old files or the new ones.
 
 use operations::Outcome;
-use operations::names::Entry;
-use vfs::{Corruption, Error, FileType, Ino, NewInode, Result, Timestamp};
+use vfs::{Corruption, Error, Ino, Result, Timestamp};
 
 use super::contents::{Contents, read_bitmap};
 use crate::XfsCore;
 use crate::btree::records::{RmapRecord, rmap_owner};
 use crate::format::address::{AgBlock, Block, FileBlock};
 use crate::format::features::RoCompat;
-use crate::format::inode::{Fork, ForkFormat, Time};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY, group_path};
 use crate::format::realtime::Realtime;
 use crate::format::realtime::space::SpaceFile;
@@ -20,7 +19,6 @@ use crate::format::superblock::Superblock;
 use crate::inode::Handle;
 use crate::map::Want;
 use crate::op::Op;
-use crate::xattr::parent::NamedLink;
 
 /// Number of blocks written at once.
 const BLOCKS_AT_ONCE: u64 = 64;
@@ -73,12 +71,8 @@ impl Changes {
                 (None, None) => {}
             }
         }
-        if let (Some(mut changed), Some(before)) = (directory, &self.directory)
-            && changed.inode != before.inode
-        {
-            changed.inode.set_time(Time::Modify, self.time);
-            changed.inode.set_time(Time::Change, self.time);
-            op.stage(changed);
+        if let (Some(changed), Some(before)) = (directory, &self.directory) {
+            op.stage_if_changed(changed, before);
         }
         Ok(op.fs.engine.device().flush().map_err(Error::Device)?)
     }
@@ -130,17 +124,10 @@ impl Changes {
         directory: &mut Handle,
         metafile_type: MetafileType,
     ) -> Outcome<Handle> {
-        let mut handle = op.allocate_inode(directory, false)?;
-        let new = NewInode { time: self.time, ..NewInode::default() };
-        op.fs.set_new(&mut handle.inode, FileType::Regular, &new);
-        handle.inode.set_metadata(metafile_type);
-        handle.inode.set_projid(group.number);
         let path = group_path(group.number, metafile_type);
         let name = path.rsplit('/').next().unwrap_or(&path).as_bytes();
-        let generation = directory.inode.generation();
-        op.add_parent(&mut handle, NamedLink { dir: directory.ino(), generation, name })?;
-        let (ino, file_type) = (handle.ino(), FileType::Regular);
-        op.add_entry(directory, Entry { name, ino, file_type })?;
+        let mut handle = op.make_metafile(directory, name, metafile_type, self.time)?;
+        handle.inode.set_projid(group.number);
         Ok(handle)
     }
 }

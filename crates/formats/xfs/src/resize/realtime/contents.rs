@@ -6,7 +6,7 @@ use crate::XfsCore;
 use crate::format::address::{Block, FileBlock};
 use crate::format::geometry::Geometry;
 use crate::format::inode::Fork;
-use crate::format::realtime::space::{SpaceFile, SpaceLayout, WORD_BITS};
+use crate::format::realtime::space::{SpaceFile, SpaceLayout};
 use crate::inode::Handle;
 use crate::map::{self, Place};
 
@@ -26,7 +26,7 @@ impl Contents {
     /// the first `used` ones.
     pub(super) fn new(layout: SpaceLayout, (old, old_extents): (Vec<u32>, u64), used: u64) -> Self {
         let mut contents = Self { layout, old, old_extents, used, summary: Vec::new() };
-        contents.summary = contents.count_runs();
+        contents.summary = layout.count_runs(|index| contents.word(index));
         contents
     }
 
@@ -36,39 +36,6 @@ impl Contents {
         let known = below(self.old_extents);
         let old = self.old.get(index as usize).copied().unwrap_or(0) & known;
         old | (below(self.layout.extents()) & !known & !below(self.used))
-    }
-
-    /// Returns the words of the summary.
-    fn count_runs(&self) -> Vec<u32> {
-        let layout = &self.layout;
-        let counters = u64::from(layout.levels()) * layout.bitmap_blocks();
-        let mut summary = vec![0_u32; counters as usize];
-        let (mut start, mut len) = (0, 0);
-        let mut end_run = |start: u64, len: u64| {
-            if len > 0
-                && let Some(counter) = summary.get_mut(layout.counter_of(start, len) as usize)
-            {
-                *counter += 1;
-            }
-        };
-        for index in 0..layout.extents().div_ceil(WORD_BITS) {
-            let (mut word, mut at) = (self.word(index), 0);
-            while at < WORD_BITS {
-                let ones = u64::from(word.trailing_ones());
-                if ones > 0 {
-                    start = if len == 0 { index * WORD_BITS + at } else { start };
-                    len += ones;
-                } else {
-                    end_run(start, len);
-                    len = 0;
-                }
-                let skipped = if ones > 0 { ones } else { u64::from(word.trailing_zeros()) };
-                at += skipped.min(WORD_BITS - at);
-                word = word.checked_shr(skipped as u32).unwrap_or(0);
-            }
-        }
-        end_run(start, len);
-        summary
     }
 
     /// Returns a block of a file for a place on the device.

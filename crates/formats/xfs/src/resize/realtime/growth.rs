@@ -69,12 +69,6 @@ impl RealtimeGrowth {
         self.blocks_after != self.blocks_before
     }
 
-    /// Returns the size before, in bytes.
-    #[must_use]
-    pub const fn bytes_before(&self) -> u64 {
-        self.blocks_before * self.block_size as u64
-    }
-
     /// Returns the size after, in bytes: the requested size without a partial realtime extent, or less if the rest is
     /// too small for a group.
     #[must_use]

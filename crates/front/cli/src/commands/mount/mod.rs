@@ -33,7 +33,6 @@ pub(crate) struct MountArgs {
 
     /// Write all changes to FILE, which is created if missing. The image is not modified and can be read-only. The command
     /// commit creates an image from FILE
-    #[cfg(feature = "anywhere")]
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
 
@@ -91,7 +90,6 @@ fn how(args: &MountArgs, options: &MountOptions) -> Result<ImageOptions> {
 fn open(args: &MountArgs, options: &MountOptions) -> Result<Image> {
     let how = how(args, options)?;
     let path = &args.image.image;
-    #[cfg(feature = "anywhere")]
     if let Some(overlay) = &args.overlay {
         return how.open_over(path, overlay);
     }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use vfs::hint::{Advice, Hint, Setting};
 
 use disk::{BlockDevice, JoinedDevice};
-use vfs::{FileSystem, Ino};
+use vfs::{FileSystem, Ino, Timestamp};
 use xfs::Xfs;
 use xfs::format::features::RoCompat;
 use xfs::format::superblock::RawSuperblock;
 use xfs::mkfs::{
     self, FeatureChange, Layout, PreviousContents, RealtimeSection, SIZE_MIN, SMALL_SIZE_MIN,
 };
+use xfs::tune::Quotas;
 
-use super::{Fresh, InodeRule, Inodes, Maker, Plan, feature_list};
+use super::{Fresh, InodeRule, Inodes, Maker, Plan};
 use crate::build::dedupe::ShareBlocks;
 use crate::build::estimate::{Estimate, XfsEstimate};
 use crate::build::{BuildError, BuildOptions, identity};
@@ -29,6 +30,7 @@ pub(super) struct XfsMaker<'a> {
     inode_size: Option<u16>,
     log_device: Option<Arc<dyn BlockDevice>>,
     realtime_device: Option<Arc<dyn BlockDevice>>,
+    quotas: Option<Quotas>,
 }
 
 /// Layout of an image, and the devices of its log and its realtime section, if they are on other devices.
@@ -36,11 +38,53 @@ struct XfsPlan {
     layout: Layout,
     log_device: Option<Arc<dyn BlockDevice>>,
     realtime_device: Option<Arc<dyn BlockDevice>>,
+    quotas: Option<NewQuotas>,
+}
+
+/// Quotas of a new file system, and the time of their files.
+#[derive(Clone, Copy)]
+struct NewQuotas {
+    quotas: Quotas,
+    time: Timestamp,
+}
+
+/// New file system. Its quota files are made last, with the usage of the complete tree.
+struct NewXfs {
+    fs: Xfs,
+    quotas: Option<NewQuotas>,
+}
+
+/// Space for quota files in blocks: some owners of each kind.
+const QUOTA_BLOCKS: u64 = 64;
+
+/// Names of features that make quota files, and their kinds. All limits are enforced.
+const QUOTA_FEATURES: [(&str, [bool; 3]); 4] = [
+    ("quota", [true; 3]),
+    ("uquota", [true, false, false]),
+    ("gquota", [false, true, false]),
+    ("pquota", [false, false, true]),
+];
+
+/// Separates the kinds of quotas from other features.
+fn split_quotas(options: &BuildOptions) -> (Option<Quotas>, String) {
+    let mut kinds = [false; 3];
+    let mut others = Vec::new();
+    for feature in &options.features {
+        let Some((_, named)) = QUOTA_FEATURES.iter().find(|(name, _)| *name == feature.name) else {
+            others.push(feature.to_string());
+            continue;
+        };
+        for (kind, _) in kinds.iter_mut().zip(named).filter(|(_, is_named)| **is_named) {
+            *kind = feature.is_on;
+        }
+    }
+    (kinds.contains(&true).then(|| Quotas::new(kinds, true)), others.join(","))
 }
 
 impl<'a> XfsMaker<'a> {
     pub(super) fn new(options: &'a BuildOptions) -> Result<Self, BuildError> {
-        let features = FeatureChange::parse_list(&feature_list(options))?;
+        let (quotas, features) = split_quotas(options);
+        let features = FeatureChange::parse_list(&features)?;
         let inode_size = options.inode_size.map(u16::try_from).transpose();
         let inode_size =
             inode_size.map_err(|_| vfs::Error::Invalid("the inode size is too large"))?;
@@ -49,7 +93,7 @@ impl<'a> XfsMaker<'a> {
         let log_device = log_device.map_err(|e| BuildError::Image(Box::new(e)))?;
         let realtime_device = options.realtime_device.as_ref().map(open).transpose();
         let realtime_device = realtime_device.map_err(|e| BuildError::Image(Box::new(e)))?;
-        Ok(Self { options, features, inode_size, log_device, realtime_device })
+        Ok(Self { options, features, inode_size, log_device, realtime_device, quotas })
     }
 
     /// Returns the size of a log that takes its whole device, at most the maximum.
@@ -59,7 +103,9 @@ impl<'a> XfsMaker<'a> {
 
     fn planned(&self, layout: Layout) -> Box<dyn Plan> {
         let (log_device, realtime_device) = (self.log_device.clone(), self.realtime_device.clone());
-        Box::new(XfsPlan { layout, log_device, realtime_device })
+        let time = self.options.image_time();
+        let quotas = self.quotas.map(|quotas| NewQuotas { quotas, time });
+        Box::new(XfsPlan { layout, log_device, realtime_device, quotas })
     }
 
     /// Returns the realtime section: by default the whole device. Without a device, it has only sizes for the future.
@@ -175,7 +221,8 @@ impl Plan for XfsPlan {
     }
 
     fn free_blocks(&self) -> u64 {
-        self.superblock().fdblocks.get()
+        let reserved = self.quotas.map_or(0, |_| QUOTA_BLOCKS);
+        self.superblock().fdblocks.get().saturating_sub(reserved)
     }
 
     fn inodes_max(&self) -> u64 {
@@ -204,13 +251,14 @@ impl Plan for XfsPlan {
             device = Arc::new(joined.map_err(vfs::Error::Device)?);
         }
         mkfs::format(&*device, &self.layout, PreviousContents::Zeros)?;
-        Ok(Box::new(Xfs::open_in_progress(device, xfs::CACHE_BYTES_DEFAULT)?))
+        let fs = Xfs::open_in_progress(device, xfs::CACHE_BYTES_DEFAULT)?;
+        Ok(Box::new(NewXfs { fs, quotas: self.quotas }))
     }
 }
 
-impl Fresh for Xfs {
+impl Fresh for NewXfs {
     fn file_system(&self) -> &dyn FileSystem {
-        self
+        &self.fs
     }
 
     /// Metadata contains the original UUID; the superblock stores both if they differ.
@@ -223,11 +271,13 @@ impl Fresh for Xfs {
     }
 
     fn finish(&self, uuid: Option<[u8; 16]>) -> vfs::Result<()> {
-        Xfs::finish(self, uuid)
+        Xfs::finish(&self.fs, uuid)?;
+        let Some(NewQuotas { quotas, time }) = self.quotas else { return Ok(()) };
+        xfs::tune::make_quotas(self.fs.device(), quotas, time)
     }
 
     fn sharing(&self) -> Option<&dyn ShareBlocks> {
-        self.can_share().then_some(self)
+        self.fs.can_share().then_some(&self.fs)
     }
 }
 

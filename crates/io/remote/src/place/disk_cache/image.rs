@@ -23,7 +23,7 @@ const SUM_BYTES: u64 = 8;
 const SUMS_AT_ONCE: u64 = 4096;
 
 /// The chunks of one image on disk.
-pub struct Cached {
+pub(crate) struct Cached {
     cache: Arc<DiskCache>,
     pub(super) directory: PathBuf,
     data: FileDevice,
@@ -55,13 +55,13 @@ impl Cached {
 
     /// Checks whether a chunk is stored, without verifying its contents.
     #[must_use]
-    pub fn has(&self, chunk: u64) -> bool {
+    pub(crate) fn has(&self, chunk: u64) -> bool {
         self.sum(chunk) != 0
     }
 
     /// Returns a chunk if it is stored and its checksum is right.
     #[must_use]
-    pub fn get(&self, chunk: u64) -> Option<Bytes> {
+    pub(crate) fn get(&self, chunk: u64) -> Option<Bytes> {
         let sum = self.sum(chunk);
         if sum == 0 {
             return None;
@@ -77,7 +77,7 @@ impl Cached {
     }
 
     /// Stores a chunk. Failures are only logged.
-    pub fn put(&self, chunk: u64, bytes: &[u8]) {
+    pub(crate) fn put(&self, chunk: u64, bytes: &[u8]) {
         let Some((start, len)) = self.place(chunk) else { return };
         if bytes.len() as u64 != len {
             return;

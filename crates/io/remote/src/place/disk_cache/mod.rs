@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-pub use image::Cached;
+pub(crate) use image::Cached;
 
 /// The size is checked each time this fraction of the limit was written.
 const MEASURED_PARTS: u64 = 16;
@@ -50,7 +50,12 @@ impl DiskCache {
 
     /// Returns the cached chunks of one image; `None` if they cannot be stored.
     #[must_use]
-    pub fn of(self: &Arc<Self>, identity: &str, len: u64, chunk_bytes: u64) -> Option<Cached> {
+    pub(crate) fn of(
+        self: &Arc<Self>,
+        identity: &str,
+        len: u64,
+        chunk_bytes: u64,
+    ) -> Option<Cached> {
         match Cached::open(self, identity, len, chunk_bytes) {
             Ok(cached) => cached,
             Err(error) => {

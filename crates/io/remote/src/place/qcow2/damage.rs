@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// The reason why an image is rejected.
 #[derive(Debug, Error)]
-pub enum Qcow2Error {
+pub(crate) enum Qcow2Error {
     /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),

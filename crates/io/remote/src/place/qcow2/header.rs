@@ -108,7 +108,7 @@ const _: () = assert!(size_of::<RawBitmap>() == BITMAP_BYTES);
 
 /// A validated header. Table offsets are aligned, but may still be outside of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Qcow2Header {
+pub(crate) struct Qcow2Header {
     /// Version 2 or 3.
     pub version: u32,
     /// Cluster size as a power of two.
@@ -135,7 +135,7 @@ pub struct Qcow2Header {
 
 /// A table of 64-bit entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableLocation {
+pub(crate) struct TableLocation {
     /// Offset in the file.
     pub offset: u64,
     /// Number of entries.
@@ -254,7 +254,7 @@ impl Qcow2Header {
 
     /// Returns the cluster size in bytes.
     #[must_use]
-    pub fn cluster_bytes(&self) -> u64 {
+    pub(crate) fn cluster_bytes(&self) -> u64 {
         1 << self.cluster_bits
     }
 

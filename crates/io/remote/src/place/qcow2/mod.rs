@@ -19,9 +19,9 @@ mod damage;
 mod header;
 mod verify;
 
-pub use damage::{Damage, Feature, Qcow2Error, Structure};
-pub use header::Qcow2Header;
-pub use verify::verify;
+pub(crate) use damage::{Damage, Feature, Qcow2Error};
+pub(crate) use header::Qcow2Header;
+pub(crate) use verify::verify;
 
 #[cfg(test)]
 mod tests;

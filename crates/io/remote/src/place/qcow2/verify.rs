@@ -50,7 +50,7 @@ fn read_padded(device: &dyn BlockDevice, offset: u64, buf: &mut [u8]) -> io::Res
 ///
 /// # Errors
 /// The first damage, an unsupported feature, or a failure of the device.
-pub fn verify(device: &dyn BlockDevice) -> Result<(), Qcow2Error> {
+pub(crate) fn verify(device: &dyn BlockDevice) -> Result<(), Qcow2Error> {
     let (header, bitmaps) = read_header(device)?;
     let mut walk = ReferenceWalk::new(device, header)?;
     walk.claim_counts()?;

@@ -50,7 +50,7 @@ pub enum ZstdError {
 }
 
 /// The decompressed contents of a device.
-pub struct ZstdSource {
+pub(crate) struct ZstdSource {
     inner: Arc<Inner>,
     identity: String,
 }

@@ -154,13 +154,13 @@ impl Manifest {
 
     /// Returns the chunk size in bytes. The last chunk may be shorter.
     #[must_use]
-    pub fn chunk_bytes(&self) -> u32 {
+    pub(crate) fn chunk_bytes(&self) -> u32 {
         self.chunk_bytes
     }
 
     /// Returns the number of chunks of the image, including zero chunks.
     #[must_use]
-    pub fn chunks(&self) -> u32 {
+    pub(crate) fn chunks(&self) -> u32 {
         // `check_sizes` has ensured that this fits.
         self.image_bytes.div_ceil(self.chunk_bytes.into()) as u32
     }

@@ -9,11 +9,10 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Intent;
-use crate::format::attr::leaf::{PARENT_SIZE, parent_of, parent_value};
+use crate::format::attr::leaf::{PARENT_SIZE, parent_of};
 use crate::format::attr::{NAME_LEN_MAX, VALUE_LEN_MAX, flags};
 use crate::format::features::{Incompat, LogIncompat};
 use crate::format::geometry::Geometry;
-use crate::format::log::item::ItemType;
 
 /// The format of an ATTRI (`xfs_attri_log_format`).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -248,9 +247,16 @@ impl Intent {
         let new = rest.link(geometry, new_name)?;
         Ok(AttributeWork::ParentReplace { old, new })
     }
+}
 
+/// Intents as the kernel writes them.
+#[cfg(test)]
+impl Intent {
     /// Returns an intent to change attributes.
-    pub fn attribute(id: u64, change: &AttributeChange) -> Self {
+    pub(crate) fn attribute(id: u64, change: &AttributeChange) -> Self {
+        use crate::format::attr::leaf::parent_value;
+        use crate::format::log::item::ItemType;
+
         let value_of = |link: &ParentLink| parent_value(link.dir.0, link.generation).to_vec();
         let (op, namespace, parts) = match &change.work {
             AttributeWork::Set { namespace, name, value } => {

@@ -335,9 +335,13 @@ impl Intent {
         done.extend_from_slice(extents);
         done
     }
+}
 
+/// Intents as the kernel writes them.
+#[cfg(test)]
+impl Intent {
     /// Returns an intent to free blocks.
-    pub fn free(id: u64, runs: &[ExtentRun]) -> Self {
+    pub(crate) fn free(id: u64, runs: &[ExtentRun]) -> Self {
         let raw = |run: &ExtentRun| RawExtent {
             start: run.start.0.into(),
             len: run.len.into(),
@@ -347,7 +351,7 @@ impl Intent {
     }
 
     /// Returns an intent to change the reverse map.
-    pub fn rmap(id: u64, changes: &[RmapChange]) -> Self {
+    pub(crate) fn rmap(id: u64, changes: &[RmapChange]) -> Self {
         let raw = |change: &RmapChange| RawMap {
             owner: change.owner.into(),
             start: change.run.start.0.into(),
@@ -363,7 +367,7 @@ impl Intent {
     }
 
     /// Returns an intent to change reference counts.
-    pub fn refcount(id: u64, changes: &[RefcountChange]) -> Self {
+    pub(crate) fn refcount(id: u64, changes: &[RefcountChange]) -> Self {
         let raw = |change: &RefcountChange| RawExtent {
             start: change.run.start.0.into(),
             len: change.run.len.into(),
@@ -373,7 +377,7 @@ impl Intent {
     }
 
     /// Returns an intent to change the extent map of a fork.
-    pub fn bmap(id: u64, change: &BmapChange) -> Self {
+    pub(crate) fn bmap(id: u64, change: &BmapChange) -> Self {
         let raw = RawMap {
             owner: change.ino.0.into(),
             start: change.run.start.0.into(),
@@ -400,6 +404,7 @@ impl Intent {
     }
 }
 
+#[cfg(test)]
 const fn flag(is_set: bool, bit: u32) -> u32 {
     if is_set { bit } else { 0 }
 }

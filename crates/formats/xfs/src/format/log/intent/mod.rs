@@ -15,9 +15,9 @@ use vfs::Ino;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub use attribute::{AttributeChange, AttributeWork, ParentLink};
+pub(crate) use attribute::{AttributeChange, AttributeWork, ParentLink};
 pub use exchange::{Exchange, ExchangeFile};
-pub use extents::{
+pub(crate) use extents::{
     BmapChange, BmapKind, ExtentRun, RefcountChange, RefcountKind, RmapChange, RmapKind,
 };
 
@@ -114,7 +114,7 @@ impl Intent {
     ///
     /// # Errors
     /// The problem found.
-    pub fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
+    pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), Corruption> {
         self.work(geometry).map(drop)
     }
 
@@ -135,7 +135,7 @@ impl Intent {
     }
 
     /// Returns the only region of the done item of this intent.
-    pub fn done(&self) -> Vec<u8> {
+    pub(crate) fn done(&self) -> Vec<u8> {
         let item = done_type(self.item).unwrap_or(self.item);
         if matches!(item, ItemType::Efd | ItemType::RtEfd) {
             return self.extents_done();

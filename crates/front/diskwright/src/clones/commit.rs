@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use disk::{BlockDevice, FileAt};
 use serde::Serialize;
 
+use super::base::BaseAccess;
 use super::overlay;
 use crate::lock::Replace;
 use crate::replace::Replacement;
@@ -56,10 +57,19 @@ pub struct CommitReport {
 /// If the overlay belongs to another base, either cannot be read, or the image cannot be written. No file remains under
 /// its name then.
 pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<CommitReport> {
-    let overlay = overlay::read(&options.overlay, options.base.as_deref())?;
     let image = &*options.image;
     let replace = if options.force { Replace::Anything } else { Replace::Empty };
-    let new = Replacement::create(image, replace).map_err(|refused| refused.at("write", image))?;
+    let base = options.base.as_deref();
+    // If the image replaces the base, its own lock excludes others.
+    let is_base = overlay::has_base(&options.overlay, base, image);
+    let (overlay, new);
+    if is_base {
+        new = replacement(image, replace)?;
+        overlay = overlay::read(&options.overlay, base, BaseAccess::new(true))?;
+    } else {
+        overlay = overlay::read(&options.overlay, base, BaseAccess::default())?;
+        new = replacement(image, replace)?;
+    }
     let failed = |e| Error::host("write", image, e);
     new.file().set_len(overlay.device.len()).map_err(failed)?;
     copy(&overlay.device, new.file(), image, progress)?;
@@ -71,6 +81,10 @@ pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<
         bytes: overlay.device.len(),
         changed_bytes: changed.iter().map(|range| range.end - range.start).sum(),
     })
+}
+
+fn replacement(image: &Path, replace: Replace) -> Result<Replacement> {
+    Replacement::create(image, replace).map_err(|refused| refused.at("write", image))
 }
 
 /// Copies all data except zeros.

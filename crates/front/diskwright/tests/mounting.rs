@@ -1,8 +1,9 @@
-//! Mounts by a separate program, through the library.
+//! Mounts through the library.
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
@@ -10,8 +11,54 @@ use diskwright::mount::{Mount, MountOptions, Released, UnmountOptions, Unmounter
 use diskwright::{Error, Image, ImageOptions};
 use testkit::{e2fsck, judge, require, scratch};
 
-use crate::mount::Point;
-use crate::mount_cli::common::{cat, ext4, on_each_format};
+use super::images::{FORMATS, options};
+
+/// A new directory for a mount.
+struct Point(PathBuf);
+
+impl Point {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("diskwright-fuse-").tempdir().unwrap();
+        Self(dir.keep())
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Point {
+    fn drop(&mut self) {
+        // After a failure it may still be mounted.
+        if fs::remove_dir(&self.0).is_err() {
+            let helper = testkit::program("fusermount3");
+            let _ = helper.map(|path| Command::new(path).arg("-uz").arg(&self.0).status());
+            let _ = fs::remove_dir(&self.0);
+        }
+    }
+}
+
+/// Creates an image with a file.
+fn image(dir: &Path, format: &str) -> PathBuf {
+    let path = dir.join("a.img");
+    let image = Image::create(&path, 400 << 20, options(format)).unwrap();
+    image.write("motd", "Welcome.\n").unwrap();
+    image.close().unwrap();
+    path
+}
+
+fn ext4(dir: &Path) -> PathBuf {
+    image(dir, "ext4")
+}
+
+/// Runs a test on an image of each format, in a separate directory.
+fn on_each_format(test: impl Fn(&Path)) {
+    for format in FORMATS {
+        println!("{format}");
+        let dir = scratch();
+        test(&image(dir.path(), format));
+    }
+}
 
 /// Serves a mount on a thread while `work` runs. Returns the result of serving.
 fn serve_while(mount: Mount, work: impl FnOnce(&Unmounter)) -> diskwright::Result<()> {
@@ -30,7 +77,7 @@ fn open(image: &Path, read_only: bool) -> Image {
 #[test]
 fn a_program_mounts_what_it_has_opened() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
-    on_each_format(|_, image| {
+    on_each_format(|image| {
         let point = Point::new();
         let opened = open(image, false);
         assert!(opened.is_writable() && opened.remarks().is_empty());
@@ -42,7 +89,7 @@ fn a_program_mounts_what_it_has_opened() {
         });
         served.unwrap();
         judge(image);
-        assert_eq!(cat(image, "/new"), "by itself");
+        assert_eq!(Image::open(image).unwrap().read_to_string("new").unwrap(), "by itself");
     });
 }
 
@@ -65,7 +112,7 @@ fn an_image_that_is_open_for_reading_is_mounted_so() {
 #[test]
 fn a_writable_image_may_be_mounted_read_only() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
-    on_each_format(|_, image| {
+    on_each_format(|image| {
         let point = Point::new();
         let opened = Image::open_writable(image).unwrap();
         let options = MountOptions::default().read_only(true);

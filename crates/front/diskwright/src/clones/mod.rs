@@ -1,0 +1,204 @@
+//! Clones: writable images that share a base, each an overlay file.
+//!
+//! A snapshot is an overlay that no longer changes, with the clone's next overlay above it. Commands open clones and
+//! snapshots by their file names, like other images.
+
+mod base;
+mod commit;
+mod overlay;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::overlay_file::{About, OverlayError};
+
+pub(crate) use base::{Base, identity_of_file};
+use base::{BaseAccess, lasting, open_base};
+#[cfg(feature = "anywhere")]
+pub(crate) use base::{absolute, utf_8};
+pub use commit::{CommitOptions, CommitReport, commit};
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) use overlay::open_overlay;
+use overlay::told;
+pub(crate) use overlay::{open_image, open_image_to_write};
+
+use crate::lock::{self, Replace};
+use crate::replace::Replacement;
+use crate::{Error, Result};
+
+/// State to which a clone is reset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResetTarget {
+    /// The last snapshot, or the base if there is none.
+    Last,
+    /// The image that was cloned.
+    Base,
+    /// A snapshot below the clone.
+    Snapshot(PathBuf),
+}
+
+/// Creates writable clones of an image. Each is a new file that contains only changes of the base. The base may be at
+/// any location, and may be a snapshot. It must not be changed as long as there are clones. `bytes` is the length of the
+/// clones if they are longer than the base; then [`crate::resize::grow`] grows the file system.
+///
+/// ```no_run
+/// # fn main() -> diskwright::Result<()> {
+/// use diskwright::Image;
+/// use diskwright::clones::{clone, reset, snapshot, ResetTarget};
+///
+/// clone("root.img".as_ref(), &["web1.clone", "web2.clone"], None)?;
+/// let image = Image::open_writable("web1.clone")?;
+/// image.write("/etc/hostname", "web1\n")?;
+/// image.close()?;
+/// snapshot("web1.clone".as_ref(), "web1-configured".as_ref())?;
+/// reset("web1.clone".as_ref(), &ResetTarget::Base)?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If the base cannot be opened or is open for writing, or a file exists or cannot be written. No clone remains then.
+pub fn clone(base: &Path, names: &[impl AsRef<Path>], bytes: Option<u64>) -> Result<()> {
+    let Base { device, identity } = open_base(base, BaseAccess::default())?;
+    let longer = bytes.filter(|&bytes| bytes != device.len());
+    let about = About { base: lasting(base)?, identity, longer };
+    let mut new = Vec::with_capacity(names.len());
+    for name in names.iter().map(AsRef::as_ref) {
+        let file = Replacement::create(name, Replace::Nothing).map_err(|e| e.at("write", name))?;
+        overlay::create(file.file(), name, &about, device.clone())?;
+        new.push((name, file));
+    }
+    let mut kept = Vec::with_capacity(new.len());
+    for (name, file) in new {
+        if let Err(refused) = file.keep() {
+            // Errors of removal are less important.
+            kept.iter().for_each(|name: &&Path| drop(fs::remove_file(name)));
+            return Err(refused.at("write", name));
+        }
+        kept.push(name);
+    }
+    kept.iter().try_for_each(|name| sync_name(name))
+}
+
+/// Keeps the state of a clone under the name `snapshot`, and goes on above it. The clone must be closed. The snapshot is
+/// read-only, can be cloned, and must stay as long as overlays lie above it.
+///
+/// # Errors
+/// If the clone is not an overlay or is open, its base is missing or changed, `snapshot` exists, or a file cannot be
+/// written. The clone is unchanged then.
+pub fn snapshot(clone: &Path, snapshot: &Path) -> Result<()> {
+    let (new, old) = replace(clone)?;
+    // One level deeper, so that the clone can still be opened with the new overlay.
+    let access = BaseAccess::new(true).below(clone)?;
+    let below = overlay::read(clone, None, access)?;
+    let failed = |e| Error::host("sync", clone, e);
+    old.sync_all().map_err(failed)?;
+    let identity = identity_of_file("file", clone, &old)?;
+    let about = About { base: lasting(snapshot)?, identity, longer: None };
+    overlay::create(new.file(), clone, &about, Arc::new(below.device))?;
+    let permissions = old.metadata().map_err(failed)?.permissions();
+    new.file().set_permissions(permissions.clone()).map_err(failed)?;
+    fs::hard_link(clone, snapshot).map_err(|e| Error::host("create", snapshot, e))?;
+    let mut read_only = permissions.clone();
+    read_only.set_readonly(true);
+    let renamed = old
+        .set_permissions(read_only)
+        .map_err(failed)
+        .and_then(|()| new.keep().map_err(|refused| refused.at("write", clone)));
+    if let Err(error) = renamed {
+        // Both names are those of the clone.
+        let _ = old.set_permissions(permissions).and_then(|()| fs::remove_file(snapshot));
+        return Err(error);
+    }
+    sync_name(snapshot)?;
+    sync_name(clone)
+}
+
+/// Discards the changes of a clone since `target`. The clone must be closed. Snapshots remain.
+///
+/// # Errors
+/// If the clone is not an overlay or is open, `target` is not below it, or its base cannot be opened. The clone is
+/// unchanged then.
+pub fn reset(clone: &Path, target: &ResetTarget) -> Result<()> {
+    let (new, old) = replace(clone)?;
+    let word = base_for(clone, target)?;
+    let Base { device, identity } = open_base(&word, BaseAccess::default().below(clone)?)?;
+    // The clone keeps its length.
+    let longer = Some(len_of(clone, &old)?).filter(|&len| len > device.len());
+    let about = About { base: lasting(&word)?, identity, longer };
+    overlay::create(new.file(), clone, &about, device)?;
+    let permissions = old.metadata().map(|metadata| metadata.permissions());
+    permissions
+        .and_then(|permissions| new.file().set_permissions(permissions))
+        .map_err(|e| Error::host("write", clone, e))?;
+    new.keep().map_err(|refused| refused.at("write", clone))?;
+    sync_name(clone)
+}
+
+/// Locks a clone, and creates the file that will replace it. Also returns the open file of the clone.
+fn replace(clone: &Path) -> Result<(Replacement, File)> {
+    if !overlay::is_overlay(clone) {
+        // The error of a missing file is better than that of its contents.
+        let file = lock::open_to_read(clone, true)?;
+        let refused = About::read(&lock::device(clone, file)?).map(drop);
+        return Err(told(clone, refused.err().unwrap_or(OverlayError::NoOverlay)));
+    }
+    let new = Replacement::create(clone, Replace::Anything)
+        .map_err(|refused| refused.at("write", clone))?;
+    let old = lock::open_to_read(clone, true)?;
+    overlay::refuse_second_name(clone, &old)?;
+    Ok((new, old))
+}
+
+/// Returns the location of the base of a clone that is reset to `target`.
+fn base_for(clone: &Path, target: &ResetTarget) -> Result<PathBuf> {
+    let mut access = BaseAccess::default();
+    let mut at = clone.to_owned();
+    loop {
+        let file = lock::open_to_read(&at, true)?;
+        let (about, _) = About::read(&lock::device(&at, file)?).map_err(|e| told(&at, e))?;
+        let below = PathBuf::from(about.base);
+        let is_found = match target {
+            ResetTarget::Last => true,
+            ResetTarget::Base => !overlay::is_overlay(&below),
+            ResetTarget::Snapshot(wanted) => crate::is_same_file(&below, wanted),
+        };
+        if is_found {
+            return Ok(below);
+        }
+        if !overlay::is_overlay(&below) {
+            let ResetTarget::Snapshot(wanted) = target else { return Ok(below) };
+            return Err(Error::Usage(format!(
+                "{} is not a snapshot of {}; clone it instead",
+                crate::text::shown(wanted),
+                crate::text::shown(clone)
+            )));
+        }
+        access = access.below(clone)?;
+        at = below;
+    }
+}
+
+/// Returns the length of the image in an overlay.
+fn len_of(clone: &Path, file: &File) -> Result<u64> {
+    let again = file.try_clone().map_err(|e| Error::host("read", clone, e))?;
+    let (about, len) = About::read(&lock::device(clone, again)?).map_err(|e| told(clone, e))?;
+    Ok(about.longer.unwrap_or(len))
+}
+
+/// Makes the name of a file durable.
+fn sync_name(file: &Path) -> Result<()> {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let synced =
+        if cfg!(unix) { File::open(parent).and_then(|dir| dir.sync_all()) } else { Ok(()) };
+    match synced {
+        // Some file systems cannot sync directories.
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => {
+            Err(Error::host("sync", parent, error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Overlay files, which store changes of a base image.
+//!
+//! An overlay file is itself the name of an image: its base with the changes. The base may be an overlay too.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::overlay_file::{About, OverlayError};
+use disk::{BlockDevice, FileDevice, OverlayFile};
+
+use super::base::{Base, BaseAccess, open_base};
+use crate::{Error, Result, lock};
+
+/// Open overlay with its base.
+pub(super) struct Overlay {
+    pub(super) device: OverlayFile,
+    pub(super) about: About,
+}
+
+/// Returns whether `file` is a regular file with the header of an overlay. Errors appear when it is opened.
+pub(super) fn is_overlay(file: &Path) -> bool {
+    let mut first = [0; OverlayFile::MAGIC_BYTES];
+    let read =
+        |mut file: File| file.read_exact(&mut first).is_ok() && OverlayFile::is_header(&first);
+    // Opening a pipe could wait for ever.
+    std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
+        && File::open(file).is_ok_and(read)
+}
+
+/// Opens an overlay on its original base, for reading. Returns `None` for any other file.
+pub(crate) fn open_image(file: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
+    if !is_overlay(file) {
+        return Ok(None);
+    }
+    let access = BaseAccess::new(unlocked);
+    Ok(Some(Arc::new(read(file, None, access)?.device)))
+}
+
+/// Opens an overlay on its original base, for writing. Returns `None` for any other file.
+pub(crate) fn open_image_to_write(file: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
+    if !is_overlay(file) {
+        return Ok(None);
+    }
+    let locked = lock::open_to_write(file)?;
+    refuse_second_name(file, &locked)?;
+    Ok(Some(Arc::new(on_its_base(file, locked, None, BaseAccess::default())?.device)))
+}
+
+/// Opens an overlay for reading, on its original base or on `base`.
+pub(super) fn read(file: &Path, base: Option<&Path>, access: BaseAccess) -> Result<Overlay> {
+    let locked = lock::open_to_read(file, access.unlocked)?;
+    on_its_base(file, locked, base, access)
+}
+
+/// Returns whether `image` is the base of the overlay `file`: `base` or the original one.
+pub(super) fn has_base(file: &Path, base: Option<&Path>, image: &Path) -> bool {
+    let about = || {
+        let device = FileDevice::new(File::open(file).ok()?).ok()?;
+        Some(PathBuf::from(About::read(&device).ok()?.0.base))
+    };
+    let base = base.map(Path::to_owned).or_else(about);
+    base.is_some_and(|base| crate::is_same_file(&base, image))
+}
+
+fn on_its_base(
+    file: &Path,
+    locked: File,
+    base: Option<&Path>,
+    access: BaseAccess,
+) -> Result<Overlay> {
+    let storage = lock::device(file, locked)?;
+    let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
+    let word = base.map_or_else(|| PathBuf::from(&about.base), Path::to_owned);
+    if !crate::anywhere::words::is_place(&word) && !word.exists() {
+        return Err(without_base(file, &word));
+    }
+    let Base { device, identity } = open_base(&word, access.below(file)?)?;
+    let opened = OverlayFile::open(Arc::new(storage), device, &identity);
+    Ok(Overlay { device: opened.map_err(|e| told(file, e))?, about })
+}
+
+/// Opens the overlay `file` of the image `word` as a writable device. A missing or empty file is initialised.
+#[cfg(all(feature = "mount", target_os = "linux"))]
+pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevice>> {
+    let base = open_base(word, BaseAccess::default())?;
+    make_if_missing(file)?;
+    let locked = lock::open_to_write(file)?;
+    refuse_second_name(file, &locked)?;
+    let len = locked.metadata().map_err(|e| Error::host("read", file, e))?.len();
+    if len > 0 {
+        let storage = lock::device(file, locked)?;
+        let opened = OverlayFile::open(Arc::new(storage), base.device, &base.identity);
+        return Ok(Arc::new(opened.map_err(|e| told(file, e))?));
+    }
+    let about = About { base: super::base::lasting(word)?, identity: base.identity, longer: None };
+    let made = create(&locked, file, &about, base.device).inspect_err(|_| {
+        // Truncate it so that the next attempt can start again.
+        let _ = locked.set_len(0);
+    })?;
+    Ok(Arc::new(made))
+}
+
+#[cfg(all(feature = "mount", target_os = "linux"))]
+fn make_if_missing(file: &Path) -> Result<()> {
+    match crate::host::private(File::options().write(true).create_new(true)).open(file) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(Error::host("make", file, error)),
+    }
+}
+
+/// Writes a new overlay to an empty file. The header makes it valid, so it is written first.
+pub(super) fn create(
+    new: &File,
+    name: &Path,
+    about: &About,
+    below: Arc<dyn BlockDevice>,
+) -> Result<OverlayFile> {
+    let failed = |e| Error::host("write", name, e);
+    let len = about.longer.unwrap_or(0).max(below.len());
+    let bytes = OverlayFile::file_bytes(len).map_err(|e| told(name, e))?;
+    new.set_len(bytes).map_err(failed)?;
+    let storage = new.try_clone().and_then(FileDevice::new).map_err(failed)?;
+    OverlayFile::create(Arc::new(storage), below, about).map_err(|e| told(name, e))
+}
+
+/// Refuses a file with two names for writing: an interrupted snapshot leaves the clone's file under both names.
+pub(super) fn refuse_second_name(file: &Path, open: &File) -> Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let names = open.metadata().map_err(|e| Error::host("read", file, e))?.nlink();
+        if names > 1 {
+            return Err(Error::Usage(format!(
+                "{}: the overlay has {names} names, and a snapshot must not change; remove one of \
+                 them (an interrupted snapshot leaves two)",
+                crate::text::shown(file)
+            )));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (file, open);
+    Ok(())
+}
+
+fn without_base(file: &Path, base: &Path) -> Error {
+    let problem = format!("its base image {} is missing", crate::text::shown(base));
+    let advice = "move the base image back, or name its new place when you commit the overlay";
+    Error::image(file, vfs::Error::unsupported(problem, advice))
+}
+
+pub(super) fn told(file: &Path, error: OverlayError) -> Error {
+    let advice = match error {
+        OverlayError::Device(error) => return Error::host("read", file, error),
+        OverlayError::OtherBase { .. } => "use the image of this overlay, or another overlay",
+        _ => "use an overlay created by clone or mount --overlay, or a new file name",
+    };
+    let source = vfs::Error::unsupported(error.to_string(), advice);
+    Error::image(file, source)
+}
