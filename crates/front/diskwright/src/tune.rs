@@ -23,7 +23,7 @@ use vfs::Timestamp;
 pub use xfs::tune::{NewFeature, NewUuid, Quotas};
 
 use crate::image::{self, probe};
-use crate::{Error, Format, ImageOptions, Result, anywhere, dispatch, mmp};
+use crate::{Error, Format, ImageOptions, Result, dispatch, mmp};
 
 /// Changes the superblock of an ext2, ext3 or ext4 image and its copies. The journal is replayed first. `change` sets
 /// fields that do not affect the layout, or returns an error.
@@ -131,7 +131,7 @@ pub fn open_ext_device(
     const OTHERWISE: &str = "not an ext2, ext3 or ext4 superblock";
     let device = match is_writable {
         false => image::open_device(path, options)?,
-        true => match anywhere::open_to_write(path)? {
+        true => match crate::image::open_place_to_write(path)? {
             Some(device) => image::window(path, device, options)?,
             None => device_of_format(path, options, Format::Ext4, OTHERWISE)?,
         },

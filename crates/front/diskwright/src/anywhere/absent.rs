@@ -1,4 +1,4 @@
-//! Opening images without the feature `anywhere`.
+//! Without the feature `anywhere`, all images are local files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,35 +7,19 @@ use disk::BlockDevice;
 
 use crate::Result;
 
-/// Opens an overlay file for reading. Returns `None` for any other file.
-pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
-    #[cfg(feature = "build")]
-    return crate::clones::open_image(word, unlocked);
-    #[cfg(not(feature = "build"))]
-    {
-        let _ = (word, unlocked);
-        Ok(None)
-    }
-}
-
-/// Opens an overlay file for writing. Returns `None` for any other file.
-pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
-    #[cfg(feature = "build")]
-    return crate::clones::open_image_to_write(word);
-    #[cfg(not(feature = "build"))]
-    {
-        let _ = word;
-        Ok(None)
-    }
-}
-
-/// Returns `None`: all bases are local files.
-#[cfg(feature = "build")]
-pub(crate) fn open_base(_: &Path, _: bool) -> Result<Option<crate::clones::Base>> {
+pub(crate) fn open(_: &Path, _: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     Ok(None)
 }
 
-/// Returns `None`: all bases are local files.
+pub(crate) fn open_to_write(_: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
+    Ok(None)
+}
+
+#[cfg(feature = "build")]
+pub(crate) fn open_base(_: &Path, _: bool) -> Result<Option<super::Base>> {
+    Ok(None)
+}
+
 #[cfg(feature = "build")]
 pub(crate) fn lasting_name(_: &Path) -> Result<Option<String>> {
     Ok(None)

@@ -17,6 +17,8 @@
 //! # fn main() {}
 //! ```
 
+#[cfg(feature = "build")]
+mod base;
 #[cfg(feature = "anywhere")]
 mod named;
 #[cfg(feature = "anywhere")]
@@ -27,6 +29,8 @@ mod published;
 mod reading;
 pub(crate) mod words;
 
+#[cfg(feature = "build")]
+pub(crate) use base::{Base, absolute, identity_of_file, utf_8};
 #[cfg(feature = "anywhere")]
 pub(crate) use open::{lasting_name, open, open_base, open_to_write};
 #[cfg(feature = "anywhere")]
@@ -34,7 +38,6 @@ pub(crate) use reading::of_volumes;
 #[cfg(feature = "anywhere")]
 pub use reading::{Reading, set_reading};
 
-/// Without the feature, the only images other than ordinary files are overlays.
 #[cfg(not(feature = "anywhere"))]
 mod absent;
 

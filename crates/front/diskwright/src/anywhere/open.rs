@@ -7,20 +7,18 @@ use disk::BlockDevice;
 use remote::place::disk::VirtualDisk;
 use remote::place::{ImageLocation, OpenError};
 
+use super::base::{self, Base};
 use super::named::{named, open_named};
 use super::published::{connect, open_place};
-use crate::clones::{self, Base};
 use crate::{Error, Result, lock, volume};
 
-/// Opens the named location, or an overlay file, for reading. Returns `None` for any other local file.
+/// Opens the named location for reading. Returns `None` for a local file.
 pub(crate) fn open(word: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
-    let Some(place) = ImageLocation::parse(word.as_os_str()) else {
-        return clones::open_image(word, unlocked);
-    };
+    let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
     Ok(Some(open_place(&place, unlocked)?.device))
 }
 
-/// Opens the named location, or an overlay file, for writing. Returns `None` for any other local file.
+/// Opens the named location for writing. Returns `None` for a local file.
 pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
     match ImageLocation::parse(word.as_os_str()) {
         Some(ImageLocation::Disk(kind, path)) if kind == "qcow2" => {
@@ -40,7 +38,7 @@ pub(crate) fn open_to_write(word: &Path) -> Result<Option<Arc<dyn BlockDevice>>>
             None => Err(only_read(word)),
             volume => Ok(volume),
         },
-        None => clones::open_image_to_write(word),
+        None => Ok(None),
     }
 }
 
@@ -57,7 +55,7 @@ pub(crate) fn open_base(word: &Path, unlocked: bool) -> Result<Option<Base>> {
     let of_file = match place.file() {
         Some(path) => {
             let file = lock::open_to_read(path, true)?;
-            clones::identity_of_file("packed file", path, &file)?
+            base::identity_of_file("packed file", path, &file)?
         }
         None => String::new(),
     };
@@ -68,13 +66,13 @@ pub(crate) fn open_base(word: &Path, unlocked: bool) -> Result<Option<Base>> {
 /// file.
 pub(crate) fn lasting_name(word: &Path) -> Result<Option<String>> {
     let Some(place) = ImageLocation::parse(word.as_os_str()) else { return Ok(None) };
-    let text = clones::utf_8(word)?;
+    let text = base::utf_8(word)?;
     if place.file().is_none() {
         // The query of an address may contain a temporary signature.
         return Ok(Some(disk::address::public(text).into_owned()));
     }
     let kind = text.split_once(':').filter(|_| super::words::is_place(word));
     let Some((kind, file)) = kind else { return Ok(None) };
-    let file = clones::absolute(Path::new(file))?;
-    Ok(Some(format!("{kind}:{}", clones::utf_8(&file)?)))
+    let file = base::absolute(Path::new(file))?;
+    Ok(Some(format!("{kind}:{}", base::utf_8(&file)?)))
 }

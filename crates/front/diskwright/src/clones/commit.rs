@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use disk::{BlockDevice, FileAt};
 use serde::Serialize;
 
-use super::base::BaseAccess;
-use super::overlay;
+use super::overlay::{self, BaseAccess};
 use crate::lock::Replace;
 use crate::replace::Replacement;
 use crate::{Error, Result};

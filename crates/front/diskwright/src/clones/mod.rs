@@ -3,7 +3,6 @@
 //! A snapshot is an overlay that no longer changes, with the clone's next overlay above it. Commands open clones and
 //! snapshots by their file names, like other images.
 
-mod base;
 mod commit;
 mod overlay;
 
@@ -14,16 +13,13 @@ use std::sync::Arc;
 
 use disk::overlay_file::{About, OverlayError};
 
-pub(crate) use base::{Base, identity_of_file};
-use base::{BaseAccess, lasting, open_base};
-#[cfg(feature = "anywhere")]
-pub(crate) use base::{absolute, utf_8};
 pub use commit::{CommitOptions, CommitReport, commit};
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) use overlay::open_overlay;
-use overlay::told;
+use overlay::{BaseAccess, lasting, open_base, told};
 pub(crate) use overlay::{open_image, open_image_to_write};
 
+use crate::anywhere::{Base, identity_of_file};
 use crate::lock::{self, Replace};
 use crate::replace::Replacement;
 use crate::{Error, Result};

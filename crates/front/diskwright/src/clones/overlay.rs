@@ -10,13 +10,71 @@ use std::sync::Arc;
 use disk::overlay_file::{About, OverlayError};
 use disk::{BlockDevice, FileDevice, OverlayFile};
 
-use super::base::{Base, BaseAccess, open_base};
-use crate::{Error, Result, lock};
+use crate::anywhere::{Base, absolute, identity_of_file, utf_8, words};
+use crate::{Error, Result, anywhere, lock};
 
 /// Open overlay with its base.
 pub(super) struct Overlay {
     pub(super) device: OverlayFile,
     pub(super) about: About,
+}
+
+/// Access to the base of an overlay.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BaseAccess<'a> {
+    /// Whether files are not locked.
+    pub(super) unlocked: bool,
+    /// File that this process has already locked in order to replace it.
+    pub(super) claimed: Option<&'a Path>,
+    /// Number of overlays above it.
+    pub(super) depth: u32,
+}
+
+impl BaseAccess<'_> {
+    /// Greatest number of overlays above each other.
+    const DEPTH_MAX: u32 = 32;
+
+    /// Returns the access of an overlay with nothing above it.
+    pub(super) fn new(unlocked: bool) -> Self {
+        Self { unlocked, claimed: None, depth: 0 }
+    }
+
+    /// Returns the access to what lies below the overlay `file`.
+    pub(super) fn below(self, file: &Path) -> Result<Self> {
+        let depth = self.depth + 1;
+        if depth > Self::DEPTH_MAX {
+            let problem = format!("more than {} overlays lie above each other", Self::DEPTH_MAX);
+            let advice = "commit a snapshot to a new image, and clone that";
+            return Err(Error::image(file, vfs::Error::unsupported(problem, advice)));
+        }
+        Ok(Self { depth, ..self })
+    }
+}
+
+/// Opens a file, an overlay or a remote image as the base of an overlay. A local file is identified by its length and
+/// modification time.
+pub(super) fn open_base(word: &Path, access: BaseAccess<'_>) -> Result<Base> {
+    if let Some(base) = anywhere::open_base(word, access.unlocked)? {
+        return Ok(base);
+    }
+    let is_claimed = access.claimed.is_some_and(|claimed| crate::is_same_file(word, claimed));
+    let file = lock::open_to_read(word, access.unlocked || is_claimed)?;
+    let identity = identity_of_file("file", word, &file)?;
+    if is_overlay(word) {
+        // The lock on this descriptor stays until the overlay has its own.
+        let device = read(word, None, access)?.device;
+        return Ok(Base { device: Arc::new(device), identity });
+    }
+    let device = lock::device(word, file)?;
+    Ok(Base { device: Arc::new(device), identity })
+}
+
+/// Returns a name of the location that is independent of the current directory.
+pub(super) fn lasting(word: &Path) -> Result<String> {
+    match anywhere::lasting_name(word)? {
+        Some(name) => Ok(name),
+        None => absolute(word).and_then(|path| utf_8(&path).map(str::to_owned)),
+    }
 }
 
 /// Returns whether `file` is a regular file with the header of an overlay. Errors appear when it is opened.
@@ -63,7 +121,7 @@ fn on_its_base(
     let storage = lock::device(file, locked)?;
     let (about, _) = About::read(&storage).map_err(|e| told(file, e))?;
     let word = base.map_or_else(|| PathBuf::from(&about.base), Path::to_owned);
-    if !crate::anywhere::words::is_place(&word) && !word.exists() {
+    if !words::is_place(&word) && !word.exists() {
         return Err(without_base(file, &word));
     }
     let Base { device, identity } = open_base(&word, access.below(file)?)?;
@@ -84,7 +142,7 @@ pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevi
         let opened = OverlayFile::open(Arc::new(storage), base.device, &base.identity);
         return Ok(Arc::new(opened.map_err(|e| told(file, e))?));
     }
-    let about = About { base: super::base::lasting(word)?, identity: base.identity, longer: None };
+    let about = About { base: lasting(word)?, identity: base.identity, longer: None };
     let made = create(&locked, file, &about, base.device).inspect_err(|_| {
         // Truncate it so that the next attempt can start again.
         let _ = locked.set_len(0);

@@ -6,8 +6,9 @@ use vfs::hint::Setting;
 
 use disk::{BlockDevice, JoinedDevice};
 
+use super::places;
 use crate::format::Format;
-use crate::{Error, Result, anywhere, image, lock};
+use crate::{Error, Result, image, lock};
 
 /// Other files or block devices that contain parts of an image. They are locked like the image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -123,8 +124,8 @@ pub(crate) fn open(
     access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
     let place = match access {
-        DevicePurpose::Read => anywhere::open(path, unlocked)?,
-        DevicePurpose::Write => anywhere::open_to_write(path)?,
+        DevicePurpose::Read => places::open_place(path, unlocked)?,
+        DevicePurpose::Write => places::open_place_to_write(path)?,
     };
     if let Some(device) = place {
         return Ok(device);

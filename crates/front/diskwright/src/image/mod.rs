@@ -7,6 +7,7 @@ mod info;
 mod mounting;
 mod opening;
 mod options;
+mod places;
 pub(crate) mod shared;
 mod text;
 
@@ -21,6 +22,8 @@ pub(crate) use opening::{
     window_to_write,
 };
 pub use options::ImageOptions;
+#[cfg_attr(not(feature = "build"), allow(unused_imports))]
+pub(crate) use places::open_place_to_write;
 pub use text::{FeatureGroup, Section};
 
 use std::fmt;

@@ -10,13 +10,14 @@ use disk::{BlockDevice, RescuedDevice, WindowDevice};
 use vfs::Error as FsError;
 
 use super::devices::{self, DevicePurpose};
+use super::places;
 use super::shared::Shared;
 use super::{Image, ImageInfo, ImageOptions};
 use crate::dispatch::{self, OpenFs};
 use crate::format::Format;
 use crate::partition::{self, Partition, PartitionError, Signature};
 use crate::recovery::RecoverReport;
-use crate::{Error, Result, anywhere, lock};
+use crate::{Error, Result, lock};
 
 /// Name in errors for an image on a device without a name.
 pub(crate) const UNNAMED: &str = "the image";
@@ -64,7 +65,7 @@ impl ImageOptions {
         if !self.write {
             return self.open_rootless(path)?.with_root();
         }
-        match anywhere::open_to_write(path)? {
+        match places::open_place_to_write(path)? {
             Some(device) => self.open_named(path, device),
             None => self.open_file(path, &lock::open_to_write(path)?),
         }
@@ -150,7 +151,7 @@ impl ImageOptions {
     /// # Errors
     /// Same as [`Self::open`], and if the kernel has the image attached for writing.
     pub(crate) fn open_as_source(&self, path: &Path, is_locked: bool) -> Result<Image> {
-        let device = match anywhere::open(path, is_locked)? {
+        let device = match places::open_place(path, is_locked)? {
             Some(device) => device,
             None => {
                 let file = lock::open_to_read(path, is_locked)?;
@@ -235,7 +236,7 @@ pub(crate) fn open_device(path: &Path, options: &ImageOptions) -> Result<Arc<dyn
 
 /// Opens the device that contains the image for reading.
 fn open_whole(path: &Path, options: &ImageOptions) -> Result<Arc<dyn BlockDevice>> {
-    if let Some(device) = anywhere::open(path, options.norecovery)? {
+    if let Some(device) = places::open_place(path, options.norecovery)? {
         return Ok(device);
     }
     let file = lock::open_to_read(path, options.norecovery)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use vfs::hint::Setting;
 
 use crate::image::UNNAMED;
-use crate::{Image, ImageOptions, Result, anywhere, host, lock};
+use crate::{Image, ImageOptions, Result, host, lock};
 
 impl ImageOptions {
     /// Opens an image for a mount. It is opened for reading without [`Self::write`], with [`Self::norecovery`], if it is
@@ -55,7 +55,7 @@ impl ImageOptions {
 
     /// Opens an image for writing. If the kernel can mount it as a block device, the claim of the device is separate.
     fn open_claimed(&self, path: &Path) -> Result<Image> {
-        if let Some(device) = anywhere::open_to_write(path)? {
+        if let Some(device) = crate::image::open_place_to_write(path)? {
             return self.open_named(path, device);
         }
         let (file, claim) = lock::open_to_mount(path)?;

@@ -8,7 +8,7 @@ use disk::{BlockDevice, FileDevice};
 
 use crate::image::window_to_write;
 use crate::partition::{self, Partition};
-use crate::{Error, ImageOptions, Result, anywhere, lock};
+use crate::{Error, ImageOptions, Result, lock};
 
 /// Open and locked file or block device.
 pub(super) struct Disk {
@@ -20,7 +20,7 @@ pub(super) struct Disk {
 impl Disk {
     /// Opens and locks the file or device. The length of a clone is that of its base.
     pub(super) fn open(path: &Path, options: &ImageOptions) -> Result<Self> {
-        let disk = match anywhere::open_to_write(path)? {
+        let disk = match crate::image::open_place_to_write(path)? {
             Some(device) => Self { device, file: None },
             None => Self::of_file(path, lock::open_to_write(path)?)?,
         };
