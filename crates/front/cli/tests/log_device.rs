@@ -10,9 +10,9 @@ use crate::program::{fails, ok};
 
 /// Makes `a.img`, whose log is `log`.
 fn made(dir: &Path) {
-    File::create(dir.join("log")).unwrap().set_len(24 << 20).unwrap();
+    File::create(dir.join("log")).unwrap().set_len(72 << 20).unwrap();
     fs::write(dir.join("motd"), "Welcome.\n").unwrap();
-    ok(dir, "as mkfs.xfs -q -d file,size=300m -l logdev=log,size=16m a.img");
+    ok(dir, "as mkfs.xfs -q -d file,size=300m -l logdev=log,size=64m a.img");
 }
 
 fn accepted_by_kernel(dir: &Path) {
@@ -85,10 +85,10 @@ fn a_missing_log_device_is_named_with_the_next_step() {
     let said = fails(dir, "mount a.img . --overlay changes --log-device log", 2);
     assert!(said.contains("--log-device: an overlay"), "{said}");
     let said = fails(dir, "ls a.img / --log-device motd", 3);
-    assert!(said.contains("a log device of 9 bytes for a log of 16777216 bytes"), "{said}");
+    assert!(said.contains("a log device of 9 bytes for a log of 67108864 bytes"), "{said}");
     assert!(fails(dir, "ls a.img / --log-device absent", 4).contains("absent"));
-    let said = fails(dir, "as mkfs.xfs -f -d file,size=300m -l logdev=log,size=25m b.img", 1);
-    assert!(said.contains("too large, maximum is 6144 blocks of log"), "{said}");
+    let said = fails(dir, "as mkfs.xfs -f -d file,size=300m -l logdev=log,size=80m b.img", 1);
+    assert!(said.contains("too large, maximum is 18432 blocks of log"), "{said}");
     assert!(fs::read(dir.join("log")).unwrap() == before);
 }
 

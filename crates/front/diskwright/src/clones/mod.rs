@@ -57,7 +57,8 @@ pub enum ResetTarget {
 /// # Errors
 /// If the base cannot be opened or is open for writing, or a file exists or cannot be written. No clone remains then.
 pub fn clone(base: &Path, names: &[impl AsRef<Path>], bytes: Option<u64>) -> Result<()> {
-    let Base { device, identity } = open_base(base, BaseAccess::default())?;
+    // One level deeper, so that the clones can be opened.
+    let Base { device, identity } = open_base(base, BaseAccess::default().below(base)?)?;
     let longer = bytes.filter(|&bytes| bytes != device.len());
     let about = About { base: lasting(base)?, identity, longer };
     let mut new = Vec::with_capacity(names.len());
