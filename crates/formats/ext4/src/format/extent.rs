@@ -230,7 +230,7 @@ impl<'a> ExtentNode<'a> {
     }
 
     /// Returns whether there are no entries.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 

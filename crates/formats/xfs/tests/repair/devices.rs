@@ -137,8 +137,8 @@ impl Pair {
     /// Returns the complaint of `xfs_repair -n`.
     fn complaint(&self, [image, other]: &Devices, folder: &Path) -> Option<String> {
         let [image_path, other_path] = ["image", "other"].map(|name| folder.join(name));
-        write_image(&**image, &image_path).unwrap();
-        write_image(&**other, &other_path).unwrap();
+        write_image(image, &image_path).unwrap();
+        write_image(other, &other_path).unwrap();
         let mut command: Command = testkit::command("xfs_repair");
         let option = if self.part == Part::Log { "-l" } else { "-r" };
         command.args(["-n", "-f", "-P", option]).args([&other_path, &image_path]);

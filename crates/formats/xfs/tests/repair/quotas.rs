@@ -208,7 +208,7 @@ fn the_guest_need_not_count_after_a_repair() {
         for kind in QuotaKind::ALL {
             for place in record_blocks(&image, kind) {
                 edit_record(&image, place + DQUOT_BLOCK_SIZE as u64, |record| {
-                    put64(record, 40, 99)
+                    put64(record, 40, 99);
                 });
                 edit_record(&image, place, |record| record[0] ^= 0xff);
             }

@@ -29,7 +29,7 @@ fn set_hostname(dir: &Path, image: &str, name: &str) {
 /// Commits an image and lets programs of others judge the result.
 fn judge(dir: &Path, clone: &str) {
     ok(dir, &format!("commit --force {clone} judged.img"));
-    testkit::judge(&dir.join("judged.img"));
+    testkit::judge(dir.join("judged.img"));
     assert!(run(dir, &format!("check {clone}")).status.success());
 }
 
@@ -109,7 +109,7 @@ fn a_commit_into_the_base_is_possible_and_detected_by_others() {
         assert!(fails(dir, &format!("commit one.{base} {base}"), 4).contains("exists"));
         ok(dir, &format!("commit --force one.{base} {base}"));
         assert_eq!(hostname(dir, &base), "committed\n");
-        testkit::judge(&dir.join(&base));
+        testkit::judge(dir.join(&base));
         let told = fails(dir, &format!("ls other.{base}"), 3);
         assert!(told.contains("belongs to"), "{told}");
         ok(dir, &format!("reset --to-base one.{base}"));

@@ -294,7 +294,7 @@ fn part(
     }
     let is_kept = keeps_map && changes.is_empty();
     // An inode that keeps all its clusters does not change.
-    if subject.has_map() && !(is_kept && !map.is_damaged) {
+    if subject.has_map() && (!is_kept || map.is_damaged) {
         if !map::write(context, &mut subject, &mut map, &mut draft) {
             return Ok(());
         }
