@@ -134,7 +134,7 @@ fn a_longer_clone_grows_and_is_repaired() {
         judge(dir, &clone);
         ok(dir, &format!("reset --to-base {clone}"));
         judge(dir, &clone);
-        assert!(fails(dir, &format!("grow {clone} 600M"), 2).contains("are needed"));
+        assert!(fails(dir, &format!("grow {clone} --size 600M"), 2).contains("are needed"));
         assert!(fails(dir, &format!("clone {base} short --size 100M"), 3).contains("too few"));
         assert!(!dir.join("short").exists());
     }
