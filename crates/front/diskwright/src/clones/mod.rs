@@ -2,6 +2,20 @@
 //!
 //! A snapshot is an overlay that no longer changes, with the clone's next overlay above it. Commands open clones and
 //! snapshots by their file names, like other images.
+//!
+//! ```no_run
+//! # fn main() -> diskwright::Result<()> {
+//! use diskwright::Image;
+//! use diskwright::clones::{clone, reset, snapshot, ResetTarget};
+//!
+//! clone("root.img".as_ref(), &["web1.clone", "web2.clone"], None)?;
+//! let image = Image::open_writable("web1.clone")?;
+//! image.write("/etc/hostname", "web1\n")?;
+//! image.close()?;
+//! snapshot("web1.clone".as_ref(), "web1-configured".as_ref())?;
+//! reset("web1.clone".as_ref(), &ResetTarget::Base)?;
+//! # Ok(()) }
+//! ```
 
 mod commit;
 mod overlay;
@@ -39,20 +53,6 @@ pub enum ResetTarget {
 /// Creates writable clones of an image. Each is a new file that contains only changes of the base. The base may be at
 /// any location, and may be a snapshot. It must not be changed as long as there are clones. `bytes` is the length of the
 /// clones if they are longer than the base; then [`crate::resize::grow`] grows the file system.
-///
-/// ```no_run
-/// # fn main() -> diskwright::Result<()> {
-/// use diskwright::Image;
-/// use diskwright::clones::{clone, reset, snapshot, ResetTarget};
-///
-/// clone("root.img".as_ref(), &["web1.clone", "web2.clone"], None)?;
-/// let image = Image::open_writable("web1.clone")?;
-/// image.write("/etc/hostname", "web1\n")?;
-/// image.close()?;
-/// snapshot("web1.clone".as_ref(), "web1-configured".as_ref())?;
-/// reset("web1.clone".as_ref(), &ResetTarget::Base)?;
-/// # Ok(()) }
-/// ```
 ///
 /// # Errors
 /// If the base cannot be opened or is open for writing, or a file exists or cannot be written. No clone remains then.
