@@ -18,7 +18,7 @@ Changes since then are lost. Snapshots remain.";
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct ResetArgs {
-    /// Clone, which no program may use meanwhile
+    /// Clone, which must not be in use
     clone: PathBuf,
 
     /// Go back to this snapshot of the clone

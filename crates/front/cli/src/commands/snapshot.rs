@@ -18,7 +18,7 @@ commands. It must stay as long as the clone exists.";
 #[derive(Debug, Args)]
 #[command(after_help = NOTES)]
 pub(crate) struct SnapshotArgs {
-    /// Clone, which no program may use meanwhile
+    /// Clone, which must not be in use
     clone: PathBuf,
 
     /// Snapshot to create, on the same file system of the host

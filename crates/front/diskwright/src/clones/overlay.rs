@@ -22,7 +22,7 @@ pub(super) struct Overlay {
 /// Access to the base of an overlay.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BaseAccess<'a> {
-    /// Whether files are not locked.
+    /// True to open files without a lock.
     pub(super) unlocked: bool,
     /// File that this process has already locked in order to replace it.
     pub(super) claimed: Option<&'a Path>,
@@ -39,7 +39,7 @@ impl BaseAccess<'_> {
         Self { unlocked, claimed: None, depth: 0 }
     }
 
-    /// Returns the access to what lies below the overlay `file`.
+    /// Returns the access to the base of the overlay `file`.
     pub(super) fn below(self, file: &Path) -> Result<Self> {
         let depth = self.depth + 1;
         if depth > Self::DEPTH_MAX {
