@@ -1,6 +1,6 @@
 //! The one implementation of `vfs::FileSystem`, for all formats.
 //!
-//! [`Mounted`] is the type that programs open. It contains a format below the layer of deferred creates ([`Layer`]).
+//! [`Mounted`] is the type that programs open. It contains a format below the layer of deferred creates (`Layer`).
 //! Its methods reach inodes only through that layer, so none can miss a deferred file. A format implements small traits
 //! for what differs ([`MountFormat`]).
 //!

@@ -3,7 +3,7 @@
 //! Source: kernel Documentation/filesystems/ext4/directory.rst. A block is a chain of records that fills it exactly. A
 //! record with inode 0 is unused. With `metadata_csum`, the last 12 bytes are a record that contains the checksum.
 //!
-//! [`verify`] checks the whole chain once, when a block is read, and [`verify_structure`] before it is sealed for
+//! [`verify`] checks the whole chain once, when a block is read, and `verify_structure` before it is sealed for
 //! writing. The other functions rely on that for correct results but not for safety: on an invalid chain they end
 //! early.
 
@@ -260,7 +260,7 @@ fn has_tail(block: &[u8]) -> bool {
     tail[..4] == [0; 4] && u16_at(tail, 4) == TAIL_SIZE && tail[6] == 0 && tail[7] == TAIL_FILE_TYPE
 }
 
-/// Verifies a block that was read: its checksum if there is a `seed`, and everything that [`verify_structure`] checks.
+/// Verifies a block that was read: its checksum if there is a `seed`, and everything that `verify_structure` checks.
 pub fn verify(block: &[u8], inodes: u32, seed: Option<u32>) -> Result<(), Corruption> {
     if let Some(seed) = seed {
         check_tail(block)?;

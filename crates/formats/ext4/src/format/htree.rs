@@ -181,7 +181,7 @@ pub(crate) fn entry_bytes(block: &[u8], place: IndexKind, range: std::ops::Range
     &block[start + range.start * ENTRY_SIZE..start + range.end * ENTRY_SIZE]
 }
 
-/// Verifies an index block that was read, with [`verify_structure`], and its checksum if there is a `seed`.
+/// Verifies an index block that was read, with `verify_structure`, and its checksum if there is a `seed`.
 pub fn verify(block: &[u8], place: IndexKind, seed: Option<u32>) -> Result<(), Corruption> {
     verify_structure(block, place, seed.is_some())?;
     if let Some(seed) = seed {

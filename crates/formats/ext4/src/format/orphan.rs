@@ -67,7 +67,7 @@ pub(crate) fn verify_structure(block: &[u8], place: Block, inodes: u32) -> Resul
     }
 }
 
-/// Writes the tail of a block whose slots are filled in. `inode_seed` as in [`parse`].
+/// Writes the tail of a block whose slots are filled in. `inode_seed` as in `parse`.
 pub fn seal(block: &mut [u8], place: Block, inode_seed: Option<u32>) {
     let Some(at) = block.len().checked_sub(size_of::<Tail>()) else { return };
     let (slots, end) = block.split_at_mut(at);

@@ -4,7 +4,7 @@
 //! that wants to change it waits until a number in use must have changed. INVARIANT: the block is written to the device
 //! directly, never through the journal or the cache.
 //!
-//! [`claim`] takes the file system. All changes then go through [`MmpDevice`], which updates the block and refuses
+//! `claim` takes the file system. All changes then go through [`MmpDevice`], which updates the block and refuses
 //! writes if another host has taken the file system. Opening for changes claims the image itself. Programs that change a
 //! device directly (repair, resize, tune) claim it first. Claims can be nested, because the device shows an unused
 //! block.
@@ -89,7 +89,7 @@ pub(crate) fn claim(
 /// `mmp`, and if superblock or MMP block are damaged, because the repair rewrites them.
 ///
 /// # Errors
-/// Like [`claim`], except for damage.
+/// Like `claim`, except for damage.
 pub fn claim_for_repair(
     device: &Arc<dyn BlockDevice>,
     options: &MmpOptions,

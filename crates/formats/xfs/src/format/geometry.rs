@@ -145,7 +145,7 @@ impl Geometry {
         (AgNumber(ag), AgBlock((block.0 & ((1 << self.ag_block_log) - 1)) as u32))
     }
 
-    /// Returns the device block of an address that was checked by [`Geometry::contains`].
+    /// Returns the device block of an address that was checked by `Geometry::contains`.
     pub fn device_block(&self, block: FsBlock) -> Block {
         let (ag, block) = self.split(block);
         self.block_of(ag, block)

@@ -1,6 +1,6 @@
 //! Extended attributes: after the fixed fields of an inode, and in a separate block.
 //!
-//! Source: kernel Documentation/filesystems/ext4/attributes.rst. Both places are an [`Area`]: entries from the front,
+//! Source: kernel Documentation/filesystems/ext4/attributes.rst. Both places are an `Area`: entries from the front,
 //! ended by four zero bytes, and values packed from the back. Offsets of values are relative to the start of the block
 //! or, in an inode, to the first entry. A large value (`ea_inode`) is stored in a separate inode, whose number is in
 //! the entry.

@@ -118,7 +118,7 @@ impl Intent {
         self.work(geometry).map(drop)
     }
 
-    /// Returns its change, checked as in [`Intent::check`].
+    /// Returns its change, checked as in `Intent::check`.
     ///
     /// # Errors
     /// The problem found.
