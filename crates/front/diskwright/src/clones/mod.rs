@@ -20,23 +20,23 @@
 mod commit;
 mod overlay;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::overlay_file::{About, OverlayError};
+use disk::overlay_file::About;
 
 pub use commit::{CommitOptions, CommitReport, commit};
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) use overlay::open_overlay;
-use overlay::{BaseAccess, lasting, open_base, told};
+use overlay::{BaseAccess, lasting, open_base};
 pub(crate) use overlay::{open_image, open_image_to_write};
 
 use crate::anywhere::{Base, identity_of_file};
 use crate::lock::{self, Replace};
 use crate::replace::Replacement;
-use crate::{Error, Result};
+use crate::{Error, Result, host};
 
 /// State to which a clone is reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,15 +68,19 @@ pub fn clone(base: &Path, names: &[impl AsRef<Path>], bytes: Option<u64>) -> Res
         new.push((name, file));
     }
     let mut kept = Vec::with_capacity(new.len());
-    for (name, file) in new {
-        if let Err(refused) = file.keep() {
-            // Errors of removal are less important.
-            kept.iter().for_each(|name: &&Path| drop(fs::remove_file(name)));
-            return Err(refused.at("write", name));
-        }
+    let named = new.into_iter().try_for_each(|(name, file)| {
+        file.keep().map_err(|refused| refused.at("write", name))?;
         kept.push(name);
+        Ok(())
+    });
+    // Clones mostly share a directory.
+    let dirs: BTreeSet<&Path> = kept.iter().map(|name| directory_of(name)).collect();
+    let done = named.and_then(|()| dirs.into_iter().try_for_each(sync));
+    if done.is_err() {
+        // Errors of removal are less important.
+        kept.iter().for_each(|name| drop(fs::remove_file(name)));
     }
-    kept.iter().try_for_each(|name| sync_name(name))
+    done
 }
 
 /// Keeps the state of a clone under the name `snapshot`, and goes on above it. The clone must be closed. The snapshot is
@@ -109,8 +113,8 @@ pub fn snapshot(clone: &Path, snapshot: &Path) -> Result<()> {
         let _ = old.set_permissions(permissions).and_then(|()| fs::remove_file(snapshot));
         return Err(error);
     }
-    sync_name(snapshot)?;
-    sync_name(clone)
+    sync(directory_of(snapshot))?;
+    sync(directory_of(clone))
 }
 
 /// Discards the changes of a clone since `target`. The clone must be closed. Snapshots remain.
@@ -123,7 +127,8 @@ pub fn reset(clone: &Path, target: &ResetTarget) -> Result<()> {
     let word = base_for(clone, target)?;
     let Base { device, identity } = open_base(&word, BaseAccess::default().below(clone)?)?;
     // The clone keeps its length.
-    let longer = Some(len_of(clone, &old)?).filter(|&len| len > device.len());
+    let (about, base_len) = overlay::header(clone)?;
+    let longer = Some(about.longer.unwrap_or(base_len)).filter(|&len| len > device.len());
     let about = About { base: lasting(&word)?, identity, longer };
     overlay::create(new.file(), clone, &about, device)?;
     let permissions = old.metadata().map(|metadata| metadata.permissions());
@@ -131,17 +136,13 @@ pub fn reset(clone: &Path, target: &ResetTarget) -> Result<()> {
         .and_then(|permissions| new.file().set_permissions(permissions))
         .map_err(|e| Error::host("write", clone, e))?;
     new.keep().map_err(|refused| refused.at("write", clone))?;
-    sync_name(clone)
+    sync(directory_of(clone))
 }
 
 /// Locks a clone, and creates the file that will replace it. Also returns the open file of the clone.
 fn replace(clone: &Path) -> Result<(Replacement, File)> {
-    if !overlay::is_overlay(clone) {
-        // The error of a missing file is better than that of its contents.
-        let file = lock::open_to_read(clone, true)?;
-        let refused = About::read(&lock::device(clone, file)?).map(drop);
-        return Err(told(clone, refused.err().unwrap_or(OverlayError::NoOverlay)));
-    }
+    // Nothing but an overlay is replaced.
+    overlay::header(clone)?;
     let new = Replacement::create(clone, Replace::Anything)
         .map_err(|refused| refused.at("write", clone))?;
     let old = lock::open_to_read(clone, true)?;
@@ -154,48 +155,34 @@ fn base_for(clone: &Path, target: &ResetTarget) -> Result<PathBuf> {
     let mut access = BaseAccess::default();
     let mut at = clone.to_owned();
     loop {
-        let file = lock::open_to_read(&at, true)?;
-        let (about, _) = About::read(&lock::device(&at, file)?).map_err(|e| told(&at, e))?;
-        let below = PathBuf::from(about.base);
-        let is_found = match target {
-            ResetTarget::Last => true,
-            ResetTarget::Base => !overlay::is_overlay(&below),
-            ResetTarget::Snapshot(wanted) => crate::is_same_file(&below, wanted),
-        };
-        if is_found {
-            return Ok(below);
-        }
-        if !overlay::is_overlay(&below) {
-            let ResetTarget::Snapshot(wanted) = target else { return Ok(below) };
-            return Err(Error::Usage(format!(
-                "{} is not a snapshot of {}; clone it instead",
-                crate::text::shown(wanted),
-                crate::text::shown(clone)
-            )));
+        let below = PathBuf::from(overlay::header(&at)?.0.base);
+        let is_base = !overlay::is_overlay(&below);
+        match target {
+            ResetTarget::Last => return Ok(below),
+            ResetTarget::Base if is_base => return Ok(below),
+            ResetTarget::Snapshot(wanted) if crate::is_same_file(&below, wanted) => {
+                return Ok(below);
+            }
+            ResetTarget::Snapshot(wanted) if is_base => {
+                return Err(Error::Usage(format!(
+                    "{} is not a snapshot of {}; clone it instead",
+                    crate::text::shown(wanted),
+                    crate::text::shown(clone)
+                )));
+            }
+            ResetTarget::Base | ResetTarget::Snapshot(_) => {}
         }
         access = access.below(clone)?;
         at = below;
     }
 }
 
-/// Returns the length of the image in an overlay.
-fn len_of(clone: &Path, file: &File) -> Result<u64> {
-    let again = file.try_clone().map_err(|e| Error::host("read", clone, e))?;
-    let (about, len) = About::read(&lock::device(clone, again)?).map_err(|e| told(clone, e))?;
-    Ok(about.longer.unwrap_or(len))
+fn directory_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
-/// Makes the name of a file durable.
-fn sync_name(file: &Path) -> Result<()> {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let synced =
-        if cfg!(unix) { File::open(parent).and_then(|dir| dir.sync_all()) } else { Ok(()) };
-    match synced {
-        // Some file systems cannot sync directories.
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => {
-            Err(Error::host("sync", parent, error))
-        }
-        _ => Ok(()),
-    }
+/// Makes the names in a directory durable.
+fn sync(directory: &Path) -> Result<()> {
+    host::sync_directory(directory).map_err(|e| Error::host("sync", directory, e))
 }

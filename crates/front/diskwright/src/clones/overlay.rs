@@ -87,13 +87,18 @@ pub(super) fn is_overlay(file: &Path) -> bool {
         && File::open(file).is_ok_and(read)
 }
 
+/// Reads the header of an overlay: its base, and the length of the base in bytes.
+pub(super) fn header(file: &Path) -> Result<(About, u64)> {
+    let storage = lock::device(file, lock::open_to_read(file, true)?)?;
+    About::read(&storage).map_err(|e| told(file, e))
+}
+
 /// Opens an overlay on its original base, for reading. Returns `None` for any other file.
 pub(crate) fn open_image(file: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
     if !is_overlay(file) {
         return Ok(None);
     }
-    let access = BaseAccess::new(unlocked);
-    Ok(Some(Arc::new(read(file, None, access)?.device)))
+    Ok(Some(Arc::new(read(file, None, BaseAccess::new(unlocked))?.device)))
 }
 
 /// Opens an overlay on its original base, for writing. Returns `None` for any other file.
@@ -132,7 +137,7 @@ fn on_its_base(
 /// Opens the overlay `file` of the image `word` as a writable device. A missing or empty file is initialised.
 #[cfg(all(feature = "mount", target_os = "linux"))]
 pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevice>> {
-    let base = open_base(word, BaseAccess::default())?;
+    let base = open_base(word, BaseAccess::default().below(file)?)?;
     make_if_missing(file)?;
     let locked = lock::open_to_write(file)?;
     refuse_second_name(file, &locked)?;
@@ -199,7 +204,7 @@ fn without_base(file: &Path, base: &Path) -> Error {
     Error::image(file, vfs::Error::unsupported(problem, advice))
 }
 
-pub(super) fn told(file: &Path, error: OverlayError) -> Error {
+fn told(file: &Path, error: OverlayError) -> Error {
     let advice = match error {
         OverlayError::Device(error) => return Error::host("read", file, error),
         OverlayError::OtherBase { .. } => "use the image of this overlay, or another overlay",
