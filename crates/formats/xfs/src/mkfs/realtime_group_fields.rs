@@ -13,7 +13,7 @@ const QUARTERS_FROM: u64 = 128 << 20;
 const LARGE_FROM: u64 = 4 << 40;
 /// Default size of groups of sections of at least [`LARGE_FROM`], unless they are larger, in bytes.
 const GROUP_BYTES_LARGE: u64 = 1 << 40;
-/// Factor by which default groups grow until the last group is not too small.
+/// Growth factor of default groups, applied until the last group is not too small.
 const GROWTH: u64 = 4;
 /// Minimum and maximum number of realtime extents of a group (`XFS_MIN_RGEXTENTS`, `XFS_MAX_RGEXTENTS`).
 const GROUP_EXTENTS_MIN: u64 = 2;

@@ -224,11 +224,11 @@ fn is_sealed_for(bytes: &[u8], subject: &InodeDraft) -> Option<bool> {
 struct Surrendered {
     /// Blocks of the map that never belonged to the inode, or that cannot be copied.
     lost: HashSet<Block>,
-    /// Whether all blocks of the map belong to the inode.
+    /// True if all blocks of the map belong to the inode.
     keeps_map: bool,
     /// Clusters of contents, with the first block in the file.
     data: Vec<(u32, u64)>,
-    /// Whether there is room for copies.
+    /// True if there is room for copies.
     has_room: bool,
 }
 

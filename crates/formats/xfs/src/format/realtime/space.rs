@@ -216,7 +216,7 @@ impl SpaceLayout {
         level * self.bitmap_blocks() + start / self.extents_per_block()
     }
 
-    /// Returns the bits of word `index` of the bitmap that stand for extents below `end`.
+    /// Returns the bits of word `index` of the bitmap of extents below `end`.
     #[must_use]
     pub(crate) const fn bits_below(index: u64, end: u64) -> u32 {
         match end.saturating_sub(index * WORD_BITS) {
