@@ -12,6 +12,7 @@ use super::RepairJob;
 use super::attributes::by_inode;
 use super::engine::{Session, change};
 use super::forms::empty_tree;
+use super::map;
 use crate::XfsCore;
 use crate::check::view::{Link, View, view};
 use crate::format::inode::{Fork, ForkFormat, Inode};
@@ -176,11 +177,23 @@ pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<Meta
     let at = |path: &[u8]| files.iter().find(|(other, _)| other == path).map(|(_, ino)| *ino);
     let own = inode.metafile_type();
     let is_of_type = |ino: &Ino| view.inode(*ino).is_some_and(|there| there.metafile_type() == own);
+    // One file may have several names.
+    let named = |dir: Ino, inode: &Inode, wanted: &[u8]| {
+        let extents = map::read(view, dir, inode, Fork::Data).extents;
+        let mut found = None;
+        view.entries(dir, inode, &extents, |name, ino| {
+            if name == wanted {
+                found = Some(ino);
+            }
+            found.is_none()
+        });
+        found
+    };
     let place = |path: &[u8]| {
         let cut = path.iter().rposition(|byte| *byte == b'/');
         let (dir, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
-        let dir = at(dir).filter(|dir| view.inode(*dir).is_some_and(|inode| inode.is_dir()))?;
-        let mistaken = at(path);
+        let dir = at(dir)?;
+        let mistaken = named(dir, &view.inode(dir).filter(Inode::is_dir)?, name);
         let is_free = !mistaken.as_ref().is_some_and(is_of_type);
         is_free.then(|| MetafilePlace { dir, name: name.to_vec(), mistaken })
     };
