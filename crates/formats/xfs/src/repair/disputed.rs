@@ -10,6 +10,7 @@ use vfs::check::Finding;
 use vfs::{FileType, Ino, Result};
 
 use super::RepairJob;
+use super::forms::empty_tree;
 use super::group::GroupDevice;
 use super::map::{self, Map, Room, blocks_of, install};
 use super::old::Old;
@@ -236,6 +237,10 @@ impl Losers<'_, '_> {
         let geometry = *self.view.geometry();
         let mut inode = self.view.inode(ino)?;
         let (mut writes, mut total) = (Vec::new(), 0);
+        if inode.format() == ForkFormat::MetaBtree && !loss.tree.is_empty() {
+            // The tree of a realtime group is rebuilt from the extents of files.
+            empty_tree(&mut inode);
+        }
         for (fork, lost) in [(Fork::Data, &loss.data), (Fork::Attr, &loss.attr)] {
             let map = map::read(self.view, ino, &inode, fork);
             let is_mapped =
