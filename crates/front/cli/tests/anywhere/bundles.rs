@@ -62,7 +62,9 @@ fn a_bundle_saves_requests() {
                 bundle.len()
             );
             eprintln!("{told}");
-            assert!(requests <= 5 && rounds < without, "{told}");
+            // A walk fetches the rest of a bundle with several requests at the same time.
+            let limit = if line.starts_with("cat") { 5 } else { 8 };
+            assert!(requests <= limit && rounds < without, "{told}");
         }
     }
 }

@@ -12,6 +12,7 @@
 
 mod order;
 mod plan;
+mod reads;
 mod target;
 mod walk;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Unit of a bundle in bytes.
-const UNIT_BYTES: u64 = remote::bundle::format::UNIT_BYTES;
+pub(super) const UNIT_BYTES: u64 = remote::bundle::format::UNIT_BYTES;
 
 /// Units that may be added to a plan, and those that were.
 pub(super) struct Order {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use remote::bundle::Plan;
-use remote::publish::record::RecordingReads;
 use vfs::survey::{BlockUse, Extent, FileLayout, Sink, TellsLayout};
 
 use super::order::Order;
+use super::reads::RemoteReads;
 use super::walk::walk;
 use crate::{Error, ImageOptions, Result, image};
 
@@ -27,15 +27,14 @@ pub(crate) fn plan(
     // The survey reads most metadata in the order of the image. On a remote device this is faster than the walk, which
     // then finds the metadata in memory.
     let found = survey(path, device, &options)?;
-    let reads = Arc::new(RecordingReads::new(Arc::clone(device)));
-    let opened = options.open_named(path, Arc::clone(&reads) as _)?;
-    walk(&*opened.file_system()?);
-    drop(opened);
     let at = |part: &Range<u64>| first + part.start..first + part.end;
     let outside = [0..first, first + len..device.len()];
-    let allowed = found.metadata.iter().chain(&found.log).map(at).chain(outside);
-    let mut order = Order::of(allowed);
-    reads.ranges().into_iter().for_each(|part| order.add(part));
+    let mut order = Order::of(found.metadata.iter().chain(&found.log).map(at).chain(outside));
+    let reads = Arc::new(RemoteReads::new(device));
+    let opened = options.open_named(path, Arc::clone(&reads) as _)?;
+    reads.ranges().for_each(|part| order.add(part));
+    walk(&*opened.file_system()?);
+    reads.ranges().for_each(|part| order.add(part));
     found.metadata.iter().map(at).for_each(|part| order.add(part));
     Ok(Plan { metadata: order.into_parts(), start })
 }

@@ -1,3 +1,5 @@
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::format::{FRAME_BYTES, HEADER_BYTES, UNIT_BYTES};
 use super::*;
 use crate::digest::Digest;
@@ -169,4 +171,49 @@ fn an_empty_bundle_is_valid() {
     assert_eq!((tables.frames(), tables.stream_bytes()), (0, 0));
     assert!(FRAME_BYTES.is_multiple_of(UNIT_BYTES));
     assert!(Writer::new(1 << 45).is_err());
+}
+
+/// Corrects the digests of a header and of the tables that it describes.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let (mut raw, rest) = format::RawHeader::read_from_prefix(&bytes).unwrap();
+    let frames = u64::from(raw.frames.get()) * size_of::<format::RawFrame>() as u64;
+    let tables = u64::from(raw.identity_bytes.get())
+        .saturating_add(frames)
+        .saturating_add(raw.extents_bytes.get())
+        .min(rest.len() as u64);
+    raw.tables_digest = Digest::of(&rest[..tables as usize]).0;
+    format::seal(&mut raw);
+    bytes[..HEADER_BYTES].copy_from_slice(raw.as_bytes());
+    bytes
+}
+
+/// A bundle with valid digests and arbitrary values is an error, or all its parts are consistent.
+#[test]
+fn sealed_garbage_is_refused_or_consistent() {
+    let bundle = sample().bytes;
+    assert_eq!(sealed(bundle.clone()), bundle);
+    let tables_end = HEADER_BYTES + Head::parse(&bundle).unwrap().tables_bytes() as usize;
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut accepted = 0;
+    for _ in 0..20_000 {
+        let mut bytes = bundle[..tables_end + 100].to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(8..tables_end);
+            bytes[at] = if random.bool() { random.u8(..) } else { bytes[at].wrapping_add(1) };
+        }
+        let Ok((head, tables)) = parse(&sealed(bytes)) else { continue };
+        accepted += 1;
+        let mut end = 0;
+        for (part, source) in tables.index.parts(0..head.image_bytes) {
+            assert!(part.start == end && part.end > end);
+            end = part.end;
+            if let ExtentSource::Stream(at) = source {
+                assert!(at + (part.end - part.start) <= tables.stream_bytes());
+            }
+        }
+        assert_eq!(end, head.image_bytes);
+        let frames = (0..tables.frames()).map(|number| tables.frame_location(number));
+        frames.for_each(|(start, len)| assert!(start + u64::from(len) <= head.bundle_bytes));
+    }
+    assert!(accepted > 100, "{accepted}");
 }
