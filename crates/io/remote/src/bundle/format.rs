@@ -20,7 +20,7 @@ pub const FRAME_BYTES: u64 = 256 << 10;
 /// Size of the header in bytes.
 pub const HEADER_BYTES: usize = size_of::<RawHeader>();
 
-/// Maximum size of the identity, the frame table and the extent table in bytes: enough for 100 million files.
+/// Maximum size of the identity, the frame table and the extent table in bytes. It limits the memory of a reader.
 pub const TABLES_BYTES_MAX: u64 = 32 << 20;
 
 /// Maximum size of an image in units: 16 TiB.

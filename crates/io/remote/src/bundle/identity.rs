@@ -7,6 +7,7 @@ use crate::digest::Digest;
 
 /// Number of the first bytes of an image that identify it, together with other properties. They contain the superblock,
 /// with its times and counters, and reach every reader with the first response.
+#[cfg(feature = "objects")]
 pub(crate) const HEAD_BYTES: u64 = 128 << 10;
 
 /// Properties of an image that change when its contents change.
@@ -43,21 +44,21 @@ impl Identity {
     pub fn check(&self, found: &Self) -> Result<(), BundleError> {
         match (self, found) {
             (Self::Published { contents }, Self::Published { contents: now }) => {
-                same("chunk list", contents, now)
+                same("chunk list", contents, now, Digest::to_string)
             }
             (
                 Self::Hosted { head, etag, modified },
                 Self::Hosted { head: head_now, etag: etag_now, modified: modified_now },
             ) => {
                 match etag {
-                    Some(etag) => same("ETag", &Some(etag), &etag_now.as_ref())?,
+                    Some(etag) => same("ETag", &Some(etag), &etag_now.as_ref(), text_of)?,
                     None if modified.is_none() => return Err(untied()),
                     None => {}
                 }
                 if etag.as_ref().is_none_or(|etag| etag.starts_with("W/")) {
-                    same("time of the last change", modified, modified_now)?;
+                    same("time of the last change", modified, modified_now, text_of)?;
                 }
-                same("first bytes", head, head_now)
+                same("first bytes", head, head_now, Digest::to_string)
             }
             _ => Err(BundleError::Stale {
                 field: "kind",
@@ -79,14 +80,19 @@ fn untied() -> BundleError {
     BundleError::Identity("neither an ETag nor a time of the last change".into())
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(
+/// Compares two values, which the error shows by `text`.
+fn same<T: PartialEq>(
     field: &'static str,
     expected: &T,
     found: &T,
+    text: impl Fn(&T) -> String,
 ) -> Result<(), BundleError> {
     if expected == found {
         return Ok(());
     }
-    let text = |value: &T| format!("{value:?}");
     Err(BundleError::Stale { field, expected: text(expected), found: text(found) })
+}
+
+fn text_of(value: &Option<impl ToString>) -> String {
+    value.as_ref().map_or("none".into(), ToString::to_string)
 }

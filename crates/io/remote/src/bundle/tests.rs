@@ -95,18 +95,16 @@ fn parts_begin_and_end_anywhere() {
 fn damage_is_noticed() {
     let bundle = sample();
     let expected = stream(&bundle.bytes).unwrap();
-    let step = (bundle.bytes.len() / 700).max(1);
+    let step = (bundle.bytes.len() / 60).max(1);
     let places =
         (0..HEADER_BYTES + 200).chain((HEADER_BYTES + 200..bundle.bytes.len()).step_by(step));
     for at in places {
         let mut damaged = bundle.bytes.clone();
         damaged[at] ^= 0x24;
+        let found = stream(&damaged);
         // Bytes of a zstd frame may have no meaning.
-        assert!(
-            stream(&damaged).is_ok_and(|found| found == expected && at > 400)
-                || stream(&damaged).is_err(),
-            "byte {at}"
-        );
+        let is_harmless = at > HEADER_BYTES + 200 && found.as_ref() == Ok(&expected);
+        assert!(found.is_err() || is_harmless, "byte {at}");
     }
     for len in [0, 7, 8, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 20] {
         assert!(parse(&bundle.bytes[..len]).is_err(), "{len} bytes");
