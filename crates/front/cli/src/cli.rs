@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Dump(dump::DumpArgs),
     Map(map::MapArgs),
     #[cfg(feature = "anywhere")]
+    Bundle(crate::commands::bundle::BundleArgs),
+    #[cfg(feature = "anywhere")]
     Publish(crate::commands::publish::PublishArgs),
     #[cfg(feature = "anywhere")]
     Gc(crate::commands::gc::GcArgs),

@@ -16,7 +16,7 @@
 //! - [`mod@tune`] changes superblock settings.
 //! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
-//! - `publish` publishes images in object storage (feature `anywhere`).
+//! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
 //! - [`disk_map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
 // Without the feature `build`, some items of the code that opens images are unused.
@@ -33,6 +33,8 @@ mod anywhere;
 pub mod apply;
 #[cfg(feature = "build")]
 pub mod build;
+#[cfg(feature = "anywhere")]
+pub mod bundle;
 #[cfg(feature = "check")]
 pub mod check;
 #[cfg(all(feature = "build", target_os = "linux"))]

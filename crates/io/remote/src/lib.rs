@@ -1,9 +1,16 @@
 //! Images that are not local files. With the feature `objects`: images in object storage, behind addresses and in
-//! virtual disks (`place`), images published as chunks (`publish`), and block devices in a bucket (`volume`).
+//! virtual disks (`place`), images published as chunks (`publish`), their metadata in one object (`bundle`), and block
+//! devices in a bucket (`volume`).
 //! Without it: network block devices ([`nbd`]), and with the feature `vhost-user` on Linux, disks of virtual machines
 //! (`vhost_user`).
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "bundle")]
+pub mod bundle;
+#[cfg(feature = "bundle")]
+mod digest;
+#[cfg(feature = "bundle")]
+mod frame;
 pub mod nbd;
 #[cfg(feature = "objects")]
 pub mod place;

@@ -4,6 +4,8 @@ extern crate diskwright_remote as remote;
 #[macro_use]
 extern crate testkit;
 
+#[cfg(feature = "objects")]
+mod bundle;
 mod nbd;
 #[cfg(feature = "objects")]
 mod place;

@@ -6,6 +6,8 @@ pub(crate) mod as_program;
 pub(crate) mod build;
 mod build_corrections;
 mod build_output;
+#[cfg(feature = "anywhere")]
+pub(crate) mod bundle;
 pub(crate) mod cat;
 pub(crate) mod chattr;
 pub(crate) mod check;
@@ -112,6 +114,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Map(args) => map::run(args),
+        #[cfg(feature = "anywhere")]
+        Command::Bundle(args) => bundle::run(args),
         #[cfg(feature = "anywhere")]
         Command::Publish(args) => publish::run(args),
         #[cfg(feature = "anywhere")]

@@ -38,6 +38,10 @@ pub struct PlacesArgs {
     #[arg(long, global = true, help_heading = "Remote images and data files")]
     no_read_ahead: bool,
 
+    /// Do not use the metadata bundles of remote images
+    #[arg(long, global = true, help_heading = "Remote images and data files")]
+    no_bundle: bool,
+
     /// Allow qcow2 images with an external data file and VMDK images with extents in other directories. Use it only with
     /// trusted images, which can name any file of this machine
     #[arg(long, global = true, help_heading = "Remote images and data files")]
@@ -52,6 +56,7 @@ impl PlacesArgs {
     pub fn set(&self) -> Result<()> {
         let mut reading =
             Reading::default().cache(self.directory()?).read_ahead(!self.no_read_ahead);
+        reading.bundles = !self.no_bundle;
         reading.allow_data_files = self.allow_data_files;
         reading.cache_bytes = self.cache_size.unwrap_or(reading.cache_bytes);
         set_reading(&reading)

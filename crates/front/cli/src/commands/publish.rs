@@ -51,6 +51,10 @@ pub(crate) struct PublishArgs {
     #[arg(long, value_name = "FILE")]
     order: Option<PathBuf>,
 
+    /// Store a bundle of all metadata, and of the data of --order. Readers fetch it with one request
+    #[arg(long)]
+    bundle: bool,
+
     /// Send existing chunks again, to repair damaged or lost ones
     #[arg(long)]
     resend: bool,
@@ -79,6 +83,7 @@ pub(crate) fn run(args: &PublishArgs) -> Result<Outcome> {
         .open(args.image.options()?)
         .chunk_bytes(args.chunk_size)
         .order(args.order.clone())
+        .bundle(args.bundle)
         .resend(args.resend);
     let progress = Progress(RepairProgress::new("publishing"));
     let published = publish::publish(&options, &progress)?;
@@ -107,5 +112,9 @@ fn write_text(published: &PublishReport, out: &mut dyn Write) -> std::io::Result
         report.chunks_stored,
         report.chunks_sent,
         text::size(report.bytes_sent),
-    )
+    )?;
+    if report.bundle_bytes > 0 {
+        writeln!(out, "metadata bundle of {}", text::size(report.bundle_bytes))?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! Commands on images that are not local files.
 
+mod bundles;
 mod clones;
 mod disks;
 mod failing;

@@ -92,13 +92,15 @@ fn the_cache_is_used_by_the_next_command_and_only_if_asked_for() {
         let expected = ok(dir.path(), &format!("--cache=kept cat {url} /noise"));
         let _ = server.take_requests();
         assert!(ok(dir.path(), &format!("cat --cache=kept {url} /noise")) == expected);
-        // Each command requests the version, and nothing else.
+        // Each command requests the version, and a metadata bundle, which does not exist.
         let requests = server.take_requests();
-        assert_eq!(requests.len(), 1, "{requests:?}");
+        let is_bundle = |path: &str| path.ends_with(".dwb");
+        assert_eq!(requests.len(), 2, "{requests:?}");
+        assert!(!is_bundle(&requests[0].path) && is_bundle(&requests[1].path), "{requests:?}");
         // Another version is another image.
         server.put(format, fs::read(image(dir.path(), format)).unwrap(), "two");
         assert!(ok(dir.path(), &format!("cat --cache=kept {url} /noise")) == expected);
-        assert!(server.take_requests().len() > 1);
+        assert!(server.take_requests().len() > 2);
     }
     let url = server.url("ext4");
     ok(dir.path(), &format!("ls {url} --cache"));

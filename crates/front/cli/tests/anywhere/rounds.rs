@@ -17,13 +17,19 @@ fn the_first_file_of_a_cold_image_takes_few_requests() {
     for format in images {
         server.delay(DELAY);
         let _ = server.take_requests();
+        let _ = server.take_rounds();
         let url = server.url(format);
-        assert_eq!(ok(dir.path(), &format!("cat {url} /etc/hostname")), b"image\n");
+        assert_eq!(ok(dir.path(), &format!("cat --no-bundle {url} /etc/hostname")), b"image\n");
         let (requests, rounds) = (server.take_requests().len(), server.take_rounds());
         eprintln!(
             "{format}: {requests} requests in {rounds} rounds for a small file of a cold image"
         );
         assert!(rounds < 10, "{requests} requests in {rounds} rounds on {format}");
+        // The search for a metadata bundle, which does not exist, takes one request.
+        assert_eq!(ok(dir.path(), &format!("cat {url} /etc/hostname")), b"image\n");
+        let bundles = server.take_requests().into_iter();
+        let bundles = bundles.filter(|request| request.path.ends_with(".dwb")).count();
+        assert_eq!(bundles, 1, "{format}");
     }
 }
 

@@ -34,9 +34,9 @@ pub(crate) use base::{Base, absolute, identity_of_file, utf_8};
 #[cfg(feature = "anywhere")]
 pub(crate) use open::{lasting_name, open, open_base, open_to_write};
 #[cfg(feature = "anywhere")]
-pub(crate) use reading::of_volumes;
-#[cfg(feature = "anywhere")]
 pub use reading::{Reading, set_reading};
+#[cfg(feature = "anywhere")]
+pub(crate) use reading::{of_volumes, options};
 
 #[cfg(not(feature = "anywhere"))]
 mod absent;

@@ -21,6 +21,8 @@ pub struct Reading {
     pub cache_bytes: u64,
     /// True to prefetch data.
     pub read_ahead: bool,
+    /// True to read metadata from the bundles of images.
+    pub bundles: bool,
     /// True if a qcow2 image may have an external data file, and a VMDK image extents in other directories. Such an
     /// image may refer to any host file.
     pub allow_data_files: bool,
@@ -28,7 +30,13 @@ pub struct Reading {
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { cache: None, cache_bytes: CACHE_BYTES, read_ahead: true, allow_data_files: false }
+        Self {
+            cache: None,
+            cache_bytes: CACHE_BYTES,
+            read_ahead: true,
+            bundles: true,
+            allow_data_files: false,
+        }
     }
 }
 
@@ -36,6 +44,7 @@ setters!(Reading {
     cache: Option<PathBuf>,
     cache_bytes: u64,
     read_ahead: bool,
+    bundles: bool,
     allow_data_files: bool,
 });
 
@@ -51,7 +60,7 @@ const VOLUMES: &str = "volumes";
 /// # Errors
 /// If the cache directory cannot be created, or locations have been opened.
 pub fn set_reading(reading: &Reading) -> Result<()> {
-    let mut options = LazyOptions::default();
+    let mut options = LazyOptions { bundles: reading.bundles, ..LazyOptions::default() };
     if !reading.read_ahead {
         options.read_ahead_bytes = 0;
     }
@@ -70,7 +79,8 @@ pub fn set_reading(reading: &Reading) -> Result<()> {
     OPTIONS.set(options).map_err(late)
 }
 
-pub(super) fn options() -> &'static LazyOptions {
+/// Returns the settings of lazy reading.
+pub(crate) fn options() -> &'static LazyOptions {
     OPTIONS.get_or_init(LazyOptions::default)
 }
 

@@ -16,6 +16,8 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
+#[cfg(feature = "anywhere")]
+pub(crate) use opening::range;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, open_device_to_write, probe, window,

@@ -325,7 +325,11 @@ fn window_alone(
 }
 
 /// Returns offset and length in bytes of the part of a device selected by the options.
-fn range(path: &Path, device: &dyn BlockDevice, options: &ImageOptions) -> Result<(u64, u64)> {
+pub(crate) fn range(
+    path: &Path,
+    device: &dyn BlockDevice,
+    options: &ImageOptions,
+) -> Result<(u64, u64)> {
     if let Some(number) = options.partition {
         let found =
             partition::find(device, number).map_err(|error| no_partition(path, device, error))?;

@@ -48,6 +48,8 @@ pub struct PublishOptions {
     pub chunk_bytes: u64,
     /// Record of the ranges read first by a start, created by mounting with a record.
     pub order: Option<PathBuf>,
+    /// Store a bundle of the image's metadata, and of the ranges in `order`.
+    pub bundle: bool,
     /// Upload existing chunks again to repair them.
     pub resend: bool,
 }
@@ -62,6 +64,7 @@ impl PublishOptions {
             open: ImageOptions::default(),
             chunk_bytes: CHUNK_BYTES_DEFAULT.into(),
             order: None,
+            bundle: false,
             resend: false,
         }
     }
@@ -72,6 +75,7 @@ setters!(PublishOptions {
     open: ImageOptions,
     chunk_bytes: u64,
     order: Option<PathBuf>,
+    bundle: bool,
     resend: bool,
 });
 
@@ -99,7 +103,12 @@ pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<Publ
     let order = options.order.as_deref().map_or(Ok(Vec::new()), read_order)?;
     let device = open_device(&options.image, &options.open)?;
     let facts = facts(&options.image, &device, &options.open)?;
+    let bundle = options.bundle.then(|| {
+        let path = &options.image;
+        crate::bundle::plan(path, &device, &whole(&options.open), order.clone())
+    });
     let how = Options {
+        bundle: bundle.transpose()?,
         chunk_bytes: options.chunk_bytes.try_into().unwrap_or(u32::MAX),
         order,
         resend: options.resend,
@@ -133,7 +142,8 @@ fn name_of(image: &Path) -> Result<String> {
     })
 }
 
-fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
+/// Reads the record of a start.
+pub(crate) fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
     let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
     record::parse(BufReader::new(file)).map_err(|error| match error {
         record::RecordError::Io(e) => Error::host("read", path, e),
@@ -144,14 +154,17 @@ fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
     })
 }
 
+/// Returns the options for an image on a device that is already the selected part.
+fn whole(options: &ImageOptions) -> ImageOptions {
+    ImageOptions { offset: 0, partition: None, ..options.clone() }
+}
+
 /// Returns the properties of an image. Partitioned disks and other formats can be published too, without properties.
 fn facts(path: &Path, device: &Arc<dyn BlockDevice>, options: &ImageOptions) -> Result<Facts> {
     if format_of(path, &**device)?.is_none() {
         return Ok(Facts::default());
     }
-    // The device is already the part selected by the options.
-    let whole = ImageOptions { offset: 0, partition: None, ..options.clone() };
-    let info = whole.open_named(path, Arc::clone(device))?.info()?;
+    let info = whole(options).open_named(path, Arc::clone(device))?.info()?;
     Ok(Facts {
         format: info.format_name().to_owned(),
         label: info.label_text(),

@@ -9,6 +9,9 @@ use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStoreExt};
 
+use crate::bundle::Identity;
+use crate::bundle::identity::HEAD_BYTES;
+use crate::bundle::open::hosted_identity;
 use crate::place::lazy::{FetchError, RangeSource};
 use crate::place::runtime;
 use crate::place::store::Location;
@@ -16,8 +19,22 @@ use crate::place::store::Location;
 /// Unit of fetches in bytes. A request for it takes as long as a request for one byte.
 pub const CHUNK_BYTES: u64 = 128 << 10;
 
-/// Number of attempts of the first request, in addition to the retries of the store's library.
-const OPENING_TRIES: u32 = 3;
+const _: () = assert!(CHUNK_BYTES >= HEAD_BYTES, "the first response identifies the image");
+
+/// Size of the first request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Number of bytes.
+    pub(crate) bytes: u64,
+    /// Number of attempts, in addition to the retries of the store's library.
+    pub(crate) tries: u32,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self { bytes: CHUNK_BYTES, tries: 3 }
+    }
+}
 
 /// An object, pinned to the version at the time of opening.
 ///
@@ -47,15 +64,20 @@ impl ObjectSource {
     /// # Errors
     /// If it cannot be read in ranges.
     pub fn of(location: Location) -> Result<Self, FetchError> {
+        Self::open(location, Opening::default())
+    }
+
+    /// Opens an object with a first request of another size.
+    pub(crate) fn open(location: Location, opening: Opening) -> Result<Self, FetchError> {
         let shown = location.address.to_string();
         let (pin, head) = runtime::block_on(async {
-            for _ in 1..OPENING_TRIES {
-                match first(&location, &shown).await {
+            for _ in 1..opening.tries {
+                match first(&location, &shown, opening.bytes).await {
                     Err(FetchError::Transient { .. }) => {}
                     answer => return answer,
                 }
             }
-            first(&location, &shown).await
+            first(&location, &shown, opening.bytes).await
         })?;
         if pin.etag.is_none() && pin.modified == 0 {
             tracing::warn!(
@@ -65,6 +87,21 @@ impl ObjectSource {
         }
         let identity = format!("{shown} {pin}");
         Ok(Self { location, shown, identity, pin, head })
+    }
+
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Returns the first bytes, which were fetched when the object was opened.
+    pub(crate) fn head(&self) -> &Bytes {
+        &self.head
+    }
+
+    /// Returns the properties that tie a metadata bundle to this version.
+    pub(crate) fn hosted_identity(&self) -> Identity {
+        let head = &self.head[..self.head.len().min(HEAD_BYTES as usize)];
+        hosted_identity(head, self.pin.etag.clone(), self.pin.modified)
     }
 
     async fn fetch_range(&self, range: Range<u64>) -> Result<Bytes, FetchError> {
@@ -150,15 +187,15 @@ async fn get(
 }
 
 /// Returns the current version of the object and its first bytes.
-async fn first(location: &Location, shown: &str) -> Result<(Pin, Bytes), FetchError> {
-    let options = GetOptions::new().with_range(Some(GetRange::Bounded(0..CHUNK_BYTES)));
+async fn first(location: &Location, shown: &str, bytes: u64) -> Result<(Pin, Bytes), FetchError> {
+    let options = GetOptions::new().with_range(Some(GetRange::Bounded(0..bytes)));
     let answer = get(location, shown, options).await?;
     let pin = Pin::of(&answer.meta);
     let head = body(answer, location, shown).await?;
-    if head.len() as u64 == pin.len.min(CHUNK_BYTES) {
+    if head.len() as u64 == pin.len.min(bytes) {
         return Ok((pin, head));
     }
-    let reason = format!("the server sent {} of the first {CHUNK_BYTES} bytes", head.len());
+    let reason = format!("the server sent {} of the first {bytes} bytes", head.len());
     Err(FetchError::Transient { address: shown.to_owned(), reason })
 }
 

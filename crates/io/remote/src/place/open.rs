@@ -7,6 +7,7 @@ use disk::address::Address;
 use disk::{BlockDevice, FileDevice};
 use thiserror::Error;
 
+use crate::bundle;
 use crate::place::disk::{DiskError, VirtualDisk};
 use crate::place::lazy::{FetchError, LazyDevice, LazyOptions};
 use crate::place::object::ObjectSource;
@@ -89,13 +90,13 @@ impl ImageLocation {
 }
 
 fn object(address: &Address, options: &LazyOptions) -> Result<OpenPlace, OpenError> {
-    let source = Arc::new(ObjectSource::of(store::open(address)?)?);
+    let source = ObjectSource::of(store::open(address)?)?;
     let name = address.to_string();
-    let lazy = Arc::new(LazyDevice::new(source, options.clone()));
-    let identity = lazy.identity().to_owned();
     if !name.ends_with(".zst") {
-        return Ok(OpenPlace { device: lazy, identity: Some(identity) });
+        return Ok(bundle::open::open_hosted(source, options));
     }
+    let lazy = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
+    let identity = lazy.identity().to_owned();
     // Only the compressed bytes are cached on disk.
     let above = LazyOptions { disk: None, ..options.clone() };
     let source = ZstdSource::open(lazy, &name, &identity)?;

@@ -92,6 +92,6 @@ impl Error {
 
     /// Describes contents whose digest differs from the one in the object's name.
     pub(crate) fn wrong_digest(expected: Digest, found: Digest) -> String {
-        format!("wrong SHA-256 (expected {expected}, found {found})")
+        expected.differs_from(found)
     }
 }

@@ -11,6 +11,7 @@ use crate::publish::error::Error;
 
 pub(crate) const CHUNKS: &str = "chunks";
 pub(crate) const MANIFESTS: &str = "manifests";
+pub(crate) const BUNDLES: &str = "bundles";
 pub(crate) const NAMES: &str = "names";
 pub(crate) const MARKS: &str = "marks";
 
@@ -22,6 +23,8 @@ const NAME_BYTES_MAX: usize = 200;
 pub(crate) struct Prefix {
     pub(crate) store: Arc<dyn ObjectStore>,
     path: Path,
+    /// Address without a slash at the end.
+    address: String,
 }
 
 /// The kind of object that an address names below a prefix.
@@ -33,7 +36,8 @@ pub(crate) enum ObjectName {
 
 impl Prefix {
     pub(crate) fn new(location: &Location) -> Self {
-        Self { store: Arc::clone(&location.store), path: location.path.clone() }
+        let address = location.address.with_secrets().trim_end_matches('/').to_owned();
+        Self { store: Arc::clone(&location.store), path: location.path.clone(), address }
     }
 
     /// Splits the address of an object into its prefix and the object's name or digest.
@@ -52,7 +56,9 @@ impl Prefix {
         let [base @ .., folder, last] = &*parts else { return Err(no_image()) };
         let target = target(folder.as_ref(), last.as_ref()).ok_or_else(no_image)?;
         let path = Path::from_iter(base.iter().cloned());
-        Ok((Self { store: Arc::clone(&location.store), path }, target))
+        let address = location.address.with_secrets();
+        let address = address.rsplitn(3, '/').nth(2).unwrap_or(address).to_owned();
+        Ok((Self { store: Arc::clone(&location.store), path, address }, target))
     }
 
     /// A web server has one store per address, so the prefix's store differs from the object's.
@@ -80,6 +86,17 @@ impl Prefix {
 
     pub(crate) fn manifest(&self, digest: Digest) -> Path {
         self.path.clone().join(MANIFESTS).join(digest.to_string())
+    }
+
+    pub(crate) fn bundle(&self, digest: Digest) -> Path {
+        self.path.clone().join(BUNDLES).join(digest.to_string())
+    }
+
+    /// Returns the location of an object in a folder below this prefix.
+    pub(crate) fn location(&self, folder: &str, name: &str) -> Location {
+        let address = format!("{}/{folder}/{name}", self.address);
+        let path = self.folder(folder).join(name);
+        Location { store: Arc::clone(&self.store), path, address: address.as_str().into() }
     }
 
     pub(crate) fn name(&self, name: &str) -> Path {

@@ -4,19 +4,19 @@
 //! Objects below a prefix of a store:
 //! - `chunks/ab/abcd…`: a zstd frame, named by the SHA-256 of its contents,
 //! - `manifests/DIGEST`: the chunks of an image ([`manifest`]), named by the SHA-256 of the object,
+//! - `bundles/DIGEST`: the metadata of an image ([`crate::bundle`]), named by the digest of its header,
 //! - `names/NAME`: the manifest of that name,
 //! - `marks/KIND-…`: the publishers and sweeps in progress.
 //!
-//! Invariant: the manifest of a name exists, with every chunk that it lists. Publishers put chunks before the manifest
-//! and the manifest before the name. [`sweep()`] runs only while no publication is in progress; marks ensure this.
+//! Invariant: the manifest of a name exists, with every chunk and the bundle that it lists. Publishers put these before
+//! the manifest and the manifest before the name. [`sweep()`] runs only while no publication is in progress; marks ensure this.
 
 pub mod manifest;
 pub mod record;
 
 mod ask;
-mod chunk;
+mod checked;
 mod cut;
-mod digest;
 mod error;
 mod holes;
 mod layout;
@@ -27,8 +27,10 @@ mod publisher;
 mod request;
 mod sweep;
 
-pub use digest::Digest;
+pub use crate::digest::Digest;
+pub(crate) use crate::{digest, frame};
 pub use error::Error;
+pub(crate) use holes::next_data;
 pub use layout::check_name;
 pub use manifest::{Facts, Manifest};
 pub use mark::Patience;

@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use crate::place::lazy::{FetchError, RangeSource};
+use crate::place::store::Location;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 
-use crate::publish::chunk::{packed_bytes_max, unpack};
 use crate::publish::digest::Digest;
 use crate::publish::error::Error;
-use crate::publish::layout::Prefix;
+use crate::publish::frame::{packed_bytes_max, unpack};
+use crate::publish::layout::{BUNDLES, Prefix};
 use crate::publish::manifest::Manifest;
 use crate::publish::request::get;
 
@@ -33,6 +34,12 @@ impl Published {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Returns the location and the digest of the image's metadata bundle, if it has one.
+    pub(crate) fn bundle(&self) -> Option<(Location, Digest)> {
+        let digest = self.manifest.bundle()?;
+        Some((self.prefix.location(BUNDLES, &digest.to_string()), digest))
     }
 
     /// Returns the byte ranges that a start reads first, in that order, in whole chunks.

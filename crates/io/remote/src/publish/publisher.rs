@@ -1,10 +1,12 @@
 //! Publishes an image: chunks first, then the manifest, then the name.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
+use crate::bundle::{Identity, MakeError, Plan, make};
 use crate::place::runtime;
 use crate::place::store::Location;
 use bytes::Bytes;
@@ -12,10 +14,11 @@ use disk::BlockDevice;
 use futures_util::{StreamExt, stream};
 
 use crate::publish::ask::missing;
-use crate::publish::chunk::pack;
+use crate::publish::checked::CheckedImage;
 use crate::publish::cut::{cut, read_chunk};
 use crate::publish::digest::Digest;
 use crate::publish::error::Error;
+use crate::publish::frame::pack;
 use crate::publish::layout::{Prefix, check_name};
 use crate::publish::manifest::{Facts, Manifest};
 use crate::publish::mark::{Mark, Patience, Work};
@@ -53,6 +56,8 @@ pub struct Options {
     pub requests: usize,
     /// Parts of the image that a start reads, in that order (see [`crate::publish::record`]).
     pub order: Vec<Range<u64>>,
+    /// Parts of the image that its metadata bundle contains, or `None` for no bundle.
+    pub bundle: Option<Plan>,
     /// Sends objects that exist already, too.
     pub resend: bool,
     /// Time limits for waiting for others.
@@ -68,6 +73,7 @@ impl Default for Options {
             chunk_bytes: CHUNK_BYTES_DEFAULT,
             requests: 16,
             order: Vec::new(),
+            bundle: None,
             resend: false,
             patience: Patience::default(),
         }
@@ -91,6 +97,8 @@ pub struct UploadReport {
     pub chunks_distinct: u64,
     /// Chunks that were sent.
     pub chunks_sent: u64,
+    /// Size of the metadata bundle; 0 without one.
+    pub bundle_bytes: u64,
     /// Total size of all objects sent, compressed.
     pub bytes_sent: u64,
 }
@@ -118,6 +126,7 @@ pub fn publish(
     let mut manifest = Manifest::new(facts, device.len(), options.chunk_bytes, chunks)
         .expect("chunks are in order, and their sizes were checked");
     manifest.set_order(chunks_of(&options.order, options.chunk_bytes, total));
+    let bundle = bundle(&*device, &mut manifest, options.bundle.as_ref())?;
     let bytes = Bytes::from(manifest.to_bytes());
     let sending = Sending {
         device,
@@ -125,11 +134,33 @@ pub fn publish(
         digest: Digest::of(&bytes),
         bytes,
         manifest,
+        bundle,
         name,
         options,
         observer,
     };
     runtime::block_on(sending.run())
+}
+
+/// Makes the bundle, if there is a plan for one, and adds it to the manifest.
+fn bundle(
+    device: &dyn BlockDevice,
+    manifest: &mut Manifest,
+    plan: Option<&Plan>,
+) -> Result<Bytes, Error> {
+    let Some(plan) = plan else { return Ok(Bytes::new()) };
+    let identity = Identity::Published { contents: manifest.contents_digest() };
+    let made = make(&CheckedImage::new(device, manifest), plan, &identity);
+    let bundle = made.map_err(|error| match error {
+        MakeError::Image { offset, source } => match source.downcast() {
+            Ok(changed @ Error::ImageChanged { .. }) => changed,
+            Ok(other) => Error::Image { offset, source: io::Error::other(other) },
+            Err(source) => Error::Image { offset, source },
+        },
+        error => Error::Usage(error.to_string()),
+    })?;
+    manifest.set_bundle(Some(bundle.digest));
+    Ok(bundle.bytes.into())
 }
 
 /// Returns the numbers of the chunks that overlap these parts of an image.
@@ -150,6 +181,8 @@ struct Sending<'a> {
     /// The encoded manifest and its digest.
     bytes: Bytes,
     digest: Digest,
+    /// The bundle; empty without one.
+    bundle: Bytes,
     name: &'a str,
     options: &'a Options,
     observer: &'a dyn Observer,
@@ -172,6 +205,7 @@ impl Sending<'_> {
             chunks_stored: self.manifest.digests().len() as u64,
             chunks_distinct: distinct,
             chunks_sent: sent.0,
+            bundle_bytes: self.bundle.len() as u64,
             bytes_sent: sent.1,
         })
     }
@@ -191,15 +225,19 @@ impl Sending<'_> {
         }
         let (chunks, chunk_bytes) = self.send_chunks(&digests, mark).await?;
         let name = name_object(self.digest);
-        let all_bytes = chunk_bytes + (self.bytes.len() + name.len()) as u64;
+        let others = self.bundle.len() + self.bytes.len() + name.len();
         // The renewals prove that no sweep has removed a chunk since the mark was put.
         mark.renew().await?;
         let store = &*self.prefix.store;
+        if let Some(digest) = self.manifest.bundle() {
+            put(store, &self.prefix.bundle(digest), self.bundle.clone()).await?;
+            mark.renew().await?;
+        }
         // Put even if it exists: it must not be older than its chunks, or a sweep might remove it.
         put(store, &self.prefix.manifest(self.digest), self.bytes.clone()).await?;
         mark.renew().await?;
         put(store, &self.prefix.name(self.name), name).await?;
-        Ok(((chunks, all_bytes), distinct))
+        Ok(((chunks, chunk_bytes + others as u64), distinct))
     }
 
     /// Returns the name's current manifest if it can be read. All its chunks exist.

@@ -79,6 +79,14 @@ impl RecordingReads {
         Self { inner, touched: Mutex::default() }
     }
 
+    /// Returns the parts that were read so far, in the order of first access.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let touched = self.touched.lock();
+        let runs = touched.order.chunk_by(|a, b| a + 1 == *b);
+        runs.map(|run| run[0] * UNIT_BYTES..(run[0] + run.len() as u64) * UNIT_BYTES).collect()
+    }
+
     /// Writes the record of all reads so far.
     ///
     /// # Errors

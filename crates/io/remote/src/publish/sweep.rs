@@ -1,4 +1,4 @@
-//! Removes manifests without a name, and chunks without a manifest.
+//! Removes manifests without a name, and chunks and bundles without a manifest.
 //!
 //! No publication is in progress during a sweep (see [`crate::publish::mark`]), so the set of referenced objects does not
 //! change. Recent objects are kept even if nothing refers to them: an interrupted publication may resume. Ages are
@@ -14,7 +14,7 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use crate::publish::digest::Digest;
 use crate::publish::error::Error;
-use crate::publish::layout::{MANIFESTS, NAMES, Prefix, digest_of};
+use crate::publish::layout::{BUNDLES, MANIFESTS, NAMES, Prefix, digest_of};
 use crate::publish::mark::{Mark, Patience, Work};
 use crate::publish::open::{digest_named, read};
 use crate::publish::request::{remove, retried};
@@ -62,6 +62,8 @@ pub struct Swept {
     pub chunks_young: u64,
     /// Chunks removed.
     pub chunks_removed: u64,
+    /// Metadata bundles removed.
+    pub bundles_removed: u64,
     /// Total size of the removed objects in bytes.
     pub bytes_removed: u64,
 }
@@ -88,7 +90,7 @@ struct Sweep<'a> {
     now_ms: i64,
 }
 
-/// Sorted first eight bytes of the digests in use. A collision only keeps a chunk that could be removed.
+/// Sorted first eight bytes of the digests in use. A collision only keeps an object that could be removed.
 struct UsedDigests(Vec<u64>);
 
 impl UsedDigests {
@@ -108,13 +110,14 @@ impl Sweep<'_> {
         let (kept, gone) = self.manifests().await?;
         swept.manifests_kept = kept.len() as u64;
         // All manifests are read before anything is removed.
-        let named = self.chunks_named(&kept).await?;
+        let named = self.objects_named(&kept).await?;
         // A manifest is removed before its chunks.
         for manifests in gone.chunks(BATCH) {
             self.remove(manifests, mark).await?;
             swept.manifests_removed += manifests.len() as u64;
             swept.bytes_removed += manifests.iter().map(|meta| meta.size).sum::<u64>();
         }
+        self.bundles(&named, mark, &mut swept).await?;
         let list = |first| async move { self.list(&self.prefix.shard(first)).await };
         let mut folders = stream::iter(0..=u8::MAX).map(list).buffered(LISTS);
         while let Some(objects) = folders.next().await {
@@ -156,15 +159,37 @@ impl Sweep<'_> {
         Ok((kept, gone))
     }
 
-    async fn chunks_named(&self, manifests: &[Digest]) -> Result<UsedDigests, Error> {
+    /// Returns the chunks and bundles that these manifests list.
+    async fn objects_named(&self, manifests: &[Digest]) -> Result<UsedDigests, Error> {
         let mut named = Vec::new();
         for digest in manifests {
             let manifest = read(self.prefix, *digest).await?;
-            named.extend(manifest.digests().iter().map(|digest| start_of(*digest)));
+            let digests = manifest.digests().iter().copied().chain(manifest.bundle());
+            named.extend(digests.map(start_of));
             named.sort_unstable();
             named.dedup();
         }
         Ok(UsedDigests(named))
+    }
+
+    /// Removes the unreferenced old bundles.
+    async fn bundles(
+        &self,
+        named: &UsedDigests,
+        mark: &mut Mark<'_>,
+        swept: &mut Swept,
+    ) -> Result<(), Error> {
+        let mut gone = self.list(&self.prefix.folder(BUNDLES)).await?;
+        gone.retain(|object| {
+            digest_of(&object.location).is_some_and(|digest| !named.has(digest))
+                && self.is_old(object)
+        });
+        for bundles in gone.chunks(BATCH) {
+            self.remove(bundles, mark).await?;
+            swept.bundles_removed += bundles.len() as u64;
+            swept.bytes_removed += bundles.iter().map(|meta| meta.size).sum::<u64>();
+        }
+        Ok(())
     }
 
     /// Removes the unreferenced old chunks of one folder.

@@ -3,6 +3,6 @@
 mod faults;
 mod images;
 mod manifests;
-mod sample;
-mod store;
+pub(crate) mod sample;
+pub(crate) mod store;
 mod together;

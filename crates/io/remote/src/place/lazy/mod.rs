@@ -100,6 +100,8 @@ pub struct LazyOptions {
     pub wait: Duration,
     /// Disk cache for chunks, kept across processes.
     pub disk: Option<Arc<DiskCache>>,
+    /// Whether the metadata bundles of images are used.
+    pub bundles: bool,
 }
 
 impl Default for LazyOptions {
@@ -111,6 +113,7 @@ impl Default for LazyOptions {
             tries: 3,
             wait: Duration::from_millis(100),
             disk: None,
+            bundles: true,
         }
     }
 }

@@ -22,6 +22,8 @@ struct Head {
     chunks_stored: u32,
     order: u32,
     image: Facts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bundle: Option<Digest>,
 }
 
 /// The version field, which heads of all versions have.
@@ -42,9 +44,26 @@ impl Manifest {
             chunks_stored: self.digests.len() as u32,
             order: self.order.len() as u32,
             image: self.facts.clone(),
+            bundle: self.bundle,
         };
         let head = serde_json::to_vec(&head).expect("numbers and text");
         let mut bytes = [&MAGIC[..], &(head.len() as u32).to_le_bytes(), &head].concat();
+        self.put_chunks(&mut bytes);
+        self.order.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        bytes
+    }
+
+    /// Returns the digest of the sizes and of all chunks, which identifies the contents of the image.
+    #[must_use]
+    pub fn contents_digest(&self) -> Digest {
+        let mut bytes = self.image_bytes.to_le_bytes().to_vec();
+        bytes.extend(self.chunk_bytes.to_le_bytes());
+        self.put_chunks(&mut bytes);
+        Digest::of(&bytes)
+    }
+
+    /// Appends the tables of runs and of digests.
+    fn put_chunks(&self, bytes: &mut Vec<u8>) {
         let mut end = 0;
         for run in &self.runs {
             bytes.extend((run.first - end).to_le_bytes());
@@ -52,8 +71,6 @@ impl Manifest {
             end = run.first + run.count;
         }
         self.digests.iter().for_each(|digest| bytes.extend(digest.0));
-        self.order.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-        bytes
     }
 
     /// Parses a manifest. Memory use is proportional to the length of `bytes`, whatever their contents are.
@@ -69,6 +86,7 @@ impl Manifest {
             digests: tables.digests.as_chunks().0.iter().copied().map(Digest).collect(),
             order: words(tables.order).collect(),
             facts: head.image,
+            bundle: head.bundle,
             image_bytes: head.image_bytes,
             chunk_bytes: head.chunk_bytes,
         };

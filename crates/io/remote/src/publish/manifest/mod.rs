@@ -2,7 +2,8 @@
 //!
 //! Numbers are little-endian. A manifest consists of
 //! - the magic `DWMANIF1` and the length of the head (u32),
-//! - the head, one JSON object: version, sizes, facts about the image, and lengths of the tables below,
+//! - the head, one JSON object: version, sizes, facts about the image, digest of its metadata bundle, and lengths of the
+//!   tables below,
 //! - runs: the number of zero chunks, then the number of stored chunks after them (u32 each),
 //! - digests of the stored chunks, in image order,
 //! - numbers of the chunks that a start reads first (u32 each), in that order.
@@ -56,6 +57,7 @@ pub struct Manifest {
     runs: Vec<ChunkRun>,
     digests: Vec<Digest>,
     order: Vec<u32>,
+    bundle: Option<Digest>,
 }
 
 /// The reason why bytes are not a valid manifest.
@@ -137,7 +139,7 @@ impl Manifest {
             }
             digests.push(digest);
         }
-        Ok(Self { facts, image_bytes, chunk_bytes, runs, digests, order: Vec::new() })
+        Ok(Self { facts, image_bytes, chunk_bytes, runs, digests, order: Vec::new(), bundle: None })
     }
 
     /// Returns the facts about the image.
@@ -200,6 +202,17 @@ impl Manifest {
             .into_iter()
             .filter(|&number| self.digest_of(number).is_some() && seen.insert(number))
             .collect();
+    }
+
+    /// Returns the digest of the image's metadata bundle, if it has one.
+    #[must_use]
+    pub fn bundle(&self) -> Option<Digest> {
+        self.bundle
+    }
+
+    /// Sets the digest of the image's metadata bundle.
+    pub fn set_bundle(&mut self, digest: Option<Digest>) {
+        self.bundle = digest;
     }
 
     fn check_runs(&self) -> Result<(), ManifestError> {

@@ -1,4 +1,4 @@
-//! SHA-256 digests, which name chunks and manifests.
+//! SHA-256 digests, which name chunks, manifests and bundles.
 
 use std::fmt;
 
@@ -16,6 +16,11 @@ impl Digest {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// Describes contents with another digest.
+    pub(crate) fn differs_from(self, found: Self) -> String {
+        format!("wrong SHA-256 (expected {self}, found {found})")
     }
 
     /// Parses 64 lowercase hexadecimal digits. Returns `None` for any other text, so that a digest has exactly one
@@ -42,6 +47,20 @@ impl Digest {
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// As text of 64 hexadecimal digits.
+impl serde::Serialize for Digest {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Digest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("expected a SHA-256 digest"))
     }
 }
 

@@ -1,10 +1,9 @@
-//! Stored chunks: one zstd frame each, readable by any zstd decoder.
+//! Compressed contents of known length and digest: one zstd frame, readable by any zstd decoder.
 
 use structured_zstd::decoding::FrameDecoder;
 use structured_zstd::encoding::{CompressionLevel, compress_slice_to_vec};
 
-use crate::publish::digest::Digest;
-use crate::publish::error::Error;
+use crate::digest::Digest;
 
 /// The default level of `zstd`.
 const LEVEL: i32 = 3;
@@ -17,12 +16,12 @@ pub(crate) fn pack(contents: &[u8]) -> Vec<u8> {
     compress_slice_to_vec(contents, CompressionLevel::Level(LEVEL))
 }
 
-/// Maximum size of the object of a chunk of `len` bytes.
+/// Maximum size of a frame with `len` bytes of contents.
 pub(crate) fn packed_bytes_max(len: usize) -> usize {
     len + len / 128 + FRAME_BYTES_MAX
 }
 
-/// Decompresses a chunk and verifies its length and digest. The error describes the difference.
+/// Decompresses a frame and verifies the length and the digest of its contents. The error describes the difference.
 pub(crate) fn unpack(packed: &[u8], len: usize, digest: Digest) -> Result<Vec<u8>, String> {
     let mut contents = vec![0; len];
     let mut decoder = FrameDecoder::new();
@@ -34,7 +33,7 @@ pub(crate) fn unpack(packed: &[u8], len: usize, digest: Digest) -> Result<Vec<u8
     }
     let found = Digest::of(&contents);
     if found != digest {
-        return Err(Error::wrong_digest(digest, found));
+        return Err(digest.differs_from(found));
     }
     Ok(contents)
 }

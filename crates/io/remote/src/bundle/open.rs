@@ -1,0 +1,249 @@
+//! Finds, verifies and opens the bundle of an image. Each failure leaves the image without a bundle.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use disk::BlockDevice;
+use disk::address::Address;
+use object_store::{ObjectStoreExt, PutPayload};
+
+use super::format::HEADER_BYTES;
+use super::{BundleError, BundledDevice, Head, Identity, Tables};
+use crate::digest::Digest;
+use crate::place::lazy::{FetchError, LazyDevice, LazyOptions, RangeSource};
+use crate::place::object::{ObjectSource, Opening};
+use crate::place::store::{self, Location, StoreError};
+use crate::place::{OpenPlace, runtime};
+use crate::publish::Published;
+
+/// Suffix of the object with the bundle of a hosted image.
+pub const SUFFIX: &str = ".dwb";
+
+/// Number of bytes of the first request for a bundle: all of the bundle of a small image, or the first directories of a
+/// large one.
+const FIRST_BYTES: u64 = 512 << 10;
+
+/// Prints the reason why a bundle is not used.
+pub(super) fn warn(name: &str, problem: &dyn fmt::Display) {
+    let problem = disk::address::safe_line(&problem.to_string());
+    let problem =
+        problem.strip_prefix(name).map_or(&*problem, |rest| rest.trim_start_matches(": "));
+    tracing::warn!("{name}: {problem}; the image is read without its metadata bundle");
+}
+
+/// The reason why a bundle is not used.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+}
+
+/// A bundle whose header and tables were verified.
+struct OpenBundle {
+    stored: LazyDevice,
+    tables: Arc<Tables>,
+    head: Head,
+    first_bytes: u64,
+    name: String,
+}
+
+impl OpenBundle {
+    /// Opens the bundle in an object with one request. Another one follows if the tables are long.
+    fn open(location: Location, options: &LazyOptions) -> Result<Self, Unusable> {
+        let name = location.address.to_string();
+        let opening = Opening { bytes: FIRST_BYTES, tries: 1 };
+        let source = ObjectSource::open(location, opening)?;
+        let (len, first_bytes) = (source.len(), source.head().len() as u64);
+        let stored = LazyDevice::new(Arc::new(source), options.clone());
+        let mut header = vec![0; HEADER_BYTES.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        stored.read_at(0, &mut header)?;
+        let head = Head::parse(&header)?;
+        if head.bundle_bytes != len {
+            let (expected, found) = (head.bundle_bytes, len);
+            return Err(BundleError::Length { part: "bundle", expected, found }.into());
+        }
+        let mut tables = vec![0; head.tables_bytes() as usize];
+        stored.read_at(HEADER_BYTES as u64, &mut tables)?;
+        let tables = Arc::new(Tables::parse(&head, &tables)?);
+        Ok(Self { stored, tables, head, first_bytes, name })
+    }
+
+    /// Checks that the bundle belongs to an image of this length and identity.
+    fn check(&self, image_bytes: u64, identity: &Identity) -> Result<(), BundleError> {
+        if self.head.image_bytes != image_bytes {
+            return Err(BundleError::Stale {
+                field: "length",
+                expected: self.head.image_bytes.to_string(),
+                found: image_bytes.to_string(),
+            });
+        }
+        self.tables.identity.check(identity)
+    }
+
+    fn device(self, image: Arc<LazyDevice>, options: &LazyOptions) -> BundledDevice {
+        let Self { stored, tables, first_bytes, name, .. } = self;
+        BundledDevice::new(image, stored, tables, first_bytes, &name, options)
+    }
+}
+
+/// Returns the address of the bundle of a hosted image. Returns `None` if the address has a query, which may be a
+/// signature of this object only.
+#[must_use]
+pub fn address_of(image: &Address) -> Option<Address> {
+    let text = image.with_secrets();
+    let is_plain = !text.contains(['?', '#']);
+    is_plain.then(|| Address::new(format!("{text}{SUFFIX}")))
+}
+
+/// Returns the location of the bundle of a hosted image, if its address allows one.
+fn location_beside(image: &Location) -> Option<Result<Location, StoreError>> {
+    let address = address_of(&image.address)?;
+    if image.path.as_ref().is_empty() {
+        // A web server has one store per address.
+        return Some(store::open(&address));
+    }
+    let path = object_store::path::Path::parse(format!("{}{SUFFIX}", image.path)).ok()?;
+    Some(Ok(Location { store: Arc::clone(&image.store), path, address }))
+}
+
+/// Opens a hosted image, with its bundle if there is one. The bundle costs one request.
+///
+/// # Errors
+/// If the image cannot be read.
+pub fn open_object(location: Location, options: &LazyOptions) -> Result<OpenPlace, FetchError> {
+    Ok(open_hosted(ObjectSource::of(location)?, options))
+}
+
+pub(crate) fn open_hosted(source: ObjectSource, options: &LazyOptions) -> OpenPlace {
+    let bundle = if options.bundles { beside(&source, options) } else { None };
+    let image = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
+    let identity = Some(image.identity().to_owned());
+    match bundle {
+        Some(bundle) => OpenPlace { device: Arc::new(bundle.device(image, options)), identity },
+        None => OpenPlace { device: image, identity },
+    }
+}
+
+fn beside(source: &ObjectSource, options: &LazyOptions) -> Option<OpenBundle> {
+    let location = location_beside(source.location())?.ok()?;
+    let name = location.address.to_string();
+    let found = OpenBundle::open(location, options).and_then(|bundle| {
+        bundle.check(source.len(), &source.hosted_identity())?;
+        Ok(bundle)
+    });
+    match found {
+        Ok(bundle) => Some(bundle),
+        // Few images have a bundle. Some servers refuse access to missing objects, or answer with a page.
+        Err(Unusable::Fetch(FetchError::Absent { .. } | FetchError::Refused { .. })) => None,
+        Err(problem) => {
+            warn(&name, &problem);
+            None
+        }
+    }
+}
+
+/// Opens a published image, with its bundle if the manifest names one, and prefetches its start.
+pub fn open_published(image: Published, options: &LazyOptions) -> OpenPlace {
+    let bundle = if options.bundles { of_published(&image, options) } else { None };
+    let (identity, first) = (image.identity().to_owned(), start_of(&image));
+    let image = Arc::new(LazyDevice::new(Arc::new(image), options.clone()));
+    let device: Arc<dyn BlockDevice> = match bundle {
+        Some(bundle) => {
+            let device = bundle.device(image, options);
+            device.read_ahead_in_order(&first);
+            Arc::new(device)
+        }
+        None => {
+            image.read_ahead_in_order(first);
+            image
+        }
+    };
+    OpenPlace { device, identity: Some(identity) }
+}
+
+/// Returns the ranges that a recorded start read first, with adjacent ranges merged.
+fn start_of(image: &Published) -> Vec<Range<u64>> {
+    let mut first: Vec<Range<u64>> = Vec::new();
+    for range in image.order() {
+        match first.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => first.push(range),
+        }
+    }
+    first
+}
+
+fn of_published(image: &Published, options: &LazyOptions) -> Option<OpenBundle> {
+    let (location, digest) = image.bundle()?;
+    let name = location.address.to_string();
+    let identity = Identity::Published { contents: image.manifest().contents_digest() };
+    let found = OpenBundle::open(location, options).and_then(|bundle| {
+        let found = bundle.head.digest();
+        if found != digest {
+            let part = "bundle that the manifest names";
+            return Err(BundleError::Digest { part, expected: digest, found }.into());
+        }
+        bundle.check(image.len(), &identity)?;
+        Ok(bundle)
+    });
+    found.map_err(|problem| warn(&name, &problem)).ok()
+}
+
+/// An object that a bundle is made of.
+pub struct ImageToBundle {
+    location: Location,
+    /// Its contents.
+    pub device: Arc<dyn BlockDevice>,
+    /// Its identity.
+    pub identity: Identity,
+}
+
+impl ImageToBundle {
+    /// Opens an object without its current bundle.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(location: Location, options: &LazyOptions) -> Result<Self, FetchError> {
+        let source = ObjectSource::of(location.clone())?;
+        let identity = source.hosted_identity();
+        let device = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
+        Ok(Self { location, device, identity })
+    }
+
+    /// Returns the address of the bundle, if it can be stored beside the image.
+    #[must_use]
+    pub fn target(&self) -> Option<Address> {
+        let is_web_server = self.location.path.as_ref().is_empty();
+        if is_web_server { None } else { address_of(&self.location.address) }
+    }
+
+    /// Stores a bundle beside the image.
+    ///
+    /// # Errors
+    /// If the store refuses it.
+    ///
+    /// # Panics
+    /// If there is no [`Self::target`].
+    pub fn store(&self, bundle: Vec<u8>) -> Result<(), FetchError> {
+        let location = location_beside(&self.location);
+        let location = location.and_then(Result::ok).expect("the caller has checked the target");
+        let put = location.store.put(&location.path, PutPayload::from_bytes(Bytes::from(bundle)));
+        let failed = |error: object_store::Error| FetchError::Refused {
+            address: location.address.to_string(),
+            reason: disk::address::safe_line(&error.to_string()),
+        };
+        runtime::block_on(put).map(drop).map_err(failed)
+    }
+}
+
+/// Returns the identity of an object or a file by its first bytes.
+pub(crate) fn hosted_identity(head: &[u8], etag: Option<String>, modified: i64) -> Identity {
+    let modified = (modified != 0).then_some(modified);
+    Identity::Hosted { head: Digest::of(head), etag, modified }
+}
