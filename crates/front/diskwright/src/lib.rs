@@ -111,6 +111,8 @@ pub mod volume;
 mod windows_names;
 
 pub use ::ext4::SuperblockPlace;
+#[cfg(feature = "layers")]
+pub use ::layers::{Layer, LayerOptions, Passphrase};
 pub use disk::partition;
 pub use error::{Error, Outcome, Result};
 pub use format::{Format, UnknownFormat};
@@ -122,6 +124,8 @@ pub use image::{
     ImageState, OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number,
     open_other_device,
 };
+#[cfg(feature = "layers")]
+pub use image::ImageLayers;
 #[cfg(feature = "build")]
 pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};

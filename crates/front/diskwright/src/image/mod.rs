@@ -3,6 +3,8 @@
 pub(crate) mod devices;
 mod file_system;
 mod info;
+#[cfg(feature = "layers")]
+mod layers;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod mounting;
 mod opening;
@@ -21,6 +23,8 @@ pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, open_device_to_write, probe, window,
     window_to_write,
 };
+#[cfg(feature = "layers")]
+pub use layers::ImageLayers;
 pub use options::ImageOptions;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use places::open_place_to_write;
