@@ -13,7 +13,8 @@ const PASSPHRASE_BYTES_MAX: usize = 512;
 
 /// Reads a key file.
 pub(crate) fn of_file(path: &Path) -> io::Result<Passphrase> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut key = Vec::new();
     let file = File::open(path).map_err(named)?;
     file.take(KEY_BYTES_MAX + 1).read_to_end(&mut key).map_err(named)?;
@@ -50,7 +51,8 @@ fn line(mut input: impl Read) -> io::Result<Passphrase> {
 pub(crate) fn of_descriptor(number: u32) -> io::Result<Passphrase> {
     // Linux and other Unix systems have a file for each open descriptor.
     let path = format!("/dev/fd/{number}");
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("descriptor {number}: {error}"));
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("descriptor {number}: {error}"));
     line(File::open(path).map_err(named)?).map_err(named)
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use testkit::{require, scratch};
 
-use crate::program::{diskwright, fails, failed, ok, run};
+use crate::program::{diskwright, failed, fails, ok, run};
 
 /// Unpacks images of the crate `layers`, which real tools made.
 fn unpacked(dir: &Path, names: &[&str]) {
@@ -26,7 +26,10 @@ fn logical_volumes_are_listed_read_and_changed() {
     let dir = dir.path();
     unpacked(dir, &["lvm-pv1", "lvm-pv2", "lvm-pv3"]);
     let said = fails(dir, "ls lvm-pv1", 2);
-    assert!(said.contains("vg/lin (ext2/3/4, 4.0 MiB)") && said.contains("--volume VG/LV"), "{said}");
+    assert!(
+        said.contains("vg/lin (ext2/3/4, 4.0 MiB)") && said.contains("--volume VG/LV"),
+        "{said}"
+    );
     let members = "--member lvm-pv2 --member lvm-pv3";
     let striped = format!("cat lvm-pv1 /etc/motd --volume vg/str {members}");
     assert_eq!(ok(dir, &striped), "Welcome to str.\n");
@@ -77,7 +80,10 @@ fn encrypted_volumes_need_their_key_and_never_show_it() {
     fs::write(dir.join("line"), "correct horse\nmore").unwrap();
     fs::write(dir.join("wrong"), "battery staple").unwrap();
     assert_eq!(ok(dir, "cat nested /etc/motd --key-file key"), "Welcome to nested.\n");
-    assert_eq!(ok(dir, "cat nested /etc/motd --partition 1 --key-file key"), "Welcome to nested.\n");
+    assert_eq!(
+        ok(dir, "cat nested /etc/motd --partition 1 --key-file key"),
+        "Welcome to nested.\n"
+    );
     let info = ok(dir, "info nested --key-file key");
     for layer in ["partition 1", "LUKS2 volume ", "LVM2 volume inner/root"] {
         assert!(info.contains(layer), "{layer}: {info}");

@@ -335,7 +335,9 @@ fn place_outcome(error: &remote::place::OpenError) -> Outcome {
 /// Returns a clause with a hint.
 #[cfg(feature = "layers")]
 fn also(hint: Option<vfs::hint::Hint>) -> String {
-    hint.map_or_else(String::new, |hint| format!("; without this layer, {hint} reads a file system"))
+    hint.map_or_else(String::new, |hint| {
+        format!("; without this layer, {hint} reads a file system")
+    })
 }
 
 /// Returns the exit status for an error of a layer.

@@ -119,13 +119,13 @@ pub use format::{Format, UnknownFormat};
 #[cfg(feature = "build")]
 pub use host::file_id;
 pub use host::is_same_file;
+#[cfg(feature = "layers")]
+pub use image::ImageLayers;
 pub use image::{
     Details, ExtDetails, ExtVersion, FeatureGroup, FileSystemRef, Image, ImageInfo, ImageOptions,
     ImageState, OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number,
     open_other_device,
 };
-#[cfg(feature = "layers")]
-pub use image::ImageLayers;
 #[cfg(feature = "build")]
 pub use record::Record;
 pub use recovery::{RecoverDetails, RecoverReport};

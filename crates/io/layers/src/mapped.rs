@@ -71,8 +71,10 @@ impl MappedDevice {
                 Target::Zeros => Vec::new(),
                 Target::Linear(device, at) => vec![(device, *at, len)],
                 Target::Striped(chunk, legs) => {
-                    let rows = len.checked_div(*chunk).map(|chunks| chunks / (legs.len() as u64).max(1));
-                    let Some(rows) = rows.filter(|rows| rows * chunk * legs.len() as u64 == len) else {
+                    let rows =
+                        len.checked_div(*chunk).map(|chunks| chunks / (legs.len() as u64).max(1));
+                    let Some(rows) = rows.filter(|rows| rows * chunk * legs.len() as u64 == len)
+                    else {
                         return Err(invalid("its length is not a multiple of its stripes".into()));
                     };
                     legs.iter().map(|(device, at)| (device, *at, rows * chunk)).collect()
@@ -232,7 +234,8 @@ mod tests {
         let mut all = [9; 21];
         device.read_at(0, &mut all).unwrap();
         let expected = [
-            160, 161, 162, 8, 9, 10, 11, 100, 101, 102, 103, 12, 13, 14, 15, 104, 105, 106, 107, 0, 0,
+            160, 161, 162, 8, 9, 10, 11, 100, 101, 102, 103, 12, 13, 14, 15, 104, 105, 106, 107, 0,
+            0,
         ];
         assert_eq!(all, expected);
         device.write_at(6, &[1, 2, 3]).unwrap();

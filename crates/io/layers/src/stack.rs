@@ -57,7 +57,9 @@ pub fn has_layer(device: &dyn BlockDevice) -> Result<bool> {
 /// # Errors
 /// If the container is damaged or not supported, or is to be written.
 pub fn unpack(device: Arc<dyn BlockDevice>, access: Access) -> Result<Stack> {
-    let Some(found) = containers::open(&device)? else { return Ok(Stack { device, layers: Vec::new() }) };
+    let Some(found) = containers::open(&device)? else {
+        return Ok(Stack { device, layers: Vec::new() });
+    };
     let why = "changes of this format are not supported; convert it with: qemu-img convert -O raw IMAGE RAW";
     if access == Access::Write {
         return Err(LayerError::ReadOnly { what: format!("a {} image", found.format), why });
@@ -95,7 +97,9 @@ pub fn resolve(
         resolver.add(Node { layers, ..Node::root(Member { device, ..member }, false) });
     }
     resolver.run()?;
-    let Some(found) = choose(resolver)? else { return Ok(Stack { device: unchanged, layers: Vec::new() }) };
+    let Some(found) = choose(resolver)? else {
+        return Ok(Stack { device: unchanged, layers: Vec::new() });
+    };
     let locked = found.layers.iter().find_map(|layer| layer.read_only.map(|why| (layer, why)));
     match (access, locked) {
         (Access::Write, Some((layer, why))) => {
@@ -108,7 +112,8 @@ pub fn resolve(
 /// Returns an image without layers.
 fn plain(image: Member, members: &[Member], options: &LayerOptions) -> Result<Stack> {
     if let Some(volume) = &options.volume {
-        let problem = format!("there is no volume {volume}: the image contains a file system without layers");
+        let problem =
+            format!("there is no volume {volume}: the image contains a file system without layers");
         return Err(LayerError::Usage(problem));
     }
     if let Some(member) = members.first() {
@@ -122,8 +127,9 @@ fn plain(image: Member, members: &[Member], options: &LayerOptions) -> Result<St
 fn has_plain_partition(device: &dyn BlockDevice) -> bool {
     let Ok(Some(partitions)) = partition::read(device) else { return false };
     let is_plain = |found: &partition::Partition| {
-        nodes::window(device, found.offset, found.len)
-            .is_some_and(|probe| matches!(Signature::of(&probe), Ok(Signature::Ext | Signature::Xfs)))
+        nodes::window(device, found.offset, found.len).is_some_and(|probe| {
+            matches!(Signature::of(&probe), Ok(Signature::Ext | Signature::Xfs))
+        })
     };
     partitions.iter().any(is_plain)
 }
@@ -150,7 +156,10 @@ fn choose(resolver: Resolver<'_>) -> Result<Option<Node>> {
                 0 => Ok(None),
                 // The caller describes its contents.
                 1 => Ok(Some(leaves.remove(0))),
-                _ => Err(listed("no volume contains ext2/3/4 or XFS", &leaves.into_iter().map(Candidate::Found).collect::<Vec<_>>())),
+                _ => Err(listed(
+                    "no volume contains ext2/3/4 or XFS",
+                    &leaves.into_iter().map(Candidate::Found).collect::<Vec<_>>(),
+                )),
             }
         }
         _ => Err(listed("several volumes may be meant", &candidates)),
@@ -175,7 +184,8 @@ fn listed(problem: &str, candidates: &[Candidate]) -> LayerError {
         Candidate::Failed(name, error) => format!("{name} ({error})"),
     };
     let list = candidates.iter().map(one).collect::<Vec<_>>().join(", ");
-    let by_partition = candidates.iter().all(|it| matches!(it, Candidate::Found(node) if node.volume.is_none()));
+    let by_partition =
+        candidates.iter().all(|it| matches!(it, Candidate::Found(node) if node.volume.is_none()));
     let (problem, list) = (problem.to_owned(), format!("there are: {list}"));
     if by_partition {
         LayerError::ChoosePartition { problem, list }

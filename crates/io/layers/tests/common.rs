@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use diskwright_layers::{Access, LayerError, LayerOptions, Member, Passphrase, Stack, resolve};
 use disk::{BlockDevice, MemoryDevice};
+use diskwright_layers::{Access, LayerError, LayerOptions, Member, Passphrase, Stack, resolve};
 use sha2::{Digest, Sha256};
 
 /// Passphrase of all encrypted images.
@@ -59,7 +59,8 @@ pub(crate) fn refused(opened: Result<Stack, LayerError>) -> String {
 
 /// Returns the SHA-256 of a device, read in parts of different sizes.
 pub(crate) fn digest(device: &dyn BlockDevice) -> String {
-    let (mut hasher, mut at, mut sizes) = (Sha256::new(), 0, [65536, 1, 511, 4096, 99_999].iter().cycle());
+    let (mut hasher, mut at, mut sizes) =
+        (Sha256::new(), 0, [65536, 1, 511, 4096, 99_999].iter().cycle());
     while at < device.len() {
         let len = sizes.next().unwrap().to_owned().min(device.len() - at);
         let mut part = vec![0; len as usize];

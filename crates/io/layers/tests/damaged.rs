@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use diskwright_layers::{Access, LayerOptions, Member, containers, luks, lvm, resolve};
 use disk::{BlockDevice, MemoryDevice};
+use diskwright_layers::{Access, LayerOptions, Member, containers, luks, lvm, resolve};
 
 use crate::common::{bytes, device, digest, member, open_bytes, refused, with_passphrase};
 
@@ -39,7 +39,10 @@ fn hostile_luks_parameters_are_refused_before_the_work() {
     let mut one = bytes("luks-one");
     one[8..12].copy_from_slice(b"cast");
     let said = refused(open_bytes(&one, &with_passphrase()));
-    assert!(said.contains("the cipher \"cast-xts-plain64\" is not supported; open it with"), "{said}");
+    assert!(
+        said.contains("the cipher \"cast-xts-plain64\" is not supported; open it with"),
+        "{said}"
+    );
     let truncated = &bytes("luks-two")[..300_000];
     let said = refused(open_bytes(truncated, &with_passphrase()));
     assert!(said.starts_with("damaged LUKS volume at byte 1048576"), "{said}");
@@ -52,7 +55,10 @@ fn lvm_metadata_that_is_cut_short_is_found_elsewhere_or_reported() {
     first[4096 + 512..1 << 20].fill(0);
     let options = LayerOptions::new().volume("vg/lin");
     let said = refused(open_bytes(&first, &options));
-    assert!(said.starts_with("damaged LVM metadata at byte ") && said.contains("checksum"), "{said}");
+    assert!(
+        said.starts_with("damaged LVM metadata at byte ") && said.contains("checksum"),
+        "{said}"
+    );
     let mut label = bytes("lvm-pv1");
     label[512 + 40] ^= 1;
     let said = refused(open_bytes(&label, &options));
@@ -142,7 +148,8 @@ fn random_headers_of_containers_never_panic() {
     ];
     for round in 0..2000 {
         let (at, magic) = magics[round % magics.len()];
-        let mut file: Vec<u8> = (0..8192).map(|_| random.u8(..) & random.u8(..) & random.u8(..)).collect();
+        let mut file: Vec<u8> =
+            (0..8192).map(|_| random.u8(..) & random.u8(..) & random.u8(..)).collect();
         file[at..at + magic.len()].copy_from_slice(magic);
         let file = device(&file);
         if let Ok(Some(found)) = containers::open(&file) {

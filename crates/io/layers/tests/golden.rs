@@ -16,7 +16,12 @@ fn volumes() -> Vec<Volume> {
     let parse = |line: &'static str| {
         let words: Vec<_> = line.split(' ').collect();
         let name = Some(words[0]).filter(|name| *name != "-");
-        Volume { name, digest: words[1], len: words[2].parse().unwrap(), images: words[3..].to_vec() }
+        Volume {
+            name,
+            digest: words[1],
+            len: words[2].parse().unwrap(),
+            images: words[3..].to_vec(),
+        }
     };
     include_str!("images/volumes.txt").lines().map(parse).collect()
 }
@@ -59,7 +64,8 @@ fn one_leg_of_a_mirror_suffices() {
     for (leg, image) in [("md-one", "md-one-1"), ("md-end", "md-end-0"), ("md-old", "md-old-1")] {
         // The file system of versions 0.90 and 1.0 is at the start of the leg.
         let stack = open(&[image], &LayerOptions::new()).unwrap();
-        let whole = open(&[&format!("{leg}-0"), &format!("{leg}-1")], &LayerOptions::new()).unwrap();
+        let whole =
+            open(&[&format!("{leg}-0"), &format!("{leg}-1")], &LayerOptions::new()).unwrap();
         let mut both = [vec![0; 1 << 20], vec![0; 1 << 20]];
         stack.device.read_at(0, &mut both[0]).unwrap();
         whole.device.read_at(0, &mut both[1]).unwrap();
@@ -110,11 +116,20 @@ fn several_volumes_are_listed_with_their_contents() {
 #[test]
 fn missing_members_are_named() {
     let said = refused(open(&["lvm-pv1", "lvm-pv3"], &LayerOptions::new().volume("vg/str")));
-    assert!(said.contains("vg/str needs the physical volume ") && said.contains("--member"), "{said}");
+    assert!(
+        said.contains("vg/str needs the physical volume ") && said.contains("--member"),
+        "{said}"
+    );
     let said = refused(open(&["md-five-0", "md-five-2"], &LayerOptions::new()));
-    assert!(said.contains("needs its members number 1; name its other images with --member"), "{said}");
+    assert!(
+        said.contains("needs its members number 1; name its other images with --member"),
+        "{said}"
+    );
     let said = refused(open(&["md-zero-1"], &LayerOptions::new()));
-    assert!(said.contains("RAID 0 array any:zero (1 of 2 members) needs its members number 0"), "{said}");
+    assert!(
+        said.contains("RAID 0 array any:zero (1 of 2 members) needs its members number 0"),
+        "{said}"
+    );
 }
 
 #[test]

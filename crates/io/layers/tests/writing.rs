@@ -4,7 +4,10 @@ use diskwright_layers::{Access, LayerError, LayerOptions, Member, resolve};
 
 use crate::common::{bytes, device, digest, member, with_passphrase};
 
-fn open_to_write(names: &[&str], options: &LayerOptions) -> Result<diskwright_layers::Stack, LayerError> {
+fn open_to_write(
+    names: &[&str],
+    options: &LayerOptions,
+) -> Result<diskwright_layers::Stack, LayerError> {
     let mut members: Vec<Member> = names.iter().map(|name| member(name)).collect();
     let image = members.remove(0);
     resolve(image, members, options, None, Access::Write)

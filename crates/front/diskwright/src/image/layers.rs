@@ -99,7 +99,8 @@ pub(super) fn part(
     let members = members.collect::<Result<Vec<_>>>()?;
     let image = Member::new(shown(path).to_string(), Arc::clone(&part));
     let resolved = ::layers::resolve(image, members, &layers.0.options, inner, access);
-    let Stack { device, layers: behind } = resolved.map_err(|source| with_hint(path, &*part, source))?;
+    let Stack { device, layers: behind } =
+        resolved.map_err(|source| with_hint(path, &*part, source))?;
     if let Some(number) = inner.filter(|_| behind.is_empty()) {
         let _ = number;
         return Err(opening::no_partition(path, &*part, PartitionError::NoTable));

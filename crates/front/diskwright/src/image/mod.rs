@@ -18,13 +18,13 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
+#[cfg(feature = "layers")]
+pub use layers::ImageLayers;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, open_device_to_write, probe, window,
     window_to_write,
 };
-#[cfg(feature = "layers")]
-pub use layers::ImageLayers;
 pub use options::ImageOptions;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use places::open_place_to_write;

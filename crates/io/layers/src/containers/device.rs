@@ -58,7 +58,8 @@ impl TableFile {
         let mut entry = [0; N];
         let within = (offset % PAGE_BYTES) as usize;
         if offset.checked_add(N as u64).is_none_or(|end| end > self.file.len()) {
-            let what = format!("damaged table: an entry at byte {offset}, past the end of the file");
+            let what =
+                format!("damaged table: an entry at byte {offset}, past the end of the file");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         if within + N > PAGE_BYTES as usize {
@@ -125,7 +126,9 @@ impl<M: BlockMap> BlockDevice for ContainerDevice<M> {
                     let from = (within % 4) as usize;
                     now.iter_mut().enumerate().for_each(|(i, byte)| *byte = word[(from + i) % 4]);
                 }
-                BlockPlace::File(start) => self.file.file.read_at(start.saturating_add(within), now)?,
+                BlockPlace::File(start) => {
+                    self.file.file.read_at(start.saturating_add(within), now)?
+                }
                 BlockPlace::Bytes(bytes) => {
                     let bytes = bytes.get(within as usize..within as usize + part);
                     now.copy_from_slice(bytes.ok_or(io::ErrorKind::InvalidData)?);

@@ -35,9 +35,7 @@ const DISK_ID: [u8; 16] = guid(0xbeca_12ab, 0xb2e6, 0x4523, 0x93ef_c309_e000_c74
 
 const fn guid(a: u32, b: u16, c: u16, d: u64) -> [u8; 16] {
     let (a, b, c, d) = (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes(), d.to_be_bytes());
-    [
-        a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7],
-    ]
+    [a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7]]
 }
 
 /// Fields of a header. The rest of its 4 KiB is reserved.
@@ -135,7 +133,9 @@ fn check_header(file: &dyn BlockDevice) -> Result<()> {
     let mut problem = None;
     for at in HEADER_PLACES {
         match read_header(file, at) {
-            Ok(header) if current.as_ref().is_none_or(|(newest, _)| header.sequence.get() > *newest) => {
+            Ok(header)
+                if current.as_ref().is_none_or(|(newest, _)| header.sequence.get() > *newest) =>
+            {
                 current = Some((header.sequence.get(), header));
             }
             Ok(_) => {}
@@ -197,7 +197,9 @@ fn read_regions_at(file: &dyn BlockDevice, at: u64) -> Result<(u64, u64)> {
             _ => {}
         }
     }
-    table.zip(metadata).ok_or_else(|| bad("it lists no block allocation table or no metadata".into()))
+    table
+        .zip(metadata)
+        .ok_or_else(|| bad("it lists no block allocation table or no metadata".into()))
 }
 
 /// Returns the sizes of a block, of the disk and of a sector, in bytes.

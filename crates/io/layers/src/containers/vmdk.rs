@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use super::device::{BlockMap, BlockPlace, ContainerDevice, TableFile};
 use super::CONVERT;
+use super::device::{BlockMap, BlockPlace, ContainerDevice, TableFile};
 use crate::{LayerError, Result, raw};
 
 const HEADER: &str = "VMDK header";
@@ -103,13 +103,15 @@ fn parse(header: &Header) -> Result<(VmdkMap, u64)> {
     };
     let grain = in_bytes("grains", header.grain_size.get(), GRAIN_BYTES_MAX)?;
     let len = in_bytes("a disk", header.capacity.get(), DISK_BYTES_MAX)?;
-    let directory = in_bytes("a grain directory at an offset", header.directory.get(), DISK_BYTES_MAX)?;
+    let directory =
+        in_bytes("a grain directory at an offset", header.directory.get(), DISK_BYTES_MAX)?;
     let entries = u64::from(header.entries_per_table.get());
     if entries == 0 {
         return Err(bad("grain tables without entries".into()));
     }
     let has_zeros = flags & HAS_ZEROS != 0;
-    let map = VmdkMap { grain, entries, directory, has_zeros, is_compressed, last: Mutex::default() };
+    let map =
+        VmdkMap { grain, entries, directory, has_zeros, is_compressed, last: Mutex::default() };
     Ok((map, len))
 }
 
@@ -118,13 +120,16 @@ fn check_descriptor(text: &[u8]) -> Result<()> {
     let text = String::from_utf8_lossy(text);
     let lines = || text.lines().map(str::trim);
     let value = |key: &str| {
-        lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('=')).map(str::trim)
+        lines()
+            .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='))
+            .map(str::trim)
     };
     if value("parentCID").is_some_and(|parent| !parent.eq_ignore_ascii_case("ffffffff")) {
         let what = "a VMDK that contains the changes of another one";
         return Err(LayerError::unsupported(what, CONVERT));
     }
-    let extents = lines().filter(|line| ["RW ", "RDONLY ", "NOACCESS "].iter().any(|it| line.starts_with(it)));
+    let extents = lines()
+        .filter(|line| ["RW ", "RDONLY ", "NOACCESS "].iter().any(|it| line.starts_with(it)));
     if extents.count() > 1 {
         return Err(LayerError::unsupported("a VMDK in several files", CONVERT));
     }

@@ -40,7 +40,9 @@ impl Cipher {
             "aes-cbc-essiv:sha256" => Self::CbcEssiv,
             "aes-cbc-plain64" => Self::CbcPlain(false),
             "aes-cbc-plain" => Self::CbcPlain(true),
-            _ => return Err(LayerError::unsupported(format!("LUKS with the cipher {name:?}"), OPEN)),
+            _ => {
+                return Err(LayerError::unsupported(format!("LUKS with the cipher {name:?}"), OPEN));
+            }
         })
     }
 
@@ -218,7 +220,10 @@ mod tests {
     use super::*;
 
     fn bytes(hex: &str) -> Vec<u8> {
-        hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+        hex.as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 use hmac::Hmac;
 use zeroize::Zeroizing;
 
-use super::{OPEN, HEADER};
+use super::{HEADER, OPEN};
 use crate::{LayerError, Result};
 
 /// Maximum number of iterations of PBKDF2. cryptsetup chooses a few millions on fast machines.
@@ -115,7 +115,8 @@ impl Kdf {
         match self {
             Self::Pbkdf2 { hash, iterations, salt } => {
                 if *iterations == 0 || *iterations > ITERATIONS_MAX {
-                    let problem = format!("{iterations} iterations, expected 1 to {ITERATIONS_MAX}");
+                    let problem =
+                        format!("{iterations} iterations, expected 1 to {ITERATIONS_MAX}");
                     return Err(LayerError::damaged(HEADER, 0, problem));
                 }
                 pbkdf2_of(*hash, passphrase, salt, *iterations, &mut key);
@@ -124,7 +125,8 @@ impl Kdf {
                 let algorithm = if *is_id { Algorithm::Argon2id } else { Algorithm::Argon2i };
                 let work = u64::from(*time) * u64::from(*memory_kib);
                 if *memory_kib > MEMORY_KIB_MAX || work > ARGON2_WORK_MAX {
-                    let problem = format!("Argon2 with {time} passes over {memory_kib} KiB is too much work");
+                    let problem =
+                        format!("Argon2 with {time} passes over {memory_kib} KiB is too much work");
                     return Err(LayerError::damaged(HEADER, 0, problem));
                 }
                 argon2_of(algorithm, (*time, *memory_kib, *lanes), (passphrase, salt), &mut key)?;
@@ -161,7 +163,11 @@ fn argon2_of(
     let mut blocks: Vec<Block> = Vec::new();
     if blocks.try_reserve_exact(count).is_err() {
         let source = std::io::ErrorKind::OutOfMemory.into();
-        return Err(LayerError::Device { what: "a key slot, which needs memory for Argon2,", at: 0, source });
+        return Err(LayerError::Device {
+            what: "a key slot, which needs memory for Argon2,",
+            at: 0,
+            source,
+        });
     }
     blocks.resize(count, Block::default());
     let argon2 = Argon2::new(algorithm, Version::V0x13, params);

@@ -80,7 +80,9 @@ pub fn parse(bytes: &[u8]) -> Result<Volume> {
             ACTIVE if slot.stripes.get() > 0 => {}
             state => {
                 let stripes = slot.stripes;
-                return Err(bad(format!("key slot {number}: state {state:#x} with {stripes} stripes")));
+                return Err(bad(format!(
+                    "key slot {number}: state {state:#x} with {stripes} stripes"
+                )));
             }
         }
         let slot = KeySlot {

@@ -224,7 +224,8 @@ pub fn parse(bytes: &[u8]) -> Result<Volume> {
 
 fn volume(header: &Header) -> Result<Volume> {
     let bad = |problem: String| LayerError::damaged(HEADER, header.at, problem);
-    let text: Text = serde_json::from_slice(&header.text).map_err(|error| bad(error.to_string()))?;
+    let text: Text =
+        serde_json::from_slice(&header.text).map_err(|error| bad(error.to_string()))?;
     if let Some(first) = text.config.requirements.mandatory.first() {
         let what = format!("a LUKS2 volume that requires {first:?}");
         return Err(LayerError::unsupported(what, OPEN));
@@ -265,7 +266,9 @@ fn volume(header: &Header) -> Result<Volume> {
 fn slots(text: &Text, segment: &str, at: u64) -> Result<Vec<(KeySlot, Digest)>> {
     let bad = |problem: String| LayerError::damaged(HEADER, at, problem);
     let mut found = Vec::new();
-    for digest in text.digests.values().filter(|digest| digest.segments.iter().any(|it| it == segment)) {
+    for digest in
+        text.digests.values().filter(|digest| digest.segments.iter().any(|it| it == segment))
+    {
         if digest.kind != "pbkdf2" {
             let what = format!("a LUKS2 digest of type {:?}", digest.kind);
             return Err(LayerError::unsupported(what, OPEN));
@@ -294,7 +297,8 @@ fn slots(text: &Text, segment: &str, at: u64) -> Result<Vec<(KeySlot, Digest)>> 
 }
 
 fn key_slot(name: &str, slot: &KeySlotText, at: u64) -> Result<KeySlot> {
-    let bad = |problem: String| LayerError::damaged(HEADER, at, format!("key slot {name:?}: {problem}"));
+    let bad =
+        |problem: String| LayerError::damaged(HEADER, at, format!("key slot {name:?}: {problem}"));
     let (Some(split), Some(area), Some(kdf)) = (&slot.af, &slot.area, &slot.kdf) else {
         return Err(bad("af, area or kdf is missing".into()));
     };
@@ -334,7 +338,10 @@ fn key_derivation(kdf: &KdfText, at: u64) -> Result<Kdf> {
         });
     }
     if kdf.kind != "pbkdf2" {
-        return Err(LayerError::unsupported(format!("a LUKS2 key slot of kdf {:?}", kdf.kind), OPEN));
+        return Err(LayerError::unsupported(
+            format!("a LUKS2 key slot of kdf {:?}", kdf.kind),
+            OPEN,
+        ));
     }
     let hash = Hash::named(kdf.hash.as_deref().ok_or_else(|| bad("hash"))?)?;
     Ok(Kdf::Pbkdf2 { hash, iterations: kdf.iterations.ok_or_else(|| bad("iterations"))?, salt })

@@ -30,7 +30,8 @@ pub(crate) const HEADER: &str = "LUKS header";
 /// Magic number of a header, followed by the version.
 pub(crate) const MAGIC: [u8; 6] = *b"LUKS\xba\xbe";
 /// Advice for features that only cryptsetup supports.
-pub(crate) const OPEN: &str = "open it with: cryptsetup open IMAGE NAME; then read /dev/mapper/NAME";
+pub(crate) const OPEN: &str =
+    "open it with: cryptsetup open IMAGE NAME; then read /dev/mapper/NAME";
 /// Maximum size of the encrypted stripes of a key slot in bytes. cryptsetup makes 512,000 of a key of 128 bytes.
 const MATERIAL_BYTES_MAX: u64 = 16 << 20;
 /// Maximum size of a volume key in bytes.
@@ -105,7 +106,11 @@ impl Volume {
     ///
     /// # Errors
     /// If there is no passphrase, no slot accepts it, or the slots cannot be read.
-    pub fn unlock(&self, device: &dyn BlockDevice, options: &LayerOptions) -> Result<Zeroizing<Vec<u8>>> {
+    pub fn unlock(
+        &self,
+        device: &dyn BlockDevice,
+        options: &LayerOptions,
+    ) -> Result<Zeroizing<Vec<u8>>> {
         if let Some(key) = options.volume_key(&self.uuid) {
             return Ok(key);
         }

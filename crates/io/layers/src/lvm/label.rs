@@ -148,10 +148,15 @@ fn parse_label(sector: &[u8], number: u64) -> Result<PhysicalVolumeHeader> {
     }
     if label.kind != *b"LVM2 001" {
         let kind = String::from_utf8_lossy(&label.kind);
-        return Err(LayerError::unsupported(format!("LVM label of type {kind:?}"), "read it with lvm2"));
+        return Err(LayerError::unsupported(
+            format!("LVM label of type {kind:?}"),
+            "read it with lvm2",
+        ));
     }
     let offset = label.offset.get() as usize;
-    let rest = sector.get(offset..).ok_or_else(|| bad(format!("header at byte {offset}, expected at most 512")))?;
+    let rest = sector
+        .get(offset..)
+        .ok_or_else(|| bad(format!("header at byte {offset}, expected at most 512")))?;
     let (header, rest) = raw::prefix::<PvHeader>(rest, LABEL, at)?;
     let id = uuid(&header.id).ok_or_else(|| bad("the UUID is not text".into()))?;
     let (_, rest) = areas(rest, at)?;

@@ -37,7 +37,13 @@ impl PhysicalVolume {
     /// If the label is damaged, or the volume has metadata areas and none is valid.
     pub fn read(member: Member) -> Result<Self> {
         let device = &*member.device;
-        let sectors = raw::bytes(device, "LVM label", 0, label::SCAN_BYTES.min(device.len()), label::SCAN_BYTES)?;
+        let sectors = raw::bytes(
+            device,
+            "LVM label",
+            0,
+            label::SCAN_BYTES.min(device.len()),
+            label::SCAN_BYTES,
+        )?;
         let header = label::parse(&sectors)?;
         let (mut newest, mut problem): (Option<VolumeGroup>, _) = (None, None);
         for area in &header.metadata_areas {
@@ -60,7 +66,13 @@ impl PhysicalVolume {
 
 /// Reads the description of a group in one metadata area. Returns `None` if the area contains none.
 fn read_area(device: &dyn BlockDevice, area: label::Area) -> Result<Option<VolumeGroup>> {
-    let header = raw::bytes(device, label::AREA, area.offset, label::AREA_HEADER_BYTES, label::AREA_HEADER_BYTES)?;
+    let header = raw::bytes(
+        device,
+        label::AREA,
+        area.offset,
+        label::AREA_HEADER_BYTES,
+        label::AREA_HEADER_BYTES,
+    )?;
     let Some(location) = label::parse_area(&header, area)? else { return Ok(None) };
     let mut text = Vec::new();
     for (at, len) in location.parts {

@@ -14,7 +14,8 @@ const DEPTH_MAX: usize = 8;
 /// Maximum number of pieces of a volume, with those of the volumes below it.
 const PIECES_MAX: usize = 1 << 18;
 
-const READ_ELSEWHERE: &str = "activate it with: losetup and vgchange -ay; then read the logical volume";
+const READ_ELSEWHERE: &str =
+    "activate it with: losetup and vgchange -ay; then read the logical volume";
 
 /// Device of a logical volume.
 pub struct LogicalDevice {
@@ -61,8 +62,7 @@ impl OpenGroup {
     }
 
     fn has_snapshot(&self) -> bool {
-        let is_snapshot =
-            |segment: &Segment| matches!(&segment.kind, SegmentKind::Other(kind) if kind == "snapshot");
+        let is_snapshot = |segment: &Segment| matches!(&segment.kind, SegmentKind::Other(kind) if kind == "snapshot");
         self.group.logical.iter().any(|volume| volume.segments.iter().any(is_snapshot))
     }
 }
@@ -90,7 +90,8 @@ impl Builder<'_> {
 
     fn segment(&mut self, name: &str, segment: &Segment, depth: usize) -> Result<Piece> {
         let too_long = || LayerError::damaged("LVM metadata", 0, format!("{name} is too long"));
-        let len = segment.extents.checked_mul(self.group.group.extent_bytes).ok_or_else(too_long)?;
+        let len =
+            segment.extents.checked_mul(self.group.group.extent_bytes).ok_or_else(too_long)?;
         let target = match &segment.kind {
             SegmentKind::Striped { areas, .. } if areas.len() == 1 => {
                 let (device, at) = self.area(name, areas[0], depth)?;
@@ -127,11 +128,17 @@ impl Builder<'_> {
                 Err(error) => problem = problem.or(Some(error)),
             }
         }
-        let none = || LayerError::damaged("LVM metadata", 0, format!("{name}: a mirror without legs"));
+        let none =
+            || LayerError::damaged("LVM metadata", 0, format!("{name}: a mirror without legs"));
         Err(problem.unwrap_or_else(none))
     }
 
-    fn area(&mut self, name: &str, area: Area, depth: usize) -> Result<(Arc<dyn BlockDevice>, u64)> {
+    fn area(
+        &mut self,
+        name: &str,
+        area: Area,
+        depth: usize,
+    ) -> Result<(Arc<dyn BlockDevice>, u64)> {
         let group = self.group;
         let past = || {
             let problem = format!("{name}: extent {} is past the end", area.extent);

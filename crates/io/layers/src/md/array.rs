@@ -33,7 +33,11 @@ pub fn find_superblock(device: &dyn BlockDevice) -> Result<Option<Superblock>> {
     }
     let Some(at) = (len & !0xffff).checked_sub(0x1_0000) else { return Ok(None) };
     let bytes = raw::bytes(device, SUPERBLOCK, at, superblock::OLD_BYTES, superblock::OLD_BYTES)?;
-    if superblock::has_magic(&bytes) { superblock::parse_old(&bytes, at).map(Some) } else { Ok(None) }
+    if superblock::has_magic(&bytes) {
+        superblock::parse_old(&bytes, at).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// An array and its known members.
@@ -75,7 +79,12 @@ impl OpenArray {
     pub fn description(&self) -> String {
         let first = &self.newest().1;
         let name = if first.name.is_empty() { String::new() } else { format!(" {}", first.name) };
-        format!("md {} array{name} ({} of {} members)", level_name(first.level), self.in_use().len(), first.members)
+        format!(
+            "md {} array{name} ({} of {} members)",
+            level_name(first.level),
+            self.in_use().len(),
+            first.members
+        )
     }
 
     /// Returns the member with the newest superblock.
@@ -141,8 +150,7 @@ impl OpenArray {
             return Ok(());
         }
         let stale = |role: u32| {
-            let is_stale =
-                |(_, found): &&(Member, Superblock)| found.role == Some(role);
+            let is_stale = |(_, found): &&(Member, Superblock)| found.role == Some(role);
             self.members.iter().find(is_stale).map(|(member, _)| member.name.as_str())
         };
         let one = |role: &u32| match stale(*role) {
@@ -202,7 +210,8 @@ fn striped(first: &Superblock, members: &[&(Member, Superblock)]) -> Result<Mapp
     ends.dedup();
     // The second layout numbers the chunks of each zone from 0. The first one does not.
     if ends.len() > 1 && !(first.has_raid0_layout && first.layout == 2) {
-        let what = "a RAID 0 with members of different sizes and the layout of Linux before 3.14, or none";
+        let what =
+            "a RAID 0 with members of different sizes and the layout of Linux before 3.14, or none";
         return Err(LayerError::unsupported(what, ASSEMBLE));
     }
     let (mut pieces, mut start) = (Vec::new(), 0);
@@ -245,14 +254,16 @@ impl ParityArray {
             return Err(bad("a chunk size of 0".into()));
         }
         let used = whole(first.used_bytes, chunk);
-        let len = used.checked_mul(layout.data()).ok_or_else(|| bad(format!("{used} bytes used")))?;
+        let len =
+            used.checked_mul(layout.data()).ok_or_else(|| bad(format!("{used} bytes used")))?;
         for (member, found) in members {
             let end = found.data_start.checked_add(used);
             if end.is_none_or(|end| end > member.device.len()) {
                 return Err(bad(format!("{} is too short for {used} bytes", member.name)));
             }
         }
-        let members = members.iter().map(|(member, found)| (Arc::clone(&member.device), found.data_start));
+        let members =
+            members.iter().map(|(member, found)| (Arc::clone(&member.device), found.data_start));
         Ok(Self { layout, chunk, len, members: members.collect() })
     }
 }

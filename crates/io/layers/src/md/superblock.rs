@@ -207,7 +207,8 @@ pub fn parse_new(bytes: &[u8], at: u64, device_bytes: u64) -> Result<Superblock>
     let features = found.feature_map.get();
     check_features(features)?;
     let number = found.dev_number.get() as usize;
-    let role = checked[ROLES_AT..].as_chunks::<2>().0.get(number).map(|role| u16::from_le_bytes(*role));
+    let role =
+        checked[ROLES_AT..].as_chunks::<2>().0.get(number).map(|role| u16::from_le_bytes(*role));
     let role = role.filter(|role| *role < ROLE_LIMIT && features & RECOVERING == 0);
     let bytes_of = |what: &str, sectors: u64| {
         let bytes = sectors.checked_mul(SECTOR).filter(|bytes| *bytes <= 1 << 62);
@@ -216,7 +217,8 @@ pub fn parse_new(bytes: &[u8], at: u64, device_bytes: u64) -> Result<Superblock>
     let data_start = bytes_of("data offset", found.data_offset.get())?;
     let data_bytes = bytes_of("data size", found.data_size.get())?;
     if data_start + data_bytes > device_bytes {
-        let problem = format!("data at {data_start}+{data_bytes} on a device of {device_bytes} bytes");
+        let problem =
+            format!("data at {data_start}+{data_bytes} on a device of {device_bytes} bytes");
         return Err(bad(problem));
     }
     let version = match at {

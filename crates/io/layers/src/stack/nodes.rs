@@ -34,7 +34,12 @@ impl Node {
     }
 
     /// Returns a node behind one more layer.
-    fn behind(&self, device: Arc<dyn BlockDevice>, text: String, read_only: Option<&'static str>) -> Self {
+    fn behind(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        text: String,
+        read_only: Option<&'static str>,
+    ) -> Self {
         let mut layers = self.layers.clone();
         layers.push(Layer { text, read_only });
         let member = Member { name: self.member.name.clone(), device };
@@ -77,7 +82,11 @@ pub(super) struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    pub(super) fn new(options: &'a LayerOptions, partition: Option<u32>, seeks_arrays: bool) -> Self {
+    pub(super) fn new(
+        options: &'a LayerOptions,
+        partition: Option<u32>,
+        seeks_arrays: bool,
+    ) -> Self {
         Self {
             options,
             seeks_arrays,
@@ -110,7 +119,9 @@ impl<'a> Resolver<'a> {
                 let volume = node.volume.clone();
                 if let Err(error) = self.examine(node) {
                     match volume {
-                        Some(name) if of_image => self.candidates.push(Candidate::Failed(name, error)),
+                        Some(name) if of_image => {
+                            self.candidates.push(Candidate::Failed(name, error))
+                        }
                         _ if of_image || self.problem.is_none() => {
                             self.problem.get_or_insert(error);
                         }
@@ -184,7 +195,8 @@ impl<'a> Resolver<'a> {
         };
         let chosen = if node.of_image { self.unused_partition.take() } else { None };
         let mut count = 0;
-        for found in table.iter().filter(|found| chosen.is_none_or(|number| number == found.number)) {
+        for found in table.iter().filter(|found| chosen.is_none_or(|number| number == found.number))
+        {
             if let Some(window) = part_of(&device, found) {
                 count += 1;
                 let text = format!("partition {}", found.number);
@@ -202,11 +214,14 @@ impl<'a> Resolver<'a> {
 
     fn assemble_arrays(&mut self) {
         let members = std::mem::take(&mut self.members);
-        let found = members.iter().map(|(node, found)| (node.member.clone(), found.clone())).collect();
+        let found =
+            members.iter().map(|(node, found)| (node.member.clone(), found.clone())).collect();
         for array in md::arrays(found) {
             let of_array = || members.iter().filter(|(_, found)| found.array == array.id);
             let is_of_image = of_array().any(|(node, _)| node.of_image);
-            let Some((first, _)) = of_array().find(|(node, _)| node.of_image == is_of_image) else { continue };
+            let Some((first, _)) = of_array().find(|(node, _)| node.of_image == is_of_image) else {
+                continue;
+            };
             match array.open() {
                 Ok(opened) => self.add(first.behind(opened.device, opened.what, opened.read_only)),
                 Err(error) if is_of_image => self.problem = self.problem.take().or(Some(error)),
@@ -223,8 +238,11 @@ impl<'a> Resolver<'a> {
         let mut names = Vec::new();
         let mut selected = false;
         for group in &groups {
-            let owns = |volume: &PhysicalVolume| group.group.physical.iter().any(|it| it.id == volume.header.id);
-            let node = nodes.iter().zip(&volumes).find(|(node, volume)| node.of_image && owns(volume));
+            let owns = |volume: &PhysicalVolume| {
+                group.group.physical.iter().any(|it| it.id == volume.header.id)
+            };
+            let node =
+                nodes.iter().zip(&volumes).find(|(node, volume)| node.of_image && owns(volume));
             let Some((node, _)) = node else { continue };
             if self.open_groups.contains(&group.group.id) {
                 continue;
@@ -232,7 +250,8 @@ impl<'a> Resolver<'a> {
             self.open_groups.push(group.group.id.clone());
             for volume in group.group.logical.iter().filter(|volume| volume.is_visible) {
                 let name = group.full_name(volume);
-                let is_meant = self.options.volume.as_ref().is_none_or(|it| *it == name || *it == volume.name);
+                let is_meant =
+                    self.options.volume.as_ref().is_none_or(|it| *it == name || *it == volume.name);
                 if is_meant {
                     selected = true;
                     self.open_volume(node, group, volume, name.clone());
@@ -253,7 +272,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn open_volume(&mut self, node: &Node, group: &OpenGroup, volume: &lvm::group::Logical, name: String) {
+    fn open_volume(
+        &mut self,
+        node: &Node,
+        group: &OpenGroup,
+        volume: &lvm::group::Logical,
+        name: String,
+    ) {
         match group.open(volume) {
             Ok(opened) => {
                 let text = format!("LVM2 volume {name}");
