@@ -9,6 +9,7 @@
 mod cli;
 mod commands;
 mod guide;
+mod passphrase;
 mod program;
 #[doc(hidden)]
 pub mod terminal;

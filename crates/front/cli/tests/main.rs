@@ -34,6 +34,7 @@ mod realtime_device;
 mod repair;
 mod resize;
 mod serve;
+mod stacks;
 mod workload;
 mod xfs_images;
 mod zoned;

@@ -69,6 +69,17 @@ pub enum Error {
         /// The reason.
         source: PartitionError,
     },
+    /// A layer that contains the image cannot be used.
+    #[cfg(feature = "layers")]
+    #[error("{}: {source}{}", shown(image), also(*hint))]
+    Layer {
+        /// The image file.
+        image: PathBuf,
+        /// The reason.
+        source: layers::LayerError,
+        /// A way to read the file system without the layer.
+        hint: Option<vfs::hint::Hint>,
+    },
     /// An operation on a file in the image failed.
     #[error("{}: {source}", crate::text::escaped(path))]
     File {
@@ -248,6 +259,8 @@ impl Error {
             Self::FoundDamaged { .. } => Outcome::Image,
             Self::Image { source, .. } | Self::File { source, .. } => vfs_outcome(source),
             Self::Partition { source, .. } => partition_outcome(source),
+            #[cfg(feature = "layers")]
+            Self::Layer { source, .. } => layer_outcome(source),
             #[cfg(feature = "build")]
             Self::Restore { source, .. } => match source {
                 RestoreError::Undo(_) | RestoreError::Image(_) => Outcome::Io,
@@ -316,6 +329,26 @@ fn place_outcome(error: &remote::place::OpenError) -> Outcome {
         E::Store(_) | E::Kind(_) => Outcome::Usage,
         E::Fetch(_) | E::Zstd(remote::place::zstd::ZstdError::Read { .. }) => Outcome::Io,
         E::Disk(_) | E::Zstd(_) => Outcome::Image,
+    }
+}
+
+/// Returns a clause with a hint.
+#[cfg(feature = "layers")]
+fn also(hint: Option<vfs::hint::Hint>) -> String {
+    hint.map_or_else(String::new, |hint| {
+        format!("; without this layer, {hint} reads a file system")
+    })
+}
+
+/// Returns the exit status for an error of a layer.
+#[cfg(feature = "layers")]
+fn layer_outcome(error: &layers::LayerError) -> Outcome {
+    use layers::LayerError as E;
+    match error {
+        E::Device { .. } | E::Passphrase(_) => Outcome::Io,
+        E::Choose { .. } | E::ChoosePartition { .. } | E::Usage(_) => Outcome::Usage,
+        E::ReadOnly { .. } | E::WrongKey { .. } => Outcome::Usage,
+        _ => Outcome::Image,
     }
 }
 

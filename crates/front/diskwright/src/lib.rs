@@ -113,12 +113,16 @@ pub mod volume;
 mod windows_names;
 
 pub use ::ext4::SuperblockPlace;
+#[cfg(feature = "layers")]
+pub use ::layers::{Layer, LayerOptions, Passphrase};
 pub use disk::partition;
 pub use error::{Error, Outcome, Result};
 pub use format::{Format, UnknownFormat};
 #[cfg(feature = "build")]
 pub use host::file_id;
 pub use host::is_same_file;
+#[cfg(feature = "layers")]
+pub use image::ImageLayers;
 pub use image::{
     Details, ExtDetails, ExtVersion, FeatureGroup, FileSystemRef, Image, ImageInfo, ImageOptions,
     ImageState, OtherDevices, Section, XfsDetails, XfsLog, XfsRealtime, device_number,

@@ -142,6 +142,12 @@ impl ImageArgs {
         self.rescue.add(self.place.options(self.norecovery))
     }
 
+    /// Returns the layers of the image after it was opened, from the outermost one on.
+    pub(crate) fn layers(&self) -> Vec<diskwright::Layer> {
+        let options = self.place.options(self.norecovery);
+        options.devices.layers.map_or_else(Vec::new, |layers| layers.found())
+    }
+
     pub(crate) fn open(&self) -> diskwright::Result<diskwright::Image> {
         open_to_read(&self.image, &self.options()?)
     }

@@ -135,7 +135,7 @@ impl SidesArgs {
     ) -> Result<OpenSide<'static>> {
         let mut options = ImageOptions::default().norecovery(self.norecovery);
         options.partition = partition;
-        options.devices = devices.unwrap_or_default();
+        options.devices = devices.unwrap_or_else(|| self.devices.of_another());
         Ok(OpenSide::Image(Box::new(open_to_read(file, &options)?)))
     }
 }

@@ -21,25 +21,39 @@ pub(crate) struct InfoArgs {
 
 pub(crate) fn run(args: &InfoArgs) -> Result<Outcome> {
     let info = args.image.open_rootless()?.info()?;
+    let layers: Vec<String> = args.image.layers().into_iter().map(|layer| layer.text).collect();
     terminal::with_output(|out| {
         let written = if args.json {
-            terminal::write_json_pretty(&mut *out, &info)
+            terminal::write_json_pretty(&mut *out, &WithLayers { info: &info, layers: &layers })
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
         } else {
-            write_text(&info, out)
+            write_text(&info, &layers, out)
         };
         written.map_err(Error::Output)
     })?;
     Ok(Outcome::Done)
 }
 
-fn write_text(info: &ImageInfo, out: &mut dyn Write) -> io::Result<()> {
+/// Properties of an image with its layers, for JSON.
+#[derive(serde::Serialize)]
+struct WithLayers<'a> {
+    #[serde(flatten)]
+    info: &'a ImageInfo,
+    /// Left out for images without layers.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    layers: &'a [String],
+}
+
+fn write_text(info: &ImageInfo, layers: &[String], out: &mut dyn Write) -> io::Result<()> {
     let mut line = |name: &str, value: &str| {
         let value = text::escaped(value.as_bytes()).to_string();
         writeln!(out, "{:<32}{value}", format!("{name}:"))
     };
     let share = |free, all| format!("{free} free of {all}");
+    for layer in layers {
+        line("layer", layer)?;
+    }
     line("format", info.format_name())?;
     let label = info.label_text();
     line("label", if label.is_empty() { "(none)" } else { &label })?;

@@ -18,6 +18,9 @@ pub struct OtherDevices {
     pub log: Option<PathBuf>,
     /// Device with the contents of realtime files. It is written together with the image.
     pub realtime: Option<PathBuf>,
+    /// Layers that may contain the image, with their keys and other members. `None` refuses such images.
+    #[cfg(feature = "layers")]
+    pub layers: Option<super::ImageLayers>,
 }
 
 setters!(OtherDevices {
@@ -36,6 +39,10 @@ impl OtherDevices {
     pub fn extend(&mut self, more: &Self) {
         self.log = more.log.clone().or_else(|| self.log.take());
         self.realtime = more.realtime.clone().or_else(|| self.realtime.take());
+        #[cfg(feature = "layers")]
+        {
+            self.layers = more.layers.clone().or_else(|| self.layers.take());
+        }
     }
 
     /// Returns the option of the command line for the first device.
@@ -75,7 +82,7 @@ pub(crate) fn join(
     unlocked: bool,
     access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let OtherDevices { log, realtime } = devices;
+    let OtherDevices { log, realtime, .. } = devices;
     if devices.is_empty() {
         return Ok(device);
     }

@@ -3,6 +3,8 @@
 pub(crate) mod devices;
 mod file_system;
 mod info;
+#[cfg(feature = "layers")]
+mod layers;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod mounting;
 mod opening;
@@ -16,6 +18,8 @@ pub use file_system::FileSystemRef;
 pub use info::{
     Details, ExtDetails, ExtVersion, ImageInfo, ImageState, XfsDetails, XfsLog, XfsRealtime,
 };
+#[cfg(feature = "layers")]
+pub use layers::ImageLayers;
 #[cfg(feature = "anywhere")]
 pub(crate) use opening::range;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]

@@ -85,8 +85,15 @@ impl ImageOptions {
     #[cfg(feature = "build")]
     pub(crate) fn open_in_file(&self, path: &Path) -> Result<(Image, u64, u64)> {
         let file = open_whole(path, self)?;
+        let device = window(path, Arc::clone(&file), self)?;
+        #[cfg(feature = "layers")]
+        if self.devices.layers.as_ref().is_some_and(super::ImageLayers::has_found) {
+            // Bytes of a layer are not those of the file.
+            let bytes = device.len();
+            return Ok((self.read_window(path, device)?, 0, bytes));
+        }
         let (start, file_bytes) = (range(path, &*file, self)?.0, file.len());
-        let image = self.read_window(path, window(path, file, self)?)?;
+        let image = self.read_window(path, device)?;
         Ok((image, start, file_bytes))
     }
 
@@ -307,7 +314,7 @@ fn join(
             return Err(Error::Usage(message.to_owned()));
         }
     };
-    let device = window_alone(path, device, options)?;
+    let device = window_alone(path, device, options, access)?;
     devices::join(path, device, &options.devices, options.norecovery, access)
 }
 
@@ -316,8 +323,9 @@ fn window_alone(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
+    access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
-    let device = part(path, device, options)?;
+    let device = part(path, device, options, access)?;
     Ok(match &options.undo {
         Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, Arc::clone(undo))),
         None => device,
@@ -349,7 +357,13 @@ fn part(
     path: &Path,
     device: Arc<dyn BlockDevice>,
     options: &ImageOptions,
+    access: DevicePurpose,
 ) -> Result<Arc<dyn BlockDevice>> {
+    #[cfg(feature = "layers")]
+    if let Some(layers) = &options.devices.layers {
+        return super::layers::part(path, device, options, layers, access);
+    }
+    let _ = access;
     if options.partition.is_none() && options.offset == 0 {
         return Ok(device);
     }
@@ -359,7 +373,7 @@ fn part(
 }
 
 /// Creates the error for a missing partition. If the file has another format, the error says so.
-fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
+pub(super) fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
     if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
     {
         let source = FsError::unsupported(found.description(), found.advice);
