@@ -146,6 +146,47 @@ impl ModelState {
         Ok(())
     }
 
+    /// Copies the blocks of a range. Only data is copied: unwritten space becomes a hole, except over other such space.
+    pub(super) fn clone_range(
+        &mut self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let unit = self.block_bytes;
+        let (_, blocks) = self.regular(to.0)?;
+        let old: FileBlocks = blocks.clone();
+        let (source, blocks) = self.regular(from.0)?;
+        let left = source.size.checked_sub(from.1).filter(|left| len <= *left);
+        let left = left.ok_or(Error::Invalid("past the end of the source"))?;
+        let len = if len == 0 { left } else { len };
+        let (first, count) = (from.1 / unit, len.div_ceil(unit));
+        let is_aligned = from.1.is_multiple_of(unit) && to.1.is_multiple_of(unit);
+        let end = end_of(to.1, len)?;
+        let is_end = len == left && end >= self.regular(to.0)?.0.size;
+        let is_circle = from.0 == to.0 && first.abs_diff(to.1 / unit) < count;
+        if !is_aligned || !len.is_multiple_of(unit) && !is_end || is_circle {
+            return Err(Error::Invalid("not a range that can be shared"));
+        }
+        let new = (0..count).map(|at| blocks.get(&(first + at)).cloned()).collect::<Vec<_>>();
+        if count == 0 {
+            return Ok(());
+        }
+        let (attributes, blocks) = self.regular_mut(to.0)?;
+        for (at, place) in (to.1 / unit..).zip(new) {
+            match (place, old.get(&at)) {
+                (Some(Some(bytes)), _) => drop(blocks.insert(at, Some(bytes))),
+                (Some(None), Some(None)) => {}
+                _ => drop(blocks.remove(&at)),
+            }
+        }
+        attributes.size = attributes.size.max(end);
+        touch(attributes, time);
+        count_blocks(unit, attributes, blocks);
+        Ok(())
+    }
+
     pub(super) fn extent_map(
         &self,
         ino: Ino,

@@ -220,6 +220,20 @@ impl FileSystem for Model {
         self.state.lock().truncate(ino, size, time)
     }
 
+    fn can_clone(&self) -> bool {
+        true
+    }
+
+    fn clone_range(
+        &self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.state.lock().clone_range(from, to, len, time)
+    }
+
     fn extent_map(
         &self,
         ino: Ino,
