@@ -209,6 +209,27 @@ pub trait FileSystem: Send + Sync {
     /// `ctime` of the file, even if the size does not change; `None` leaves them unchanged.
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()>;
 
+    /// Exchanges the blocks of a range of the file `one` with those of a range of `two`, as `XFS_IOC_EXCHANGE_RANGE` of
+    /// Linux does: inode and offset of both, and the number of bytes, 0 for all up to the ends of both files, which also
+    /// exchanges the rest of their sizes. Atomic, also after a crash, and durable on return. `time` as in
+    /// [`Self::write`], for both.
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if both ranges end where their
+    /// files end.
+    ///
+    /// # Errors
+    /// `Unsupported` if the format cannot exchange blocks, or not so many extents at once; `Invalid` for other ranges,
+    /// and for files on different devices.
+    fn exchange_range(
+        &self,
+        _one: (Ino, u64),
+        _two: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("exchanging blocks of files", "copy the bytes, or use XFS"))
+    }
+
     /// Reports the extents that cover `offset..offset + len` (clipped to the size), in order and without gaps, until
     /// the callback breaks.
     fn extent_map(

@@ -320,3 +320,52 @@ fn a_full_image_can_share_until_the_trees_have_no_room() {
     fs.close().unwrap();
     assert_clean(&device.fork());
 }
+
+/// Like the clones, with exchanges of ranges and of whole files.
+#[test]
+fn ranges_are_exchanged_as_in_the_model() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let mix = Mix { exchanges: true, ..Mix::CLONES };
+    for layout in [LAYOUTS[0], LAYOUTS[1], LAYOUTS[4]] {
+        for seed in 0..testkit::effort(1, 3, 40) {
+            let target = XfsTarget::in_place(layout);
+            let device = one_thread(&target.trial(), mix, seed, 1_000);
+            assert_kernel_agrees(&device);
+        }
+    }
+}
+
+/// An exchange that is too large for one transaction leaves no trace. Files of a thousand extents are not.
+#[test]
+fn fragmented_files_are_exchanged_as_a_whole_or_not_at_all() {
+    require!(Tool("xfs_repair"));
+    let layout = TargetLayout { size: 256 * MIB, ..TargetLayout::DEFAULT };
+    let device: Arc<MemoryDevice> = Arc::new(layout.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let files = [create("one"), create("two")];
+    let mut contents = [Vec::new(), Vec::new()];
+    let (mut done, mut refused) = (0, 0);
+    for at in 0..4_000_u64 {
+        for (ino, contents) in files.iter().zip(&mut contents) {
+            let byte = fastrand::u8(1..);
+            fs.write(*ino, 2 * at * 4096, &[byte; 4096], None).unwrap();
+            contents.resize((2 * at * 4096) as usize, 0);
+            contents.resize(contents.len() + 4096, byte);
+        }
+        if at % 500 == 99 {
+            match fs.exchange_range((files[0], 0), (files[1], 0), 0, None) {
+                Ok(()) => {
+                    contents.swap(0, 1);
+                    done += 1;
+                }
+                Err(vfs::Error::Unsupported(_)) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            compare(&fs, &[(files[0], contents[0].clone()), (files[1], contents[1].clone())]);
+        }
+    }
+    assert!(done > 1 && refused > 1, "{done} done, {refused} refused");
+    fs.close().unwrap();
+    assert_clean(&device.fork());
+}

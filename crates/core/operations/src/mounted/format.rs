@@ -216,6 +216,20 @@ pub trait ShareContents: ChangeFiles {
         Err(no_sharing())
     }
 
+    /// Exchanges blocks, as [`vfs::FileSystem::exchange_range`] specifies.
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    fn exchange_contents(
+        &self,
+        _one: (Ino, u64),
+        _two: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("exchanging blocks of files", "copy the bytes, or use XFS"))
+    }
+
     /// Shares blocks with the same bytes, as [`vfs::FileSystem::dedupe_range`] specifies.
     ///
     /// # Errors

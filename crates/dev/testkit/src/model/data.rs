@@ -187,6 +187,48 @@ impl ModelState {
         Ok(())
     }
 
+    /// Exchanges the blocks of two ranges, and the sizes if `len` is 0.
+    pub(super) fn exchange_range(
+        &mut self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let unit = self.block_bytes;
+        let sizes = (self.regular(one.0)?.0.size, self.regular(two.0)?.0.size);
+        let left = |size: u64, at: u64| size.checked_sub(at).filter(|left| len <= *left);
+        let (Some(left_one), Some(left_two)) = (left(sizes.0, one.1), left(sizes.1, two.1)) else {
+            return Err(Error::Invalid("past the end of a file"));
+        };
+        let all = if len == 0 { left_one.max(left_two) } else { len };
+        let (from, to, count) = (one.1 / unit, two.1 / unit, all.div_ceil(unit));
+        let is_aligned = one.1.is_multiple_of(unit) && two.1.is_multiple_of(unit);
+        let is_end = len == 0 || len.is_multiple_of(unit) || len == left_one && len == left_two;
+        let is_circle = one.0 == two.0 && (len == 0 || from.abs_diff(to) < count);
+        if !is_aligned || !is_end || is_circle {
+            return Err(Error::Invalid("not ranges that can be exchanged"));
+        }
+        let take = |blocks: &mut FileBlocks, first: u64| {
+            (0..count).map(|at| blocks.remove(&(first + at))).collect::<Vec<_>>()
+        };
+        let first = take(self.regular_mut(one.0)?.1, from);
+        let second = take(self.regular_mut(two.0)?.1, to);
+        let new_sizes = (one.1 + left_two, two.1 + left_one);
+        for (ino, start, places, size) in
+            [(one.0, from, second, new_sizes.0), (two.0, to, first, new_sizes.1)]
+        {
+            let (attributes, blocks) = self.regular_mut(ino)?;
+            for (at, place) in (start..).zip(places) {
+                place.into_iter().for_each(|place| drop(blocks.insert(at, place)));
+            }
+            attributes.size = if len == 0 { size } else { attributes.size };
+            touch(attributes, time);
+            count_blocks(unit, attributes, blocks);
+        }
+        Ok(())
+    }
+
     pub(super) fn extent_map(
         &self,
         ino: Ino,

@@ -224,6 +224,16 @@ impl FileSystem for Model {
         true
     }
 
+    fn exchange_range(
+        &self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.state.lock().exchange_range(one, two, len, time)
+    }
+
     fn clone_range(
         &self,
         from: (Ino, u64),

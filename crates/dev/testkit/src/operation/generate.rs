@@ -36,6 +36,8 @@ pub struct Mix {
     pub respells: bool,
     /// Maximum number of units of 4096 bytes that a file shares with another one at once; 0 for no sharing.
     pub clone_units_max: u64,
+    /// True if files that share blocks also exchange them.
+    pub exchanges: bool,
 }
 
 impl Mix {
@@ -55,6 +57,7 @@ impl Mix {
         xattr_len_max: 400,
         respells: false,
         clone_units_max: 0,
+        exchanges: false,
     };
 
     /// Mostly changes of contents, with files that share blocks.
@@ -273,6 +276,15 @@ impl Draw<'_> {
         let size = self.size(&from);
         let place = self.mix.offset_max / UNIT;
         let to_offset = self.rng.u64(..=place) * UNIT;
+        if self.mix.exchanges && self.one_in(3) {
+            let is_whole = self.one_in(3);
+            let start = |last: u64| if is_whole { 0 } else { last * UNIT };
+            let last = self.size(&to).min(size) / UNIT;
+            let one_offset = start(self.rng.u64(..=last.min(place)));
+            let two_offset = start(self.rng.u64(..=last.min(place)));
+            let len = if is_whole { 0 } else { units * UNIT };
+            return Operation::Exchange { one: from, one_offset, two: to, two_offset, len };
+        }
         let (from_offset, len) = match self.rng.u32(..12) {
             0 => (self.offset(), units * UNIT),
             1..5 => {

@@ -5,7 +5,7 @@
 //! a shorter shared range and never a wrong count. Kernels need intents for this, because they change these structures
 //! in separate transactions.
 
-mod request;
+pub(super) mod request;
 
 use operations::data::{self, ChangeFiles};
 use operations::inode::InodeHandle;
@@ -100,6 +100,16 @@ impl ShareContents for XfsCore {
         data::require_regular(&source)?;
         let request = Request::of_files(self, (&source, &target), (from.1, to.1, len))?;
         self.share_range(&request, time)
+    }
+
+    fn exchange_contents(
+        &self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.exchange_blocks(one, two, len, time)
     }
 
     fn dedupe_contents(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<bool> {

@@ -96,15 +96,15 @@ impl Request {
     }
 }
 
-/// Checks that the files may share blocks: those of one device, in units of one block.
-fn check_devices(fs: &XfsCore, source: &Handle, target: &Handle) -> Result<()> {
+/// Checks that the files may share or exchange blocks: those of one device, in units of one block.
+pub(in crate::file) fn check_devices(fs: &XfsCore, source: &Handle, target: &Handle) -> Result<()> {
     let is_realtime = map::is_realtime(target, Fork::Data);
     if map::is_realtime(source, Fork::Data) != is_realtime {
-        return Err(Error::Invalid("files on different devices share no blocks"));
+        return Err(Error::Invalid("the files are on different devices"));
     }
     if is_realtime && map::realtime_of(&fs.volume, target)?.extent_blocks() != 1 {
         let advice = "copy the bytes, or create the image with realtime extents of one block";
-        return Err(Error::unsupported("sharing realtime extents of several blocks", advice));
+        return Err(Error::unsupported("mapping parts of realtime extents", advice));
     }
     Ok(())
 }
