@@ -113,6 +113,41 @@ impl Image {
         target.share_from(&source, (from.1, to.1), len)
     }
 
+    /// Exchanges the blocks of a range of two files, as `XFS_IOC_EXCHANGE_RANGE` of Linux does: both with their offsets, and
+    /// the number of bytes, 0 for all up to the ends of both files, which also exchanges the rest of their sizes. The
+    /// exchange is atomic, also after a crash, and durable on return.
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if both ranges end where their
+    /// files end.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use diskwright::fs::{Image, MemoryDevice, XfsOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let image = Image::format(Arc::new(MemoryDevice::new(320 << 20)), XfsOptions::new())?;
+    /// image.write("/state", "old")?;
+    /// image.write("/state.new", "newer")?;
+    /// image.exchange_range(("/state", 0), ("/state.new", 0), 0)?;
+    /// assert_eq!(image.read_to_string("/state")?, "newer");
+    /// assert_eq!(image.read_to_string("/state.new")?, "old");
+    /// # image.close()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the image is not XFS, the ranges are others, or they have more extents than one transaction of the log can
+    /// change. Nothing has changed then.
+    pub fn exchange_range(
+        &self,
+        one: (impl AsImagePath, u64),
+        two: (impl AsImagePath, u64),
+        len: u64,
+    ) -> Result<()> {
+        let first = File::options().write(true).open(self, one.0)?;
+        let second = File::options().write(true).open(self, two.0)?;
+        second.exchange_with(&first, (one.1, two.1), len)
+    }
+
     /// Shares blocks as [`Self::clone_range`] does if both ranges have the same bytes. Returns whether they have. Changes
     /// neither bytes nor times. Both ranges must be within the files.
     ///

@@ -123,6 +123,14 @@ impl File {
         })
     }
 
+    /// Exchanges blocks with another file. The offsets are those in `other` and in this file.
+    pub(super) fn exchange_with(&self, other: &Self, at: (u64, u64), len: u64) -> Result<()> {
+        let (one, two) = (other.held.ino(), self.held.ino());
+        self.held.with(&self.path, |fs| {
+            fs.exchange_range((one, at.0), (two, at.1), len, Some(now()))
+        })
+    }
+
     /// Shares blocks of another file that have the same bytes.
     pub(super) fn dedupe_with(&self, source: &Self, at: (u64, u64), len: u64) -> Result<bool> {
         self.check(self.access.writes, "writing")?;
