@@ -190,7 +190,10 @@ pub trait FileSystem: Send + Sync {
         _len: u64,
         _time: Option<Timestamp>,
     ) -> Result<()> {
-        Err(Error::unsupported("sharing blocks between files", "copy the bytes, or use XFS with reflink"))
+        Err(Error::unsupported(
+            "sharing blocks between files",
+            "copy the bytes, or use XFS with reflink",
+        ))
     }
 
     /// Shares blocks as [`Self::clone_range`] does if both ranges have the same bytes. Returns whether they have.

@@ -43,7 +43,10 @@ impl XfsCore {
         operations::deferred_create::flush_file(self, to.0)?;
         let _lock = self.locks.exclusive(&[from.0, to.0]);
         let (source, target) = (self.load_file(from.0)?, self.load_file(to.0)?);
-        self.share_range(&Request::to_end_of_block(self, (&source, &target), (from.1, to.1, len))?, None)
+        self.share_range(
+            &Request::to_end_of_block(self, (&source, &target), (from.1, to.1, len))?,
+            None,
+        )
     }
 
     fn check_sharing(&self) -> Result<()> {

@@ -59,7 +59,8 @@ impl XfsCore {
     /// Returns a checked exchange.
     fn exchange_of(&self, one: (&Handle, u64), two: (&Handle, u64), len: u64) -> Result<Exchange> {
         let block = self.volume.geometry.block_size() as u64;
-        let left = |(file, at): (&Handle, u64)| file.size().checked_sub(at).filter(|left| len <= *left);
+        let left =
+            |(file, at): (&Handle, u64)| file.size().checked_sub(at).filter(|left| len <= *left);
         let (Some(left_one), Some(left_two)) = (left(one), left(two)) else {
             return Err(Error::Invalid("the range is past the end of a file"));
         };

@@ -3,9 +3,9 @@
 use operations::Outcome;
 use vfs::Corruption;
 
-use super::{Extent, may_share};
 use super::change::{one, without};
 use super::fork::ForkMap;
+use super::{Extent, may_share};
 use crate::alloc::HeldAg;
 use crate::format::address::AgBlock;
 use crate::format::inode::Fork;

@@ -53,7 +53,9 @@ impl Request {
         let geometry = &fs.volume.geometry;
         let is_whole = len.is_multiple_of(geometry.block_size() as u64);
         if !is_whole && len != left {
-            return Err(Error::Invalid("a part of a block can be shared only at the end of the source"));
+            return Err(Error::Invalid(
+                "a part of a block can be shared only at the end of the source",
+            ));
         }
         Self::new(geometry, (source, target), (from, to, len))
     }
@@ -79,7 +81,9 @@ impl Request {
         }
         let end = to.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::FileTooLarge)?;
         if !len.is_multiple_of(block) && end < target.size() {
-            return Err(Error::Invalid("a part of a block can be shared only at the end of the target"));
+            return Err(Error::Invalid(
+                "a part of a block can be shared only at the end of the target",
+            ));
         }
         let blocks = Step {
             from: FileBlock(from / block),
