@@ -19,7 +19,7 @@ macro_rules! catalogue {
 
 const REBUILD: &str = "The tree is rebuilt from the structures that it indexes.";
 
-const REBUILD_GROUPS: &str = "None: xfs_repair -r rebuilds the tree.";
+const REBUILD_GROUPS: &str = "The tree is rebuilt from the extents of files.";
 
 const REBUILD_REALTIME: &str = "The bitmap and the summary are rebuilt from the extents of files.";
 
@@ -296,7 +296,7 @@ catalogue! {
         "The parent pointer is removed, unless it gives the location of an unattached inode.";
     REALTIME_FILE: AtRisk "xfs-realtime-file", "realtime section",
         "The realtime bitmap or summary cannot be read, or has a wrong size.",
-        "None: xfs_repair rebuilds it.";
+        "The file is made again.";
     REALTIME_HEADER: AtRisk "xfs-realtime-header", "realtime section",
         "A block of the realtime bitmap or summary has a wrong header or checksum.",
         REBUILD_REALTIME;
@@ -311,13 +311,13 @@ catalogue! {
         REBUILD_REALTIME;
     REALTIME_TWICE: AtRisk "xfs-realtime-twice", "realtime section",
         "A realtime extent has two owners.",
-        "None: copy the files first, then remove one of them.";
+        "Written blocks become shared if the image can share them. Otherwise one file loses the extent.";
     REALTIME_ALIGNMENT: AtRisk "xfs-realtime-alignment", "realtime section",
         "A file maps only a part of a realtime extent, or at an offset that is not aligned.",
-        "None: copy the file and remove the original.";
+        "Incomplete and misaligned extents are removed from the file.";
     REALTIME_SUPERBLOCK: AtRisk "xfs-realtime-superblock", "realtime section",
         "The superblock of the realtime device is damaged or differs from that of the image.",
-        "None: xfs_repair -r rewrites it.";
+        "It is rewritten.";
     REALTIME_RMAP: AtRisk "xfs-realtime-rmap", "rtrmapbt",
         "The reverse map of a realtime group differs from the extents of files.",
         REBUILD_GROUPS;

@@ -5,6 +5,7 @@ use vfs::{FileType, Ino};
 
 use super::codes;
 use super::context::Context;
+use super::links::special_inodes;
 use super::realtime::{file_size, group_file_size, is_realtime};
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
@@ -208,7 +209,10 @@ fn check_flags(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
         FileType::Regular | FileType::Directory => of_type,
         _ => of_type & !flags::EXTSIZE,
     };
-    let has_realtime = file_type == FileType::Regular && ctx.geometry.realtime.is_some();
+    let has_realtime = file_type == FileType::Regular
+        && ctx.geometry.realtime.is_some()
+        && !inode.is_metadata()
+        && special_inodes(ctx).all(|special| special != fields.ino);
     let allowed = known & of_type & if has_realtime { !0 } else { !flags::REALTIME };
     let bad = found & !allowed;
     fields.require(bad == 0, "di_flags", "flags that match it", found.into());
@@ -297,13 +301,17 @@ fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     }
 }
 
-/// Checks that the inodes of a realtime device are regular files.
+/// Checks that the inodes of a realtime device are regular files, of no project: kernels read the number of a realtime
+/// group there.
 fn check_type(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let raw = &fields.ctx.sb.raw;
-    let is_file = file_type == FileType::Regular
-        || has_metadir(fields.ctx)
-        || ![raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
+    let is_of_section =
+        !has_metadir(fields.ctx) && [raw.rbmino.get(), raw.rsumino.get()].contains(&fields.ino.0);
+    let is_file = file_type == FileType::Regular || !is_of_section;
     fields.require(is_file, "di_mode", "the mode of a regular file", inode.mode().into());
+    let project = inode.projid();
+    let is_right = project == 0 || fields.ctx.geometry.realtime.is_none() || !is_of_section;
+    fields.require(is_right, "di_projid", "0", project.into());
 }
 
 fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {

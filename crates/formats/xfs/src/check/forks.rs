@@ -5,6 +5,7 @@ use vfs::{FileType, Ino};
 
 use super::codes::{self, TreeCodes};
 use super::inodes::Inodes;
+use super::links::special_inodes;
 use super::owners::Owners;
 use super::realtime::{FileClaims, is_realtime};
 use super::tree::{TreeOwner, TreeWalk, Visitor};
@@ -151,7 +152,9 @@ pub(super) fn map(
     if map.overlaps {
         ctx.found(fault("extents").detail("extents overlap or are out of order"));
     }
-    if map.has_unwritten && !is_file {
+    let is_of_file_system =
+        || inode.is_metadata() || special_inodes(ctx).any(|special| special == ino);
+    if map.has_unwritten && (!is_file || is_of_file_system()) {
         ctx.found(fault("extents").detail("an unwritten extent in metadata"));
     }
     if map.is_shared && inode.flags2() & flags2::REFLINK == 0 {

@@ -17,7 +17,7 @@ use super::links::DIRECTORY;
 use super::names;
 use crate::format::features::Version;
 use crate::format::inode::Inode;
-use crate::format::metafile::{MetafileType, RTGROUPS_DIRECTORY, quota_path};
+use crate::format::metafile::{MetafileType, group_of_path, quota_path};
 use crate::format::quota::QuotaKind;
 
 pub(super) use trees::{Trees, root};
@@ -138,13 +138,6 @@ fn check_tree(inodes: &Inodes<'_>, trees: &Trees, root: Ino, number: u32) {
         let shown = |is_set| if is_set { "the metadata flag" } else { "no metadata flag" };
         inodes.ctx.found(finding.mismatch(shown(!is_marked), shown(is_marked)).detail(detail));
     }
-}
-
-/// Returns the number of the realtime group that a file at a path belongs to.
-fn group_of_path(path: &[u8]) -> Option<u32> {
-    let path = std::str::from_utf8(path).ok()?;
-    let name = path.strip_prefix(RTGROUPS_DIRECTORY)?.strip_prefix('/')?;
-    name.split_once('.')?.0.parse().ok()
 }
 
 /// Checks that a file has the type that its path requires.

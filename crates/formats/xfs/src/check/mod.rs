@@ -30,7 +30,7 @@ pub(crate) mod owners;
 mod quota;
 #[cfg(test)]
 mod quota_tests;
-mod realtime;
+pub(crate) mod realtime;
 pub(crate) mod references;
 mod sums;
 pub(crate) mod superblock;

@@ -20,8 +20,10 @@ use super::forks;
 use super::inodes::Inodes;
 use crate::format::inode::Fork;
 
+pub(super) use groups::mapped_of;
 pub(super) use space::{check, rebuild};
-pub(super) use used::{FileClaims, UsedExtents, file_size, group_file_size, is_realtime};
+pub(super) use used::{FileClaims, UsedExtents};
+pub(crate) use used::{file_size, group_file_size, is_realtime};
 
 /// Reports extents that were claimed more than once, with their owners.
 fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {

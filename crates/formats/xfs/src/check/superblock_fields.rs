@@ -125,30 +125,45 @@ pub(crate) fn is_chunk_alignment_right(raw: &RawSuperblock) -> bool {
 /// Returns the fields of the realtime section that follow from its size, with expected and actual values. All are 0
 /// without a section.
 fn realtime_fields(raw: &RawSuperblock) -> Vec<(&'static str, u64, u64)> {
-    let (blocks, found) = (raw.rblocks.get(), raw.rextents.get());
-    let extents = blocks.checked_div(raw.rextsize.get().into()).unwrap_or(0);
-    // A copy may have any value; the first superblock has a valid one.
-    let has_groups = raw.features().incompat(Incompat::METADIR);
-    // Zones have no bitmap.
-    let is_zoned = raw.features().incompat(Incompat::ZONED);
-    let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, has_groups);
-    let space = match has_groups && extents > 0 {
-        true => space.of_group(raw.rgextents.get().into(), 0),
-        false => space,
-    };
+    let expected = RealtimeFields::of(raw);
     let mut fields = vec![
-        ("sb_rextents", extents, found),
-        (
-            "sb_rbmblocks",
-            if is_zoned { 0 } else { space.bitmap_blocks() },
-            raw.rbmblocks.get().into(),
-        ),
-        ("sb_rextslog", extents.checked_ilog2().unwrap_or(0).into(), raw.rextslog.into()),
+        ("sb_rextents", expected.extents, raw.rextents.get()),
+        ("sb_rbmblocks", expected.bitmap_blocks, raw.rbmblocks.get().into()),
+        ("sb_rextslog", expected.extents_log.into(), raw.rextslog.into()),
     ];
-    if extents == 0 {
+    if expected.extents == 0 {
         fields.push(("sb_frextents", 0, raw.frextents.get()));
     }
     fields
+}
+
+/// Fields of the realtime section that follow from its size. All are 0 without a section.
+pub(crate) struct RealtimeFields {
+    /// `sb_rextents`.
+    pub(crate) extents: u64,
+    /// `sb_rbmblocks`.
+    pub(crate) bitmap_blocks: u64,
+    /// `sb_rextslog`.
+    pub(crate) extents_log: u8,
+}
+
+impl RealtimeFields {
+    /// Returns the fields that follow from the others of a superblock.
+    pub(crate) fn of(raw: &RawSuperblock) -> Self {
+        let extents = raw.rblocks.get().checked_div(raw.rextsize.get().into()).unwrap_or(0);
+        // A copy may have any value; the first superblock has a valid one.
+        let has_groups = raw.features().incompat(Incompat::METADIR);
+        // Zones have no bitmap.
+        let is_zoned = raw.features().incompat(Incompat::ZONED);
+        let space = SpaceLayout::new(raw.blocklog.clamp(9, 16), extents, has_groups);
+        let space = match has_groups && extents > 0 {
+            true => space.of_group(raw.rgextents.get().into(), 0),
+            false => space,
+        };
+        let bitmap_blocks = if is_zoned { 0 } else { space.bitmap_blocks() };
+        let extents_log = extents.checked_ilog2().map_or(0, |log| log as u8);
+        Self { extents, bitmap_blocks, extents_log }
+    }
 }
 
 /// Returns whether the size of a realtime extent is valid, even without a realtime device.

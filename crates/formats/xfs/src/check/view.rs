@@ -16,9 +16,10 @@ use super::inodes::Inodes;
 use super::links::{InodeLinks, special_inodes};
 use super::metadir;
 use super::names;
-use super::owners::Owners;
+use super::owners::{Claim, Owners};
 use super::quota::Usage;
-use super::realtime::is_realtime;
+pub(crate) use super::realtime::is_realtime;
+use super::realtime::mapped_of;
 use super::{attributes, fields};
 use crate::btree::records::{rmap_offset, rmap_owner};
 use crate::format::address::{AgBlock, AgNumber, Block};
@@ -83,6 +84,8 @@ pub(crate) struct Claims {
     pub(crate) claims: Vec<Mapping>,
     /// By reverse maps.
     pub(crate) mapped: Vec<Mapping>,
+    /// By reverse maps of realtime groups, about the wanted inodes. The blocks are those of the realtime device.
+    pub(crate) realtime: Vec<Mapping>,
     /// Blocks that have an owner.
     pub(crate) taken: BitSet,
     /// Free blocks according to the free-space trees.
@@ -115,6 +118,7 @@ pub(crate) fn claims(
     inodes: HashSet<u64>,
     disputed: Vec<u64>,
 ) -> Result<Claims> {
+    let wanted = inodes.clone();
     let owners = |geometry: &Geometry| Owners::searching(geometry, inodes, disputed);
     let chunks = |ctx: &Context<'_>, owners: &Owners| Some(groups::check(ctx, owners)?.0);
     with_chunks(device, owners, chunks, |inodes| {
@@ -129,19 +133,24 @@ pub(crate) fn claims(
         };
         let (taken, free) = (copy(Some(owners.taken())), copy(owners.free()));
         let (claims, mapped) = owners.listed();
-        let mapping = |claim: super::owners::Claim| Mapping {
-            block: geometry.block_of(AgNumber(claim.ag), AgBlock(claim.start)),
-            len: claim.len.into(),
-            owner: claim.owner,
-            offset: claim.offset,
-        };
-        let [claims, mapped] = [claims, mapped].map(|all| {
-            let mut all: Vec<Mapping> = all.into_iter().map(mapping).collect();
-            all.sort_by_key(|mapping| (mapping.owner, mapping.block, mapping.offset));
-            all
-        });
-        Claims { claims, mapped, taken, free }
+        let [claims, mapped] = [claims, mapped].map(|all| mappings(&geometry, all));
+        let of_device = geometry.of_realtime_device();
+        let realtime = of_device.map(|device| mappings(&device, mapped_of(inodes, &wanted)));
+        Claims { claims, mapped, realtime: realtime.unwrap_or_default(), taken, free }
     })
+}
+
+/// Returns claims as runs of blocks, sorted by owner.
+fn mappings(geometry: &Geometry, claims: Vec<Claim>) -> Vec<Mapping> {
+    let mapping = |claim: Claim| Mapping {
+        block: geometry.block_of(AgNumber(claim.ag), AgBlock(claim.start)),
+        len: claim.len.into(),
+        owner: claim.owner,
+        offset: claim.offset,
+    };
+    let mut all: Vec<Mapping> = claims.into_iter().map(mapping).collect();
+    all.sort_by_key(|mapping| (mapping.owner, mapping.block, mapping.offset));
+    all
 }
 
 /// Returns the runs of numbers in a set.

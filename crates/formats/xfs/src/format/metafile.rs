@@ -159,6 +159,13 @@ pub(crate) fn group_path(group: u32, metafile_type: MetafileType) -> String {
     format!("{RTGROUPS_DIRECTORY}/{group}.{kind}")
 }
 
+/// Returns the number of the realtime group whose file is at a path; `None` for other files.
+#[must_use]
+pub(crate) fn group_of_path(path: &[u8]) -> Option<u32> {
+    let name = std::str::from_utf8(path).ok()?.strip_prefix(RTGROUPS_DIRECTORY)?;
+    name.strip_prefix('/')?.split_once('.')?.0.parse().ok()
+}
+
 /// Returns the path of a quota file below the root of the tree.
 #[must_use]
 pub(crate) fn quota_path(kind: QuotaKind) -> String {

@@ -20,6 +20,20 @@ use crate::volume::read_superblock;
 /// Size of the cache for a replay, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
 
+/// Returns whether an image has a realtime section: three fields of the superblock must say so. One field alone is
+/// treated as damage, which the copies of the superblock correct.
+pub(super) fn has_section(staging: &Staging) -> bool {
+    read_superblock(staging).is_ok_and(|sb| {
+        let raw = &sb.raw;
+        raw.rblocks.get() != 0 && raw.rextents.get() != 0 && raw.rbmblocks.get() != 0
+    })
+}
+
+/// Refuses to repair an image without its realtime device.
+pub(super) fn require_device(staging: &Staging) -> Result<()> {
+    if has_section(staging) { crate::open::realtime::require_device(staging) } else { Ok(()) }
+}
+
 /// Refuses to repair an image with a zoned realtime device.
 ///
 /// # Errors

@@ -53,8 +53,12 @@ impl<'j> Session<'j> {
             ));
         }
         let fs = XfsCore::with_device(device, None, CACHE_BYTES, Mode::InProgress)?;
-        // The count of free realtime extents is written with each step.
-        fs.load_realtime(false)?;
+        // The count of free realtime extents is written with each step. Without its files, no realtime extent is
+        // allocated or freed.
+        match fs.load_realtime(false) {
+            Ok(()) | Err(Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
         fs.load_unlinked_lists()?;
         Ok(fs)
     }

@@ -4,12 +4,14 @@ use vfs::{FileType, Ino};
 
 use super::inode::Repairer;
 use crate::check::fields::is_next_unlinked_right;
+use crate::check::realtime::{file_size, group_file_size};
 use crate::format::bytes::{be16, be32, be64, put16, put32, put64};
 use crate::format::extent::LEN_MAX;
 use crate::format::features::{Incompat, RoCompat};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, ForkFormat, Inode, NEXT_UNLINKED_OFFSET, flags, flags2};
-use crate::format::metafile::MetafileType;
+use crate::format::metafile::{MetafileType, group_of_path};
+use crate::format::realtime::Realtime;
 
 /// `XFS_DIFLAG_NEWRTBM`.
 pub(super) const NEWRTBM: u16 = 1 << 2;
@@ -46,21 +48,27 @@ impl Repairer<'_, '_> {
     }
 
     /// Repairs the fields that all metadata files have in common. A file without a known type becomes an ordinary one.
-    fn metadata(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
+    pub(super) fn metadata(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
         if !inode.is_metadata() {
             return;
         }
         let known = MetafileType::from_number(inode.metatype_number());
         let known =
             known.filter(|known| !matches!(known, MetafileType::Unknown | MetafileType::Directory));
-        let of_path = || {
+        let path = || {
             let files = self.view.metafiles();
-            let (path, _) = files.into_iter().find(|(_, file)| *file == ino)?;
-            MetafileType::of_path(&path).filter(|found| *found != MetafileType::Directory)
+            files.into_iter().find(|(_, file)| *file == ino).map(|(path, _)| path)
         };
+        let of_path =
+            || MetafileType::of_path(&path()?).filter(|found| *found != MetafileType::Directory);
+        // The place decides about files of realtime groups, whose contents are derived.
+        let is_of_group = |found: &MetafileType| *found >= MetafileType::RtBitmap;
         let fitting = match file_type {
             FileType::Directory => Some(MetafileType::Directory),
-            FileType::Regular => known.or_else(of_path),
+            FileType::Regular => match known {
+                Some(known) if !is_of_group(&known) => Some(known),
+                _ => of_path().or(known),
+            },
             _ => None,
         };
         let Some(fitting) = fitting else { return inode.clear_metadata() };
@@ -70,9 +78,16 @@ impl Repairer<'_, '_> {
         }
         if fitting < MetafileType::RtBitmap {
             inode.set_projid(0);
+        } else if let Some(group) = path().and_then(|path| group_of_path(&path)) {
+            inode.set_projid(group);
         }
         let shared = flags2::COWEXTSIZE | flags2::REFLINK;
         inode.set_flags2(inode.flags2() & !shared);
+    }
+
+    /// Returns whether the data of an inode may be on the realtime device.
+    pub(super) fn may_be_realtime(&self, ino: Ino, inode: &Inode) -> bool {
+        self.geometry().realtime.is_some() && !inode.is_metadata() && !self.view.is_special(ino)
     }
 
     /// Repairs fields that can be derived from others.
@@ -83,8 +98,10 @@ impl Repairer<'_, '_> {
         let is_dir = file_type == FileType::Directory;
         let dir_only =
             flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
-        let mut allowed =
-            FLAGS & !flags::REALTIME & if is_dir { !flags::EXTSIZE } else { !dir_only };
+        let mut allowed = FLAGS & if is_dir { !flags::EXTSIZE } else { !dir_only };
+        if file_type != FileType::Regular || !self.may_be_realtime(ino, inode) {
+            allowed &= !flags::REALTIME;
+        }
         if !may_have_hints(file_type) {
             allowed &= !flags::EXTSIZE;
         }
@@ -92,8 +109,15 @@ impl Repairer<'_, '_> {
             allowed &= !NEWRTBM;
         }
         let mut found = inode.flags() & allowed;
-        let most = u64::from(geometry.ag_blocks / 2).min(LEN_MAX);
-        let is_hint = |blocks: u32| blocks > 0 && u64::from(blocks) <= most;
+        let realtime = geometry.realtime.filter(|_| found & flags::REALTIME != 0);
+        let most = match realtime {
+            Some(_) => LEN_MAX,
+            None => u64::from(geometry.ag_blocks / 2).min(LEN_MAX),
+        };
+        let is_hint = |blocks: u32| {
+            let is_whole = |it: Realtime| blocks.is_multiple_of(it.extent_blocks());
+            blocks > 0 && u64::from(blocks) <= most && realtime.is_none_or(is_whole)
+        };
         let hint_flags = flags::EXTSIZE | flags::EXTSZINHERIT;
         if !is_hint(inode.extent_size_hint()) || found & hint_flags == 0 {
             found &= !hint_flags;
@@ -107,7 +131,9 @@ impl Repairer<'_, '_> {
         if geometry.features.crc() {
             self.flags2(inode);
             let mut found = inode.flags2();
-            if !is_hint(inode.cow_extent_size_hint()) || found & flags2::COWEXTSIZE == 0 {
+            if !(1..=most).contains(&inode.cow_extent_size_hint().into())
+                || found & flags2::COWEXTSIZE == 0
+            {
                 found &= !flags2::COWEXTSIZE;
                 inode.set_cow_extent_size_hint(0);
             }
@@ -125,8 +151,18 @@ impl Repairer<'_, '_> {
         if !is_next_unlinked_right(&geometry, ino, inode) {
             put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
         }
-        if raw.realtime_inodes().contains(&ino.0) {
-            inode.set_size(0);
+        if raw.realtime_inodes().contains(&ino.0) && geometry.realtime.is_some() {
+            inode.set_projid(0);
+        }
+        if raw.realtime_inodes().contains(&ino.0) || is_metadata {
+            let layout = geometry.realtime.map(|realtime| realtime.space(0));
+            let size = match is_metadata {
+                true => group_file_size(inode.metafile_type(), layout.as_ref(), raw.blocklog),
+                false => file_size(raw, layout.as_ref(), ino),
+            };
+            if let Some(size) = size {
+                inode.set_size(size);
+            }
         }
         if !inode.has_attr_fork() {
             inode.set_format(Fork::Attr, ForkFormat::Extents);

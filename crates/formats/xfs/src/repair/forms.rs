@@ -3,9 +3,8 @@
 use vfs::{FileType, Ino};
 
 use super::fields::is_special;
-use super::inode::Repairer;
-use super::map::{self, of_reverse_map};
-use crate::check::view::Mapping;
+use super::inode::{Mapped, Repairer};
+use super::map::{self, ExtentSpace};
 use crate::format::address::{FileBlock, FsBlock};
 use crate::format::attr::shortform;
 use crate::format::btree::{LEVELS_MAX, ROOT_HEADER_SIZE, TreeShape};
@@ -65,12 +64,7 @@ impl Repairer<'_, '_> {
     }
 
     /// Guesses the type of an inode whose mode has none, from its data fork.
-    pub(super) fn guess_type(
-        &self,
-        inode: &Inode,
-        ino: Ino,
-        mapped: &[Mapping],
-    ) -> Option<FileType> {
+    pub(super) fn guess_type(&self, inode: &Inode, ino: Ino, mapped: &Mapped) -> Option<FileType> {
         let geometry = self.geometry();
         let bytes = inode.as_bytes();
         let size = usize::try_from(inode.size()).ok();
@@ -83,14 +77,18 @@ impl Repairer<'_, '_> {
                 (!contents.is_empty() && !contents.contains(&0)).then_some(FileType::Symlink)
             }
             2 | 3 => {
-                let mut extents = of_reverse_map(&geometry, mapped, Fork::Data);
+                // Read like that of a file, whose blocks may have any contents.
+                let mut as_file = inode.clone();
+                as_file.set_mode(FileType::Regular, 0);
+                let space = ExtentSpace::of(&geometry, &as_file, Fork::Data);
+                let mut extents = mapped.extents(&geometry, Fork::Data, space);
                 if extents.is_empty() {
-                    // Read like that of a file, whose blocks may have any contents.
-                    let mut as_file = inode.clone();
-                    as_file.set_mode(FileType::Regular, 0);
                     extents = map::read(self.view, ino, &as_file, Fork::Data).extents;
                 }
                 let is_in_use = inode.nlink() > 0 || !extents.is_empty() || inode.size() > 0;
+                if matches!(space, ExtentSpace::Realtime(_)) {
+                    return is_in_use.then_some(FileType::Regular);
+                }
                 is_in_use.then(|| self.type_of(ino, &extents))
             }
             _ => None,
@@ -140,13 +138,18 @@ impl Repairer<'_, '_> {
         &self,
         inode: &mut Inode,
         file_type: FileType,
-        mapped: &[Mapping],
+        mapped: &Mapped,
     ) -> Option<()> {
         let geometry = self.geometry();
         if is_special(file_type) {
             inode.set_format(Fork::Data, ForkFormat::Device);
             inode.set_size(0);
             return inode.set_extents(Fork::Data, 0).then_some(());
+        }
+        if inode.is_metadata() && inode.metafile_type().shape().is_some() {
+            // The tree is rebuilt from the extents of files.
+            empty_tree(inode);
+            return Some(());
         }
         let said = inode.as_bytes()[FORMAT_OFFSET];
         let fitting: &[ForkFormat] = match file_type {
@@ -184,7 +187,8 @@ impl Repairer<'_, '_> {
             return inode.set_extents(Fork::Data, 0).then_some(());
         }
         if file_type != FileType::Regular && inode.size() == 0 || inode.size() > i64::MAX as u64 {
-            let extents = of_reverse_map(&geometry, mapped, Fork::Data);
+            let space = ExtentSpace::of(&geometry, inode, Fork::Data);
+            let extents = mapped.extents(&geometry, Fork::Data, space);
             let size = self.size_of(file_type, &extents);
             inode.set_size(size.max(geometry.block_size() as u64));
         }
@@ -210,12 +214,23 @@ impl Repairer<'_, '_> {
                     _ => !contents.is_empty() && !contents.contains(&0),
                 }
             }
-            ForkFormat::Extents => is_list(geometry, fork, inode.extents(Fork::Data)),
+            ForkFormat::Extents => {
+                let space = ExtentSpace::of(geometry, inode, Fork::Data);
+                is_list(&space, fork, inode.extents(Fork::Data))
+            }
             ForkFormat::Btree => is_root(geometry, fork),
             // The tree of a realtime group is not an ordinary file.
             ForkFormat::Device | ForkFormat::MetaBtree => false,
         }
     }
+}
+
+/// Makes an inode the root of an empty tree of a realtime group.
+pub(super) fn empty_tree(inode: &mut Inode) {
+    inode.set_format(Fork::Data, ForkFormat::MetaBtree);
+    inode.fork_mut(Fork::Data).fill(0);
+    let _ = inode.set_extents(Fork::Data, 0);
+    inode.set_size(0);
 }
 
 /// Moves the attributes of an inode that was a device. The fork boundary of a device leaves no room for other data
@@ -271,19 +286,19 @@ fn makes_sense(geometry: &Geometry, inode: &Inode) -> bool {
             let are_right = entries.all(|entry| entry.map(|entry| end += entry.size()).is_ok());
             are_right && shortform::total(fork).is_ok_and(|total| total == end)
         }
-        2 => is_list(geometry, fork, inode.extents(Fork::Attr)),
+        2 => is_list(&ExtentSpace::Groups(geometry), fork, inode.extents(Fork::Attr)),
         3 => is_root(geometry, fork),
         _ => false,
     }
 }
 
 /// Returns whether a fork can be a list of `count` extents.
-fn is_list(geometry: &Geometry, fork: &[u8], count: u64) -> bool {
+fn is_list(space: &ExtentSpace<'_>, fork: &[u8], count: u64) -> bool {
     let mut end = FileBlock(0);
     count <= (fork.len() / EXTENT_SIZE) as u64
         && fork.chunks_exact(EXTENT_SIZE).take(count as usize).all(|record| {
             let extent = Extent::parse(record);
-            let is_right = extent.check(geometry).is_ok() && extent.offset >= end;
+            let is_right = space.is_valid(&extent) && extent.offset >= end;
             end = extent.end();
             is_right
         })

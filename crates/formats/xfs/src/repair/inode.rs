@@ -6,17 +6,64 @@ use std::collections::HashMap;
 use vfs::{FileType, Ino};
 
 use super::fields::{NEWRTBM, flags2_of};
-use super::map::{self, Map, Room, blocks_of, install, of_reverse_map, tree_of_reverse_map};
+use super::map::{
+    self, ExtentSpace, Map, Room, blocks_of, install, of_reverse_map, tree_of_reverse_map,
+};
+use crate::btree::records::rmap_offset;
 use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be64, put16, put64};
+use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::Geometry;
-use crate::format::inode::{self, Fork, ForkFormat, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags2};
+use crate::format::inode::{
+    self, Fork, ForkFormat, Inode, MAGIC, NEXT_UNLINKED_OFFSET, flags, flags2,
+};
 use crate::format::metafile::MetafileType;
 use crate::format::quota;
 
 /// Rewritten blocks.
 type Blocks = Vec<(Block, Vec<u8>)>;
+
+/// The records of an inode in reverse maps.
+#[derive(Debug, Default)]
+pub(super) struct Mapped {
+    /// Those of allocation groups.
+    pub(super) groups: Vec<Mapping>,
+    /// Those of realtime groups.
+    realtime: Vec<Mapping>,
+}
+
+impl Mapped {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.realtime.is_empty()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.groups.iter().chain(&self.realtime).map(|mapping| mapping.len).sum()
+    }
+
+    /// Returns whether allocation groups have records of data.
+    fn has_data(&self) -> bool {
+        let is_data = |mapping: &Mapping| {
+            mapping.offset & (rmap_offset::ATTR_FORK | rmap_offset::BMBT_BLOCK) == 0
+        };
+        self.groups.iter().any(is_data)
+    }
+
+    /// Returns the extents of a fork in a space.
+    pub(super) fn extents(
+        &self,
+        geometry: &Geometry,
+        fork: Fork,
+        space: ExtentSpace<'_>,
+    ) -> Vec<Extent> {
+        match (space, geometry.of_realtime_device()) {
+            (ExtentSpace::Groups(_), _) => of_reverse_map(geometry, &self.groups, fork),
+            (_, Some(device)) => of_reverse_map(&device, &self.realtime, fork),
+            _ => Vec::new(),
+        }
+    }
+}
 
 /// The result of repairing a slot.
 pub(super) struct Repaired {
@@ -61,24 +108,26 @@ impl Repairer<'_, '_> {
     }
 
     /// Returns the reverse-map records of an inode.
-    fn mapped(&self, ino: Ino) -> Vec<Mapping> {
-        let Some(claims) = self.claims else { return Vec::new() };
-        let first = claims.mapped.partition_point(|mapping| mapping.owner < ino.0);
-        claims.mapped[first..]
-            .iter()
-            .take_while(|mapping| mapping.owner == ino.0)
-            .copied()
-            .collect()
+    fn mapped(&self, ino: Ino) -> Mapped {
+        let Some(claims) = self.claims else { return Mapped::default() };
+        let of_inode = |all: &[Mapping]| {
+            let first = all.partition_point(|mapping| mapping.owner < ino.0);
+            let all = all[first..].iter().take_while(|mapping| mapping.owner == ino.0);
+            all.copied().collect()
+        };
+        Mapped { groups: of_inode(&claims.mapped), realtime: of_inode(&claims.realtime) }
     }
 
     /// Repairs the slot of an inode in use. `None` if nothing can be done.
     pub(super) fn repair(&mut self, ino: Ino, slot: &[u8], hints: Hints) -> Option<Repaired> {
-        if self.view.superblock().raw.realtime_inodes().contains(&ino.0) {
+        let geometry = self.geometry();
+        let is_of_section = self.view.superblock().raw.realtime_inodes().contains(&ino.0);
+        if is_of_section && geometry.realtime.is_none() {
             // Without a realtime device they are empty.
             return Some(self.clear(ino, slot));
         }
         let mapped = self.mapped(ino);
-        let signs = signs_of_identity(&self.geometry(), ino, slot);
+        let signs = signs_of_identity(&geometry, ino, slot);
         let is_own =
             (signs >= 2 || signs == 1 && self.is_plausible(ino, slot)) && !self.is_copy(ino, slot);
         let made = is_own.then(|| self.repair_own(ino, slot, &mapped, hints)).flatten();
@@ -115,12 +164,13 @@ impl Repairer<'_, '_> {
         &mut self,
         ino: Ino,
         slot: &[u8],
-        mapped: &[Mapping],
+        mapped: &Mapped,
         hints: Hints,
     ) -> Option<Repaired> {
         let geometry = self.geometry();
         let mut inode = Inode::from_slot(slot);
         identify(&geometry, ino, inode.as_mut_bytes());
+        self.choose_space(ino, &mut inode, mapped);
         self.flags2(&mut inode);
         let file_type = match inode.file_type() {
             Some(other) if self.is_other_inode(ino, &inode, other) => return None,
@@ -131,6 +181,7 @@ impl Repairer<'_, '_> {
         };
         let permissions = inode.mode();
         inode.set_mode(file_type, permissions);
+        self.metadata(&mut inode, ino, file_type);
         self.boundary(&mut inode, file_type);
         let mut blocks = Vec::new();
         let used_before = inode.nblocks();
@@ -156,7 +207,7 @@ impl Repairer<'_, '_> {
                 maps[0] = own;
             }
         }
-        let mapped_blocks: u64 = mapped.iter().map(|mapping| mapping.len).sum();
+        let mapped_blocks = mapped.blocks();
         // The reverse map accounts for all blocks that the inode counts, but the extent maps do not.
         let is_short = !mapped.is_empty()
             && used_before == mapped_blocks
@@ -180,13 +231,26 @@ impl Repairer<'_, '_> {
         self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
     }
 
+    /// Corrects the flag for realtime data, if reverse maps know the blocks of an inode in the other space only.
+    fn choose_space(&self, ino: Ino, inode: &mut Inode, mapped: &Mapped) {
+        let realtime = flags::REALTIME;
+        if !self.may_be_realtime(ino, inode) {
+            return inode.set_flags(inode.flags() & !realtime);
+        }
+        match (mapped.has_data(), mapped.realtime.is_empty()) {
+            (true, true) => inode.set_flags(inode.flags() & !realtime),
+            (false, false) => inode.set_flags(inode.flags() | realtime),
+            _ => {}
+        }
+    }
+
     /// Returns whether the root's slot contains another inode of version 4: neither its type nor its contents are a
     /// directory's.
     fn is_other_inode(&self, ino: Ino, inode: &Inode, file_type: FileType) -> bool {
         !self.geometry().features.crc()
             && self.view.is_root(ino)
             && file_type != FileType::Directory
-            && self.guess_type(inode, ino, &[]) != Some(FileType::Directory)
+            && self.guess_type(inode, ino, &Mapped::default()) != Some(FileType::Directory)
     }
 
     /// Returns whether a slot of version 4, which has only two identifying fields, is a valid inode with corrected ones.
@@ -287,21 +351,30 @@ impl Repairer<'_, '_> {
     }
 
     /// Rebuilds an inode with a lost slot from its reverse-map records. `None` if there are none.
-    fn made_of_reverse_map(&mut self, ino: Ino, mapped: &[Mapping]) -> Option<Repaired> {
+    fn made_of_reverse_map(&mut self, ino: Ino, mapped: &Mapped) -> Option<Repaired> {
         let geometry = self.geometry();
         let mut slot = vec![0; geometry.inode_size()];
         identify(&geometry, ino, &mut slot);
         let mut inode = Inode::from_slot(&slot);
+        self.choose_space(ino, &mut inode, mapped);
+        let is_realtime = inode.flags() & flags::REALTIME != 0;
+        // Realtime blocks are those of regular files.
+        inode.set_mode(FileType::Regular, 0o600);
         // Records of a damaged reverse map may overlap.
-        let [data, attr] = [Fork::Data, Fork::Attr]
-            .map(|fork| Map::default().with(&geometry, &of_reverse_map(&geometry, mapped, fork)));
+        let [data, attr] = [Fork::Data, Fork::Attr].map(|fork| {
+            let space = ExtentSpace::of(&geometry, &inode, fork);
+            Map::default().with(&space, &mapped.extents(&geometry, fork, space))
+        });
         if data.is_empty() || !geometry.features.crc() {
             return None;
         }
-        let file_type = self.type_of(ino, &data);
+        let file_type = if is_realtime { FileType::Regular } else { self.type_of(ino, &data) };
         let is_dir = file_type == FileType::Directory;
         let generation = is_dir.then(|| self.generation_of_directory(ino)).flatten();
         inode.reset(file_type, 0o600, generation.unwrap_or(0));
+        if is_realtime {
+            inode.set_flags(flags::REALTIME);
+        }
         inode.set_flags2(flags2_of(&geometry) & (flags2::BIGTIME | flags2::NREXT64));
         inode.set_nlink(if is_dir { 2 } else { 1 });
         inode.set_size(self.size_of(file_type, &data));
@@ -310,7 +383,7 @@ impl Repairer<'_, '_> {
         }
         let (mut blocks, mut total) = (Vec::new(), 0);
         for (fork, extents) in [(Fork::Data, data), (Fork::Attr, attr)] {
-            let old = tree_of_reverse_map(&geometry, mapped, fork);
+            let old = tree_of_reverse_map(&geometry, &mapped.groups, fork);
             let new = install(&geometry, (ino, &mut inode, fork), &extents, &old, &mut self.room);
             self.is_full |= new.is_none();
             let new = new?;
@@ -332,7 +405,7 @@ impl Repairer<'_, '_> {
         inode: &mut Inode,
         fork: Fork,
         map: &Map,
-        mapped: &[Mapping],
+        mapped: &Mapped,
         (hints, is_short): (Hints, bool),
     ) -> Option<(Blocks, u64)> {
         let geometry = self.geometry();
@@ -343,20 +416,27 @@ impl Repairer<'_, '_> {
             return set.then(|| (Vec::new(), 0));
         }
         let is_list = inode.fork_format(fork) == ForkFormat::Extents;
-        if map.is_sound && !is_short && (is_list || !hints.is_map_wrong) {
+        // A tree of few extents is damaged.
+        let has_form = is_list
+            || !hints.is_map_wrong && map.extents.len() * EXTENT_SIZE > inode.fork(fork).len();
+        if map.is_sound && !is_short && has_form {
             let set = inode.set_extents(fork, map.extents.len() as u64);
             return set.then(|| (Vec::new(), map.blocks()));
         }
-        let said = of_reverse_map(&geometry, mapped, fork);
+        let space = ExtentSpace::of(&geometry, inode, fork);
+        let said = mapped.extents(&geometry, fork, space);
         let mut extents = match is_short && !said.is_empty() {
-            true => Map::default().with(&geometry, &said),
-            false => map.with(&geometry, &said),
+            true => Map::default().with(&space, &said),
+            false => map.with(&space, &said),
         };
-        if fork == Fork::Attr || inode.file_type() != Some(FileType::Regular) {
+        let is_file = inode.file_type() == Some(FileType::Regular)
+            && !inode.is_metadata()
+            && !self.view.is_special(ino);
+        if fork == Fork::Attr || !is_file {
             extents.iter_mut().for_each(|extent| extent.unwritten = false);
         }
         let mut old = map.tree.clone();
-        old.extend(tree_of_reverse_map(&geometry, mapped, fork));
+        old.extend(tree_of_reverse_map(&geometry, &mapped.groups, fork));
         old.sort_unstable_by(|a, b| b.cmp(a));
         old.dedup();
         let blocks = install(&geometry, (ino, inode, fork), &extents, &old, &mut self.room);

@@ -14,6 +14,7 @@ use super::attributes::{self, Attribute, by_inode};
 use super::directory::{self, numbered, possible_name};
 use super::engine::{Session, change, change_two};
 use super::map;
+use super::metadir::{self, MetafilePlace};
 use crate::XfsCore;
 use crate::check::codes;
 use crate::check::view::{Link, View, view};
@@ -266,7 +267,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
         let planned = match inode.file_type() {
             None => None,
             Some(_) if view.is_special(ino) => Some((Vec::new(), Move::Special)),
-            Some(_) if view.is_root(ino) => is_lost.then(|| (Vec::new(), Move::DotDot(ino))),
+            Some(_) if view.is_root(ino) => is_lost.then(|| (links, Move::DotDot(ino))),
             // One name of each loop is removed.
             Some(_) if is_loop && !links.is_empty() => {
                 loops.insert(known.loop_of(ino)).then(|| (links, known.home(ino, &inode)))
@@ -349,8 +350,10 @@ fn right_name<'l>(
 /// Returns the move of a metadata file without a name.
 fn metadata_home(view: &View<'_>, ino: Ino, inode: &Inode) -> Move {
     let said = parents_of(view, ino, inode);
-    match super::metadir::home(view, inode, &said) {
-        Some((dir, name)) => Move::Home(vec![Name { dir, name, mistaken: None }]),
+    match metadir::home(view, inode, &said) {
+        Some(MetafilePlace { dir, name, mistaken }) => {
+            Move::Home(vec![Name { dir, name, mistaken }])
+        }
         None => Move::Unmark,
     }
 }
@@ -361,7 +364,7 @@ fn carry_out(fs: &XfsCore, plan: &LinkPlan) -> Result<()> {
     }
     match &plan.to {
         Move::DotDot(parent) => set_parent(fs, plan.ino, *parent),
-        Move::Unmark => super::metadir::unmark(fs, plan.ino),
+        Move::Unmark => metadir::unmark(fs, plan.ino),
         Move::Special => change(fs, plan.ino, |op, handle| {
             if op.fs.is_unlinked(plan.ino) {
                 op.remove_unlinked(handle);

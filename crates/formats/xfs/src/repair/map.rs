@@ -7,7 +7,7 @@ use vfs::check::BitSet;
 use vfs::{FileType, Ino};
 
 use crate::btree::records::rmap_offset;
-use crate::check::view::{Claims, Mapping, View};
+use crate::check::view::{Claims, Mapping, View, is_realtime};
 use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Side, TreeShape};
 use crate::format::bytes::{be16, be32, be64, put16, put64};
@@ -15,6 +15,7 @@ use crate::format::checksum;
 use crate::format::extent::{EXTENT_SIZE, Extent, LEN_MAX};
 use crate::format::geometry::Geometry;
 use crate::format::inode::{Fork, ForkFormat, Inode};
+use crate::format::realtime::Realtime;
 
 /// Byte offset of the owner in an extent map tree block of version 5.
 const OWNER_OFFSET: usize = 56;
@@ -24,6 +25,42 @@ const PLACE_OFFSET: usize = 24;
 const DIRECTORY_BLOCKS_MAX: u64 = 1 << 22;
 /// Byte range of the UUID in an extent map tree block.
 const UUID: std::ops::Range<usize> = 40..56;
+
+/// The blocks that a fork maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ExtentSpace<'g> {
+    /// Those of the allocation groups.
+    Groups(&'g Geometry),
+    /// Those of the realtime section.
+    Realtime(Realtime),
+}
+
+impl<'g> ExtentSpace<'g> {
+    /// Returns the space of a fork.
+    pub(super) fn of(geometry: &'g Geometry, inode: &Inode, fork: Fork) -> Self {
+        let realtime = geometry.realtime.filter(|_| fork == Fork::Data && is_realtime(inode));
+        realtime.map_or(Self::Groups(geometry), Self::Realtime)
+    }
+
+    /// Returns whether an extent is valid.
+    pub(super) fn is_valid(&self, extent: &Extent) -> bool {
+        match self {
+            Self::Groups(geometry) => extent.check(geometry).is_ok(),
+            Self::Realtime(realtime) => extent.check_realtime(realtime).is_ok(),
+        }
+    }
+
+    /// Returns an extent without the bits of its start that no block has.
+    fn within(&self, extent: Extent) -> Extent {
+        match self {
+            Self::Groups(geometry) => {
+                let end = u64::from(geometry.ag_count).next_power_of_two() << geometry.ag_block_log;
+                Extent { start: FsBlock(extent.start.0 & (end - 1)), ..extent }
+            }
+            Self::Realtime(_) => extent,
+        }
+    }
+}
 
 /// The readable part of a fork's extent map.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +89,10 @@ impl Map {
     }
 
     /// Returns all extents, the most reliable first: its own, those of the reverse map, and those from damaged blocks.
-    pub(super) fn with(&self, geometry: &Geometry, mapped: &[Extent]) -> Vec<Extent> {
+    pub(super) fn with(&self, space: &ExtentSpace<'_>, mapped: &[Extent]) -> Vec<Extent> {
         let mut all = Extents::default();
         for extent in self.extents.iter().chain(mapped).chain(&self.poor) {
-            all.add(geometry, extent);
+            all.add(space, extent);
         }
         all.into_joined()
     }
@@ -72,8 +109,8 @@ struct Extents(std::collections::BTreeMap<u64, Extent>);
 
 impl Extents {
     /// Adds the parts of an extent that do not overlap existing ones.
-    fn add(&mut self, geometry: &Geometry, extent: &Extent) {
-        if extent.check(geometry).is_err() {
+    fn add(&mut self, space: &ExtentSpace<'_>, extent: &Extent) {
+        if !space.is_valid(extent) {
             return;
         }
         let mut at = extent.offset;
@@ -126,9 +163,14 @@ impl Extents {
 /// Reads the extent map of a fork.
 pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map {
     let bytes = inode.fork(fork);
-    let may_be_unwritten = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
+    let may_be_unwritten = fork == Fork::Data
+        && inode.file_type() == Some(FileType::Regular)
+        && !inode.is_metadata()
+        && !view.is_special(ino);
+    let space = ExtentSpace::of(view.geometry(), inode, fork);
     let mut reader = Reader {
         view,
+        space,
         ino,
         visited: HashSet::new(),
         good: Vec::new(),
@@ -144,15 +186,15 @@ pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map 
         ForkFormat::Btree => reader.tree(bytes),
         _ => {}
     }
-    let (geometry, mut map) = (view.geometry(), reader.map);
+    let mut map = reader.map;
     let mut end = FileBlock(0);
     let mut all = Extents::default();
     for mut extent in reader.good {
-        let is_right = extent.check(geometry).is_ok() && extent.offset >= end;
+        let is_right = space.is_valid(&extent) && extent.offset >= end;
         map.is_sound &= is_right && (may_be_unwritten || !extent.unwritten);
         end = extent.end();
         extent.unwritten &= may_be_unwritten;
-        all.add(geometry, &extent);
+        all.add(&space, &extent);
     }
     map.extents = if map.is_sound { all.0.into_values().collect() } else { all.into_joined() };
     map.poor.iter_mut().for_each(|extent| extent.unwritten &= may_be_unwritten);
@@ -169,7 +211,7 @@ pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -
         return None;
     }
     let mut bytes = vec![0; geometry.block_size()];
-    let mut own = Extents::default();
+    let (space, mut own) = (ExtentSpace::Groups(geometry), Extents::default());
     let mut is_own = false;
     for extent in &map.extents {
         for nth in 0..extent.len {
@@ -180,7 +222,7 @@ pub(super) fn of_directory(view: &View<'_>, ino: Ino, map: &Map, counted: u64) -
                     && directory_owner(&bytes) == Some(ino);
             }
             if is_own {
-                own.add(geometry, &Extent { offset: at, start, len: 1, unwritten: false });
+                own.add(&space, &Extent { offset: at, start, len: 1, unwritten: false });
             }
         }
     }
@@ -203,6 +245,7 @@ fn directory_owner(block: &[u8]) -> Option<Ino> {
 
 struct Reader<'r, 's> {
     view: &'r View<'s>,
+    space: ExtentSpace<'r>,
     ino: Ino,
     visited: HashSet<u64>,
     good: Vec<Extent>,
@@ -284,7 +327,7 @@ impl Reader<'_, '_> {
         let extents = records.map(Extent::parse);
         match is_right {
             true => self.good.extend(extents),
-            false => self.map.poor.extend(extents.map(|extent| within(&geometry, extent))),
+            false => self.map.poor.extend(extents.map(|extent| self.space.within(extent))),
         }
     }
 
@@ -301,12 +344,6 @@ impl Reader<'_, '_> {
         ];
         signs.iter().filter(|sign| **sign).count() >= 3 && be64(data, OWNER_OFFSET) == self.ino.0
     }
-}
-
-/// Returns a damaged extent without the bits of its start that no block of the file system has.
-fn within(geometry: &Geometry, extent: Extent) -> Extent {
-    let end = u64::from(geometry.ag_count).next_power_of_two() << geometry.ag_block_log;
-    Extent { start: FsBlock(extent.start.0 & (end - 1)), ..extent }
 }
 
 /// Returns the extents of a fork according to the reverse map.
@@ -409,10 +446,12 @@ pub(super) fn install(
         return Some(Vec::new());
     }
     let root = TreeShape::BMBT.root_area(len);
-    room.note(extents);
+    let is_in_groups = matches!(ExtentSpace::of(geometry, inode, fork), ExtentSpace::Groups(_));
+    let in_groups = if is_in_groups { extents } else { &[] };
+    room.note(in_groups);
     // Mapped blocks are not reused for its tree, regardless of other evidence.
     let mut mapped: Vec<(u64, u64)> =
-        extents.iter().map(|extent| (extent.start.0, extent.start.0 + extent.len)).collect();
+        in_groups.iter().map(|extent| (extent.start.0, extent.start.0 + extent.len)).collect();
     mapped.sort_unstable();
     let is_mapped = |block: &FsBlock| {
         let at = mapped.partition_point(|(start, _)| *start <= block.0);

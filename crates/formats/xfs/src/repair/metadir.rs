@@ -11,17 +11,19 @@ use vfs::{FileType, Ino, Result};
 use super::RepairJob;
 use super::attributes::by_inode;
 use super::engine::{Session, change};
+use super::forms::empty_tree;
+use super::map;
 use crate::XfsCore;
 use crate::check::view::{Link, View, view};
-use crate::format::inode::Inode;
-use crate::format::metafile::{FILE_FLAGS, MetafileType, quota_path};
+use crate::format::inode::{Fork, ForkFormat, Inode};
+use crate::format::metafile::{FILE_FLAGS, MetafileType, group_of_path, group_path, quota_path};
 use crate::format::quota::QuotaKind;
 
 /// The planned change of an inode.
 #[derive(Debug)]
 enum InodeChange {
-    /// It becomes a metadata file of this type.
-    Mark(MetafileType),
+    /// It becomes a metadata file of this type, of a realtime group or of none.
+    Mark(MetafileType, Option<u32>),
     /// It becomes an ordinary one.
     Unmark,
     /// These names are removed.
@@ -43,7 +45,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
             let ino = Ino(*number);
             let inode = view.inode(ino)?;
             let links = job.names(view).get(number).cloned().unwrap_or_default();
-            let change = plan(view, ino, &inode, links, paths.get(&ino).map(Vec::as_slice))?;
+            let change = plan(view, ino, &inode, links, &paths)?;
             Some(MetadirPlan { ino, change })
         };
         all.keys().filter_map(plan).collect::<Vec<_>>()
@@ -60,7 +62,7 @@ pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 
 const fn what(change: &InodeChange) -> &'static str {
     match change {
-        InodeChange::Mark(_) => {
+        InodeChange::Mark(..) => {
             "The inode gets the flag and the type of its place in the metadata directory."
         }
         InodeChange::Unmark => "The inode becomes an ordinary one.",
@@ -76,20 +78,28 @@ fn type_at(path: Option<&[u8]>, is_dir: bool) -> Option<MetafileType> {
     ((found == MetafileType::Directory) == is_dir).then_some(found)
 }
 
+/// Returns the path of a name in a directory.
+fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let parts: &[&[u8]] = if dir.is_empty() { &[name] } else { &[dir, name] };
+    parts.join(&b'/')
+}
+
 fn plan(
     view: &View<'_>,
     ino: Ino,
     inode: &Inode,
     links: Vec<Link>,
-    path: Option<&[u8]>,
+    paths: &BTreeMap<Ino, Vec<u8>>,
 ) -> Option<InodeChange> {
+    let path = paths.get(&ino).map(Vec::as_slice);
     let is_inside = |link: &Link| view.inode(Ino(link.0)).is_some_and(|dir| dir.is_metadata());
     let (inside, outside): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_inside);
     let fitting = type_at(path, inode.is_dir());
+    let group = path.and_then(group_of_path);
     if !inode.is_metadata() {
         let may_mark = outside.is_empty() && ino != view.root();
         return match fitting {
-            Some(fitting) if may_mark => Some(InodeChange::Mark(fitting)),
+            Some(fitting) if may_mark => Some(InodeChange::Mark(fitting, group)),
             _ if !inside.is_empty() => Some(InodeChange::Unlink(inside)),
             _ => None,
         };
@@ -97,17 +107,31 @@ fn plan(
     if ino == view.root() || inside.is_empty() {
         return Some(InodeChange::Unmark);
     }
+    // If one of several names fits the file, the others are mistakes.
+    let fits = |(dir, _, name): &Link| {
+        let path = paths.get(&Ino(*dir)).map(|dir| joined(dir, name));
+        type_at(path.as_deref(), inode.is_dir()) == Some(inode.metafile_type())
+            && path.and_then(|path| group_of_path(&path)).is_none_or(|it| it == inode.projid())
+    };
+    let (right, mistaken): (Vec<Link>, Vec<Link>) = inside.iter().cloned().partition(fits);
+    if outside.is_empty() && !right.is_empty() && !mistaken.is_empty() {
+        return Some(InodeChange::Unlink(mistaken));
+    }
     match fitting {
         _ if !outside.is_empty() => Some(InodeChange::Unlink(outside)),
-        Some(fitting) => Some(InodeChange::Mark(fitting)),
+        Some(fitting) => Some(InodeChange::Mark(fitting, group)),
         None => Some(InodeChange::Unlink(inside)),
     }
 }
 
 fn carry_out(fs: &XfsCore, plan: &MetadirPlan) -> Result<()> {
     match &plan.change {
-        InodeChange::Mark(fitting) => change(fs, plan.ino, |_, handle| {
+        InodeChange::Mark(fitting, group) => change(fs, plan.ino, |_, handle| {
             handle.inode.set_metadata(*fitting);
+            handle.inode.set_projid(group.unwrap_or(0));
+            if fitting.shape().is_some() && handle.inode.format() != ForkFormat::MetaBtree {
+                empty_tree(&mut handle.inode);
+            }
             Ok(())
         }),
         InodeChange::Unmark => unmark(fs, plan.ino),
@@ -122,6 +146,12 @@ pub(super) fn unmark(fs: &XfsCore, ino: Ino) -> Result<()> {
     change(fs, ino, |_, handle| {
         let inode = &mut handle.inode;
         inode.clear_metadata();
+        if inode.format() == ForkFormat::MetaBtree {
+            // The blocks of the tree become lost space.
+            inode.fork_mut(Fork::Data).fill(0);
+            inode.set_format(Fork::Data, ForkFormat::Extents);
+            inode.set_nblocks(0);
+        }
         // All of them together are hardly the flags of a file.
         if inode.flags() & FILE_FLAGS == FILE_FLAGS {
             inode.set_flags(inode.flags() & !FILE_FLAGS);
@@ -133,32 +163,53 @@ pub(super) fn unmark(fs: &XfsCore, ino: Ino) -> Result<()> {
     })
 }
 
-/// Returns the place of a metadata file without a name, if it has one and nothing else is there.
-pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<(Ino, Vec<u8>)> {
+/// The place of a metadata file.
+pub(super) struct MetafilePlace {
+    pub(super) dir: Ino,
+    pub(super) name: Vec<u8>,
+    /// The file there, if it is of another type and its name is a mistake.
+    pub(super) mistaken: Option<Ino>,
+}
+
+/// Returns the place of a metadata file without a name, if it has one and no file of its type is there.
+pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<MetafilePlace> {
     let files = view.metafiles();
-    let is_free = |path: &[u8]| files.iter().all(|(other, _)| other != path);
     let at = |path: &[u8]| files.iter().find(|(other, _)| other == path).map(|(_, ino)| *ino);
+    let own = inode.metafile_type();
+    let is_of_type = |ino: &Ino| view.inode(*ino).is_some_and(|there| there.metafile_type() == own);
+    // One file may have several names.
+    let named = |dir: Ino, inode: &Inode, wanted: &[u8]| {
+        let extents = map::read(view, dir, inode, Fork::Data).extents;
+        let mut found = None;
+        view.entries(dir, inode, &extents, |name, ino| {
+            if name == wanted {
+                found = Some(ino);
+            }
+            found.is_none()
+        });
+        found
+    };
     let place = |path: &[u8]| {
         let cut = path.iter().rposition(|byte| *byte == b'/');
         let (dir, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
-        let dir = at(dir).filter(|dir| view.inode(*dir).is_some_and(|inode| inode.is_dir()))?;
-        is_free(path).then(|| (dir, name.to_vec()))
+        let dir = at(dir)?;
+        let mistaken = named(dir, &view.inode(dir).filter(Inode::is_dir)?, name);
+        let is_free = !mistaken.as_ref().is_some_and(is_of_type);
+        is_free.then(|| MetafilePlace { dir, name: name.to_vec(), mistaken })
     };
-    let own = inode.metafile_type();
     let is_dir = inode.file_type() == Some(FileType::Directory);
     // The places that its parent pointers name come first.
     for (dir, _, name) in said {
         let Some((path, _)) = files.iter().find(|(_, ino)| ino.0 == *dir) else { continue };
-        let mut path = path.clone();
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
+        let path = joined(path, name);
         if type_at(Some(&path), is_dir) == Some(own)
             && let Some(found) = place(&path)
         {
             return Some(found);
         }
+    }
+    if own >= MetafileType::RtBitmap {
+        return place(group_path(inode.projid(), own).as_bytes());
     }
     // There is one quota file of each kind.
     let kind = QuotaKind::ALL.into_iter().find(|kind| MetafileType::of_quota(*kind) == own)?;

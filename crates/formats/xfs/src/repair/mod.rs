@@ -27,7 +27,7 @@ mod new_log;
 mod old;
 mod quota;
 mod realtime;
-mod realtime_limits;
+mod realtime_files;
 mod realtime_trees;
 mod restart;
 mod rights;
@@ -121,19 +121,19 @@ const ABOVE: &[&[Fix<RepairJob>]] = &[
     files::NAMES,
     files::PARENTS,
     files::LINKS,
-    volume::NAMELESS,
+    volume::REALTIME_FILES,
     volume::REALTIME,
+    volume::REALTIME_SPACE,
+    volume::NAMELESS,
     volume::COUNTS,
 ];
 /// Fixes applied while nothing may be allocated.
-const COUNTS: &[&[Fix<RepairJob>]] = &[volume::COUNTS];
+const COUNTS: &[&[Fix<RepairJob>]] = &[volume::REALTIME_SPACE, volume::COUNTS];
 
 impl Repairer for Repair {
     fn begin(&self, staging: &Arc<Staging>, is_sound: bool) -> Result<()> {
-        realtime_limits::require_device(staging)?;
-        let is_readable = read_superblock(&**staging).is_ok();
-        volume::begin(staging, is_sound)?;
-        if is_readable { Ok(()) } else { realtime_limits::refuse_restored(staging) }
+        begin::require_device(staging)?;
+        volume::begin(staging, is_sound)
     }
 
     fn check(&self, staging: &Arc<Staging>, observer: &dyn Observer) -> Result<Summary> {
@@ -141,7 +141,6 @@ impl Repairer for Repair {
     }
 
     fn repair(&self, staging: &Arc<Staging>, findings: &[Finding]) -> Result<bool> {
-        realtime_limits::check_findings(staging, findings)?;
         let job = RepairJob::new(staging, self.options, findings);
         let mut is_changed = repair_lowest(staging, &job, BELOW, findings)?;
         if !is_changed {

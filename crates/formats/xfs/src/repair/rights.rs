@@ -28,6 +28,16 @@ pub(super) const OF_FILES: &[&Code] = &[
     codes::BMBT.records,
     codes::ROOT,
     codes::METADIR_ROOT,
+    codes::RTRMAPBT.checksum,
+    codes::RTRMAPBT.block,
+    codes::RTRMAPBT.links,
+    codes::RTRMAPBT.keys,
+    codes::RTRMAPBT.records,
+    codes::RTREFCOUNTBT.checksum,
+    codes::RTREFCOUNTBT.block,
+    codes::RTREFCOUNTBT.links,
+    codes::RTREFCOUNTBT.keys,
+    codes::RTREFCOUNTBT.records,
 ];
 /// Findings about the blocks and extents of an inode.
 pub(super) const OF_MAPS: &[&Code] = OF_FILES.split_at(1).1;

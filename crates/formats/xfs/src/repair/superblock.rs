@@ -21,9 +21,9 @@ use super::{derived, log_place};
 use crate::check::codes;
 use crate::check::superblock::numbers;
 use crate::check::superblock_fields::{
-    REALTIME_EXTENT_MIN, are_bits_right, are_realtime_groups_right, chunk_alignment,
-    has_large_sectors, is_chunk_alignment_right, is_log_shape_right, is_realtime_extent,
-    is_sparse_alignment_right, is_stripe, sparse_alignment,
+    REALTIME_EXTENT_MIN, RealtimeFields, are_bits_right, are_realtime_groups_right,
+    chunk_alignment, has_large_sectors, is_chunk_alignment_right, is_log_shape_right,
+    is_realtime_extent, is_sparse_alignment_right, is_stripe, sparse_alignment,
 };
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
@@ -578,19 +578,25 @@ fn plausible_stripe(raw: &mut RawSuperblock, bits: &mut Version) {
     bits.set(Version::DALIGN, is_striped);
 }
 
-/// Removes the realtime section, and corrects the shape that remains.
+/// Corrects the shape of the realtime section, and the fields that follow from its size.
 fn plausible_realtime(raw: &mut RawSuperblock) {
-    (raw.rextents, raw.frextents, raw.rbmblocks) = (0.into(), 0.into(), 0.into());
-    raw.rextslog = 0;
     if !are_realtime_groups_right(raw) {
         let blocks = 1_u32 << (REALTIME_GROUP_LOG - raw.blocklog.min(16));
         raw.rgblklog = REALTIME_GROUP_LOG - raw.blocklog.min(16);
         raw.rgextents = (blocks / raw.rextsize.get().max(1)).into();
-        raw.rgcount = 0.into();
+        // The blocks of such a section have no addresses.
+        (raw.rblocks, raw.rgcount) = (0.into(), 0.into());
     }
     if !is_realtime_extent(raw) {
         let blocks = (REALTIME_EXTENT_MIN >> raw.blocklog.min(31)).max(1) as u32;
         raw.rextsize = blocks.into();
+    }
+    let fields = RealtimeFields::of(raw);
+    raw.rextents = fields.extents.into();
+    raw.rbmblocks = u32::try_from(fields.bitmap_blocks).unwrap_or(u32::MAX).into();
+    raw.rextslog = fields.extents_log;
+    if fields.extents == 0 {
+        raw.frextents = 0.into();
     }
 }
 

@@ -7,8 +7,8 @@ use vfs::Result;
 use vfs::check::{Code, Finding};
 
 use super::{
-    RepairJob, begin, counts, inode_trees, lsn, new_log, quota, realtime, realtime_trees, space,
-    superblock, unlinked,
+    RepairJob, begin, counts, inode_trees, lsn, new_log, quota, realtime, realtime_files,
+    realtime_trees, space, superblock, unlinked,
 };
 use crate::check::codes;
 
@@ -18,24 +18,10 @@ const BNOBT: [&Code; 5] = codes::BNOBT.all();
 const CNTBT: [&Code; 5] = codes::CNTBT.all();
 const RMAPBT: [&Code; 5] = codes::RMAPBT.all();
 const REFCOUNTBT: [&Code; 5] = codes::REFCOUNTBT.all();
-const RTRMAPBT: [&Code; 5] = codes::RTRMAPBT.all();
-const RTREFCOUNTBT: [&Code; 5] = codes::RTREFCOUNTBT.all();
 
-/// Findings about the trees of realtime groups.
-const REALTIME_TREES: &[&Code] = &[
-    codes::REALTIME_RMAP,
-    codes::REALTIME_REFERENCES,
-    RTRMAPBT[0],
-    RTRMAPBT[1],
-    RTRMAPBT[2],
-    RTRMAPBT[3],
-    RTRMAPBT[4],
-    RTREFCOUNTBT[0],
-    RTREFCOUNTBT[1],
-    RTREFCOUNTBT[2],
-    RTREFCOUNTBT[3],
-    RTREFCOUNTBT[4],
-];
+/// Findings about the contents of trees of realtime groups. Damaged trees are emptied with their inodes.
+const REALTIME_TREES: &[&Code] =
+    &[codes::REALTIME_RMAP, codes::REALTIME_REFERENCES, codes::REALTIME_TWICE];
 
 /// Findings about AGI and inode trees.
 const INODE_TREES: &[&Code] = &[
@@ -113,20 +99,29 @@ pub(super) const SPACE: &[Fix<RepairJob>] = &[
 /// Unlinked inodes, once everything else except counts is right.
 pub(super) const NAMELESS: &[Fix<RepairJob>] =
     &[Fix { codes: &[codes::UNLINKED_LEFT], repair: unlinked::free }];
+/// Files of the realtime section, and realtime extents of files.
+pub(super) const REALTIME_FILES: &[Fix<RepairJob>] = &[
+    Fix { codes: &[codes::REALTIME_FILE], repair: realtime_files::repair },
+    Fix {
+        codes: &[codes::REALTIME_TWICE, codes::REALTIME_ALIGNMENT],
+        repair: realtime_files::settle,
+    },
+];
 /// Trees of realtime groups, when files are right.
 pub(super) const REALTIME: &[Fix<RepairJob>] =
     &[Fix { codes: REALTIME_TREES, repair: realtime_trees::rebuild }];
+/// Free space of the realtime section.
+pub(super) const REALTIME_SPACE: &[Fix<RepairJob>] = &[Fix {
+    codes: &[
+        codes::REALTIME_BITMAP,
+        codes::REALTIME_LOST,
+        codes::REALTIME_SUMMARY,
+        codes::REALTIME_HEADER,
+    ],
+    repair: realtime::rebuild,
+}];
 /// Counts, when everything else is right.
 pub(super) const COUNTS: &[Fix<RepairJob>] = &[
-    Fix {
-        codes: &[
-            codes::REALTIME_BITMAP,
-            codes::REALTIME_LOST,
-            codes::REALTIME_SUMMARY,
-            codes::REALTIME_HEADER,
-        ],
-        repair: realtime::rebuild,
-    },
     Fix { codes: &[codes::QUOTA, codes::QUOTA_COUNTS], repair: quota::repair },
     Fix { codes: &[codes::SUPERBLOCK_COUNTS], repair: counts::totals },
     Fix { codes: &[codes::SUPERBLOCK_LOG_BITS], repair: superblock::log_bits },
@@ -134,21 +129,6 @@ pub(super) const COUNTS: &[Fix<RepairJob>] = &[
     Fix { codes: &[codes::SUPERBLOCK_COPY], repair: superblock::copies },
     Fix { codes: &[codes::LSN], repair: lsn::repair },
 ];
-
-/// Returns whether a finding is about the free-space trees or the inode trees of a group.
-pub(super) fn is_of_space(code: &Code) -> bool {
-    [INODE_TREES, SPACE_TREES].iter().any(|codes| codes.contains(&code))
-}
-
-/// Returns whether a finding is about the trees of realtime groups.
-pub(super) fn is_of_realtime_trees(code: &Code) -> bool {
-    REALTIME_TREES.contains(&code)
-}
-
-/// Returns whether a finding is about the references of realtime groups.
-pub(super) fn is_of_references(code: &Code) -> bool {
-    code == codes::REALTIME_REFERENCES || RTREFCOUNTBT.contains(&code)
-}
 
 /// Returns whether a finding forbids allocations: blocks or inodes in use may be marked free.
 pub(super) fn forbids_allocation(finding: &Finding) -> bool {

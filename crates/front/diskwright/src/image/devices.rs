@@ -48,7 +48,7 @@ impl OtherDevices {
     ///
     /// # Errors
     /// `Usage` if there are any; `why` is the reason.
-    #[cfg(feature = "serve")]
+    #[cfg(any(feature = "mount", feature = "serve"))]
     pub(crate) fn require_none(&self, why: &str) -> Result<()> {
         match self.option() {
             None => Ok(()),

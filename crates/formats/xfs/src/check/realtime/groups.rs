@@ -66,6 +66,14 @@ impl UsedExtents {
     }
 }
 
+/// Returns the readable records about some inodes in the reverse maps of groups.
+pub(in super::super) fn mapped_of(inodes: &Inodes<'_>, wanted: &HashSet<u64>) -> Vec<Claim> {
+    let owners = |geometry: &Geometry| Owners::searching(geometry, wanted.clone(), Vec::new());
+    let realtime = inodes.ctx.geometry.realtime.as_ref();
+    let groups = realtime.and_then(|realtime| Groups::read(inodes, realtime, owners));
+    groups.map(|groups| groups.owners.into_claims().1).unwrap_or_default()
+}
+
 impl Groups {
     /// Finds the files of all groups, and reads their trees. `owners` returns the set for the geometry of the realtime
     /// device. Returns `None` for a section without groups. Damage is reported when the inodes are visited.

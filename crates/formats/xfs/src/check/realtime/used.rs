@@ -21,7 +21,7 @@ use crate::format::superblock::RawSuperblock;
 const DISPUTED_MAX: usize = 1000;
 
 /// Returns whether the data of an inode is on the realtime device.
-pub(in super::super) fn is_realtime(inode: &Inode) -> bool {
+pub(crate) fn is_realtime(inode: &Inode) -> bool {
     inode.file_type() == Some(FileType::Regular) && inode.flags() & flags::REALTIME != 0
 }
 
@@ -175,18 +175,8 @@ impl FileClaims<'_> {
     }
 }
 
-impl SpaceFile {
-    /// Returns the inode of the file in a section without groups.
-    pub(in super::super) fn ino(self, raw: &RawSuperblock) -> Ino {
-        Ino(match self {
-            Self::Bitmap => raw.rbmino.get(),
-            Self::Summary => raw.rsumino.get(),
-        })
-    }
-}
-
 /// Returns the expected size in bytes of the file of the section with this inode; `None` for another inode.
-pub(in super::super) fn file_size(
+pub(crate) fn file_size(
     raw: &RawSuperblock,
     layout: Option<&SpaceLayout>,
     ino: Ino,
@@ -196,7 +186,7 @@ pub(in super::super) fn file_size(
 }
 
 /// Returns the expected size in bytes of a file of a realtime group; `None` for other files.
-pub(in super::super) fn group_file_size(
+pub(crate) fn group_file_size(
     metafile_type: MetafileType,
     layout: Option<&SpaceLayout>,
     block_log: u8,

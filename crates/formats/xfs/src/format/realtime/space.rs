@@ -19,6 +19,7 @@ use crate::format::address::Block;
 use crate::format::checksum;
 use crate::format::geometry::Geometry;
 use crate::format::metafile::MetafileType;
+use crate::format::superblock::RawSuperblock;
 
 /// Number of bits of a word, each for one realtime extent.
 pub(crate) const WORD_BITS: u64 = 32;
@@ -74,6 +75,15 @@ impl SpaceFile {
             Self::Bitmap => MetafileType::RtBitmap,
             Self::Summary => MetafileType::RtSummary,
         }
+    }
+
+    /// Returns the inode of the file in a section without groups.
+    #[must_use]
+    pub(crate) const fn ino(self, raw: &RawSuperblock) -> Ino {
+        Ino(match self {
+            Self::Bitmap => raw.rbmino.get(),
+            Self::Summary => raw.rsumino.get(),
+        })
     }
 
     /// Returns its name in messages.

@@ -4,7 +4,7 @@
 //! old files or the new ones.
 
 use operations::Outcome;
-use vfs::{Corruption, Error, Ino, Result, Timestamp};
+use vfs::{Corruption, Error, Result, Timestamp};
 
 use super::contents::{Contents, read_bitmap};
 use crate::XfsCore;
@@ -79,15 +79,15 @@ impl Changes {
 
     /// Makes the files of a group.
     fn make(&self, op: &mut Op<'_>, group: &Changed, directory: &mut Handle) -> Outcome<()> {
+        let maker = GroupMaker { number: group.number, time: self.time };
         for file in [SpaceFile::Bitmap, SpaceFile::Summary] {
-            let mut handle = self.make_file(op, group, directory, file.metafile_type())?;
+            let mut handle = maker.make_file(op, directory, file.metafile_type())?;
             fill(op, &mut handle, &group.contents, file)?;
             op.stage(handle);
         }
-        let features = op.fs.volume.geometry.features;
-        if features.ro_compat(RoCompat::RMAPBT) {
-            let mut handle = self.make_tree(op, group, directory, MetafileType::RtRmap)?;
-            if group.number == 0 {
+        for metafile_type in GroupMaker::trees(op.fs, &self.realtime) {
+            let mut handle = maker.make_tree(op, directory, metafile_type)?;
+            if metafile_type == MetafileType::RtRmap && group.number == 0 {
                 // The superblock of the device.
                 let (len, owner) = (self.realtime.extent_blocks(), rmap_owner::FS);
                 let record = RmapRecord { start: AgBlock(0), len, owner, offset: 0 };
@@ -95,39 +95,52 @@ impl Changes {
             }
             op.stage(handle);
         }
-        if features.ro_compat(RoCompat::REFLINK) {
-            let handle = self.make_tree(op, group, directory, MetafileType::RtRefcount)?;
-            op.stage(handle);
-        }
         Ok(())
+    }
+}
+
+/// Makes the files of a group.
+pub(super) struct GroupMaker {
+    pub(super) number: u32,
+    pub(super) time: Timestamp,
+}
+
+impl GroupMaker {
+    /// Returns the types of the trees that each group has.
+    pub(super) fn trees(fs: &XfsCore, realtime: &Realtime) -> impl Iterator<Item = MetafileType> {
+        let (has_groups, features) = (realtime.has_groups(), fs.volume.geometry.features);
+        let all = [
+            (MetafileType::RtRmap, RoCompat::RMAPBT),
+            (MetafileType::RtRefcount, RoCompat::REFLINK),
+        ];
+        let made = all.into_iter().filter(move |(_, of)| has_groups && features.ro_compat(*of));
+        made.map(|(metafile_type, _)| metafile_type)
     }
 
     /// Makes a file with an empty tree.
-    fn make_tree(
+    pub(super) fn make_tree(
         &self,
         op: &mut Op<'_>,
-        group: &Changed,
         directory: &mut Handle,
         metafile_type: MetafileType,
     ) -> Outcome<Handle> {
-        let mut handle = self.make_file(op, group, directory, metafile_type)?;
+        let mut handle = self.make_file(op, directory, metafile_type)?;
         handle.inode.set_format(Fork::Data, ForkFormat::MetaBtree);
         handle.inode.fork_mut(Fork::Data).fill(0);
         Ok(handle)
     }
 
     /// Makes an empty file of a group, with its name.
-    fn make_file(
+    pub(super) fn make_file(
         &self,
         op: &mut Op<'_>,
-        group: &Changed,
         directory: &mut Handle,
         metafile_type: MetafileType,
     ) -> Outcome<Handle> {
-        let path = group_path(group.number, metafile_type);
+        let path = group_path(self.number, metafile_type);
         let name = path.rsplit('/').next().unwrap_or(&path).as_bytes();
         let mut handle = op.make_metafile(directory, name, metafile_type, self.time)?;
-        handle.inode.set_projid(group.number);
+        handle.inode.set_projid(self.number);
         Ok(handle)
     }
 }
@@ -160,7 +173,7 @@ fn changed(
 fn files_of(fs: &XfsCore, realtime: &Realtime, number: u32) -> Result<[Handle; 2]> {
     if !realtime.has_groups() {
         let raw = &fs.volume.sb.raw;
-        return Ok([fs.load(Ino(raw.rbmino.get()))?, fs.load(Ino(raw.rsumino.get()))?]);
+        return Ok([fs.load(SpaceFile::Bitmap.ino(raw))?, fs.load(SpaceFile::Summary.ino(raw))?]);
     }
     let file = |metafile_type| {
         let path = group_path(number, metafile_type);
@@ -182,7 +195,12 @@ fn replace(op: &mut Op<'_>, group: &Changed, files: &[Handle; 2]) -> Outcome<()>
 }
 
 /// Allocates and writes the blocks of an empty file.
-fn fill(op: &mut Op<'_>, handle: &mut Handle, contents: &Contents, file: SpaceFile) -> Outcome<()> {
+pub(super) fn fill(
+    op: &mut Op<'_>,
+    handle: &mut Handle,
+    contents: &Contents,
+    file: SpaceFile,
+) -> Outcome<()> {
     let (geometry, device) = (op.fs.volume.geometry, op.fs.engine.device().clone());
     let (end, owner) = (contents.layout.blocks_of(file), handle.ino());
     let mut at = 0;

@@ -10,6 +10,7 @@ mod change;
 mod contents;
 pub(crate) mod growth;
 mod hidden;
+mod remake;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use self::change::Changes;
 pub use self::growth::RealtimeGrowth;
 use self::growth::{group_blocks, with_blocks};
 use self::hidden::WithoutRealtime;
+pub(crate) use self::remake::remake;
 use super::{commit, superblock_of};
 use crate::Xfs;
 use crate::format::features::Incompat;
