@@ -311,6 +311,11 @@ impl<'e> Txn<'e> {
         }
     }
 
+    /// Returns the number of blocks that the transaction holds.
+    pub fn blocks_held(&self) -> usize {
+        self.scratch.held.len()
+    }
+
     /// Joins the changes so far to the running checkpoint, releases all buffers and continues as a new transaction. So
     /// [`BlockFormat::flush_deferred`] can change any number of blocks without holding them all. Buffer IDs from before the
     /// call are invalid.

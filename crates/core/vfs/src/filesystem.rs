@@ -12,8 +12,8 @@ use crate::{
 /// A mounted file system. Every method may be called from any thread.
 ///
 /// An operation is atomic: if it returns an error, it leaves no trace. Long operations on contents ([`Self::write`],
-/// [`Self::allocate`], [`Self::truncate`]) are exceptions: they run as several atomic steps from front to back, and
-/// earlier steps stay if a later one fails.
+/// [`Self::allocate`], [`Self::truncate`], [`Self::clone_range`]) are exceptions: they run as several atomic steps from
+/// front to back, and earlier steps stay if a later one fails.
 ///
 /// Names are 1 to 255 bytes without `/` and NUL. `.` and `..` can be looked up, but not created or removed. Methods do
 /// not check permissions, which is the caller's policy. They obey flags that forbid changes ([`crate::Protection`]) and
@@ -168,12 +168,70 @@ pub trait FileSystem: Send + Sync {
     /// crash, overwritten bytes may be a mix of old and new ones.
     fn write(&self, ino: Ino, offset: u64, data: &[u8], time: Option<Timestamp>) -> Result<()>;
 
+    /// Returns whether files can share blocks ([`Self::clone_range`]).
+    fn can_clone(&self) -> bool {
+        false
+    }
+
+    /// Shares the blocks of a range of the file `from` with the file `to`, as `FICLONERANGE` of Linux does: inode and
+    /// offset of both, and the number of bytes, 0 for all up to the end of `from`. Replaces the bytes in `to`, and
+    /// grows it as needed. Later writes to either file copy shared blocks first. Holes and unwritten space become
+    /// holes. `time` as in [`Self::write`].
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if the range ends where `from`
+    /// ends, and at or past the end of `to`. The range may be in the same file if it does not overlap.
+    ///
+    /// # Errors
+    /// `Unsupported` if files cannot share blocks; `Invalid` for other ranges, and for files on different devices.
+    fn clone_range(
+        &self,
+        _from: (Ino, u64),
+        _to: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported(
+            "sharing blocks between files",
+            "copy the bytes, or use XFS with reflink",
+        ))
+    }
+
+    /// Shares blocks as [`Self::clone_range`] does if both ranges have the same bytes. Returns whether they have.
+    /// Changes neither bytes nor times. Both ranges must be within the files.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::clone_range`].
+    fn dedupe_range(&self, _from: (Ino, u64), _to: (Ino, u64), _len: u64) -> Result<bool> {
+        Err(Error::unsupported("sharing blocks between files", "use XFS with reflink"))
+    }
+
     /// Allocates, deallocates or zeroes a byte range, depending on `mode`.
     fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()>;
 
     /// Sets the size. Growing adds a hole, shrinking frees the space past the new size. `time` becomes the `mtime` and
     /// `ctime` of the file, even if the size does not change; `None` leaves them unchanged.
     fn truncate(&self, ino: Ino, size: u64, time: Option<Timestamp>) -> Result<()>;
+
+    /// Exchanges the blocks of a range of the file `one` with those of a range of `two`, as `XFS_IOC_EXCHANGE_RANGE` of
+    /// Linux does: inode and offset of both, and the number of bytes, 0 for all up to the ends of both files, which also
+    /// exchanges the rest of their sizes. Atomic, also after a crash, and durable on return. `time` as in
+    /// [`Self::write`], for both.
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if both ranges end where their
+    /// files end.
+    ///
+    /// # Errors
+    /// `Unsupported` if the format cannot exchange blocks, or not so many extents at once; `Invalid` for other ranges,
+    /// and for files on different devices.
+    fn exchange_range(
+        &self,
+        _one: (Ino, u64),
+        _two: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("exchanging blocks of files", "copy the bytes, or use XFS"))
+    }
 
     /// Reports the extents that cover `offset..offset + len` (clipped to the size), in order and without gaps, until
     /// the callback breaks.

@@ -7,7 +7,9 @@ use std::ops::{ControlFlow, Range};
 
 use operations::Mode;
 use operations::inode::look_at_dir;
-use operations::mounted::{KeepAttributes, ReadDirectories, ReadInodes, WholeVolume};
+use operations::mounted::{
+    KeepAttributes, ReadDirectories, ReadInodes, ShareContents, WholeVolume,
+};
 use operations::profile::{ListingClock, ListingProfile};
 use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
@@ -136,6 +138,9 @@ impl KeepAttributes for Ext4Core {
         self.change_file_attributes(ino, change)
     }
 }
+
+/// Blocks of ext4 belong to one file.
+impl ShareContents for Ext4Core {}
 
 impl WholeVolume for Ext4Core {
     fn totals(&self) -> Result<StatFs> {

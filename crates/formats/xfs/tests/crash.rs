@@ -53,6 +53,21 @@ fn discarded_space_is_never_needed_after_a_crash() {
     }
 }
 
+/// Operations are small enough for one transaction each: up to four units are shared at once, and the log is large.
+#[test]
+fn shared_blocks_survive_a_crash_anywhere() {
+    require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
+    let mix = Mix { clone_units_max: 4, write_len_max: 12_000, sync: 10, ..Mix::CLONES };
+    let exchanging = Mix { exchanges: true, ..mix };
+    for mkfs in ["-d agcount=2 -l size=64m", "-d agcount=2 -l size=64m -m rmapbt=0"] {
+        let layout = TargetLayout { size: 256 << 20, mkfs: Some(mkfs), ..TargetLayout::DEFAULT };
+        let (ours, theirs) = (check_recovered(1), kernel_recovers(3));
+        let judges: [&dyn Judge; 2] = [&ours, &theirs];
+        let target = XfsTarget::in_place(layout);
+        testkit::assert_survives(&target, &judges, options(vec![mix, exchanging]), 250);
+    }
+}
+
 #[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));

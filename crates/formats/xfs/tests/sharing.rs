@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use disk::MemoryDevice;
 use fastrand::Rng;
+use testkit::operation::Mix;
 use testkit::require;
+use testkit::trial::one_thread;
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::Xfs;
 
-use crate::changing::{MIB, TargetLayout, assert_clean};
+use crate::changing::kernel::assert_kernel_agrees;
+use crate::changing::{MIB, TargetLayout, XfsTarget, assert_clean};
 use crate::resize::options;
 
 const STEPS: usize = 60;
@@ -152,10 +155,217 @@ fn invalid_sharing_is_refused() {
     let [one, two] = [model.files[0].0, model.files[1].0];
     let error = model.fs.share_blocks((one, 100), (two, 1 << 20), 10).unwrap_err().to_string();
     assert!(error.contains("start at a block boundary"), "{error}");
-    let error = model.fs.share_blocks((one, 0), (two, 0), 10).unwrap_err().to_string();
-    assert!(error.contains("over existing ones"), "{error}");
+    let refused = |from, to, len, part: &str| {
+        let error = model.fs.clone_range(from, to, len, None).unwrap_err().to_string();
+        assert!(error.contains(part), "{part}: {error}");
+    };
+    let size = model.files[0].1.len() as u64;
+    refused((one, 0), (two, 10), 4096, "start at a block boundary");
+    refused((one, 0), (two, 0), 10, "only at the end of the source");
+    refused((one, 0), (one, 0), 4096, "overlap");
+    refused((one, 0), (two, 0), size + 1, "past the end of the source");
+    refused((one, 0), (two, (1 << 63) - 4096), 8192, "too large");
+    refused((model.fs.root(), 0), (two, 0), 0, "directory");
     model.compare();
     let plain = SharingModel::new(open(TargetLayout::PLAIN), 1);
     let error = plain.fs.share_blocks((one, 0), (two, 1 << 20), 10).unwrap_err().to_string();
     assert!(error.contains("reflink"), "{error}");
+}
+
+/// Clones of ranges over any contents, with writes, punched holes, truncations and removals, in images with and without
+/// a reverse map and with a small log, whose operations share few runs each.
+#[test]
+fn ranges_are_cloned_as_in_the_model() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    for layout in LAYOUTS {
+        for seed in 0..testkit::effort(1, 3, 40) {
+            for way in [XfsTarget::in_place, XfsTarget::unlogged] {
+                let device = one_thread(&way(layout).trial(), Mix::CLONES, seed, 1_000);
+                assert_kernel_agrees(&device);
+            }
+        }
+    }
+}
+
+/// Fragments a file, so that each of its blocks is shared a different number of times.
+fn fragmented(fs: &Xfs, blocks: u64) -> Ino {
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let (file, other) = (create("fragments"), create("others"));
+    fs.write(file, 0, &vec![3; (blocks * 4096) as usize], None).unwrap();
+    for block in (0..blocks).step_by(2) {
+        fs.clone_range((file, block * 4096), (other, block * 4096), 4096, None).unwrap();
+    }
+    file
+}
+
+/// One extent with a thousand runs of reference counts is cloned in bounded operations, over another such extent.
+#[test]
+fn a_clone_of_many_reference_counts_is_several_operations() {
+    require!(Tool("xfs_repair"));
+    const BLOCKS: u64 = 2000;
+    let device: Arc<MemoryDevice> = Arc::new(TargetLayout::DEFAULT.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let file = fragmented(&fs, BLOCKS);
+    let free = fs.statfs().unwrap().blocks_free;
+    let target = fs.create(fs.root(), b"target", &NewInode::default()).unwrap();
+    for _ in 0..2 {
+        fs.clone_range((file, 0), (target, 0), 0, None).unwrap();
+        assert_eq!(fs.attributes(target).unwrap().size, BLOCKS * 4096);
+        fs.clone_range((file, 4096), (target, 0), (BLOCKS - 1) * 4096, None).unwrap();
+    }
+    let taken = free - fs.statfs().unwrap().blocks_free;
+    assert!(taken < 40, "{taken} blocks for the trees");
+    fs.unlink(fs.root(), b"fragments", None).unwrap();
+    let mut found = vec![0; (BLOCKS * 4096) as usize];
+    assert_eq!(fs.read(target, 0, &mut found).unwrap(), found.len());
+    assert!(found.iter().all(|&byte| byte == 3));
+    fs.close().unwrap();
+    assert_clean(&device.fork());
+}
+
+/// Only equal ranges are deduplicated, and a deduplicated file keeps its times and its bytes.
+#[test]
+fn equal_ranges_are_deduplicated() {
+    require!(Tool("xfs_repair"));
+    let device: Arc<MemoryDevice> = Arc::new(TargetLayout::DEFAULT.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let (one, two) = (create("one"), create("two"));
+    let bytes: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 7 % 251) as u8).collect();
+    fs.write(one, 0, &bytes, None).unwrap();
+    fs.write(two, 0, &bytes, None).unwrap();
+    fs.write(two, 500_000, &[0], None).unwrap();
+    let before = fs.attributes(two).unwrap();
+    let free = || fs.statfs().unwrap().blocks_free;
+    let at_first = free();
+    assert!(!fs.dedupe_range((one, 0), (two, 0), 0).unwrap());
+    assert_eq!(free(), at_first);
+    assert!(fs.dedupe_range((one, 0), (two, 0), 100 * 4096).unwrap());
+    assert!(fs.dedupe_range((one, 200 * 4096), (two, 200 * 4096), 0).unwrap());
+    let error = fs.dedupe_range((one, 0), (two, 1 << 20), 4096).unwrap_err().to_string();
+    assert!(error.contains("past the end"), "{error}");
+    fs.sync().unwrap();
+    assert!(free() >= at_first + 140, "{} of {at_first} blocks", free());
+    assert_eq!(fs.attributes(two).unwrap().mtime, before.mtime);
+    let mut expected = bytes.clone();
+    expected[500_000] = 0;
+    compare(&fs, &[(one, bytes), (two, expected)]);
+    fs.close().unwrap();
+    assert_clean(&device.fork());
+}
+
+/// Threads clone between the same files in both directions, while others write to them.
+#[test]
+fn clones_in_both_directions_do_not_block_each_other() {
+    require!(Tool("xfs_repair"));
+    let device: Arc<MemoryDevice> = Arc::new(TargetLayout::DEFAULT.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let files = [create("one"), create("two")];
+    for ino in files {
+        fs.write(ino, 0, &[7; 40 * 4096], None).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let fs = &fs;
+            scope.spawn(move || {
+                let mut random = Rng::with_seed(thread);
+                let (from, to) = (files[thread as usize % 2], files[1 - thread as usize % 2]);
+                for _ in 0..testkit::effort(100, 300, 3000) {
+                    let (at, len) = (random.u64(..30) * 4096, random.u64(1..10) * 4096);
+                    fs.clone_range((from, at), (to, random.u64(..30) * 4096), len, None).unwrap();
+                    fs.write(to, random.u64(..100_000), &[7; 5000], None).unwrap();
+                }
+            });
+        }
+    });
+    let mut found = vec![0; 40 * 4096];
+    for ino in files {
+        fs.read(ino, 0, &mut found).unwrap();
+        assert!(found.iter().all(|&byte| byte == 7));
+    }
+    fs.close().unwrap();
+    assert_clean(&device.fork());
+}
+
+/// On a full image a clone needs no blocks for contents. One that finds no room for the trees leaves no trace.
+#[test]
+fn a_full_image_can_share_until_the_trees_have_no_room() {
+    require!(Tool("xfs_repair"));
+    let device: Arc<MemoryDevice> = Arc::new(TargetLayout::DEFAULT.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let file = fragmented(&fs, 1000);
+    let target = fs.create(fs.root(), b"target", &NewInode::default()).unwrap();
+    let filler = fs.create(fs.root(), b"filler", &NewInode::default()).unwrap();
+    let mut step = 1 << 20;
+    while step >= 4096 {
+        let size = fs.attributes(filler).unwrap().size;
+        if fs.write(filler, size, &vec![1; step], None).is_err() {
+            step /= 2;
+        }
+    }
+    // Each block at another place, so that nothing joins.
+    let mut random = Rng::with_seed(5);
+    let (mut bytes, mut refused) = (Vec::new(), 0);
+    for at in 0..4000_u64 {
+        let from = random.u64(..1000) * 4096;
+        match fs.clone_range((file, from), (target, 2 * at * 4096), 4096, None) {
+            Ok(()) => bytes.resize(((2 * at + 1) * 4096) as usize, 0),
+            Err(vfs::Error::NoSpace) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(fs.attributes(target).unwrap().size, bytes.len() as u64);
+    }
+    assert!(refused > 0 && bytes.len() > 4096, "{refused} refused");
+    fs.close().unwrap();
+    assert_clean(&device.fork());
+}
+
+/// Like the clones, with exchanges of ranges and of whole files.
+#[test]
+fn ranges_are_exchanged_as_in_the_model() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let mix = Mix { exchanges: true, ..Mix::CLONES };
+    for layout in [LAYOUTS[0], LAYOUTS[1], LAYOUTS[4]] {
+        for seed in 0..testkit::effort(1, 3, 40) {
+            let target = XfsTarget::in_place(layout);
+            let device = one_thread(&target.trial(), mix, seed, 1_000);
+            assert_kernel_agrees(&device);
+        }
+    }
+}
+
+/// An exchange that is too large for one transaction leaves no trace. Files of a thousand extents are not.
+#[test]
+fn fragmented_files_are_exchanged_as_a_whole_or_not_at_all() {
+    require!(Tool("xfs_repair"));
+    let layout = TargetLayout { size: 256 * MIB, ..TargetLayout::DEFAULT };
+    let device: Arc<MemoryDevice> = Arc::new(layout.make());
+    let fs = Xfs::open_writable(device.clone(), &options()).unwrap();
+    let create = |name: &str| fs.create(fs.root(), name.as_bytes(), &NewInode::default()).unwrap();
+    let files = [create("one"), create("two")];
+    let mut contents = [Vec::new(), Vec::new()];
+    let (mut done, mut refused) = (0, 0);
+    for at in 0..4_000_u64 {
+        for (ino, contents) in files.iter().zip(&mut contents) {
+            let byte = fastrand::u8(1..);
+            fs.write(*ino, 2 * at * 4096, &[byte; 4096], None).unwrap();
+            contents.resize((2 * at * 4096) as usize, 0);
+            contents.resize(contents.len() + 4096, byte);
+        }
+        if at % 500 == 99 {
+            match fs.exchange_range((files[0], 0), (files[1], 0), 0, None) {
+                Ok(()) => {
+                    contents.swap(0, 1);
+                    done += 1;
+                }
+                Err(vfs::Error::Unsupported(_)) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            compare(&fs, &[(files[0], contents[0].clone()), (files[1], contents[1].clone())]);
+        }
+    }
+    assert!(done > 1 && refused > 1, "{done} done, {refused} refused");
+    fs.close().unwrap();
+    assert_clean(&device.fork());
 }

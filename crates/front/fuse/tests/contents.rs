@@ -1,5 +1,6 @@
 //! File contents through requests, compared with a byte vector.
 
+use crate::common::NewImage;
 use crate::serving;
 
 use fuse::Options;
@@ -258,6 +259,40 @@ fn a_copy_ends_at_the_end_of_the_source_or_the_request_limit() {
     });
 }
 
+/// Offsets whose difference is a multiple of the block size share all whole blocks, and the last one if both files end in
+/// it.
+#[test]
+fn aligned_copies_share_blocks_in_xfs() {
+    let image = NewImage::xfs();
+    {
+        let client = Client::new(image.fs(), Options::default());
+        let (source, target) = (client.file("source"), client.file("target"));
+        let data = pattern(5, 8_000_000);
+        for (at, piece) in (0..).step_by(1_000_000).zip(data.chunks(1_000_000)) {
+            client.write(source, at, piece, 0).unwrap();
+        }
+        let free = || image.fs().statfs().unwrap().blocks_free;
+        let mut expected = Vec::new();
+        let mut copy = |from: u64, to: u64, len: u64, blocks_max: u64| {
+            let before = free();
+            assert_eq!(client.copy((source, from), (target, to), len, true), Ok(len));
+            let bytes = &data[from as usize..][..len as usize];
+            put(&mut expected, to, bytes);
+            assert_contents(&client, target, &expected);
+            let taken = before.saturating_sub(free());
+            assert!(taken <= blocks_max, "{taken} blocks for {len} bytes from {from} to {to}");
+        };
+        // Whole and to the end; then parts of blocks at both ends, which are copied; then over what is there.
+        copy(0, 0, 8_000_000, 3);
+        copy(100, 1_048_676, 3_000_000, 5);
+        copy(4096, 8_003_584, 1_000_000, 5);
+        copy(8192, 0, 3 << 20, 3);
+        // No blocks can be shared.
+        copy(0, 1, 10_000, 5);
+    }
+    image.judge();
+}
+
 #[test]
 fn a_copy_without_space_reports_its_progress() {
     on_each(&KINDS, |image| {
@@ -272,12 +307,13 @@ fn a_copy_without_space_reports_its_progress() {
                 break;
             }
         }
-        let copied = client.copy((source, 0), (target, 0), size, true).unwrap();
+        // Shifted, so that no blocks can be shared.
+        let copied = client.copy((source, 0), (target, 512), size, true).unwrap();
         assert!(copied > 0 && copied < size, "{kind:?}: {copied} of {size}");
-        let outcome = client.copy((source, copied), (target, copied), size, true);
+        let outcome = client.copy((source, copied), (target, 512 + copied), size, true);
         assert!(matches!(outcome, Err(Errno::NOSPC) | Ok(1..)), "{kind:?}: {outcome:?}");
         let at = copied - copied % MIB - MIB;
-        assert!(client.read(target, at, 1 << 20).unwrap() == data);
+        assert!(client.read(target, 512 + at, 1 << 20).unwrap() == data);
     });
 }
 

@@ -128,6 +128,40 @@ fn copies_have_what_waits_in_the_cache_and_keep_holes() {
     });
 }
 
+/// `cp` asks for FICLONE first, which FUSE does not pass on, and then for copy_file_range.
+#[test]
+fn cp_shares_blocks_in_xfs() {
+    require!(Root, Fuse, Tool("cp"));
+    let image = NewImage::xfs();
+    mounted(&image, Options::default(), |root| {
+        let bytes = pattern(1, 20 << 20);
+        fs::write(root.join("source"), &bytes).unwrap();
+        File::open(root.join("source")).unwrap().sync_all().unwrap();
+        let free = || rustix::fs::statvfs(root).unwrap().f_bfree;
+        let before = free();
+        let cp = |how: &str, to: &str| {
+            let mut command = Command::new("cp");
+            command.args([how, "source", to]).current_dir(root);
+            command.output().unwrap().status.success()
+        };
+        assert!(cp("--reflink=auto", "copy"));
+        assert!(!cp("--reflink=always", "other"));
+        let copy = open(&root.join("copy"));
+        copy.sync_all().unwrap();
+        let taken = before.saturating_sub(free());
+        assert!(taken < 20, "{taken} blocks for a copy of 20 MiB");
+        assert!(contents(&copy) == bytes);
+        // A write to the copy leaves the source as it is.
+        copy.write_all_at(&[0; 100_000], 5 << 20).unwrap();
+        copy.sync_all().unwrap();
+        assert!(fs::read(root.join("source")).unwrap() == bytes);
+        let mut expected = bytes;
+        expected[5 << 20..][..100_000].fill(0);
+        assert!(contents(&copy) == expected);
+    });
+    image.judge();
+}
+
 #[test]
 fn space_is_given_and_taken_under_the_cache() {
     require!(Root, Fuse);

@@ -41,8 +41,7 @@ pub(crate) use read::bytes_at;
 pub use read::{extent_map, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
-pub use zero::zero_past_size;
-pub(crate) use zero::zero_written;
+pub use zero::{zero_past_size, zero_written};
 
 /// Maximum number of bytes that one operation writes, so that operations stay short.
 pub(crate) const WRITTEN_PER_OP_MAX: u64 = 16 << 20;

@@ -11,7 +11,7 @@ use crate::Outcome;
 ///
 /// # Errors
 /// Returns the errors of [`MapFiles::provide`].
-pub(crate) fn zero_written<F: MapFiles>(
+pub fn zero_written<F: MapFiles>(
     fs: &F,
     op: &mut F::Op<'_>,
     file: &mut F::Inode,

@@ -77,6 +77,19 @@ impl<F: DeferCreates> Layer<F> {
         retry_after_flush(&self.0, || change(&self.0))
     }
 
+    /// Changes the contents of two files after flushing them.
+    ///
+    /// # Errors
+    /// Returns the errors of flushing and of `change`.
+    pub(crate) fn change_files<R>(
+        &self,
+        (one, two): (Ino, Ino),
+        change: impl FnMut(&F) -> Result<R>,
+    ) -> Result<R> {
+        flush_file(&self.0, one)?;
+        self.change_file(two, change)
+    }
+
     /// Changes the attributes of an inode after flushing it. It may be a file or a directory.
     ///
     /// # Errors

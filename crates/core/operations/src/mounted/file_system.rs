@@ -158,6 +158,34 @@ impl<F: MountFormat> FileSystem for Mounted<F> {
         self.layer.change_file(ino, |fs| data::resize(fs, ino, size, time))
     }
 
+    fn can_clone(&self) -> bool {
+        self.layer.format().may_clone()
+    }
+
+    fn clone_range(
+        &self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.layer.change_files((from.0, to.0), |fs| fs.clone_contents(from, to, len, time))
+    }
+
+    fn exchange_range(
+        &self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.layer.change_files((one.0, two.0), |fs| fs.exchange_contents(one, two, len, time))
+    }
+
+    fn dedupe_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<bool> {
+        self.layer.change_files((from.0, to.0), |fs| fs.dedupe_contents(from, to, len))
+    }
+
     fn extent_map(
         &self,
         ino: Ino,

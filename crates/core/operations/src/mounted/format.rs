@@ -7,8 +7,8 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
-    Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart, Ino,
-    MappedExtent, Result, StatFs,
+    Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, FilePart, Ino,
+    MappedExtent, Result, StatFs, Timestamp,
 };
 
 use crate::RunOperations;
@@ -195,6 +195,55 @@ pub trait KeepAttributes: Directories {
     fn store_file_attributes(&self, ino: Ino, change: &FileAttributesChange) -> Result<()>;
 }
 
+/// Sharing blocks between files. A format without it uses the defaults.
+pub trait ShareContents: ChangeFiles {
+    /// Returns whether files can share blocks.
+    fn may_clone(&self) -> bool {
+        false
+    }
+
+    /// Shares blocks, as [`vfs::FileSystem::clone_range`] specifies.
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    fn clone_contents(
+        &self,
+        _from: (Ino, u64),
+        _to: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(no_sharing())
+    }
+
+    /// Exchanges blocks, as [`vfs::FileSystem::exchange_range`] specifies.
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    fn exchange_contents(
+        &self,
+        _one: (Ino, u64),
+        _two: (Ino, u64),
+        _len: u64,
+        _time: Option<Timestamp>,
+    ) -> Result<()> {
+        Err(Error::unsupported("exchanging blocks of files", "copy the bytes, or use XFS"))
+    }
+
+    /// Shares blocks with the same bytes, as [`vfs::FileSystem::dedupe_range`] specifies.
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    fn dedupe_contents(&self, _from: (Ino, u64), _to: (Ino, u64), _len: u64) -> Result<bool> {
+        Err(no_sharing())
+    }
+}
+
+/// Returns the error of a file system whose files cannot share blocks.
+fn no_sharing() -> Error {
+    Error::unsupported("sharing blocks between files", "copy the bytes, or use XFS with reflink")
+}
+
 /// The whole file system: totals, label, free space and layout.
 pub trait WholeVolume: RunOperations {
     /// Returns the totals of space and inodes. Deferred files do not count.
@@ -246,7 +295,7 @@ pub trait MountFormat:
     + WholeVolume
     + MakeInodes
     + LinkEffects
-    + ChangeFiles
+    + ShareContents
     + DeferCreates
     + Send
     + Sync
@@ -261,7 +310,7 @@ impl<F> MountFormat for F where
         + WholeVolume
         + MakeInodes
         + LinkEffects
-        + ChangeFiles
+        + ShareContents
         + DeferCreates
         + Send
         + Sync

@@ -18,7 +18,8 @@ use vfs::Result;
 
 use crate::deferred_create::Layer;
 pub use format::{
-    KeepAttributes, MountFormat, OpenImages, ReadDirectories, ReadInodes, WholeVolume,
+    KeepAttributes, MountFormat, OpenImages, ReadDirectories, ReadInodes, ShareContents,
+    WholeVolume,
 };
 
 /// An open file system of a format.

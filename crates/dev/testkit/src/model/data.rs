@@ -146,6 +146,89 @@ impl ModelState {
         Ok(())
     }
 
+    /// Copies the blocks of a range. Only data is copied: unwritten space becomes a hole, except over other such space.
+    pub(super) fn clone_range(
+        &mut self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let unit = self.block_bytes;
+        let (_, blocks) = self.regular(to.0)?;
+        let old: FileBlocks = blocks.clone();
+        let (source, blocks) = self.regular(from.0)?;
+        let left = source.size.checked_sub(from.1).filter(|left| len <= *left);
+        let left = left.ok_or(Error::Invalid("past the end of the source"))?;
+        let len = if len == 0 { left } else { len };
+        let (first, count) = (from.1 / unit, len.div_ceil(unit));
+        let is_aligned = from.1.is_multiple_of(unit) && to.1.is_multiple_of(unit);
+        let end = end_of(to.1, len)?;
+        let is_end = len == left && end >= self.regular(to.0)?.0.size;
+        let is_circle = from.0 == to.0 && first.abs_diff(to.1 / unit) < count;
+        if !is_aligned || !len.is_multiple_of(unit) && !is_end || is_circle {
+            return Err(Error::Invalid("not a range that can be shared"));
+        }
+        let new = (0..count).map(|at| blocks.get(&(first + at)).cloned()).collect::<Vec<_>>();
+        if count == 0 {
+            return Ok(());
+        }
+        let (attributes, blocks) = self.regular_mut(to.0)?;
+        for (at, place) in (to.1 / unit..).zip(new) {
+            match (place, old.get(&at)) {
+                (Some(Some(bytes)), _) => drop(blocks.insert(at, Some(bytes))),
+                (Some(None), Some(None)) => {}
+                _ => drop(blocks.remove(&at)),
+            }
+        }
+        attributes.size = attributes.size.max(end);
+        touch(attributes, time);
+        count_blocks(unit, attributes, blocks);
+        Ok(())
+    }
+
+    /// Exchanges the blocks of two ranges, and the sizes if `len` is 0.
+    pub(super) fn exchange_range(
+        &mut self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        let unit = self.block_bytes;
+        let sizes = (self.regular(one.0)?.0.size, self.regular(two.0)?.0.size);
+        let left = |size: u64, at: u64| size.checked_sub(at).filter(|left| len <= *left);
+        let (Some(left_one), Some(left_two)) = (left(sizes.0, one.1), left(sizes.1, two.1)) else {
+            return Err(Error::Invalid("past the end of a file"));
+        };
+        let all = if len == 0 { left_one.max(left_two) } else { len };
+        let (from, to, count) = (one.1 / unit, two.1 / unit, all.div_ceil(unit));
+        let is_aligned = one.1.is_multiple_of(unit) && two.1.is_multiple_of(unit);
+        let is_end = len == 0 || len.is_multiple_of(unit) || len == left_one && len == left_two;
+        let is_circle = one.0 == two.0 && (len == 0 || from.abs_diff(to) < count);
+        if !is_aligned || !is_end || is_circle {
+            return Err(Error::Invalid("not ranges that can be exchanged"));
+        }
+        let take = |blocks: &mut FileBlocks, first: u64| {
+            (0..count).map(|at| blocks.remove(&(first + at))).collect::<Vec<_>>()
+        };
+        let first = take(self.regular_mut(one.0)?.1, from);
+        let second = take(self.regular_mut(two.0)?.1, to);
+        let new_sizes = (one.1 + left_two, two.1 + left_one);
+        for (ino, start, places, size) in
+            [(one.0, from, second, new_sizes.0), (two.0, to, first, new_sizes.1)]
+        {
+            let (attributes, blocks) = self.regular_mut(ino)?;
+            for (at, place) in (start..).zip(places) {
+                place.into_iter().for_each(|place| drop(blocks.insert(at, place)));
+            }
+            attributes.size = if len == 0 { size } else { attributes.size };
+            touch(attributes, time);
+            count_blocks(unit, attributes, blocks);
+        }
+        Ok(())
+    }
+
     pub(super) fn extent_map(
         &self,
         ino: Ino,

@@ -220,6 +220,30 @@ impl FileSystem for Model {
         self.state.lock().truncate(ino, size, time)
     }
 
+    fn can_clone(&self) -> bool {
+        true
+    }
+
+    fn exchange_range(
+        &self,
+        one: (Ino, u64),
+        two: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.state.lock().exchange_range(one, two, len, time)
+    }
+
+    fn clone_range(
+        &self,
+        from: (Ino, u64),
+        to: (Ino, u64),
+        len: u64,
+        time: Option<Timestamp>,
+    ) -> Result<()> {
+        self.state.lock().clone_range(from, to, len, time)
+    }
+
     fn extent_map(
         &self,
         ino: Ino,

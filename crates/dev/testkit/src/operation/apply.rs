@@ -208,6 +208,14 @@ impl Session {
                 fs.allocate(target(file)?, *offset, *len, *mode)
             }
             Operation::Truncate { target: file, size } => fs.truncate(target(file)?, *size, None),
+            Operation::Clone { from, from_offset, to, to_offset, len } => {
+                let (from, to) = ((target(from)?, *from_offset), (target(to)?, *to_offset));
+                fs.clone_range(from, to, *len, step.time())
+            }
+            Operation::Exchange { one, one_offset, two, two_offset, len } => {
+                let (one, two) = ((target(one)?, *one_offset), (target(two)?, *two_offset));
+                fs.exchange_range(one, two, *len, step.time())
+            }
             Operation::SetAttributes { target: file, owner, times } => {
                 fs.set_attributes(target(file)?, &step.change(*owner, *times))
             }

@@ -1,6 +1,6 @@
 //! Generation of random steps from a seed.
 
-use vfs::{AllocateMode, DeviceNumber, FileType, RenameMode, SpecialFile};
+use vfs::{AllocateMode, DeviceNumber, FileSystem, FileType, RenameMode, SpecialFile};
 
 use super::{FileTarget, NumberedOperation, Operation, Path, SLOTS, Session};
 use crate::model::{Model, PathEntry};
@@ -34,6 +34,10 @@ pub struct Mix {
     pub xattr_len_max: usize,
     /// True if the case of names is random, for directories that fold names.
     pub respells: bool,
+    /// Maximum number of units of 4096 bytes that a file shares with another one at once; 0 for no sharing.
+    pub clone_units_max: u64,
+    /// True if files that share blocks also exchange them.
+    pub exchanges: bool,
 }
 
 impl Mix {
@@ -52,7 +56,12 @@ impl Mix {
         trims: false,
         xattr_len_max: 400,
         respells: false,
+        clone_units_max: 0,
+        exchanges: false,
     };
+
+    /// Mostly changes of contents, with files that share blocks.
+    pub const CLONES: Self = Self { names: 20, data: 70, clone_units_max: 12, ..Self::ALL };
 
     /// Without file contents.
     pub const METADATA: Self = Self { data: 0, ..Self::ALL };
@@ -91,7 +100,7 @@ impl Generator {
             hit
         };
         let (rng, prefix) = (&mut self.rng, &self.prefix[..]);
-        let mut draw = Draw { rng, mix, prefix, entries: &entries, session };
+        let mut draw = Draw { rng, mix, prefix, model, entries: &entries, session };
         let operation = if is_it(mix.names) {
             draw.names()
         } else if is_it(mix.data) {
@@ -111,6 +120,7 @@ struct Draw<'d> {
     rng: &'d mut fastrand::Rng,
     mix: Mix,
     prefix: &'d str,
+    model: &'d Model,
     entries: &'d [PathEntry],
     session: &'d Session,
 }
@@ -252,7 +262,47 @@ impl Draw<'_> {
         if self.one_in(3) { offset & !4095 } else { offset }
     }
 
+    /// Returns the size of a file, or 0 if there is none.
+    fn size(&self, target: &FileTarget) -> u64 {
+        let ino = self.session.target(self.model, target);
+        ino.and_then(|ino| self.model.attributes(ino)).map_or(0, |attributes| attributes.size)
+    }
+
+    /// Returns the sharing of a range that is usually valid: whole units, or up to the end of the source.
+    fn clone_range(&mut self) -> Operation {
+        const UNIT: u64 = 4096;
+        let (from, to) = (self.file(), self.file());
+        let units = self.rng.u64(1..=self.mix.clone_units_max);
+        let size = self.size(&from);
+        let place = self.mix.offset_max / UNIT;
+        let to_offset = self.rng.u64(..=place) * UNIT;
+        if self.mix.exchanges && self.one_in(3) {
+            let is_whole = self.one_in(3);
+            let start = |last: u64| if is_whole { 0 } else { last * UNIT };
+            let last = self.size(&to).min(size) / UNIT;
+            let one_offset = start(self.rng.u64(..=last.min(place)));
+            let two_offset = start(self.rng.u64(..=last.min(place)));
+            let len = if is_whole { 0 } else { units * UNIT };
+            return Operation::Exchange { one: from, one_offset, two: to, two_offset, len };
+        }
+        let (from_offset, len) = match self.rng.u32(..12) {
+            0 => (self.offset(), units * UNIT),
+            1..5 => {
+                let start = (size / UNIT).saturating_sub(units - 1) * UNIT;
+                (start, size.saturating_sub(start))
+            }
+            _ => {
+                let last = (size / UNIT).saturating_sub(units);
+                (self.rng.u64(..=last.min(place)) * UNIT, units * UNIT)
+            }
+        };
+        Operation::Clone { from, from_offset, to, to_offset, len }
+    }
+
     fn data(&mut self) -> Operation {
+        if self.mix.clone_units_max > 0 && self.one_in(3) {
+            return self.clone_range();
+        }
         let target = self.file();
         let offset = self.offset();
         match self.rng.u32(..100) {

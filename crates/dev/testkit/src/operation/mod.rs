@@ -69,6 +69,8 @@ pub enum Operation {
     Write { target: FileTarget, offset: u64, len: usize },
     Allocate { target: FileTarget, offset: u64, len: u64, mode: AllocateMode },
     Truncate { target: FileTarget, size: u64 },
+    Clone { from: FileTarget, from_offset: u64, to: FileTarget, to_offset: u64, len: u64 },
+    Exchange { one: FileTarget, one_offset: u64, two: FileTarget, two_offset: u64, len: u64 },
     SetAttributes { target: FileTarget, owner: bool, times: bool },
     SetXattr { target: FileTarget, name: usize, len: usize },
     RemoveXattr { target: FileTarget, name: usize },

@@ -190,8 +190,42 @@ fn open_files() -> Vec<Scenario> {
     scenarios
 }
 
-pub(super) fn all() -> Vec<Scenario> {
-    [names(), contents(), attributes(), open_files()].into_iter().flatten().collect()
+/// Returns scenarios of files that share blocks, if they can.
+fn sharing(fs: &dyn FileSystem) -> Vec<Scenario> {
+    if !fs.can_clone() {
+        return Vec::new();
+    }
+    let clone = |from: &str, from_offset, to: &str, to_offset, len| {
+        let (from, to) = (at(from), at(to));
+        Operation::Clone { from, from_offset, to, to_offset, len }
+    };
+    const UNIT: u64 = 64 << 10;
+    let shared = || vec![clone("victim", 0, "dir/file", 0, 0)];
+    let after_sharing = |operation| Scenario { setup: shared(), operation };
+    let write = Operation::Write { target: at("victim"), offset: 5_000, len: 9_000 };
+    let punch = Operation::Allocate {
+        target: at("dir/file"),
+        offset: 4_096,
+        len: 8_192,
+        mode: AllocateMode::PunchHole,
+    };
+    vec![
+        only(clone("victim", 0, "small", UNIT, 0)),
+        only(clone("victim", 0, "parts", 8 * UNIT, 0)),
+        only(clone("small", 0, "dir/file", 0, 0)),
+        after_sharing(clone("small", 0, "dir/file", UNIT, 0)),
+        after_sharing(clone("dir/file", 0, "attributes", 0, 0)),
+        after_sharing(write),
+        after_sharing(punch),
+        after_sharing(Operation::Unlink { path: path("victim") }),
+        after_sharing(Operation::Truncate { target: at("dir/file"), size: 10_000 }),
+    ]
+}
+
+pub(super) fn all(trial: &Trial<'_>) -> Vec<Scenario> {
+    let mounted = trial.open(trial.make());
+    let sharing = sharing(mounted.file_system());
+    [names(), contents(), attributes(), open_files(), sharing].into_iter().flatten().collect()
 }
 
 /// State that a failed operation must not change.
@@ -281,7 +315,7 @@ pub fn fail_reads(trial: &Trial<'_>) {
     let _watchdog = Watchdog::new(LIMIT, format!("failing reads of {}", trial.name));
     let image = furnished(trial);
     let mut failed = 0;
-    for scenario in all() {
+    for scenario in all(trial) {
         let (before, reopened) = (scenario.before(trial, &image), scenario.reopened(trial, &image));
         for number in 1..=ATTEMPTS_MAX {
             let what = format!("{:?} of {}, read {number}", scenario.operation, trial.name);
@@ -350,7 +384,7 @@ fn fill(trial: &Trial<'_>, image: &MemoryDevice) -> MemoryDevice {
 pub fn fail_allocations(trial: &Trial<'_>) {
     let _watchdog = Watchdog::new(LIMIT, format!("failing allocations of {}", trial.name));
     let mut image = fill(trial, &furnished(trial));
-    let mut pending: Vec<Scenario> = all();
+    let mut pending: Vec<Scenario> = all(trial);
     let mut failed = 0;
     let mut blocks = 0;
     while blocks < FILLERS {

@@ -19,7 +19,7 @@ pub fn fail_writes(trial: &Trial<'_>) {
     let _watchdog = Watchdog::new(LIMIT, format!("failing writes of {}", trial.name));
     let image = furnished(trial);
     let mut failed = 0;
-    for scenario in all() {
+    for scenario in all(trial) {
         let states = states(trial, &scenario, &image);
         for access in [Access::Write, Access::Flush] {
             let number = (1..=ATTEMPTS_MAX).find(|&number| {

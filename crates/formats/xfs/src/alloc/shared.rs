@@ -65,6 +65,27 @@ impl Op<'_> {
         }
         Ok(end - at)
     }
+
+    /// Like [`Op::alike_at_end`], for the first of the blocks.
+    pub(crate) fn alike_at_start(
+        &mut self,
+        start: FsBlock,
+        len: u64,
+        pieces: &mut u32,
+    ) -> Outcome<u64> {
+        if let Some(block) = start.realtime() {
+            return self.alike_realtime_at_start(block, len, pieces);
+        }
+        let (ag, block) = self.fs.volume.geometry.split(start);
+        let mut ag = self.ag(ag)?;
+        let (from, end) = (u64::from(block.0), u64::from(block.0) + len);
+        let mut at = from;
+        while at < end && *pieces > 0 {
+            *pieces -= 1;
+            at = ag.alike_after(at)?.min(end);
+        }
+        Ok(at - from)
+    }
 }
 
 impl HeldAg<'_, '_> {
@@ -87,6 +108,14 @@ impl HeldAg<'_, '_> {
             return Ok(0);
         }
         alike_before(&mut self.cursor::<RefcountTree>(), end)
+    }
+
+    /// Returns the end of the run of blocks that starts at `start` and has one reference count.
+    fn alike_after(&mut self, start: u64) -> Outcome<u64> {
+        if !self.has_tree(AgTree::Refcount) {
+            return Ok(u64::MAX);
+        }
+        alike_after(&mut self.cursor::<RefcountTree>(), start)
     }
 
     /// Removes one reference from blocks, and frees those that have none left.
@@ -222,6 +251,19 @@ pub(super) fn alike_before<'a, T: References, S: Supply<'a, T>>(
     let last = AgBlock(end.saturating_sub(1) as u32);
     let found = cursor.seek((false, last), Seek::AtMost)?;
     Ok(found.map_or(0, |run| if run.end() < end { run.end() } else { run.start.0.into() }))
+}
+
+/// Returns the end of the run of blocks that starts at `start` and has one reference count.
+pub(super) fn alike_after<'a, T: References, S: Supply<'a, T>>(
+    cursor: &mut Cursor<'_, 'a, T, S>,
+    start: u64,
+) -> Outcome<u64> {
+    let first = (false, AgBlock(start as u32));
+    if let Some(run) = cursor.seek(first, Seek::AtMost)?.filter(|run| run.end() > start) {
+        return Ok(run.end());
+    }
+    let next = cursor.seek(first, Seek::AtLeast)?.filter(|run| !run.cow);
+    Ok(next.map_or(u64::MAX, |run| u64::from(run.start.0).max(start + 1)))
 }
 
 /// Changes the count of `blocks`, which are a part of `run`.

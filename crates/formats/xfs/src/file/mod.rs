@@ -3,6 +3,7 @@
 
 mod clone;
 mod data;
+mod exchange;
 mod hints;
 mod realtime;
 mod share;

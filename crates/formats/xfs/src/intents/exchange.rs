@@ -23,7 +23,7 @@ use crate::xattr::AttrChange;
 const EXCHANGED_PER_OP_MAX: usize = 256;
 
 /// The inodes of an exchange: two, or one that exchanges its own ranges.
-pub(super) type Handles = SmallVec<[Handle; 2]>;
+pub(crate) type Handles = SmallVec<[Handle; 2]>;
 
 impl XfsCore {
     /// Does the rest of an exchange.
@@ -80,7 +80,7 @@ impl Op<'_> {
 
     /// Exchanges the contiguous runs of both files at the start of the rest, or skips them. Returns whether anything
     /// changed.
-    pub(super) fn exchange_step(
+    pub(crate) fn exchange_step(
         &mut self,
         files: &mut Handles,
         left: &mut Exchange,
@@ -127,7 +127,7 @@ impl Op<'_> {
     }
 
     /// Does the final changes of an exchange.
-    fn end_exchange(&mut self, files: &mut Handles, exchange: &Exchange) -> Outcome<()> {
+    pub(crate) fn end_exchange(&mut self, files: &mut Handles, exchange: &Exchange) -> Outcome<()> {
         let second = files.len() - 1;
         for (index, end) in exchange.files.iter().enumerate() {
             let file = &mut files[index.min(second)];

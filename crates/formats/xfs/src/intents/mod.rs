@@ -8,7 +8,7 @@
 //! An intent that contradicts the image is detected by its operation, which then changes nothing.
 
 mod attribute;
-mod exchange;
+pub(crate) mod exchange;
 mod extents;
 #[cfg(test)]
 mod tests;

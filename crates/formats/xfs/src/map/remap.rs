@@ -3,9 +3,9 @@
 use operations::Outcome;
 use vfs::Corruption;
 
-use super::Extent;
 use super::change::{one, without};
 use super::fork::ForkMap;
+use super::{Extent, may_share};
 use crate::alloc::HeldAg;
 use crate::format::address::AgBlock;
 use crate::format::inode::Fork;
@@ -21,6 +21,22 @@ impl Op<'_> {
         extent: Extent,
     ) -> Outcome<()> {
         self.map(handle, fork).enter(extent)
+    }
+
+    /// Returns how many of the first blocks of an extent of the data fork are within `budget`, which is reduced by the
+    /// number of runs with one reference count.
+    pub(crate) fn alike_of_file(
+        &mut self,
+        handle: &mut Handle,
+        extent: &Extent,
+        budget: &mut u32,
+    ) -> Outcome<u64> {
+        if !may_share(handle) {
+            *budget = budget.saturating_sub(1);
+            return Ok(extent.len);
+        }
+        let start = self.map(handle, Fork::Data).device_address(extent)?;
+        self.alike_at_start(start, extent.len, budget)
     }
 
     /// Unmaps an extent, which must be mapped at its offset. Its unwritten flag is ignored.

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use diskwright::build::Owner;
 use diskwright::copy::{
-    self, CopyOptions, CopyReport, MadeNames, Side, into_image_after, out_of_image,
+    self, CopyOptions, CopyReport, MadeNames, Reflink, Side, into_image_after, out_of_image,
 };
 use diskwright::edit::Editor;
 use diskwright::{Error, Outcome, Result};
@@ -23,12 +23,15 @@ Examples:
   diskwright cp -r site/ root.img:/srv/www
   diskwright cp -a root.img:/etc ./etc-backup
   diskwright cp root.img:/etc/hosts root.img:/etc/hosts.old
+  diskwright cp --reflink root.img:/var/db root.img:/var/db.bak
   diskwright cp --partition 2 kernel disk.img:/boot/
 
 In IMAGE:PATH, the part before the colon must be an existing file. Any other argument is a path on this host. Holes \
-are kept, and so are hard links within one SRC. Without --preserve, a new file in an image belongs to 0:0 or the owner \
-of --owner, and has the permissions of SRC without the set-user-id, set-group-id and sticky bits. A replaced file \
-passes its permissions, owner and extended attributes on to the new one.
+are kept, and so are hard links within one SRC. Within an XFS image with reflink, a copy shares blocks with SRC.
+
+Without --preserve, a new file in an image belongs to 0:0 or the owner of --owner, and has the permissions of SRC \
+without the set-user-id, set-group-id and sticky bits. A replaced file passes its permissions, owner and extended \
+attributes on to the new one.
 
 After a crash, every file in the image is the complete old or the complete new one.";
 
@@ -51,6 +54,18 @@ pub(crate) struct CpArgs {
     /// Copy with --recursive and --preserve
     #[arg(short, long)]
     archive: bool,
+
+    /// Share blocks with the source, within an XFS image with reflink: if possible (auto), or fail otherwise (always)
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always"
+    )]
+    reflink: ReflinkWhen,
 
     /// Set the owner of new files, as numbers [default: 0:0]
     #[arg(
@@ -77,6 +92,23 @@ pub(crate) struct CpArgs {
     json: bool,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReflinkWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+impl From<ReflinkWhen> for Reflink {
+    fn from(when: ReflinkWhen) -> Self {
+        match when {
+            ReflinkWhen::Auto => Self::Auto,
+            ReflinkWhen::Always => Self::Always,
+            ReflinkWhen::Never => Self::Never,
+        }
+    }
+}
+
 pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
     let sides: Vec<Side> = args.sides.iter().map(|side| Side::parse(side)).collect();
     if !sides.iter().any(|side| matches!(side, Side::Image { .. })) {
@@ -85,10 +117,15 @@ pub(crate) fn run(args: &CpArgs) -> Result<Outcome> {
         return Err(Error::Usage(problem.into()));
     }
     let Some((to, from)) = sides.split_last() else { return Ok(Outcome::Usage) };
+    if matches!((args.reflink, to), (ReflinkWhen::Always, Side::Host(_))) {
+        let problem = "--reflink shares blocks within an image: write IMAGE:PATH for DST";
+        return Err(Error::Usage(problem.into()));
+    }
     let options = CopyOptions::default()
         .recursive(args.recursive || args.archive)
         .preserve(args.preserve || args.archive)
         .into_directory(from.len() > 1)
+        .reflink(args.reflink.into())
         .map_names(args.names.map_names);
     let mut report = CopyReport::default();
     let outcome = match to {

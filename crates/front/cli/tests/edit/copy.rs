@@ -105,6 +105,51 @@ fn holes_stay_holes() {
     });
 }
 
+/// Within an XFS image, copies share blocks with their sources, unless that is not wanted.
+#[test]
+fn copies_within_an_image_share_blocks() {
+    require!(Tool("xfs_repair"));
+    let dir = testkit::scratch();
+    let dir = dir.path();
+    let image = own_image(dir, "a.img", OWN_XFS);
+    fs::create_dir(dir.join("tree")).unwrap();
+    let bytes: Vec<u8> = (0..5_000_001_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(dir.join("tree/large"), &bytes).unwrap();
+    fs::write(dir.join("tree/small"), "small").unwrap();
+    fs::write(dir.join("tree/empty"), "").unwrap();
+    ok(dir, "cp -r tree a.img:/");
+    let free = || {
+        let told: serde_json::Value = serde_json::from_str(&ok(dir, "info --json a.img")).unwrap();
+        told["blocks_free"].as_u64().unwrap() * 4096
+    };
+    let shared = |arguments: &str| {
+        let told = ok(dir, &format!("cp --json {arguments}"));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["shared"].as_u64().unwrap()
+    };
+    let before = free();
+    assert!(shared("-a a.img:/tree a.img:/auto") > 5_000_000);
+    assert!(shared("-r --reflink a.img:/tree a.img:/always") > 5_000_000);
+    assert!(before - free() < 200_000, "{} bytes", before - free());
+    assert_eq!(shared("-r --reflink=never a.img:/tree a.img:/never"), 0);
+    assert!(before - free() > 5_000_000);
+    for tree in ["auto", "always", "never"] {
+        ok(dir, &format!("cp a.img:/{tree}/large out"));
+        assert!(fs::read(dir.join("out")).unwrap() == bytes, "{tree}");
+    }
+    assert_eq!(shared("tree/large a.img:/host"), 0);
+    assert!(fails(dir, "cp --reflink tree/large a.img:/host", 1).contains("same image"));
+    assert!(fails(dir, "cp --reflink a.img:/host out", 2).contains("within an image"));
+    testkit::judge(&image);
+    require!(Tool("mke2fs"));
+    let image = own_image(dir, "b.img", "");
+    ok(dir, "cp tree/large b.img:/large");
+    assert_eq!(ok(dir, "cp --json b.img:/large b.img:/copy").matches("\"shared\":0").count(), 1);
+    assert!(fails(dir, "cp --reflink b.img:/large b.img:/other", 3).contains("sharing blocks"));
+    assert!(!ok(dir, "ls b.img /").contains("other"));
+    testkit::judge(&image);
+}
+
 #[test]
 fn without_preserve_attributes_have_defaults() {
     require_images!();

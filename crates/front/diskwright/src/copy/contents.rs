@@ -21,6 +21,11 @@ pub(crate) type Each<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<()>;
 pub(crate) trait Contents {
     /// Passes the data in pieces, without holes. Returns the size.
     fn copy(&self, each: Each<'_>) -> Result<u64>;
+
+    /// Returns the file if it is in `fs`, where a copy can share its blocks.
+    fn file_in(&self, _fs: &dyn FileSystem) -> Option<Ino> {
+        None
+    }
 }
 
 /// Passes the bytes `offset..offset + len` as returned by `read`.
@@ -119,5 +124,9 @@ impl Contents for ImageFile<'_> {
             })?;
         }
         Ok(self.size)
+    }
+
+    fn file_in(&self, fs: &dyn FileSystem) -> Option<Ino> {
+        std::ptr::addr_eq(self.fs, fs).then_some(self.ino)
     }
 }

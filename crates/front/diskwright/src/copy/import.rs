@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use vfs::{Error as FsError, FileType, Ino, NewInode, SetAttributes, SpecialFile, Timestamp};
 
 use super::contents::Contents;
-use super::{CopyOptions, CopyReport, Observer};
+use super::{CopyOptions, CopyReport, Observer, Reflink};
 use crate::edit::Editor;
+use crate::extract::contents::data_runs;
 use crate::inode::CAPABILITY;
 use crate::made_names::MadeNames;
 use crate::{Error, Result};
@@ -310,7 +311,36 @@ impl<'a> Importer<'a> {
         Ok(ino)
     }
 
+    /// Shares the blocks of the source with a new file. Returns false if the bytes must be copied.
+    fn share(&mut self, ino: Ino, contents: &dyn Contents) -> vfs::Result<bool> {
+        let (fs, how) = (self.editor.fs(), self.options.reflink);
+        let source = contents.file_in(fs).filter(|_| how != Reflink::Never);
+        let Some(from) = source else {
+            if how == Reflink::Always {
+                let problem = "only files of the same image can share blocks";
+                return Err(FsError::Invalid(problem));
+            }
+            return Ok(false);
+        };
+        match fs.clone_range((from, 0), (ino, 0), 0, None) {
+            Ok(()) => {}
+            Err(FsError::Unsupported(_) | FsError::Invalid(_)) if how == Reflink::Auto => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        let size = fs.attributes(ino)?.size;
+        let shared = data_runs(fs, ino, size)?.iter().map(|run| run.len).sum::<u64>();
+        self.report.bytes += shared;
+        self.report.shared += shared;
+        self.observer.copied(shared);
+        Ok(true)
+    }
+
     fn fill(&mut self, place: ImportTarget<'_>, ino: Ino, contents: &dyn Contents) -> Result<()> {
+        if self.share(ino, contents).map_err(|e| place.at(e))? {
+            return Ok(());
+        }
         let fs = self.editor.fs();
         let mut end = 0;
         let (observer, report) = (&mut *self.observer, &mut self.report);

@@ -59,6 +59,8 @@ pub struct CopyOptions {
     /// Out of an image, map names that Windows does not support to reversible replacements. Into an image, restore the
     /// original names.
     pub map_names: bool,
+    /// Within an image, whether copies share blocks with their sources.
+    pub reflink: Reflink,
     /// Out of an image, continue after damage. Unreadable files are omitted or filled with zeros, and
     /// [`Observer::unreadable`] is called for each.
     pub keep_going: bool,
@@ -69,8 +71,21 @@ setters!(CopyOptions {
     preserve: bool,
     into_directory: bool,
     map_names: bool,
+    reflink: Reflink,
     keep_going: bool,
 });
+
+/// Use of shared blocks in copies within an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reflink {
+    /// Share blocks if the file system can, and copy the bytes otherwise.
+    #[default]
+    Auto,
+    /// Share blocks, and fail if that is impossible.
+    Always,
+    /// Copy the bytes.
+    Never,
+}
 
 /// Result of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,6 +94,8 @@ pub struct CopyReport {
     pub files: u64,
     /// Bytes of contents, without holes.
     pub bytes: u64,
+    /// Bytes of them that share blocks with their source.
+    pub shared: u64,
     /// Number of files and attributes that the destination did not accept.
     pub left_out: u64,
 }
@@ -87,6 +104,7 @@ impl std::ops::AddAssign for CopyReport {
     fn add_assign(&mut self, other: Self) {
         self.files += other.files;
         self.bytes += other.bytes;
+        self.shared += other.shared;
         self.left_out += other.left_out;
     }
 }

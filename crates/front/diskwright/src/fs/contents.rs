@@ -47,7 +47,7 @@ impl Image {
     }
 
     /// Copies the contents and permissions of a file to another one, which is created if missing. Returns the number of
-    /// bytes.
+    /// bytes. In XFS with `reflink`, the copy shares the blocks of the source.
     ///
     /// # Errors
     /// If the source does not exist, either is not a regular file, or there is no space.
@@ -61,6 +61,10 @@ impl Image {
         }
         let options = File::options().write(true).create(true).truncate(true);
         let target = options.mode(metadata.permissions()).open(self, to)?;
+        if target.share_from(&source, (0, 0), 0).is_ok() {
+            target.set_permissions(metadata.permissions())?;
+            return Ok(target.metadata()?.len());
+        }
         let mut piece = vec![0; metadata.len().min(PIECE_BYTES as u64) as usize];
         let mut copied = 0;
         while !piece.is_empty() {
@@ -73,5 +77,90 @@ impl Image {
         }
         target.set_permissions(metadata.permissions())?;
         Ok(copied)
+    }
+
+    /// Shares the blocks of a range of the file `from` with the existing file `to`, as `FICLONERANGE` of Linux does: both
+    /// with their offsets, and the number of bytes, 0 for all up to the end of `from`. The bytes in `to` are replaced,
+    /// and it grows as needed. Later writes to either file copy the shared blocks first.
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if the range ends where `from`
+    /// ends, and at or past the end of `to`.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use diskwright::fs::{Image, MemoryDevice, XfsOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let image = Image::format(Arc::new(MemoryDevice::new(320 << 20)), XfsOptions::new())?;
+    /// image.write("/disk", vec![7; 1 << 20])?;
+    /// image.write("/snapshot", "")?;
+    /// image.clone_range(("/disk", 0), ("/snapshot", 0), 0)?;
+    /// assert!(image.dedupe_range(("/disk", 0), ("/snapshot", 0), 65536)?);
+    /// # image.close()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the image cannot share blocks (only XFS with `reflink` can), the range is another one, or there is no space
+    /// for the metadata. The first part of the range may be shared then.
+    pub fn clone_range(
+        &self,
+        from: (impl AsImagePath, u64),
+        to: (impl AsImagePath, u64),
+        len: u64,
+    ) -> Result<()> {
+        let source = File::open(self, from.0)?;
+        let target = File::options().write(true).open(self, to.0)?;
+        target.share_from(&source, (from.1, to.1), len)
+    }
+
+    /// Exchanges the blocks of a range of two files, as `XFS_IOC_EXCHANGE_RANGE` of Linux does: both with their offsets, and
+    /// the number of bytes, 0 for all up to the ends of both files, which also exchanges the rest of their sizes. The
+    /// exchange is atomic, also after a crash, and durable on return.
+    ///
+    /// Offsets and length must be multiples of the block size. The length need not be if both ranges end where their
+    /// files end.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use diskwright::fs::{Image, MemoryDevice, XfsOptions};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let image = Image::format(Arc::new(MemoryDevice::new(320 << 20)), XfsOptions::new())?;
+    /// image.write("/state", "old")?;
+    /// image.write("/state.new", "newer")?;
+    /// image.exchange_range(("/state", 0), ("/state.new", 0), 0)?;
+    /// assert_eq!(image.read_to_string("/state")?, "newer");
+    /// assert_eq!(image.read_to_string("/state.new")?, "old");
+    /// # image.close()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the image is not XFS, the ranges are others, or they have more extents than one transaction of the log can
+    /// change. Nothing has changed then.
+    pub fn exchange_range(
+        &self,
+        one: (impl AsImagePath, u64),
+        two: (impl AsImagePath, u64),
+        len: u64,
+    ) -> Result<()> {
+        let first = File::options().write(true).open(self, one.0)?;
+        let second = File::options().write(true).open(self, two.0)?;
+        second.exchange_with(&first, (one.1, two.1), len)
+    }
+
+    /// Shares blocks as [`Self::clone_range`] does if both ranges have the same bytes. Returns whether they have. Changes
+    /// neither bytes nor times. Both ranges must be within the files.
+    ///
+    /// # Errors
+    /// Same as [`Self::clone_range`].
+    pub fn dedupe_range(
+        &self,
+        from: (impl AsImagePath, u64),
+        to: (impl AsImagePath, u64),
+        len: u64,
+    ) -> Result<bool> {
+        let source = File::open(self, from.0)?;
+        let target = File::options().write(true).open(self, to.0)?;
+        target.dedupe_with(&source, (from.1, to.1), len)
     }
 }

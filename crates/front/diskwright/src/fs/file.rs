@@ -113,6 +113,28 @@ impl File {
         self.held.with(&self.path, |fs| fs.truncate(self.held.ino(), size, Some(now())))
     }
 
+    /// Shares blocks of another file of the image (see [`Image::clone_range`](super::Image::clone_range)). The offsets are
+    /// those in `source` and in this file.
+    pub(super) fn share_from(&self, source: &Self, at: (u64, u64), len: u64) -> Result<()> {
+        self.check(self.access.writes, "writing")?;
+        let (from, to) = (source.held.ino(), self.held.ino());
+        self.held.with(&self.path, |fs| fs.clone_range((from, at.0), (to, at.1), len, Some(now())))
+    }
+
+    /// Exchanges blocks with another file. The offsets are those in `other` and in this file.
+    pub(super) fn exchange_with(&self, other: &Self, at: (u64, u64), len: u64) -> Result<()> {
+        let (one, two) = (other.held.ino(), self.held.ino());
+        self.held
+            .with(&self.path, |fs| fs.exchange_range((one, at.0), (two, at.1), len, Some(now())))
+    }
+
+    /// Shares blocks of another file that have the same bytes.
+    pub(super) fn dedupe_with(&self, source: &Self, at: (u64, u64), len: u64) -> Result<bool> {
+        self.check(self.access.writes, "writing")?;
+        let (from, to) = (source.held.ino(), self.held.ino());
+        self.held.with(&self.path, |fs| fs.dedupe_range((from, at.0), (to, at.1), len))
+    }
+
     /// Makes all earlier changes to the file durable.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use linux::abi::{CopyFileRangeIn, CopyFileRangeOut, InHeader, WriteOut};
 use linux::{Errno, Reply};
-use vfs::{AllocateMode, FileSystem, Ino, Result};
+use vfs::{AllocateMode, Error, FileSystem, Ino, Result};
 
 use super::seek::holds_data;
 use crate::Adapter;
@@ -15,6 +15,9 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// Maximum number of bytes that one request writes, so that requests stay short. The caller continues the copy.
 const WRITTEN_BYTES_MAX: u64 = 64 << 20;
+
+/// Maximum number of bytes that one request shares, for the same reason: a fragmented file takes many operations.
+const SHARED_BYTES_MAX: u64 = 4 << 30;
 
 thread_local! {
     /// The copy buffer.
@@ -70,9 +73,58 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies up to `len` bytes, limited for one request, and adds them to `copied`, also before an error. Holes and
-    /// unwritten space are copied without data, except over existing data of the target.
+    /// Copies up to `len` bytes, limited for one request, and adds them to `copied`, also before an error. Whole blocks
+    /// are shared if the file system supports that.
     fn run(&self, len: u64, copied: &mut u64) -> Result<()> {
+        let shared = self.shareable(len)?;
+        self.copy(shared.start, copied)?;
+        let is_wanted = *copied == shared.start && !shared.is_empty();
+        if is_wanted && self.share(&shared)? {
+            *copied = shared.end;
+            if shared.end - shared.start == SHARED_BYTES_MAX {
+                return Ok(());
+            }
+        }
+        self.copy(len, copied)
+    }
+
+    /// Returns the part of the first `len` bytes that can be shared: whole blocks, and the last one of the source if the
+    /// target ends in it. Empty if there is none.
+    fn shareable(&self, len: u64) -> Result<Range<u64>> {
+        let ((source, from), (target, to)) = (self.source, self.target);
+        if !self.fs.can_clone() {
+            return Ok(0..0);
+        }
+        let block = u64::from(self.fs.statfs()?.block_size);
+        let head = from.next_multiple_of(block) - from;
+        if from % block != to % block || head >= len {
+            return Ok(0..0);
+        }
+        let mut end = head + (len - head).min(SHARED_BYTES_MAX);
+        let is_end = || -> Result<bool> {
+            Ok(from + end == self.fs.attributes(source)?.size
+                && to + end >= self.fs.attributes(target)?.size)
+        };
+        if !(from + end).is_multiple_of(block) && !is_end()? {
+            end -= (from + end) % block;
+        }
+        Ok(head..end.max(head))
+    }
+
+    /// Shares a part of the bytes. Returns false if these files cannot share them, or not any more.
+    fn share(&self, part: &Range<u64>) -> Result<bool> {
+        let from = (self.source.0, self.source.1 + part.start);
+        let to = (self.target.0, self.target.1 + part.start);
+        match self.fs.clone_range(from, to, part.end - part.start, None) {
+            Ok(()) => Ok(true),
+            Err(Error::Unsupported(_) | Error::Invalid(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies up to the first `len` bytes, limited for one request. Holes and unwritten space are copied without data,
+    /// except over existing data of the target.
+    fn copy(&self, len: u64, copied: &mut u64) -> Result<()> {
         let mut left = WRITTEN_BYTES_MAX;
         while *copied < len && left > 0 {
             let (source, at) = (self.source.0, self.source.1 + *copied);

@@ -321,6 +321,26 @@ impl<'a> Op<'a> {
         Ok(end - at)
     }
 
+    /// Like [`Op::alike_at_start`], for blocks of the realtime device.
+    pub(crate) fn alike_realtime_at_start(
+        &mut self,
+        block: u64,
+        len: u64,
+        pieces: &mut u32,
+    ) -> Outcome<u64> {
+        let (number, from) = self.section()?.realtime.locate(block);
+        let end = from + len;
+        let mut at = from;
+        while at < end && *pieces > 0 {
+            *pieces -= 1;
+            let find = |cursor: &mut GroupCursor<'_, '_, 'a, RtRefcountTree>| {
+                shared::alike_after(cursor, at)
+            };
+            at = self.with_tree(number, find)?.unwrap_or(u64::MAX).min(end);
+        }
+        Ok(at - from)
+    }
+
     /// Records blocks of a group as staged for copy on write, or (`is_more` false) not any more.
     pub(crate) fn stage_realtime(
         &mut self,
