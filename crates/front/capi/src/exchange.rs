@@ -61,7 +61,7 @@ pub struct dw_copy_report {
 
 impl From<CopyReport> for dw_copy_report {
     fn from(report: CopyReport) -> Self {
-        let CopyReport { files, bytes, left_out } = report;
+        let CopyReport { files, bytes, left_out, .. } = report;
         Self { files, bytes, unreadable: 0, left_out }
     }
 }

@@ -73,7 +73,7 @@ fn a_tree_goes_in_around_and_out() {
     let editor = editor(&model);
     let options = CopyOptions::default().recursive(true).preserve(true);
     let report = into_image(editor, From::Host(&tree), b"/new", options, &mut Quiet).unwrap();
-    assert_eq!(report, CopyReport { files: 5, bytes: 8, left_out: 0 });
+    assert_eq!(report, CopyReport { files: 5, bytes: 8, shared: 0, left_out: 0 });
     let from = From::Image(Paths::new(&model), b"/new");
     into_image(editor, from, b"/new2", options, &mut Quiet).unwrap();
     let paths = Paths::new(&model);

@@ -87,7 +87,8 @@ pub fn out_of_image(
         parent.to_owned()
     };
     let report = extract_to_directory(paths, &directory, &extraction, observer)?;
-    Ok(CopyReport { files: report.files, bytes: report.bytes, left_out: report.left_out })
+    let (files, bytes, left_out) = (report.files, report.bytes, report.left_out);
+    Ok(CopyReport { files, bytes, shared: 0, left_out })
 }
 
 enum Destination {
