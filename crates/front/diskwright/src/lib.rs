@@ -102,6 +102,8 @@ pub mod serve;
 #[cfg(feature = "build")]
 #[cfg_attr(not(target_os = "linux"), path = "signals_portable.rs")]
 mod signals;
+#[cfg(feature = "anywhere")]
+mod start_record;
 pub mod text;
 #[cfg(feature = "build")]
 pub mod tune;

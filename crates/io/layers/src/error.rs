@@ -61,7 +61,7 @@ pub enum LayerError {
     Choose {
         /// Description of the problem.
         problem: String,
-        /// What there is.
+        /// The contents that were found.
         list: String,
     },
     /// Several partitions, or none, may be meant.
@@ -69,7 +69,7 @@ pub enum LayerError {
     ChoosePartition {
         /// Description of the problem.
         problem: String,
-        /// What there is.
+        /// The contents that were found.
         list: String,
     },
     /// An encrypted volume needs a key.

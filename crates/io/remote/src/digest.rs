@@ -50,7 +50,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// As text of 64 hexadecimal digits.
+/// Text of 64 hexadecimal digits.
 impl serde::Serialize for Digest {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

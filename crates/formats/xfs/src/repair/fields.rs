@@ -90,11 +90,9 @@ impl Repairer<'_, '_> {
         self.geometry().realtime.is_some() && !inode.is_metadata() && !self.view.is_special(ino)
     }
 
-    /// Repairs fields that can be derived from others.
-    pub(super) fn fields(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
+    /// Repairs `di_flags` and the extent size hint. Returns the maximum of hints.
+    fn flags(&self, inode: &mut Inode, ino: Ino, file_type: FileType) -> u64 {
         let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
-        self.metadata(inode, ino, file_type);
-        let is_metadata = inode.is_metadata();
         let is_dir = file_type == FileType::Directory;
         let dir_only =
             flags::RTINHERIT | flags::PROJINHERIT | flags::NOSYMLINKS | flags::EXTSZINHERIT;
@@ -124,6 +122,35 @@ impl Repairer<'_, '_> {
             inode.set_extent_size_hint(0);
         }
         inode.set_flags(found);
+        most
+    }
+
+    /// Repairs the size and the project of files of the realtime section.
+    fn of_section(&self, inode: &mut Inode, ino: Ino) {
+        let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
+        let layout = geometry.realtime.map(|realtime| realtime.space(0));
+        let size = match inode.is_metadata() {
+            true => group_file_size(inode.metafile_type(), layout.as_ref(), raw.blocklog),
+            false if raw.realtime_inodes().contains(&ino.0) => {
+                if layout.is_some() {
+                    inode.set_projid(0);
+                }
+                file_size(raw, layout.as_ref(), ino)
+            }
+            false => None,
+        };
+        if let Some(size) = size {
+            inode.set_size(size);
+        }
+    }
+
+    /// Repairs fields that can be derived from others.
+    pub(super) fn fields(&self, inode: &mut Inode, ino: Ino, file_type: FileType) {
+        let geometry = self.geometry();
+        self.metadata(inode, ino, file_type);
+        let is_metadata = inode.is_metadata();
+        let is_dir = file_type == FileType::Directory;
+        let most = self.flags(inode, ino, file_type);
         let bytes = inode.as_mut_bytes();
         if bytes[4] >= 2 && !is_metadata {
             put16(bytes, 6, 0);
@@ -151,19 +178,7 @@ impl Repairer<'_, '_> {
         if !is_next_unlinked_right(&geometry, ino, inode) {
             put32(inode.as_mut_bytes(), NEXT_UNLINKED_OFFSET, u32::MAX);
         }
-        if raw.realtime_inodes().contains(&ino.0) && geometry.realtime.is_some() {
-            inode.set_projid(0);
-        }
-        if raw.realtime_inodes().contains(&ino.0) || is_metadata {
-            let layout = geometry.realtime.map(|realtime| realtime.space(0));
-            let size = match is_metadata {
-                true => group_file_size(inode.metafile_type(), layout.as_ref(), raw.blocklog),
-                false => file_size(raw, layout.as_ref(), ino),
-            };
-            if let Some(size) = size {
-                inode.set_size(size);
-            }
-        }
+        self.of_section(inode, ino);
         if !inode.has_attr_fork() {
             inode.set_format(Fork::Attr, ForkFormat::Extents);
         }

@@ -26,7 +26,7 @@ use serde::Serialize;
 
 pub(crate) use plan::plan;
 
-use crate::{Error, ImageOptions, Result, publish};
+use crate::{Error, ImageOptions, Result, start_record};
 use target::{Source, Target};
 
 /// Options for making a bundle.
@@ -78,7 +78,7 @@ pub struct BundleReport {
 /// # Errors
 /// If the image cannot be read, is a published image or has no file system, or if the bundle cannot be stored.
 pub fn bundle(options: &BundleOptions) -> Result<BundleReport> {
-    let order = options.order.as_deref().map_or(Ok(Vec::new()), publish::read_order)?;
+    let order = options.order.as_deref().map_or(Ok(Vec::new()), start_record::read)?;
     let source = Source::open(&options.image, &options.open)?;
     let target = Target::of(&source, &options.image, options.out.as_deref())?;
     let device = source.device();

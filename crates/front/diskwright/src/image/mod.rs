@@ -9,6 +9,7 @@ mod layers;
 mod mounting;
 mod opening;
 mod options;
+mod part;
 mod places;
 pub(crate) mod shared;
 mod text;
@@ -20,14 +21,14 @@ pub use info::{
 };
 #[cfg(feature = "layers")]
 pub use layers::ImageLayers;
-#[cfg(feature = "anywhere")]
-pub(crate) use opening::range;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use opening::{
     UNNAMED, format_of, format_of_device, open_device, open_device_to_write, probe, window,
     window_to_write,
 };
 pub use options::ImageOptions;
+#[cfg(feature = "anywhere")]
+pub(crate) use part::range;
 #[cfg_attr(not(feature = "build"), allow(unused_imports))]
 pub(crate) use places::open_place_to_write;
 pub use text::{FeatureGroup, Section};

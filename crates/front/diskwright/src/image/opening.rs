@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use vfs::hint::{Advice, Hint};
 
-use disk::{BlockDevice, RescuedDevice, WindowDevice};
+use disk::{BlockDevice, RescuedDevice};
 use vfs::Error as FsError;
 
 use super::devices::{self, DevicePurpose};
+use super::part::{part, range};
 use super::places;
 use super::shared::Shared;
 use super::{Image, ImageInfo, ImageOptions};
 use crate::dispatch::{self, OpenFs};
 use crate::format::Format;
-use crate::partition::{self, Partition, PartitionError, Signature};
+use crate::partition::{self, Partition, Signature};
 use crate::recovery::RecoverReport;
 use crate::{Error, Result, lock};
 
@@ -330,56 +331,6 @@ fn window_alone(
         Some(undo) => Arc::new(::ext4::e2undo::UndoneDevice::new(device, Arc::clone(undo))),
         None => device,
     })
-}
-
-/// Returns offset and length in bytes of the part of a device selected by the options.
-pub(crate) fn range(
-    path: &Path,
-    device: &dyn BlockDevice,
-    options: &ImageOptions,
-) -> Result<(u64, u64)> {
-    if let Some(number) = options.partition {
-        let found =
-            partition::find(device, number).map_err(|error| no_partition(path, device, error))?;
-        return Ok((found.offset, found.len));
-    }
-    match device.len().checked_sub(options.offset) {
-        Some(len) if len > 0 || options.offset == 0 => Ok((options.offset, len)),
-        _ => {
-            let len = device.len();
-            let past = format!("offset is past the end of the image ({len} bytes)");
-            Err(Error::Usage(past))
-        }
-    }
-}
-
-fn part(
-    path: &Path,
-    device: Arc<dyn BlockDevice>,
-    options: &ImageOptions,
-    access: DevicePurpose,
-) -> Result<Arc<dyn BlockDevice>> {
-    #[cfg(feature = "layers")]
-    if let Some(layers) = &options.devices.layers {
-        return super::layers::part(path, device, options, layers, access);
-    }
-    let _ = access;
-    if options.partition.is_none() && options.offset == 0 {
-        return Ok(device);
-    }
-    let (start, len) = range(path, &*device, options)?;
-    let window = WindowDevice::new(device, start, len).map_err(|e| Error::host("read", path, e))?;
-    Ok(Arc::new(window))
-}
-
-/// Creates the error for a missing partition. If the file has another format, the error says so.
-pub(super) fn no_partition(path: &Path, device: &dyn BlockDevice, error: PartitionError) -> Error {
-    if let (PartitionError::NoTable, Ok(Signature::Other(found))) = (&error, Signature::of(device))
-    {
-        let source = FsError::unsupported(found.description(), found.advice);
-        return Error::image(path, source);
-    }
-    Error::Partition { image: path.to_owned(), source: error }
 }
 
 /// Creates the error for an image of unknown format.

@@ -85,7 +85,7 @@ impl ImageOptions {
     #[cfg(feature = "anywhere")]
     pub fn open_recorded(&self, path: &Path, record: &Path) -> Result<Image> {
         let device = crate::image::open_device(path, self)?;
-        let (device, recording) = crate::publish::Recording::start(device, record)?;
+        let (device, recording) = crate::start_record::Recording::start(device, record)?;
         // The device is already the part selected by the options.
         let whole = Self { write: false, offset: 0, partition: None, ..self.clone() };
         let mut image = whole.open_named(path, device)?;

@@ -10,27 +10,19 @@
 //! # Ok(()) }
 //! ```
 
-#[cfg(all(feature = "mount", target_os = "linux"))]
-mod recording;
-
-use std::fs::File;
-use std::io::BufReader;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use disk::BlockDevice;
-#[cfg(all(feature = "mount", target_os = "linux"))]
-pub(crate) use recording::Recording;
 use remote::place::store::{self, Location};
-use remote::publish::{CHUNK_BYTES_DEFAULT, Facts, Options, record};
+use remote::publish::{CHUNK_BYTES_DEFAULT, Facts, Options};
 pub use remote::publish::{
     NoPublishReports, Observer, Patience, Stage, SweepOptions, Swept, UploadReport,
 };
 use serde::Serialize;
 
 use crate::image::{format_of, open_device};
-use crate::{Error, ImageOptions, Result};
+use crate::{Error, ImageOptions, Result, start_record};
 
 /// Options for publishing.
 #[derive(Clone, Debug)]
@@ -100,7 +92,7 @@ pub fn publish(options: &PublishOptions, observer: &dyn Observer) -> Result<Publ
     };
     remote::publish::check_name(&name)?;
     let location = location(&options.url)?;
-    let order = options.order.as_deref().map_or(Ok(Vec::new()), read_order)?;
+    let order = options.order.as_deref().map_or(Ok(Vec::new()), start_record::read)?;
     let device = open_device(&options.image, &options.open)?;
     let facts = facts(&options.image, &device, &options.open)?;
     let bundle = options.bundle.then(|| {
@@ -139,18 +131,6 @@ fn name_of(image: &Path) -> Result<String> {
         Error::Usage(
             "the file name is not valid for a published image; choose a name with --name".into(),
         )
-    })
-}
-
-/// Reads the record of a start.
-pub(crate) fn read_order(path: &Path) -> Result<Vec<Range<u64>>> {
-    let file = File::open(path).map_err(|e| Error::host("open", path, e))?;
-    record::parse(BufReader::new(file)).map_err(|error| match error {
-        record::RecordError::Io(e) => Error::host("read", path, e),
-        error => Error::Usage(format!(
-            "{}: cannot record the blocks read at startup: {error}",
-            crate::text::shown(path)
-        )),
     })
 }
 

@@ -18,7 +18,7 @@ const DYNAMIC: u32 = 3;
 const UNUSED: u32 = u32::MAX;
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
 
-/// Footer, of which dynamic disks have a copy at the start.
+/// The footer. Dynamic disks have a copy of it at the start.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Footer {

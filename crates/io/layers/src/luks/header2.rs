@@ -138,7 +138,7 @@ struct DigestText {
 /// Reads the newest valid header of a device.
 ///
 /// # Errors
-/// That of the first header if no header is valid.
+/// The error of the first header if neither is valid.
 pub(super) fn read(device: &dyn BlockDevice) -> Result<Volume> {
     let first = read_at(device, 0);
     // The first header names the size of both, if it can be trusted.

@@ -2,7 +2,7 @@
 //!
 //! The formats follow the LUKS On-Disk Format Specification 1.2.3 and the LUKS2 On-Disk Format Specification 1.1.1. A key
 //! slot contains the volume key, split into stripes ([`split`]) and encrypted with a key derived from a passphrase
-//! ([`derive`]). A digest tells whether the key is right. [`cipher`] decrypts sectors, [`device`] the volume.
+//! ([`derive`]). A digest verifies the key. [`cipher`] decrypts sectors, [`device`] the volume.
 //!
 //! Passphrases and keys are erased when they are dropped, and are in no message.
 
@@ -105,7 +105,7 @@ impl Volume {
     /// Finds the volume key with the passphrase of `options`, or the key that was found before.
     ///
     /// # Errors
-    /// If there is no passphrase, no slot accepts it, or the slots cannot be read.
+    /// Without a passphrase, if no slot accepts it, or the slots cannot be read.
     pub fn unlock(
         &self,
         device: &dyn BlockDevice,

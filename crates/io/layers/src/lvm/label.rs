@@ -193,7 +193,7 @@ fn uuid(raw: &[u8; 32]) -> Option<String> {
     Some(text)
 }
 
-/// Parses the header of a metadata area and returns the location of the committed text. `None` if there is no text.
+/// Parses the header of a metadata area and returns the location of the committed text. `None` without a text.
 ///
 /// # Errors
 /// If the header is damaged.

@@ -96,7 +96,7 @@ impl BundledDevice {
 
     fn turn_off(&self, error: &io::Error) {
         if !self.is_off.swap(true, Ordering::Relaxed) {
-            super::open::warn(&self.name, error);
+            super::error::warn(&self.name, error);
         }
     }
 }

@@ -6,9 +6,10 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
 use super::format::{
-    FRAME_BYTES, HEADER_BYTES, MAGIC, RawFrame, RawHeader, TABLES_BYTES_MAX, UNIT_BYTES, UNITS_MAX,
-    VERSION, seal,
+    FRAME_BYTES, HEADER_BYTES, MAGIC, RawFrame, RawHeader, TABLES_BYTES_MAX, UNIT_BYTES, VERSION,
+    seal,
 };
+use super::index::UNITS_MAX;
 use super::index::put_extent;
 use super::{BundleError, Identity};
 use crate::digest::Digest;

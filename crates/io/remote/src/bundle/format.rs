@@ -3,16 +3,14 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::index::Index;
+pub use super::index::UNIT_BYTES;
+use super::index::{Index, UNITS_MAX};
 use super::{BundleError, Identity};
 use crate::digest::Digest;
 use crate::frame::{packed_bytes_max, unpack};
 
 /// Magic number at the start of a bundle.
 pub const MAGIC: [u8; 8] = *b"DWBUNDL1";
-
-/// Unit of the extents in bytes.
-pub const UNIT_BYTES: u64 = 4096;
 
 /// Contents of each frame in bytes, except for the last one.
 pub const FRAME_BYTES: u64 = 256 << 10;
@@ -22,9 +20,6 @@ pub const HEADER_BYTES: usize = size_of::<RawHeader>();
 
 /// Maximum size of the identity, the frame table and the extent table in bytes. It limits the memory of a reader.
 pub const TABLES_BYTES_MAX: u64 = 32 << 20;
-
-/// Maximum size of an image in units: 16 TiB.
-pub(super) const UNITS_MAX: u64 = u32::MAX as u64;
 
 pub(super) const VERSION: u32 = 1;
 const IDENTITY_BYTES_MAX: u32 = 4096;

@@ -33,6 +33,13 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// Returns the identity of an object or a file by its first bytes. `modified` is 0 if it is unknown.
+    #[cfg(feature = "objects")]
+    pub(crate) fn hosted(head: &[u8], etag: Option<String>, modified: i64) -> Self {
+        let modified = (modified != 0).then_some(modified);
+        Self::Hosted { head: Digest::of(head), etag, modified }
+    }
+
     /// Checks that `found`, the current properties of an image, are those of this bundle's image. The caller compares
     /// the lengths.
     ///

@@ -7,7 +7,12 @@
 use std::ops::Range;
 
 use super::BundleError;
-use super::format::{UNIT_BYTES, UNITS_MAX};
+
+/// Unit of the extents in bytes.
+pub const UNIT_BYTES: u64 = 4096;
+
+/// Maximum size of an image in units: 16 TiB.
+pub(super) const UNITS_MAX: u64 = u32::MAX as u64;
 
 /// Position of an extent of zeros, which are not in the stream.
 const ZEROS: u32 = u32::MAX;

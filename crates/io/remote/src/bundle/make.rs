@@ -73,7 +73,7 @@ impl Identity {
     pub fn of_file(device: &dyn BlockDevice, modified: i64) -> io::Result<Self> {
         let mut head = vec![0; device.len().min(HEAD_BYTES) as usize];
         device.read_at(0, &mut head)?;
-        Ok(super::open::hosted_identity(&head, None, modified))
+        Ok(Identity::hosted(&head, None, modified))
     }
 }
 

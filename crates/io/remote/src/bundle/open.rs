@@ -1,6 +1,5 @@
 //! Finds, verifies and opens the bundle of an image. Each failure leaves the image without a bundle.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,9 +8,9 @@ use disk::BlockDevice;
 use disk::address::Address;
 use object_store::{ObjectStoreExt, PutPayload};
 
+use super::error::warn;
 use super::format::HEADER_BYTES;
 use super::{BundleError, BundledDevice, Head, Identity, Tables};
-use crate::digest::Digest;
 use crate::place::lazy::{FetchError, LazyDevice, LazyOptions, RangeSource};
 use crate::place::object::{ObjectSource, Opening};
 use crate::place::store::{self, Location, StoreError};
@@ -24,14 +23,6 @@ pub const SUFFIX: &str = ".dwb";
 /// Number of bytes of the first request for a bundle: all of the bundle of a small image, or the first directories of a
 /// large one.
 const FIRST_BYTES: u64 = 512 << 10;
-
-/// Prints the reason why a bundle is not used.
-pub(super) fn warn(name: &str, problem: &dyn fmt::Display) {
-    let problem = disk::address::safe_line(&problem.to_string());
-    let problem =
-        problem.strip_prefix(name).map_or(&*problem, |rest| rest.trim_start_matches(": "));
-    tracing::warn!("{name}: {problem}; the image is read without its metadata bundle");
-}
 
 /// The reason why a bundle is not used.
 #[derive(Debug, thiserror::Error)]
@@ -216,14 +207,14 @@ impl ImageToBundle {
         Ok(Self { location, device, identity })
     }
 
-    /// Returns the address of the bundle, if it can be stored beside the image.
+    /// Returns the address of the bundle, if it can be stored.
     #[must_use]
     pub fn target(&self) -> Option<Address> {
         let is_web_server = self.location.path.as_ref().is_empty();
         if is_web_server { None } else { address_of(&self.location.address) }
     }
 
-    /// Stores a bundle beside the image.
+    /// Stores a bundle at [`Self::target`].
     ///
     /// # Errors
     /// If the store refuses it.
@@ -240,10 +231,4 @@ impl ImageToBundle {
         };
         runtime::block_on(put).map(drop).map_err(failed)
     }
-}
-
-/// Returns the identity of an object or a file by its first bytes.
-pub(crate) fn hosted_identity(head: &[u8], etag: Option<String>, modified: i64) -> Identity {
-    let modified = (modified != 0).then_some(modified);
-    Identity::Hosted { head: Digest::of(head), etag, modified }
 }

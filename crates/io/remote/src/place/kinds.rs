@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use disk::BlockDevice;
 use disk::address::Address;
 
 /// Location of an image that is not a raw local file.
@@ -73,4 +75,12 @@ mod tests {
         assert_eq!(parse("ftp://host/file"), None);
         assert_eq!(parse("a:b"), None);
     }
+}
+
+/// A place opened for reading.
+pub struct OpenPlace {
+    /// Its contents.
+    pub device: Arc<dyn BlockDevice>,
+    /// Identity of the contents, if known: places of equal identity have equal bytes.
+    pub identity: Option<String>,
 }

@@ -20,6 +20,6 @@ mod kinds;
 mod open;
 
 pub use chain::NamedFiles;
-pub use kinds::ImageLocation;
-pub use open::{OpenError, OpenPlace};
+pub use kinds::{ImageLocation, OpenPlace};
+pub use open::OpenError;
 pub use store::StoreError;

@@ -11,7 +11,6 @@ use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectSto
 
 use crate::bundle::Identity;
 use crate::bundle::identity::HEAD_BYTES;
-use crate::bundle::open::hosted_identity;
 use crate::place::lazy::{FetchError, RangeSource};
 use crate::place::runtime;
 use crate::place::store::Location;
@@ -101,7 +100,7 @@ impl ObjectSource {
     /// Returns the properties that tie a metadata bundle to this version.
     pub(crate) fn hosted_identity(&self) -> Identity {
         let head = &self.head[..self.head.len().min(HEAD_BYTES as usize)];
-        hosted_identity(head, self.pin.etag.clone(), self.pin.modified)
+        Identity::hosted(head, self.pin.etag.clone(), self.pin.modified)
     }
 
     async fn fetch_range(&self, range: Range<u64>) -> Result<Bytes, FetchError> {

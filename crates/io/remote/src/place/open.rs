@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use disk::FileDevice;
 use disk::address::Address;
-use disk::{BlockDevice, FileDevice};
 use thiserror::Error;
 
 use crate::bundle;
@@ -14,7 +14,7 @@ use crate::place::object::ObjectSource;
 use crate::place::runtime;
 use crate::place::store::{self, StoreError};
 use crate::place::zstd::{ZstdError, ZstdSource};
-use crate::place::{ImageLocation, NamedFiles};
+use crate::place::{ImageLocation, NamedFiles, OpenPlace};
 
 /// The reason why a place cannot be opened.
 #[derive(Debug, Error)]
@@ -34,14 +34,6 @@ pub enum OpenError {
     /// Kind of place that this crate cannot open.
     #[error("{0}: this kind of address is not supported")]
     Kind(Address),
-}
-
-/// A place opened for reading.
-pub struct OpenPlace {
-    /// Its contents.
-    pub device: Arc<dyn BlockDevice>,
-    /// Identity of the contents, if known: places of equal identity have equal bytes.
-    pub identity: Option<String>,
 }
 
 impl ImageLocation {

@@ -51,7 +51,7 @@ impl Volume {
             match Geometry::check(&db, &marker).await {
                 Ok(geometry) => Ok(Self::new(at, db, geometry)),
                 Err(error) => {
-                    // Nothing was written, so errors can be ignored.
+                    // No data were written, so errors can be ignored.
                     let _ = db.close_with_options(unflushed()).await;
                     Err(error)
                 }

@@ -1,4 +1,4 @@
-//! Bundles beside objects.
+//! Bundles of objects.
 
 use std::sync::Arc;
 

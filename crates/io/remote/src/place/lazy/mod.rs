@@ -100,7 +100,7 @@ pub struct LazyOptions {
     pub wait: Duration,
     /// Disk cache for chunks, kept across processes.
     pub disk: Option<Arc<DiskCache>>,
-    /// Whether the metadata bundles of images are used.
+    /// Use of the metadata bundles of images.
     pub bundles: bool,
 }
 

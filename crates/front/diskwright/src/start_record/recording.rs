@@ -1,4 +1,4 @@
-//! Recording of the ranges read by a mount, for the chunk order of a publication.
+//! Recording of the ranges read by a mount.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
