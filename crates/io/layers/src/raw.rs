@@ -39,14 +39,11 @@ pub(crate) fn structure<T: FromBytes>(
 }
 
 /// Returns the structure at the start of `bytes`.
-pub(crate) fn prefix<'a, T: FromBytes + KnownLayout + Immutable>(
+pub(crate) fn prefix<'a, T: FromBytes + KnownLayout + Immutable + zerocopy::Unaligned>(
     bytes: &'a [u8],
     what: &'static str,
     at: u64,
-) -> Result<(&'a T, &'a [u8])>
-where
-    T: zerocopy::Unaligned,
-{
+) -> Result<(&'a T, &'a [u8])> {
     T::ref_from_prefix(bytes)
         .map_err(|_| LayerError::damaged(what, at, format!("only {} bytes long", bytes.len())))
 }

@@ -82,7 +82,8 @@ pub fn resolve(
     access: Access,
 ) -> Result<Stack> {
     let seeks_arrays = access == Access::Write || !members.is_empty();
-    if !has_layer(&*image.device)? && !(seeks_arrays && nodes::is_array_member(&*image.device)) {
+    let is_member = || seeks_arrays && nodes::is_array_member(&*image.device);
+    if !has_layer(&*image.device)? && !is_member() {
         return plain(image, &members, options);
     }
     let unchanged = Arc::clone(&image.device);
@@ -151,7 +152,7 @@ fn choose(resolver: Resolver<'_>) -> Result<Option<Node>> {
         },
         (0, Some(error)) => Err(error),
         (0, None) => {
-            leaves.retain(|leaf| !leaf.layers.is_empty());
+            leaves.retain(|leaf| leaf.is_layered);
             match leaves.len() {
                 0 => Ok(None),
                 // The caller describes its contents.

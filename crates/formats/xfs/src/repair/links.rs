@@ -267,7 +267,7 @@ fn plan(job: &RepairJob, view: &View<'_>, all: &BTreeMap<u64, Vec<&Finding>>) ->
         let planned = match inode.file_type() {
             None => None,
             Some(_) if view.is_special(ino) => Some((Vec::new(), Move::Special)),
-            Some(_) if view.is_root(ino) => is_lost.then(|| (links, Move::DotDot(ino))),
+            Some(_) if view.is_root(ino) => is_lost.then_some((links, Move::DotDot(ino))),
             // One name of each loop is removed.
             Some(_) if is_loop && !links.is_empty() => {
                 loops.insert(known.loop_of(ino)).then(|| (links, known.home(ino, &inode)))

@@ -218,7 +218,10 @@ fn streams_are_copied_and_reports_are_json() {
         command.current_dir(dir).args(["cp", "--json", "/dev/stdin", "a.img:/f"]);
         let output = command.stdin(fs::File::open(dir.join("f")).unwrap()).output().unwrap();
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report, serde_json::json!({"files": 1, "bytes": 100_000, "left_out": 0}));
+        assert_eq!(
+            report,
+            serde_json::json!({"files": 1, "bytes": 100_000, "shared": 0, "left_out": 0})
+        );
         let back = run(dir, &["cp", "a.img:/f", "/dev/stdout"]);
         assert!(back.stdout == fs::read(dir.join("f")).unwrap());
     });

@@ -73,7 +73,7 @@ impl Order {
 }
 
 fn units(part: Range<u64>) -> Range<u64> {
-    part.start / UNIT_BYTES..part.end.div_ceil(UNIT_BYTES)
+    if part.is_empty() { 0..0 } else { part.start / UNIT_BYTES..part.end.div_ceil(UNIT_BYTES) }
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl<M: BlockMap> BlockDevice for ContainerDevice<M> {
                     now.iter_mut().enumerate().for_each(|(i, byte)| *byte = word[(from + i) % 4]);
                 }
                 BlockPlace::File(start) => {
-                    self.file.file.read_at(start.saturating_add(within), now)?
+                    self.file.file.read_at(start.saturating_add(within), now)?;
                 }
                 BlockPlace::Bytes(bytes) => {
                     let bytes = bytes.get(within as usize..within as usize + part);

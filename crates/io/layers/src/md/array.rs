@@ -187,7 +187,7 @@ fn mapped(pieces: Vec<Piece>) -> Result<MappedDevice> {
 
 /// Rounds down to whole chunks.
 fn whole(bytes: u64, chunk: u64) -> u64 {
-    if chunk == 0 { bytes } else { bytes / chunk * chunk }
+    bytes.checked_div(chunk).map_or(bytes, |chunks| chunks * chunk)
 }
 
 fn concatenated(members: &[&(Member, Superblock)]) -> Result<MappedDevice> {

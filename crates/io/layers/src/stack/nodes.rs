@@ -22,6 +22,8 @@ const NODES_MAX: usize = 1024;
 pub(super) struct Node {
     pub(super) member: Member,
     pub(super) layers: Vec<Layer>,
+    /// True if one of them is more than a partition.
+    pub(super) is_layered: bool,
     /// True if it depends on the image, and not only on other members.
     pub(super) of_image: bool,
     /// Name of the logical volume.
@@ -30,7 +32,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn root(member: Member, of_image: bool) -> Self {
-        Self { member, layers: Vec::new(), of_image, volume: None }
+        Self { member, layers: Vec::new(), is_layered: false, of_image, volume: None }
     }
 
     /// Returns a node behind one more layer.
@@ -43,7 +45,8 @@ impl Node {
         let mut layers = self.layers.clone();
         layers.push(Layer { text, read_only });
         let member = Member { name: self.member.name.clone(), device };
-        Self { member, layers, of_image: self.of_image, volume: self.volume.clone() }
+        let (of_image, volume) = (self.of_image, self.volume.clone());
+        Self { member, layers, is_layered: true, of_image, volume }
     }
 
     /// Returns the text that selects it: the volume, or its last layer.
@@ -120,7 +123,7 @@ impl<'a> Resolver<'a> {
                 if let Err(error) = self.examine(node) {
                     match volume {
                         Some(name) if of_image => {
-                            self.candidates.push(Candidate::Failed(name, error))
+                            self.candidates.push(Candidate::Failed(name, error));
                         }
                         _ if of_image || self.problem.is_none() => {
                             self.problem.get_or_insert(error);
@@ -200,7 +203,8 @@ impl<'a> Resolver<'a> {
             if let Some(window) = part_of(&device, found) {
                 count += 1;
                 let text = format!("partition {}", found.number);
-                self.add(node.behind(Arc::new(window), text, None));
+                let behind = node.behind(Arc::new(window), text, None);
+                self.add(Node { is_layered: node.is_layered, ..behind });
             }
         }
         match chosen {

@@ -51,6 +51,14 @@ impl ImageLocation {
     }
 }
 
+/// A place opened for reading.
+pub struct OpenPlace {
+    /// Its contents.
+    pub device: Arc<dyn BlockDevice>,
+    /// Identity of the contents, if known: places of equal identity have equal bytes.
+    pub identity: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,12 +83,4 @@ mod tests {
         assert_eq!(parse("ftp://host/file"), None);
         assert_eq!(parse("a:b"), None);
     }
-}
-
-/// A place opened for reading.
-pub struct OpenPlace {
-    /// Its contents.
-    pub device: Arc<dyn BlockDevice>,
-    /// Identity of the contents, if known: places of equal identity have equal bytes.
-    pub identity: Option<String>,
 }

@@ -41,7 +41,7 @@ pub(crate) fn plan() -> Plan {
             LEN - 5000..LEN,
             6 << 20..7 << 20,
         ],
-        start: vec![3 << 20..4 << 20],
+        start: std::iter::once(3 << 20..4 << 20).collect(),
     }
 }
 
