@@ -188,7 +188,7 @@ pub enum Error {
     #[cfg(feature = "anywhere")]
     /// An image location cannot be opened.
     #[error(transparent)]
-    Place(#[from] remote::place::OpenError),
+    Place(#[from] remote::opening::OpenError),
     #[cfg(feature = "anywhere")]
     /// An image cannot be published, or a published image cannot be used.
     #[error(transparent)]
@@ -323,8 +323,8 @@ fn published_outcome(error: &remote::publish::Error) -> Outcome {
 
 /// Returns the exit status for an image location that cannot be opened.
 #[cfg(feature = "anywhere")]
-fn place_outcome(error: &remote::place::OpenError) -> Outcome {
-    use remote::place::OpenError as E;
+fn place_outcome(error: &remote::opening::OpenError) -> Outcome {
+    use remote::opening::OpenError as E;
     match error {
         E::Store(_) | E::Kind(_) => Outcome::Usage,
         E::Fetch(_) | E::Zstd(remote::place::zstd::ZstdError::Read { .. }) => Outcome::Io,

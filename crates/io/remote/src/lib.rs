@@ -11,7 +11,11 @@ pub mod bundle;
 mod digest;
 #[cfg(feature = "bundle")]
 mod frame;
+#[cfg(feature = "objects")]
+mod holes;
 pub mod nbd;
+#[cfg(feature = "objects")]
+pub mod opening;
 #[cfg(feature = "objects")]
 pub mod place;
 #[cfg(feature = "objects")]

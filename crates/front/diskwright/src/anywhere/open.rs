@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::BlockDevice;
+use remote::opening::OpenError;
+use remote::place::ImageLocation;
 use remote::place::disk::VirtualDisk;
-use remote::place::{ImageLocation, OpenError};
 
 use super::base::{self, Base};
 use super::named::{named, open_named};

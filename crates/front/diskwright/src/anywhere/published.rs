@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use disk::address::Address;
 use remote::nbd::Client;
+use remote::opening::OpenError;
 use remote::place::lazy::FetchError;
-use remote::place::{ImageLocation, OpenError, OpenPlace, store};
+use remote::place::{ImageLocation, OpenPlace, store};
 
 use super::named::{named, open_named};
 use super::reading;
@@ -25,7 +26,7 @@ pub(super) fn open_place(place: &ImageLocation, unlocked: bool) -> Result<OpenPl
     };
     let location = store::open(address).map_err(OpenError::from)?;
     if let Some(image) = remote::publish::find(&location)? {
-        return Ok(remote::bundle::open_published(image, reading::options()));
+        return Ok(remote::opening::open_published(image, reading::options()));
     }
     match place.open(file, named(&open), reading::options()) {
         // A volume consists of many objects, none of them with its own name.

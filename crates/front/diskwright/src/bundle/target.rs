@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disk::BlockDevice;
-use remote::bundle::{Identity, ImageToBundle, SUFFIX, format};
+use remote::bundle::{Identity, format};
+use remote::opening::{ImageToBundle, OpenError, SUFFIX};
 use remote::place::lazy::LazyOptions;
-use remote::place::{ImageLocation, OpenError, store};
+use remote::place::{ImageLocation, store};
 
 use crate::replace::{Replace, Replacement};
 use crate::{Error, ImageOptions, Result, anywhere, clones, lock, text};

@@ -77,7 +77,7 @@ pub enum BundleError {
 
 /// Logs the reason why a bundle is not used.
 #[cfg(feature = "objects")]
-pub(super) fn warn(name: &str, problem: &dyn std::fmt::Display) {
+pub(crate) fn warn(name: &str, problem: &dyn std::fmt::Display) {
     let problem = disk::address::safe_line(&problem.to_string());
     let problem =
         problem.strip_prefix(name).map_or(&*problem, |rest| rest.trim_start_matches(": "));

@@ -9,7 +9,7 @@ use disk::BlockDevice;
 use super::format::UNIT_BYTES;
 use super::identity::HEAD_BYTES;
 use super::{BundleError, Encoded, Identity, Writer};
-use crate::publish::next_data;
+use crate::holes::next_data;
 
 /// Maximum size of a bundle in bytes. It is in memory while it is made.
 const BUNDLE_BYTES_MAX: u64 = 1 << 30;

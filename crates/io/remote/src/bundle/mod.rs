@@ -20,26 +20,18 @@ pub(crate) mod identity;
 pub mod index;
 
 #[cfg(feature = "objects")]
-mod device;
-#[cfg(feature = "objects")]
-mod frames;
-#[cfg(feature = "objects")]
 mod make;
-#[cfg(feature = "objects")]
-pub(crate) mod open;
 
 pub use encode::{Encoded, Writer};
 pub use error::BundleError;
+#[cfg(feature = "objects")]
+pub(crate) use error::warn;
 pub use format::{Head, Tables};
 pub use identity::Identity;
 pub use index::{ExtentSource, Index};
 
 #[cfg(feature = "objects")]
-pub use device::BundledDevice;
-#[cfg(feature = "objects")]
 pub use make::{MakeError, Plan, make};
-#[cfg(feature = "objects")]
-pub use open::{ImageToBundle, SUFFIX, address_of, open_object, open_published};
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,15 @@ const NBD_SCHEMES: [&str; 2] = ["nbd", "nbd+unix"];
 const DISK_WORDS: [&str; 4] = ["qcow2", "vmdk", "vhdx", "vpc"];
 
 impl ImageLocation {
+    /// Returns the local file that contains the place, if there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Disk(_, file) | Self::Zstd(file) => Some(file),
+            Self::Object(_) | Self::Nbd(_) => None,
+        }
+    }
+
     /// Parses a word. Returns `None` for a local file. A local file whose name looks like a place needs a slash before
     /// the colon: `./s3:`.
     #[must_use]

@@ -17,9 +17,7 @@ pub mod zstd;
 
 mod chain;
 mod kinds;
-mod open;
 
 pub use chain::NamedFiles;
 pub use kinds::{ImageLocation, OpenPlace};
-pub use open::OpenError;
 pub use store::StoreError;

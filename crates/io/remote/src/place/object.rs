@@ -9,16 +9,12 @@ use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStoreExt};
 
-use crate::bundle::Identity;
-use crate::bundle::identity::HEAD_BYTES;
 use crate::place::lazy::{FetchError, RangeSource};
 use crate::place::runtime;
 use crate::place::store::Location;
 
 /// Unit of fetches in bytes. A request for it takes as long as a request for one byte.
 pub const CHUNK_BYTES: u64 = 128 << 10;
-
-const _: () = assert!(CHUNK_BYTES >= HEAD_BYTES, "the first response identifies the image");
 
 /// Size of the first request.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +46,10 @@ pub struct ObjectSource {
 
 /// The properties that identify a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pin {
-    etag: Option<String>,
+pub(crate) struct Pin {
+    pub(crate) etag: Option<String>,
     /// Modification time in seconds; 0 if the server reports none.
-    modified: i64,
+    pub(crate) modified: i64,
     len: u64,
 }
 
@@ -97,10 +93,8 @@ impl ObjectSource {
         &self.head
     }
 
-    /// Returns the properties that tie a metadata bundle to this version.
-    pub(crate) fn hosted_identity(&self) -> Identity {
-        let head = &self.head[..self.head.len().min(HEAD_BYTES as usize)];
-        Identity::hosted(head, self.pin.etag.clone(), self.pin.modified)
+    pub(crate) const fn pin(&self) -> &Pin {
+        &self.pin
     }
 
     async fn fetch_range(&self, range: Range<u64>) -> Result<Bytes, FetchError> {

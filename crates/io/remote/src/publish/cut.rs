@@ -6,9 +6,9 @@ use std::thread;
 
 use disk::{BlockDevice, is_zero};
 
+use crate::holes::next_data;
 use crate::publish::digest::Digest;
 use crate::publish::error::Error;
-use crate::publish::holes::next_data;
 
 /// Number of chunks that a thread takes at a time.
 const BATCH: u64 = 64;

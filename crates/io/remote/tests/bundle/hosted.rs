@@ -5,7 +5,8 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use object_store::path::Path;
 use parking_lot::Mutex;
-use remote::bundle::{ImageToBundle, make, open_object};
+use remote::bundle::make;
+use remote::opening::{ImageToBundle, open_object};
 use remote::place::lazy::LazyOptions;
 
 use super::{BUNDLE, IMAGE, assert_reads, contents, failing, location, options, plan};

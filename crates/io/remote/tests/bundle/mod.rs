@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use disk::BlockDevice;
 use object_store::path::Path;
-use remote::bundle::{Plan, SUFFIX};
+use remote::bundle::Plan;
+use remote::opening::SUFFIX;
 use remote::place::lazy::LazyOptions;
 use remote::place::store::Location;
 

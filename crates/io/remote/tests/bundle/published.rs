@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::BlockDevice;
 use object_store::path::Path;
-use remote::bundle::{Plan, open_published};
+use remote::bundle::Plan;
+use remote::opening::open_published;
 use remote::publish::{Error, Facts, Manifest, NoPublishReports, Options, UploadReport};
 
 use super::{LEN, assert_reads, contents, failing, options, plan};

@@ -8,11 +8,12 @@ use disk::BlockDevice;
 use disk::address::Address;
 use object_store::{ObjectStoreExt, PutPayload};
 
-use super::error::warn;
-use super::format::HEADER_BYTES;
-use super::{BundleError, BundledDevice, Head, Identity, Tables};
+use super::device::BundledDevice;
+use crate::bundle::format::HEADER_BYTES;
+use crate::bundle::identity::HEAD_BYTES;
+use crate::bundle::{BundleError, Head, Identity, Tables, warn};
 use crate::place::lazy::{FetchError, LazyDevice, LazyOptions, RangeSource};
-use crate::place::object::{ObjectSource, Opening};
+use crate::place::object::{CHUNK_BYTES, ObjectSource, Opening};
 use crate::place::store::{self, Location, StoreError};
 use crate::place::{OpenPlace, runtime};
 use crate::publish::Published;
@@ -125,7 +126,7 @@ fn beside(source: &ObjectSource, options: &LazyOptions) -> Option<OpenBundle> {
     let location = location_beside(source.location())?.ok()?;
     let name = location.address.to_string();
     let found = OpenBundle::open(location, options).and_then(|bundle| {
-        bundle.check(source.len(), &source.hosted_identity())?;
+        bundle.check(source.len(), &identity_of(&source))?;
         Ok(bundle)
     });
     match found {
@@ -202,7 +203,7 @@ impl ImageToBundle {
     /// If it cannot be read.
     pub fn open(location: Location, options: &LazyOptions) -> Result<Self, FetchError> {
         let source = ObjectSource::of(location.clone())?;
-        let identity = source.hosted_identity();
+        let identity = identity_of(&source);
         let device = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
         Ok(Self { location, device, identity })
     }
@@ -231,4 +232,13 @@ impl ImageToBundle {
         };
         runtime::block_on(put).map(drop).map_err(failed)
     }
+}
+
+const _: () = assert!(CHUNK_BYTES >= HEAD_BYTES, "the first response identifies the image");
+
+/// Returns the properties that tie a metadata bundle to the version of an object.
+fn identity_of(source: &ObjectSource) -> Identity {
+    let head = &source.head()[..source.head().len().min(HEAD_BYTES as usize)];
+    let pin = source.pin();
+    Identity::hosted(head, pin.etag.clone(), pin.modified)
 }

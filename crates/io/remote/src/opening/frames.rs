@@ -10,8 +10,8 @@ use disk::BlockDevice;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::Tables;
-use super::format::FRAME_BYTES;
+use crate::bundle::Tables;
+use crate::bundle::format::FRAME_BYTES;
 use crate::place::lazy::{FetchError, LazyDevice, RangeSource};
 
 /// Bytes that are fetched with the first frame that the first response does not contain. Doubled from the third one on,

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::BlockDevice;
 
-use super::format::FRAME_BYTES;
 use super::frames::FrameSource;
-use super::{ExtentSource, Tables};
+use crate::bundle::format::FRAME_BYTES;
+use crate::bundle::{ExtentSource, Tables, warn};
 use crate::place::lazy::{LazyDevice, LazyOptions};
 
 /// A read-only device that reads the units of a bundle from it, and all other bytes from the image. After the first
@@ -96,7 +96,7 @@ impl BundledDevice {
 
     fn turn_off(&self, error: &io::Error) {
         if !self.is_off.swap(true, Ordering::Relaxed) {
-            super::error::warn(&self.name, error);
+            warn(&self.name, error);
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Opens places for reading.
+//! Opens places for reading, with the metadata bundles of objects and published images.
+
+mod bundled;
+mod device;
+mod frames;
 
 use std::fs::File;
 use std::sync::Arc;
@@ -7,7 +11,6 @@ use disk::FileDevice;
 use disk::address::Address;
 use thiserror::Error;
 
-use crate::bundle;
 use crate::place::disk::{DiskError, VirtualDisk};
 use crate::place::lazy::{FetchError, LazyDevice, LazyOptions};
 use crate::place::object::ObjectSource;
@@ -15,6 +18,9 @@ use crate::place::runtime;
 use crate::place::store::{self, StoreError};
 use crate::place::zstd::{ZstdError, ZstdSource};
 use crate::place::{ImageLocation, NamedFiles, OpenPlace};
+
+pub use bundled::{ImageToBundle, SUFFIX, address_of, open_object, open_published};
+pub use device::BundledDevice;
 
 /// The reason why a place cannot be opened.
 #[derive(Debug, Error)]
@@ -37,15 +43,6 @@ pub enum OpenError {
 }
 
 impl ImageLocation {
-    /// Returns the local file that contains the place, if there is one.
-    #[must_use]
-    pub fn file(&self) -> Option<&std::path::Path> {
-        match self {
-            Self::Disk(_, file) | Self::Zstd(file) => Some(file),
-            Self::Object(_) | Self::Nbd(_) => None,
-        }
-    }
-
     /// Opens the place for reading. `file` is the file that [`Self::file`] names, opened and locked. `named` opens the
     /// files that a virtual disk names.
     ///
@@ -85,7 +82,7 @@ fn object(address: &Address, options: &LazyOptions) -> Result<OpenPlace, OpenErr
     let source = ObjectSource::of(store::open(address)?)?;
     let name = address.to_string();
     if !name.ends_with(".zst") {
-        return Ok(bundle::open::open_hosted(source, options));
+        return Ok(bundled::open_hosted(source, options));
     }
     let lazy = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
     let identity = lazy.identity().to_owned();
