@@ -2,7 +2,7 @@
 //!
 //! The formats follow the LUKS On-Disk Format Specification 1.2.3 and the LUKS2 On-Disk Format Specification 1.1.1. A key
 //! slot contains the volume key, split into stripes ([`split`]) and encrypted with a key derived from a passphrase
-//! ([`derive`]). A digest verifies the key. [`cipher`] decrypts sectors, [`device`] the volume.
+//! ([`mod@derive`]). A digest verifies the key. [`cipher`] decrypts sectors, [`device`] the volume.
 //!
 //! Passphrases and keys are erased when they are dropped, and are in no message.
 
