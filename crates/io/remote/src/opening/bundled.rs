@@ -126,7 +126,7 @@ fn beside(source: &ObjectSource, options: &LazyOptions) -> Option<OpenBundle> {
     let location = location_beside(source.location())?.ok()?;
     let name = location.address.to_string();
     let found = OpenBundle::open(location, options).and_then(|bundle| {
-        bundle.check(source.len(), &identity_of(&source))?;
+        bundle.check(source.len(), &identity_of(source))?;
         Ok(bundle)
     });
     match found {
