@@ -10,7 +10,7 @@ use disk::{BlockDevice, RescuedDevice};
 use vfs::Error as FsError;
 
 use super::devices::{self, DevicePurpose};
-use super::part::{part, range};
+use super::part::part;
 use super::places;
 use super::shared::Shared;
 use super::{Image, ImageInfo, ImageOptions};
@@ -93,7 +93,8 @@ impl ImageOptions {
             let bytes = device.len();
             return Ok((self.read_window(path, device)?, 0, bytes));
         }
-        let (start, file_bytes) = (range(path, &*file, self)?.0, file.len());
+        let start = super::part::range(path, &*file, self)?.0;
+        let file_bytes = file.len();
         let image = self.read_window(path, device)?;
         Ok((image, start, file_bytes))
     }
