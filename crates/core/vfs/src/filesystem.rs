@@ -221,8 +221,8 @@ pub trait FileSystem: Send + Sync {
     /// files end.
     ///
     /// # Errors
-    /// `Unsupported` if the format cannot exchange blocks, or not so many extents at once; `Invalid` for other ranges,
-    /// and for files on different devices.
+    /// `Unsupported` if the format cannot exchange blocks, or if the ranges have more extents than one transaction can
+    /// change; `Invalid` for other ranges, and for files on different devices.
     fn exchange_range(
         &self,
         _one: (Ino, u64),

@@ -74,7 +74,7 @@ pub(crate) fn of_terminal(volume: &str) -> io::Result<Option<Passphrase>> {
     };
     let before = tcgetattr(&terminal)?;
     let mut quiet = before.clone();
-    // Signals are characters meanwhile, so that none ends the program with the echo off.
+    // Signals are read as characters, so that none ends the program with the echo off.
     quiet.local_modes -= LocalModes::ECHO | LocalModes::ISIG | LocalModes::ICANON;
     write!(terminal, "Passphrase for {}: ", diskwright::text::safe(volume))?;
     tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;

@@ -284,7 +284,7 @@ fn aligned_copies_share_blocks_in_xfs() {
             let taken = before.saturating_sub(free());
             assert!(taken <= blocks_max, "{taken} blocks for {len} bytes from {from} to {to}");
         };
-        // Whole and to the end; then parts of blocks at both ends, which are copied; then over what is there.
+        // Whole and to the end; then parts of blocks at both ends, which are copied; then over existing data.
         copy(0, 0, 8_000_000, 3);
         copy(100, 1_048_676, 3_000_000, 5);
         copy(4096, 8_003_584, 1_000_000, 5);

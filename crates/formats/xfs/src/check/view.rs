@@ -84,7 +84,7 @@ pub(crate) struct Claims {
     pub(crate) claims: Vec<Mapping>,
     /// By reverse maps.
     pub(crate) mapped: Vec<Mapping>,
-    /// By reverse maps of realtime groups, about the wanted inodes. The blocks are those of the realtime device.
+    /// Records about the wanted inodes in the reverse maps of realtime groups, with blocks of the realtime device.
     pub(crate) realtime: Vec<Mapping>,
     /// Blocks that have an owner.
     pub(crate) taken: BitSet,

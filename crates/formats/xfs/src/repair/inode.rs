@@ -27,9 +27,9 @@ type Blocks = Vec<(Block, Vec<u8>)>;
 /// The records of an inode in reverse maps.
 #[derive(Debug, Default)]
 pub(super) struct Mapped {
-    /// Those of allocation groups.
+    /// Records of allocation groups.
     pub(super) groups: Vec<Mapping>,
-    /// Those of realtime groups.
+    /// Records of realtime groups.
     realtime: Vec<Mapping>,
 }
 

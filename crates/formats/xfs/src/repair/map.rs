@@ -29,9 +29,9 @@ const UUID: std::ops::Range<usize> = 40..56;
 /// The blocks that a fork maps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExtentSpace<'g> {
-    /// Those of the allocation groups.
+    /// Blocks of the allocation groups.
     Groups(&'g Geometry),
-    /// Those of the realtime section.
+    /// Blocks of the realtime section.
     Realtime(Realtime),
 }
 

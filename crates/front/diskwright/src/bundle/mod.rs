@@ -73,7 +73,7 @@ pub struct BundleReport {
     pub start_bytes: u64,
 }
 
-/// Makes the metadata bundle of an image. A file is locked meanwhile.
+/// Makes the metadata bundle of an image. An image file is locked until the bundle is stored.
 ///
 /// # Errors
 /// If the image cannot be read, is a published image or has no file system, or if the bundle cannot be stored.

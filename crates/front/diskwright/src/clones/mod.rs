@@ -141,7 +141,7 @@ pub fn reset(clone: &Path, target: &ResetTarget) -> Result<()> {
 
 /// Locks a clone, and creates the file that will replace it. Also returns the open file of the clone.
 fn replace(clone: &Path) -> Result<(Replacement, File)> {
-    // Nothing but an overlay is replaced.
+    // Only an overlay is replaced.
     overlay::header(clone)?;
     let new = Replacement::create(clone, Replace::Anything)
         .map_err(|refused| refused.at("write", clone))?;

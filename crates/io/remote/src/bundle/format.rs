@@ -250,7 +250,7 @@ impl Tables {
     /// Returns the location of a frame in the bundle: first byte and length.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If the number is not one of a frame.
     #[must_use]
     pub fn frame_location(&self, number: u32) -> (u64, u32) {
         let frame = &self.frames[number as usize];
@@ -263,7 +263,7 @@ impl Tables {
     /// [`BundleError::Frame`] if its contents do not match the table.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If the number is not one of a frame.
     pub fn unpack(&self, number: u32, stored: &[u8]) -> Result<Vec<u8>, BundleError> {
         let start = u64::from(number) * FRAME_BYTES;
         let len = (self.stream_bytes() - start).min(FRAME_BYTES) as usize;

@@ -221,7 +221,7 @@ impl ImageToBundle {
     /// If the store refuses it.
     ///
     /// # Panics
-    /// If there is no [`Self::target`].
+    /// Without a [`Self::target`].
     pub fn store(&self, bundle: Vec<u8>) -> Result<(), FetchError> {
         let location = location_beside(&self.location);
         let location = location.and_then(Result::ok).expect("the caller has checked the target");
