@@ -6,7 +6,7 @@ use std::sync::Arc;
 use disk::BlockDevice;
 use parking_lot::Mutex;
 use vfs::check::{BitSet, Options, Silent};
-use vfs::{Error, Ino, Result};
+use vfs::{Error, FileType, Ino, Result};
 
 use super::chunks::{Chunks, InodeState};
 use super::context::Context;
@@ -232,6 +232,14 @@ impl View<'_> {
     /// Returns whether an inode is named by the superblock instead of a directory.
     pub(crate) fn is_special(&self, ino: Ino) -> bool {
         special_inodes(self.0.ctx).any(|special| special == ino)
+    }
+
+    /// Returns whether an inode is a file of users: a regular one that belongs neither to the metadata directory nor to
+    /// the superblock.
+    pub(crate) fn is_user_file(&self, ino: Ino, inode: &Inode) -> bool {
+        inode.file_type() == Some(FileType::Regular)
+            && !inode.is_metadata()
+            && !self.is_special(ino)
     }
 
     /// Calls `look` with the valid inodes in use according to the inode trees, by several threads, with large reads.

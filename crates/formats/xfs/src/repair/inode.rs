@@ -429,10 +429,7 @@ impl Repairer<'_, '_> {
             true => Map::default().with(&space, &said),
             false => map.with(&space, &said),
         };
-        let is_file = inode.file_type() == Some(FileType::Regular)
-            && !inode.is_metadata()
-            && !self.view.is_special(ino);
-        if fork == Fork::Attr || !is_file {
+        if fork == Fork::Attr || !self.view.is_user_file(ino, inode) {
             extents.iter_mut().for_each(|extent| extent.unwritten = false);
         }
         let mut old = map.tree.clone();

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use engine::Changed;
+use vfs::Ino;
 use vfs::check::BitSet;
-use vfs::{FileType, Ino};
 
 use crate::btree::records::rmap_offset;
 use crate::check::view::{Claims, Mapping, View, is_realtime};
@@ -163,10 +163,7 @@ impl Extents {
 /// Reads the extent map of a fork.
 pub(super) fn read(view: &View<'_>, ino: Ino, inode: &Inode, fork: Fork) -> Map {
     let bytes = inode.fork(fork);
-    let may_be_unwritten = fork == Fork::Data
-        && inode.file_type() == Some(FileType::Regular)
-        && !inode.is_metadata()
-        && !view.is_special(ino);
+    let may_be_unwritten = fork == Fork::Data && view.is_user_file(ino, inode);
     let space = ExtentSpace::of(view.geometry(), inode, fork);
     let mut reader = Reader {
         view,

@@ -55,9 +55,14 @@ pub(super) fn settle(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
         for (ino, extents) in &maps {
             kept.insert(*ino, aligned(&realtime, extents));
         }
-        for lost in losses(&realtime, &kept, &suspects, may_share) {
-            if let Some(extents) = kept.get_mut(&lost.ino) {
-                *extents = without(&realtime, extents, &lost);
+        let mut lost: BTreeMap<Ino, Vec<Use>> = BTreeMap::new();
+        for of_one in losses(&realtime, &kept, &suspects, may_share) {
+            lost.entry(of_one.ino).or_default().push(of_one);
+        }
+        for (ino, lost) in &mut lost {
+            lost.sort_unstable_by_key(|of_one| of_one.start);
+            if let Some(extents) = kept.get_mut(ino) {
+                *extents = without(&realtime, extents, lost);
             }
         }
         kept.retain(|ino, extents| maps.get(ino) != Some(extents));
@@ -178,23 +183,26 @@ fn losses(
     lost
 }
 
-/// Returns extents without the blocks of a lost use.
-fn without(realtime: &Realtime, extents: &[Extent], lost: &Use) -> Vec<Extent> {
+/// Returns extents without the blocks of lost uses, in the order of their starts. Each use is one of the extents, or a
+/// part of it.
+fn without(realtime: &Realtime, extents: &[Extent], lost: &[Use]) -> Vec<Extent> {
+    let mut of_extents: BTreeMap<FileBlock, Vec<&Use>> = BTreeMap::new();
+    for of_one in lost {
+        of_extents.entry(of_one.extent.offset).or_default().push(of_one);
+    }
     let of_extent = u64::from(realtime.extent_blocks());
-    let range = lost.start * of_extent..lost.end * of_extent;
     let mut kept = Vec::new();
     for extent in extents {
-        // Another mapping of the same blocks by the same file is not lost.
-        let is_of_use = extent.offset < lost.extent.end() && lost.extent.offset < extent.end();
-        let Some(first) = realtime.device_block(extent.start, 1).filter(|_| is_of_use) else {
-            kept.push(*extent);
-            continue;
-        };
+        let lost = of_extents.get(&extent.offset).map_or(&[][..], Vec::as_slice);
+        let first = realtime.device_block(extent.start, 1).unwrap_or(u64::MAX);
         let at =
             |block: u64| FileBlock(extent.offset.0 + block.saturating_sub(first).min(extent.len));
-        let (from, to) = (at(range.start), at(range.end));
-        kept.extend(extent.part(extent.offset, from));
-        kept.extend(extent.part(to, extent.end()));
+        let mut from = extent.offset;
+        for of_one in lost {
+            kept.extend(extent.part(from, at(of_one.start * of_extent)));
+            from = from.max(at(of_one.end * of_extent));
+        }
+        kept.extend(extent.part(from, extent.end()));
     }
     kept
 }
