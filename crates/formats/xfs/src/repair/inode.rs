@@ -186,27 +186,11 @@ impl Repairer<'_, '_> {
         let mut blocks = Vec::new();
         let used_before = inode.nblocks();
         self.data_form(&mut inode, file_type, mapped)?;
-        if inode.format() == ForkFormat::Local && file_type == FileType::Symlink {
-            let len = inode.fork(Fork::Data).iter().take_while(|byte| **byte != 0).count();
-            if inode.size() == 0 || inode.size() > inode.fork(Fork::Data).len() as u64 {
-                inode.set_size(len as u64);
-            }
-            if len == 0 {
-                return None;
-            }
+        if file_type == FileType::Symlink && !has_target(&mut inode) {
+            return None;
         }
         let mut total = 0;
-        let mut maps = [Fork::Data, Fork::Attr].map(|fork| map::read(self.view, ino, &inode, fork));
-        if self.is_quota_file(ino, &inode) {
-            let per_block = u64::from(quota::per_block(geometry.block_size()));
-            maps[0].end_at(u64::from(u32::MAX) / per_block.max(1) + 1);
-        }
-        if file_type == FileType::Directory && mapped.is_empty() {
-            let counted = used_before.saturating_sub(maps[1].blocks());
-            if let Some(own) = map::of_directory(self.view, ino, &maps[0], counted) {
-                maps[0] = own;
-            }
-        }
+        let maps = self.maps(ino, &inode, file_type, mapped);
         let mapped_blocks = mapped.blocks();
         // The reverse map accounts for all blocks that the inode counts, but the extent maps do not.
         let is_short = !mapped.is_empty()
@@ -229,6 +213,22 @@ impl Repairer<'_, '_> {
         }
         self.fields(&mut inode, ino, file_type);
         self.finish(ino, inode, blocks, "The inode and its forks are corrected.")
+    }
+
+    /// Reads the extent maps of both forks. They end where the contents of the inode's type end.
+    fn maps(&self, ino: Ino, inode: &Inode, file_type: FileType, mapped: &Mapped) -> [Map; 2] {
+        let mut maps = [Fork::Data, Fork::Attr].map(|fork| map::read(self.view, ino, inode, fork));
+        if self.is_quota_file(ino, inode) {
+            let per_block = u64::from(quota::per_block(self.geometry().block_size()));
+            maps[0].end_at(u64::from(u32::MAX) / per_block.max(1) + 1);
+        }
+        if file_type == FileType::Directory && mapped.is_empty() {
+            let counted = inode.nblocks().saturating_sub(maps[1].blocks());
+            if let Some(own) = map::of_directory(self.view, ino, &maps[0], counted) {
+                maps[0] = own;
+            }
+        }
+        maps
     }
 
     /// Corrects the flag for realtime data, if reverse maps know the blocks of an inode in the other space only.
@@ -487,6 +487,19 @@ fn directories_named(view: &View<'_>) -> HashMap<u64, NamedDirectory> {
         named.entry(dir).or_insert(found);
     }
     named
+}
+
+/// Corrects the size of a symbolic link in the inode. Returns whether the link has a target, or one in blocks.
+fn has_target(inode: &mut Inode) -> bool {
+    if inode.format() != ForkFormat::Local {
+        return true;
+    }
+    let fork = inode.fork(Fork::Data);
+    let (len, fork_len) = (fork.iter().take_while(|byte| **byte != 0).count(), fork.len());
+    if inode.size() == 0 || inode.size() > fork_len as u64 {
+        inode.set_size(len as u64);
+    }
+    len > 0
 }
 
 /// Returns a valid free slot for one that is only partly free.

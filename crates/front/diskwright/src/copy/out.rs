@@ -37,19 +37,8 @@ pub fn out_of_image(
         let problem = format!("{shown} is a directory; use -r to copy it with its contents");
         return Err(Error::Usage(problem));
     }
-    let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
-    let name_here = match host_name(own_name, options.map_names) {
-        Ok(name) => name,
-        // The user chose another name, which may be valid.
-        Err(_) if !to.is_dir() => own_name.into(),
-        Err(problem) => {
-            let shown = crate::text::escaped(from);
-            observer.warning(&format!(
-                "{shown}: Windows does not support this name, because {problem}; use --map-names \
-                 to rename it, or add a name to the destination"
-            ));
-            return Ok(CopyReport { left_out: 1, ..CopyReport::default() });
-        }
+    let Some(name_here) = name_on_host(from, to, options, observer) else {
+        return Ok(CopyReport { left_out: 1, ..CopyReport::default() });
     };
     let destination = match destination(to, &name_here, options)? {
         Destination::File(path) => path,
@@ -63,10 +52,14 @@ pub fn out_of_image(
             return to_stream(paths, ino, from, (to, file), observer);
         }
     };
-    let name = destination.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    let (directory, name) = match is_directory {
+        true => (destination, None),
+        false => parent_and_name(&destination)?,
+    };
     // With `follow`, the walk starts at the target of a symbolic link.
-    let mut extraction = ExtractOptions {
+    let extraction = ExtractOptions {
         path: from.to_vec(),
+        name,
         follow: !options.recursive,
         force: true,
         plain: !options.preserve,
@@ -74,21 +67,45 @@ pub fn out_of_image(
         keep_going: options.keep_going,
         ..ExtractOptions::default()
     };
-    let directory = if is_directory {
-        destination.clone()
-    } else {
-        extraction.name = name;
-        let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        if !parent.is_dir() {
-            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(Error::host("copy to", parent, missing));
-        }
-        parent.to_owned()
-    };
     let report = extract_to_directory(paths, &directory, &extraction, observer)?;
     let (files, bytes, left_out) = (report.files, report.bytes, report.left_out);
     Ok(CopyReport { files, bytes, shared: 0, left_out })
+}
+
+/// Returns the last part of `from` as the host allows it. `None`, with a warning, if it does not and no other name is
+/// given.
+fn name_on_host(
+    from: &[u8],
+    to: &Path,
+    options: CopyOptions,
+    observer: &mut dyn Observer,
+) -> Option<Vec<u8>> {
+    let own_name = split_last(from).map_or(&b""[..], |(_, name)| name);
+    match host_name(own_name, options.map_names) {
+        Ok(name) => Some(name.into_owned()),
+        // The user chose another name, which may be valid.
+        Err(_) if !to.is_dir() => Some(own_name.into()),
+        Err(problem) => {
+            let shown = crate::text::escaped(from);
+            observer.warning(&format!(
+                "{shown}: Windows does not support this name, because {problem}; use --map-names \
+                 to rename it, or add a name to the destination"
+            ));
+            None
+        }
+    }
+}
+
+/// Splits the path of a new file into an existing directory and the name in it.
+fn parent_and_name(destination: &Path) -> Result<(PathBuf, Option<Vec<u8>>)> {
+    let name = destination.file_name().map(|name| name.as_encoded_bytes().to_vec());
+    let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(Error::host("copy to", parent, missing));
+    }
+    Ok((parent.to_owned(), name))
 }
 
 enum Destination {
