@@ -16,6 +16,7 @@ mod installed;
 mod judge;
 mod machine;
 mod qmp;
+pub mod totals;
 mod tree;
 
 pub(crate) use installed::missing;
