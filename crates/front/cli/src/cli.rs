@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract,
-    find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm,
-    rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
+    apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, dedupe, diff, dump,
+    extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover,
+    repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
 #[cfg(feature = "anywhere")]
@@ -84,6 +84,7 @@ pub(crate) enum Command {
     Lsattr(lsattr::LsattrArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Dedupe(dedupe::DedupeArgs),
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),
     Check(check::CheckArgs),

@@ -14,6 +14,7 @@
 //! - [`resize`] grows or shrinks an image in place.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
 //! - [`mod@tune`] changes superblock settings.
+//! - [`mod@dedupe`] shares the blocks of equal files in an XFS image.
 //! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
 //! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
@@ -47,6 +48,8 @@ pub mod clones;
 pub mod closed_output;
 #[cfg(feature = "build")]
 pub mod copy;
+#[cfg(feature = "build")]
+pub mod dedupe;
 #[cfg(feature = "build")]
 pub mod diff;
 #[cfg(feature = "check")]

@@ -5,8 +5,8 @@ use diskwright::build::{Dedupe, FeatureChange};
 use diskwright::output::OutputOptions;
 use diskwright::{Error, Result};
 
+use super::build_dedupe::BuildDedupeArgs;
 use super::build_output::OutputArgs;
-use super::dedupe::DedupeArgs;
 
 /// Help heading of options for XFS.
 pub(super) const XFS: &str = "XFS options";
@@ -43,7 +43,7 @@ pub(crate) struct MakingArgs {
     output: OutputArgs,
 
     #[command(flatten)]
-    dedupe: DedupeArgs,
+    dedupe: BuildDedupeArgs,
 }
 
 /// Returns the time for reproducible builds from the environment (reproducible-builds.org).

@@ -5,6 +5,7 @@ mod arguments;
 pub(crate) mod as_program;
 pub(crate) mod build;
 mod build_corrections;
+mod build_dedupe;
 mod build_output;
 #[cfg(feature = "anywhere")]
 pub(crate) mod bundle;
@@ -17,7 +18,7 @@ pub(crate) mod clone;
 pub(crate) mod commit;
 pub(crate) mod convert;
 pub(crate) mod cp;
-mod dedupe;
+pub(crate) mod dedupe;
 mod devices;
 pub(crate) mod diff;
 mod diff_sides;
@@ -104,6 +105,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Setfattr(args) => setfattr::run(args),
         Command::Truncate(args) => truncate::run(args),
         Command::Trim(args) => trim::run(args),
+        Command::Dedupe(args) => dedupe::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),
         Command::Clone(args) => clone::run(args),

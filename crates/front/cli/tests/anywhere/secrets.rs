@@ -65,6 +65,7 @@ const LINES: &[&str] = &[
     "chattr URL +i /file",
     "setfattr URL user.a 1 /file",
     "truncate URL 1 /file",
+    "dedupe URL",
     "trim URL",
     "recover URL",
     "grow URL --size 1G",

@@ -198,3 +198,62 @@ fn sharing_takes_a_file_system_that_can() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("files, blocks"), "{said}");
 }
+
+/// Runs `dedupe` on an image. Returns its JSON report.
+fn deduped(image: &Path, options: &[&str]) -> serde_json::Value {
+    let mut dedupe = crate::program::diskwright();
+    let output = succeed(dedupe.arg("dedupe").arg(image).args(options).arg("--json"));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn contents_of_an_existing_image_are_shared() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    let home = scratch();
+    let source = source(home.path());
+    let image = home.path().join("image");
+    for options in ["", "--block-size 1K", "--features ^rmapbt"] {
+        built(&source, &image, &format!("--force {options}"));
+        let (expected, full) = (tree(&image), used(&image));
+        let mut shared_before = 0;
+        // The second run of each kind finds nothing.
+        for (arguments, shared_min) in [(&[][..], 2 * 3_000_001), (&["--blocks"][..], 2_995_000)] {
+            let report = deduped(&image, arguments);
+            let [shared, freed] = ["shared", "freed"].map(|name| report[name].as_u64().unwrap());
+            assert!(shared >= shared_min && freed >= shared_min, "{options}: {report}");
+            shared_before += freed;
+            testkit::xfs_repair(&image);
+            assert_same(&expected, &tree(&image), &Ignore { holes: true, ..Ignore::default() });
+            assert!(used(&image) + shared_before / 512 < full + 1000, "{options}: {report}");
+            let again = deduped(&image, arguments);
+            assert_eq!(again["shared"], 0, "{options}: {again}");
+        }
+        // Writes copy shared blocks.
+        let mut cp = crate::program::diskwright();
+        let host = home.path().join("host");
+        fs::write(&host, b"short").unwrap();
+        succeed(cp.arg("cp").arg(&host).arg(format!("{}:/b/a", image.display())));
+        testkit::xfs_repair(&image);
+        let mounted = mount(&image);
+        for name in ["a", "z", "nearly", "mixed", "aligned", "hole2"] {
+            let (found, expected) = (mounted.path().join(name), source.join(name));
+            assert!(fs::read(found).unwrap() == fs::read(expected).unwrap(), "{options}: {name}");
+        }
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn only_files_below_a_path_are_shared() {
+    let home = scratch();
+    let source = source(home.path());
+    let image = home.path().join("image");
+    built(&source, &image, "");
+    assert_eq!(deduped(&image, &["/b"])["shared"], 0);
+    assert_eq!(deduped(&image, &["/b"])["files"], 1);
+    let ext4 = home.path().join("ext4");
+    succeed(&mut build_command(&source, &ext4, "--fs ext4"));
+    let mut dedupe = crate::program::diskwright();
+    let said = fail(dedupe.arg("dedupe").arg(&ext4), 3);
+    assert!(said.contains("XFS image with the feature reflink"), "{said}");
+}

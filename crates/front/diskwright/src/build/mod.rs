@@ -29,7 +29,7 @@ mod config;
 mod convert;
 mod copy;
 mod corrected;
-mod dedupe;
+pub(crate) mod dedupe;
 mod details;
 mod error;
 mod estimate;

@@ -18,13 +18,13 @@ const _: () = assert!(ENTRY_BYTES <= 48);
 
 /// Distinct blocks so far and their locations.
 #[derive(Default)]
-pub(super) struct DistinctBlocks {
+pub(crate) struct DistinctBlocks {
     table: HashMap<Key, (Ino, u64)>,
 }
 
 impl DistinctBlocks {
     /// Returns the location of a block that may have the same bytes. If there is none, records `place`.
-    pub(super) fn known_or_new(&mut self, block: &[u8], place: (Ino, u64)) -> Option<(Ino, u64)> {
+    pub(crate) fn known_or_new(&mut self, block: &[u8], place: (Ino, u64)) -> Option<(Ino, u64)> {
         match self.table.entry((xxh3_128(block), block.len() as u32)) {
             Entry::Occupied(known) => Some(*known.get()),
             Entry::Vacant(new) => {
@@ -36,7 +36,7 @@ impl DistinctBlocks {
 }
 
 /// Splits bytes at block boundaries, each with its offset in the file. The first and last may be partial blocks.
-pub(super) fn blocks_in(
+pub(crate) fn blocks_in(
     offset: u64,
     bytes: &[u8],
     block_size: u64,
@@ -52,7 +52,7 @@ pub(super) fn blocks_in(
 }
 
 /// Adds a part, merging it with the last one if it continues it.
-pub(super) fn add(parts: &mut Vec<FilePart>, offset: u64, len: u64, same: Option<(Ino, u64)>) {
+pub(crate) fn add(parts: &mut Vec<FilePart>, offset: u64, len: u64, same: Option<(Ino, u64)>) {
     if let Some(last) = parts.last_mut()
         && last.run.offset + last.run.len == offset
     {

@@ -9,7 +9,7 @@
 //! [`Dedupe::Blocks`] [`blocks::ENTRY_BYTES`] for each distinct block. For 4 KiB blocks that is more than 1 % of the
 //! contents, in tables that may be half empty.
 
-mod blocks;
+pub(crate) mod blocks;
 mod files;
 mod held;
 
@@ -41,11 +41,11 @@ pub(super) trait ShareBlocks {
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FilePart {
+pub(crate) struct FilePart {
     /// Extent of the part.
-    pub(super) run: DataRun,
+    pub(crate) run: DataRun,
     /// Inode and offset of the same bytes, if any.
-    pub(super) same: Option<(Ino, u64)>,
+    pub(crate) same: Option<(Ino, u64)>,
 }
 
 /// Result of a lookup.
