@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, diff, dump, extract,
-    find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover, repair, rm,
-    rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
+    apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, diff, dump,
+    extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover,
+    repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
 #[cfg(feature = "anywhere")]
@@ -59,6 +59,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Build(Box<build::BuildArgs>),
     Convert(convert::ConvertArgs),
+    Copy(copy::CopyArgs),
     Info(info::InfoArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
