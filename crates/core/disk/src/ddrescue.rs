@@ -78,11 +78,17 @@ impl Mapfile {
         }
     }
 
-    /// Returns the first lost byte in a range.
-    fn first_lost(&self, range: Range<u64>) -> Option<u64> {
+    /// Returns the first lost bytes in a range.
+    fn next_lost(&self, range: Range<u64>) -> Option<Range<u64>> {
         let next = self.lost.partition_point(|lost| lost.end <= range.start);
         let lost = self.lost.get(next)?;
-        (lost.start < range.end && !range.is_empty()).then(|| lost.start.max(range.start))
+        let lost = lost.start.max(range.start)..lost.end.min(range.end);
+        (!lost.is_empty()).then_some(lost)
+    }
+
+    /// Returns the first lost byte in a range.
+    fn first_lost(&self, range: Range<u64>) -> Option<u64> {
+        self.next_lost(range).map(|lost| lost.start)
     }
 }
 
@@ -135,6 +141,11 @@ impl BlockDevice for RescuedDevice {
     fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
         let is_whole = self.map.first_lost(offset..offset.checked_add(len)?).is_none();
         if is_whole { self.inner.in_file(offset, len) } else { None }
+    }
+
+    fn known_unreadable(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len(), offset, len).ok()?;
+        self.map.next_lost(offset..offset + len)
     }
 
     fn has_read_ahead(&self) -> bool {
@@ -274,5 +285,10 @@ mod tests {
         assert!(error.to_string().contains("byte 16 was not rescued"), "{error}");
         device.read_at(32, &mut read).unwrap();
         assert!(device.write_at(0, &[1]).is_err() && device.zero_range(0, 1).is_err());
+        assert_eq!(device.known_unreadable(0, 64), Some(16..32));
+        assert_eq!(device.known_unreadable(20, 4), Some(20..24));
+        assert_eq!((device.known_unreadable(32, 32), device.known_unreadable(0, 65)), (None, None));
+        let window = crate::WindowDevice::new(Arc::new(device), 8, 40).unwrap();
+        assert_eq!(window.known_unreadable(2, 20), Some(8..22));
     }
 }

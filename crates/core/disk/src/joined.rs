@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -151,6 +152,12 @@ impl BlockDevice for JoinedDevice {
     fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
         let (member, offset) = self.at(offset, len).ok()?;
         member.device.in_file(offset, len)
+    }
+
+    fn known_unreadable(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let (member, within) = self.at(offset, len).ok()?;
+        let found = member.device.known_unreadable(within, len)?;
+        Some(found.start + offset - within..found.end + offset - within)
     }
 
     fn has_read_ahead(&self) -> bool {

@@ -22,6 +22,7 @@ mod window;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 pub use at::FileAt;
 pub use ddrescue::{Mapfile, MapfileError, MapfileWriter, RescuedDevice};
@@ -61,6 +62,12 @@ pub trait BlockDevice: Send + Sync {
     /// in one file whose bytes always equal those of the device. `None` otherwise, or if reads must not bypass the
     /// device.
     fn in_file(&self, _offset: u64, _len: u64) -> Option<(&File, u64)> {
+        None
+    }
+
+    /// Returns the first part of `offset..offset + len` that is known to be unreadable, without reading. The rest of the
+    /// range may be unreadable too.
+    fn known_unreadable(&self, _offset: u64, _len: u64) -> Option<Range<u64>> {
         None
     }
 

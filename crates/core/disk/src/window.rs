@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{BlockDevice, check_range};
@@ -34,6 +35,12 @@ impl BlockDevice for WindowDevice {
     fn in_file(&self, offset: u64, len: u64) -> Option<(&File, u64)> {
         check_range(self.len, offset, len).ok()?;
         self.inner.in_file(self.start + offset, len)
+    }
+
+    fn known_unreadable(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len, offset, len).ok()?;
+        let found = self.inner.known_unreadable(self.start + offset, len)?;
+        Some(found.start - self.start..found.end - self.start)
     }
 
     fn has_read_ahead(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Data ranges of a file, and complete reads.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
-use crate::{Corruption, ExtentPlace, FileSystem, Ino, Result};
+use crate::{Corruption, Error, ExtentPlace, FileSystem, Ino, Result};
 
 /// A range of a file that is not a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +18,24 @@ pub struct Run {
 /// # Errors
 /// `Corrupt` if ranges overlap or extend past the size.
 pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs = Vec::new();
+    add_data_runs(fs, ino, size, &mut runs).map_err(|(_, error)| error)?;
+    Ok(runs)
+}
+
+/// Same as [`data_runs`], but adds the ranges to `runs`, also those before an error.
+///
+/// # Errors
+/// The errors of [`data_runs`], with the first byte whose location is unknown.
+pub fn add_data_runs(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    size: u64,
+    runs: &mut Vec<Run>,
+) -> Result<(), (u64, Error)> {
     let mut is_ordered = true;
     let mut position = 0;
-    fs.extent_map(ino, 0, size, &mut |extent| {
+    let mapped = fs.extent_map(ino, 0, size, &mut |extent| {
         let end = extent.offset.checked_add(extent.len).filter(|&end| end <= size);
         let Some(end) = end.filter(|_| extent.offset >= position && extent.len > 0) else {
             is_ordered = false;
@@ -35,12 +49,37 @@ pub fn data_runs(fs: &dyn FileSystem, ino: Ino, size: u64) -> Result<Vec<Run>> {
             }
         }
         ControlFlow::Continue(())
-    })?;
+    });
+    mapped.map_err(|error| (position, error))?;
     if !is_ordered {
         let problem = "runs overlap or are past the end of the file";
-        return Err(Corruption::new("extent map", problem).of_inode(ino.0).into());
+        let damage = Corruption::new("extent map", problem).of_inode(ino.0);
+        return Err((position, damage.into()));
     }
-    Ok(runs)
+    Ok(())
+}
+
+/// Fills `buf` like [`read_exactly`], with zeros for unreadable units. Reports each unreadable range with its error, in
+/// order. `unit` is a power of two, and `offset` a multiple of it.
+pub fn read_salvaging(
+    fs: &dyn FileSystem,
+    ino: Ino,
+    offset: u64,
+    buf: &mut [u8],
+    unit: usize,
+    lost: &mut dyn FnMut(Range<u64>, Error),
+) {
+    let Err(error) = read_exactly(fs, ino, offset, buf) else { return };
+    if buf.len() <= unit {
+        lost(offset..offset + buf.len() as u64, error);
+        buf.fill(0);
+        return;
+    }
+    // The halves are read by themselves, so that few bad blocks need few reads.
+    let half = (buf.len().next_power_of_two() / 2).max(unit);
+    let (low, high) = buf.split_at_mut(half);
+    read_salvaging(fs, ino, offset, low, unit, lost);
+    read_salvaging(fs, ino, offset + half as u64, high, unit, lost);
 }
 
 /// Fills `buf` with the bytes from `offset` on, which must be within the file.

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, as_program, build, cat, chattr, check, chmod, chown, convert, cp, dedupe, diff, dump,
-    extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover,
+    apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, dedupe, diff,
+    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover,
     repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
@@ -59,6 +59,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Build(Box<build::BuildArgs>),
     Convert(convert::ConvertArgs),
+    Copy(copy::CopyArgs),
     Info(info::InfoArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),

@@ -12,6 +12,8 @@ mod check;
 mod cli;
 mod convert;
 mod cookbook;
+mod copy;
+mod damaged;
 mod disk;
 mod dropin;
 mod edit;

@@ -10,6 +10,8 @@ use operations::repair::RestoreError;
 
 #[cfg(feature = "build")]
 use crate::build::BuildError;
+#[cfg(feature = "build")]
+use crate::copy_error::CopyError;
 use crate::partition::PartitionError;
 use crate::text::shown;
 
@@ -194,6 +196,10 @@ pub enum Error {
     #[error(transparent)]
     Published(#[from] remote::publish::Error),
     #[cfg(feature = "build")]
+    /// A copy of the blocks in use failed.
+    #[error(transparent)]
+    BlockCopy(#[from] CopyError),
+    #[cfg(feature = "build")]
     /// A build failed.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -270,6 +276,8 @@ impl Error {
             Self::Place(error) => place_outcome(error),
             #[cfg(feature = "anywhere")]
             Self::Published(error) => published_outcome(error),
+            #[cfg(feature = "build")]
+            Self::BlockCopy(error) => copy_outcome(error),
             #[cfg(feature = "build")]
             Self::Build(error) => error.outcome(),
         }
@@ -348,6 +356,17 @@ fn layer_outcome(error: &layers::LayerError) -> Outcome {
         E::Device { .. } | E::Passphrase(_) => Outcome::Io,
         E::Choose { .. } | E::ChoosePartition { .. } | E::Usage(_) => Outcome::Usage,
         E::ReadOnly { .. } | E::WrongKey { .. } => Outcome::Usage,
+        _ => Outcome::Image,
+    }
+}
+
+/// Returns the exit status for an error of a copy of blocks.
+#[cfg(feature = "build")]
+fn copy_outcome(error: &CopyError) -> Outcome {
+    use CopyError as E;
+    match error {
+        E::Length { .. } => Outcome::Io,
+        E::NothingToResume { .. } | E::Interrupted { .. } | E::OtherCopy { .. } => Outcome::Usage,
         _ => Outcome::Image,
     }
 }

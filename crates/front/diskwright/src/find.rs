@@ -81,8 +81,14 @@ pub fn find(
 
 impl FindOptions {
     fn matches(&self, name: &[u8], file_type: FileType) -> bool {
+        self.accepts(name, Some(file_type))
+    }
+
+    /// Returns whether a file matches. An unknown type matches each type.
+    pub fn accepts(&self, name: &[u8], file_type: Option<FileType>) -> bool {
         let has_name = self.name.as_ref().is_none_or(|glob| fast_glob::glob_match(glob, name));
-        has_name && (self.types.is_empty() || self.types.contains(&file_type))
+        let has_type = file_type.is_none_or(|file_type| self.types.contains(&file_type));
+        has_name && (self.types.is_empty() || has_type)
     }
 }
 

@@ -12,12 +12,14 @@
 //! - `serve` exports an image as a network block device. `volume` manages block devices stored in a bucket.
 //! - [`mod@check`] checks an image, and [`repair`] repairs it.
 //! - [`resize`] grows or shrinks an image in place.
+//! - [`damaged`] finds files that cannot be read completely, such as those on bad areas of a disk.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
 //! - [`mod@tune`] changes superblock settings.
 //! - [`mod@dedupe`] shares the blocks of equal files in an XFS image.
 //! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
 //! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
+//! - [`block_copy`] copies the blocks in use of an image, also as increments.
 //! - [`disk_map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
 // Without the feature `build`, some items of the code that opens images are unused.
@@ -32,6 +34,8 @@ pub mod anywhere;
 mod anywhere;
 #[cfg(feature = "build")]
 pub mod apply;
+#[cfg(feature = "build")]
+pub mod block_copy;
 #[cfg(feature = "build")]
 pub mod build;
 #[cfg(feature = "anywhere")]
@@ -48,6 +52,10 @@ pub mod clones;
 pub mod closed_output;
 #[cfg(feature = "build")]
 pub mod copy;
+#[cfg(feature = "build")]
+mod copy_error;
+#[cfg(feature = "check")]
+pub mod damaged;
 #[cfg(feature = "build")]
 pub mod dedupe;
 #[cfg(feature = "build")]

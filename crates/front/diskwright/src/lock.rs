@@ -456,6 +456,30 @@ fn is_mounted(number: &str) -> bool {
     table.split(|byte| *byte == b'\n').any(device)
 }
 
+/// Rejects a block device or file that the kernel may change: a device that is mounted for changes, or a file that is
+/// attached to a loop device.
+///
+/// # Errors
+/// If it is in use.
+pub(crate) fn refuse_changing(path: &Path) -> Result<()> {
+    if let Ok(id) = host::id_at(path) {
+        LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
+    }
+    let Some(number) = host::device_number(path) else { return Ok(()) };
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_changing = |line: &str| {
+        let mut words = line.split(' ');
+        // The options of the file system are the last word.
+        words.nth(2) == Some(&number)
+            && words.next_back().is_some_and(|options| options.split(',').any(|it| it == "rw"))
+    };
+    if !table.lines().any(is_changing) {
+        return Ok(());
+    }
+    let advice = "unmount it first, or copy a snapshot";
+    Err(Refused::in_use(host::id_at(path).ok(), "the kernel", advice).at("open", path))
+}
+
 /// Returns whether a busy block device is neither mounted nor part of another device. A file system holds its device
 /// slightly longer than its mount.
 fn is_released_soon(path: &Path) -> bool {

@@ -4,6 +4,8 @@
 extern crate testkit;
 
 #[cfg(feature = "build")]
+mod block_copy;
+#[cfg(feature = "build")]
 mod building;
 #[cfg(feature = "build")]
 mod codes;

@@ -5,6 +5,7 @@
 //! the image, not on the number of threads. Holes and free space are never read, and take no space if the format can
 //! represent them.
 
+mod chunks;
 mod qcow2;
 mod raw;
 mod sparse;
@@ -13,7 +14,8 @@ mod zst;
 use std::fs::File;
 use std::io;
 
-pub use raw::Raw;
+pub use chunks::for_each as for_each_chunk;
+pub use raw::{CHUNK_BYTES, Raw, write_sparse};
 
 /// A format of finished images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +88,7 @@ pub fn write(
 ) -> Result<(), Error> {
     format.check(raw.len())?;
     match format {
-        OutputFormat::Raw => raw.copy_to(out, progress),
+        OutputFormat::Raw => chunks::copy_to(raw, out, progress),
         OutputFormat::Qcow2 => qcow2::write(raw, out, progress),
         OutputFormat::Sparse => sparse::write(raw, out, progress),
         OutputFormat::Zstd => zst::write(raw, out, threads, progress),

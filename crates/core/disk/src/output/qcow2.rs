@@ -11,7 +11,7 @@ use vfs::hint::Setting;
 use crate::FileAt;
 
 use crate::output::raw::runs;
-use crate::output::{Error, OutputFormat, Raw};
+use crate::output::{Error, OutputFormat, Raw, chunks};
 
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER_BYTES: u64 = 1 << CLUSTER_BITS;
@@ -53,13 +53,13 @@ fn tables(len: u64) -> u64 {
 pub(crate) fn write(raw: &Raw<'_>, out: &File, progress: &dyn Fn(u64)) -> Result<(), Error> {
     let upper = vec![0; tables(raw.len()) as usize];
     let mut writer = Qcow2Writer { out, clusters: 1, upper, lower: Vec::new(), part: 0 };
-    raw.for_each_chunk(progress, |at, bytes| {
+    chunks::for_each(raw, progress, |at, bytes| {
         for (range, is_zero) in runs(bytes, CLUSTER_BYTES as usize) {
             if !is_zero {
                 writer.add(at + range.start as u64, &bytes[range])?;
             }
         }
-        Ok(())
+        Ok::<(), Error>(())
     })?;
     writer.finish(raw.len())
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 
-use crate::{FileAt, is_zero};
+use crate::{BlockDevice, FileAt, is_zero};
 
 use crate::output::Error;
 
@@ -11,7 +11,7 @@ use crate::output::Error;
 pub(crate) const UNIT_BYTES: u64 = 4096;
 
 /// Read size in bytes.
-pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
+pub const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Contents of a part of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +34,47 @@ pub(crate) struct ImageExtent {
     pub(crate) kind: ExtentKind,
 }
 
+/// Place of the bytes of an image.
+#[derive(Clone, Copy)]
+enum RawSource<'a> {
+    File(&'a File),
+    Device(&'a dyn BlockDevice),
+}
+
 /// A finished raw image.
 pub struct Raw<'a> {
-    file: &'a File,
+    source: RawSource<'a>,
     len: u64,
     /// Free space: sorted, disjoint, in whole units.
     free: Vec<Range<u64>>,
+    /// Number of threads that read ahead.
+    readers: usize,
 }
 
 impl<'a> Raw<'a> {
     /// Uses the first `len` bytes of a file. The ranges in `free`, in any order, need not be preserved.
-    pub fn new(file: &'a File, len: u64, mut free: Vec<Range<u64>>) -> Self {
+    pub fn new(file: &'a File, len: u64, free: Vec<Range<u64>>) -> Self {
+        Self::of(RawSource::File(file), len, free)
+    }
+
+    /// Uses a whole device, as [`Self::new`] uses a file. The device has no holes. Reads of chunks that no range of
+    /// `free` touches have the length of a chunk, except the last one.
+    pub fn of_device(device: &'a dyn BlockDevice, free: Vec<Range<u64>>) -> Self {
+        Self::of(RawSource::Device(device), device.len(), free)
+    }
+
+    /// Sets the number of threads that read ahead, at most 16. Formats that compress have threads of their own.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers.clamp(1, 16);
+        self
+    }
+
+    pub(crate) fn reader_count(&self) -> usize {
+        self.readers
+    }
+
+    fn of(source: RawSource<'a>, len: u64, mut free: Vec<Range<u64>>) -> Self {
         free.sort_by_key(|range| range.start);
         let mut whole: Vec<Range<u64>> = Vec::new();
         for range in free {
@@ -54,12 +84,15 @@ impl<'a> Raw<'a> {
                 _ => whole.push(range),
             }
         }
+        let is_device = matches!(source, RawSource::Device(_));
         for range in &mut whole {
-            let end = range.end / UNIT_BYTES * UNIT_BYTES;
+            // Free space at the end of a device includes its last unit, which may be shorter.
+            let is_last = is_device && range.end == len;
+            let end = if is_last { len } else { range.end / UNIT_BYTES * UNIT_BYTES };
             *range = range.start.next_multiple_of(UNIT_BYTES)..end;
         }
         whole.retain(|range| range.start < range.end);
-        Self { file, len, free: whole }
+        Self { source, len, free: whole, readers: 1 }
     }
 
     /// Returns the size of the image in bytes.
@@ -77,7 +110,10 @@ impl<'a> Raw<'a> {
             }
             limit = range.start;
         }
-        host_piece_at(self.file, at, limit)
+        match self.source {
+            RawSource::File(file) => host_piece_at(file, at, limit),
+            RawSource::Device(_) => Ok(ImageExtent { end: limit, kind: ExtentKind::Data }),
+        }
     }
 
     /// Fills `buf` from an offset on, with zeros for holes and free space. Returns false if there is no data in the
@@ -90,7 +126,12 @@ impl<'a> Raw<'a> {
             let part = &mut buf[done..done + count];
             if piece.kind == ExtentKind::Data {
                 has_data = true;
-                self.file.read_exact_at(part, at + done as u64).map_err(Error::Read)?;
+                let place = at + done as u64;
+                let read = match self.source {
+                    RawSource::File(file) => file.read_exact_at(part, place),
+                    RawSource::Device(device) => device.read_at(place, part),
+                };
+                read.map_err(Error::Read)?;
             } else {
                 part.fill(0);
             }
@@ -99,44 +140,30 @@ impl<'a> Raw<'a> {
         Ok(has_data)
     }
 
-    /// Calls `each` with the offset and bytes of every chunk with data, in order.
-    pub(crate) fn for_each_chunk(
-        &self,
-        progress: &dyn Fn(u64),
-        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut buffer = vec![0; CHUNK_BYTES as usize];
-        let mut at = 0;
+    /// Returns the offset of the first chunk from `at` on that must be read. `at` is a multiple of the chunk size.
+    pub(crate) fn next_chunk(&self, mut at: u64) -> Result<Option<u64>, Error> {
         while at < self.len {
             let piece = self.piece_at(at)?;
-            if piece.kind != ExtentKind::Data && piece.end - at >= CHUNK_BYTES {
-                at = piece.end / CHUNK_BYTES * CHUNK_BYTES;
-                progress(at);
-                continue;
+            if piece.kind == ExtentKind::Data || piece.end - at < CHUNK_BYTES {
+                return Ok(Some(at));
             }
-            let chunk = &mut buffer[..CHUNK_BYTES.min(self.len - at) as usize];
-            if self.read(at, chunk)? {
-                each(at, chunk)?;
-            }
-            at += chunk.len() as u64;
-            progress(at);
+            at = piece.end / CHUNK_BYTES * CHUNK_BYTES;
         }
-        Ok(())
+        Ok(None)
     }
+}
 
-    /// Writes a raw copy of the image, with holes.
-    pub(crate) fn copy_to(&self, out: &File, progress: &dyn Fn(u64)) -> Result<(), Error> {
-        out.set_len(self.len).map_err(Error::Write)?;
-        self.for_each_chunk(progress, |at, bytes| {
-            for (range, is_zero) in runs(bytes, UNIT_BYTES as usize) {
-                if !is_zero {
-                    let place = at + range.start as u64;
-                    out.write_all_at(&bytes[range], place).map_err(Error::Write)?;
-                }
-            }
-            Ok(())
-        })
+/// Writes the units of `bytes` that are not zero. The range of the file must be a hole.
+///
+/// # Errors
+/// Returns the errors of the host.
+pub fn write_sparse(out: &File, at: u64, bytes: &[u8]) -> std::io::Result<()> {
+    for (range, is_zero) in runs(bytes, UNIT_BYTES as usize) {
+        if !is_zero {
+            out.write_all_at(&bytes[range.clone()], at + range.start as u64)?;
+        }
     }
+    Ok(())
 }
 
 /// Queries the host for the piece of a file at an offset, up to `limit`.
@@ -230,18 +257,6 @@ pub(crate) mod tests {
                 .iter()
                 .all(|kind| kinds.contains(kind))
         );
-    }
-
-    #[test]
-    fn a_copy_is_equal_except_for_free_space() {
-        let (file, mut bytes) = sample();
-        let raw = Raw::new(&file, bytes.len() as u64, vec![0..4096, 4096..8192]);
-        let copy = tempfile::tempfile().unwrap();
-        raw.copy_to(&copy, &|_| ()).unwrap();
-        let mut copied = vec![1; bytes.len()];
-        copy.read_exact_at(&mut copied, 0).unwrap();
-        bytes[..8192].fill(0);
-        assert!(copied == bytes);
     }
 
     #[test]

@@ -138,7 +138,14 @@ pub fn extent_map<F: ReadFiles>(
     let mut pending: Option<MappedExtent> = None;
     let (mut at, mut mapped) = (offset, 0_u64);
     while at < end {
-        let (place, available) = bytes_at(fs, file, at)?;
+        let (place, available) = match bytes_at(fs, file, at) {
+            Ok(found) => found,
+            Err(error) => {
+                // All runs before the error are reported.
+                let _ = pending.map(each);
+                return Err(error);
+            }
+        };
         let run = MappedExtent { offset: at, len: available.min(end - at), place };
         at += run.len;
         if place != ExtentPlace::Hole {

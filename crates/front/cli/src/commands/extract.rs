@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use diskwright::check::Options;
 use diskwright::extract::{
-    ExtractOptions, ExtractReport, extract_to_directory, extract_to_tar, extract_to_tar_file,
+    ExtractOptions, ExtractReport, LostFile, extract_to_directory, extract_to_tar,
+    extract_to_tar_file,
 };
 use diskwright::repair::{Repair, write_plan};
 use diskwright::{Error, Image, Outcome, Result};
@@ -161,6 +162,15 @@ fn finish(args: &ExtractArgs, report: &ExtractReport) -> Result<Outcome> {
             "{} files could not be read, {} items were left out",
             report.unreadable, report.left_out
         ));
+    }
+    for LostFile { path, ranges, .. } in &report.lost {
+        terminal::message(&format_args!(
+            "{path}: {} bytes are zeros, because they could not be read: {ranges}",
+            ranges.bytes
+        ));
+    }
+    if report.lost_left_out > 0 {
+        terminal::message(&format_args!("and {} further files", report.lost_left_out));
     }
     if args.json {
         terminal::with_output(|out| {

@@ -17,6 +17,7 @@ pub(crate) mod chown;
 pub(crate) mod clone;
 pub(crate) mod commit;
 pub(crate) mod convert;
+pub(crate) mod copy;
 pub(crate) mod cp;
 pub(crate) mod dedupe;
 mod devices;
@@ -79,6 +80,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
     match &cli.command {
         Command::Build(args) => build::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Copy(args) => copy::run(args),
         Command::Info(args) => info::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),

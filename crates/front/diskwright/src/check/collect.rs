@@ -61,6 +61,7 @@ impl Collector {
             is_interrupted: false,
             device_error: None,
             kinds,
+            damaged_files: None,
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 use vfs::check::{Code, Finding, Severity, Summary};
 
-use super::{FindingsOfKind, Report};
+use super::{DamagedFiles, FindingsOfKind, Report};
+use crate::damaged::DamagedFile;
 use crate::text::{lossy, not_utf8};
 use crate::{Error, Outcome};
 
@@ -153,6 +154,25 @@ struct ReportRecord<'r> {
     summary: SummaryRecord,
     counts: Counts,
     kinds: Vec<KindRecord<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged_files: Option<DamagedFilesRecord<'r>>,
+}
+
+/// Files on bad areas.
+#[derive(Serialize)]
+struct DamagedFilesRecord<'r> {
+    count: u64,
+    left_out: u64,
+    is_complete: bool,
+    files: &'r [DamagedFile],
+}
+
+impl<'r> DamagedFilesRecord<'r> {
+    fn new(damaged: &'r DamagedFiles) -> Self {
+        let DamagedFiles { count, files, is_complete } = damaged;
+        let left_out = count.saturating_sub(files.len() as u64);
+        Self { count: *count, left_out, is_complete: *is_complete, files }
+    }
 }
 
 #[derive(Serialize)]
@@ -206,6 +226,7 @@ impl Report {
                 harmless: self.count_of(Severity::Harmless),
             },
             kinds: kinds.collect(),
+            damaged_files: self.damaged_files.as_ref().map(DamagedFilesRecord::new),
         }
     }
 }

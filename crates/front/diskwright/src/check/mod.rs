@@ -39,7 +39,7 @@ pub use vfs::check::{
 pub use crate::format::Format;
 pub use collect::{Collector, Limits};
 pub use json::{error_line, finding_line};
-pub use report::{FindingsOfKind, Report, Verdict};
+pub use report::{DamagedFiles, FindingsOfKind, Report, Verdict};
 
 use crate::dispatch::check as dispatch;
 use crate::{Error, ImageOptions, Result, SuperblockPlace, image};
@@ -67,6 +67,27 @@ pub fn check(path: &Path, open: &ImageOptions, options: &Options) -> Result<Repo
     let collector = Collector::new(Limits::default());
     let summary = subject.check(options, &collector)?;
     Ok(collector.report(&subject, summary))
+}
+
+/// Maximum number of files on bad areas that a report contains.
+const DAMAGED_FILES_MAX: usize = 1000;
+
+/// Returns the files on bad areas of a copy with a mapfile. Without a mapfile, all contents are read.
+///
+/// # Errors
+/// Same as [`ImageOptions::open`].
+pub fn files_on_bad_areas(path: &Path, open: &ImageOptions) -> Result<DamagedFiles> {
+    let mut damaged = DamagedFiles::default();
+    let options = crate::damaged::SearchOptions::default();
+    let report = crate::damaged::search(path, open, &options, &mut |file| {
+        damaged.count += 1;
+        if damaged.files.len() < DAMAGED_FILES_MAX {
+            damaged.files.push(file.clone());
+        }
+        Ok(())
+    })?;
+    damaged.is_complete = report.is_complete();
+    Ok(damaged)
 }
 
 /// Returns all codes of a format, in catalogue order.

@@ -6,6 +6,7 @@ use vfs::check::{Code, Finding, Severity, Summary};
 
 use super::Format;
 use crate::Outcome;
+use crate::damaged::DamagedFile;
 
 /// Result of the check of an image.
 #[derive(Clone, Debug)]
@@ -22,6 +23,19 @@ pub struct Report {
     pub device_error: Option<String>,
     /// Findings, most severe kinds first, then by name.
     pub kinds: Vec<FindingsOfKind>,
+    /// Files that cannot be read completely, if they were searched for: [`super::files_on_bad_areas`].
+    pub damaged_files: Option<DamagedFiles>,
+}
+
+/// Files on bad areas of a disk.
+#[derive(Clone, Debug, Default)]
+pub struct DamagedFiles {
+    /// Number of files, including dropped ones.
+    pub count: u64,
+    /// The first files.
+    pub files: Vec<DamagedFile>,
+    /// True if all directories could be listed.
+    pub is_complete: bool,
 }
 
 /// All findings of one code.
@@ -69,10 +83,15 @@ impl Report {
     pub fn verdict(&self) -> Verdict {
         match () {
             () if self.device_error.is_some() => Verdict::Incomplete,
-            () if !self.kinds.is_empty() => Verdict::Damaged,
+            () if !self.kinds.is_empty() || self.has_damaged_files() => Verdict::Damaged,
             () if self.summary.is_complete && !self.is_interrupted => Verdict::Clean,
             () => Verdict::Incomplete,
         }
+    }
+
+    /// Returns whether files are on bad areas.
+    fn has_damaged_files(&self) -> bool {
+        self.damaged_files.as_ref().is_some_and(|damaged| damaged.count > 0)
     }
 
     /// Adds a device error, if there is one.

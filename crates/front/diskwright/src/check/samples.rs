@@ -43,5 +43,6 @@ pub(super) fn report() -> Report {
             FindingsOfKind { code: &TREE_GONE, count: 1, findings: vec![gone] },
             FindingsOfKind { code: &COUNT_OFF, count: 5, findings: vec![off(0), off(1)] },
         ],
+        damaged_files: None,
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use vfs::check::{Finding, FindingPlace, Severity, Summary};
 
-use super::{FindingsOfKind, Report};
+use super::{DamagedFiles, FindingsOfKind, Report};
 use crate::text::escaped;
 use crate::text::shown;
 
@@ -19,6 +19,9 @@ impl Report {
         for kind in &self.kinds {
             write_kind(kind, out)?;
         }
+        if let Some(damaged) = self.damaged_files.as_ref().filter(|damaged| damaged.count > 0) {
+            write_damaged(damaged, out)?;
+        }
         writeln!(out, "{}: {}", shown(&self.image), self.sentence())
     }
 
@@ -27,6 +30,10 @@ impl Report {
         let mut parts = Vec::new();
         if !self.kinds.is_empty() {
             parts.push(self.findings());
+        }
+        if let Some(damaged) = &self.damaged_files {
+            let list = if damaged.is_complete { "" } else { ", and perhaps more" };
+            parts.push(format!("{} on bad areas{list}", plural(damaged.count, "file")));
         }
         parts.extend(looked_at(&self.summary));
         match self.summary.transactions_replayed {
@@ -79,6 +86,18 @@ fn looked_at(summary: &Summary) -> Option<String> {
 
 fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Writes the files on bad areas, one in a line.
+fn write_damaged(damaged: &DamagedFiles, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "files on bad areas ({}):", damaged.count)?;
+    for file in &damaged.files {
+        writeln!(out, "  {}", file.line())?;
+    }
+    match damaged.count.saturating_sub(damaged.files.len() as u64) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more"),
+    }
 }
 
 fn write_kind(kind: &FindingsOfKind, out: &mut dyn Write) -> io::Result<()> {

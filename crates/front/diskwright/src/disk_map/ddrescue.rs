@@ -40,24 +40,53 @@ pub fn rescue_domain(
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<RescueDomain> {
     let shape = fs.shape()?;
+    let used = used_blocks(fs, domain, progress)?;
+    let block_bytes = u64::from(shape.block_size);
+    let mut writer = MapfileWriter::new(device_bytes, env!("CARGO_PKG_VERSION"));
+    for run in used.runs {
+        let bytes = |block: u64| block.saturating_mul(block_bytes).saturating_add(start);
+        writer.finished(bytes(run.start)..bytes(run.end));
+    }
+    Ok(RescueDomain { text: writer.end(), remarks: used.remarks, is_complete: used.is_complete })
+}
+
+/// Blocks of a domain.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainBlocks {
+    /// Runs of blocks: in order, without overlap.
+    pub(crate) runs: Vec<Range<u64>>,
+    /// Blocks of the log.
+    pub(crate) log: Vec<Range<u64>>,
+    /// Messages about unreadable metadata. Blocks that nothing describes are in `runs`.
+    pub(crate) remarks: Vec<String>,
+    /// True if the survey was not cancelled.
+    pub(crate) is_complete: bool,
+}
+
+/// Returns the blocks of a file system that belong to a domain.
+///
+/// # Errors
+/// If the device fails while the log is examined.
+pub(crate) fn used_blocks(
+    fs: &dyn TellsLayout,
+    domain: Domain,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<DomainBlocks> {
+    let shape = fs.shape()?;
     let mut blocks = UsedBlocks {
         domain,
         included: BitSet::new(shape.blocks),
         excluded: BitSet::new(shape.blocks),
         limit: shape.blocks,
+        log: Vec::new(),
         remarks: Vec::new(),
         is_complete: true,
         progress,
     };
     fs.tell_layout(&mut blocks);
-    let block_bytes = u64::from(shape.block_size);
-    let mut writer = MapfileWriter::new(device_bytes, env!("CARGO_PKG_VERSION"));
-    for run in blocks.runs() {
-        let bytes = |block: u64| block.saturating_mul(block_bytes).saturating_add(start);
-        writer.finished(bytes(run.start)..bytes(run.end));
-    }
-    let UsedBlocks { remarks, is_complete, .. } = blocks;
-    Ok(RescueDomain { text: writer.end(), remarks, is_complete })
+    let runs = blocks.runs();
+    let UsedBlocks { log, remarks, is_complete, .. } = blocks;
+    Ok(DomainBlocks { runs, log, remarks, is_complete })
 }
 
 /// Receiver of the layout. Blocks that are reported as free and as used are used.
@@ -66,6 +95,7 @@ struct UsedBlocks<'p> {
     included: BitSet,
     excluded: BitSet,
     limit: u64,
+    log: Vec<Range<u64>>,
     remarks: Vec<String>,
     is_complete: bool,
     progress: &'p mut dyn FnMut(u64, u64) -> ControlFlow<()>,
@@ -101,6 +131,9 @@ impl UsedBlocks<'_> {
 impl Sink for UsedBlocks<'_> {
     fn extent(&mut self, Extent { start, len, kind }: Extent) {
         let run = start.min(self.limit)..start.saturating_add(len).min(self.limit);
+        if kind == BlockUse::Log {
+            self.log.push(run.clone());
+        }
         let is_excluded = match kind {
             BlockUse::Free => true,
             BlockUse::Data | BlockUse::Shared | BlockUse::Preallocated => {
@@ -137,6 +170,7 @@ mod tests {
             included: BitSet::new(limit),
             excluded: BitSet::new(limit),
             limit,
+            log: Vec::new(),
             remarks: Vec::new(),
             is_complete: true,
             progress: &mut progress,

@@ -31,6 +31,8 @@ mod words;
 pub use cells::Cells;
 pub use curve::Curve;
 pub use ddrescue::{Domain, RescueDomain, rescue_domain};
+#[cfg(feature = "build")]
+pub(crate) use ddrescue::{DomainBlocks, used_blocks};
 pub use figures::Figures;
 pub use histogram::{Bucket, Histogram};
 pub use html::html;

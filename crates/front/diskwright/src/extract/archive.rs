@@ -93,7 +93,7 @@ impl TarStream {
 
     /// Returns the result so far.
     pub fn report(&self) -> ExtractReport {
-        self.extraction.report
+        self.extraction.report.clone()
     }
 }
 

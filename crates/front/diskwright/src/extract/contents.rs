@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use vfs::Ino;
 pub(crate) use vfs::runs::{Run, data_runs, read_exactly};
+use vfs::runs::{add_data_runs, read_salvaging};
 
 use super::Job;
 use crate::Result;
@@ -11,13 +12,18 @@ use crate::Result;
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
+/// Granularity of unreadable ranges in bytes: the smallest block size.
+const UNIT_BYTES: usize = 1024;
+
 impl Job<'_> {
-    /// Returns the data runs of a file. On a read error with `keep_going`, returns none.
+    /// Returns the data runs of a file. On a read error with `keep_going`, returns those before it.
     pub(super) fn data_runs(&mut self, path: &[u8], ino: Ino, size: u64) -> Result<Vec<Run>> {
-        match data_runs(self.fs(), ino, size) {
-            Ok(runs) => Ok(runs),
-            Err(e) => self.unreadable(path, e).map(|()| Vec::new()),
+        let mut runs = Vec::new();
+        if let Err((position, error)) = add_data_runs(self.fs(), ino, size, &mut runs) {
+            self.unreadable(path, error)?;
+            self.lost(path, position..size);
         }
+        Ok(runs)
     }
 
     /// Passes on the data of a file in pieces with their offsets. With `keep_going`, unreadable data is replaced by
@@ -49,18 +55,37 @@ impl Job<'_> {
             buffer.resize(len, 0);
         }
         let piece = &mut buffer[..len];
-        if let Err(error) = read_exactly(self.fs(), copying.ino, offset, piece) {
-            // With `keep_going`, each file is reported once.
-            if !self.extraction.options.keep_going || !copying.is_reported {
-                self.unreadable(&copying.path, error)?;
-                copying.is_reported = true;
-            }
-            piece.fill(0);
+        if self.extraction.options.keep_going {
+            self.salvage_piece(copying, offset, piece)?;
+        } else if let Err(error) = read_exactly(self.fs(), copying.ino, offset, piece) {
+            self.unreadable(&copying.path, error)?;
         }
         each(offset, piece)?;
         self.extraction.report.bytes += len as u64;
         self.observer.copied(len as u64);
         Ok(true)
+    }
+}
+
+impl Job<'_> {
+    /// Reads a piece with zeros for what is unreadable. Each file is reported once.
+    fn salvage_piece(
+        &mut self,
+        copying: &mut Copying,
+        offset: u64,
+        piece: &mut [u8],
+    ) -> Result<()> {
+        let mut lost = Vec::new();
+        read_salvaging(self.fs(), copying.ino, offset, piece, UNIT_BYTES, &mut |range, error| {
+            lost.push((range, error));
+        });
+        for (range, error) in lost {
+            self.lost(&copying.path, range);
+            if !std::mem::replace(&mut copying.is_reported, true) {
+                self.unreadable(&copying.path, error)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -41,11 +41,15 @@ pub(crate) mod names;
 #[cfg(feature = "build")]
 mod share;
 
+use std::ops::Range;
+
 use serde::Serialize;
 use vfs::path::{LastLink, split_last};
 use vfs::{FileSystem, FileType, Ino, Paths};
 
+use crate::damaged::LostRanges;
 use crate::fs::{absolute, join};
+use crate::text::{lossy, not_utf8};
 use crate::{Error, Outcome, Result};
 
 pub use archive::{TarStream, extract_to_tar};
@@ -103,8 +107,24 @@ pub trait Observer {
     }
 }
 
+/// Maximum number of files in [`ExtractReport::lost`].
+const LOST_FILES_MAX: usize = 10_000;
+
+/// A file that was extracted with zeros for bytes that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LostFile {
+    /// Absolute path in the image, with invalid UTF-8 replaced.
+    pub path: String,
+    /// Bytes of the path in hexadecimal, only if they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    /// Ranges of zeros.
+    #[serde(flatten)]
+    pub ranges: LostRanges,
+}
+
 /// Result of an extraction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExtractReport {
     /// Number of files of any type.
     pub files: u64,
@@ -116,6 +136,10 @@ pub struct ExtractReport {
     pub device_errors: u64,
     /// Number of files and attributes that the destination did not accept.
     pub left_out: u64,
+    /// Files that lost contents, in the order of the extraction. At most 10000.
+    pub lost: Vec<LostFile>,
+    /// Number of further such files.
+    pub lost_left_out: u64,
 }
 
 impl ExtractReport {
@@ -196,6 +220,25 @@ impl<'a> Job<'a> {
         self.extraction.report.device_errors += u64::from(is_device);
         self.observer.unreadable(&error);
         Ok(())
+    }
+
+    /// Records bytes that were replaced by zeros.
+    fn lost(&mut self, path: &[u8], range: Range<u64>) {
+        let path = self.image_path(path);
+        let report = &mut self.extraction.report;
+        let (text, path_bytes) = (lossy(&path), not_utf8(&path));
+        let has_room = report.lost.len() < LOST_FILES_MAX;
+        match report.lost.last_mut() {
+            Some(last) if last.path == text && last.path_bytes == path_bytes => {
+                last.ranges.add(range);
+            }
+            _ if has_room => {
+                let mut ranges = LostRanges::default();
+                ranges.add(range);
+                report.lost.push(LostFile { path: text, path_bytes, ranges });
+            }
+            _ => report.lost_left_out += 1,
+        }
     }
 
     /// Records that the destination did not accept something.

@@ -81,14 +81,26 @@ impl ImageOptions {
         self.read_window(path, open_device(path, self)?)
     }
 
+    /// Same as [`Self::open_rootless`]. Also returns the device that the image was opened on.
+    #[cfg(feature = "check")]
+    pub(crate) fn open_with_device(&self, path: &Path) -> Result<(Image, Arc<dyn BlockDevice>)> {
+        let device = open_device(path, self)?;
+        Ok((self.read_window(path, Arc::clone(&device))?, device))
+    }
+
+    /// Opens an image for reading on a device that [`Self::open_with_device`] returned.
+    #[cfg(feature = "build")]
+    pub(crate) fn open_again(&self, path: &Path, device: Arc<dyn BlockDevice>) -> Result<Image> {
+        self.read_window(path, device)
+    }
+
     /// Same as [`Self::open_rootless`]. Also returns the offset of the image in its file, and the size of the file, both
     /// in bytes.
     #[cfg(feature = "build")]
     pub(crate) fn open_in_file(&self, path: &Path) -> Result<(Image, u64, u64)> {
         let file = open_whole(path, self)?;
         let device = window(path, Arc::clone(&file), self)?;
-        #[cfg(feature = "layers")]
-        if self.devices.layers.as_ref().is_some_and(super::ImageLayers::has_found) {
+        if self.has_layers() {
             // Bytes of a layer are not those of the file.
             let bytes = device.len();
             return Ok((self.read_window(path, device)?, 0, bytes));

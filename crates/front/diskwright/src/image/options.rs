@@ -72,6 +72,14 @@ impl ImageOptions {
         self
     }
 
+    /// Returns whether the image was found behind layers such as logical volumes.
+    pub(crate) fn has_layers(&self) -> bool {
+        #[cfg(feature = "layers")]
+        return self.devices.layers.as_ref().is_some_and(super::ImageLayers::has_found);
+        #[cfg(not(feature = "layers"))]
+        false
+    }
+
     pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
         let defer_creates = self.defer_creates.then_some(::ext4::OpenOptions::DEFER_LARGE);

@@ -26,7 +26,7 @@ Examples:
 
 Checks all metadata of an image, and compares related structures with each other. The journal or log is \
 replayed in memory first, so the check sees the state that a mount would show. Nothing is written. \
-docs/check.md lists all findings and their meaning.
+docs/check.md lists all findings and their meaning. With --mapfile, files on areas that were not rescued are listed.
 
 Exit status:
   0    clean

@@ -10,7 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use diskwright::check::{
-    Collector, Finding, ImageCheck, Limits, Observer, Options, Phase, Summary, finding_line,
+    Collector, Finding, ImageCheck, Limits, Observer, Options, Phase, Summary, files_on_bad_areas,
+    finding_line,
 };
 use diskwright::{Error, ImageOptions, Outcome, Result};
 
@@ -38,6 +39,10 @@ pub(super) fn check(
     let mut report = watch.collector.report(&subject, summary.unwrap_or_default());
     // A check that was cancelled after it had completed was not interrupted.
     report.is_interrupted = stop.load(Ordering::Relaxed) && !report.summary.is_complete;
+    if open.mapfile.is_some() && !report.is_interrupted {
+        // The check has reported an image that cannot be opened.
+        report.damaged_files = files_on_bad_areas(path, open).ok();
+    }
     output.report(&report);
     Ok(report.outcome())
 }
