@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::encryption::EncryptionFault;
 pub use crate::fault::Corruption;
 use crate::hint::Advice;
 
@@ -76,9 +77,9 @@ pub enum Error {
     /// The inode's project differs from the project that the directory's entries inherit (`EXDEV`).
     #[error("it belongs to another project than the directory; copy it instead")]
     OtherProject,
-    /// The contents are encrypted and the image does not contain the key (`ENOKEY`).
-    #[error("encrypted, and the key is not in the image")]
-    Encrypted,
+    /// Names or contents are encrypted (`ENOKEY`). Contains the reason.
+    #[error("{0}")]
+    Encrypted(Box<EncryptionFault>),
 }
 
 /// An unsupported feature.
@@ -100,6 +101,12 @@ impl Error {
 }
 
 impl Error {
+    /// Returns the error for changes of encrypted files and directories.
+    #[must_use]
+    pub fn encrypted_read_only() -> Self {
+        Self::Encrypted(Box::new(EncryptionFault::ReadOnly))
+    }
+
     /// Converts an error of a discard request of the device.
     pub fn of_discard(error: io::Error) -> Self {
         if error.kind() != io::ErrorKind::Unsupported {

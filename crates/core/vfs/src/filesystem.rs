@@ -66,6 +66,12 @@ pub trait FileSystem: Send + Sync {
     /// Returns the inode of the entry `name` in `dir`. `NotFound` if there is no such entry.
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino>;
 
+    /// Returns the error for a name that a user gave and [`Self::lookup`] did not find in `dir`. It is `NotFound`, or
+    /// `Encrypted` if the names of the directory are not available without a key.
+    fn missing_name(&self, _dir: Ino) -> Error {
+        Error::NotFound
+    }
+
     /// Returns the attributes of an inode. `NotFound` if it is not in use.
     fn attributes(&self, ino: Ino) -> Result<Attributes>;
 

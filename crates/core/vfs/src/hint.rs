@@ -18,6 +18,8 @@ pub struct Setting {
 impl Setting {
     /// Use of a file named by a disk image.
     pub const ALLOW_DATA_FILES: Self = Self::new("allow-data-files");
+    /// File with a key of encrypted files and directories.
+    pub const FSCRYPT_KEY_FILE: Self = Self::with_value("fscrypt-key-file", "FILE");
     /// Replacement of existing files.
     pub const FORCE: Self = Self::new("force");
     /// Unmounting of a mount in use.

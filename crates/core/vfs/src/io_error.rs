@@ -24,7 +24,7 @@ impl Error {
             Self::QuotaExceeded => K::QuotaExceeded,
             Self::ReadOnly(_) => K::ReadOnlyFilesystem,
             Self::Invalid(_) => K::InvalidInput,
-            Self::NotPermitted(_) | Self::Encrypted => K::PermissionDenied,
+            Self::NotPermitted(_) | Self::Encrypted(_) => K::PermissionDenied,
             Self::OtherProject => K::CrossesDevices,
             // `std`'s kind for symlink loops is unstable, and it has none for missing attributes.
             Self::SymlinkLoop | Self::NoAttribute => K::Other,

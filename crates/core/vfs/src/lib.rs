@@ -5,6 +5,7 @@
 pub mod acl;
 pub mod check;
 pub mod clock;
+mod encryption;
 mod error;
 pub mod fault;
 mod filesystem;
@@ -18,6 +19,7 @@ pub mod survey;
 pub mod text;
 mod types;
 
+pub use encryption::{EncryptionFault, KeyName};
 pub use error::{Corruption, Error, Result, Unsupported};
 pub use filesystem::FileSystem;
 pub use flags::{FileAttributes, FileAttributesChange, InodeFlags, Protection};

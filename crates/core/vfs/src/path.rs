@@ -137,7 +137,10 @@ impl<'a> Paths<'a> {
             if name.len() > NAME_LEN_MAX {
                 return Err(Error::NameTooLong);
             }
-            let found = self.fs.lookup(current, &name)?;
+            let found = self.fs.lookup(current, &name).map_err(|error| match error {
+                Error::NotFound => self.fs.missing_name(current),
+                error => error,
+            })?;
             let is_last = pending.is_empty() && !must_be_directory;
             let keep = is_last && last == LastLink::Keep;
             let file_type = self.fs.attributes(found)?.file_type;

@@ -26,7 +26,7 @@ use operations::locks::InodeLocks;
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 
 /// Options for opening a file system.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Size of the metadata cache, in bytes.
     pub cache_bytes: usize,
@@ -46,6 +46,9 @@ pub struct OpenOptions {
     /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
     /// only.
     pub time: Option<Timestamp>,
+    /// Keys of encrypted files and directories.
+    #[cfg(feature = "fscrypt")]
+    pub keys: crate::fscrypt::EncryptionKeys,
     /// How the image is claimed if it has multiple mount protection.
     pub mmp: MmpOptions,
 }
@@ -64,6 +67,8 @@ impl Default for OpenOptions {
             orphans,
             defer_creates: None,
             time: None,
+            #[cfg(feature = "fscrypt")]
+            keys: crate::fscrypt::EncryptionKeys::new(),
             mmp: MmpOptions::default(),
         }
     }
@@ -87,6 +92,8 @@ pub struct Ext4Core {
     pub(crate) orphans: Orphans,
     pub(crate) listings: ListingProfile,
     pub(crate) deferred: DeferredCreates<NameHasher>,
+    /// Keys of encrypted files and directories.
+    pub(crate) key_cache: crate::fscrypt::KeyCache,
     /// Claim of the image, with multiple mount protection.
     pub(crate) claim: Option<Arc<MmpDevice>>,
 }

@@ -13,8 +13,8 @@ use operations::mounted::{
 use operations::profile::{ListingClock, ListingProfile};
 use vfs::survey::{ImageGeometry, Sink};
 use vfs::{
-    Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, FilePart, Ino,
-    MappedExtent, NAME_LEN_MAX, Result, StatFs,
+    Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange, FilePart, FileType,
+    Ino, MappedExtent, NAME_LEN_MAX, Result, StatFs,
 };
 
 use crate::Ext4Core;
@@ -42,7 +42,16 @@ fn with_scratch<R>(list: impl FnOnce(&mut Scratch) -> R) -> R {
 
 impl ReadInodes for Ext4Core {
     fn attributes_of_inode(&self, inode: &Handle) -> Result<Attributes> {
-        inode::attributes(self, inode)
+        let mut attributes = inode::attributes(self, inode)?;
+        // The stored size is that of the encrypted target.
+        if inode.has_flag(flags::ENCRYPT)
+            && !self.key_cache.is_empty()
+            && attributes.file_type == FileType::Symlink
+            && let Some(target) = file::readlink(self, inode).ok()
+        {
+            attributes.size = target.len() as u64;
+        }
+        Ok(attributes)
     }
 
     fn link_target(&self, inode: &Handle) -> Result<Vec<u8>> {
@@ -98,6 +107,10 @@ impl ReadDirectories for Ext4Core {
     ) -> Result<()> {
         let mut listing = DirectoryListing::new(self, dir, clock);
         with_scratch(|scratch| listing.for_each_entry(scratch, each))
+    }
+
+    fn missing_name(&self, dir: &Handle) -> Error {
+        inode::encryption::missing_key(self, dir).unwrap_or(Error::NotFound)
     }
 
     fn may_fold_names(&self) -> bool {

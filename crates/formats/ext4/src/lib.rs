@@ -16,6 +16,7 @@ mod fast_commit;
 mod file;
 pub mod format;
 mod fs;
+pub mod fscrypt;
 mod inode;
 mod inspect;
 mod interface;

@@ -18,6 +18,7 @@ mod deferred_create;
 mod external_journal;
 mod files;
 mod format;
+mod fscrypt;
 mod fsx;
 mod hostile;
 mod journal;

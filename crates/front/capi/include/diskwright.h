@@ -336,7 +336,7 @@ typedef enum dw_code {
    */
   DW_OTHER_PROJECT = 15,
   /*
-   The contents are encrypted, and the image does not contain the key.
+   The names or contents are encrypted, and the key was not given.
    */
   DW_ENCRYPTED = 16,
   /*

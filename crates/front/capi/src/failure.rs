@@ -44,7 +44,7 @@ pub enum dw_code {
     DW_NOT_PERMITTED = 14,
     /// The file's project (quota) differs from that of the directory.
     DW_OTHER_PROJECT = 15,
-    /// The contents are encrypted, and the image does not contain the key.
+    /// The names or contents are encrypted, and the key was not given.
     DW_ENCRYPTED = 16,
     /// The image or the request uses an unsupported feature.
     DW_UNSUPPORTED = 17,
@@ -188,7 +188,7 @@ fn code_of(error: &FsError) -> dw_code {
         FsError::Invalid(_) => C::DW_INVALID,
         FsError::NotPermitted(_) => C::DW_NOT_PERMITTED,
         FsError::OtherProject => C::DW_OTHER_PROJECT,
-        FsError::Encrypted => C::DW_ENCRYPTED,
+        FsError::Encrypted(_) => C::DW_ENCRYPTED,
         _ => C::DW_FAILED,
     }
 }

@@ -11,6 +11,9 @@ const KEY_BYTES_MAX: u64 = 8 << 20;
 /// Maximum length of a passphrase that is typed or piped, in bytes, as in cryptsetup.
 const PASSPHRASE_BYTES_MAX: usize = 512;
 
+/// Maximum size of a raw key in bytes.
+const RAW_KEY_BYTES_MAX: usize = 64;
+
 /// Reads a key file.
 pub(crate) fn of_file(path: &Path) -> io::Result<Passphrase> {
     let named =
@@ -23,6 +26,13 @@ pub(crate) fn of_file(path: &Path) -> io::Result<Passphrase> {
         let what = format!("more than {KEY_BYTES_MAX} bytes");
         return Err(named(io::Error::new(io::ErrorKind::InvalidInput, what)));
     }
+    Ok(key)
+}
+
+/// Reads the raw key of encrypted files. It is short, so the vector has room for all of it and leaves no copies.
+pub(crate) fn raw_key(path: &Path) -> io::Result<Vec<u8>> {
+    let mut key = Vec::with_capacity(2 * RAW_KEY_BYTES_MAX);
+    File::open(path)?.take(RAW_KEY_BYTES_MAX as u64 + 1).read_to_end(&mut key)?;
     Ok(key)
 }
 

@@ -385,7 +385,7 @@ fn partition_outcome(error: &PartitionError) -> Outcome {
 pub(crate) fn vfs_outcome(error: &vfs::Error) -> Outcome {
     use vfs::Error as E;
     match error {
-        E::Unsupported(_) | E::Corrupt(_) | E::Encrypted => Outcome::Image,
+        E::Unsupported(_) | E::Corrupt(_) | E::Encrypted(_) => Outcome::Image,
         E::Device(_) | E::NoSpace | E::NoInodes | E::ReadOnly(_) => Outcome::Io,
         _ => Outcome::No,
     }
@@ -402,7 +402,6 @@ fn advice(error: &vfs::Error) -> Option<&'static str> {
         E::NotEmpty => "remove a directory with its contents with diskwright rm -r",
         E::Exists => "choose another name, or remove or replace the existing file",
         E::NoSpace | E::NoInodes => "remove files, or build a larger image",
-        E::Encrypted => "mount the image with a kernel, and add the key there",
         E::NoAttribute => "list its attributes with diskwright dump IMAGE inode PATH",
         E::Device(_) => {
             "make sure that the image can be read and written, then run diskwright recover"

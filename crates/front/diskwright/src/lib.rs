@@ -126,6 +126,8 @@ pub mod volume;
 mod windows_names;
 
 pub use ::ext4::SuperblockPlace;
+#[cfg(feature = "fscrypt")]
+pub use ::ext4::fscrypt::EncryptionKeys;
 #[cfg(feature = "layers")]
 pub use ::layers::{Layer, LayerOptions, Passphrase};
 pub use disk::partition;

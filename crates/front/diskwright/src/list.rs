@@ -186,7 +186,7 @@ impl Lister<'_> {
                 };
                 let target = match target {
                     // The target cannot be read without the key.
-                    Some(Err(vfs::Error::Encrypted)) => Some(ENCRYPTED_TARGET.to_vec()),
+                    Some(Err(vfs::Error::Encrypted(_))) => Some(ENCRYPTED_TARGET.to_vec()),
                     target => target.transpose().map_err(|e| Error::file(path, e))?,
                 };
                 self.row(Row::new(name, attributes, target))

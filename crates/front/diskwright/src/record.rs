@@ -54,7 +54,7 @@ impl Record {
             .then_some(attributes.device);
         let (target, target_encrypted) = match file_type {
             FileType::Symlink => match fs.readlink(attributes.ino) {
-                Err(vfs::Error::Encrypted) => (None, true),
+                Err(vfs::Error::Encrypted(_)) => (None, true),
                 target => (Some(target?), false),
             },
             _ => (None, false),

@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use vfs::hint::{Dialect, Hint, Setting, provide};
 
 /// Settings with a command of `diskwright` that has each.
-const COMMANDS: [(Setting, &str); 7] = [
+const COMMANDS: [(Setting, &str); 8] = [
     (Setting::ALLOW_DATA_FILES, "ls"),
+    (Setting::FSCRYPT_KEY_FILE, "ls"),
     (Setting::LOG_DEVICE, "ls"),
     (Setting::NORECOVERY, "ls"),
     (Setting::OFFSET, "ls"),

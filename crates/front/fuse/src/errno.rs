@@ -26,7 +26,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::NotPermitted(_) => Errno::PERM,
         Error::OtherProject => Errno::XDEV,
         Error::Invalid(_) => Errno::INVAL,
-        Error::Encrypted => Errno::NOKEY,
+        Error::Encrypted(_) => Errno::NOKEY,
         _ => Errno::IO,
     }
 }

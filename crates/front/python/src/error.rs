@@ -115,7 +115,7 @@ impl Said {
             E::NoInodes | E::AttributeTooLarge(_) => libc::ENOSPC,
             E::ReadOnly(_) => libc::EROFS,
             E::NotPermitted(_) => libc::EPERM,
-            E::Encrypted => ENOKEY,
+            E::Encrypted(_) => ENOKEY,
             E::Invalid(_) => return Self::new(Class::Invalid, libc::EINVAL, error.to_string()),
             _ => error.to_os_error().and_then(|error| error.raw_os_error()).unwrap_or(libc::EIO),
         };

@@ -26,6 +26,7 @@ fn setting(setting: Setting, with_value: bool) -> Option<String> {
         Setting::FORCE => "force=True".to_owned(),
         Setting::NORECOVERY => "norecovery=True".to_owned(),
         Setting::SMALL => "small=True".to_owned(),
+        Setting::FSCRYPT_KEY_FILE => "diskwright cat --fscrypt-key-file FILE".to_owned(),
         Setting::LAZY => "a lazy unmount".to_owned(),
         Setting::FORMAT => "fs=\"xfs\"".to_owned(),
         Setting::PARTITION if with_value => "partition=N".to_owned(),

@@ -143,7 +143,7 @@ fn code(error: &Error) -> &'static str {
         Error::ReadOnly(_) => "EROFS",
         Error::NotPermitted(_) => "EPERM",
         Error::OtherProject => "EXDEV",
-        Error::Encrypted => "ENOKEY",
+        Error::Encrypted(_) => "ENOKEY",
         // Requests that make no sense, and what later versions may add.
         _ => "EINVAL",
     }

@@ -38,7 +38,7 @@ pub use device::{DataRun, DataRuns, ZeroedRuns, write_data, write_run, write_zer
 pub use format::{ChangeFiles, FileHandle, MapFiles, ReadFiles};
 pub use map::{LogicalBlock, MappedRun, Mapping, Piece, Want, Was};
 pub(crate) use read::bytes_at;
-pub use read::{extent_map, read, read_in_place, require_regular};
+pub use read::{extent_map, note_reading, read, read_in_place, require_regular};
 pub use resize::{cut_past_size, cut_to, resize};
 pub use write::write;
 pub use zero::{zero_past_size, zero_written};

@@ -50,7 +50,7 @@ const START_BYTES_MAX: u64 = 1 << 20;
 
 /// Records that `wanted` bytes of a file at `place` of the device are about to be read. `rest` is the length of the
 /// contiguous run from there.
-fn note_reading(engine: &Engine, file_offset: u64, place: u64, wanted: u64, rest: u64) {
+pub fn note_reading(engine: &Engine, file_offset: u64, place: u64, wanted: u64, rest: u64) {
     if !engine.reads_ahead() {
         return;
     }

@@ -7,9 +7,9 @@ use std::ops::{ControlFlow, Range};
 
 use vfs::survey::{ImageGeometry, Sink, TellsLayout};
 use vfs::{
-    AllocateMode, Attributes, Cookie, DirEntry, FileAttributes, FileAttributesChange, FilePart,
-    FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes, SpecialFile,
-    StatFs, Timestamp,
+    AllocateMode, Attributes, Cookie, DirEntry, Error, FileAttributes, FileAttributesChange,
+    FilePart, FileSystem, Ino, MappedExtent, NewInode, RenameMode, Result, SetAttributes,
+    SpecialFile, StatFs, Timestamp,
 };
 
 use super::{MountFormat, Mounted};
@@ -49,6 +49,11 @@ impl<F: MountFormat> FileSystem for Mounted<F> {
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Ino> {
         self.layer.lookup(dir, name, |fs, dir| fs.find_name(dir, name))
+    }
+
+    fn missing_name(&self, dir: Ino) -> Error {
+        let fs = self.layer.format();
+        look_at_dir(fs, dir, |dir| Ok(fs.missing_name(dir))).unwrap_or(Error::NotFound)
     }
 
     fn attributes(&self, ino: Ino) -> Result<Attributes> {

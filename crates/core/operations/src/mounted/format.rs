@@ -135,6 +135,11 @@ pub trait ReadDirectories: Directories {
         self.list(dir, Cookie::default(), clock, each)
     }
 
+    /// Returns the error for a name that is missing, as [`vfs::FileSystem::missing_name`] specifies.
+    fn missing_name(&self, _dir: &Self::Inode) -> Error {
+        Error::NotFound
+    }
+
     /// Returns whether at least one directory may fold names.
     fn may_fold_names(&self) -> bool;
 

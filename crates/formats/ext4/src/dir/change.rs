@@ -45,7 +45,7 @@ impl Op<'_> {
         entry: Entry<'_>,
     ) -> Outcome<()> {
         if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted.into());
+            return Err(Error::encrypted_read_only().into());
         }
         let (id, FoundDirent { offset, .. }, _) = self.hold_entry(dir, entry.name, found)?;
         let ino = (entry.ino.0 as u32).to_le_bytes();

@@ -6,7 +6,7 @@ use operations::inode::InodeHandle;
 use vfs::{Corruption, Error, Ino, NAME_LEN_MAX, Result};
 
 use crate::Ext4Core;
-use crate::dir::compare::{NameEncoding, Wanted};
+use crate::dir::compare::Wanted;
 use crate::dir::index;
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, INLINE_PARENT_SIZE};
@@ -50,7 +50,7 @@ pub(crate) fn find(
     dir: &Handle,
     name: &[u8],
 ) -> Result<Option<FoundDirent>> {
-    let mut wanted = Wanted::new(NameEncoding::of(dir), name);
+    let mut wanted = Wanted::in_directory(source.fs(), dir, name)?;
     if dir.has_flag(flags::INLINE_DATA) {
         let fs = source.fs();
         let contents = inline::contents(fs, dir)?;
@@ -64,8 +64,7 @@ pub(crate) fn find(
     if index::is_indexed(source.fs(), dir) {
         let parameters = source.fs().volume.hash_parameters();
         let (_, found) = index::Cursor::seek_root(source, dir, |info| {
-            let hasher = parameters.hasher(info.hash_version)?;
-            Some(wanted.hash(&hasher)?.major)
+            wanted.major(&parameters, info.hash_version)
         })?;
         if let Some((cursor, hash)) = found {
             return find_by_hash(source, dir, cursor, hash, &mut wanted);
@@ -93,7 +92,7 @@ pub(crate) fn stored_name(
             dirent::record_at(block, found.offset).map(|record| record.name.to_vec())
         })?,
         None => {
-            let mut wanted = Wanted::new(NameEncoding::of(dir), name);
+            let mut wanted = Wanted::in_directory(source.fs(), dir, name)?;
             let fs = source.fs();
             let contents = inline::contents(fs, dir)?;
             let parts = inline_parts(fs, dir, &contents)?;

@@ -85,12 +85,11 @@ impl Op<'_> {
         for _ in 0..ROUNDS_MAX {
             let volume = &self.fs.volume;
             let (info, found) = Cursor::seek_root(self, dir, |info| {
-                let hasher = volume.hasher(info.hash_version)?;
-                Some(wanted.hash(&hasher)?.major)
+                wanted.major(&volume.hash_parameters(), info.hash_version)
             })?;
             let hasher = volume.hasher(info.hash_version);
             let hasher = hasher.ok_or_else(|| damage(dir, "unknown hash version"))?;
-            let (cursor, hash) = found.ok_or(Error::Encrypted)?;
+            let (cursor, hash) = found.ok_or_else(Error::encrypted_read_only)?;
             let at = index::place_of(self, dir, cursor.leaf())?;
             let leaf = self.buffer(at, BlockKind::DirectoryLeaf.of(dir.owner))?;
             let room = self.room_in_leaf(leaf, entry.name, wanted)?;

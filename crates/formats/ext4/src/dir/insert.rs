@@ -33,7 +33,7 @@ impl Op<'_> {
     /// Adds an entry. Fails with `Exists` if the name exists.
     pub(crate) fn add_entry(&mut self, dir: &mut Handle, entry: Entry<'_>) -> Outcome<()> {
         if dir.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted.into());
+            return Err(Error::encrypted_read_only().into());
         }
         if self.fs.volume.strict_names
             && NameEncoding::of(dir) == NameEncoding::Folded

@@ -20,12 +20,14 @@ use operations::profile::{ListingClock, ListingStep};
 use vfs::{Cookie, Corruption, DirEntry, FileType, Ino, Result};
 
 use crate::Ext4Core;
-use crate::dir::compare::NameEncoding;
+use crate::dir::compare::{NameEncoding, is_possible};
+use crate::dir::encrypted::EncryptedNames;
 use crate::dir::index;
 use crate::dir::{self, for_each_leaf};
 use crate::format::address::FileBlock;
 use crate::format::dirent::{self, DirRecord};
 use crate::format::features::Incompat;
+use crate::format::hash::NameHash;
 use crate::format::inode::flags;
 use crate::inode::Handle;
 use crate::inode::inline;
@@ -65,6 +67,8 @@ pub(crate) struct DirectoryListing<'l> {
     fs: &'l Ext4Core,
     dir: &'l Handle,
     style: NameEncoding,
+    /// Names of an encrypted directory. Set when the listing starts.
+    encrypted: Option<EncryptedNames>,
     has_types: bool,
     clock: ListingClock<'l>,
 }
@@ -73,7 +77,7 @@ impl<'l> DirectoryListing<'l> {
     /// Returns a listing whose steps are measured with `clock`.
     pub(crate) fn new(fs: &'l Ext4Core, dir: &'l Handle, clock: ListingClock<'l>) -> Self {
         let has_types = fs.volume.sb.features.incompat(Incompat::FILETYPE);
-        Self { fs, dir, style: NameEncoding::of(dir), has_types, clock }
+        Self { fs, dir, style: NameEncoding::of(dir), encrypted: None, has_types, clock }
     }
 
     /// Lists the directory from `from` on, `.` and `..` first. An entry on which `each` breaks counts as delivered.
@@ -85,6 +89,7 @@ impl<'l> DirectoryListing<'l> {
     ) -> Result<()> {
         let Self { mut fs, dir, .. } = *self;
         dir.require_directory()?;
+        self.encrypted = EncryptedNames::of(fs, dir)?;
         let (leaves, version, parent) = if index::is_indexed(fs, dir) {
             let (info, parent) = index::root(&mut fs, dir)?;
             (Leaves::Indexed(info), info.hash_version, Some(Ino(parent.into())))
@@ -108,18 +113,37 @@ impl<'l> DirectoryListing<'l> {
         each: &mut Each<'_>,
     ) -> Result<()> {
         self.dir.require_directory()?;
+        self.encrypted = EncryptedNames::of(self.fs, self.dir)?;
         in_place_order(self, Cookie(0), scratch, each)
     }
 
-    /// Reports one entry. `file_type` is the type byte of its record.
+    /// Returns the displayed form of the name of a record at `offset`, in `scratch` if it must be built. Returns `None`
+    /// for a name that no directory can contain.
+    fn show<'a>(
+        &self,
+        chain: &[u8],
+        offset: usize,
+        stored: &'a [u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]> {
+        match &self.encrypted {
+            None => is_possible(stored).then_some(stored),
+            Some(names) if names.has_stored_hashes => {
+                names.show(stored, dirent::stored_hash(chain, offset, stored.len()), scratch)
+            }
+            Some(names) => names.show(stored, NameHash { major: 0, minor: 0 }, scratch),
+        }
+    }
+
+    /// Reports one entry. `chain` contains its record at `offset`, and `file_type` is the type byte of the record.
     fn deliver(
         &self,
-        stored: &[u8],
+        (chain, offset, stored): (&[u8], usize, &[u8]),
         (inode, file_type, next): (u32, u8, u64),
         name: &mut Vec<u8>,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
-        let Some(name) = self.style.show(stored, name) else {
+        let Some(name) = self.show(chain, offset, stored, name) else {
             let shown = String::from_utf8_lossy(stored).into_owned();
             return Err(Corruption::new("directory entry", "an invalid name")
                 .of_inode(self.dir.ino().0)
@@ -163,7 +187,8 @@ impl<'l> DirectoryListing<'l> {
             if at >= from.0 {
                 let DirRecord { inode, file_type, .. } = record;
                 delivered += u64::from(!is_dot(record.name));
-                let flow = self.deliver(record.name, (inode, file_type, next), name, each)?;
+                let stored = (chain, record.offset, record.name);
+                let flow = self.deliver(stored, (inode, file_type, next), name, each)?;
                 if flow.is_break() {
                     return Ok((delivered, flow));
                 }

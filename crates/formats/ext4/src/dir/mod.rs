@@ -10,6 +10,7 @@
 pub(crate) mod casefold;
 mod change;
 pub(crate) mod compare;
+mod encrypted;
 mod find;
 mod htree;
 pub(crate) mod index;

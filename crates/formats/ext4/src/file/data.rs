@@ -138,7 +138,7 @@ impl ChangeFiles for Ext4Core {
         }
         require_regular(&file)?;
         if file.has_flag(flags::ENCRYPT) {
-            return Err(Error::Encrypted);
+            return Err(Error::encrypted_read_only());
         }
         if file.has_flag(flags::VERITY) {
             return Err(Error::NotPermitted(

@@ -2,6 +2,7 @@
 //! implements.
 
 mod data;
+mod encrypted;
 mod read;
 mod truncate;
 mod unpack;

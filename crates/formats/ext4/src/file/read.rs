@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use operations::data::{self, require_regular};
 use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
 
+use super::encrypted;
 use crate::Ext4Core;
 use crate::format::features::Incompat;
 use crate::format::inode::{I_BLOCK_SIZE, flags};
 use crate::inode::Handle;
-use crate::inode::inline;
+use crate::inode::{encryption, inline};
 
 /// Maximum length of a symbolic link target in bytes. A block may be shorter.
 const SYMLINK_SIZE_MAX: u64 = 4096;
@@ -18,7 +19,7 @@ const SYMLINK_SIZE_MAX: u64 = 4096;
 pub(crate) fn read(fs: &Ext4Core, handle: &Handle, offset: u64, buf: &mut [u8]) -> Result<usize> {
     require_regular(handle)?;
     if handle.has_flag(flags::ENCRYPT) {
-        return Err(Error::Encrypted);
+        return encrypted::read(fs, handle, offset, buf);
     }
     read_contents(fs, handle, offset, buf)
 }
@@ -33,7 +34,7 @@ pub(crate) fn read_in_place(
 ) -> Result<bool> {
     require_regular(handle)?;
     if handle.has_flag(flags::ENCRYPT) {
-        return Err(Error::Encrypted);
+        return encryption::required(fs, handle).map(|_| false);
     }
     if handle.has_flag(flags::INLINE_DATA) {
         return Ok(false);
@@ -104,23 +105,28 @@ pub(crate) fn readlink(fs: &Ext4Core, handle: &Handle) -> Result<Vec<u8>> {
     if handle.file_type()? != FileType::Symlink {
         return Err(Error::Invalid("not a symbolic link"));
     }
-    if handle.has_flag(flags::ENCRYPT) {
-        return Err(Error::Encrypted);
-    }
-    let size = handle.inode.size();
-    if size == 0 || size > SYMLINK_SIZE_MAX.min(fs.volume.block_size() as u64) {
-        return Err(handle.corrupt("symbolic link", "invalid length"));
-    }
-    let target = if is_fast(fs, handle) {
-        handle.inode.i_block()[..size as usize].to_vec()
+    let target = if handle.has_flag(flags::ENCRYPT) {
+        encrypted::target(fs, handle, stored_target)?
     } else {
-        let mut target = vec![0; size as usize];
-        read_contents(fs, handle, 0, &mut target)?;
-        target
+        stored_target(fs, handle)?
     };
     if target.contains(&0) {
         return Err(handle.corrupt("symbolic link", "its target contains a NUL byte"));
     }
+    Ok(target)
+}
+
+/// Returns the stored bytes of the target of a symbolic link.
+fn stored_target(fs: &Ext4Core, handle: &Handle) -> Result<Vec<u8>> {
+    let size = handle.inode.size();
+    if size == 0 || size > SYMLINK_SIZE_MAX.min(fs.volume.block_size() as u64) {
+        return Err(handle.corrupt("symbolic link", "invalid length"));
+    }
+    if is_fast(fs, handle) {
+        return Ok(handle.inode.i_block()[..size as usize].to_vec());
+    }
+    let mut target = vec![0; size as usize];
+    read_contents(fs, handle, 0, &mut target)?;
     Ok(target)
 }
 

@@ -14,6 +14,7 @@ pub(crate) use note::{excludes, note, note_entry, note_first_room, note_removal,
 use vfs::FileType;
 
 use super::checksum::crc32c;
+use super::hash::NameHash;
 
 const STRUCTURE: &str = "directory block";
 
@@ -89,6 +90,20 @@ pub fn record_at(block: &[u8], offset: usize) -> Option<DirRecord<'_>> {
     let inode = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     sound.then_some(DirRecord { offset, rec_len, inode, file_type: header[7], name })
 }
+
+/// Returns the hash after a name of a directory that is encrypted and case-insensitive. `offset` is that of the record.
+/// Without space for a hash it is zero.
+pub(crate) fn stored_hash(block: &[u8], offset: usize, name_len: usize) -> NameHash {
+    let word = |at: usize| {
+        let bytes = block.get(at..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    };
+    let at = offset.saturating_add(record_size(name_len));
+    NameHash { major: word(at), minor: word(at + 4) }
+}
+
+/// Size of the hash after a name, in bytes.
+pub(crate) const STORED_HASH_SIZE: usize = 8;
 
 /// Iterates over all records of a block, including unused ones.
 pub fn records(block: &[u8]) -> impl Iterator<Item = DirRecord<'_>> {

@@ -66,6 +66,11 @@ pub struct NameHash {
 }
 
 impl NameHash {
+    /// Returns the hash for one of 64 bits, of directories that are encrypted and case-insensitive.
+    pub(crate) fn of_combined(hash: u64) -> Self {
+        Self::new((hash >> 32) as u32, hash as u32)
+    }
+
     fn new(major: u32, minor: u32) -> Self {
         let major = match major & !1 {
             END_OF_LISTING => END_OF_LISTING - 2,

@@ -27,7 +27,7 @@ impl Directories for Ext4Core {
     /// Without the key, names of an encrypted directory can be removed, but neither moved nor replaced (kernel
     /// Documentation/filesystems/fscrypt.rst, "Without the key").
     fn admit_move(&self, dir: &Handle) -> Result<()> {
-        if dir.has_flag(flags::ENCRYPT) { Err(Error::Encrypted) } else { Ok(()) }
+        if dir.has_flag(flags::ENCRYPT) { Err(Error::encrypted_read_only()) } else { Ok(()) }
     }
 
     fn ino_of(found: &FoundDirent) -> Ino {

@@ -25,6 +25,7 @@ use crate::format::address::Group;
 use crate::format::features::{Compat, Incompat, RoCompat};
 use crate::format::superblock::{RawSuperblock, STATE_ERROR, STATE_VALID, Superblock};
 use crate::fs::{OpenOptions, StateBefore};
+use crate::fscrypt::KeyCache;
 use crate::kind::BlockKind;
 use crate::log::{self, Journal, JournalMap};
 use crate::mmp::{self, MmpOptions, Purpose};
@@ -232,6 +233,10 @@ impl Ext4Core {
         mode: Mode,
     ) -> Result<Self> {
         let OpenOptions { cache_bytes, orphans: policy, defer_creates, time, .. } = *options;
+        #[cfg(feature = "fscrypt")]
+        let key_cache = KeyCache::new(options.keys.clone());
+        #[cfg(not(feature = "fscrypt"))]
+        let key_cache = KeyCache::default();
         let is_stale = options.norecovery && mode == Mode::ReadOnly;
         let trust = if is_stale { Trust::Contents } else { Trust::Checksums };
         let mut volume = Volume::read(&*device, trust)?;
@@ -260,6 +265,7 @@ impl Ext4Core {
             orphans: Orphans::new(policy, records),
             listings: ListingProfile::default(),
             deferred: operations::deferred_create::DeferredCreates::new(defer_creates, cache_bytes),
+            key_cache,
             claim: None,
         })
     }

@@ -34,7 +34,8 @@ use crate::op::Op;
 use plan::{Present, ValueLocation, XattrChange, XattrPlan, plan};
 
 pub(crate) use read::{
-    SlotTail, block, get, list, load_value_inode, parse_slot_area, refers_back, slot_tail,
+    SlotTail, block, get, get_stored, list, load_value_inode, parse_slot_area, refers_back,
+    slot_tail,
 };
 pub(crate) use value::ValueInodes;
 

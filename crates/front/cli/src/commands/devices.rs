@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use diskwright::OtherDevices;
 
+use super::keys::KeyArgs;
 use super::layers::LayerArgs;
 
 /// Other devices of an image.
@@ -20,6 +21,9 @@ pub(crate) struct DeviceArgs {
 
     #[command(flatten)]
     layers: LayerArgs,
+
+    #[command(flatten)]
+    keys: KeyArgs,
 }
 
 impl DeviceArgs {
@@ -27,6 +31,7 @@ impl DeviceArgs {
     pub(crate) fn of_another(&self) -> OtherDevices {
         let mut devices = OtherDevices::default();
         devices.layers = Some(self.layers.layers().without_members());
+        devices.encryption_keys = self.keys.keys();
         devices
     }
 
@@ -36,6 +41,7 @@ impl DeviceArgs {
         devices.log.clone_from(&self.log_device);
         devices.realtime.clone_from(&self.rt_device);
         devices.layers = Some(self.layers.layers());
+        devices.encryption_keys = self.keys.keys();
         devices
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod gc;
 pub(crate) mod grow;
 mod host_names;
 pub(crate) mod info;
+mod keys;
 mod layers;
 pub(crate) mod links;
 pub(crate) mod ln;

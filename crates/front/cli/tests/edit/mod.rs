@@ -23,6 +23,7 @@ mod dump;
 mod encrypted;
 mod flags;
 mod folding;
+mod fscrypt;
 mod hostile;
 mod kill;
 mod names;

@@ -1,4 +1,4 @@
-//! Other devices of an image: its log, and its realtime files.
+//! Other devices of an image: its log, and its realtime files. Also the keys that it needs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ pub struct OtherDevices {
     /// Layers that may contain the image, with their keys and other members. `None` refuses such images.
     #[cfg(feature = "layers")]
     pub layers: Option<super::ImageLayers>,
+    /// Keys of encrypted files and directories (fscrypt) of an ext4 image.
+    #[cfg(feature = "fscrypt")]
+    pub encryption_keys: ::ext4::fscrypt::EncryptionKeys,
 }
 
 setters!(OtherDevices {
@@ -42,6 +45,10 @@ impl OtherDevices {
         #[cfg(feature = "layers")]
         {
             self.layers = more.layers.clone().or_else(|| self.layers.take());
+        }
+        #[cfg(feature = "fscrypt")]
+        if !more.encryption_keys.is_empty() {
+            self.encryption_keys = more.encryption_keys.clone();
         }
     }
 

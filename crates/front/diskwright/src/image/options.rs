@@ -80,11 +80,37 @@ impl ImageOptions {
         false
     }
 
+    /// Sets the keys of encrypted files and directories (fscrypt) of an ext4 image.
+    ///
+    /// ```no_run
+    /// use diskwright::{EncryptionKeys, ImageOptions};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut keys = EncryptionKeys::new();
+    /// keys.add(std::fs::read("home.key")?)?;
+    /// let image = ImageOptions::new().encryption_keys(keys).open("home.img")?;
+    /// println!("{}", String::from_utf8_lossy(&image.read("/alice/notes.txt")?));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "fscrypt")]
+    #[must_use]
+    pub fn encryption_keys(mut self, keys: ::ext4::fscrypt::EncryptionKeys) -> Self {
+        self.devices.encryption_keys = keys;
+        self
+    }
+
     pub(crate) fn ext4(&self) -> ::ext4::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::ext4::CACHE_BYTES_DEFAULT);
         let defer_creates = self.defer_creates.then_some(::ext4::OpenOptions::DEFER_LARGE);
         let norecovery = self.norecovery;
-        ::ext4::OpenOptions { cache_bytes, norecovery, defer_creates, ..Default::default() }
+        ::ext4::OpenOptions {
+            cache_bytes,
+            norecovery,
+            defer_creates,
+            #[cfg(feature = "fscrypt")]
+            keys: self.devices.encryption_keys.clone(),
+            ..Default::default()
+        }
     }
 
     pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {

@@ -131,7 +131,8 @@ impl DirectoryListing<'_> {
             }
             delivered += 1;
             let entry = (item.inode, item.file_type, *position + 1);
-            flow = self.deliver(item.name(bytes), entry, name, each)?;
+            let stored = (&bytes[..], item.record_offset(), item.name(bytes));
+            flow = self.deliver(stored, entry, name, each)?;
             if flow.is_break() {
                 break;
             }
@@ -215,7 +216,8 @@ impl Scratch {
                 continue;
             }
             let name_start = record.offset + dirent::HEADER_SIZE;
-            end = name_start + record.name.len();
+            let record_end = record.offset + dirent::record_size(record.name.len());
+            end = (record_end + dirent::STORED_HASH_SIZE).min(chain.len());
             self.items.push(ScratchEntry {
                 key: 0,
                 name_start: (start + name_start) as u32,
@@ -288,6 +290,11 @@ fn sort_bucket(items: &mut [ScratchEntry]) {
 }
 
 impl ScratchEntry {
+    /// Returns the offset of its record in the bytes of its scratch.
+    fn record_offset(&self) -> usize {
+        (self.name_start as usize).saturating_sub(dirent::HEADER_SIZE)
+    }
+
     /// Returns its name, from the bytes of its scratch.
     fn name<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let start = self.name_start as usize;

@@ -64,6 +64,12 @@ impl Source {
         self.fixed_fields(&inode, &mut dump.fields);
         self.checksum(ino, &inode, &slot, &mut dump);
         self.contents(ino, &inode, &mut dump);
+        match self.fs.encryption_policy(ino) {
+            Ok(Some(policy)) => dump.fields.add("encryption_policy", policy),
+            // A free inode has no policy.
+            Ok(None) | Err(FsError::NotFound) => {}
+            Err(error) => dump.problem(error),
+        }
         if let Err(error) = add_xattrs(&self.fs, ino, &mut dump.fields) {
             match error {
                 // A free inode has no attributes.
