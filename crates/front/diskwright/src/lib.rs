@@ -17,6 +17,7 @@
 //! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
 //! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
+//! - [`mod@deleted`] finds deleted files, and writes timelines.
 //! - [`disk_map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
 // Without the feature `build`, some items of the code that opens images are unused.
@@ -47,6 +48,8 @@ pub mod clones;
 pub mod closed_output;
 #[cfg(feature = "build")]
 pub mod copy;
+#[cfg(feature = "build")]
+pub mod deleted;
 #[cfg(feature = "build")]
 pub mod diff;
 #[cfg(feature = "check")]

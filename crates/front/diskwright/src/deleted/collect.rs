@@ -1,0 +1,122 @@
+//! Receiver of the candidates of a format.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use vfs::check::BitSet;
+use vfs::deleted::{DeletedInode, DeletedName, DeletedSink, DeletedSource};
+use vfs::{FileSystem, Ino};
+
+/// Maximum number of inodes and of names. More are counted in a remark.
+const CANDIDATES_MAX: usize = 4 << 20;
+/// Maximum number of remarks.
+const REMARKS_MAX: usize = 1000;
+
+/// Candidates of an image.
+pub(super) struct Collected {
+    pub(super) inodes: Vec<DeletedInode>,
+    pub(super) names: Vec<DeletedName>,
+    pub(super) free: BitSet,
+    pub(super) remarks: Vec<String>,
+    pub(super) is_complete: bool,
+}
+
+/// Directory, inode and name of an entry.
+type NameKey = (Option<Ino>, Option<Ino>, Vec<u8>);
+
+/// Collects candidates. Names that still exist are dropped, and equal names are joined.
+pub(super) struct Collector<'c> {
+    fs: &'c dyn FileSystem,
+    progress: &'c mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    known: HashMap<NameKey, usize>,
+    left_out: u64,
+    result: Collected,
+}
+
+impl<'c> Collector<'c> {
+    pub(super) fn new(
+        fs: &'c dyn FileSystem,
+        free: BitSet,
+        progress: &'c mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Self {
+        let (inodes, names, remarks) = Default::default();
+        let result = Collected { inodes, names, free, remarks, is_complete: true };
+        Self { fs, progress, known: HashMap::new(), left_out: 0, result }
+    }
+
+    /// Returns the candidates.
+    pub(super) fn finish(mut self) -> Collected {
+        if self.left_out > 0 {
+            self.result.remarks.push(format!("{} further candidates were left out", self.left_out));
+        }
+        self.result
+    }
+
+    /// Returns whether a name exists. The directory of an old image may be unknown; then a name of an inode in use may
+    /// exist anywhere.
+    fn exists(&self, name: &DeletedName) -> bool {
+        match (name.dir, name.ino) {
+            (Some(dir), Some(ino)) => {
+                self.fs.lookup(dir, &name.name).is_ok_and(|found| found == ino)
+            }
+            (Some(dir), None) => self.fs.lookup(dir, &name.name).is_ok(),
+            (None, Some(ino)) => self.fs.attributes(ino).is_ok(),
+            (None, None) => false,
+        }
+    }
+}
+
+/// Returns the rank of a source: the lower, the later the name was removed.
+const fn rank(source: &DeletedSource) -> u8 {
+    match source {
+        DeletedSource::Inodes | DeletedSource::Slack { .. } => 0,
+        DeletedSource::Free { .. } => 1,
+        DeletedSource::Log { .. } => 2,
+    }
+}
+
+impl DeletedSink for Collector<'_> {
+    fn inode(&mut self, inode: DeletedInode) {
+        if self.result.inodes.len() < CANDIDATES_MAX {
+            self.result.inodes.push(inode);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    fn name(&mut self, name: DeletedName) {
+        let key = (name.dir, name.ino, name.name.clone());
+        if let Some(&at) = self.known.get(&key) {
+            if let Some(known) = self.result.names.get_mut(at)
+                && rank(&name.source) < rank(&known.source)
+            {
+                *known = name;
+            }
+            return;
+        }
+        if self.known.len() >= CANDIDATES_MAX {
+            self.left_out += 1;
+        } else if self.exists(&name) {
+            self.known.insert(key, usize::MAX);
+        } else {
+            self.known.insert(key, self.result.names.len());
+            self.result.names.push(name);
+        }
+    }
+
+    fn remark(&mut self, remark: String) {
+        if self.result.remarks.len() < REMARKS_MAX {
+            self.result.remarks.push(remark);
+        }
+    }
+
+    fn is_free(&self, block: u64) -> bool {
+        self.result.free.contains(block)
+    }
+
+    fn progress(&mut self, done: u64, total: u64) -> ControlFlow<()> {
+        let next = (self.progress)(done, total);
+        self.result.is_complete &= next.is_continue();
+        next
+    }
+}
