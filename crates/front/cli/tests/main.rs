@@ -12,6 +12,7 @@ mod check;
 mod cli;
 mod convert;
 mod cookbook;
+mod deleted;
 mod disk;
 mod dropin;
 mod edit;

@@ -38,7 +38,7 @@ pub struct ExtractedFiles {
 }
 
 /// Writes the contents of deleted regular files and symbolic links into a new or empty directory, with a report. Blocks
-/// that other files use now are zeros.
+/// that other files use now are written as they are.
 ///
 /// # Errors
 /// If the destination exists and is not empty, or cannot be written.
