@@ -53,7 +53,7 @@ pub struct DeletedRun {
 /// Contents of a deleted inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeletedData {
-    /// Nothing describes the contents.
+    /// No block map or contents were found.
     #[default]
     Lost,
     /// The contents are in the inode.
@@ -138,7 +138,7 @@ pub struct DeletedName {
     pub source: DeletedSource,
 }
 
-/// What to search in addition to metadata.
+/// Parts of the image to search in addition to metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeletedScope {
     /// Search all free blocks for directory blocks and inode chunks. Reads the whole free space.

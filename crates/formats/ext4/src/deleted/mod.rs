@@ -1,12 +1,13 @@
 //! Search for deleted inodes and names.
 //!
-//! - `journal` indexes the images of blocks in the whole journal, also those that are no longer replayed.
+//! - `journal` indexes the images of blocks in the whole journal, also of transactions that replay skips.
 //! - `images` finds the images of inodes in them.
 //! - `table` compares inode tables with these images, and reports inodes that are not in use.
 //! - `maps` finds the contents of such an inode. Its map blocks may survive in place or in the journal.
 //! - `names` finds names in directories, in old images of directories and in free blocks.
 //!
-//! The replayed state says what is in use. The device without replay and the journal contain what was deleted. All work
+//! The replayed state determines the inodes and blocks in use. Deleted ones are on the device without replay, and in the
+//! journal. All work
 //! is bounded by the sizes of the inode tables, the directories and the journal, and by a budget of blocks.
 
 mod images;

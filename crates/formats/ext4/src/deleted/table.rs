@@ -9,7 +9,6 @@ use super::journal::Age;
 use super::maps::Subject;
 use crate::format::address::{Block, Group};
 use crate::format::checksum::inode_seed;
-use crate::format::features::RoCompat;
 use crate::format::group::GroupFlags;
 use crate::format::inode::{BlockOwner, Inode, ROOT_INO, Time};
 use crate::inode::Handle;
@@ -99,7 +98,7 @@ impl Search<'_> {
             let owner = BlockOwner { ino, seed };
             self.live_directory(&Handle { owner, inode, block: slot.block, offset: slot.offset });
         }
-        if is_own || sb.features.ro_compat(RoCompat::ORPHAN_PRESENT) && self.is_orphan_file(ino) {
+        if is_own {
             return;
         }
         let generation = inode.generation();
@@ -127,10 +126,6 @@ impl Search<'_> {
             in_table.push(Candidate { inode, slot, age: None, source });
         }
         self.report(ino, state, of_live, dtime, in_table, &images);
-    }
-
-    fn is_orphan_file(&self, ino: Ino) -> bool {
-        ino == Ino(self.fs.superblock().raw.orphan_file_inum.get().into())
     }
 
     /// Reports the images of inodes outside of the used part of their tables.
@@ -170,7 +165,7 @@ impl Search<'_> {
             let (same, others): (Vec<_>, Vec<_>) =
                 candidates.into_iter().partition(|one| one.inode.generation() == generation);
             candidates = others;
-            // Of equally useful ones, the first: the one in the table.
+            // The first one wins a tie: it is in the table.
             let best = same.into_iter().reduce(
                 |best, next| {
                     if next.rank() > best.rank() { next } else { best }

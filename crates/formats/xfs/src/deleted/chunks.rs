@@ -1,7 +1,7 @@
 //! Inodes that are not in use, in inode chunks and in free blocks.
 
 use vfs::deleted::{DeletedData, DeletedInode, DeletedSource, InodeState};
-use vfs::{FileType, Ino};
+use vfs::{FileType, Ino, Timestamp};
 
 use super::Search;
 use super::logged::{ImageValue, LoggedImage};
@@ -23,24 +23,22 @@ struct Candidate {
     is_freed: bool,
     value: ImageValue,
     source: DeletedSource,
+    /// Last change of the freed image of the same generation.
+    dtime: Option<Timestamp>,
 }
 
 impl Search<'_> {
     /// Reports the inodes of a group that are not in use, and the removed names of its directories.
     pub(super) fn chunks(&mut self, ag: AgNumber) {
-        let scope = Scope { keys: None, reads_leaves: true };
-        let mut chunks = Vec::new();
-        let walked = walk::<InoTree>(self.fs, ag, scope, &mut |met| {
+        let (fs, scope) = (self.fs, Scope { keys: None, reads_leaves: true });
+        let walked = walk::<InoTree>(fs, ag, scope, &mut |met| {
             if let Met::Record(chunk) = met {
-                chunks.push(chunk);
+                self.chunk(ag, &chunk);
             }
             Ok(())
         });
         if let Err(error) = walked {
             self.remark(format_args!("the tree of inodes of group {ag}"), &error);
-        }
-        for chunk in chunks {
-            self.chunk(ag, &chunk);
         }
     }
 
@@ -137,15 +135,30 @@ impl Search<'_> {
             inode.file_type()?;
             let data = self.contents(ino, &inode, state == InodeState::Orphan);
             let (generation, value) = (inode.generation(), ImageValue::of(&inode));
-            return Some(Candidate { inode, generation, data, is_freed, value, source });
+            return Some(Candidate {
+                inode,
+                generation,
+                data,
+                is_freed,
+                value,
+                source,
+                dtime: None,
+            });
         }
         let data = self.leftover(ino, &inode);
         let generation = inode.generation().wrapping_sub(1);
         let value = ImageValue::Empty;
         let was_used = inode.time(Time::Change).is_some_and(|time| time.sec != 0);
-        let has_data = data != DeletedData::Lost;
-        (was_used && has_data || self.leftover_names(ino, &inode) || has_data)
-            .then_some(Candidate { inode, generation, data, is_freed, value, source })
+        let is_known = was_used || data != DeletedData::Lost || self.leftover_names(ino, &inode);
+        is_known.then_some(Candidate {
+            inode,
+            generation,
+            data,
+            is_freed,
+            value,
+            source,
+            dtime: None,
+        })
     }
 
     /// Reports the images in the log of inodes that are in no chunk.
@@ -202,7 +215,15 @@ impl Search<'_> {
             };
             let (value, source) = (ImageValue::of(&image.inode), image.source());
             let inode = image.inode;
-            candidates.push(Candidate { inode, generation, data, is_freed: false, value, source });
+            candidates.push(Candidate {
+                inode,
+                generation,
+                data,
+                is_freed: false,
+                value,
+                source,
+                dtime: None,
+            });
         }
         while let Some(first) = candidates.first() {
             let generation = first.generation;
@@ -218,7 +239,7 @@ impl Search<'_> {
     }
 
     fn report_inode(&mut self, ino: Ino, state: InodeState, best: Candidate) {
-        let Candidate { inode, generation, data, is_freed, source, .. } = best;
+        let Candidate { inode, generation, data, is_freed, source, dtime, .. } = best;
         let file_type = match is_freed {
             false => inode.file_type(),
             true => self.type_of_contents(ino, &data),
@@ -240,7 +261,7 @@ impl Search<'_> {
             ctime: time(Time::Change),
             crtime: self.fs.geometry().features.crc().then(|| time(Time::Create)),
             // The format stores no time of deletion. Freeing is the last change of the inode.
-            dtime: is_freed.then(|| time(Time::Change)),
+            dtime,
             state,
             data,
             source,
@@ -261,8 +282,9 @@ impl Search<'_> {
 /// Returns the most useful candidate of one generation, completed from the others.
 fn combined(candidates: Vec<Candidate>) -> Option<Candidate> {
     // A freed slot keeps the extents that an image in the log may lack.
-    let leftover =
-        candidates.iter().find(|one| one.is_freed).map(|one| (one.data.clone(), one.source));
+    let freed = candidates.iter().find(|one| one.is_freed);
+    let leftover = freed.map(|one| (one.data.clone(), one.source));
+    let dtime = freed.and_then(|one| one.inode.time(Time::Change));
     let mut best = candidates
         .into_iter()
         .reduce(|best, next| if next.value > best.value { next } else { best })?;
@@ -271,5 +293,6 @@ fn combined(candidates: Vec<Candidate>) -> Option<Candidate> {
     {
         (best.data, best.source) = (data, source);
     }
+    best.dtime = dtime;
     Some(best)
 }

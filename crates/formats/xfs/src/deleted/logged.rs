@@ -93,19 +93,18 @@ impl LoggedInodes {
         left
     }
 
-    fn add(&mut self, item: &InodeItem<'_>, inode_size: usize, at: Lsn) {
+    /// Adds an item. Returns the image after it if that is one of a shortform directory.
+    fn add(&mut self, item: &InodeItem<'_>, inode_size: usize, at: Lsn) -> Option<Inode> {
         if self.inodes.len() >= IMAGES_MAX && !self.inodes.contains_key(&item.ino) {
             self.is_full = true;
-            return;
+            return None;
         }
         let history = self.inodes.entry(item.ino).or_default();
-        let Some((inode, has_fork)) = applied(history.last.take(), item, inode_size, at) else {
-            return;
-        };
+        let (inode, has_fork) = applied(history.last.take(), item, inode_size, at)?;
         history.last = Some((inode.clone(), has_fork));
-        if inode.file_type().is_none() {
-            return;
-        }
+        inode.file_type()?;
+        let is_short = inode.is_dir() && inode.format() == ForkFormat::Local && has_fork;
+        let short = is_short.then(|| inode.clone());
         let value = ImageValue::of(&inode);
         let generation = inode.generation();
         let found = LoggedImage { inode, has_fork, value, at };
@@ -116,6 +115,7 @@ impl LoggedInodes {
             None if best.len() < GENERATIONS_MAX => best.push(found),
             None => self.is_full = true,
         }
+        short
     }
 }
 
@@ -170,7 +170,9 @@ impl Search<'_> {
     fn log_item(&mut self, raw: &RawItem<'_>, at: Lsn, inode_size: usize, to: &mut LoggedInodes) {
         match Item::parse(raw) {
             Ok(Item::Inode(item)) if self.fs.geometry().split_ino(item.ino).is_some() => {
-                to.add(&item, inode_size, at);
+                if let Some(dir) = to.add(&item, inode_size, at) {
+                    self.logged_short_names(item.ino, &dir, at);
+                }
             }
             Ok(Item::Buffer(item)) if !item.is_cancel() => self.logged_names(&item, at),
             // Damaged items and those without inodes or names.

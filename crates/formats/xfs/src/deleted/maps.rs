@@ -49,7 +49,7 @@ impl Search<'_> {
             ForkFormat::Local => {
                 let size = usize::try_from(inode.size()).unwrap_or(usize::MAX);
                 return match (inode.file_type(), fork.get(..size)) {
-                    (Some(FileType::Symlink | FileType::Regular), Some(bytes)) => {
+                    (Some(FileType::Symlink | FileType::Directory), Some(bytes)) => {
                         DeletedData::Inline(bytes.to_vec())
                     }
                     _ => DeletedData::Lost,

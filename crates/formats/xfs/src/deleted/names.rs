@@ -1,7 +1,7 @@
 //! Names in the unused ranges of directories, in the log, and in free blocks.
 //!
-//! Removing an entry overwrites its first four bytes, the upper half of the inode number, with the mark and the length of
-//! the unused range, and its last two bytes with the offset of the range. The lower half of the inode number, the name
+//! Removing an entry overwrites its first four bytes with the mark and the length of the unused range: the upper half of
+//! the inode number. The last two bytes become the offset of the range. The lower half of the inode number, the name
 //! and the type stay. An entry that is joined to an unused range before it keeps all bytes except for the last two of the
 //! whole range. A valid tag, or the end of a range, identifies an entry.
 
@@ -277,7 +277,7 @@ impl Search<'_> {
         be64(bytes, BLKNO) == geometry.daddr(start) && bytes[UUID] == geometry.meta_uuid
     }
 
-    /// Returns the owner in the header of a directory data block; 0 in version 4. `None` if it is no such block.
+    /// Returns the owner in the header of a directory data block; 0 in version 4. `None` for other blocks.
     pub(super) fn stated_owner(&self, layout: &DirLayout, bytes: &[u8]) -> Option<Ino> {
         let version = usize::from(!layout.crc);
         let found = be32(bytes, 0);
@@ -337,6 +337,17 @@ impl Search<'_> {
         }
         let source = DeletedSource::Log { block: at.block.into(), sequence: at.cycle.into() };
         self.tell(dir, found, source);
+    }
+
+    /// Reports the names in an image of a shortform directory in the log.
+    pub(super) fn logged_short_names(&mut self, ino: Ino, dir: &Inode, at: Lsn) {
+        let size = usize::try_from(dir.size()).unwrap_or(usize::MAX);
+        let bytes = dir.fork(Fork::Data);
+        let mut found = Vec::new();
+        let bytes = bytes.get(..size).unwrap_or(bytes);
+        self.reader().scan_short(bytes, SHORT_HEADER, &mut |one| found.push(one));
+        let source = DeletedSource::Log { block: at.block.into(), sequence: at.cycle.into() };
+        self.tell(Some(ino), found, source);
     }
 
     /// Returns the directory of a logged buffer, from its header in the log or on the device.

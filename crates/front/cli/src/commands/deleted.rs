@@ -46,7 +46,7 @@ pub(crate) struct DeletedArgs {
     #[arg(long, value_name = "OUT")]
     extract: Option<PathBuf>,
 
-    /// Also search all free blocks for directories and, in XFS, for inodes. Reads the whole free space
+    /// Search all free blocks, too, for directories and, in XFS, for inodes. Reads the whole free space
     #[arg(long)]
     free_blocks: bool,
 

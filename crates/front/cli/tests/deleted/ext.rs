@@ -219,7 +219,8 @@ fn names_removed_by_debugfs_are_in_the_slack() {
         }
         assert!(!paths.contains("/d/name-4"), "{paths:?}");
         let slack = deleted.files.iter().flat_map(|file| file["names"].as_array().unwrap());
-        let kinds: BTreeSet<_> = slack.map(|name| name["source"]["kind"].as_str().unwrap()).collect();
+        let kinds: BTreeSet<_> =
+            slack.map(|name| name["source"]["kind"].as_str().unwrap()).collect();
         assert!(kinds.contains("directory slack"), "{kinds:?}");
     }
 }

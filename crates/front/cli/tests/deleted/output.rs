@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{contents, done, said};
 
-/// Makes an image of which files with difficult names were removed.
+/// Makes an image, and removes files with difficult names.
 fn image(dir: &Path) {
     fs::create_dir_all(dir.join("tree/a")).unwrap();
     fs::create_dir_all(dir.join("tree/b")).unwrap();
@@ -72,5 +72,36 @@ fn an_image_without_deletions_has_none() {
         done(dir, &format!("build tree image {options}"));
         let text = done(dir, "deleted image --free-blocks");
         assert_eq!(text.lines().count(), 1, "{options}: {text}");
+    }
+}
+
+/// Damage is reported or has no effect. It never ends the search early.
+#[test]
+fn damaged_images_are_searched() {
+    for options in ["--size 16M", "--fs xfs --small --size 64M"] {
+        let home = testkit::scratch();
+        let dir = home.path();
+        fs::create_dir_all(dir.join("tree/d")).unwrap();
+        for number in 0..60 {
+            fs::write(dir.join(format!("tree/d/name-{number}")), contents(number, 9000)).unwrap();
+        }
+        done(dir, &format!("build tree image {options}"));
+        done(dir, "rm image /d/name-3 /d/name-33");
+        let sound = fs::read(dir.join("image")).unwrap();
+        let (pieces, _) = sound.as_chunks::<64>();
+        let has_contents = |at: &usize| pieces[*at].iter().any(|byte| *byte != pieces[*at][0]);
+        let interesting: Vec<usize> = (0..pieces.len()).filter(has_contents).collect();
+        for seed in 0..testkit::effort(24, 200, 2000) {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut image = sound.clone();
+            for _ in 0..random.usize(1..20) {
+                let piece = interesting[random.usize(..interesting.len())];
+                image[piece * 64 + random.usize(..64)] = random.u8(..);
+            }
+            fs::write(dir.join("damaged"), &image).unwrap();
+            let (status, ..) = said(dir, "deleted damaged --json --free-blocks --norecovery");
+            assert!(matches!(status, 0 | 3), "{options}, seed {seed}: status {status}");
+            assert_eq!(fs::read(dir.join("damaged")).unwrap(), image);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Extraction of deleted files.
 //!
-//! The destination must be new or empty. Each file gets a name of its own in one directory, made of its inode number and
+//! The destination must be new or empty. Each file gets a separate name in one directory, made of its index, its inode number and
 //! the letters and digits of its last name. Nothing in the image can therefore choose another place, replace a file, or
 //! be followed as a link.
 

@@ -11,7 +11,7 @@ use super::collect::Collected;
 use super::paths::DirectoryPaths;
 use super::{BlockStates, Certainty, DeletedFile, NameOfDeleted};
 
-/// Maximum number of names of one inode. Each further one is an entry of its own.
+/// Maximum number of names of one inode. Each further one is a separate entry.
 const NAMES_MAX: usize = 64;
 
 /// Returns the deleted files of an image.

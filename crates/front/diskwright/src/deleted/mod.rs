@@ -49,7 +49,7 @@ pub struct Options {
     pub free_blocks: bool,
 }
 
-/// How much of a deleted file can be read.
+/// Recoverable part of a deleted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Certainty {
     /// Size and all blocks are known, and nothing in use has any of them.
@@ -123,7 +123,7 @@ pub struct DeletedFile {
     pub names: Vec<NameOfDeleted>,
     /// States of its blocks.
     pub blocks: BlockStates,
-    /// How much can be read.
+    /// Recoverable part.
     pub certainty: Certainty,
     /// Reason for the certainty, as a sentence without a period.
     pub reason: String,
