@@ -42,6 +42,8 @@ impl JournalImages {
         let first = map.read_block(device, map.superblock())?;
         let journal = JournalSuperblock::parse(&first, map.blocks())?;
         let mut blocks: HashMap<Block, Vec<BlockImage>> = HashMap::new();
+        // Each image has a block of the log, so a journal with more of them is damaged.
+        let mut left = journal.log.len();
         for at in journal.log.clone() {
             let Ok(bytes) = map.read_block(device, at) else { continue };
             let Some((BlockType::Descriptor, tid)) = jbd2::header(&bytes) else { continue };
@@ -52,9 +54,10 @@ impl JournalImages {
             let mut image_at = at;
             for tag in jbd2::tags(&bytes, &journal.layout) {
                 image_at = journal.after(image_at, 1);
-                if image_at == at {
+                if image_at == at || left == 0 {
                     break;
                 }
+                left -= 1;
                 blocks.entry(tag.block).or_default().push(BlockImage {
                     age,
                     tid,

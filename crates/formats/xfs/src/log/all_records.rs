@@ -31,13 +31,17 @@ pub(crate) fn each_old_transaction(
         let is_own =
             |record: &ParsedRecord| record.lsn.block == at && record.lsn.cycle == cycle_of(&block);
         if let Some(record) = record.filter(is_own) {
-            starts.push(record.lsn);
+            starts.push((record.lsn, record.blocks()));
         }
     }
     starts.sort_unstable();
     let mut assembler = Assembler::default();
     let mut next = None;
-    for at in starts {
+    // Records do not overlap. This limits the work on a log in which they do.
+    let mut left = 2 * u64::from(ring.blocks);
+    for (at, blocks) in starts {
+        let Some(rest) = left.checked_sub(blocks.into()) else { break };
+        left = rest;
         let end = Lsn { cycle: next_cycle(at.cycle), block: at.block };
         let Ok(whole) = ring.record(at, end) else { continue };
         if next != Some(at) {

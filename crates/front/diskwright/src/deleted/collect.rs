@@ -1,6 +1,6 @@
 //! Receiver of the candidates of a format.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use vfs::check::BitSet;
@@ -21,6 +21,13 @@ pub(super) struct Collected {
     pub(super) is_complete: bool,
 }
 
+/// Names of the directory whose slack is being read. Looking up each removed name would take a time quadratic in the size
+/// of a directory without an index.
+struct Listed {
+    dir: Ino,
+    names: HashSet<(Ino, Vec<u8>)>,
+}
+
 /// Directory, inode and name of an entry.
 type NameKey = (Option<Ino>, Option<Ino>, Vec<u8>);
 
@@ -29,6 +36,7 @@ pub(super) struct Collector<'c> {
     fs: &'c dyn FileSystem,
     progress: &'c mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     known: HashMap<NameKey, usize>,
+    listed: Option<Listed>,
     left_out: u64,
     result: Collected,
 }
@@ -41,7 +49,7 @@ impl<'c> Collector<'c> {
     ) -> Self {
         let (inodes, names, remarks) = Default::default();
         let result = Collected { inodes, names, free, remarks, is_complete: true };
-        Self { fs, progress, known: HashMap::new(), left_out: 0, result }
+        Self { fs, progress, known: HashMap::new(), listed: None, left_out: 0, result }
     }
 
     /// Returns the candidates.
@@ -54,8 +62,12 @@ impl<'c> Collector<'c> {
 
     /// Returns whether a name exists. The directory of an old image may be unknown; then a name of an inode in use may
     /// exist anywhere.
-    fn exists(&self, name: &DeletedName) -> bool {
+    fn exists(&mut self, name: &DeletedName) -> bool {
         match (name.dir, name.ino) {
+            // Names in the slack of a directory are received together, others in any order.
+            (Some(dir), Some(ino)) if matches!(name.source, DeletedSource::Slack { .. }) => {
+                self.list(dir).contains(&(ino, name.name.clone()))
+            }
             (Some(dir), Some(ino)) => {
                 self.fs.lookup(dir, &name.name).is_ok_and(|found| found == ino)
             }
@@ -63,6 +75,25 @@ impl<'c> Collector<'c> {
             (None, Some(ino)) => self.fs.attributes(ino).is_ok(),
             (None, None) => false,
         }
+    }
+
+    /// Returns the names of a directory; none if it cannot be listed.
+    fn list(&mut self, dir: Ino) -> &HashSet<(Ino, Vec<u8>)> {
+        let is_listed = self.listed.as_ref().is_some_and(|listed| listed.dir == dir);
+        if !is_listed {
+            self.listed = None;
+        }
+        let fs = self.fs;
+        let listed = self.listed.get_or_insert_with(|| {
+            let mut names = HashSet::new();
+            // Names before damage were received.
+            let _ = fs.for_each_entry(dir, &mut |entry| {
+                names.insert((entry.ino, entry.name.to_vec()));
+                ControlFlow::Continue(())
+            });
+            Listed { dir, names }
+        });
+        &listed.names
     }
 }
 
