@@ -92,7 +92,7 @@ fn inodes_of_fls(image: &Path) -> Vec<u64> {
     let output = testkit::command("fls").args(["-r", "-d", "-p"]).arg(image).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    // `-/r * 13:	$OrphanFiles/OrphanFile-13`
+    // `-/r * 13: $OrphanFiles/OrphanFile-13`
     let number = |line: &str| line.split('*').nth(1)?.split([':', '(']).next()?.trim().parse().ok();
     let numbers: Vec<u64> = text.lines().filter_map(number).filter(|ino| *ino > 10).collect();
     assert!(numbers.len() > 4, "{text}");
