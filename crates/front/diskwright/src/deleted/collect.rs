@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use vfs::check::BitSet;
-use vfs::deleted::{DeletedInode, DeletedName, DeletedSink, DeletedSource};
+use vfs::deleted::{DeletedInode, DeletedName, DeletedSink, DeletedSource, InodeState};
 use vfs::{FileSystem, Ino};
 
 /// Maximum number of inodes and of names. More are counted in a remark.
@@ -37,6 +37,8 @@ pub(super) struct Collector<'c> {
     progress: &'c mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     known: HashMap<NameKey, usize>,
     listed: Option<Listed>,
+    /// Names that still exist, unless their directory was deleted. The inode of a deleted directory may be readable.
+    existing: Vec<DeletedName>,
     left_out: u64,
     result: Collected,
 }
@@ -49,7 +51,15 @@ impl<'c> Collector<'c> {
     ) -> Self {
         let (inodes, names, remarks) = Default::default();
         let result = Collected { inodes, names, free, remarks, is_complete: true };
-        Self { fs, progress, known: HashMap::new(), listed: None, left_out: 0, result }
+        Self {
+            fs,
+            progress,
+            known: HashMap::new(),
+            listed: None,
+            existing: Vec::new(),
+            left_out: 0,
+            result,
+        }
     }
 
     /// Returns the candidates.
@@ -57,6 +67,11 @@ impl<'c> Collector<'c> {
         if self.left_out > 0 {
             self.result.remarks.push(format!("{} further candidates were left out", self.left_out));
         }
+        let is_gone = |inode: &&DeletedInode| inode.state != InodeState::Reused;
+        let gone: HashSet<Ino> =
+            self.result.inodes.iter().filter(is_gone).map(|inode| inode.ino).collect();
+        let of_gone = |name: &DeletedName| name.dir.is_some_and(|dir| gone.contains(&dir));
+        self.result.names.extend(self.existing.into_iter().filter(of_gone));
         self.result
     }
 
@@ -129,6 +144,7 @@ impl DeletedSink for Collector<'_> {
             self.left_out += 1;
         } else if self.exists(&name) {
             self.known.insert(key, usize::MAX);
+            self.existing.push(name);
         } else {
             self.known.insert(key, self.result.names.len());
             self.result.names.push(name);
