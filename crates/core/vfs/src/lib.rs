@@ -5,6 +5,7 @@
 pub mod acl;
 pub mod check;
 pub mod clock;
+pub mod deleted;
 mod encryption;
 mod error;
 pub mod fault;

@@ -54,6 +54,8 @@ const PACKAGES: &[Package] = &[
     debian(&["fuse2fs"], "scripts/install-tools installs fuse2fs"),
     debian(&["mount", "umount", "losetup"], "scripts/install-tools installs mount"),
     debian(&["partclone.extfs", "partclone.xfs"], "scripts/install-tools installs partclone"),
+    debian(&["fls", "mactime"], "scripts/install-tools installs sleuthkit"),
+    debian(&["extundelete"], "scripts/install-tools installs extundelete"),
     debian(&["ddrescue"], "scripts/install-tools installs gddrescue"),
     debian(&["partx"], "scripts/install-tools installs util-linux"),
     debian(&["sfdisk"], "scripts/install-tools installs fdisk"),

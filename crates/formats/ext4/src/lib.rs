@@ -10,6 +10,7 @@ mod blocks;
 pub mod check;
 pub mod debug;
 mod deferred_create;
+pub mod deleted;
 mod dir;
 pub mod e2undo;
 mod fast_commit;

@@ -12,6 +12,7 @@ mod alloc;
 mod btree;
 pub mod check;
 mod deferred_create;
+pub mod deleted;
 mod dir;
 mod file;
 pub mod format;

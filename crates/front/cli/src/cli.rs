@@ -98,6 +98,8 @@ pub(crate) enum Command {
     Shrink(shrink::ShrinkArgs),
     Dump(dump::DumpArgs),
     Map(map::MapArgs),
+    Deleted(crate::commands::deleted::DeletedArgs),
+    Timeline(crate::commands::timeline::TimelineArgs),
     #[cfg(feature = "anywhere")]
     Bundle(crate::commands::bundle::BundleArgs),
     #[cfg(feature = "anywhere")]

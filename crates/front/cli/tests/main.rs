@@ -14,6 +14,7 @@ mod convert;
 mod cookbook;
 mod copy;
 mod damaged;
+mod deleted;
 mod disk;
 mod dropin;
 mod edit;

@@ -20,6 +20,7 @@
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
 //! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
 //! - [`block_copy`] copies the blocks in use of an image, also as increments.
+//! - [`mod@deleted`] finds deleted files, and writes timelines.
 //! - [`disk_map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
 // Without the feature `build`, some items of the code that opens images are unused.
@@ -58,6 +59,8 @@ mod copy_error;
 pub mod damaged;
 #[cfg(feature = "build")]
 pub mod dedupe;
+#[cfg(feature = "build")]
+pub mod deleted;
 #[cfg(feature = "build")]
 pub mod diff;
 #[cfg(feature = "check")]

@@ -1,5 +1,6 @@
 //! The log: finding its end, recovering, and writing checkpoints.
 
+mod all_records;
 mod area;
 mod bounds;
 mod cluster;
@@ -17,6 +18,7 @@ mod stale;
 mod tests;
 mod xfs_log;
 
+pub(crate) use all_records::each_old_transaction;
 pub use contents::{LogItem, LogRecord, LogTransaction, log_contents};
 pub(crate) use empty::{write_clean, write_first};
 pub use end::{LogEnd, log_end, log_is_clean};

@@ -10,7 +10,7 @@
 
 mod groups;
 mod inodes;
-mod tree;
+pub(crate) mod tree;
 
 use std::ops::ControlFlow;
 

@@ -10,7 +10,7 @@ use crate::alloc::trees::GroupTree;
 use crate::format::address::{AgBlock, AgNumber, Block};
 
 /// An item visited by a walk.
-pub(super) enum Met<R> {
+pub(crate) enum Met<R> {
     /// A block of the tree.
     Block(Block),
     /// A record, in the order of keys.
@@ -19,11 +19,11 @@ pub(super) enum Met<R> {
 
 /// The part of a tree to walk.
 #[derive(Clone, Copy)]
-pub(super) struct Scope<K> {
+pub(crate) struct Scope<K> {
     /// First and last key, both inclusive. Subtrees outside of this range are skipped.
-    pub(super) keys: Option<(K, K)>,
+    pub(crate) keys: Option<(K, K)>,
     /// True if leaves are read. If only blocks are needed, the nodes above contain their numbers.
-    pub(super) reads_leaves: bool,
+    pub(crate) reads_leaves: bool,
 }
 
 /// A subtree: its location, and the range of its keys.
@@ -38,7 +38,7 @@ struct Subtree<K> {
 ///
 /// # Errors
 /// At the first block that cannot be read or is damaged.
-pub(super) fn walk<T: GroupTree>(
+pub(crate) fn walk<T: GroupTree>(
     fs: &XfsCore,
     ag: AgNumber,
     scope: Scope<T::Key>,

@@ -20,6 +20,7 @@ pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod cp;
 pub(crate) mod dedupe;
+pub(crate) mod deleted;
 mod devices;
 pub(crate) mod diff;
 mod diff_sides;
@@ -61,6 +62,7 @@ pub(crate) mod setfattr;
 pub(crate) mod shrink;
 pub(crate) mod snapshot;
 mod sources;
+pub(crate) mod timeline;
 pub(crate) mod trim;
 pub(crate) mod truncate;
 #[cfg(target_os = "linux")]
@@ -120,6 +122,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Shrink(args) => shrink::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Map(args) => map::run(args),
+        Command::Deleted(args) => deleted::run(args),
+        Command::Timeline(args) => timeline::run(args),
         #[cfg(feature = "anywhere")]
         Command::Bundle(args) => bundle::run(args),
         #[cfg(feature = "anywhere")]

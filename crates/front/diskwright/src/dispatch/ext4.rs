@@ -10,6 +10,7 @@ use ext4::format::superblock::{
 };
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
+use vfs::deleted::{DeletedScope, DeletedSink};
 use vfs::survey::TellsLayout;
 use vfs::{Error, FileSystem};
 
@@ -58,6 +59,15 @@ impl OpenFs for Ext4 {
     fn checkpoints_closed(&self) -> Option<u64> {
         let engine = self.engine();
         engine.has_log().then(|| engine.checkpoints_closed())
+    }
+
+    fn find_deleted(
+        &self,
+        evidence: &dyn BlockDevice,
+        scope: DeletedScope,
+        sink: &mut dyn DeletedSink,
+    ) {
+        ext4::deleted::find(self, evidence, scope, sink);
     }
 
     fn close(self: Arc<Self>) -> vfs::Result<()> {

@@ -17,6 +17,7 @@ use ::ext4::Ext4;
 use ::xfs::Xfs;
 use disk::BlockDevice;
 use operations::profile::MeasuresListings;
+use vfs::deleted::{DeletedScope, DeletedSink};
 use vfs::survey::TellsLayout;
 
 use crate::image::ImageInfo;
@@ -35,6 +36,13 @@ pub(crate) trait OpenFs: Send + Sync {
     fn recovery(&self) -> RecoverReport;
     /// Returns the number of closed checkpoints, or `None` without a log.
     fn checkpoints_closed(&self) -> Option<u64>;
+    /// Reports deleted inodes and names. `evidence` is the device as found, before any replay in memory.
+    fn find_deleted(
+        &self,
+        evidence: &dyn BlockDevice,
+        scope: DeletedScope,
+        sink: &mut dyn DeletedSink,
+    );
     /// Makes all changes durable and marks the image clean. The caller has the only reference.
     fn close(self: Arc<Self>) -> vfs::Result<()>;
 }

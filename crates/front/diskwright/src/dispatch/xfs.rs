@@ -6,6 +6,7 @@ use disk::{BlockDevice, DeviceRole};
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
 use vfs::Error;
+use vfs::deleted::{DeletedScope, DeletedSink};
 use vfs::survey::TellsLayout;
 use xfs::Xfs;
 use xfs::format::superblock::Superblock;
@@ -95,6 +96,15 @@ impl OpenFs for Xfs {
     fn checkpoints_closed(&self) -> Option<u64> {
         let engine = self.engine();
         engine.has_log().then(|| engine.checkpoints_closed())
+    }
+
+    fn find_deleted(
+        &self,
+        evidence: &dyn BlockDevice,
+        scope: DeletedScope,
+        sink: &mut dyn DeletedSink,
+    ) {
+        xfs::deleted::find(self, evidence, scope, sink);
     }
 
     fn close(self: Arc<Self>) -> vfs::Result<()> {

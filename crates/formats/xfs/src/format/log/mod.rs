@@ -1,7 +1,7 @@
 //! The log: records, the operations in them, and the items that transactions consist of.
 
 pub mod buffer;
-mod buffer_item;
+pub(crate) mod buffer_item;
 pub mod build;
 mod checksum;
 pub mod dquot;
