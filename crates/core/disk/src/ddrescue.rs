@@ -15,6 +15,8 @@ use crate::{BlockDevice, check_range};
 pub struct Mapfile {
     /// In order, without overlap. The last one has no end.
     lost: Vec<Range<u64>>,
+    /// End of the last area, which is the end of the disk.
+    end: u64,
 }
 
 /// An invalid mapfile.
@@ -53,7 +55,8 @@ impl Mapfile {
             let wrong = |expected: String| MapfileError { line, expected, found: text.into() };
             let (start, len, status) =
                 area(text).ok_or_else(|| wrong("position, size, and one of ? * / - +".into()))?;
-            let end = start.checked_add(len).ok_or_else(|| wrong("an end below 2^64".into()))?;
+            let end = start.checked_add(len).filter(|end| i64::try_from(*end).is_ok());
+            let end = end.ok_or_else(|| wrong("an end below 2^63".into()))?;
             let expected = at.unwrap_or(start);
             if start != expected {
                 return Err(wrong(format!("position {expected:#x}")));
@@ -66,7 +69,8 @@ impl Mapfile {
             }
             at = Some(end);
         }
-        map.lose(at.unwrap_or(0)..u64::MAX);
+        map.end = at.unwrap_or(0);
+        map.lose(map.end..u64::MAX);
         Ok(map)
     }
 
@@ -112,6 +116,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Copy of a failing disk. Lost areas are read errors, never zeros. It cannot be written.
+///
+/// It is as long as the disk. The file of the copy is shorter if the end of the disk was not rescued.
 pub struct RescuedDevice {
     inner: Arc<dyn BlockDevice>,
     map: Arc<Mapfile>,
@@ -126,7 +132,7 @@ impl RescuedDevice {
 
 impl BlockDevice for RescuedDevice {
     fn len(&self) -> u64 {
-        self.inner.len()
+        self.inner.len().max(self.map.end)
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -270,6 +276,18 @@ mod tests {
         assert_eq!(lines, expected);
         let map = Mapfile::parse(&text).unwrap();
         assert_eq!(map.lost, [0..0x1000, 0x1800..0x2000, 0x3000..u64::MAX]);
+    }
+
+    #[test]
+    fn a_copy_without_the_end_of_the_disk_is_as_long_as_the_disk() {
+        let map = Mapfile::parse("0 ?\n0 24 +\n24 40 ?\n").unwrap();
+        let device = RescuedDevice::new(Arc::new(MemoryDevice::new(16)), Arc::new(map));
+        assert_eq!(device.len(), 64);
+        let mut read = [0; 8];
+        device.read_at(8, &mut read).unwrap();
+        // The mapfile says that these bytes were rescued, but the copy ends before.
+        assert!(device.read_at(16, &mut read).is_err());
+        assert!(device.read_at(32, &mut read).unwrap_err().to_string().contains("not rescued"));
     }
 
     #[test]

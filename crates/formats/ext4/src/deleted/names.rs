@@ -8,11 +8,12 @@ use vfs::{Ino, Result};
 
 use super::images::Tables;
 use super::{Owner, Search};
-use crate::dir::compare::NameEncoding;
+use crate::dir::encrypted::EncryptedNames;
 use crate::dir::{self};
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::checksum::inode_seed;
 use crate::format::dirent::{self, DirRecord, HEADER_SIZE, TAIL_SIZE, record_size};
+use crate::format::hash::NameHash;
 use crate::format::inode::{Inode, flags};
 use crate::inode::Handle;
 use crate::map::{self, MappedRun, Mapping};
@@ -231,18 +232,25 @@ impl Search<'_> {
         self.tell(owner, found, source);
     }
 
+    /// Returns the names of an encrypted directory, decrypted if it is in use and its key was given.
+    fn encrypted_names(&self, dir: Ino) -> EncryptedNames {
+        let names =
+            crate::inode::load(self.fs, dir).and_then(|dir| EncryptedNames::of(self.fs, &dir));
+        names.ok().flatten().unwrap_or_else(EncryptedNames::locked)
+    }
+
     fn tell(&mut self, owner: Option<Owner>, found: Vec<OwnedRecord>, source: DeletedSource) {
         let has_types = self.fs.volume.filetype;
+        let encrypted = owner.filter(|owner| owner.is_encrypted && !found.is_empty());
+        let encrypted = encrypted.map(|owner| self.encrypted_names(owner.ino));
         let mut scratch = Vec::new();
         for OwnedRecord { inode, file_type, name } in found {
-            let name = match owner {
-                Some(owner) if owner.is_encrypted => {
-                    match NameEncoding::Encrypted.show(&name, &mut scratch) {
-                        Some(shown) => shown.to_vec(),
-                        None => continue,
-                    }
-                }
-                _ => name,
+            let name = match &encrypted {
+                Some(names) => match names.show(&name, NO_HASH, &mut scratch) {
+                    Some(shown) => shown.to_vec(),
+                    None => continue,
+                },
+                None => name,
             };
             self.sink.name(DeletedName {
                 dir: owner.map(|owner| owner.ino),
@@ -254,6 +262,9 @@ impl Search<'_> {
         }
     }
 }
+
+/// Shown hash of a name that is no longer in the index.
+const NO_HASH: NameHash = NameHash { major: 0, minor: 0 };
 
 /// Copy of a record.
 struct OwnedRecord {

@@ -48,7 +48,7 @@ mod digest {
 }
 
 /// Names of an encrypted directory for a listing.
-pub(super) struct EncryptedNames {
+pub(crate) struct EncryptedNames {
     key: Option<Arc<InodeKey>>,
     /// Function of the shown hashes. Without one they are zero.
     hasher: Option<NameHasher>,
@@ -58,7 +58,7 @@ pub(super) struct EncryptedNames {
 
 impl EncryptedNames {
     /// Returns the names of a directory, or `None` if it is not encrypted.
-    pub(super) fn of(mut fs: &Ext4Core, dir: &Handle) -> Result<Option<Self>> {
+    pub(crate) fn of(mut fs: &Ext4Core, dir: &Handle) -> Result<Option<Self>> {
         if !dir.has_flag(flags::ENCRYPT) {
             return Ok(None);
         }
@@ -79,9 +79,14 @@ impl EncryptedNames {
         Ok(Some(Self { key, hasher, has_stored_hashes }))
     }
 
+    /// Returns the names of a directory whose key and hashes are unknown.
+    pub(crate) const fn locked() -> Self {
+        Self { key: None, hasher: None, has_stored_hashes: false }
+    }
+
     /// Returns the displayed form of a stored name, in `shown`. Returns `None` for a name that no directory can
     /// contain. `.` and `..` are not encrypted.
-    pub(super) fn show<'s>(
+    pub(crate) fn show<'s>(
         &self,
         stored: &[u8],
         stored_hash: NameHash,
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn locked_names_differ_fit_and_are_found() {
-        let names = EncryptedNames { key: None, hasher: None, has_stored_hashes: false };
+        let names = EncryptedNames::locked();
         let hash = NameHash { major: 0x1234_5678, minor: 0x9abc_def0 };
         let mut all = std::collections::BTreeSet::new();
         for len in [16, 149, 150, 183, 255] {

@@ -10,7 +10,7 @@
 pub(crate) mod casefold;
 mod change;
 pub(crate) mod compare;
-mod encrypted;
+pub(crate) mod encrypted;
 mod find;
 mod htree;
 pub(crate) mod index;
