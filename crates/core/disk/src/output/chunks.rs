@@ -118,7 +118,7 @@ fn read_chunk(raw: &Raw<'_>, at: u64, mut bytes: Vec<u8>) -> Result<Chunk, Error
 fn alone<E: From<Error>>(
     raw: &Raw<'_>,
     progress: &dyn Fn(u64),
-    each: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let (mut next, mut buffer) = (0, Vec::new());
     while let Some(at) = raw.next_chunk(next)? {
@@ -189,14 +189,14 @@ mod tests {
         drop(file);
         let device = MemoryDevice::new(bytes.len() as u64);
         device.write_at(0, &bytes).unwrap();
-        let free = vec![CHUNK_BYTES..3 * CHUNK_BYTES];
+        let free: Vec<_> = std::iter::once(CHUNK_BYTES..3 * CHUNK_BYTES).collect();
         let chunks = collected(Raw::of_device(&device, free), 2);
         let places: Vec<u64> = chunks.iter().map(|(at, _)| at / CHUNK_BYTES).collect();
         assert_eq!(places, [0, 3, 4, 5]);
         assert!(chunks[3].1 == bytes[5 << 20..]);
         // Free space ends with the device, whatever its length.
         let device = MemoryDevice::new(2 * CHUNK_BYTES + 9 * 1024);
-        let free = vec![CHUNK_BYTES..3 * CHUNK_BYTES];
+        let free: Vec<_> = std::iter::once(CHUNK_BYTES..3 * CHUNK_BYTES).collect();
         let places: Vec<u64> =
             collected(Raw::of_device(&device, free), 1).into_iter().map(|(at, _)| at).collect();
         assert_eq!(places, [0]);

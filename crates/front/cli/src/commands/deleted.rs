@@ -82,8 +82,7 @@ pub(crate) fn run(args: &DeletedArgs) -> Result<Outcome> {
 /// Searches an image, and prints messages about what could not be searched.
 pub(crate) fn search(image: &ImageArgs, free_blocks: bool) -> Result<Found> {
     let options = image.options()?.cache_bytes(CACHE_BYTES);
-    let mut search = Options::default();
-    search.free_blocks = free_blocks;
+    let search = Options { free_blocks };
     let progress = RepairProgress::new("searching");
     let found = deleted::find(&image.image, &options, search, &mut |done, total| {
         progress.show("deleted files", done, total);

@@ -36,14 +36,17 @@ use examine::{Contents, Examination, is_damage};
 /// Maximum number of problems that are kept for a file.
 const PROBLEMS_MAX: usize = 20;
 
+/// Condition of a name and a type. A file whose type cannot be read has none.
+pub type FileFilter<'m> = &'m dyn Fn(&[u8], Option<FileType>) -> bool;
+
 /// Conditions of a search; by default, all files are examined.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct SearchOptions<'m> {
     /// Directory or file to begin at.
     pub path: Vec<u8>,
-    /// Returns whether a file with this name and type is examined. A file whose type cannot be read has none.
-    pub matches: Option<&'m dyn Fn(&[u8], Option<FileType>) -> bool>,
+    /// Files to examine.
+    pub matches: Option<FileFilter<'m>>,
 }
 
 impl<'m> SearchOptions<'m> {
@@ -56,7 +59,7 @@ impl<'m> SearchOptions<'m> {
 
     /// Sets the field `matches`.
     #[must_use]
-    pub fn matches(mut self, matches: &'m dyn Fn(&[u8], Option<FileType>) -> bool) -> Self {
+    pub fn matches(mut self, matches: FileFilter<'m>) -> Self {
         self.matches = Some(matches);
         self
     }
