@@ -263,7 +263,7 @@ impl Search<'_> {
     }
 }
 
-/// Shown hash of a name that is no longer in the index.
+/// Shown hash of a name without an entry in the index.
 const NO_HASH: NameHash = NameHash { major: 0, minor: 0 };
 
 /// Copy of a record.

@@ -9,7 +9,7 @@ use crate::format::inode::flags;
 use crate::fscrypt::InodeKey;
 use crate::inode::{Handle, encryption};
 
-/// A data unit of which only a part is wanted. Blocks of the usual size need no heap allocation.
+/// A data unit that is wanted in part. Blocks of the usual size need no heap allocation.
 type Unit = SmallVec<[u8; 4096]>;
 
 /// Reads from an encrypted regular file into `buf`. Returns fewer bytes only at the end of the file.

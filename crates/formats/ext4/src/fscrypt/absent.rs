@@ -32,7 +32,7 @@ impl InodeKey {
     }
 }
 
-/// Given keys, of which there are none.
+/// Given keys: always none.
 #[derive(Default)]
 pub(crate) struct KeyCache;
 

@@ -71,7 +71,7 @@ where
     u128::from_ne_bytes(block.into())
 }
 
-/// Length of the blocks before the last two, of which the last may be partial.
+/// Length of the blocks before the last two. The last block may be partial.
 fn body_len(len: usize) -> usize {
     (len.div_ceil(BLOCK).max(2) - 2) * BLOCK
 }

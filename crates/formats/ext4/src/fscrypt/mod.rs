@@ -4,7 +4,7 @@
 //! derivation of keys; its nonce makes its key or its vectors unique. Regular files use the mode of contents for each
 //! data unit. Directories and symbolic links use the mode of names.
 //!
-//! Nothing is encrypted here except names for lookups. Images with encrypted files are therefore changed only by
+//! Only names for lookups are encrypted here. Images with encrypted files are therefore changed only by
 //! removals.
 
 #[cfg(not(feature = "fscrypt"))]

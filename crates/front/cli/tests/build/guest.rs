@@ -174,9 +174,9 @@ fn golden_images_are_mounted_by_the_guest() {
     let image = directory.path().join("image");
     for packed in [golden("ext4"), golden("xfs")].concat() {
         let name = packed.file_name().unwrap().to_str().unwrap();
-        // Files of the first need a key. Kernels reject the log of the second, which earlier versions wrote. The others
-        // have realtime devices, and a kernel of the guest made them.
-        if ["encrypted", "log-of-long-records", "realtime", "zoned"]
+        // Files of the first two need a key. Kernels reject the log of the third, which earlier versions wrote. The
+        // others have realtime devices, and a kernel of the guest made them.
+        if ["encrypted", "fscrypt", "log-of-long-records", "realtime", "zoned"]
             .iter()
             .any(|it| name.starts_with(it))
         {

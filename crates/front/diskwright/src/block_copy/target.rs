@@ -90,7 +90,7 @@ impl InPlace {
         Ok(Arc::new(WindowDevice::new(Arc::new(device), 0, self.len).map_err(failed)?))
     }
 
-    /// Makes the marker durable. From now on, the bytes are no image.
+    /// Makes the marker durable. Programs do not recognise the bytes as an image from now on.
     pub(super) fn mark(&self, marker: &Marker) -> Result<()> {
         let bytes = &marker.0[..marker.0.len().min(self.len as usize)];
         self.file.write_all_at(bytes, 0).map_err(|e| self.failed(e))?;

@@ -16,9 +16,9 @@ const UNIT_BYTES: u32 = 4096;
 /// Way to find unreadable contents.
 #[derive(Clone, Copy)]
 pub(super) enum Contents<'d> {
-    /// By the extent maps and the known areas of a device.
+    /// Compare the extent maps with the known bad areas of the device.
     Mapped(&'d dyn BlockDevice),
-    /// By reading.
+    /// Read the contents.
     Read,
 }
 

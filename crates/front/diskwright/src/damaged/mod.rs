@@ -155,7 +155,7 @@ pub struct SearchReport {
     pub damaged: u64,
     /// Number of directories and inodes that could not be read, below which there may be further files.
     pub unlisted: u64,
-    /// Those among them because of device errors.
+    /// Number of them with device errors.
     pub unlisted_by_device: u64,
     /// Number of files whose contents cannot be read for other reasons than damage, such as encryption.
     pub not_read: u64,

@@ -68,7 +68,7 @@ impl Job<'_> {
 }
 
 impl Job<'_> {
-    /// Reads a piece with zeros for what is unreadable. Each file is reported once.
+    /// Reads a piece, with zeros for unreadable bytes. Each file is reported once.
     fn salvage_piece(
         &mut self,
         copying: &mut Copying,
