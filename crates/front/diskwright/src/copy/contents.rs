@@ -6,9 +6,9 @@ use std::path::Path;
 
 use disk::FileAt;
 use import::{Body, Content};
+use vfs::runs::{data_runs, read_exactly};
 use vfs::{FileSystem, Ino};
 
-use crate::extract::contents::{data_runs, read_exactly};
 use crate::{Error, Result, host};
 
 /// Bytes read at a time.

@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
+use vfs::runs::data_runs;
 use vfs::{Error as FsError, FileType, Ino, NewInode, SetAttributes, SpecialFile, Timestamp};
 
 use super::contents::Contents;
 use super::{CopyOptions, CopyReport, Observer, Reflink};
 use crate::edit::Editor;
-use crate::extract::contents::data_runs;
 use crate::inode::CAPABILITY;
 use crate::made_names::MadeNames;
 use crate::{Error, Result};

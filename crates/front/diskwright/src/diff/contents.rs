@@ -5,9 +5,10 @@ use std::thread;
 
 use parking_lot::Mutex;
 
+use vfs::runs::Run;
+
 use super::tree::{ComparedTree, Data, VisitedFile};
 use crate::Result;
-use crate::extract::contents::Run;
 
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;

@@ -4,10 +4,10 @@ use std::collections::btree_map;
 
 use import::{Body, ContentFile};
 use vfs::InodeFlags;
+use vfs::runs::Run;
 
 use super::source_tree::{Held, HeldBody, SourceTree};
 use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
-use crate::extract::contents::Run;
 use crate::list::join;
 use crate::{Error, Result};
 

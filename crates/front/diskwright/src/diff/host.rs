@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use disk::FileAt;
 use vfs::InodeFlags;
+use vfs::runs::Run;
 
 use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
-use crate::extract::contents::Run;
 use crate::{Error, Result, host};
 
 /// Tree of a host directory in its current state. File systems mounted below are included.

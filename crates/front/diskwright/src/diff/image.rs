@@ -1,10 +1,10 @@
 //! Tree of an image.
 
 use vfs::path::{LastLink, Order, Walk};
+use vfs::runs::{Run, data_runs, read_exactly};
 use vfs::{Corruption, FileSystem, FileType, Ino, InodeFlags};
 
 use super::tree::{ComparedTree, Data, Steps, VisitedFile, Xattrs};
-use crate::extract::contents::{Run, data_runs, read_exactly};
 use crate::list::join;
 use crate::{Error, FileSystemRef, Format, Image, ImageInfo, Result};
 

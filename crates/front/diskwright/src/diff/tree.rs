@@ -1,9 +1,9 @@
 //! Interface of trees for comparison.
 
+use vfs::runs::Run;
 use vfs::{Attributes, InodeFlags};
 
 use crate::Result;
-use crate::extract::contents::Run;
 
 /// File visited by a walk.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use vfs::Ino;
-pub(crate) use vfs::runs::{Run, data_runs, read_exactly};
-use vfs::runs::{add_data_runs, read_salvaging};
+use vfs::runs::{Run, add_data_runs, read_exactly, read_salvaging};
 
 use super::Job;
 use crate::Result;

@@ -3,9 +3,9 @@
 use std::fs::File;
 
 use vfs::Ino;
+use vfs::runs::Run;
 
 use super::Job;
-use super::contents::Run;
 use crate::clone::{self, CloneTarget, Range};
 
 impl Job<'_> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use import::{Content, DataRun, ReadContent, SourceError};
 use vfs::Ino;
+use vfs::runs::{Run, data_runs, read_exactly};
 
 use super::ImageTree;
-use crate::extract::contents::{Run, data_runs, read_exactly};
 
 /// File of an image.
 struct SourceImageFile {
