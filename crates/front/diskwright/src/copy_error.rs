@@ -94,7 +94,7 @@ pub enum CopyError {
         /// True for a block device.
         is_device: bool,
     },
-    /// There is no interrupted copy.
+    /// An interrupted copy was not found.
     #[error(
         "{}: not found: there is no interrupted copy to resume; start the copy again",
         shown(file)

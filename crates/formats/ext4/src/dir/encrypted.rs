@@ -1,7 +1,7 @@
 //! Names of encrypted directories: decrypted with the key, or in the form that kernels show without it.
 //!
-//! The form without the key is URL-safe base64 of the hash of the name (two numbers of 4 bytes), the first 149 bytes of
-//! the stored name, and, if it is longer, the SHA-256 digest of the rest. It was observed on Linux 7.2.
+//! The form without the key is URL-safe base64 of the hash of the name (two numbers of 4 bytes) and the stored name. Only
+//! the first 149 bytes of a longer name are included, followed by the SHA-256 digest of the rest. Observed on Linux 7.2.
 
 use std::sync::Arc;
 

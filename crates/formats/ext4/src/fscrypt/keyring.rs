@@ -107,7 +107,7 @@ impl EncryptionKeys {
         self.0 = Some(self.all().iter().chain(more.all()).cloned().collect());
     }
 
-    /// Returns whether there are no keys.
+    /// Returns whether no key was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().is_empty()

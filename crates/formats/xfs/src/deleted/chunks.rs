@@ -131,34 +131,19 @@ impl Search<'_> {
             return None;
         }
         let is_freed = inode.mode() == 0;
-        if !is_freed {
+        let (data, generation, value) = if is_freed {
+            let data = self.leftover(ino, &inode);
+            let was_used = inode.time(Time::Change).is_some_and(|time| time.sec != 0);
+            if !was_used && data == DeletedData::Lost && !self.leftover_names(ino, &inode) {
+                return None;
+            }
+            (data, inode.generation().wrapping_sub(1), ImageValue::Empty)
+        } else {
             inode.file_type()?;
             let data = self.contents(ino, &inode, state == InodeState::Orphan);
-            let (generation, value) = (inode.generation(), ImageValue::of(&inode));
-            return Some(Candidate {
-                inode,
-                generation,
-                data,
-                is_freed,
-                value,
-                source,
-                dtime: None,
-            });
-        }
-        let data = self.leftover(ino, &inode);
-        let generation = inode.generation().wrapping_sub(1);
-        let value = ImageValue::Empty;
-        let was_used = inode.time(Time::Change).is_some_and(|time| time.sec != 0);
-        let is_known = was_used || data != DeletedData::Lost || self.leftover_names(ino, &inode);
-        is_known.then_some(Candidate {
-            inode,
-            generation,
-            data,
-            is_freed,
-            value,
-            source,
-            dtime: None,
-        })
+            (data, inode.generation(), ImageValue::of(&inode))
+        };
+        Some(Candidate { inode, generation, data, is_freed, value, source, dtime: None })
     }
 
     /// Reports the images in the log of inodes that are in no chunk.

@@ -1,7 +1,7 @@
 //! Files that cannot be read completely.
 //!
-//! With a mapfile of GNU ddrescue, contents are not read: the extent maps tell which files are on bad areas. Otherwise all
-//! contents are read. Metadata is read in both cases. The search continues behind each error.
+//! With a mapfile of GNU ddrescue, the extent maps determine the files on bad areas, and contents are not read. Without
+//! one, all contents are read. Metadata is read in both cases. The search continues behind each error.
 //!
 //! ```no_run
 //! use diskwright::ImageOptions;
