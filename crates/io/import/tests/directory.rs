@@ -64,14 +64,15 @@ fn everything_is_there_in_order_whatever_the_threads() {
 #[test]
 fn deep_trees_need_few_descriptors_and_no_short_paths() {
     let dir = tempfile::tempdir().unwrap();
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let mut fd = rustix::fs::open(dir.path(), flags, Mode::empty()).unwrap();
     let name = "d".repeat(10);
     let mode = Mode::from_raw_mode(0o755);
     for _ in 0..1500 {
         mkdirat(&fd, &*name, mode).unwrap();
         // Names after the directory, so that the walk has to return to it.
-        let file = openat(&fd, "e", OFlags::CREATE | OFlags::WRONLY, mode).unwrap();
+        let file =
+            openat(&fd, "e", OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, mode).unwrap();
         File::from(file).write_all_at(b"deep", 0).unwrap();
         fd = openat(&fd, &*name, flags, Mode::empty()).unwrap();
     }

@@ -219,7 +219,7 @@ impl Worker {
         }
         let len = self.rng.usize(..50_000);
         let file = if self.rng.bool() {
-            let flags = OFlags::TMPFILE | OFlags::RDWR;
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             File::from(open(self.dir(), flags, Mode::from_raw_mode(0o600))?)
         } else {
             let path = self.path();

@@ -118,7 +118,8 @@ impl Load {
                 rustix::fs::fallocate(&file, self.random.choice(kinds).unwrap(), start, len)?;
             }
             _ => {
-                let flags = OFlags::TMPFILE | OFlags::RDWR;
+                // Without CLOEXEC, a guest started by another test keeps the mount busy.
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
                 let file = rustix::fs::open(root, flags, Mode::from_raw_mode(0o600))?;
                 self.nameless.push(file.into());
                 if self.nameless.len() > 10 {

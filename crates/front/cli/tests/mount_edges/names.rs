@@ -60,7 +60,7 @@ fn trees_are_deeper_than_paths(place: &mut Place) {
         rustix::fs::mkdirat(&directory, name(level), Mode::from(0o755)).unwrap();
         directory = openat(&directory, name(level), flags(), Mode::empty()).unwrap();
     }
-    let file = OFlags::CREATE | OFlags::WRONLY;
+    let file = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
     let bottom = openat(&directory, "bottom", file, Mode::from(0o600)).unwrap();
     rustix::io::write(&bottom, b"all the way down").unwrap();
     drop((directory, bottom));

@@ -56,7 +56,12 @@ fn removed_directories_stay_open(place: &mut Place) {
     let directory = File::open(place.join("directory")).unwrap();
     fs::remove_dir(place.join("directory")).unwrap();
     assert_eq!(directory.metadata().unwrap().nlink(), 0);
-    let made = openat(&directory, "x", OFlags::CREATE | OFlags::WRONLY, Mode::from(0o600));
+    let made = openat(
+        &directory,
+        "x",
+        OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::from(0o600),
+    );
     assert_eq!(made.unwrap_err(), Errno::NOENT);
     let mut entries = rustix::fs::Dir::read_from(&directory).unwrap();
     while let Some(entry) = entries.read() {
@@ -74,7 +79,7 @@ fn removed_directories_stay_open(place: &mut Place) {
 
 /// `O_TMPFILE`: an unnamed file is linked to a name, or freed.
 fn files_are_made_without_a_name(place: &mut Place) {
-    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let open = |flags| openat(CWD, place.path(), flags, Mode::from(0o640)).map(File::from);
     let name = |file: &File, path: &str| {
         use std::os::fd::AsRawFd;

@@ -171,7 +171,7 @@ impl HostTree {
             (rest.is_empty() || rest.starts_with(b"/")).then_some((dir, rest))
         });
         let (start, rest) = nearest.unwrap_or((&self.root, path));
-        let mut dir = rustix::io::dup(start)?;
+        let mut dir = rustix::io::fcntl_dupfd_cloexec(start, 0)?;
         for name in rest.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             dir = rustix::fs::openat(&dir, name, DIRECTORY, Mode::empty())?;
         }
