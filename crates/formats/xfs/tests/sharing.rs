@@ -6,8 +6,8 @@ use std::sync::Arc;
 use disk::MemoryDevice;
 use fastrand::Rng;
 use testkit::operation::Mix;
-use testkit::require;
 use testkit::trial::one_thread;
+use testkit::{require, scratch};
 use vfs::{FileSystem, Ino, NewInode};
 use xfs::Xfs;
 
@@ -368,4 +368,27 @@ fn fragmented_files_are_exchanged_as_a_whole_or_not_at_all() {
     assert!(done > 1 && refused > 1, "{done} done, {refused} refused");
     fs.close().unwrap();
     assert_clean(&device.fork());
+}
+
+/// The newest kernel replays the log of a crashed image with shared ranges, and its online check accepts it and an
+/// image with clones and exchanges that was closed.
+#[test]
+fn scrub_accepts_images_with_shared_blocks() {
+    require!(Guest("XFS_ONLINE_SCRUB"));
+    let home = scratch();
+    let image = home.path().join("image");
+    let accepted = |device: &MemoryDevice| {
+        testkit::crash::write_image(device, &image).unwrap();
+        assert!(testkit::scrub(&image));
+    };
+    let mix = Mix { exchanges: true, ..Mix::CLONES };
+    accepted(&one_thread(&XfsTarget::in_place(LAYOUTS[0]).trial(), mix, 77, 1_000));
+    let device: Arc<MemoryDevice> = Arc::new(LAYOUTS[0].make());
+    let mut model = SharingModel::new(Xfs::open_writable(device.clone(), &options()).unwrap(), 77);
+    (0..STEPS).for_each(|_| model.step());
+    let (from, to) = (model.files[0].0, model.create());
+    model.fs.clone_range((from, 0), (to, 0), 0, None).unwrap();
+    assert!(model.fs.dedupe_range((from, 0), (to, 0), 0).unwrap());
+    model.fs.sync().unwrap();
+    accepted(&device.fork());
 }
