@@ -123,3 +123,27 @@ fn a_killed_copy_is_resumed() {
         }
     }
 }
+
+/// A copy is resumed that was killed before it wrote the head of its journal, or before it created its file.
+#[test]
+fn a_copy_without_a_file_or_a_journal_head_is_resumed() {
+    for (fs_type, small) in FORMATS {
+        let home = image(fs_type, small);
+        let dir = home.path();
+        let expected = super::json(dir, "copy image.img whole.img");
+        for has_file in [false, true] {
+            fs::write(dir.join("a.state.part"), "").unwrap();
+            if has_file {
+                fs::write(dir.join("a.img.part"), "").unwrap();
+            }
+            let resumed = super::json(dir, "copy image.img a.img --state a.state --resume");
+            assert_eq!(resumed["sha256"], expected["sha256"]);
+            assert!(
+                fs::read(dir.join("a.img")).unwrap() == fs::read(dir.join("whole.img")).unwrap()
+            );
+            for name in ["a.img", "a.state"] {
+                fs::remove_file(dir.join(name)).unwrap();
+            }
+        }
+    }
+}

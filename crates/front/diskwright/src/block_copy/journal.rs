@@ -8,6 +8,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use disk::FileAt;
 use sha2::{Digest as _, Sha256};
 
 use super::chunk::{CHUNK_BYTES, Digest};
@@ -77,6 +78,22 @@ fn end_of_checks(text: &[u8]) -> usize {
     text.len()
 }
 
+/// Returns the lines before the first check.
+fn head(system: &CopiedSystem, fingerprint: Digest) -> Vec<u8> {
+    let mut head = Vec::new();
+    writeln!(head, "{TITLE}").and_then(|()| system.write(&mut head)).expect("memory");
+    writeln!(head, "fingerprint {}", hex(&fingerprint)).expect("memory");
+    head
+}
+
+/// Returns a journal without chunks.
+fn head_with_check(system: &CopiedSystem, fingerprint: Digest) -> Vec<u8> {
+    let mut lines = head(system, fingerprint);
+    let check = hex(&Sha256::digest(&lines));
+    writeln!(lines, "check {check}").expect("memory");
+    lines
+}
+
 /// A journal that is being written.
 pub(super) struct Journal {
     path: PathBuf,
@@ -103,11 +120,8 @@ impl Journal {
         options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         let file = lock::open_to_write(path)?;
         file.set_len(0).map_err(failed)?;
-        let mut head = Vec::new();
-        writeln!(head, "{TITLE}").and_then(|()| system.write(&mut head)).expect("memory");
-        writeln!(head, "fingerprint {}", hex(&fingerprint)).expect("memory");
         let mut journal = Self::new(path, file, batch_max);
-        journal.batch = head;
+        journal.batch = head(system, fingerprint);
         journal.commit()?;
         Ok(journal)
     }
@@ -124,14 +138,26 @@ impl Journal {
         }
     }
 
-    /// Opens the journal of an interrupted copy. New lines follow its last check.
-    pub(super) fn open(path: &Path, batch_max: u64) -> Result<(Self, JournaledCopy)> {
+    /// Opens the journal of an interrupted copy. New lines follow its last check. `system` and `fingerprint` are those
+    /// of the source, for a copy that was interrupted while it wrote the head of its journal.
+    pub(super) fn open(
+        path: &Path,
+        system: &CopiedSystem,
+        fingerprint: Digest,
+        batch_max: u64,
+    ) -> Result<(Self, JournaledCopy)> {
         if !path.exists() {
             return Err(CopyError::NothingToResume { file: path.to_owned() }.into());
         }
         let file = lock::open_to_write(path)?;
         let failed = |e| Error::host("read", path, e);
-        let text = std::fs::read(path).map_err(failed)?;
+        let mut text = std::fs::read(path).map_err(failed)?;
+        let head = head_with_check(system, fingerprint);
+        if text.len() < head.len() && head.starts_with(&text) {
+            let written = file.write_all_at(&head, 0).and_then(|()| file.sync_data());
+            written.map_err(|e| Error::host("write", path, e))?;
+            text = head;
+        }
         let copy = JournaledCopy::parse(&text)
             .map_err(|error| CopyError::State { file: path.to_owned(), error })?;
         file.set_len(copy.len as u64).map_err(failed)?;
@@ -198,7 +224,8 @@ mod tests {
         let torn = [&whole[..], b"4 9f86d0\n5 00"].concat();
         assert_eq!(JournaledCopy::parse(&torn).unwrap(), expected);
         std::fs::write(&path, torn).unwrap();
-        let (mut journal, found) = Journal::open(&path, CHUNK_BYTES).unwrap();
+        let open = || Journal::open(&path, &state.system, [7; 32], CHUNK_BYTES);
+        let (mut journal, found) = open().unwrap();
         assert_eq!(found, expected);
         journal.add(state.chunks[2]);
         journal.commit().unwrap();
@@ -210,6 +237,25 @@ mod tests {
             changed[at] ^= 1;
             let found = JournaledCopy::parse(&changed);
             assert!(found.is_err(), "byte {at}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_journal_with_a_part_of_its_head_is_begun_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let system = sample().system;
+        drop(Journal::create(&path, &system, [7; 32], CHUNK_BYTES).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            let (_, found) = Journal::open(&path, &system, [7; 32], CHUNK_BYTES).unwrap();
+            assert_eq!((found.chunks.len(), std::fs::read(&path).unwrap()), (0, whole.clone()));
+            // The head of another copy.
+            std::fs::write(&path, &whole[..len]).unwrap();
+            let other = Journal::open(&path, &system, [8; 32], CHUNK_BYTES);
+            let is_common = head(&system, [8; 32]).starts_with(&whole[..len]);
+            assert_eq!(other.is_ok(), is_common, "{len} bytes");
         }
     }
 }

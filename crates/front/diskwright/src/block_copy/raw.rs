@@ -122,15 +122,21 @@ fn begin(
     journal: Option<&Path>,
     fingerprint: Digest,
 ) -> Result<Destination> {
-    let len = source.system.bytes;
-    let target = match is_device(&place) {
-        true => InPlace::open(&place, len, false)?,
-        false => InPlace::create(&place, len)?,
-    };
-    target.mark(&Marker::new(VERB, fingerprint))?;
+    // An interrupted copy without its journal could not be resumed.
     let create = |path| Journal::create(path, &source.system, fingerprint, options.batch_bytes);
     let journal = journal.map(create).transpose()?;
+    let target = marked(&place, source.system.bytes, fingerprint)?;
     Ok(Destination { target, place, journal, done: Vec::new() })
+}
+
+/// Creates a file with the marker, or marks a device.
+fn marked(place: &Path, len: u64, fingerprint: Digest) -> Result<InPlace> {
+    let target = match is_device(place) {
+        true => InPlace::open(place, len, false)?,
+        false => InPlace::create(place, len)?,
+    };
+    target.mark(&Marker::new(VERB, fingerprint))?;
+    Ok(target)
 }
 
 /// Opens an interrupted copy. Chunks of it that are damaged are copied again.
@@ -143,14 +149,20 @@ fn reopen(
     progress: Progress<'_>,
 ) -> Result<Destination> {
     let (journal, JournaledCopy { system, fingerprint: of_copy, chunks, .. }) =
-        Journal::open(journal, options.batch_bytes)?;
+        Journal::open(journal, &source.system, fingerprint, options.batch_bytes)?;
     if system != source.system || of_copy != fingerprint {
         return Err(CopyError::Changed { file: options.image.clone() }.into());
+    }
+    let is_device = is_device(place);
+    if chunks.is_empty() && !is_device {
+        // It may have been interrupted before it marked the file.
+        let target = marked(place, source.system.bytes, fingerprint)?;
+        let place = place.to_owned();
+        return Ok(Destination { target, place, journal: Some(journal), done: chunks });
     }
     if !place.exists() {
         return Err(CopyError::NothingToResume { file: place.to_owned() }.into());
     }
-    let is_device = is_device(place);
     let target = InPlace::open(place, source.system.bytes, !is_device)?;
     let device = target.device()?;
     let mut first = vec![0; chunk_bytes(0, source.system.bytes) as usize];
