@@ -2,7 +2,7 @@
 
 use diskwright_layers::{LayerOptions, Stack};
 
-use crate::common::{bytes, device, digest, open, open_bytes, refused, with_passphrase};
+use crate::common::{self, bytes, device, digest, open, open_bytes, refused, with_passphrase};
 
 /// A line of `volumes.txt`.
 struct Volume {
@@ -43,6 +43,10 @@ fn devices_are_those_of_the_kernel() {
             .unwrap_or_else(|error| panic!("{:?} {:?}: {error}", volume.name, volume.images));
         assert_eq!(device.len(), volume.len, "{:?}", volume.images);
         assert_eq!(digest(&*device), volume.digest, "{:?} {:?}", volume.name, volume.images);
+        // One large read.
+        let mut whole = vec![0; volume.len as usize];
+        device.read_at(0, &mut whole).unwrap();
+        assert_eq!(digest(&*common::device(&whole)), volume.digest, "{:?}", volume.images);
         assert!(!layers.is_empty(), "{:?}", volume.images);
         assert!(device.read_at(volume.len - 1, &mut [0; 2]).is_err());
         assert!(device.read_at(u64::MAX, &mut [0; 2]).is_err());

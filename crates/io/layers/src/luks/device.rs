@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
 use disk::BlockDevice;
 use parking_lot::Mutex;
@@ -14,6 +15,11 @@ use crate::{LayerError, Result};
 const PART_BYTES: usize = 64 << 10;
 /// Maximum size of a sector in bytes.
 const SECTOR_MAX: usize = 4096;
+/// Minimum number of bytes of a large read for each of its threads. Starting a thread takes less time than decrypting
+/// them.
+const SHARE_BYTES: usize = 256 << 10;
+/// Maximum number of threads of a read.
+const THREADS_MAX: usize = 4;
 
 /// A decrypted volume.
 pub struct LuksDevice {
@@ -23,6 +29,8 @@ pub struct LuksDevice {
     len: u64,
     sector: usize,
     first_iv: u64,
+    /// Number of threads of a large read.
+    threads: usize,
     /// Held while a part of a sector is written, because that writes the whole sector.
     partial: Mutex<()>,
 }
@@ -43,7 +51,10 @@ impl LuksDevice {
         }
         let cipher = volume.encryption.keyed(key)?;
         let (start, first_iv) = (volume.offset, volume.first_iv);
-        Ok(Self { inner, cipher, start, len, sector, first_iv, partial: Mutex::new(()) })
+        let threads =
+            thread::available_parallelism().map_or(1, |count| count.get().min(THREADS_MAX));
+        let partial = Mutex::new(());
+        Ok(Self { inner, cipher, start, len, sector, first_iv, threads, partial })
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -61,12 +72,37 @@ impl LuksDevice {
 
     /// Reads whole sectors.
     fn read_sectors(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let mut at = offset;
-        for part in buf.chunks_mut(PART_BYTES) {
-            self.inner.read_at(self.start + at, part)?;
-            self.cipher.decrypt(self.number(at), self.sector, part);
-            at += part.len() as u64;
+        let threads = self.threads.min(buf.len() / SHARE_BYTES);
+        let starts = (offset..).step_by(PART_BYTES);
+        let mut parts = starts.zip(buf.chunks_mut(PART_BYTES));
+        if threads < 2 {
+            return parts.try_for_each(|(at, part)| self.read_part(at, part));
         }
+        let (parts, failed) = (Mutex::new(parts), Mutex::new(None));
+        let work = || {
+            while let Some((at, part)) = next(&parts) {
+                if let Err(error) = self.read_part(at, part) {
+                    *failed.lock() = Some(error);
+                    return;
+                }
+                if failed.lock().is_some() {
+                    return;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                // Use fewer threads if the system provides no more. The current thread works too.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn read_part(&self, at: u64, part: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(self.start + at, part)?;
+        self.cipher.decrypt(self.number(at), self.sector, part);
         Ok(())
     }
 
@@ -118,6 +154,11 @@ impl LuksDevice {
         whole[within..within + data.len()].copy_from_slice(data);
         self.write_sectors(offset - within as u64, whole)
     }
+}
+
+/// Takes the next item of an iterator that threads share.
+fn next<I: Iterator>(shared: &Mutex<I>) -> Option<I::Item> {
+    shared.lock().next()
 }
 
 impl BlockDevice for LuksDevice {
