@@ -15,6 +15,7 @@ pub mod hint;
 mod io_error;
 pub mod names;
 pub mod path;
+pub mod quota;
 pub mod runs;
 pub mod survey;
 pub mod text;

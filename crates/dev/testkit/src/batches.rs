@@ -6,7 +6,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of cases of a batch.
 pub const BATCH_CASES: u64 = 1000;
@@ -50,27 +53,60 @@ impl Batches {
     /// # Panics
     /// At the end if there were faults, and if the results file cannot be written.
     pub fn run(&self, mut case: impl FnMut(u64) -> Option<String>) {
+        self.run_batches(|seeds| seeds.filter_map(|seed| self.told(seed, case(seed)?)).collect());
+    }
+
+    /// Like [`Self::run`], with several threads: for cases that wait most of their time.
+    ///
+    /// # Panics
+    /// Same as [`Self::run`], and if a case panics.
+    pub fn run_on(&self, threads: usize, case: impl Fn(u64) -> Option<String> + Sync) {
+        self.run_batches(|seeds| {
+            let (next, wrong) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
+            let work = || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    if let Some(fault) = case(seed) {
+                        wrong.lock().unwrap().extend(self.told(seed, fault));
+                    }
+                }
+            };
+            std::thread::scope(|scope| {
+                (0..threads).for_each(|_| drop(scope.spawn(work)));
+            });
+            let mut wrong = wrong.into_inner().unwrap();
+            wrong.sort_unstable();
+            wrong
+        });
+    }
+
+    /// Prints a fault.
+    fn told(&self, seed: u64, fault: String) -> Option<(u64, String)> {
+        println!("WRONG {} seed {seed}: {fault}", self.name);
+        Some((seed, fault))
+    }
+
+    /// Runs the batches that have no result. `run` returns the failed seeds of one, with their faults.
+    fn run_batches(&self, mut run: impl FnMut(Range<u64>) -> Vec<(u64, String)>) {
         let mut faults = Vec::new();
         let end = self.first + self.cases;
         for start in (self.first..end).step_by(BATCH_CASES as usize) {
             let seeds = start..end.min(start + BATCH_CASES);
-            if self.file.as_deref().is_some_and(|file| self.has(file, start, seeds.clone().count()))
-            {
+            let count = (seeds.end - seeds.start) as usize;
+            if self.file.as_deref().is_some_and(|file| self.has(file, start, count)) {
                 continue;
             }
-            let mut wrong = Vec::new();
-            for seed in seeds.clone() {
-                if let Some(fault) = case(seed) {
-                    println!("WRONG {} seed {seed}: {fault}", self.name);
-                    wrong.push(seed.to_string());
-                    faults.push(format!("seed {seed}: {fault}"));
-                }
-            }
+            let wrong = run(seeds);
             if let Some(file) = &self.file {
-                let line = format!("{} wrong {}", self.key(start, seeds.count()), wrong.join(" "));
+                let failed: Vec<String> = wrong.iter().map(|(seed, _)| seed.to_string()).collect();
+                let line = format!("{} wrong {}", self.key(start, count), failed.join(" "));
                 let written = append(file, line.trim_end());
                 written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
             }
+            faults.extend(wrong.iter().map(|(seed, fault)| format!("seed {seed}: {fault}")));
         }
         assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     }

@@ -11,11 +11,11 @@ use crate::format::checksum;
 use crate::format::features::Incompat;
 use crate::format::superblock::{CRC_OFFSET, RawSuperblock, SUPERBLOCK_SIZE, Superblock};
 use crate::log::{log_end, log_is_clean, write_clean};
-use crate::open::realtime::require_device;
+use crate::open::realtime::{require_device, write_superblock};
 use crate::open::superblocks::set_uuid;
 use crate::volume::read_superblock;
 pub use features::{NewFeature, add_features};
-pub use quotas::{Quotas, add_quotas, make_quotas};
+pub use quotas::{QuotaFlags, Quotas, add_quotas, change_quota_flags, make_quotas};
 
 /// The new UUID of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,8 @@ pub fn change_uuid(device: &dyn BlockDevice, new: NewUuid) -> Result<()> {
     for (offset, bytes) in &sectors {
         device.write_at(*offset, bytes).map_err(Error::Device)?;
     }
-    device.flush().map_err(Error::Device)
+    device.flush().map_err(Error::Device)?;
+    write_superblock(device, &changed)
 }
 
 /// Returns whether the log contains changes, so that the image must be recovered before it is changed.

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, dedupe, diff,
-    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, recover,
-    repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
+    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, quota,
+    recover, repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
 #[cfg(feature = "anywhere")]
@@ -85,6 +85,7 @@ pub(crate) enum Command {
     Lsattr(lsattr::LsattrArgs),
     Setfattr(setfattr::SetfattrArgs),
     Truncate(truncate::TruncateArgs),
+    Quota(quota::QuotaArgs),
     Dedupe(dedupe::DedupeArgs),
     Trim(trim::TrimArgs),
     Recover(recover::RecoverArgs),

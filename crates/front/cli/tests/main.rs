@@ -33,6 +33,7 @@ mod mount_programs;
 mod pages;
 mod place;
 mod program;
+mod quota;
 mod realtime_device;
 mod repair;
 mod resize;

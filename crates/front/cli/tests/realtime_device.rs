@@ -113,6 +113,12 @@ fn realtime_files_are_changed_checked_and_repaired_with_their_device() {
     ok(dir, "rm metadir.img /dir/many --rt-device metadir.rt");
     ok(dir, "check metadir.img --rt-device metadir.rt");
     judge_of("metadir");
+    // The superblock of realtime groups contains the label and the UUID.
+    for name in ["classic", "metadir"] {
+        ok(dir, &format!("as xfs_admin -r {name}.rt -L label -U generate {name}.img"));
+        ok(dir, &format!("check {name}.img --rt-device {name}.rt"));
+        judge_of(name);
+    }
     let flags = String::from_utf8(ok(dir, "lsattr -l classic.img /dir/copy")).unwrap();
     assert!(flags.contains("realtime"), "{flags}");
 

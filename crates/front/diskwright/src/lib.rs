@@ -15,6 +15,7 @@
 //! - [`damaged`] finds files that cannot be read completely, such as those on bad areas of a disk.
 //! - [`list`], [`find`], [`extract`] and [`dump`](mod@dump) implement the commands of the same names.
 //! - [`mod@tune`] changes superblock settings.
+//! - [`quota`] shows and changes quotas, limits and grace times.
 //! - [`mod@dedupe`] shares the blocks of equal files in an XFS image.
 //! - [`clones`] creates writable clones of an image, with snapshots.
 //! - `anywhere` reads images that are not local files (feature `anywhere`).
@@ -99,6 +100,8 @@ pub mod mounts;
 pub mod output;
 #[cfg(feature = "anywhere")]
 pub mod publish;
+#[cfg(feature = "build")]
+pub mod quota;
 #[cfg(feature = "build")]
 mod record;
 mod recovery;

@@ -20,7 +20,7 @@ use disk::BlockDevice;
 use ext4::format::superblock::RawSuperblock;
 pub use ext4::tune::Request;
 use vfs::Timestamp;
-pub use xfs::tune::{NewFeature, NewUuid, Quotas};
+pub use xfs::tune::{NewFeature, NewUuid, QuotaFlags, Quotas};
 
 use crate::image::{self, probe};
 use crate::{Error, Format, ImageOptions, Result, dispatch, mmp};
@@ -116,6 +116,20 @@ pub fn add_xfs_quotas(
     let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
     let time = time.or_else(vfs::clock::now).unwrap_or_default();
     xfs::tune::add_quotas(&device, quotas, time).map_err(|e| at(path, e))
+}
+
+/// Changes which quotas of an XFS image are accounted and enforced, after replaying its log.
+///
+/// # Errors
+/// If the image is in use, damaged, or of another format, or if limits shall be enforced without accounting. Only the
+/// log replay was written then.
+pub fn change_xfs_quota_flags(
+    path: &Path,
+    options: &ImageOptions,
+    change: QuotaFlags,
+) -> Result<()> {
+    let device = settled(path, options, Format::Xfs, "not an XFS superblock")?;
+    xfs::tune::change_quota_flags(&device, change).map_err(|e| at(path, e))
 }
 
 /// Opens and locks the device of an ext2, ext3 or ext4 image, shared for reading. The journal is not replayed. For

@@ -48,7 +48,7 @@ pub(crate) const XFS_GROWFS: Options =
     Options { works: "DndmVrR", refused: "eilLptx", long: &[("rt-device", RT_DEVICE)], lists: &[] };
 pub(crate) const XFS_INFO: Options = Options { works: "V", refused: "t", long: &[], lists: &[] };
 pub(crate) const XFS_ADMIN: Options =
-    Options { works: "VluLUfO", refused: "jpecr", long: &[], lists: &[] };
+    Options { works: "VluLUfOr", refused: "jpec", long: &[], lists: &[] };
 pub(crate) const DUMPE2FS: Options =
     Options { works: "hxfV", refused: "obgim", long: &[], lists: &[] };
 pub(crate) const TUNE2FS: Options =

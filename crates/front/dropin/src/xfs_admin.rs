@@ -69,9 +69,7 @@ impl Args {
             'j' | 'p' | 'e' => return Err(words.refused("version 5 has it")),
             'O' => self.features.extend(words.by(features)?),
             'c' => return Err(words.refused("version 5 has lazy counters")),
-            'r' => {
-                return Err(words.refused("a file system with a realtime device cannot be changed"));
-            }
+            'r' => self.devices.realtime = Some(words.path()?),
             _ => return Err(words.unknown()),
         }
         Ok(())

@@ -16,6 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(crate) const BLOCK_SIZE: usize = 1024;
 /// Base-2 logarithm of [`BLOCK_SIZE`].
 pub(crate) const BLOCK_SIZE_LOG: u32 = 10;
+/// Binary logarithm of the unit of limits of space, in bytes.
+pub(crate) const LIMIT_UNIT_LOG: u32 = 10;
 /// Block of the header.
 pub(crate) const INFO_BLOCK: u32 = 0;
 /// Root block of the tree.
@@ -59,8 +61,8 @@ impl QuotaKind {
 pub struct Info {
     magic: U32,
     version: U32,
-    block_grace: U32,
-    inode_grace: U32,
+    pub(crate) block_grace: U32,
+    pub(crate) inode_grace: U32,
     flags: U32,
     /// Number of blocks of the file.
     pub blocks: U32,
@@ -99,8 +101,8 @@ pub struct DiskQuota {
     pub(crate) blocks_soft: U64,
     /// Number of bytes in use.
     pub space: U64,
-    block_time: U64,
-    inode_time: U64,
+    pub(crate) block_time: U64,
+    pub(crate) inode_time: U64,
 }
 
 const _: () = assert!(size_of::<Info>() == 32);

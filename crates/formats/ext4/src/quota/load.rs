@@ -100,7 +100,7 @@ impl Ext4Core {
         Ok((file, info.map_err(|c| c.of_inode(ino.0).at_block(place.block.0))?))
     }
 
-    fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Dquot>> {
+    pub(super) fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Dquot>> {
         let (file, info) = self.load_quota_file(ino, kind)?;
         let blocks = info.blocks.get();
         let (seen, usage) = (HashSet::new(), HashMap::new());

@@ -14,6 +14,7 @@
 //!   commits closes the checkpoint.
 
 mod account;
+mod administer;
 mod entry;
 mod load;
 mod recount;

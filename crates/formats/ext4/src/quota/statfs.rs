@@ -7,13 +7,11 @@ use super::load::place_of;
 use crate::Ext4Core;
 use crate::format::features::RoCompat;
 use crate::format::quota::{
-    BLOCK_SIZE, DiskQuota, ENTRIES_PER_BLOCK, QuotaKind, ROOT_BLOCK, TREE_DEPTH, entry_at,
-    reference_range,
+    BLOCK_SIZE, DiskQuota, ENTRIES_PER_BLOCK, LIMIT_UNIT_LOG, QuotaKind, ROOT_BLOCK, TREE_DEPTH,
+    entry_at, reference_range,
 };
 use crate::kind::BlockKind;
 
-/// Binary logarithm of the unit of limits of space, in bytes.
-const LIMIT_UNIT_LOG: u32 = 10;
 const PROJECT: usize = QuotaKind::Project as usize;
 
 /// Returns the lower one of two limits, where 0 means none.

@@ -1,7 +1,7 @@
 //! Journals on another device: read, replayed, written, checked and repaired here, by e2fsck and by the kernel.
 
 mod crash;
-mod support;
+pub(crate) mod support;
 
 use std::path::Path;
 use std::process::Command;

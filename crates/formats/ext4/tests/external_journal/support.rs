@@ -30,12 +30,12 @@ pub(super) static EXT4: PairedFormat = PairedFormat {
 };
 
 /// Returns the paths of an image and its journal in a folder.
-pub(super) fn in_folder(folder: &Path, name: &str) -> PairedImage {
+pub(crate) fn in_folder(folder: &Path, name: &str) -> PairedImage {
     PairedImage::in_folder(&EXT4, folder, name)
 }
 
 /// Writes an image and its journal into files.
-pub(super) fn write(folder: &Path, name: &str, parts: [&MemoryDevice; 2]) -> PairedImage {
+pub(crate) fn write(folder: &Path, name: &str, parts: [&MemoryDevice; 2]) -> PairedImage {
     PairedImage::write(&EXT4, folder, name, parts)
 }
 
@@ -47,7 +47,7 @@ pub(super) fn findings(device: Arc<dyn BlockDevice>) -> Vec<String> {
 }
 
 /// Makes an image and its journal in memory.
-pub(super) fn made(size: u64, journal_bytes: u64, block_size: u32) -> [Arc<MemoryDevice>; 2] {
+pub(crate) fn made(size: u64, journal_bytes: u64, block_size: u32) -> [Arc<MemoryDevice>; 2] {
     let parts = [size, journal_bytes].map(|bytes| Arc::new(MemoryDevice::new(bytes)));
     // Old contents of the device are not taken for transactions.
     parts[1].write_at(journal_bytes / 2, &[0xa5; 4096]).unwrap();

@@ -167,7 +167,7 @@ fn crashed(image: &Path) -> (Vec<u8>, Vec<usize>) {
 }
 
 /// Creates files of all kinds.
-fn fill(root: &Path, name: &str) {
+pub(super) fn fill(root: &Path, name: &str) {
     let mut random = fastrand::Rng::with_seed(name.len() as u64);
     let mut contents = |len: usize| -> Vec<u8> { (0..len).map(|_| random.u8(..)).collect() };
     for (at, len) in [0, 1, 50, 150, 1000, 1024, 5000, 70_000, 400_000].into_iter().enumerate() {

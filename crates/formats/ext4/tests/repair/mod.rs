@@ -6,6 +6,7 @@ mod bases;
 mod conditions;
 mod connections;
 mod damage;
+mod devices;
 mod entries;
 mod features;
 mod fields;

@@ -8,6 +8,8 @@ use crate::XfsCore;
 use crate::format::address::{AgBlock, AgNumber};
 use crate::format::superblock::{RawSuperblock, SUPERBLOCK_SIZE};
 use crate::kind::BlockKind;
+use crate::open::realtime::write_superblock;
+use crate::volume::read_superblock;
 
 /// Maximum length of a label in bytes (`XFSLABEL_MAX`).
 const LABEL_LEN_MAX: usize = 12;
@@ -30,6 +32,8 @@ impl XfsCore {
         for ag in self.volume.geometry.ags() {
             self.edit_superblock(ag, |raw| raw.fname = name)?;
         }
-        Ok(self.engine.empty_log()?)
+        self.engine.empty_log()?;
+        let device = self.device();
+        write_superblock(&**device, &read_superblock(&**device)?)
     }
 }

@@ -30,6 +30,20 @@ pub(crate) fn require_device(device: &dyn BlockDevice) -> Result<()> {
     ))
 }
 
+/// Writes the superblock of the realtime groups, which contains label and UUID of the image, if there is one.
+///
+/// # Errors
+/// `Corrupt` for a damaged superblock of the image; `Device` if the device fails.
+pub(crate) fn write_superblock(device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
+    let has_superblock = Realtime::of(sb)?.is_some_and(|it| it.has_superblock());
+    if !has_superblock || device.part_len(DeviceRole::Realtime).is_none() {
+        return Ok(());
+    }
+    let block = RawRealtimeSuperblock::block(sb);
+    device.write_at(DeviceRole::Realtime.start(), &block).map_err(Error::Device)?;
+    device.flush().map_err(Error::Device)
+}
+
 /// Checks that a realtime device, if one is given, belongs to the image. A device without groups has no
 /// mark, so only its length can be checked.
 ///

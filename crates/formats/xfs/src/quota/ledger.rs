@@ -211,6 +211,11 @@ impl Quotas {
         ledger.limits.entry(id).or_insert_with(|| has_limits.then(|| plus(limits, pending)));
     }
 
+    /// Forgets the limits of an identifier, which were changed.
+    pub(super) fn forget(&self, id: Id) {
+        self.ledger.lock().limits.remove(&id);
+    }
+
     /// Returns limits whose usage is that in a record, with the current usage.
     pub(super) fn with_pending(&self, id: Id, limits: Limits) -> Limits {
         let ledger = self.ledger.lock();

@@ -17,6 +17,7 @@
 //!   taken after inode locks and before the operation.
 
 mod account;
+mod administer;
 mod change;
 mod flush;
 mod ledger;

@@ -101,6 +101,70 @@ pub fn add_quotas(device: &Arc<dyn BlockDevice>, quotas: Quotas, time: Timestamp
     }
 }
 
+/// Changes of `sb_qflags`: what an image requests of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuotaFlags {
+    /// Users, groups and projects whose accounting ends. Their quota files and limits stay.
+    pub stops: [bool; 3],
+    /// Kinds whose limits are enforced, or not any more.
+    pub enforces: [Option<bool>; 3],
+}
+
+impl QuotaFlags {
+    /// Returns changes of these kinds.
+    pub const fn new(stops: [bool; 3], enforces: [Option<bool>; 3]) -> Self {
+        Self { stops, enforces }
+    }
+
+    /// Returns the flags after the changes.
+    fn applied(self, old: u16) -> Result<u16> {
+        let mut flags = old;
+        for kind in QuotaKind::ALL {
+            let at = kind as usize;
+            if self.stops[at] {
+                flags &= !(kind.accounted() | kind.counted() | kind.enforced());
+            }
+            match self.enforces[at] {
+                Some(true) if flags & kind.accounted() == 0 => {
+                    return Err(Error::Invalid("limits of owners whose usage is not counted"));
+                }
+                Some(true) => flags |= kind.enforced(),
+                Some(false) => flags &= !kind.enforced(),
+                None => {}
+            }
+        }
+        Ok(flags)
+    }
+}
+
+/// Changes which quotas are accounted and enforced. The log must be empty.
+///
+/// Without a metadata directory, kernels take this from mount options. They need not count again if the kinds are the
+/// same.
+///
+/// # Errors
+/// `Unsupported` or `Invalid` if the log contains changes, for features that this build does not write, and if limits
+/// shall be enforced without accounting: nothing was written then. `Device` if the device fails.
+pub fn change_quota_flags(device: &Arc<dyn BlockDevice>, change: QuotaFlags) -> Result<()> {
+    let sb = read_superblock(&**device)?;
+    if let Some(reason) = sb.read_only_because() {
+        return Err(Error::unsupported(reason, "mount it with a kernel that supports it"));
+    }
+    crate::open::realtime::require_device(&**device)?;
+    if !log_is_clean(&**device, &sb)? {
+        return Err(Error::Invalid("its log must be replayed; run diskwright recover first"));
+    }
+    change.applied(sb.raw.qflags.get())?;
+    let fs = XfsCore::open_recovered(Arc::clone(device), &OpenOptions::default())?;
+    // Opening may clear flags of kinds that cannot be counted.
+    fs.edit_superblock(AgNumber(0), |raw| {
+        let changed = change.applied(raw.qflags.get());
+        changed.into_iter().for_each(|flags| raw.qflags = flags.into());
+    })?;
+    OpenImages::close(fs)
+}
+
 /// Like [`add_quotas`], for a new file system, without a check. It is written in place: after a crash it must be made
 /// again.
 ///

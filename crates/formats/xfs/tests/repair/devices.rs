@@ -16,8 +16,11 @@ use operations::repair::{Staging, make_plan, write_in_place};
 use testkit::crash::write_image;
 use testkit::{Batches, effort, require};
 use vfs::check::Silent;
-use vfs::{FileSystem, NewInode};
+use vfs::{FileSystem, NewInode, Timestamp};
+use xfs::format::checksum;
+use xfs::format::log::dquot::{CRC_OFFSET, DQUOT_BLOCK_SIZE, MAGIC};
 use xfs::repair::Repair;
+use xfs::tune::{Quotas, add_quotas};
 use xfs::{OpenOptions, Xfs};
 
 use super::{RepairSample, TIME_MAX, has_superblock, much, shown};
@@ -40,6 +43,8 @@ struct Pair {
     sample: RepairSample,
     other: MemoryDevice,
     part: Part,
+    /// Byte offsets of quota records. Each case also damages one.
+    records: Vec<u64>,
     repaired: Cell<u64>,
 }
 
@@ -48,12 +53,45 @@ type Devices = [Arc<MemoryDevice>; 2];
 impl Pair {
     fn new(name: &'static str, image: Vec<u8>, other: MemoryDevice, part: Part) -> Self {
         let sample = RepairSample::new(name, image);
-        Self { sample, other, part, repaired: Cell::default() }
+        Self { sample, other, part, records: Vec::new(), repaired: Cell::default() }
     }
 
     fn realtime(name: &'static str, image: &[u8], other: &[u8]) -> Self {
         let other = MemoryDevice::from_bytes(&unpack(other));
         Self::new(name, unpack(image), other, Part::Realtime)
+    }
+
+    /// Adds quotas, whose records are damaged with other structures.
+    fn with_quotas(self, name: &'static str) -> Self {
+        let devices = [Arc::new(self.sample.base.fork()), Arc::new(self.other.fork())];
+        let time = Timestamp { sec: 1_790_000_000, nsec: 0 };
+        add_quotas(&self.joined(&devices), Quotas::ALL, time).unwrap();
+        let mut image = vec![0; self.sample.bytes.len()];
+        devices[0].read_at(0, &mut image).unwrap();
+        let log = crate::changing::TargetLayout::log_of(&devices[0]);
+        let is_block =
+            |at: &usize| image[*at..*at + 2] == MAGIC.to_be_bytes() && !log.contains(&(*at as u64));
+        let blocks = (0..image.len()).step_by(4096).filter(is_block);
+        // The owners have small numbers.
+        let records =
+            blocks.flat_map(|at| (0..4).map(move |nth| (at + nth * DQUOT_BLOCK_SIZE) as u64));
+        let records: Vec<u64> = records.collect();
+        assert!(records.len() >= 12, "{}", records.len());
+        Self { records, ..Self::new(name, image, devices[1].fork(), self.part) }
+    }
+
+    /// Damages a quota record, mostly with a valid checksum.
+    fn damage_record(&self, damaged: &MemoryDevice, random: &mut fastrand::Rng) -> String {
+        let at = self.records[random.usize(..self.records.len())];
+        let mut record = vec![0; DQUOT_BLOCK_SIZE];
+        damaged.read_at(at, &mut record).unwrap();
+        let byte = [0, 2, 3, 7, 15, 23, 47, 55, 63, 87, 95, 99, 125][random.usize(..13)];
+        record[byte] ^= random.u8(1..);
+        if random.u8(..4) != 0 {
+            checksum::seal(&mut record, CRC_OFFSET);
+        }
+        damaged.write_at(at, &record).unwrap();
+        format!("\n  and byte {byte} of the quota record at {at:#x}")
     }
 
     fn joined(&self, [image, other]: &Devices) -> Arc<dyn BlockDevice> {
@@ -68,7 +106,10 @@ impl Pair {
     fn fault(&self, seed: u64, folder: &Path, is_judged: bool) -> Option<String> {
         let mut random = fastrand::Rng::with_seed(seed);
         let damaged = self.sample.base.fork();
-        let (_, place) = much(&self.sample, &damaged, &mut random)?;
+        let (_, mut place) = much(&self.sample, &damaged, &mut random)?;
+        if !self.records.is_empty() {
+            place += &self.damage_record(&damaged, &mut random);
+        }
         let has_superblock = has_superblock(&self.sample, &damaged);
         let devices = [Arc::new(damaged), Arc::new(self.other.fork())];
         let begun = Instant::now();
@@ -152,6 +193,17 @@ fn damaged_images_with_realtime_groups_are_repaired() {
 fn damaged_images_with_a_realtime_section_are_repaired() {
     require!(Tool("xfs_repair"));
     golden_pair!("xfs-realtime", "realtime-classic").run(effort(12, 60, 10_000));
+}
+
+/// The usage of both sections is counted again.
+#[test]
+fn damaged_images_with_quotas_and_a_realtime_section_are_repaired() {
+    require!(Tool("xfs_repair"));
+    let groups = golden_pair!("", "realtime-shared").with_quotas("xfs-quotas-rtgroups");
+    let classic = golden_pair!("", "realtime-classic").with_quotas("xfs-quotas-realtime");
+    for pair in [groups, classic] {
+        pair.run(effort(6, 30, 1000));
+    }
 }
 
 /// An image with a log on another device.

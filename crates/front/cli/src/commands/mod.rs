@@ -51,6 +51,7 @@ pub(crate) mod paths;
 pub(crate) mod places;
 #[cfg(feature = "anywhere")]
 pub(crate) mod publish;
+pub(crate) mod quota;
 pub(crate) mod recover;
 pub(crate) mod repair;
 pub(crate) mod reset;
@@ -110,6 +111,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Setfattr(args) => setfattr::run(args),
         Command::Truncate(args) => truncate::run(args),
         Command::Trim(args) => trim::run(args),
+        Command::Quota(args) => quota::run(args),
         Command::Dedupe(args) => dedupe::run(args),
         Command::Recover(args) => recover::run(args),
         Command::Check(args) => check::run(args),

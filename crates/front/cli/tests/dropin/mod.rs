@@ -13,6 +13,7 @@ mod foreign;
 mod in_place;
 mod invocation_cases;
 mod invocations;
+mod matrix;
 mod mke2fs;
 mod mount;
 mod online;

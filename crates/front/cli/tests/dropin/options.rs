@@ -255,7 +255,7 @@ const XFS_ADMIN: [&str; 11] = [
     "-U restore",
     "-U 0a28e812-3747-40bc-8194-e08e509097d0",
 ];
-const NOT_XFS_ADMIN: [&str; 5] = ["-c 0", "-e", "-j", "-p", "-r device"];
+const NOT_XFS_ADMIN: [&str; 4] = ["-c 0", "-e", "-j", "-p"];
 const TUNE2FS: [&str; 32] = [
     "-c 20",
     "-c random",

@@ -11,6 +11,7 @@ use ext4::format::superblock::{
 use operations::RunOperations;
 use operations::profile::MeasuresListings;
 use vfs::deleted::{DeletedScope, DeletedSink};
+use vfs::quota::{LimitChanges, OwnerKind, OwnerUsage, QuotaState};
 use vfs::survey::TellsLayout;
 use vfs::{Error, FileSystem};
 
@@ -68,6 +69,22 @@ impl OpenFs for Ext4 {
         sink: &mut dyn DeletedSink,
     ) {
         ext4::deleted::find(self, evidence, scope, sink);
+    }
+
+    fn quota_state(&self, kind: OwnerKind) -> vfs::Result<QuotaState> {
+        (**self).quota_state(kind)
+    }
+
+    fn for_each_owner(
+        &self,
+        kind: OwnerKind,
+        each: &mut dyn FnMut(&OwnerUsage),
+    ) -> vfs::Result<()> {
+        (**self).for_each_owner(kind, each)
+    }
+
+    fn change_limits(&self, changes: &LimitChanges, now: u64) -> vfs::Result<()> {
+        (**self).change_limits(changes, now)
     }
 
     fn close(self: Arc<Self>) -> vfs::Result<()> {

@@ -18,6 +18,7 @@ use ::xfs::Xfs;
 use disk::BlockDevice;
 use operations::profile::MeasuresListings;
 use vfs::deleted::{DeletedScope, DeletedSink};
+use vfs::quota::{LimitChanges, OwnerKind, OwnerUsage, QuotaState};
 use vfs::survey::TellsLayout;
 
 use crate::image::ImageInfo;
@@ -43,6 +44,13 @@ pub(crate) trait OpenFs: Send + Sync {
         scope: DeletedScope,
         sink: &mut dyn DeletedSink,
     );
+    /// Returns the state of the quotas of a kind of owner.
+    fn quota_state(&self, kind: OwnerKind) -> vfs::Result<QuotaState>;
+    /// Reports all owners of a kind with usage or limits, by their numbers.
+    fn for_each_owner(&self, kind: OwnerKind, each: &mut dyn FnMut(&OwnerUsage))
+    -> vfs::Result<()>;
+    /// Changes limits and grace times at a time in seconds since the epoch.
+    fn change_limits(&self, changes: &LimitChanges, now: u64) -> vfs::Result<()>;
     /// Makes all changes durable and marks the image clean. The caller has the only reference.
     fn close(self: Arc<Self>) -> vfs::Result<()>;
 }

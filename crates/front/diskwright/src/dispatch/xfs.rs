@@ -7,6 +7,7 @@ use operations::RunOperations;
 use operations::profile::MeasuresListings;
 use vfs::Error;
 use vfs::deleted::{DeletedScope, DeletedSink};
+use vfs::quota::{LimitChanges, OwnerKind, OwnerUsage, QuotaState};
 use vfs::survey::TellsLayout;
 use xfs::Xfs;
 use xfs::format::superblock::Superblock;
@@ -105,6 +106,22 @@ impl OpenFs for Xfs {
         sink: &mut dyn DeletedSink,
     ) {
         xfs::deleted::find(self, evidence, scope, sink);
+    }
+
+    fn quota_state(&self, kind: OwnerKind) -> vfs::Result<QuotaState> {
+        (**self).quota_state(kind)
+    }
+
+    fn for_each_owner(
+        &self,
+        kind: OwnerKind,
+        each: &mut dyn FnMut(&OwnerUsage),
+    ) -> vfs::Result<()> {
+        (**self).for_each_owner(kind, each)
+    }
+
+    fn change_limits(&self, changes: &LimitChanges, now: u64) -> vfs::Result<()> {
+        (**self).change_limits(changes, now)
     }
 
     fn close(self: Arc<Self>) -> vfs::Result<()> {

@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use operations::profile::ListingProfile;
+#[cfg(feature = "build")]
+use vfs::quota::{LimitChanges, OwnerKind, OwnerUsage, QuotaState};
 use vfs::survey::TellsLayout;
 use vfs::{FileSystem, Paths};
 
@@ -50,6 +52,34 @@ impl FileSystemRef<'_> {
     /// Returns the current properties of an image that is open for writing.
     pub(super) fn info(&self) -> vfs::Result<ImageInfo> {
         self.fs.info(None)
+    }
+
+    /// Returns the state of the quotas of a kind of owner.
+    ///
+    /// # Errors
+    /// Damage of a quota file, and errors of the device.
+    #[cfg(feature = "build")]
+    pub fn quota_state(&self, kind: OwnerKind) -> Result<QuotaState> {
+        self.fs.quota_state(kind).map_err(|source| self.lease.shared().error(source))
+    }
+
+    /// Reports all owners of a kind with usage or limits, by their numbers.
+    ///
+    /// # Errors
+    /// Damage of a quota file, and errors of the device.
+    #[cfg(feature = "build")]
+    pub fn for_each_owner(&self, kind: OwnerKind, each: &mut dyn FnMut(&OwnerUsage)) -> Result<()> {
+        self.fs.for_each_owner(kind, each).map_err(|source| self.lease.shared().error(source))
+    }
+
+    /// Changes limits and grace times of an image that is open for writing. `now` is in seconds since the epoch.
+    /// [`crate::quota::change_quotas`] also counts usage first.
+    ///
+    /// # Errors
+    /// Kinds of owners that are not counted, soft limits above hard ones; no space for a quota file, and its damage.
+    #[cfg(feature = "build")]
+    pub fn change_limits(&self, changes: &LimitChanges, now: u64) -> Result<()> {
+        self.fs.change_limits(changes, now).map_err(|source| self.lease.shared().error(source))
     }
 
     /// Returns the number of checkpoints closed since opening, or `None` without a journal or log. Changes are atomic

@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod conflicts;
 mod decompress;
 mod device_test;
 mod extended;

@@ -4,6 +4,7 @@ use diskwright::build::{FeatureChange, Tuning};
 
 use super::args::{Args, BlockSize, features, is_block_size};
 use super::config::Config;
+use super::conflicts;
 use super::tuning;
 use super::values::{Values, has};
 use crate::failure::{Failure, STATUSES};
@@ -64,6 +65,8 @@ impl Profile {
         }
         let block_size = block_size(args, subject, &values)?;
         let features = wanted_features(args, subject, &values, block_size)?;
+        let features = conflicts::without_effect(features);
+        conflicts::refuse(&features)?;
         let inode_size = args.inode_size.or(values.small("inode_size")?);
         let inode_size = inode_size.unwrap_or(OLD_INODE_BYTES);
         let mut remarks = unknown_types(args, &types, config);
