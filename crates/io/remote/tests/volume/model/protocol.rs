@@ -45,19 +45,19 @@ pub(super) struct BulkProtocol {
     pub(super) openings: u8,
     pub(super) writes: u8,
     pub(super) rounds: u8,
-    /// Whether machines crash, and requests are doubled or lose their answers.
-    pub(super) faults: bool,
+    /// Maximum number of crashes, doubled requests and lost answers.
+    pub(super) faults: u8,
     pub(super) changed: Option<ChangedRule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ObjectName {
     pub(super) epoch: u8,
-    /// Stands for the random number.
+    /// A counter instead of the random number.
     pub(super) number: u8,
 }
 
-/// Identity of a write, which stands for its data.
+/// Identity of a write, instead of its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WriteId {
     /// Number of the opening.
@@ -94,11 +94,10 @@ pub(super) struct LogObject {
 /// A request in the network. Requests are delivered in any order, at any time, or never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum BucketRequest {
-    /// A put of a bulk object, with the number of its remaining deliveries.
+    /// A conditional put of a bulk object.
     Bulk {
         name: ObjectName,
         value: WriteId,
-        left: u8,
     },
     /// A conditional put of a log object. A second delivery finds the first, so one is enough.
     Log {
@@ -184,6 +183,7 @@ pub(super) struct BucketWorld {
     pub(super) writes: u8,
     pub(super) names: u8,
     pub(super) rounds: u8,
+    pub(super) faults: u8,
     /// A writer reported a flush whose batch is not in the log.
     pub(super) false_report: bool,
 }
@@ -209,6 +209,7 @@ impl BucketWorld {
             writes: 0,
             names: 0,
             rounds: 0,
+            faults: 0,
             false_report: false,
         }
     }

@@ -23,10 +23,11 @@ pub(super) enum BulkStep {
     Crash(usize),
     /// Removes an object of the own epoch.
     RemoveOwn(usize, ObjectName),
-    /// Executes a request. Its answer may be lost.
+    /// Executes a request. Its answer may be lost, and the network may deliver it again.
     Deliver {
         request: BucketRequest,
         answered: bool,
+        doubled: bool,
     },
     /// Moves the log into tables.
     Merge,
@@ -51,11 +52,14 @@ impl BulkProtocol {
         }
         for &request in &world.network {
             let is_awaited = world.waiting_for(request).is_some();
-            if is_awaited {
-                steps.push(BulkStep::Deliver { request, answered: true });
-            }
-            if self.faults || !is_awaited {
-                steps.push(BulkStep::Deliver { request, answered: false });
+            let may_fail = world.faults < self.faults;
+            let is_bulk = matches!(request, BucketRequest::Bulk { .. });
+            for (answered, doubled) in [(true, false), (false, false), (true, true), (false, true)]
+            {
+                let is_fault = doubled || is_awaited && !answered;
+                if (may_fail || !is_fault) && (is_bulk || !doubled) && (is_awaited || !answered) {
+                    steps.push(BulkStep::Deliver { request, answered, doubled });
+                }
             }
         }
         if usize::from(world.tables) + 1 < world.log.len() {
@@ -106,13 +110,13 @@ impl BulkProtocol {
                 let own = world.objects.keys().filter(|name| name.epoch == volume.epoch);
                 steps.extend(own.map(|&name| BulkStep::RemoveOwn(machine, name)));
             }
-            MachinePhase::Putting(..) if self.faults && world.names <= self.writes => {
+            MachinePhase::Putting(..) if self.faults > 0 && world.names <= self.writes => {
                 steps.push(BulkStep::PutAgain(machine));
             }
             MachinePhase::Putting(..) => {}
             MachinePhase::Flushing(_) => steps.push(BulkStep::FindTaken(machine)),
         }
-        if self.faults {
+        if world.faults < self.faults {
             steps.push(BulkStep::Crash(machine));
         }
     }
@@ -142,9 +146,19 @@ impl BulkProtocol {
                 self.put(world, machine, volume, value);
             }
             BulkStep::FindTaken(machine) => self.find_taken(world, machine),
-            BulkStep::Crash(machine) => world.machines[machine] = MachinePhase::Down,
+            BulkStep::Crash(machine) => {
+                world.faults += 1;
+                world.machines[machine] = MachinePhase::Down;
+            }
             BulkStep::RemoveOwn(_, name) => self.remove_own(world, name),
-            BulkStep::Deliver { request, answered } => self.deliver(world, request, answered),
+            BulkStep::Deliver { request, answered, doubled } => {
+                let is_lost = world.waiting_for(request).is_some() && !answered;
+                world.faults += u8::from(is_lost || doubled);
+                self.deliver(world, request, answered);
+                if doubled {
+                    world.network.insert(request);
+                }
+            }
             BulkStep::Merge => world.tables = world.log.len() as u8 - 1,
             BulkStep::Snapshot => {
                 world.snapshot = Some(world.merged().cell);
@@ -180,7 +194,7 @@ impl BulkProtocol {
         } else {
             ObjectName { epoch: volume.epoch, number: world.names }
         };
-        world.network.insert(BucketRequest::Bulk { name, value, left: 1 + u8::from(self.faults) });
+        world.network.insert(BucketRequest::Bulk { name, value });
         world.machines[machine] = MachinePhase::Putting(volume, name, value);
     }
 
@@ -213,10 +227,7 @@ impl BulkProtocol {
         let waiting = world.waiting_for(request).filter(|_| answered);
         world.network.remove(&request);
         match request {
-            BucketRequest::Bulk { name, value, left } => {
-                if left > 1 {
-                    world.network.insert(BucketRequest::Bulk { name, value, left: left - 1 });
-                }
+            BucketRequest::Bulk { name, value } => {
                 if self.has(ChangedRule::NamesByRange) {
                     world.objects.insert(name, value);
                 } else {
@@ -301,7 +312,7 @@ impl BucketWorld {
     /// Returns the machine that waits for the answer to a request.
     fn waiting_for(&self, request: BucketRequest) -> Option<(usize, OpenedVolume)> {
         let waits = |phase: &MachinePhase| match (*phase, request) {
-            (MachinePhase::Putting(volume, on, what), BucketRequest::Bulk { name, value, .. }) => {
+            (MachinePhase::Putting(volume, on, what), BucketRequest::Bulk { name, value }) => {
                 ((on, what) == (name, value)).then_some(volume)
             }
             (MachinePhase::Flushing(volume), BucketRequest::Log { by, .. }) => {
