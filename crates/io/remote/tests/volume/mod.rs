@@ -7,4 +7,5 @@ mod device;
 mod faults;
 mod fencing;
 mod file_system;
+mod model;
 mod snapshots;
