@@ -251,7 +251,7 @@ fn a_full_disk_keeps_the_clone() {
     }
 }
 
-/// Of programs that want one clone, each change is made completely or refused.
+/// Each change by programs that want one clone is made completely or refused.
 #[test]
 fn programs_that_want_one_clone_exclude_each_other() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));

@@ -81,7 +81,7 @@ fn kernels_show_committed_clones_and_snapshots() {
         // A layer of the changes, applied to a copy of the base.
         testkit::copy_image(&dir.join(&base), &dir.join(format!("{base}.layered")));
         ok(dir, &format!("diff {base} {clone} -o {base}.layer.tar"));
-        assert!(run(dir, &format!("apply {base}.layered {base}.layer.tar")).status.success());
+        assert!(run(dir, &format!("apply {base}.layer.tar {base}.layered")).status.success());
         assert_shown(dir, &format!("{base}.layered"), &expected[3]);
         // The state of a snapshot, and the base itself.
         ok(dir, &format!("reset {clone} --to {base}.s1"));
