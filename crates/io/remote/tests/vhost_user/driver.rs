@@ -157,12 +157,12 @@ impl Driver {
             std::thread::sleep(Duration::from_millis(1));
         }
         // Without a notification, the driver of a kernel would wait for ever.
-        self.wait_for_call(queue);
+        self.call(queue).read().unwrap();
     }
 
-    /// Waits for a notification by the device.
-    pub(crate) fn wait_for_call(&self, queue: usize) {
-        self.queues[queue].call.read().unwrap();
+    /// Returns the counter of notifications by the device.
+    pub(crate) fn call(&self, queue: usize) -> &EventFd {
+        &self.queues[queue].call
     }
 
     /// Performs a valid request, whose header, contents and status are at `at`. Returns its status.
