@@ -11,7 +11,7 @@ use crate::measurements::options::ClonesOptions;
 use crate::measurements::table::Table;
 
 /// Size of the base in bytes. It is sparse.
-const BASE_BYTES: u64 = 2 << 30;
+const BASE_BYTES: u64 = 512 << 20;
 /// Files of the base: directories, files in each, and one large file.
 const DIRECTORIES: u32 = 40;
 const FILES: u32 = 50;
