@@ -79,6 +79,7 @@ const PACKAGES: &[Package] = &[
     debian(&["simg2img"], "scripts/install-tools installs android-sdk-libsparse-utils"),
     debian(&["veritysetup"], "scripts/install-tools installs cryptsetup-bin"),
     debian(&["fsverity"], "scripts/install-tools installs fsverity"),
+    debian(&["strace"], "scripts/install-tools installs strace"),
     debian(&["git"], "scripts/install-tools installs git"),
     debian(&["fs_mark"], "scripts/install-tools installs fsmark"),
     debian(&["chromium"], "scripts/install-tools installs chromium"),

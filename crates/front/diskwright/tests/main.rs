@@ -7,6 +7,8 @@ extern crate testkit;
 mod block_copy;
 #[cfg(feature = "build")]
 mod building;
+#[cfg(all(feature = "build", target_os = "linux"))]
+mod clones;
 #[cfg(feature = "build")]
 mod codes;
 #[cfg(feature = "check")]

@@ -6,6 +6,7 @@
 
 mod build;
 mod churn;
+mod clones;
 mod contestant;
 mod library;
 mod list;
@@ -26,8 +27,8 @@ use cli::terminal::{message, with_output};
 use diskwright::{Error, Outcome, Result};
 
 use options::{
-    BuildOptions, ChurnOptions, LibraryOptions, ListOptions, MemoryOptions, RequestsOptions,
-    ScalabilityOptions,
+    BuildOptions, ChurnOptions, ClonesOptions, LibraryOptions, ListOptions, MemoryOptions,
+    RequestsOptions, ScalabilityOptions,
 };
 use table::Table;
 
@@ -50,6 +51,8 @@ pub(crate) enum Measurement {
     List(Printed<ListOptions>),
     /// Create and remove random names in one half-empty XFS directory, with each search strategy for free space
     Churn(Printed<ChurnOptions>),
+    /// Create, change, snapshot, reset and commit many clones of one image, all open at the same time
+    Clones(Printed<ClonesOptions>),
     /// Measure random 4 KiB requests to a file, one and sixteen at a time, and fsync
     Requests(Printed<RequestsOptions>),
     /// Measure the memory of an open image for each cached directory entry and inode
@@ -73,6 +76,7 @@ pub(crate) fn run(measurement: &Measurement) -> Result<Outcome> {
         }
         Measurement::List(Printed { options, json }) => printed(list::run(options), *json),
         Measurement::Churn(Printed { options, json }) => printed(churn::run(options), *json),
+        Measurement::Clones(Printed { options, json }) => printed(clones::run(options), *json),
         Measurement::Requests(Printed { options, json }) => printed(requests::run(options), *json),
         Measurement::Memory(Printed { options, json }) => printed(memory::run(options), *json),
         Measurement::Scalability(Printed { options, json }) => {

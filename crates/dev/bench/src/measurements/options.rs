@@ -62,6 +62,23 @@ pub(crate) struct MemoryOptions {
     pub(super) image: PathBuf,
 }
 
+/// Options of `clones`.
+#[derive(Debug, Args)]
+pub(crate) struct ClonesOptions {
+    /// Number of clones that are open at the same time
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) count: u32,
+    /// Number of clones to commit
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) commits: u32,
+    /// Changes before a large snapshot and reset, in MiB
+    #[arg(long, default_value_t = 100)]
+    pub(super) dirty_mib: usize,
+    /// Directory for the base and the clones
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub(super) scratch: PathBuf,
+}
+
 /// Options of `churn`.
 #[derive(Debug, Args)]
 pub(crate) struct ChurnOptions {

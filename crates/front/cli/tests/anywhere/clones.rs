@@ -8,7 +8,7 @@ use testkit::{require, scratch};
 use super::{fails, image, ok, run, source};
 
 /// Makes an image of each format. Returns their names.
-fn bases(dir: &Path) -> [String; 2] {
+pub(super) fn bases(dir: &Path) -> [String; 2] {
     source(dir);
     ["ext4", "xfs"].map(|format| {
         let line = format!("build source {format}.img --fs {format} --size 320M");
@@ -17,17 +17,17 @@ fn bases(dir: &Path) -> [String; 2] {
     })
 }
 
-fn hostname(dir: &Path, image: &str) -> String {
+pub(super) fn hostname(dir: &Path, image: &str) -> String {
     String::from_utf8(ok(dir, &format!("cat {image} /etc/hostname"))).unwrap()
 }
 
-fn set_hostname(dir: &Path, image: &str, name: &str) {
+pub(super) fn set_hostname(dir: &Path, image: &str, name: &str) {
     fs::write(dir.join("name"), name).unwrap();
     ok(dir, &format!("cp name {image}:/etc/hostname"));
 }
 
 /// Commits an image and lets programs of others judge the result.
-fn judge(dir: &Path, clone: &str) {
+pub(super) fn judge(dir: &Path, clone: &str) {
     ok(dir, &format!("commit --force {clone} judged.img"));
     testkit::judge(dir.join("judged.img"));
     assert!(run(dir, &format!("check {clone}")).status.success());

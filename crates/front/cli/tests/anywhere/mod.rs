@@ -1,7 +1,13 @@
 //! Commands on images that are not local files.
 
 mod bundles;
+#[cfg(target_os = "linux")]
+mod clone_faults;
+#[cfg(target_os = "linux")]
+mod clone_judges;
 mod clones;
+#[cfg(target_os = "linux")]
+mod clones_of_machines;
 mod disks;
 mod failing;
 #[cfg(target_os = "linux")]

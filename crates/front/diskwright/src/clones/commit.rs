@@ -67,6 +67,8 @@ pub fn commit(options: &CommitOptions, progress: &mut dyn FnMut(u64)) -> Result<
     copy(&overlay.device, new.file(), image, progress)?;
     new.file().sync_data().map_err(failed)?;
     new.keep().map_err(|refused| refused.at("write", image))?;
+    // The clone may be reset next, so the name must be durable.
+    super::sync(super::directory_of(image))?;
     let changed = overlay.device.written();
     Ok(CommitReport {
         base: overlay.about.base,

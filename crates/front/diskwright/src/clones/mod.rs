@@ -18,6 +18,7 @@
 //! ```
 
 mod commit;
+mod open_bases;
 mod overlay;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use disk::BlockDevice;
 use disk::overlay_file::About;
 
 pub use commit::{CommitOptions, CommitReport, commit};
@@ -37,6 +39,9 @@ use crate::anywhere::{Base, identity_of_file};
 use crate::lock::{self, Replace};
 use crate::replace::Replacement;
 use crate::{Error, Result, host};
+
+/// Number of clones that are created together. Each needs some open files until it has its name.
+const OPEN_CLONES_MAX: usize = 64;
 
 /// State to which a clone is reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,26 +66,39 @@ pub fn clone(base: &Path, names: &[impl AsRef<Path>], bytes: Option<u64>) -> Res
     let Base { device, identity } = open_base(base, BaseAccess::default().below(base)?)?;
     let longer = bytes.filter(|&bytes| bytes != device.len());
     let about = About { base: lasting(base)?, identity, longer };
-    let mut new = Vec::with_capacity(names.len());
-    for name in names.iter().map(AsRef::as_ref) {
-        let file = Replacement::create(name, Replace::Nothing).map_err(|e| e.at("write", name))?;
-        overlay::create(file.file(), name, &about, device.clone())?;
-        new.push((name, file));
-    }
-    let mut kept = Vec::with_capacity(new.len());
-    let named = new.into_iter().try_for_each(|(name, file)| {
-        file.keep().map_err(|refused| refused.at("write", name))?;
-        kept.push(name);
-        Ok(())
+    let mut kept = Vec::with_capacity(names.len());
+    let created = names.chunks(OPEN_CLONES_MAX).try_for_each(|names| {
+        let names = names.iter().map(AsRef::as_ref);
+        create_some(names, &about, &device, &mut kept)
     });
     // Clones mostly share a directory.
     let dirs: BTreeSet<&Path> = kept.iter().map(|name| directory_of(name)).collect();
-    let done = named.and_then(|()| dirs.into_iter().try_for_each(sync));
+    let done = created.and_then(|()| dirs.into_iter().try_for_each(sync));
     if done.is_err() {
         // Errors of removal are less important.
         kept.iter().for_each(|name| drop(fs::remove_file(name)));
     }
     done
+}
+
+/// Creates clones. Adds the names of those that exist to `kept`.
+fn create_some<'n>(
+    names: impl Iterator<Item = &'n Path>,
+    about: &About,
+    below: &Arc<dyn BlockDevice>,
+    kept: &mut Vec<&'n Path>,
+) -> Result<()> {
+    let mut new = Vec::new();
+    for name in names {
+        let file = Replacement::create(name, Replace::Nothing).map_err(|e| e.at("write", name))?;
+        overlay::create(file.file(), name, about, Arc::clone(below))?;
+        new.push((name, file));
+    }
+    new.into_iter().try_for_each(|(name, file)| {
+        file.keep().map_err(|refused| refused.at("write", name))?;
+        kept.push(name);
+        Ok(())
+    })
 }
 
 /// Keeps the state of a clone under the name `snapshot`, and goes on above it. The clone must be closed. The snapshot is
@@ -102,19 +120,17 @@ pub fn snapshot(clone: &Path, snapshot: &Path) -> Result<()> {
     let permissions = old.metadata().map_err(failed)?.permissions();
     new.file().set_permissions(permissions.clone()).map_err(failed)?;
     fs::hard_link(clone, snapshot).map_err(|e| Error::host("create", snapshot, e))?;
-    let mut read_only = permissions.clone();
-    read_only.set_readonly(true);
-    let renamed = old
-        .set_permissions(read_only)
-        .map_err(failed)
-        .and_then(|()| new.keep().map_err(|refused| refused.at("write", clone)));
-    if let Err(error) = renamed {
+    if let Err(refused) = new.keep() {
         // Both names are those of the clone.
-        let _ = old.set_permissions(permissions).and_then(|()| fs::remove_file(snapshot));
-        return Err(error);
+        let _ = fs::remove_file(snapshot);
+        return Err(refused.at("write", clone));
     }
-    sync(directory_of(snapshot))?;
-    sync(directory_of(clone))
+    // After the rename, so that an interruption leaves no clone without write permission.
+    let mut read_only = permissions;
+    read_only.set_readonly(true);
+    old.set_permissions(read_only).map_err(failed)?;
+    let directories = BTreeSet::from([snapshot, clone].map(directory_of));
+    directories.into_iter().try_for_each(sync)
 }
 
 /// Discards the changes of a clone since `target`. The clone must be closed. Snapshots remain.

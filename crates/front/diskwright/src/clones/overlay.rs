@@ -10,6 +10,7 @@ use std::sync::Arc;
 use disk::overlay_file::{About, OverlayError};
 use disk::{BlockDevice, FileDevice, OverlayFile};
 
+use super::open_bases::{self, BaseKey, SharedBase};
 use crate::anywhere::{Base, absolute, identity_of_file, utf_8, words};
 use crate::{Error, Result, anywhere, lock};
 
@@ -17,6 +18,8 @@ use crate::{Error, Result, anywhere, lock};
 pub(super) struct Overlay {
     pub(super) device: OverlayFile,
     pub(super) about: About,
+    /// Number of overlays above each other, from this one on.
+    levels: u32,
 }
 
 /// Access to the base of an overlay.
@@ -42,31 +45,68 @@ impl BaseAccess<'_> {
     /// Returns the access to the base of the overlay `file`.
     pub(super) fn below(self, file: &Path) -> Result<Self> {
         let depth = self.depth + 1;
-        if depth > Self::DEPTH_MAX {
+        self.allow(file, 1)?;
+        Ok(Self { depth, ..self })
+    }
+
+    /// Checks that `levels` more overlays may lie below, of which `file` is the first.
+    fn allow(self, file: &Path, levels: u32) -> Result<()> {
+        if self.depth + levels > Self::DEPTH_MAX {
             let problem = format!("more than {} overlays lie above each other", Self::DEPTH_MAX);
             let advice = "commit a snapshot to a new image, and clone that";
             return Err(Error::image(file, vfs::Error::unsupported(problem, advice)));
         }
-        Ok(Self { depth, ..self })
+        Ok(())
     }
 }
 
 /// Opens a file, an overlay or a remote image as the base of an overlay. A local file is identified by its length and
-/// modification time.
+/// modification time. Overlays that are open in this process share one device for each base.
 pub(super) fn open_base(word: &Path, access: BaseAccess<'_>) -> Result<Base> {
-    if let Some(base) = anywhere::open_base(word, access.unlocked)? {
-        return Ok(base);
+    Ok(open_levels(word, access)?.0)
+}
+
+/// Opens a base. Also returns the number of overlays in it.
+fn open_levels(word: &Path, access: BaseAccess<'_>) -> Result<(Base, u32)> {
+    if let Some(Base { device, identity }) = anywhere::open_base(word, access.unlocked)? {
+        let shared = match lasting(word) {
+            // Bases of unknown versions may differ.
+            Ok(name) if !access.unlocked && !identity.is_empty() => {
+                let key = BaseKey::Place(name, identity.clone());
+                open_bases::add(key, SharedBase { device, levels: 0 }).device
+            }
+            _ => device,
+        };
+        return Ok((Base { device: shared, identity }, 0));
     }
     let is_claimed = access.claimed.is_some_and(|claimed| crate::is_same_file(word, claimed));
+    // A device above a file that is about to be replaced is not shared.
+    let is_shared = !access.unlocked && access.claimed.is_none();
     let file = lock::open_to_read(word, access.unlocked || is_claimed)?;
     let identity = identity_of_file("file", word, &file)?;
+    let id = crate::host::id_of(&file).map_err(|e| Error::host("read", word, e))?;
+    let key = BaseKey::File(id, identity.clone());
+    let known = if is_shared { open_bases::find(&key) } else { None };
+    let base = match known {
+        Some(known) => known,
+        None => {
+            let opened = open_local(word, file, access)?;
+            if is_shared { open_bases::add(key, opened) } else { opened }
+        }
+    };
+    access.allow(word, base.levels)?;
+    Ok((Base { device: base.device, identity }, base.levels))
+}
+
+/// Opens a local file as a base.
+fn open_local(word: &Path, file: File, access: BaseAccess<'_>) -> Result<SharedBase> {
     if is_overlay(word) {
         // The lock on this descriptor stays until the overlay has its own.
-        let device = read(word, None, access)?.device;
-        return Ok(Base { device: Arc::new(device), identity });
+        let Overlay { device, levels, .. } = read(word, None, access)?;
+        return Ok(SharedBase { device: Arc::new(device), levels });
     }
     let device = lock::device(word, file)?;
-    Ok(Base { device: Arc::new(device), identity })
+    Ok(SharedBase { device: Arc::new(device), levels: 0 })
 }
 
 /// Returns a name of the location that is independent of the current directory.
@@ -129,9 +169,9 @@ fn on_its_base(
     if !words::is_place(&word) && !word.exists() {
         return Err(without_base(file, &word));
     }
-    let Base { device, identity } = open_base(&word, access.below(file)?)?;
+    let (Base { device, identity }, levels) = open_levels(&word, access.below(file)?)?;
     let opened = OverlayFile::open(Arc::new(storage), device, &identity);
-    Ok(Overlay { device: opened.map_err(|e| told(file, e))?, about })
+    Ok(Overlay { device: opened.map_err(|e| told(file, e))?, about, levels: levels + 1 })
 }
 
 /// Opens the overlay `file` of the image `word` as a writable device. A missing or empty file is initialised.

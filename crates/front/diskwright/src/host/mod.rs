@@ -19,7 +19,7 @@ pub(crate) use portable::*;
 pub(crate) use std::os::unix::fs::FileTypeExt;
 
 /// Identity of a host file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId {
     /// Device number.
     pub(crate) dev: u64,

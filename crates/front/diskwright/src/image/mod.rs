@@ -1,5 +1,6 @@
 //! Open images.
 
+mod cache_share;
 pub(crate) mod devices;
 mod file_system;
 mod info;

@@ -9,6 +9,7 @@ use vfs::hint::{Advice, Hint};
 use disk::{BlockDevice, RescuedDevice};
 use vfs::Error as FsError;
 
+use super::cache_share::CacheShare;
 use super::devices::{self, DevicePurpose};
 use super::part::part;
 use super::places;
@@ -143,9 +144,10 @@ impl ImageOptions {
         }
         let device = window_to_write(name, device, self)?;
         let format = probe(name, &device, self)?;
-        let opened = dispatch::open_writable(format, device, self, name);
+        let (options, cache) = self.with_cache();
+        let opened = dispatch::open_writable(format, device, &options, name);
         let fs = opened.map_err(|source| Error::image(name, source))?;
-        Ok(self.image(fs, name, None))
+        Ok(self.image(fs, name, None, cache))
     }
 
     /// Opens an image for writing in a file that is open and locked.
@@ -208,16 +210,30 @@ impl ImageOptions {
         format: Format,
         device: Arc<dyn BlockDevice>,
     ) -> vfs::Result<Image> {
-        let fs = dispatch::open(format, Arc::clone(&device), self)?;
+        let (options, cache) = self.with_cache();
+        let fs = dispatch::open(format, Arc::clone(&device), &options)?;
         // Read the log state from the device: `fs` has replayed the log in memory only.
         let info = fs.info(Some(&*device))?;
-        Ok(self.image(fs, path, Some(info)))
+        Ok(self.image(fs, path, Some(info), cache))
+    }
+
+    /// Returns options with a size of the cache. Without a requested size, it depends on the other open images.
+    fn with_cache(&self) -> (Self, Option<CacheShare>) {
+        let share = self.cache_bytes.is_none().then(CacheShare::claim);
+        let cache_bytes = self.cache_bytes.or(share.as_ref().map(CacheShare::bytes));
+        (Self { cache_bytes, ..self.clone() }, share)
     }
 
     /// Wraps an open file system. `info` has its properties if it is open for reading.
-    fn image(&self, fs: Arc<dyn OpenFs>, path: &Path, info: Option<ImageInfo>) -> Image {
+    fn image(
+        &self,
+        fs: Arc<dyn OpenFs>,
+        path: &Path,
+        info: Option<ImageInfo>,
+        cache: Option<CacheShare>,
+    ) -> Image {
         Image {
-            shared: Shared::new(&fs, path, info.is_none(), self.owner),
+            shared: Shared::new(&fs, path, (info.is_none(), self.owner), cache),
             remarks: fs.remarks().to_vec(),
             recovery: fs.recovery(),
             info,

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use vfs::{FileSystem, FileType, Ino, NewInode, Paths, Timestamp};
 
+use super::cache_share::CacheShare;
 use crate::dispatch::OpenFs;
 use crate::inode::inherit_group;
 use crate::{Error, Result};
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     owner: Owner,
     /// Number of calls that removed or renamed, or attempted to.
     removals: AtomicU64,
+    /// Memory of the file system's cache, unless its user chose the size.
+    _cache: Option<CacheShare>,
 }
 
 /// Context of a call that follows a path.
@@ -97,8 +100,8 @@ impl Shared {
     pub(super) fn new(
         fs: &Arc<dyn OpenFs>,
         path: &Path,
-        is_writable: bool,
-        owner: Owner,
+        (is_writable, owner): (bool, Owner),
+        cache: Option<CacheShare>,
     ) -> Arc<Self> {
         Arc::new(Self {
             names: Gate::new(fs),
@@ -110,6 +113,7 @@ impl Shared {
             is_writable,
             owner,
             removals: AtomicU64::new(0),
+            _cache: cache,
         })
     }
 

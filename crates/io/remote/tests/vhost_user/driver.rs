@@ -18,8 +18,8 @@ pub(crate) const QUEUE_SIZE: u16 = 64;
 /// Addresses of the first queue; the others follow.
 const TABLE: u64 = 0x1000;
 const AVAILABLE: u64 = 0x2000;
-const USED: u64 = 0x3000;
-const QUEUE_STEP: u64 = 0x4000;
+pub(crate) const USED: u64 = 0x3000;
+pub(crate) const QUEUE_STEP: u64 = 0x4000;
 /// Start of the memory for requests.
 pub(crate) const FREE: u64 = 1 << 20;
 
@@ -157,7 +157,12 @@ impl Driver {
             std::thread::sleep(Duration::from_millis(1));
         }
         // Without a notification, the driver of a kernel would wait for ever.
-        self.queues[queue].call.read().unwrap();
+        self.call(queue).read().unwrap();
+    }
+
+    /// Returns the counter of notifications by the device.
+    pub(crate) fn call(&self, queue: usize) -> &EventFd {
+        &self.queues[queue].call
     }
 
     /// Performs a valid request, whose header, contents and status are at `at`. Returns its status.
