@@ -24,7 +24,7 @@ fn hello() -> Vec<u8> {
 }
 
 fn context(id: u32, name: &[u8]) -> Vec<u8> {
-    answer_to(11, 4, &[&id.to_be_bytes()[..], name].concat())
+    answer_to(10, 4, &[&id.to_be_bytes()[..], name].concat())
 }
 
 fn chunk(is_last: bool, kind: u16, parts: &[&[u8]]) -> Vec<u8> {
@@ -67,7 +67,7 @@ fn client_after_request(said: Vec<u8>) -> Client {
     let listener = UnixListener::bind(&socket).unwrap();
     thread::spawn(move || -> io::Result<()> {
         let (mut stream, _) = listener.accept()?;
-        let ready = [answer_to(8, 1, &[]), context(ID, ALLOCATION), answer_to(11, 1, &[])].concat();
+        let ready = [answer_to(8, 1, &[]), context(ID, ALLOCATION), answer_to(10, 1, &[])].concat();
         let go = [export(LEN), sizes(1, 1 << 20), answer_to(7, 1, &[])].concat();
         stream.write_all(&[hello(), ready, go].concat())?;
         stream.read_exact(&mut [0; HELLO_BYTES + REQUEST_BYTES])?;
@@ -83,18 +83,18 @@ fn invalid_extensions_of_servers_are_detected() {
     for (said, told) in [
         ([hello(), answer_to(8, 3, &[])].concat(), "an answer of type 0x3"),
         ([chunks(), context(1, b"qemu:dirty")].concat(), "that was not requested"),
-        ([chunks(), answer_to(11, 4, &[1])].concat(), "that was not requested"),
+        ([chunks(), answer_to(10, 4, &[1])].concat(), "that was not requested"),
         ([chunks(), context(1, ALLOCATION), context(2, ALLOCATION)].concat(), "not requested"),
-        ([chunks(), answer_to(11, 2, &[])].concat(), "an answer of type 0x2"),
+        ([chunks(), answer_to(10, 2, &[])].concat(), "an answer of type 0x2"),
         ([chunks(), answer_to(7, 1, &[])].concat(), "the option of an answer"),
-        ([chunks(), answer_to(11, UNKNOWN, &[]), answer_to(7, UNKNOWN, &[])].concat(), "no export"),
+        ([chunks(), answer_to(10, UNKNOWN, &[]), answer_to(7, UNKNOWN, &[])].concat(), "no export"),
     ] {
         let error = client_of(&said).expect_err(told).to_string();
         assert!(error.contains(told), "{error} instead of {told}");
     }
     // A server may have one extension without the other.
     let go = [export(LEN), sizes(1, 1 << 20), answer_to(7, 1, &[])].concat();
-    let without = [chunks(), answer_to(11, UNSUPPORTED, &[]), go].concat();
+    let without = [chunks(), answer_to(10, UNSUPPORTED, &[]), go].concat();
     assert_eq!(client_of(&without).unwrap().known_zeros(0, LEN), None);
 }
 
@@ -199,14 +199,14 @@ fn invalid_status_of_blocks_is_detected() {
         assert_eq!(client.known_zeros(0, LEN), None, "{said:?}");
         assert!(client.read_at(0, &mut [0; 512]).is_err(), "{said:?}");
     }
-    // An error is no violation, and the last extent may be longer than the export.
+    // An error does not violate the protocol, and the last extent may be longer than the export.
     let client = client_after_request(failure(22, 0, b""));
     assert_eq!(client.known_zeros(0, LEN), None);
     let client = client_after_request(status(ID, &[(512, 0), (u32::MAX, 3)]));
     assert_eq!(client.known_zeros(0, LEN), Some(512..LEN));
 }
 
-/// A client that sends bytes of its own choice.
+/// A client that sends arbitrary bytes.
 struct RawClient(UnixStream);
 
 impl RawClient {
@@ -275,21 +275,21 @@ fn contexts_are_selected_and_listed() {
     let served = serve(Arc::new(MemoryDevice::new(LEN)), false);
     let mut client = RawClient::new(&served);
     let allocation = queries(b"", &[ALLOCATION]);
-    assert_eq!(client.option(11, &allocation), [INVALID], "before structured replies");
+    assert_eq!(client.option(10, &allocation), [INVALID], "before structured replies");
     assert_eq!(client.option(8, b"data"), [INVALID]);
     assert_eq!(client.option(8, &[]), [1]);
     for (option, data, expected) in [
-        (11, allocation.clone(), &[4, 1][..]),
-        (11, queries(b"disk", &[b"qemu:x", ALLOCATION, ALLOCATION]), &[4, 1][..]),
-        (11, queries(b"", &[b"base:"]), &[1][..]),
-        (11, queries(b"other", &[ALLOCATION]), &[UNKNOWN][..]),
-        (10, queries(b"", &[]), &[4, 1][..]),
-        (10, queries(b"", &[b"base:"]), &[4, 1][..]),
-        (10, queries(b"", &[b"qemu:"]), &[1][..]),
-        (11, allocation[..allocation.len() - 1].to_vec(), &[INVALID][..]),
-        (11, [&allocation[..], &[0]].concat(), &[INVALID][..]),
-        (11, u32::MAX.to_be_bytes().to_vec(), &[INVALID][..]),
-        (11, [&[0; 4][..], &u32::MAX.to_be_bytes()].concat(), &[INVALID][..]),
+        (10, allocation.clone(), &[4, 1][..]),
+        (10, queries(b"disk", &[b"qemu:x", ALLOCATION, ALLOCATION]), &[4, 1][..]),
+        (10, queries(b"", &[b"base:"]), &[1][..]),
+        (10, queries(b"other", &[ALLOCATION]), &[UNKNOWN][..]),
+        (9, queries(b"", &[]), &[4, 1][..]),
+        (9, queries(b"", &[b"base:"]), &[4, 1][..]),
+        (9, queries(b"", &[b"qemu:"]), &[1][..]),
+        (10, allocation[..allocation.len() - 1].to_vec(), &[INVALID][..]),
+        (10, [&allocation[..], &[0]].concat(), &[INVALID][..]),
+        (10, u32::MAX.to_be_bytes().to_vec(), &[INVALID][..]),
+        (10, [&[0; 4][..], &u32::MAX.to_be_bytes()].concat(), &[INVALID][..]),
     ] {
         assert_eq!(client.option(option, &data), expected, "{option} {data:?}");
     }
@@ -307,7 +307,7 @@ fn requests_for_status_are_checked() {
     assert_eq!(client.chunks(&request(7, 0, 0, 4096)), invalid);
     let mut client = RawClient::new(&served);
     client.option(8, &[]);
-    client.option(11, &queries(b"", &[ALLOCATION]));
+    client.option(10, &queries(b"", &[ALLOCATION]));
     client.go();
     for (offset, len) in [(0, 0), (LEN, 1), (u64::MAX, 2), (1, LEN as u32)] {
         assert_eq!(client.chunks(&request(7, 0, offset, len)), invalid, "{offset}+{len}");

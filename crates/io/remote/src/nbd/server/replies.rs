@@ -46,7 +46,7 @@ impl<'a> Replies<'a> {
             // A reply was truncated, so later replies would be unreadable.
             self.stream.shutdown(Shutdown::Both);
         }
-        // Whatever is left after an error must not be written.
+        // The rest of a failed reply must not be written.
         let _ = writer.into_parts();
     }
 }
