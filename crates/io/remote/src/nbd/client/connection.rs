@@ -165,9 +165,9 @@ impl ConnectionState {
         reader.read_exact(&mut header[4..])?;
         let Reply { error, cookie } = Reply::parse(&header)?;
         let Waiting { mut reply, answer } = self.take(cookie)?;
-        reply.add_simple(error, self.has_chunks, &mut reader)?;
+        self.noted(reply.add_simple(error, self.has_chunks, &mut reader))?;
         // The waiting thread may have given up.
-        let _ = answer.send(reply.finish()?);
+        let _ = answer.send(self.noted(reply.finish())?);
         Ok(())
     }
 
@@ -178,10 +178,10 @@ impl ConnectionState {
         reader.read_exact(&mut header[4..])?;
         let chunk = Chunk::parse(&header)?;
         let Waiting { mut reply, answer } = self.take(chunk.cookie)?;
-        reply.add(&chunk, reader)?;
+        self.noted(reply.add(&chunk, reader))?;
         if chunk.is_last {
             // The waiting thread may have given up.
-            let _ = answer.send(reply.finish()?);
+            let _ = answer.send(self.noted(reply.finish())?);
         } else {
             self.hold().waiting.insert(chunk.cookie, Waiting { reply, answer });
         }
@@ -192,6 +192,11 @@ impl ConnectionState {
     fn take(&self, cookie: u64) -> io::Result<Waiting> {
         let waiting = self.hold().waiting.remove(&cookie);
         waiting.ok_or_else(|| violation(format!("a reply to an unknown request {cookie}")))
+    }
+
+    /// Fails the connection if `result` is an error, before the channel of the waiting thread is dropped.
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|error| self.fail(error))
     }
 
     /// Fails the connection and all pending requests. Keeps the first error.
