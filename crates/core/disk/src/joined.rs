@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, check_range, moved};
 
 /// Role of another device than the data device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,11 @@ impl BlockDevice for JoinedDevice {
         let (member, within) = self.at(offset, len).ok()?;
         let found = member.device.known_unreadable(within, len)?;
         Some(found.start + offset - within..found.end + offset - within)
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let (member, within) = self.at(offset, len).ok()?;
+        Some(moved(member.device.known_zeros(within, len)?, within, offset))
     }
 
     fn has_read_ahead(&self) -> bool {

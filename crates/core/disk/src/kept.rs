@@ -107,6 +107,10 @@ impl BlockDevice for KeptDevice {
         self.below.in_file(offset, len)
     }
 
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        self.below.known_zeros(offset, len)
+    }
+
     fn has_read_ahead(&self) -> bool {
         self.below.has_read_ahead()
     }

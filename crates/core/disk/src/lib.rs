@@ -7,6 +7,7 @@ mod at;
 mod ddrescue;
 mod faulty;
 mod file;
+mod holes;
 mod joined;
 mod kept;
 mod memory;
@@ -71,6 +72,14 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
+    /// Returns the first part of `offset..offset + len` that is known to read as zeros, without reading it. The rest of
+    /// the range may be zeros too. Writes during the call may be missing from the answer.
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let (file, start) = self.in_file(offset, len)?;
+        let hole = holes::first(file, start, len)?;
+        Some(moved(hole, start, offset))
+    }
+
     /// Returns whether reads are so slow that callers should use [`Self::read_ahead`].
     fn has_read_ahead(&self) -> bool {
         false
@@ -120,6 +129,11 @@ pub trait BlockDevice: Send + Sync {
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (parts, rest) = bytes.as_chunks::<16>();
     rest.iter().all(|byte| *byte == 0) && parts.iter().all(|part| u128::from_ne_bytes(*part) == 0)
+}
+
+/// Returns a range of bytes as they are counted by a device whose byte `from` is byte `to` of another one.
+fn moved(range: Range<u64>, from: u64, to: u64) -> Range<u64> {
+    range.start - from + to..range.end - from + to
 }
 
 /// Checks that `offset..offset + len` lies within `device_len` bytes.

@@ -1,6 +1,7 @@
 //! A sparse device in memory.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -114,6 +115,17 @@ impl BlockDevice for MemoryDevice {
             }
         }
         Ok(())
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len, offset, len).ok()?;
+        let end = offset + len;
+        let chunks = offset / CHUNK_BYTES as u64..end.div_ceil(CHUNK_BYTES as u64);
+        let is_unused = |number: &u64| self.chunks[*number as usize].read().is_none();
+        let first = chunks.clone().find(is_unused)?;
+        let last = (first..chunks.end).take_while(is_unused).last()?;
+        let bytes = |number: u64| number * CHUNK_BYTES as u64;
+        Some(bytes(first).max(offset)..bytes(last + 1).min(end))
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, check_range, moved};
 
 /// The bytes `start..start + len` of another device.
 pub struct WindowDevice {
@@ -41,6 +41,12 @@ impl BlockDevice for WindowDevice {
         check_range(self.len, offset, len).ok()?;
         let found = self.inner.known_unreadable(self.start + offset, len)?;
         Some(found.start - self.start..found.end - self.start)
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len, offset, len).ok()?;
+        let found = self.inner.known_zeros(self.start + offset, len)?;
+        Some(moved(found, self.start, 0))
     }
 
     fn has_read_ahead(&self) -> bool {

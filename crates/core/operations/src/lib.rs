@@ -13,6 +13,7 @@ pub mod locks;
 mod mode;
 pub mod mounted;
 pub mod names;
+pub mod obfuscate;
 pub mod opens;
 pub mod orphans;
 pub mod profile;

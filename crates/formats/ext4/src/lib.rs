@@ -27,6 +27,7 @@ mod map;
 pub mod mkfs;
 pub mod mmp;
 mod names;
+mod obfuscate;
 mod op;
 mod open;
 mod orphan;

@@ -27,6 +27,7 @@ mod map;
 mod metadir;
 pub mod mkfs;
 mod names;
+mod obfuscate;
 mod op;
 mod open;
 mod orphan;

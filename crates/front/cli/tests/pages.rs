@@ -168,7 +168,8 @@ fn run(page: &str, text: &str) -> Option<String> {
     let example = example(text).filter(|example| ["console", "sh"].contains(&example.language))?;
     let steps = steps(&example);
     let is_checkout = checkout_words(steps.first()?.command).is_some();
-    let is_anywhere = ["qcow2:", ".zst"].iter().any(|place| example.text.contains(place));
+    let is_anywhere =
+        ["qcow2:", ".zst", "diskwright bundle"].iter().any(|place| example.text.contains(place));
     if is_checkout || is_anywhere && !cfg!(feature = "anywhere") {
         return None;
     }

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 
 pub use header::{About, OverlayError};
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, check_range, moved};
 use header::HEADER_BYTES;
 use index::Index;
 use zeros_after::ZerosAfter;
@@ -206,6 +206,9 @@ fn data_start(len: u64) -> u64 {
     HEADER_BYTES + Index::file_bytes(blocks(len))
 }
 
+/// Number of bytes whose blocks are looked up at a time in a search for zeros.
+const SEARCH_BYTES: u64 = 64 << 20;
+
 impl BlockDevice for OverlayFile {
     fn len(&self) -> u64 {
         self.below.len()
@@ -222,6 +225,28 @@ impl BlockDevice for OverlayFile {
             }
         }
         Ok(())
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len(), offset, len).ok()?;
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let part = SEARCH_BYTES.min(end - at);
+            let found = self.runs(at, part).into_iter().find_map(|(is_here, run)| {
+                let len = run.end - run.start;
+                if is_here {
+                    let zeros = self.storage.known_zeros(self.data_start + run.start, len)?;
+                    Some(moved(zeros, self.data_start, 0))
+                } else {
+                    self.below.known_zeros(run.start, len)
+                }
+            });
+            if found.is_some() {
+                return found;
+            }
+            at += part;
+        }
+        None
     }
 
     fn has_read_ahead(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Base of an overlay that is longer: the base, followed by zeros.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{BlockDevice, check_range};
@@ -29,6 +30,14 @@ impl BlockDevice for ZerosAfter {
         let (before, after) = buf.split_at_mut(count as usize);
         after.fill(0);
         if before.is_empty() { Ok(()) } else { self.below.read_at(offset, before) }
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        check_range(self.len, offset, len).ok()?;
+        let count = self.count_below(offset, len);
+        let below = if count > 0 { self.below.known_zeros(offset, count) } else { None };
+        let after = offset + count..offset + len;
+        below.or_else(|| (!after.is_empty()).then_some(after))
     }
 
     fn has_read_ahead(&self) -> bool {

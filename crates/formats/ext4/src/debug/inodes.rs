@@ -102,7 +102,7 @@ impl Ext4Core {
     }
 
     /// Returns an inode's handle, even if the inode is free or its checksum is wrong.
-    pub(super) fn any_inode(&self, ino: Ino) -> Result<Handle> {
+    pub(crate) fn any_inode(&self, ino: Ino) -> Result<Handle> {
         let (_, block, offset) = self.inode_place(ino)?;
         let inode = Inode::from_slot(&self.inode_slot(ino)?);
         let seed = inode_seed(self.superblock().checksum_seed, ino, inode.generation());

@@ -12,6 +12,7 @@ mod disks;
 mod failing;
 #[cfg(target_os = "linux")]
 mod locks;
+mod obfuscated;
 #[cfg(target_os = "linux")]
 mod overlays;
 mod reading;

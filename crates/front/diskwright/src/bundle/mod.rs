@@ -10,6 +10,7 @@
 //! # Ok(()) }
 //! ```
 
+mod obfuscate;
 mod order;
 mod plan;
 mod reads;
@@ -24,6 +25,7 @@ use disk::BlockDevice;
 use remote::bundle::{Encoded, Identity, MakeError, make};
 use serde::Serialize;
 
+pub use obfuscate::{ObfuscateReport, obfuscate};
 pub(crate) use plan::plan;
 
 use crate::{Error, ImageOptions, Result, start_record};

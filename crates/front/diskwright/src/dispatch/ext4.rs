@@ -57,6 +57,11 @@ impl OpenFs for Ext4 {
         }
     }
 
+    #[cfg(feature = "anywhere")]
+    fn obfuscate(&self, key: u64, out: &dyn BlockDevice) -> vfs::Result<Vec<String>> {
+        (**self).obfuscate(key, out)
+    }
+
     fn checkpoints_closed(&self) -> Option<u64> {
         let engine = self.engine();
         engine.has_log().then(|| engine.checkpoints_closed())

@@ -51,6 +51,9 @@ pub(crate) trait OpenFs: Send + Sync {
     -> vfs::Result<()>;
     /// Changes limits and grace times at a time in seconds since the epoch.
     fn change_limits(&self, changes: &LimitChanges, now: u64) -> vfs::Result<()>;
+    /// Writes the metadata with random names to a device of zeros. Returns remarks about parts that could not be read.
+    #[cfg(feature = "anywhere")]
+    fn obfuscate(&self, key: u64, out: &dyn BlockDevice) -> vfs::Result<Vec<String>>;
     /// Makes all changes durable and marks the image clean. The caller has the only reference.
     fn close(self: Arc<Self>) -> vfs::Result<()>;
 }

@@ -43,6 +43,16 @@ impl FileSystemRef<'_> {
         self.fs.layout()
     }
 
+    /// Writes the metadata with random names to a device of zeros.
+    #[cfg(feature = "anywhere")]
+    pub(crate) fn obfuscate(
+        &self,
+        key: u64,
+        out: &dyn disk::BlockDevice,
+    ) -> vfs::Result<Vec<String>> {
+        self.fs.obfuscate(key, out)
+    }
+
     /// Returns the profile of the time spent in listings.
     #[doc(hidden)]
     pub fn listing_profile(&self) -> &ListingProfile {

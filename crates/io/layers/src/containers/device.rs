@@ -1,6 +1,7 @@
 //! A disk whose blocks a table locates.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use disk::BlockDevice;
@@ -137,6 +138,22 @@ impl<M: BlockMap> BlockDevice for ContainerDevice<M> {
             (at, rest) = (at + part as u64, later);
         }
         Ok(())
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let (mut at, end) = (offset, offset.checked_add(len).filter(|end| *end <= self.len)?);
+        while at < end {
+            let (place, _, left) = self.map.locate(&self.file, at).ok()?;
+            if left == 0 {
+                return None;
+            }
+            let next = at + left.min(end - at);
+            if place == BlockPlace::Zeros {
+                return Some(at..next);
+            }
+            at = next;
+        }
+        None
     }
 
     fn has_read_ahead(&self) -> bool {

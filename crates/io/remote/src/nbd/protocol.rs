@@ -11,6 +11,7 @@ pub(crate) const OLD_STYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
 pub(crate) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 pub(crate) const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub(crate) const REPLY_MAGIC: u32 = 0x6744_6698;
+pub(crate) const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags, equal for servers (16 bits) and clients (32 bits).
 pub(crate) mod handshake {
@@ -25,6 +26,9 @@ pub(crate) mod option {
     pub(crate) const LIST: u32 = 3;
     pub(crate) const INFO: u32 = 6;
     pub(crate) const GO: u32 = 7;
+    pub(crate) const STRUCTURED_REPLY: u32 = 8;
+    pub(crate) const LIST_META_CONTEXT: u32 = 9;
+    pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Replies to options. Errors have the highest bit set.
@@ -32,6 +36,7 @@ pub(crate) mod reply {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
+    pub(crate) const META_CONTEXT: u32 = 4;
     pub(crate) const IS_ERROR: u32 = 1 << 31;
     pub(crate) const UNSUPPORTED: u32 = IS_ERROR | 1;
     pub(crate) const POLICY: u32 = IS_ERROR | 2;
@@ -55,6 +60,7 @@ pub(crate) mod transmission {
     pub(crate) const SEND_FUA: u16 = 1 << 3;
     pub(crate) const SEND_TRIM: u16 = 1 << 5;
     pub(crate) const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub(crate) const SEND_DF: u16 = 1 << 7;
     pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
 }
 
@@ -66,6 +72,7 @@ pub(crate) mod command {
     pub(crate) const FLUSH: u16 = 3;
     pub(crate) const TRIM: u16 = 4;
     pub(crate) const WRITE_ZEROES: u16 = 6;
+    pub(crate) const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of requests.
@@ -74,6 +81,29 @@ pub(crate) mod flag {
     pub(crate) const FUA: u16 = 1;
     /// Zeros must be allocated, not stored as a hole.
     pub(crate) const NO_HOLE: u16 = 1 << 1;
+    /// The contents of a read must be one chunk.
+    pub(crate) const DF: u16 = 1 << 2;
+    /// One extent is enough.
+    pub(crate) const REQ_ONE: u16 = 1 << 3;
+}
+
+/// Types of the chunks of structured replies. Errors have the highest bit set.
+pub(crate) mod chunk {
+    pub(crate) const NONE: u16 = 0;
+    pub(crate) const DATA: u16 = 1;
+    pub(crate) const HOLE: u16 = 2;
+    pub(crate) const BLOCK_STATUS: u16 = 5;
+    pub(crate) const IS_ERROR: u16 = 1 << 15;
+    pub(crate) const ERROR: u16 = IS_ERROR | 1;
+}
+
+/// The metadata context that reports holes. It has no bits but these two.
+pub(crate) mod allocation {
+    pub(crate) const NAME: &[u8] = b"base:allocation";
+    /// No storage is allocated.
+    pub(crate) const HOLE: u32 = 1;
+    /// The bytes are zeros.
+    pub(crate) const ZERO: u32 = 1 << 1;
 }
 
 /// Error numbers of replies, equal to those of Linux on every host.
@@ -99,6 +129,7 @@ pub(crate) const EXPORT_ZEROES: usize = 124;
 
 pub(crate) const REQUEST_BYTES: usize = 28;
 pub(crate) const REPLY_BYTES: usize = 16;
+pub(crate) const CHUNK_BYTES: usize = 20;
 
 /// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +197,43 @@ impl Reply {
     }
 }
 
+/// A header of a chunk of a structured reply. Its payload follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    /// True if the reply ends with this chunk.
+    pub(crate) is_last: bool,
+    pub(crate) kind: u16,
+    pub(crate) cookie: u64,
+    /// Length of the payload.
+    pub(crate) len: u32,
+}
+
+impl Chunk {
+    pub(crate) fn parse(bytes: &[u8; CHUNK_BYTES]) -> io::Result<Self> {
+        let magic = u32::from_be_bytes(part(bytes, 0));
+        if magic != CHUNK_MAGIC {
+            return Err(wrong("the magic number of a chunk", CHUNK_MAGIC.into(), magic.into()));
+        }
+        Ok(Self {
+            // Unknown flags are hints.
+            is_last: u16::from_be_bytes(part(bytes, 4)) & 1 != 0,
+            kind: u16::from_be_bytes(part(bytes, 6)),
+            cookie: u64::from_be_bytes(part(bytes, 8)),
+            len: u32::from_be_bytes(part(bytes, 16)),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; CHUNK_BYTES] {
+        let mut bytes = [0; CHUNK_BYTES];
+        bytes[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&u16::from(self.is_last).to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
 /// Returns `N` bytes at `at`. The caller has checked the length.
 pub(crate) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
@@ -192,6 +260,8 @@ mod tests {
         assert_eq!(Request::parse(&request.bytes()).unwrap(), request);
         let reply = Reply { error: 28, cookie: 9 };
         assert_eq!(Reply::parse(&reply.bytes()).unwrap(), reply);
+        let chunk = Chunk { is_last: true, kind: chunk::HOLE, cookie: 1 << 50, len: 12 };
+        assert_eq!(Chunk::parse(&chunk.bytes()).unwrap(), chunk);
         let mut bytes = reply.bytes();
         bytes[3] ^= 1;
         let error = Reply::parse(&bytes).unwrap_err().to_string();

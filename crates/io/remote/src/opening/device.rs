@@ -123,6 +123,18 @@ impl BlockDevice for BundledDevice {
         Ok(())
     }
 
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let range = offset..offset.checked_add(len).filter(|end| *end <= self.len())?;
+        if !self.has_bundle() {
+            return self.image.known_zeros(offset, len);
+        }
+        self.tables.index.parts(range).find_map(|(part, source)| match source {
+            ExtentSource::Image => self.image.known_zeros(part.start, part.end - part.start),
+            ExtentSource::Zeros => Some(part),
+            ExtentSource::Stream(_) => None,
+        })
+    }
+
     fn has_read_ahead(&self) -> bool {
         self.image.has_read_ahead()
     }

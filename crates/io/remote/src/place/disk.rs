@@ -5,13 +5,14 @@
 use disk::hint::Setting;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use disk::{BlockDevice, FileDevice};
 use imago::file::File as ImageFile;
 use imago::qcow2::Qcow2;
 use imago::vmdk::Vmdk;
-use imago::{FormatAccess, FormatDriverBuilder};
+use imago::{FormatAccess, FormatDriverBuilder, Mapping};
 use thiserror::Error;
 
 use crate::place::chain::{Chain, Locks, NamedFiles};
@@ -175,6 +176,23 @@ impl BlockDevice for VirtualDisk {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(offset, buf.len() as u64)?;
         self.access.read(buf, offset)
+    }
+
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        self.check(offset, len).ok()?;
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let (mapping, count) = self.access.get_mapping(at, end - at).ok()?;
+            if count == 0 {
+                return None;
+            }
+            let next = at + count.min(end - at);
+            if matches!(mapping, Mapping::Zero { .. }) {
+                return Some(at..next);
+            }
+            at = next;
+        }
+        None
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

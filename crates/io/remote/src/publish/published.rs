@@ -120,6 +120,15 @@ impl RangeSource for Published {
         self.read(range).map_err(of_fetch).boxed()
     }
 
+    fn known_zeros(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let chunk_bytes = u64::from(self.manifest.chunk_bytes());
+        let numbers = range.start / chunk_bytes..range.end.div_ceil(chunk_bytes);
+        let is_zeros = |number: &u64| self.manifest.digest_of(*number as u32).is_none();
+        let first = numbers.clone().find(is_zeros)?;
+        let last = (first..numbers.end).take_while(is_zeros).last()?;
+        Some((first * chunk_bytes).max(range.start)..((last + 1) * chunk_bytes).min(range.end))
+    }
+
     fn chunk_bytes(&self) -> u64 {
         self.manifest.chunk_bytes().into()
     }

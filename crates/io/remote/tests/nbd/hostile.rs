@@ -11,14 +11,14 @@ use diskwright_remote::nbd::{Client, Pace};
 
 use super::support::{Served, serve};
 
-const LEN: u64 = 1 << 20;
+pub(super) const LEN: u64 = 1 << 20;
 
 fn served() -> Served {
     serve(Arc::new(MemoryDevice::new(LEN)), false)
 }
 
 /// Asserts that a server still works.
-fn assert_serves(served: &Served) {
+pub(super) fn assert_serves(served: &Served) {
     let client = served.client();
     client.write_at(7, b"still here").unwrap();
     let mut found = [0; 10];
@@ -40,7 +40,7 @@ fn past_handshake(served: &Served) -> UnixStream {
     stream
 }
 
-fn request(command: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+pub(super) fn request(command: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
     bytes.extend_from_slice(&0_u16.to_be_bytes());
     bytes.extend_from_slice(&command.to_be_bytes());
@@ -161,7 +161,7 @@ fn more_connections_than_are_served_are_closed() {
 }
 
 /// Returns the result of a connection to a server that sends `said` and then only reads.
-fn client_of(said: &[u8]) -> io::Result<Client> {
+pub(super) fn client_of(said: &[u8]) -> io::Result<Client> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -180,26 +180,31 @@ fn client_of(said: &[u8]) -> io::Result<Client> {
     client
 }
 
-/// Returns the server's greeting, up to the reply to `GO`.
+/// Returns the greeting of a server without structured replies, up to the reply to `GO`.
 fn greeting() -> Vec<u8> {
-    [b"NBDMAGICIHAVEOPT".as_slice(), &3_u16.to_be_bytes()].concat()
+    let unsupported = answer_to(8, (1 << 31) | 1, &[]);
+    [b"NBDMAGICIHAVEOPT".as_slice(), &3_u16.to_be_bytes(), &unsupported].concat()
 }
 
 fn answer(kind: u32, data: &[u8]) -> Vec<u8> {
+    answer_to(7, kind, data)
+}
+
+pub(super) fn answer_to(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut bytes = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
-    for word in [7, kind, data.len() as u32] {
+    for word in [option, kind, data.len() as u32] {
         bytes.extend_from_slice(&word.to_be_bytes());
     }
     bytes.extend_from_slice(data);
     bytes
 }
 
-fn export(len: u64) -> Vec<u8> {
+pub(super) fn export(len: u64) -> Vec<u8> {
     let flags = 0b0110_1101_u16;
     answer(3, &[&0_u16.to_be_bytes()[..], &len.to_be_bytes(), &flags.to_be_bytes()].concat())
 }
 
-fn sizes(least: u32, most: u32) -> Vec<u8> {
+pub(super) fn sizes(least: u32, most: u32) -> Vec<u8> {
     let sizes = [least, 4096, most].map(u32::to_be_bytes).concat();
     answer(3, &[&3_u16.to_be_bytes()[..], &sizes].concat())
 }
@@ -254,7 +259,7 @@ fn invalid_replies_of_servers_are_detected() {
 }
 
 /// Length of the client's handshake with an empty name and one read request.
-const HELLO_AND_REQUEST_BYTES: usize = 4 + 16 + 8 + 28;
+const HELLO_AND_REQUEST_BYTES: usize = 4 + 16 + 16 + 8 + 28;
 
 /// A server that sends `said` at once, `begun` after the first request, and then `rest` one byte at a time.
 fn dripping(said: Vec<u8>, begun: Vec<u8>, rest: Vec<u8>) -> (tempfile::TempDir, String) {

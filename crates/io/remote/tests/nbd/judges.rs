@@ -92,6 +92,79 @@ fn qemu_copies_an_image_through_the_server_and_finds_it_the_same() {
     assert!(said.contains("Images are identical"), "{said}");
 }
 
+/// Creates a file of `LEN` bytes with 64 KiB of data at 1 MiB and at 9 MiB.
+fn sparse_file(path: &std::path::Path) {
+    let file = std::fs::File::create(path).unwrap();
+    file.set_len(LEN).unwrap();
+    let device = FileDevice::new(file).unwrap();
+    for start in [1 << 20, 9 << 20] {
+        device.write_at(start, &[0x5a; 64 << 10]).unwrap();
+    }
+}
+
+#[test]
+fn qemu_sees_holes() {
+    require!(Tool("qemu-img"));
+    let folder = tempfile::tempdir().unwrap();
+    let (image, copy) = (folder.path().join("image"), folder.path().join("copy"));
+    sparse_file(&image);
+    let device = Arc::new(FileDevice::new(std::fs::File::open(&image).unwrap()).unwrap());
+    let served = serve(device, true);
+    let (image, url) = (image.to_str().unwrap(), served.url("disk"));
+    let map = run("qemu-img", &["map", "-f", "raw", "--output=json", &url]);
+    let extents: Vec<&str> = map.lines().collect();
+    assert_eq!(extents.len(), 5, "{map}");
+    let has = |line: &str, start: u64, len: u64, is_data: bool| {
+        let place = format!("\"start\": {start}, \"length\": {len}, ");
+        let state = format!("\"zero\": {}, \"data\": {is_data}", !is_data);
+        line.contains(&place) && line.contains(&state)
+    };
+    assert!(has(extents[0], 0, 1 << 20, false), "{map}");
+    assert!(has(extents[1], 1 << 20, 64 << 10, true), "{map}");
+    assert!(has(extents[3], 9 << 20, 64 << 10, true), "{map}");
+    assert!(has(extents[4], (9 << 20) + (64 << 10), (7 << 20) - (64 << 10), false), "{map}");
+    let copy = copy.to_str().unwrap();
+    run("qemu-img", &["convert", "-f", "raw", "-O", "raw", &url, copy]);
+    let said = run("qemu-img", &["compare", "-f", "raw", "-F", "raw", image, copy]);
+    assert!(said.contains("Images are identical"), "{said}");
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(copy).unwrap());
+    assert!(blocks * 512 <= 512 << 10, "{blocks} sectors of a copy of 128 KiB");
+}
+
+#[test]
+fn the_client_sees_holes_of_qemus_server() {
+    require!(Tool("qemu-nbd"));
+    let folder = tempfile::tempdir().unwrap();
+    let (image, socket) = (folder.path().join("image"), folder.path().join("socket"));
+    sparse_file(&image);
+    let server = testkit::command("qemu-nbd")
+        .args(["-f", "raw", "-r", "-t", "-k", socket.to_str().unwrap()])
+        .arg(&image)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Ended(server);
+    let url = format!("nbd+unix:///?socket={}", socket.display());
+    let mut connected = None;
+    testkit::wait_until("qemu's server", || {
+        connected = Client::connect(&url).ok();
+        connected.is_some()
+    });
+    let client = connected.expect("it was waited for");
+    let mut data = Vec::new();
+    let mut at = 0;
+    while at < LEN {
+        let zeros = client.known_zeros(at, LEN - at).unwrap_or(LEN..LEN);
+        data.extend((at < zeros.start).then_some(at..zeros.start));
+        at = zeros.end;
+    }
+    assert_eq!(data, [1 << 20..(1 << 20) + (64 << 10), 9 << 20..(9 << 20) + (64 << 10)]);
+    let mut found = vec![1; LEN as usize];
+    client.read_at(0, &mut found).unwrap();
+    let is_data = |at: usize| data.iter().any(|part| part.contains(&(at as u64)));
+    assert!((0..LEN as usize).all(|at| found[at] == if is_data(at) { 0x5a } else { 0 }));
+}
+
 #[test]
 fn the_client_works_with_qemus_server() {
     require!(Tool("qemu-nbd"));

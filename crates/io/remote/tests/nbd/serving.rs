@@ -104,6 +104,35 @@ fn all_clients_see_each_write() {
     let mut found = [0; 6];
     second.read_at(4096, &mut found).unwrap();
     assert_eq!(&found, b"shared");
+    // A flush of one connection covers the writes of all, as `CAN_MULTI_CONN` says.
+    second.write_at(8192, b"more").unwrap();
+    first.flush().unwrap();
+    assert_eq!(device.flushes.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn holes_are_known_to_clients() {
+    let memory = Arc::new(MemoryDevice::new(LEN));
+    memory.write_at(1 << 20, &[1; 70_000]).unwrap();
+    memory.write_at(5 << 20, &[1]).unwrap();
+    let served = serve(memory, false);
+    let client = served.client();
+    // Memory has a granularity of 64 KiB.
+    let data = [1 << 20..(1 << 20) + (128 << 10), 5 << 20..(5 << 20) + (64 << 10)];
+    assert_eq!(client.known_zeros(0, LEN), Some(0..data[0].start));
+    assert_eq!(client.known_zeros(1 << 20, LEN - (1 << 20)), Some(data[0].end..data[1].start));
+    assert_eq!(client.known_zeros((1 << 20) + 5, 100_000), None);
+    assert_eq!(
+        client.known_zeros(data[1].start + 1, 70_000),
+        Some(data[1].end..data[1].start + 70_001)
+    );
+    assert_eq!(client.known_zeros(LEN - 1, 1), Some(LEN - 1..LEN));
+    assert_eq!(client.known_zeros(LEN, 1), None);
+    // The client's own writes count at once.
+    client.write_at(100, b"data").unwrap();
+    assert_eq!(client.known_zeros(0, 4096), None);
+    client.zero_range(0, 64 << 10).unwrap();
+    assert_eq!(client.known_zeros(0, 4096), Some(0..4096));
 }
 
 #[test]

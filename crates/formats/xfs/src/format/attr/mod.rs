@@ -91,6 +91,11 @@ impl AttrLayout {
         if self.crc { 80 } else { 32 }
     }
 
+    /// Returns the size of a leaf's header in bytes, for readers outside of this module.
+    pub(crate) const fn leaf_header_size(self) -> usize {
+        self.leaf_header()
+    }
+
     /// Returns the size of a node's header in bytes.
     const fn node_header(self) -> usize {
         if self.crc { 64 } else { 16 }

@@ -8,8 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::nbd::protocol::{REPLY_BYTES, Reply, Request, command, errno, violation};
-use crate::nbd::stream::{Pace, Paced, Stream, read_vec};
+use super::Terms;
+use super::reply::{Answer, PartialReply, Refusal};
+use crate::nbd::protocol::{
+    CHUNK_BYTES, CHUNK_MAGIC, Chunk, REPLY_BYTES, Reply, Request, command, violation,
+};
+use crate::nbd::stream::{Pace, Paced, Stream};
 
 /// A connection after its handshake.
 pub(super) struct Connection(Arc<ConnectionState>);
@@ -17,6 +21,10 @@ pub(super) struct Connection(Arc<ConnectionState>);
 struct ConnectionState {
     stream: Stream,
     pace: Pace,
+    /// Replies to reads consist of chunks.
+    has_chunks: bool,
+    /// Identifier of the metadata context of holes.
+    allocation_id: Option<u32>,
     /// Bytes of replies received so far.
     come: AtomicU64,
     state: Mutex<PendingReplies>,
@@ -34,21 +42,23 @@ struct PendingReplies {
 
 /// A pending request.
 struct Waiting {
-    /// Length of the contents of a successful reply.
-    contents_bytes: u32,
-    /// Channel to the waiting thread: contents, or an error number.
-    answer: SyncSender<Result<Vec<u8>, u32>>,
+    /// The parts of the reply that have arrived.
+    reply: PartialReply,
+    /// Channel to the waiting thread.
+    answer: SyncSender<Result<Answer, Refusal>>,
 }
 
 impl Connection {
     /// Starts the thread that reads replies.
-    pub(super) fn start(stream: Stream, pace: Pace) -> io::Result<Self> {
+    pub(super) fn start(stream: Stream, pace: Pace, terms: &Terms) -> io::Result<Self> {
         // The connection may be idle for long.
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(Some(pace.window))?;
         let shared = Arc::new(ConnectionState {
             stream,
             pace,
+            has_chunks: terms.has_chunks,
+            allocation_id: terms.allocation_id,
             come: AtomicU64::new(0),
             state: Mutex::default(),
             sending: Mutex::new(()),
@@ -65,17 +75,17 @@ impl Connection {
         Ok(Self(shared))
     }
 
-    /// Sends a request and waits for its reply. Returns the contents that it reads.
+    /// Sends a request and waits for its reply.
     pub(super) fn request(
         &self,
         command: u16,
         offset: u64,
         len: u32,
         contents: &[u8],
-    ) -> io::Result<Vec<u8>> {
+    ) -> io::Result<Answer> {
         let (answer, answered) = sync_channel(1);
-        let contents_bytes = if command == command::READ { len } else { 0 };
-        let cookie = self.0.enter(Waiting { contents_bytes, answer })?;
+        let reply = PartialReply::new(command, offset, len, self.0.allocation_id);
+        let cookie = self.0.enter(Waiting { reply, answer })?;
         let header = Request { flags: 0, command, cookie, offset, len }.bytes();
         if let Err(error) = self.0.send(&header, contents) {
             self.0.fail(&error);
@@ -115,11 +125,11 @@ impl ConnectionState {
     }
 
     /// Waits for one reply. Fails if replies arrive more slowly than the required pace.
-    fn wait(&self, answered: &Receiver<Result<Vec<u8>, u32>>) -> io::Result<Vec<u8>> {
+    fn wait(&self, answered: &Receiver<Result<Answer, Refusal>>) -> io::Result<Answer> {
         loop {
             let before = self.come.load(Ordering::Relaxed);
             match answered.recv_timeout(self.pace.window) {
-                Ok(answer) => return answer.map_err(error_of),
+                Ok(answer) => return answer.map_err(Refusal::into_error),
                 Err(RecvTimeoutError::Timeout)
                     if self.come.load(Ordering::Relaxed) - before >= self.pace.window_bytes => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -138,27 +148,55 @@ impl ConnectionState {
         writer.write_all(contents)
     }
 
-    /// Reads one reply and passes it to the waiting thread.
+    /// Reads one reply, or one chunk of it.
     fn read_reply(&self) -> io::Result<()> {
-        let mut header = [0; REPLY_BYTES];
+        let mut magic = [0; 4];
         // The connection may be idle for long. A reply that has started must keep the pace.
         self.stream.set_read_timeout(None)?;
-        (&self.stream).read_exact(&mut header[..1])?;
+        (&self.stream).read_exact(&mut magic[..1])?;
         let mut reader =
             CountedReader { reader: Paced::new(&self.stream, self.pace), come: &self.come };
-        reader.read_exact(&mut header[1..])?;
+        reader.read_exact(&mut magic[1..])?;
+        if self.has_chunks && magic == CHUNK_MAGIC.to_be_bytes() {
+            return self.read_chunk(magic, &mut reader);
+        }
+        let mut header = [0; REPLY_BYTES];
+        header[..4].copy_from_slice(&magic);
+        reader.read_exact(&mut header[4..])?;
         let Reply { error, cookie } = Reply::parse(&header)?;
-        let waiting = self.hold().waiting.remove(&cookie);
-        let Some(Waiting { contents_bytes, answer }) = waiting else {
-            return Err(violation(format!("a reply to an unknown request {cookie}")));
-        };
-        let contents = match error {
-            errno::NONE => Ok(read_vec(&mut reader, contents_bytes)?),
-            number => Err(number),
-        };
+        let Waiting { mut reply, answer } = self.take(cookie)?;
+        self.noted(reply.add_simple(error, self.has_chunks, &mut reader))?;
         // The waiting thread may have given up.
-        let _ = answer.send(contents);
+        let _ = answer.send(self.noted(reply.finish())?);
         Ok(())
+    }
+
+    /// Reads one chunk, and passes the reply to the waiting thread if it is the last one.
+    fn read_chunk(&self, magic: [u8; 4], reader: &mut impl Read) -> io::Result<()> {
+        let mut header = [0; CHUNK_BYTES];
+        header[..4].copy_from_slice(&magic);
+        reader.read_exact(&mut header[4..])?;
+        let chunk = Chunk::parse(&header)?;
+        let Waiting { mut reply, answer } = self.take(chunk.cookie)?;
+        self.noted(reply.add(&chunk, reader))?;
+        if chunk.is_last {
+            // The waiting thread may have given up.
+            let _ = answer.send(self.noted(reply.finish())?);
+        } else {
+            self.hold().waiting.insert(chunk.cookie, Waiting { reply, answer });
+        }
+        Ok(())
+    }
+
+    /// Returns a pending request and removes it from the table.
+    fn take(&self, cookie: u64) -> io::Result<Waiting> {
+        let waiting = self.hold().waiting.remove(&cookie);
+        waiting.ok_or_else(|| violation(format!("a reply to an unknown request {cookie}")))
+    }
+
+    /// Fails the connection if `result` is an error, before the channel of the waiting thread is dropped.
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        result.inspect_err(|error| self.fail(error))
     }
 
     /// Fails the connection and all pending requests. Keeps the first error.
@@ -199,26 +237,4 @@ fn kind_of_failure(kind: io::ErrorKind) -> io::ErrorKind {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut,
         kind => kind,
     }
-}
-
-/// Converts an error number of the protocol.
-fn error_of(number: u32) -> io::Error {
-    let (kind, what) = match number {
-        errno::PERM => (io::ErrorKind::PermissionDenied, "permission denied by the server"),
-        errno::NO_MEMORY => (io::ErrorKind::OutOfMemory, "the server is out of memory"),
-        errno::INVALID => {
-            (io::ErrorKind::InvalidInput, "the server rejects the request as invalid")
-        }
-        errno::NO_SPACE => (io::ErrorKind::StorageFull, "the server has no space left"),
-        errno::OVERFLOW => {
-            (io::ErrorKind::InvalidInput, "the server rejects the request as too large")
-        }
-        errno::UNSUPPORTED => (io::ErrorKind::Unsupported, "the server does not support it"),
-        errno::SHUTDOWN => (io::ErrorKind::ConnectionAborted, "the server is shutting down"),
-        errno::IO => (io::ErrorKind::Other, "the server's device returned an error"),
-        _ => {
-            return io::Error::other(format!("the server returned error {number}"));
-        }
-    };
-    io::Error::new(kind, what)
 }

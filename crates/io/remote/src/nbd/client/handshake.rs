@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::Terms;
 use crate::nbd::protocol::{
     EXPORT_ZEROES, MAGIC, OLD_STYLE_MAGIC, OPTION_BYTES_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC,
-    PAYLOAD_BYTES_MAX, handshake, info, option, part, reply, violation, wrong,
+    PAYLOAD_BYTES_MAX, allocation, handshake, info, option, part, reply, violation, wrong,
 };
 use crate::nbd::stream::{Pace, Stream, Timed, read_array, read_vec};
 
@@ -34,14 +34,54 @@ pub(super) fn agree(stream: &Stream, name: &str, pace: Pace) -> io::Result<Terms
     }
     let flags = u16::from_be_bytes(read_array(reader)?);
     let known = flags & (handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
+    let is_fixed = known & handshake::FIXED_NEWSTYLE != 0;
     (&*stream).write_all(&u32::from(known).to_be_bytes())?;
     let zeroes = known & handshake::NO_ZEROES == 0;
-    if known & handshake::FIXED_NEWSTYLE != 0
-        && let Some(terms) = go(stream, reader, name)?
-    {
-        return terms.checked();
+    let has_chunks = is_fixed && has_chunks(stream, reader)?;
+    let allocation_id = if has_chunks { allocation_id(stream, reader, name)? } else { None };
+    let terms = if is_fixed { go(stream, reader, name)? } else { None };
+    let terms = terms.map_or_else(|| by_name(stream, reader, name, zeroes), Ok)?;
+    Terms { has_chunks, allocation_id, ..terms }.checked()
+}
+
+/// Requests structured replies. Returns false if the server refuses.
+fn has_chunks(stream: &Stream, reader: &mut Timed<'_>) -> io::Result<bool> {
+    send_option(stream, option::STRUCTURED_REPLY, &[])?;
+    match answer(reader, option::STRUCTURED_REPLY)? {
+        (reply::ACK, _) => Ok(true),
+        (kind, _) if kind & reply::IS_ERROR != 0 => Ok(false),
+        (kind, _) => Err(violation(format!("an answer of type {kind:#x} to an option"))),
     }
-    by_name(stream, reader, name, zeroes)?.checked()
+}
+
+/// Selects the metadata context of holes. Returns its identifier, or `None` if the server has none. `go` reports other
+/// errors.
+fn allocation_id(stream: &Stream, reader: &mut Timed<'_>, name: &str) -> io::Result<Option<u32>> {
+    let mut data = Vec::new();
+    for (count, string) in [(None, name.as_bytes()), (Some(1_u32), allocation::NAME)] {
+        data.extend(count.into_iter().flat_map(u32::to_be_bytes));
+        data.extend_from_slice(&(string.len() as u32).to_be_bytes());
+        data.extend_from_slice(string);
+    }
+    send_option(stream, option::SET_META_CONTEXT, &data)?;
+    let mut id = None;
+    for _ in 0..ANSWERS_MAX {
+        let (kind, data) = answer(reader, option::SET_META_CONTEXT)?;
+        match (kind, data.split_first_chunk::<4>()) {
+            (reply::ACK, _) => return Ok(id),
+            (reply::META_CONTEXT, Some((found, allocation::NAME))) if id.is_none() => {
+                id = Some(u32::from_be_bytes(*found));
+            }
+            (reply::META_CONTEXT, _) => {
+                return Err(violation("a metadata context that was not requested"));
+            }
+            (kind, _) if kind & reply::IS_ERROR != 0 => return Ok(None),
+            (kind, _) => {
+                return Err(violation(format!("an answer of type {kind:#x} to an option")));
+            }
+        }
+    }
+    Err(violation(format!("more than {ANSWERS_MAX} answers to one option")))
 }
 
 /// Selects the export with `GO`. Returns `None` if the server does not support it.
@@ -158,7 +198,9 @@ impl Terms {
     /// Uses the protocol's defaults for servers that report no sizes.
     fn new(len: u64, flags: u16, sizes: Option<(u32, u32)>) -> Self {
         let (block_bytes, most) = sizes.unwrap_or((1, PAYLOAD_BYTES_MAX));
-        Self { len, flags, block_bytes, payload_bytes_max: most.min(PAYLOAD_BYTES_MAX) }
+        let payload_bytes_max = most.min(PAYLOAD_BYTES_MAX);
+        let (has_chunks, allocation_id) = (false, None);
+        Self { len, flags, block_bytes, payload_bytes_max, has_chunks, allocation_id }
     }
 
     /// Validates the terms.

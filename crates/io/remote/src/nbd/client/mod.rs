@@ -2,20 +2,28 @@
 
 mod connection;
 mod handshake;
+mod holes;
+mod reply;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use disk::BlockDevice;
 
+pub use self::reply::parse_reply;
+
 use self::connection::Connection;
+use self::holes::Holes;
 use crate::nbd::Export;
 use crate::nbd::Pace;
 use crate::nbd::protocol::{command, transmission};
 
 /// Maximum length of one `WRITE_ZEROES` request.
 const ZEROES_BYTES_MAX: u64 = 1 << 30;
+/// Maximum length of one `BLOCK_STATUS` request, without the rest of a block.
+const STATUS_BYTES_MAX: u64 = 1 << 30;
 /// Buffer size for zeros sent as data, if the server has no `WRITE_ZEROES`.
 const ZEROS_SENT_BYTES: u64 = 1 << 20;
 
@@ -28,6 +36,7 @@ pub struct Client {
     /// Held for writing during partial block writes, for reading during whole ones.
     parts: RwLock<()>,
     failed_flush: Mutex<Option<String>>,
+    holes: Holes,
 }
 
 /// Properties of an export as reported by the server.
@@ -39,6 +48,10 @@ struct Terms {
     block_bytes: u32,
     /// Maximum length of a read or write; a multiple of `block_bytes`.
     payload_bytes_max: u32,
+    /// Replies to reads consist of chunks.
+    has_chunks: bool,
+    /// Identifier of the metadata context of holes, if the server has it.
+    allocation_id: Option<u32>,
 }
 
 impl Client {
@@ -61,9 +74,9 @@ impl Client {
             |error: io::Error| io::Error::new(error.kind(), format!("{export}: {}", plain(&error)));
         let stream = crate::nbd::stream::Stream::connect(&export.address).map_err(named)?;
         let terms = handshake::agree(&stream, &export.name, pace).map_err(named)?;
-        let connection = Connection::start(stream, pace).map_err(named)?;
+        let connection = Connection::start(stream, pace, &terms).map_err(named)?;
         let (parts, failed_flush) = (RwLock::new(()), Mutex::new(None));
-        Ok(Self { connection, terms, export, parts, failed_flush })
+        Ok(Self { connection, terms, export, parts, failed_flush, holes: Holes::default() })
     }
 
     /// Checks whether the export is read-only.
@@ -112,7 +125,7 @@ impl Client {
         for piece in buf.chunks_mut(self.terms.payload_bytes_max as usize) {
             let len = piece.len() as u32;
             let read = self.connection.request(command::READ, at, len, &[]);
-            piece.copy_from_slice(&read.map_err(|error| self.named(&error))?);
+            piece.copy_from_slice(&read.map_err(|error| self.named(&error))?.contents);
             at += u64::from(len);
         }
         Ok(())
@@ -123,6 +136,7 @@ impl Client {
         for piece in data.chunks(self.terms.payload_bytes_max as usize) {
             let len = piece.len() as u32;
             let written = self.connection.request(command::WRITE, at, len, piece);
+            self.holes.forget();
             written.map_err(|error| self.named(&error))?;
             at += u64::from(len);
         }
@@ -135,10 +149,18 @@ impl Client {
         while at < offset + len {
             let piece = (offset + len - at).min(ZEROES_BYTES_MAX);
             let done = self.connection.request(command, at, piece as u32, &[]);
+            self.holes.forget();
             done.map_err(|error| self.named(&error))?;
             at += piece;
         }
         Ok(())
+    }
+
+    /// Requests the status of the blocks from `offset` on. Returns the start and the extents with their flags.
+    fn status(&self, offset: u64) -> Option<(u64, Vec<(u32, u32)>)> {
+        let (start, len) = self.around(offset, STATUS_BYTES_MAX.min(self.terms.len - offset));
+        let status = self.connection.request(command::BLOCK_STATUS, start, len as u32, &[]);
+        Some((start, status.ok()?.extents))
     }
 
     /// Returns the whole blocks within a range, as start and length.
@@ -177,6 +199,21 @@ impl BlockDevice for Client {
         self.read_pieces(start, &mut blocks)?;
         buf.copy_from_slice(&blocks[(offset - start) as usize..][..buf.len()]);
         Ok(())
+    }
+
+    /// Asks the server, unless it was asked recently. Other clients may have written since.
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        self.terms.allocation_id?;
+        self.check(offset, len, false).ok()?;
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let (next, is_zeros) = self.holes.at(at, |at| self.status(at))?;
+            if is_zeros {
+                return Some(at..next.min(end));
+            }
+            at = next;
+        }
+        None
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -1,17 +1,15 @@
 //! Serves one client: one thread reads requests, and several workers perform them.
 
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use super::handshake::{self, HandshakeOutcome};
+use super::replies::Replies;
 use super::{Exported, transmission};
-use crate::nbd::protocol::{
-    PAYLOAD_BYTES_MAX, REQUEST_BYTES, Reply, Request, command, errno, violation,
-};
+use crate::nbd::protocol::{PAYLOAD_BYTES_MAX, REQUEST_BYTES, Request, command, violation};
 use crate::nbd::stream::{Stream, read_vec};
 
 /// Number of worker threads.
@@ -32,22 +30,24 @@ struct PendingRequest<'a> {
 
 /// Serves a client until its connection ends. Errors of a connection are not reported.
 pub(super) fn serve(stream: &Stream, exported: &Exported, establish: impl FnOnce() -> bool) {
-    if !matches!(handshake::serve(stream, exported), Ok(HandshakeOutcome::Requests)) || !establish()
-    {
+    let Ok(HandshakeOutcome::Requests(negotiated)) = handshake::serve(stream, exported) else {
+        return;
+    };
+    if !establish() {
         return;
     }
     if stream.set_write_timeout(Some(STALL)).is_err() {
         return;
     }
     let budget = Budget::default();
-    let replies = Mutex::new(());
+    let replies = Replies::new(stream, negotiated);
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         // The last worker to end drops the receiver, and then sending fails.
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..WORKERS {
             let receiver = Arc::clone(&receiver);
-            let work = || work(stream, exported, receiver, &replies);
+            let work = || work(exported, receiver, &replies);
             if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                 return;
             }
@@ -100,26 +100,16 @@ fn next<'a>(stream: &Stream, budget: &'a Budget) -> io::Result<Option<PendingReq
 
 /// Performs requests until the queue is closed.
 fn work(
-    stream: &Stream,
     exported: &Exported,
     receiver: Arc<Mutex<Receiver<PendingRequest<'_>>>>,
-    replies: &Mutex<()>,
+    replies: &Replies<'_>,
 ) {
     loop {
         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = next else { return };
-        let done = transmission::perform(exported, &work.request, &work.contents);
-        let (error, contents) = match done {
-            Ok(contents) => (errno::NONE, contents),
-            Err(error) => (error, Vec::new()),
-        };
-        let header = Reply { error, cookie: work.request.cookie }.bytes();
-        let _turn = replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut writer = stream;
-        if writer.write_all(&header).and_then(|()| writer.write_all(&contents)).is_err() {
-            // A reply was truncated, so later replies would be unreadable.
-            stream.shutdown(Shutdown::Both);
-        }
+        let negotiated = replies.negotiated();
+        let done = transmission::perform(exported, negotiated, &work.request, &work.contents);
+        replies.send(&work.request, done);
     }
 }
 

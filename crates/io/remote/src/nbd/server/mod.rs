@@ -2,6 +2,7 @@
 
 mod connection;
 mod handshake;
+mod replies;
 mod transmission;
 
 use std::collections::BTreeMap;

@@ -300,6 +300,11 @@ impl BlockDevice for LazyDevice {
         Ok(())
     }
 
+    fn known_zeros(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        self.check(offset, len).ok()?;
+        self.shared.source.known_zeros(offset..offset + len)
+    }
+
     fn has_read_ahead(&self) -> bool {
         self.shared.options.read_ahead_bytes > 0
     }

@@ -36,6 +36,11 @@ pub trait RangeSource: Send + Sync {
     /// Fetches all bytes of `range`, which must be within the length, or fails.
     fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>>;
 
+    /// Returns the first part of `range` that is known to be zeros, without fetching it.
+    fn known_zeros(&self, _range: Range<u64>) -> Option<Range<u64>> {
+        None
+    }
+
     /// Unit for fetching and caching, in bytes. Not 0.
     fn chunk_bytes(&self) -> u64;
 }
