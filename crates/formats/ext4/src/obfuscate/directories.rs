@@ -221,7 +221,7 @@ impl ObfuscatedCopy<'_> {
         let mut places = HashMap::new();
         let walked = self.fs.walk_map(handle.ino(), &mut |entry| match entry {
             MapEntry::Extent { extent, .. } => {
-                for nth in 0..u32::from(extent.len) {
+                for nth in 0..extent.len {
                     let number = FileBlock(extent.block.0.saturating_add(nth));
                     if wanted.contains(&number) {
                         places.insert(number, extent.start.plus(nth.into()));

@@ -26,26 +26,34 @@ pub(super) struct SharedBase {
     pub(super) levels: u32,
 }
 
+/// Like [`SharedBase`], for a base that its owners may have closed.
+struct WeakBase {
+    device: Weak<dyn BlockDevice>,
+    levels: u32,
+}
+
+impl WeakBase {
+    fn upgrade(&self) -> Option<SharedBase> {
+        Some(SharedBase { device: self.device.upgrade()?, levels: self.levels })
+    }
+}
+
 /// The open bases. Entries of closed ones are removed when another base is added.
-static OPEN: Mutex<BTreeMap<BaseKey, (Weak<dyn BlockDevice>, u32)>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<BaseKey, WeakBase>> = Mutex::new(BTreeMap::new());
 
 /// Returns the open base with this key.
 pub(super) fn find(key: &BaseKey) -> Option<SharedBase> {
-    let open = OPEN.lock();
-    let (device, levels) = open.get(key)?;
-    Some(SharedBase { device: device.upgrade()?, levels: *levels })
+    OPEN.lock().get(key)?.upgrade()
 }
 
 /// Adds a base. Returns the one that another thread has added meanwhile, if any.
 pub(super) fn add(key: BaseKey, base: SharedBase) -> SharedBase {
     let mut open = OPEN.lock();
-    if let Some((device, levels)) = open.get(&key)
-        && let Some(device) = device.upgrade()
-    {
-        return SharedBase { device, levels: *levels };
+    if let Some(found) = open.get(&key).and_then(WeakBase::upgrade) {
+        return found;
     }
-    open.retain(|_, (device, _)| device.strong_count() > 0);
-    open.insert(key, (Arc::downgrade(&base.device), base.levels));
+    open.retain(|_, base| base.device.strong_count() > 0);
+    open.insert(key, WeakBase { device: Arc::downgrade(&base.device), levels: base.levels });
     base
 }
 

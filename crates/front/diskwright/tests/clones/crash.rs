@@ -113,25 +113,25 @@ fn open(format: &str, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenF
     Ok(match format {
         "ext4" => {
             let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
-            Box::new(Open::Ext4(ext4::Ext4::open_writable(device, &options)?))
+            Box::new(Open::Ext4(Box::new(ext4::Ext4::open_writable(device, &options)?)))
         }
         _ => {
             let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
-            Box::new(Open::Xfs(xfs::Xfs::open_writable(device, &options)?))
+            Box::new(Open::Xfs(Box::new(xfs::Xfs::open_writable(device, &options)?)))
         }
     })
 }
 
 enum Open {
-    Ext4(ext4::Ext4),
-    Xfs(xfs::Xfs),
+    Ext4(Box<ext4::Ext4>),
+    Xfs(Box<xfs::Xfs>),
 }
 
 impl OpenFileSystem for Open {
     fn file_system(&self) -> &dyn FileSystem {
         match self {
-            Self::Ext4(fs) => fs,
-            Self::Xfs(fs) => fs,
+            Self::Ext4(fs) => &**fs,
+            Self::Xfs(fs) => &**fs,
         }
     }
 
