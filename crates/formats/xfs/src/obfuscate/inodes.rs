@@ -73,7 +73,10 @@ impl ObfuscatedCopy<'_> {
         match Inode::parse(geometry, ino, &slot) {
             Ok(_) if !is_free => {
                 self.data_fork(ino, &mut inode)?;
-                self.attributes(ino, &mut inode)?;
+                // Parent pointers of metadata files contain the names that their directories keep.
+                if !inode.is_metadata() {
+                    self.attributes(ino, &mut inode)?;
+                }
                 clear_unused(&mut inode);
             }
             parsed => {

@@ -56,6 +56,8 @@ fn a_failing_server_is_not_reported_as_damage() {
     let mut failed = 0;
     for format in images {
         for line in COMMANDS {
+            // It tries each unreadable unit, which takes seconds.
+            let step = if line.contains("--salvage") { 8 * step } else { step };
             let line = line.replace("URL", &server.url(format));
             for fault in FAULTS.into_iter().take(effort(1, 2, 2)) {
                 for right in (0..).step_by(step) {
