@@ -11,7 +11,7 @@ pub(crate) fn first(file: &File, start: u64, len: u64) -> Option<Range<u64>> {
     use rustix::io::Errno;
 
     let end = start.checked_add(len)?;
-    // Bytes past the end of a truncated file are no hole.
+    // Bytes past the end of a truncated file are not a hole.
     let data_from = |at| match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Some(data),
         Err(Errno::NXIO) => file.metadata().ok().map(|about| about.len()),

@@ -55,8 +55,8 @@ pub struct QuotaRequest {
 /// Changes the quotas of an image after replaying its journal or log.
 ///
 /// # Errors
-/// If the image is in use, damaged, full, or of another format; if its format has no such setting; for limits of kinds
-/// that are not counted, and soft limits above hard ones. Earlier changes of the request remain.
+/// If the image is in use, damaged, full, or of another format, or if its format has no such setting. Also for limits of
+/// kinds that are not counted, and for soft limits above hard ones. Earlier changes of the request remain.
 pub fn change_quotas(path: &Path, options: &ImageOptions, request: &QuotaRequest) -> Result<()> {
     let device = open_device(path, options)?;
     let format = probe(path, &device, options)?;

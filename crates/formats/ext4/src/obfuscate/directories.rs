@@ -75,7 +75,7 @@ impl ObfuscatedCopy<'_> {
         Ok(is_indexed)
     }
 
-    /// Writes leaves with new names. Returns false if there are no names with hashes in `ranges`.
+    /// Writes leaves with new names. Returns false if no name has a hash in `ranges`.
     fn leaves(
         &mut self,
         handle: &Handle,
@@ -114,7 +114,7 @@ impl ObfuscatedCopy<'_> {
         self.entries(bytes, &(0..1 << 32), &mut names);
     }
 
-    /// Replaces all names of a block, and clears the bytes between records. Returns false if there is no name for one.
+    /// Replaces all names of a block, and clears the bytes between records. Returns false if one gets no name.
     fn entries(&mut self, bytes: &mut [u8], range: &Range<u64>, names: &mut NewNames) -> bool {
         let (mut at, mut is_done) = (0, true);
         while let Some(record) = record_at(bytes, at) {

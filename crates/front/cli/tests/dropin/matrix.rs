@@ -207,7 +207,7 @@ fn judge(dir: &Path, xfs: bool, has_realtime: bool, arguments: &str) {
     };
     let output = command.current_dir(dir).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    // An extent tree that could be smaller is no damage.
+    // An extent tree that could be smaller is not damaged.
     assert!(output.status.success(), "{arguments}: {text}{output:?}");
 }
 

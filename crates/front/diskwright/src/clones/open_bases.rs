@@ -46,7 +46,7 @@ pub(super) fn find(key: &BaseKey) -> Option<SharedBase> {
     OPEN.lock().get(key)?.upgrade()
 }
 
-/// Adds a base. Returns the one that another thread has added meanwhile, if any.
+/// Adds a base. If another thread added one with this key first, returns that.
 pub(super) fn add(key: BaseKey, base: SharedBase) -> SharedBase {
     let mut open = OPEN.lock();
     if let Some(found) = open.get(&key).and_then(WeakBase::upgrade) {

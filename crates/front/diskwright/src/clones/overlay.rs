@@ -49,7 +49,7 @@ impl BaseAccess<'_> {
         Ok(Self { depth, ..self })
     }
 
-    /// Checks that `levels` more overlays may lie below, of which `file` is the first.
+    /// Checks that `levels` more overlays may lie below, beginning with `file`.
     fn allow(self, file: &Path, levels: u32) -> Result<()> {
         if self.depth + levels > Self::DEPTH_MAX {
             let problem = format!("more than {} overlays lie above each other", Self::DEPTH_MAX);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Memory that is shared, in bytes.
 const TOTAL_BYTES: usize = 4 * BYTES_MAX;
 
-/// Largest cache of an image without a size of its own: the default of both formats.
+/// Largest cache of an image without a chosen size: the default of both formats.
 const BYTES_MAX: usize = 256 << 20;
 
 /// Smallest cache of an image. An idle or small image uses less.

@@ -73,7 +73,7 @@ impl CloneTarget {
         let base = Arc::new(RecordingDevice::new(memory));
         let snapshot = Arc::new(storage(BASE_BYTES));
         let overlay = OverlayFile::create(snapshot.clone(), base.clone(), &about(BASE, None));
-        // The snapshot contains blocks of its own, and is an empty file system for the model.
+        // The snapshot contains blocks, and is an empty file system for the model.
         let image = ImageOptions::new().write(true).open_device(Arc::new(overlay.unwrap()));
         let image = image.unwrap();
         image.set_label("snapshot").unwrap();
