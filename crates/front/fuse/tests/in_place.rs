@@ -235,8 +235,12 @@ fn an_image_that_was_cut_gives_errors_and_the_mount_goes_on() {
         mounted_fs(image.fs(), Options::default(), |root| {
             let path = root.join("file");
             let expected = pattern(3, 8 << 20);
-            fs::write(&path, &expected).unwrap();
             let file = direct(&path);
+            // One request after the other. The kernel writes back cached parts in any order, and the file would not be
+            // in one piece.
+            for (part, at) in expected.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+                file.write_all_at(part, at).unwrap();
+            }
             file.sync_all().unwrap();
             let mut bytes = Vec::new();
             let place = image.folder.path().join("image");
