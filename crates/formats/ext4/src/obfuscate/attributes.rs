@@ -46,7 +46,7 @@ impl ObfuscatedCopy<'_> {
                 }
                 Err(error) => {
                     bytes.fill(0);
-                    self.remark(format_args!("the attributes of inode {ino}"), &error);
+                    self.copy.remark(format_args!("the attributes of inode {ino}"), &error);
                 }
             }
         }
@@ -55,7 +55,7 @@ impl ObfuscatedCopy<'_> {
             return Ok(());
         }
         if let Err(error) = self.attribute_block(handle, block) {
-            self.remark(format_args!("the attribute block {block} of inode {ino}"), &error);
+            self.copy.remark(format_args!("the attribute block {block} of inode {ino}"), &error);
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl ObfuscatedCopy<'_> {
         if let Some(seed) = seed {
             seal_block(&mut new, block, seed);
         }
-        self.write(self.byte_of(block), &new)
+        self.copy.write(self.byte_of(block), &new)
     }
 
     fn replaced(&mut self, handle: &Handle, area: Area<'_>) -> Vec<NewXattr> {

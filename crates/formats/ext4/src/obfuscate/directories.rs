@@ -47,12 +47,14 @@ impl ObfuscatedCopy<'_> {
             }
         });
         let nodes = read.and_then(|()| fs.index_nodes(ino)).unwrap_or_else(|error| {
-            self.remark(format_args!("directory {ino}"), &error);
+            self.copy.remark(format_args!("directory {ino}"), &error);
             Vec::new()
         });
         if handle.has_flag(flags::ENCRYPT) {
             // Encrypted names tell nothing.
-            leaves.iter().try_for_each(|(_, at, bytes)| self.write(self.byte_of(*at), bytes))?;
+            leaves
+                .iter()
+                .try_for_each(|(_, at, bytes)| self.copy.write(self.byte_of(*at), bytes))?;
             self.nodes(handle, &nodes, true)?;
             return Ok(true);
         }
@@ -102,7 +104,7 @@ impl ObfuscatedCopy<'_> {
             if self.fs.volume.checksums {
                 dirent::seal(&mut bytes, handle.owner.seed);
             }
-            self.write(self.byte_of(block), &bytes)?;
+            self.copy.write(self.byte_of(block), &bytes)?;
         }
         Ok(true)
     }
@@ -194,7 +196,7 @@ impl ObfuscatedCopy<'_> {
                     dirent::seal(&mut bytes, handle.owner.seed);
                 }
             }
-            self.write(self.byte_of(*block), &bytes)?;
+            self.copy.write(self.byte_of(*block), &bytes)?;
         }
         Ok(())
     }
@@ -234,7 +236,7 @@ impl ObfuscatedCopy<'_> {
             _ => {}
         });
         if let Err(error) = walked {
-            self.remark(format_args!("the block map of directory {}", handle.ino()), &error);
+            self.copy.remark(format_args!("the block map of directory {}", handle.ino()), &error);
         }
         places
     }

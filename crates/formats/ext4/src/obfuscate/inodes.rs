@@ -44,7 +44,7 @@ impl ObfuscatedCopy<'_> {
                 (0..count).filter(is_used).collect()
             }
             Err(error) => {
-                self.remark(format_args!("the inode bitmap of group {group}"), &error);
+                self.copy.remark(format_args!("the inode bitmap of group {group}"), &error);
                 (0..count).collect()
             }
         }
@@ -55,7 +55,7 @@ impl ObfuscatedCopy<'_> {
         let (mut slot, handle) = match read {
             Ok(read) => read,
             Err(error) => {
-                self.remark(format_args!("inode {ino}"), &error);
+                self.copy.remark(format_args!("inode {ino}"), &error);
                 return Ok(());
             }
         };
@@ -71,7 +71,7 @@ impl ObfuscatedCopy<'_> {
             inode::seal_slot(seed, &mut slot);
         }
         let (_, block, offset) = self.fs.inode_place(ino)?;
-        self.write(self.byte_of(block) + offset as u64, &slot)
+        self.copy.write(self.byte_of(block) + offset as u64, &slot)
     }
 
     fn contents(&mut self, handle: &Handle, slot: &mut [u8]) -> Result<()> {
@@ -127,6 +127,6 @@ impl ObfuscatedCopy<'_> {
             true => self.read_block(block)?,
             false => self.random.name(size.min(self.fs.geometry().block_size().into()) as usize),
         };
-        self.write(self.byte_of(block), &bytes)
+        self.copy.write(self.byte_of(block), &bytes)
     }
 }

@@ -39,7 +39,7 @@ impl ObfuscatedCopy<'_> {
                 if let Err(error) = self.short_attributes(inode) {
                     inode.fork_mut(Fork::Attr).fill(0);
                     shortform::init(inode.fork_mut(Fork::Attr));
-                    self.remark(format_args!("the attributes of inode {ino}"), &error);
+                    self.copy.remark(format_args!("the attributes of inode {ino}"), &error);
                 }
             }
             ForkFormat::Extents | ForkFormat::Btree => {
@@ -72,12 +72,12 @@ impl ObfuscatedCopy<'_> {
 
     fn attribute_block(&mut self, block: Block, taken: &mut Taken) -> Result<()> {
         let layout = AttrLayout::new(self.fs.geometry());
-        let mut bytes = self.read(self.byte_of(block), layout.block_size)?;
+        let mut bytes = self.copy.read(self.byte_of(block), layout.block_size)?;
         match layout.block_type(&bytes) {
             Some(BlockType::Leaf) if leaf::verify(layout, &bytes).is_ok() => {
                 self.leaf(layout, &mut bytes, taken);
             }
-            Some(BlockType::Node) => return self.write(self.byte_of(block), &bytes),
+            Some(BlockType::Node) => return self.copy.write(self.byte_of(block), &bytes),
             None if layout.crc && be32(&bytes, 0) == REMOTE_MAGIC => {
                 bytes[REMOTE_HEADER..].fill(0);
             }
@@ -87,7 +87,7 @@ impl ObfuscatedCopy<'_> {
         if layout.crc {
             checksum::seal(&mut bytes, CRC_OFFSET);
         }
-        self.write(self.byte_of(block), &bytes)
+        self.copy.write(self.byte_of(block), &bytes)
     }
 
     /// Replaces names and values of a verified leaf, and clears its unused bytes.

@@ -40,7 +40,7 @@ impl ObfuscatedCopy<'_> {
                 build(&layout, short.parent(), entries).to_vec()
             }
             Err(error) => {
-                self.remark(format_args!("directory {ino}"), &error);
+                self.copy.remark(format_args!("directory {ino}"), &error);
                 Vec::new()
             }
         };
@@ -62,13 +62,14 @@ impl ObfuscatedCopy<'_> {
         {
             let (first, start) = group[0];
             if group.len() != count {
-                self.remark(format_args!("block {} of directory {ino}", first.0), &"incomplete");
+                self.copy
+                    .remark(format_args!("block {} of directory {ino}", first.0), &"incomplete");
                 continue;
             }
             let size = self.fs.geometry().block_size();
             let mut bytes = Vec::with_capacity(layout.size());
             for (_, block) in group {
-                bytes.extend(self.read(self.byte_of(*block), size)?);
+                bytes.extend(self.copy.read(self.byte_of(*block), size)?);
             }
             if first < layout.leaf_first() {
                 let checked = dir::verify(
@@ -80,14 +81,14 @@ impl ObfuscatedCopy<'_> {
                 );
                 if let Err(error) = checked {
                     // Its names cannot be found safely.
-                    self.remark(format_args!("block {} of directory {ino}", first.0), &error);
+                    self.copy.remark(format_args!("block {} of directory {ino}", first.0), &error);
                     continue;
                 }
                 self.entries(ino, &layout, &mut bytes, &mut taken);
                 dir::seal(self.fs.geometry(), DirBlockKind::Data, &mut bytes);
             }
             for ((_, block), part) in group.iter().zip(bytes.chunks(size)) {
-                self.write(self.byte_of(*block), part)?;
+                self.copy.write(self.byte_of(*block), part)?;
             }
         }
         Ok(())
@@ -134,7 +135,7 @@ impl ObfuscatedCopy<'_> {
             let run = match self.fs.block_run(ino, fork, at) {
                 Ok(run) => run,
                 Err(error) => {
-                    self.remark(format_args!("the block map of inode {ino}"), &error);
+                    self.copy.remark(format_args!("the block map of inode {ino}"), &error);
                     break;
                 }
             };

@@ -22,9 +22,10 @@ impl ObfuscatedCopy<'_> {
     pub(super) fn inodes(&mut self) -> Result<()> {
         let chunks = self.chunks();
         if self.fs.geometry().features.incompat(Incompat::PARENT) {
-            self.is_rehearsal = true;
+            // Chooses the names of directories, which parent pointers need.
+            self.copy.rehearse(true);
             self.each_inode(&chunks)?;
-            self.is_rehearsal = false;
+            self.copy.rehearse(false);
         }
         self.each_inode(&chunks)
     }
@@ -40,7 +41,7 @@ impl ObfuscatedCopy<'_> {
                 Ok(())
             });
             if let Err(error) = walked {
-                self.remark(format_args!("the tree of inodes of group {ag}"), &error);
+                self.copy.remark(format_args!("the tree of inodes of group {ag}"), &error);
             }
         }
         chunks
@@ -62,10 +63,10 @@ impl ObfuscatedCopy<'_> {
     fn inode(&mut self, ino: Ino, is_free: bool) -> Result<()> {
         let geometry = self.fs.geometry();
         let Some(at) = self.fs.inode_byte(ino) else { return Ok(()) };
-        let slot = match self.read(at, geometry.inode_size()) {
+        let slot = match self.copy.read(at, geometry.inode_size()) {
             Ok(slot) => slot,
             Err(error) => {
-                self.remark(format_args!("inode {ino}"), &error);
+                self.copy.remark(format_args!("inode {ino}"), &error);
                 return Ok(());
             }
         };
@@ -84,13 +85,13 @@ impl ObfuscatedCopy<'_> {
                 let core = inode.core_size();
                 inode.as_mut_bytes()[core..].fill(0);
                 if let (Err(error), false) = (parsed, is_free) {
-                    self.remark(format_args!("inode {ino}"), &error);
-                    return self.write(at, inode.as_bytes());
+                    self.copy.remark(format_args!("inode {ino}"), &error);
+                    return self.copy.write(at, inode.as_bytes());
                 }
             }
         }
         seal_slot(inode.as_mut_bytes());
-        self.write(at, inode.as_bytes())
+        self.copy.write(at, inode.as_bytes())
     }
 
     fn data_fork(&mut self, ino: Ino, inode: &mut Inode) -> Result<()> {
@@ -123,7 +124,7 @@ impl ObfuscatedCopy<'_> {
         for run in runs {
             let (start, len): (Block, usize) = (run[0].1, run.len());
             let mut bytes =
-                self.read(self.byte_of(start), len * self.fs.geometry().block_size())?;
+                self.copy.read(self.byte_of(start), len * self.fs.geometry().block_size())?;
             let room = bytes.len() - header;
             let count = match header {
                 0 => left.min(room),
@@ -136,7 +137,7 @@ impl ObfuscatedCopy<'_> {
             if header > 0 {
                 checksum::seal(&mut bytes, symlink::CRC_OFFSET);
             }
-            self.write(self.byte_of(start), &bytes)?;
+            self.copy.write(self.byte_of(start), &bytes)?;
         }
         Ok(())
     }
