@@ -117,45 +117,58 @@ fn fault(base: &Base, before: &Survivors, seed: u64, file: &Path) -> Option<Stri
     let mut image = base.image.clone();
     let seal = |image: &mut [u8]| base.layout.seal(image);
     let what = harm(&mut image, &base.targets, PLACES_MAX, &seal, &mut random);
-    let begun = Instant::now();
-    // A panic is recorded as the result of the case, so that the run continues.
-    let made = catch_unwind(AssertUnwindSafe(|| plan(&image)));
-    let took = begun.elapsed();
     let features = &base.layout.sb.features;
     // Not every kernel supports case folding, quotas or large blocks.
     let is_for_all = !features.incompat(Incompat::CASEFOLD)
         && !features.ro_compat(RoCompat::QUOTA)
         && base.layout.geometry.block_size() <= 4096;
     let is_mounted = is_for_all && seed.is_multiple_of(MOUNTED_ONE_IN);
-    let found = match made {
-        Err(_) => Some("it panicked".to_owned()),
-        Ok(_) if took > TIME_MAX => Some(format!("it took {took:?}")),
-        // An unsupported feature, which the damage has set.
-        Ok(Err(vfs::Error::Unsupported(_))) => None,
-        Ok(Err(error)) => {
-            let (_, is_repaired) = with_e2fsck(&image, file);
-            is_repaired.then(|| format!("refused, and e2fsck repairs it: {error}"))
-        }
-        Ok(Ok(made)) => {
-            let found = carried_out(&image, &made).map_or_else(
+    let found = fault_of_plan(
+        || plan(&image),
+        || with_e2fsck(&image, file).1,
+        |made| {
+            carried_out(&image, made).map_or_else(
                 |error| Some(format!("not carried out: {error}")),
                 |after| {
-                    fault_of_repaired(&made, &after)
+                    fault_of_repaired(made, &after)
                         .or_else(|| is_mounted.then(|| fault_of_mount(&after, file)).flatten())
-                        .or_else(|| fewer(before, &after, &image, file))
+                        .or_else(|| fewer(before, &survivors(&after), with_e2fsck(&image, file)))
                 },
-            );
-            found.map(|found| format!("{found}\n{}", describe(&made)))
-        }
-    };
+            )
+        },
+    );
     found.map(|found| format!("{}: {what}: {found}", base.name))
 }
 
-/// Compares the files that survive with those that e2fsck keeps. Returns a message if there are fewer.
-fn fewer(before: &Survivors, after: &[u8], damaged: &[u8], file: &Path) -> Option<String> {
-    let ours = survivors(after);
-    let (theirs, is_repaired) = with_e2fsck(damaged, file);
-    let (kept, kept_by_e2fsck) = (before.files_kept(&ours), before.files_kept(&theirs));
+/// Makes a plan, and returns its first fault. `is_repaired` tells whether e2fsck repairs an image that is refused, and
+/// `fault` judges the result.
+pub(super) fn fault_of_plan(
+    make: impl FnOnce() -> vfs::Result<Plan>,
+    is_repaired: impl FnOnce() -> bool,
+    fault: impl FnOnce(&Plan) -> Option<String>,
+) -> Option<String> {
+    let begun = Instant::now();
+    // A panic is recorded as the result of the case, so that the run continues.
+    let made = catch_unwind(AssertUnwindSafe(make));
+    let took = begun.elapsed();
+    match made {
+        Err(_) => Some("it panicked".to_owned()),
+        Ok(_) if took > TIME_MAX => Some(format!("it took {took:?}")),
+        // An unsupported feature, which the damage has set, or a device that does not belong to the image any more.
+        Ok(Err(vfs::Error::Unsupported(_))) => None,
+        Ok(Err(error)) => is_repaired().then(|| format!("refused, and e2fsck repairs it: {error}")),
+        Ok(Ok(made)) => fault(&made).map(|found| format!("{found}\n{}", describe(&made))),
+    }
+}
+
+/// Compares the files that survive with those that e2fsck keeps, and whether it succeeded. Returns a message if there are
+/// fewer.
+pub(super) fn fewer(
+    before: &Survivors,
+    ours: &Survivors,
+    (theirs, is_repaired): (Survivors, bool),
+) -> Option<String> {
+    let (kept, kept_by_e2fsck) = (before.files_kept(ours), before.files_kept(&theirs));
     if !is_repaired || kept.len() >= kept_by_e2fsck.len() {
         return None;
     }

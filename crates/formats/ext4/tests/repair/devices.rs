@@ -1,10 +1,8 @@
 //! Random damage in images whose journal is on another device, and in the journal. A repaired image is sound, and at
 //! least as many files survive as with e2fsck.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{Ext4, OpenOptions};
@@ -14,7 +12,7 @@ use testkit::{Batches, HarmTarget, Survivors, effort, harm, require, scratch};
 use vfs::check::Silent;
 use vfs::{FileSystem, NewInode};
 
-use super::against::{MOUNTED_ONE_IN, PLACES_MAX, TIME_MAX, survivors_on};
+use super::against::{MOUNTED_ONE_IN, PLACES_MAX, fault_of_plan, fewer, survivors_on};
 use super::bases::{self, Base};
 use super::describe;
 use crate::check::victim::is_explained;
@@ -75,27 +73,19 @@ impl Pair {
         let what = harm(&mut both, &base.targets, PLACES_MAX, &seal, &mut random);
         let damaged = [&both[..len], &both[len..]];
         let parts = damaged.map(|bytes| Arc::new(MemoryDevice::from_bytes(bytes)));
-        let begun = Instant::now();
-        let made = catch_unwind(AssertUnwindSafe(|| plan(&parts)));
-        let took = begun.elapsed();
-        let found = match made {
-            Err(_) => Some("it panicked".to_owned()),
-            Ok(_) if took > TIME_MAX => Some(format!("it took {took:?}")),
-            // An unsupported feature, or the device is not the journal of the image any more.
-            Ok(Err(vfs::Error::Unsupported(_))) => None,
-            Ok(Err(error)) => {
-                let (_, is_repaired) = with_e2fsck(&parts, folder);
-                is_repaired.then(|| format!("refused, and e2fsck repairs it: {error}"))
-            }
-            Ok(Ok(made)) => {
+        let found = fault_of_plan(
+            || plan(&parts),
+            || with_e2fsck(&parts, folder).1,
+            |made| {
                 let before = parts.clone().map(|part| Arc::new(part.fork()));
                 write_in_place(&*device(&parts), &made.steps, &mut |_, _| true).unwrap();
                 let is_mounted = seed.is_multiple_of(MOUNTED_ONE_IN);
-                self.fault_of_repaired(&made, &parts, folder, is_mounted)
-                    .or_else(|| self.fewer(&parts, &before, folder))
-                    .map(|found| format!("{found}\n{}", describe(&made)))
-            }
-        };
+                self.fault_of_repaired(made, &parts, folder, is_mounted).or_else(|| {
+                    let ours = survivors_on(device(&parts));
+                    fewer(&self.before, &ours, with_e2fsck(&before, folder))
+                })
+            },
+        );
         found.map(|found| format!("{}: {what}: {found}", base.name))
     }
 
@@ -123,19 +113,6 @@ impl Pair {
         }
         let mounted = is_mounted.then(|| pair.mounted(true, |_| ()));
         mounted?.err().map(|error| format!("the kernel does not mount it: {error}"))
-    }
-
-    /// Compares the files that survive with those that e2fsck keeps. Returns a message if there are fewer.
-    fn fewer(&self, after: &Devices, damaged: &Devices, folder: &Path) -> Option<String> {
-        let ours = survivors_on(device(after));
-        let (theirs, is_repaired) = with_e2fsck(damaged, folder);
-        let (kept, theirs) = (self.before.files_kept(&ours), self.before.files_kept(&theirs));
-        if !is_repaired || kept.len() >= theirs.len() {
-            return None;
-        }
-        let missing: Vec<String> =
-            theirs.difference(&kept).take(5).map(|path| path.escape_ascii().to_string()).collect();
-        Some(format!("fewer survive: {}, e2fsck {}; {missing:?}", kept.len(), theirs.len()))
     }
 }
 
