@@ -5,16 +5,15 @@ use diskwright::build::FeatureChange;
 use super::values::has;
 use crate::failure::{Failure, STATUSES};
 
-/// Refuses combinations with the words of the original.
+/// Refuses combinations that the original refuses.
 pub(super) fn refuse(features: &[FeatureChange]) -> Result<(), Failure> {
     let has = |name| has(features, name);
     let message = if has("64bit") && !has("extent") {
-        "Extents MUST be enabled for a 64-bit filesystem.  Pass -O extents to rectify."
+        "the feature 64bit needs extent: add -O extent, or remove 64bit by -O ^64bit"
     } else if has("resize_inode") && has("meta_bg") {
-        "The resize_inode and meta_bg features are not compatible.\n\
-         They can not be both enabled simultaneously."
+        "the features resize_inode and meta_bg exclude each other: remove one by -O ^resize_inode or -O ^meta_bg"
     } else if has("resize_inode") && !has("sparse_super") {
-        "reserved online resize blocks not supported on non-sparse filesystem"
+        "the feature resize_inode needs sparse_super: add -O sparse_super, or remove it by -O ^resize_inode"
     } else {
         return Ok(());
     };
