@@ -89,9 +89,14 @@ fn head(system: &CopiedSystem, fingerprint: Digest) -> Vec<u8> {
 /// Returns a journal without chunks.
 fn head_with_check(system: &CopiedSystem, fingerprint: Digest) -> Vec<u8> {
     let mut lines = head(system, fingerprint);
-    let check = hex(&Sha256::digest(&lines));
-    writeln!(lines, "check {check}").expect("memory");
+    let check = check_line(&Sha256::new_with_prefix(&lines));
+    lines.extend_from_slice(check.as_bytes());
     lines
+}
+
+/// Returns the line after lines with this hash.
+fn check_line(hash: &Sha256) -> String {
+    format!("check {}\n", hex(&hash.clone().finalize()))
 }
 
 /// A journal that is being written.
@@ -182,8 +187,7 @@ impl Journal {
     /// Writes the batch. Its chunks are durable.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.hash.update(&self.batch);
-        let check = hex(&self.hash.clone().finalize());
-        let line = format!("check {check}\n");
+        let line = check_line(&self.hash);
         self.hash.update(&line);
         self.batch.extend_from_slice(line.as_bytes());
         let written = self.file.write_all(&self.batch).and_then(|()| self.file.sync_data());
