@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use testkit::guest::{self, GuestJob};
-use testkit::{debugfs, e2fsck, require, scratch, xfs_repair};
+use testkit::{debugfs, e2fsck, require, scratch, wait_until, xfs_repair};
 
 use crate::mount::{Point, unmount_when_free};
 use crate::program::{fails, ok};
@@ -196,6 +196,10 @@ fn mounts_keep_the_limits_of_projects_and_users() {
     assert_eq!(totals.f_bfree * totals.f_frsize, 424 << 10);
     assert_eq!(written(&project.join("large"), 2 << 20), ENOSPC);
     fs::remove_file(project.join("large")).unwrap();
+    // The kernel reports the end of a removed file only when its last write-back has ended.
+    wait_until("the kernel to release the removed file", || {
+        rustix::fs::statvfs(&project).unwrap().f_ffree == 2
+    });
     for (name, expected) in [("one", 0), ("two", 0), ("three", ENOSPC)] {
         let made = File::create(project.join(name));
         let found = made.map_or_else(|error| error.raw_os_error().unwrap(), |_| 0);
