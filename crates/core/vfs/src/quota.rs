@@ -1,5 +1,7 @@
 //! Quotas of users, groups and projects: usage, limits and grace times, in the units of callers.
 
+use std::collections::BTreeMap;
+
 /// Kind of owner whose usage is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnerKind {
@@ -97,6 +99,15 @@ impl NewLimits {
         }
         Ok((soft, hard))
     }
+
+    /// Changes the limits of a resource, in bytes or inodes.
+    fn apply(self, resource: &mut ResourceUsage, unit_log: u32) -> crate::Result<()> {
+        let old = (resource.soft >> unit_log, resource.hard >> unit_log);
+        let (soft, hard) = self.applied(old, unit_log)?;
+        let unit = 1 << unit_log;
+        (resource.soft, resource.hard) = (soft.saturating_mul(unit), hard.saturating_mul(unit));
+        Ok(())
+    }
 }
 
 /// New limits of one owner.
@@ -147,6 +158,35 @@ impl LimitChanges {
     pub fn is_empty(&self) -> bool {
         self.grace.is_empty() && self.limits.is_empty()
     }
+
+    /// Checks that no soft limit exceeds its hard limit after the changes. `report` reports all owners of a kind, and
+    /// limits of space are stored in units of 2^`unit_log` bytes.
+    ///
+    /// # Errors
+    /// `Invalid` if one would exceed it, and those of `report`.
+    pub fn check(
+        &self,
+        unit_log: u32,
+        mut report: impl FnMut(OwnerKind, &mut dyn FnMut(&OwnerUsage)) -> crate::Result<()>,
+    ) -> crate::Result<()> {
+        let none = OwnerUsage::default();
+        let mut owners: BTreeMap<(OwnerKind, u32), OwnerUsage> =
+            self.limits.iter().map(|of| ((of.kind, of.id), none)).collect();
+        for kind in OwnerKind::ALL {
+            if self.limits.iter().any(|of| of.kind == kind) {
+                report(kind, &mut |owner| {
+                    owners.entry((kind, owner.id)).and_modify(|known| *known = *owner);
+                })?;
+            }
+        }
+        for of in &self.limits {
+            let owner = owners.entry((of.kind, of.id)).or_default();
+            of.space.apply(&mut owner.space, unit_log)?;
+            of.inodes.apply(&mut owner.inodes, 0)?;
+            of.realtime.apply(&mut owner.realtime, unit_log)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -161,5 +201,32 @@ mod tests {
         assert!(change.applied((0, 4096), 0).is_err());
         let none = NewLimits { soft: Some(0), hard: Some(0) };
         assert_eq!(none.applied((5, 6), 10).unwrap(), (0, 0));
+    }
+
+    #[test]
+    fn changes_are_checked_in_their_order() {
+        let stored = OwnerUsage {
+            id: 7,
+            inodes: ResourceUsage { hard: 5, ..ResourceUsage::default() },
+            ..OwnerUsage::default()
+        };
+        let check = |limits: &[NewLimits]| {
+            let of = OwnerLimits::of(OwnerKind::Group, 7);
+            let limits = limits.iter().map(|&inodes| OwnerLimits { inodes, ..of }).collect();
+            let changes = LimitChanges { grace: Vec::new(), limits };
+            changes.check(12, |kind, each| {
+                assert_eq!(kind, OwnerKind::Group);
+                each(&OwnerUsage { id: 8, ..stored });
+                each(&stored);
+                Ok(())
+            })
+        };
+        let soft = |soft| NewLimits { soft: Some(soft), hard: None };
+        let hard = |hard| NewLimits { soft: None, hard: Some(hard) };
+        check(&[soft(5)]).unwrap();
+        assert!(check(&[soft(6)]).is_err());
+        check(&[hard(6), soft(6)]).unwrap();
+        assert!(check(&[soft(3), hard(2)]).is_err());
+        check(&[hard(0), soft(6)]).unwrap();
     }
 }

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use testkit::WebServer;
+
 use super::cookbook::{kitchen, needs, shell};
 
 /// Examples in other languages: the language, and the file that runs them.
@@ -163,13 +165,21 @@ fn each_page_begins_with_its_purpose_and_an_example_that_is_run() {
     assert!(gaps.is_empty(), "{}", gaps.join("\n"));
 }
 
+/// Returns the commands that make `s3:` lead to a server.
+fn store(bucket: &WebServer) -> String {
+    format!(
+        "export AWS_ENDPOINT={} AWS_ALLOW_HTTP=true AWS_REGION=x\n\
+         export AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=key\n",
+        bucket.url("").trim_end_matches('/')
+    )
+}
+
 /// Runs the example of a page. Returns a description of a failure.
 fn run(page: &str, text: &str) -> Option<String> {
     let example = example(text).filter(|example| ["console", "sh"].contains(&example.language))?;
     let steps = steps(&example);
     let is_checkout = checkout_words(steps.first()?.command).is_some();
-    let is_anywhere =
-        ["qcow2:", ".zst", "diskwright bundle"].iter().any(|place| example.text.contains(place));
+    let is_anywhere = ["qcow2:", ".zst", "s3:"].iter().any(|place| example.text.contains(place));
     if is_checkout || is_anywhere && !cfg!(feature = "anywhere") {
         return None;
     }
@@ -183,9 +193,10 @@ fn run(page: &str, text: &str) -> Option<String> {
     if page != "docs/cookbook.md" {
         assert!(shell(home.path(), build).status.success());
     }
+    let bucket = WebServer::new();
     let marked: Vec<String> =
         steps.iter().map(|step| format!("printf '\\001\\n'\n{}\n", step.command)).collect();
-    let output = shell(home.path(), &marked.concat());
+    let output = shell(home.path(), &format!("{}{}", store(&bucket), marked.concat()));
     let messages = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Some(format!("{page}: {}: {messages}", output.status));

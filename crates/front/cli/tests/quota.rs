@@ -88,6 +88,9 @@ fn change_limits(dir: &Path) {
     let said = fails(dir, "quota a.img --group 50 --inodes 7:6", 2);
     assert!(said.contains("soft limit"), "{said}");
     assert_eq!(owner(dir, "group", 50)["inodes"], resource(1, 5, 6, None));
+    let grace = state(dir, "group")["grace"].clone();
+    fails(dir, "quota a.img --grace groups=9d:9d --group 50 --inodes 7:6", 2);
+    assert_eq!(state(dir, "group")["grace"], grace);
     fails(dir, "quota a.img --space 1M:2M", 2);
     fails(dir, "quota a.img --on users --off users", 2);
     fails(dir, "quota a.img --json --off users", 2);

@@ -71,6 +71,20 @@ fn realtime_files_are_read_with_their_device() {
 }
 
 #[test]
+fn maps_know_each_block_of_the_data_section() {
+    require!(Tool("gzip"));
+    let dir = scratch();
+    let dir = dir.path();
+    unpack_all(dir);
+    for name in ["classic", "metadir"] {
+        let line = format!("map {name}.img --rt-device {name}.rt --format text");
+        let shown = String::from_utf8(ok(dir, &line)).unwrap();
+        assert!(shown.contains("the realtime device is left out"), "{name}: {shown}");
+        assert!(!shown.contains("unknown") && !shown.contains("refers to them"), "{name}: {shown}");
+    }
+}
+
+#[test]
 fn converted_images_contain_the_realtime_files() {
     require!(Tool("gzip"), Tool("xfs_repair"));
     let dir = scratch();

@@ -32,7 +32,8 @@ fn write_object(
     object: &Object,
     fault: Option<WebFault>,
 ) -> io::Result<bool> {
-    if request.if_match.is_some() && request.if_match != object.etag {
+    let is_put = request.method == "PUT";
+    if !is_put && request.if_match.is_some() && request.if_match != object.etag {
         return write_status(stream, 412);
     }
     let total = object.bytes.len() as u64;
@@ -43,6 +44,7 @@ fn write_object(
     }
     let (said, sent) = ranges(range, total, fault);
     let body = &object.bytes[sent.start as usize..sent.end as usize];
+    let body = if is_put { &[] } else { body };
     let mut head = match wanted {
         Some(_) => {
             let (first, last) = (said.start, said.end - 1);

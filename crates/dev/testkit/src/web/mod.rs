@@ -1,4 +1,5 @@
-//! A small web server on the loopback: it has objects in memory, counts requests, and fails on purpose.
+//! A small web server on the loopback: it has objects in memory, counts requests, and fails on purpose. PUT with
+//! `If-None-Match: *` and lists make it a small S3, without signatures.
 
 mod answer;
 mod raw;
@@ -8,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,15 +36,18 @@ pub enum WebFault {
 }
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebRequest {
-    /// `GET` or `HEAD`.
+    /// `GET`, `HEAD` or `PUT`.
     pub method: String,
     /// Path with its query.
     pub path: String,
     /// First byte, and exclusive end.
     pub range: Option<Range<u64>>,
     if_match: Option<String>,
+    /// True if an existing object must not be replaced.
+    is_new: bool,
+    body: Vec<u8>,
 }
 
 /// An object of the server.
@@ -64,6 +68,8 @@ struct ServerState {
     requests: Mutex<Vec<WebRequest>>,
     delay: Mutex<Duration>,
     rounds: Mutex<Rounds>,
+    /// Number of completed PUTs, for ETags.
+    puts: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -177,6 +183,45 @@ impl ServerState {
         next.unwrap_or_else(|| *self.fault_at_last.lock())
     }
 
+    /// Returns the object of a request, or a list of objects.
+    fn object(&self, request: &WebRequest, path: &str) -> Option<Object> {
+        let objects = self.objects.lock();
+        if let Some(object) = objects.get(path) {
+            return Some(object.clone());
+        }
+        let (_, query) = request.path.split_once('?').filter(|_| request.method == "GET")?;
+        let mut fields = query.split('&').filter_map(|field| field.split_once('='));
+        fields.clone().find(|field| *field == ("list-type", "2"))?;
+        let prefix = fields.find(|(name, _)| *name == "prefix").map_or("", |(_, value)| value);
+        let start = format!("{path}/{}", prefix.replace("%2F", "/"));
+        let listed = objects.iter().filter(|(name, _)| name.starts_with(&start));
+        let mut list = String::from("<ListBucketResult>");
+        for (name, object) in listed {
+            let (key, size) = (&name[path.len() + 1..], object.bytes.len());
+            let time = "2026-01-01T00:00:00.000Z";
+            list += &format!(
+                "<Contents><Key>{key}</Key><LastModified>{time}</LastModified><Size>{size}</Size></Contents>"
+            );
+        }
+        list += "</ListBucketResult>";
+        Some(Object { bytes: Arc::new(list.into_bytes()), ..Object::default() })
+    }
+
+    /// Stores the body of a PUT. Returns the status.
+    fn store(&self, path: &str, request: &WebRequest) -> u16 {
+        let mut objects = self.objects.lock();
+        let known = objects.get(path);
+        let is_wanted = request.if_match.is_none()
+            || known.is_some_and(|object| object.etag == request.if_match);
+        if !is_wanted || request.is_new && known.is_some() {
+            return 412;
+        }
+        let etag = format!("\"{}\"", self.puts.fetch_add(1, Ordering::Relaxed));
+        let bytes = Arc::new(request.body.clone());
+        objects.insert(path.to_owned(), Object { bytes, etag: Some(etag), modified: None });
+        200
+    }
+
     fn begin(&self) {
         let mut rounds = self.rounds.lock();
         rounds.count += u64::from(rounds.under_way == 0);
@@ -191,12 +236,15 @@ fn serve(state: &ServerState, stream: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(request) = read_request(&mut reader)? {
         let path = request.path.split('?').next().unwrap_or_default();
-        let object = state.objects.lock().get(path).cloned();
         let fault = state.next_fault();
         state.requests.lock().push(request.clone());
         state.begin();
         let delay = *state.delay.lock();
         thread::sleep(delay);
+        let stored =
+            (request.method == "PUT" && fault.is_none()).then(|| state.store(path, &request));
+        let object = state.object(&request, path);
+        let fault = fault.or(stored.filter(|status| *status != 200).map(WebFault::Status));
         let written = answer::write(&stream, &request, object.as_ref(), fault);
         state.rounds.lock().under_way -= 1;
         let goes_on = written?;
@@ -215,17 +263,21 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Web
     }
     let mut words = line.split(' ').map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let mut request = WebRequest { method, path, range: None, if_match: None };
+    let mut request = WebRequest { method, path, ..WebRequest::default() };
     loop {
         let mut line = String::new();
         reader.by_ref().take(1 << 16).read_line(&mut line)?;
-        let Some((name, value)) = line.trim().split_once(':') else { return Ok(Some(request)) };
+        let Some((name, value)) = line.trim().split_once(':') else { break };
         match name.to_ascii_lowercase().as_str() {
             "range" => request.range = parse_range(value.trim()),
             "if-match" => request.if_match = Some(value.trim().to_owned()),
+            "if-none-match" => request.is_new = true,
+            "content-length" => request.body = vec![0; value.trim().parse().unwrap_or(0)],
             _ => {}
         }
     }
+    reader.read_exact(&mut request.body)?;
+    Ok(Some(request))
 }
 
 fn parse_range(value: &str) -> Option<Range<u64>> {

@@ -66,7 +66,8 @@ impl Ext4Core {
     ///
     /// # Errors
     /// `Unsupported` or `Invalid` for kinds that are not counted, the realtime section, and soft limits above hard ones:
-    /// earlier limits of `changes` remain changed. `NoSpace` if a quota file cannot grow; `Corrupt` if it is damaged.
+    /// then nothing is changed. `NoSpace` if a quota file cannot grow, and `Corrupt` if it is damaged: earlier changes
+    /// remain.
     pub fn change_limits(&self, changes: &LimitChanges, now: u64) -> Result<()> {
         self.check_writable()?;
         let kinds = changes.grace.iter().map(|of| of.kind);
@@ -81,6 +82,7 @@ impl Ext4Core {
             return Err(Error::Invalid("limits of a realtime section, which only XFS has"));
         }
         let Some(quota) = self.volume.quota.get() else { return Ok(()) };
+        changes.check(LIMIT_UNIT_LOG, |kind, each| self.for_each_owner(kind, each))?;
         changes.grace.iter().try_for_each(|of| self.change_grace(quota, of))?;
         changes.limits.iter().try_for_each(|of| self.change_entry(quota, of, now))
     }

@@ -111,8 +111,8 @@ impl XfsCore {
     /// limit begins then. Operations use default limits and grace times after the next opening.
     ///
     /// # Errors
-    /// `Unsupported` or `Invalid` for kinds that are not counted, and soft limits above hard ones: earlier limits of
-    /// `changes` remain changed. `NoSpace` if a quota file cannot grow; `Corrupt` if it is damaged.
+    /// `Unsupported` or `Invalid` for kinds that are not counted, and soft limits above hard ones: then nothing is
+    /// changed. `NoSpace` if a quota file cannot grow, and `Corrupt` if it is damaged: earlier changes remain.
     pub fn change_limits(&self, changes: &LimitChanges, now: u64) -> Result<()> {
         self.check_writable()?;
         let kinds = changes.grace.iter().map(|of| of.kind);
@@ -124,6 +124,8 @@ impl XfsCore {
             }
         }
         let Some(quotas) = self.volume.quotas.get() else { return Ok(()) };
+        let unit_log = self.volume.sb.raw.blocklog.into();
+        changes.check(unit_log, |kind, each| self.for_each_owner(kind, each))?;
         for grace in &changes.grace {
             self.change_record(quotas, (grace.kind, DEFAULTS), |of, resource, _| {
                 let new = grace.seconds[resource as usize];
@@ -131,7 +133,6 @@ impl XfsCore {
                 Ok(())
             })?;
         }
-        let unit_log = self.volume.sb.raw.blocklog.into();
         for limits in &changes.limits {
             self.change_record(quotas, (limits.kind, limits.id), |of, resource, grace| {
                 let log = if resource == Resource::Inodes { 0 } else { unit_log };

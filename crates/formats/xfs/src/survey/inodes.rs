@@ -21,6 +21,8 @@ struct SurveyedInode<'s> {
     inode: &'s Inode,
     fork: Fork,
     kind: BlockUse,
+    /// True if the extents are in the realtime section.
+    is_realtime: bool,
     fragments: Fragments,
     end: FileBlock,
 }
@@ -82,16 +84,13 @@ impl Teller<'_> {
     fn inode(&mut self, ino: Ino, inode: &Inode) {
         let Some(file_type) = inode.file_type() else { return };
         let kind = self.kind_of(ino, inode, file_type);
-        let is_elsewhere = file_type == FileType::Regular && inode.flags() & flags::REALTIME != 0;
-        if !is_elsewhere {
-            let fragments = self.fork(ino, inode, Fork::Data, kind);
-            let Fragments { count: fragments, blocks, .. } = fragments;
-            let is_dir = file_type == FileType::Directory;
-            let is_file = is_dir && kind == BlockUse::Directories
-                || file_type == FileType::Regular && kind == BlockUse::Data;
-            if is_file && blocks > 0 {
-                self.sink.file(FileLayout { ino, is_dir, fragments, blocks });
-            }
+        let fragments = self.fork(ino, inode, Fork::Data, kind);
+        let Fragments { count: fragments, blocks, .. } = fragments;
+        let is_dir = file_type == FileType::Directory;
+        let is_file = is_dir && kind == BlockUse::Directories
+            || file_type == FileType::Regular && kind == BlockUse::Data;
+        if is_file && blocks > 0 {
+            self.sink.file(FileLayout { ino, is_dir, fragments, blocks });
         }
         if inode.has_attr_fork() {
             self.fork(ino, inode, Fork::Attr, BlockUse::Attributes);
@@ -113,10 +112,14 @@ impl Teller<'_> {
     /// Reports the blocks of a fork, and those of its extent map.
     fn fork(&mut self, ino: Ino, inode: &Inode, fork: Fork, kind: BlockUse) -> Fragments {
         let (fragments, end) = (Fragments::default(), FileBlock(0));
-        let mut subject = SurveyedInode { ino, inode, fork, kind, fragments, end };
+        let is_realtime = fork == Fork::Data
+            && inode.file_type() == Some(FileType::Regular)
+            && inode.flags() & flags::REALTIME != 0;
+        let mut subject = SurveyedInode { ino, inode, fork, kind, is_realtime, fragments, end };
         let result = match inode.fork_format(fork) {
             ForkFormat::Extents => self.list(&mut subject),
             ForkFormat::Btree => self.root(&mut subject),
+            ForkFormat::MetaBtree if fork == Fork::Data => self.group_tree(ino, inode),
             ForkFormat::Local | ForkFormat::Device | ForkFormat::MetaBtree => Ok(()),
         };
         if let Err(error) = result {
@@ -208,7 +211,7 @@ impl Teller<'_> {
     }
 
     /// Subtracts blocks from the budget.
-    fn spend(&mut self, ino: Ino, blocks: u64) -> Result<()> {
+    pub(super) fn spend(&mut self, ino: Ino, blocks: u64) -> Result<()> {
         match self.budget.checked_sub(blocks) {
             Some(left) => self.budget = left,
             None => {
@@ -220,6 +223,9 @@ impl Teller<'_> {
     }
 
     fn extent(&mut self, subject: &mut SurveyedInode<'_>, extent: &Extent) -> Result<()> {
+        if subject.is_realtime {
+            return Ok(());
+        }
         extent.check(self.fs.geometry()).map_err(|damage| damage.of_inode(subject.ino.0))?;
         if extent.offset < subject.end {
             let damage = Corruption::new("extent list", "extents that overlap or are out of order");

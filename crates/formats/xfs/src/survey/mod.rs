@@ -2,12 +2,14 @@
 //!
 //! - `groups` reads headers, the trees of allocation groups, free space, and inode chunks.
 //! - `inodes` reads the inodes in use, in the order of their locations, and reports their blocks.
+//! - `group_trees` reports the trees of realtime groups.
 //! - `tree` walks trees.
 //!
 //! Shared blocks are reported once, from the reference-count tree. For files that may share blocks, that tree is
 //! searched, so nothing must be remembered. Everything is read through the cache, so the survey sees the same state as
 //! the file system.
 
+mod group_trees;
 mod groups;
 mod inodes;
 pub(crate) mod tree;

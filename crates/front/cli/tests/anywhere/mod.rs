@@ -15,6 +15,7 @@ mod locks;
 mod obfuscated;
 #[cfg(target_os = "linux")]
 mod overlays;
+mod published;
 mod reading;
 mod rounds;
 mod secrets;
