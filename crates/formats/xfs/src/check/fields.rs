@@ -6,7 +6,7 @@ use vfs::{FileType, Ino};
 use super::codes;
 use super::context::Context;
 use super::links::special_inodes;
-use super::realtime::{file_size, group_file_size, is_realtime};
+use super::realtime::{file_size, group_file_size};
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::extent::LEN_MAX;
@@ -271,7 +271,7 @@ fn check_times(fields: &Fields<'_>, inode: &Inode) {
 
 fn check_hints(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
     let geometry = &fields.ctx.geometry;
-    let on_realtime = geometry.realtime.filter(|_| is_realtime(inode));
+    let on_realtime = geometry.realtime.filter(|_| inode.is_realtime());
     let check = |field, blocks: u32, is_set: bool| {
         let most = match on_realtime {
             Some(_) => LEN_MAX,

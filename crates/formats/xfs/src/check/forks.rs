@@ -7,7 +7,7 @@ use super::codes::{self, TreeCodes};
 use super::inodes::Inodes;
 use super::links::special_inodes;
 use super::owners::Owners;
-use super::realtime::{FileClaims, is_realtime};
+use super::realtime::FileClaims;
 use super::tree::{TreeOwner, TreeWalk, Visitor};
 use crate::btree::Tree;
 use crate::btree::records::{BmapTree, RtRefcountTree, RtRmapTree, rmap_offset};
@@ -112,7 +112,7 @@ pub(super) fn map(
     let ctx = inodes.ctx;
     let is_file = fork == Fork::Data && inode.file_type() == Some(FileType::Regular);
     let is_on_realtime =
-        fork == Fork::Data && is_realtime(inode) && ctx.geometry.realtime.is_some();
+        fork == Fork::Data && inode.is_realtime() && ctx.geometry.realtime.is_some();
     let may_share = is_file && ctx.geometry.features.ro_compat(RoCompat::REFLINK);
     let mut map = Map {
         owners: inodes.owners,

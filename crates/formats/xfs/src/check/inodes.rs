@@ -13,7 +13,7 @@ use super::forks::{self, Mapped};
 use super::links::{InodeLinks, VisitedDirectory};
 use super::owners::Owners;
 use super::quota::Usage;
-use super::realtime::{UsedExtents, is_realtime};
+use super::realtime::UsedExtents;
 use super::symlink;
 use crate::format::address::AgIno;
 use crate::format::bytes::{be16, be64};
@@ -212,7 +212,7 @@ impl Inodes<'_> {
             self.ctx.found(finding.mismatch("none", found));
         }
         // Blocks of realtime files are counted with their maps.
-        if let Some(usage) = self.usage.filter(|_| !is_realtime(&inode)) {
+        if let Some(usage) = self.usage.filter(|_| !inode.is_realtime()) {
             usage.add(ino, &inode, 0);
         }
         let has_blocks = |fork| match inode.fork_format(fork) {
@@ -246,7 +246,7 @@ impl Inodes<'_> {
                 data.push(extent);
             }
         });
-        if let Some(usage) = self.usage.filter(|_| is_realtime(inode)) {
+        if let Some(usage) = self.usage.filter(|_| inode.is_realtime()) {
             usage.add(ino, inode, data_blocks);
         }
         let mut attr = Vec::new();

@@ -23,7 +23,7 @@ use crate::format::inode::Fork;
 pub(super) use groups::mapped_of;
 pub(super) use space::{check, rebuild};
 pub(super) use used::{FileClaims, UsedExtents};
-pub(crate) use used::{file_size, group_file_size, is_realtime};
+pub(crate) use used::{file_size, group_file_size};
 
 /// Reports extents that were claimed more than once, with their owners.
 fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {
@@ -37,7 +37,7 @@ fn report_disputed(inodes: &Inodes<'_>, used: &UsedExtents) {
     diagnose::quietly(inodes, |quiet| {
         let quiet = Inodes { realtime: Some(&again), ..*quiet };
         quiet.each_used(|ino, inode| {
-            if is_realtime(inode) {
+            if inode.is_realtime() {
                 forks::map(&quiet, ino, inode, Fork::Data, |_| {});
             }
         });

@@ -18,7 +18,6 @@ use super::metadir;
 use super::names;
 use super::owners::{Claim, Owners};
 use super::quota::Usage;
-pub(crate) use super::realtime::is_realtime;
 use super::realtime::mapped_of;
 use super::{attributes, fields};
 use crate::btree::records::{rmap_offset, rmap_owner};
@@ -267,7 +266,7 @@ impl View<'_> {
         let usage = Usage::of_all_kinds(files);
         self.0.each_used(|ino, inode| {
             let mut realtime = 0;
-            if is_realtime(inode) {
+            if inode.is_realtime() {
                 forks::map(self.0, ino, inode, Fork::Data, |extent| realtime += extent.len);
             }
             usage.add(ino, inode, realtime);

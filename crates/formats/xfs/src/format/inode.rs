@@ -387,6 +387,11 @@ impl Inode {
         FileType::from_mode(self.mode())
     }
 
+    /// Returns whether the data is on the realtime device.
+    pub(crate) fn is_realtime(&self) -> bool {
+        self.file_type() == Some(FileType::Regular) && self.flags() & flags::REALTIME != 0
+    }
+
     /// Returns whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type() == Some(FileType::Directory)

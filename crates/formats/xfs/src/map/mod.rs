@@ -17,7 +17,7 @@ use operations::data;
 use vfs::{Corruption, FileType, Result};
 
 use crate::format::address::{FileBlock, FsBlock};
-use crate::format::inode::{Fork, ForkFormat, flags};
+use crate::format::inode::{Fork, ForkFormat};
 use crate::format::realtime::Realtime;
 use crate::inode::Handle;
 use crate::op::source::Source;
@@ -108,9 +108,7 @@ fn check(source: &impl Source, handle: &Handle, fork: Fork, extent: &Extent) -> 
 
 /// Returns whether the addresses of a fork are those of the realtime device.
 pub(crate) fn is_realtime(handle: &Handle, fork: Fork) -> bool {
-    handle.inode.flags() & flags::REALTIME != 0
-        && fork == Fork::Data
-        && handle.inode.file_type() == Some(FileType::Regular)
+    fork == Fork::Data && handle.inode.is_realtime()
 }
 
 /// Returns the realtime section, which contains the data of `file`.

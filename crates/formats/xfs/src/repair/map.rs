@@ -7,7 +7,7 @@ use vfs::Ino;
 use vfs::check::BitSet;
 
 use crate::btree::records::rmap_offset;
-use crate::check::view::{Claims, Mapping, View, is_realtime};
+use crate::check::view::{Claims, Mapping, View};
 use crate::format::address::{Block, FileBlock, FsBlock};
 use crate::format::btree::{Area, LEVELS_MAX, NO_SIBLING, ROOT_HEADER_SIZE, Side, TreeShape};
 use crate::format::bytes::{be16, be32, be64, put16, put64};
@@ -38,7 +38,7 @@ pub(super) enum ExtentSpace<'g> {
 impl<'g> ExtentSpace<'g> {
     /// Returns the space of a fork.
     pub(super) fn of(geometry: &'g Geometry, inode: &Inode, fork: Fork) -> Self {
-        let realtime = geometry.realtime.filter(|_| fork == Fork::Data && is_realtime(inode));
+        let realtime = geometry.realtime.filter(|_| fork == Fork::Data && inode.is_realtime());
         realtime.map_or(Self::Groups(geometry), Self::Realtime)
     }
 

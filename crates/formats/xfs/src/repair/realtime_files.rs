@@ -10,7 +10,6 @@ use super::RepairJob;
 use super::engine::Session;
 use super::map::{self, Room, blocks_of, install};
 use super::rights::Suspects;
-use crate::check::realtime::is_realtime;
 use crate::check::view;
 use crate::format::address::FileBlock;
 use crate::format::extent::Extent;
@@ -48,7 +47,7 @@ pub(super) fn settle(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
         let maps: BTreeMap<Ino, Vec<Extent>> = view
             .each_used(|ino, inode| {
                 let read = || (ino, map::read(view, ino, inode, Fork::Data).extents);
-                is_realtime(inode).then(read)
+                inode.is_realtime().then(read)
             })
             .collect();
         let mut kept: BTreeMap<Ino, Vec<Extent>> = BTreeMap::new();

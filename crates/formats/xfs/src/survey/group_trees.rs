@@ -12,13 +12,13 @@ use crate::format::metafile::MetafileType;
 use crate::kind::BlockKind;
 
 /// The tree whose blocks are being reported.
-struct GroupTree {
+struct SurveyedTree {
     ino: Ino,
     shape: TreeShape,
     tag: Tag,
 }
 
-impl GroupTree {
+impl SurveyedTree {
     fn fault(&self, problem: &'static str) -> Corruption {
         Corruption::new(self.shape.name, problem).of_inode(self.ino.0)
     }
@@ -33,7 +33,7 @@ impl Teller<'_> {
             MetafileType::RtRmap => BlockKind::RtRmapBtree,
             _ => BlockKind::RtRefcountBtree,
         };
-        let tree = GroupTree { ino, shape, tag: kind.of_inode(ino, 0) };
+        let tree = SurveyedTree { ino, shape, tag: kind.of_inode(ino, 0) };
         let bytes = inode.fork(Fork::Data);
         let area = tree.shape.root_area_of(bytes);
         if area.max == 0 || area.count(bytes) > area.max {
@@ -44,7 +44,7 @@ impl Teller<'_> {
 
     fn tree_children(
         &mut self,
-        tree: &GroupTree,
+        tree: &SurveyedTree,
         bytes: &[u8],
         area: &Area,
         level: u16,
@@ -57,7 +57,7 @@ impl Teller<'_> {
     }
 
     /// Reports a block of the tree and those below it. Leaves are not read.
-    fn tree_block(&mut self, tree: &GroupTree, block: FsBlock, level: u16) -> Result<()> {
+    fn tree_block(&mut self, tree: &SurveyedTree, block: FsBlock, level: u16) -> Result<()> {
         let geometry = self.fs.geometry();
         if !geometry.contains(block, 1) {
             let damage = tree.fault("a pointer outside the file system");

@@ -12,7 +12,7 @@ use crate::format::address::{AgBlock, AgIno, AgNumber, FileBlock, FsBlock};
 use crate::format::btree::TreeShape;
 use crate::format::extent::{EXTENT_SIZE, Extent};
 use crate::format::geometry::INODES_PER_CHUNK;
-use crate::format::inode::{Fork, ForkFormat, Inode, flags, flags2};
+use crate::format::inode::{Fork, ForkFormat, Inode, flags2};
 use crate::kind;
 
 /// The inode whose blocks are being reported.
@@ -21,8 +21,6 @@ struct SurveyedInode<'s> {
     inode: &'s Inode,
     fork: Fork,
     kind: BlockUse,
-    /// True if the extents are in the realtime section.
-    is_realtime: bool,
     fragments: Fragments,
     end: FileBlock,
 }
@@ -112,10 +110,7 @@ impl Teller<'_> {
     /// Reports the blocks of a fork, and those of its extent map.
     fn fork(&mut self, ino: Ino, inode: &Inode, fork: Fork, kind: BlockUse) -> Fragments {
         let (fragments, end) = (Fragments::default(), FileBlock(0));
-        let is_realtime = fork == Fork::Data
-            && inode.file_type() == Some(FileType::Regular)
-            && inode.flags() & flags::REALTIME != 0;
-        let mut subject = SurveyedInode { ino, inode, fork, kind, is_realtime, fragments, end };
+        let mut subject = SurveyedInode { ino, inode, fork, kind, fragments, end };
         let result = match inode.fork_format(fork) {
             ForkFormat::Extents => self.list(&mut subject),
             ForkFormat::Btree => self.root(&mut subject),
@@ -223,7 +218,7 @@ impl Teller<'_> {
     }
 
     fn extent(&mut self, subject: &mut SurveyedInode<'_>, extent: &Extent) -> Result<()> {
-        if subject.is_realtime {
+        if subject.fork == Fork::Data && subject.inode.is_realtime() {
             return Ok(());
         }
         extent.check(self.fs.geometry()).map_err(|damage| damage.of_inode(subject.ino.0))?;

@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 use vfs::Ino;
 
 use super::super::context::Context;
-use super::super::realtime::is_realtime;
 use crate::format::inode::Inode;
 use crate::format::quota::{Resource, UsageById, counted_files};
 use crate::format::superblock::Superblock;
@@ -64,7 +63,7 @@ impl Usage {
         let uncounted = self.uncounted.get(&ino.0).copied().unwrap_or(0) as u64;
         let blocks = inode.nblocks().wrapping_sub(realtime);
         // Intents of a realtime file concern its data.
-        let (blocks, realtime) = match is_realtime(inode) {
+        let (blocks, realtime) = match inode.is_realtime() {
             true => (blocks, realtime.wrapping_sub(uncounted)),
             false => (blocks.wrapping_sub(uncounted), realtime),
         };

@@ -11,8 +11,8 @@ use super::super::forks;
 use super::super::inodes::Inodes;
 use super::super::owners::{Claim, Owners, owner_name};
 use super::super::references;
+use super::UsedExtents;
 use super::group_files::Groups;
-use super::{UsedExtents, is_realtime};
 use crate::btree::records::{RefcountRecord, rmap_offset, rmap_owner};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::Fork;
@@ -40,7 +40,7 @@ pub(super) fn check(inodes: &Inodes<'_>, used: &UsedExtents, groups: &Groups) {
     diagnose::quietly(inodes, |quiet| {
         let quiet = Inodes { realtime: Some(&again), ..*quiet };
         quiet.each_used(|ino, inode| {
-            if is_realtime(inode) {
+            if inode.is_realtime() {
                 forks::map(&quiet, ino, inode, Fork::Data, |_| {});
             }
         });

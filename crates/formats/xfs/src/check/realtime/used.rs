@@ -1,8 +1,8 @@
 //! Realtime extents in use according to files.
 
 use parking_lot::Mutex;
+use vfs::Ino;
 use vfs::check::{BitSet, Finding};
-use vfs::{FileType, Ino};
 
 use super::super::codes;
 use super::super::context::Context;
@@ -11,7 +11,6 @@ use super::group_files::Groups;
 use crate::btree::records::rmap_offset;
 use crate::format::address::FsBlock;
 use crate::format::extent::Extent;
-use crate::format::inode::{Inode, flags};
 use crate::format::metafile::MetafileType;
 use crate::format::realtime::Realtime;
 use crate::format::realtime::space::{SpaceFile, SpaceLayout};
@@ -19,11 +18,6 @@ use crate::format::superblock::RawSuperblock;
 
 /// Maximum number of extents with two owners that are examined.
 const DISPUTED_MAX: usize = 1000;
-
-/// Returns whether the data of an inode is on the realtime device.
-pub(crate) fn is_realtime(inode: &Inode) -> bool {
-    inode.file_type() == Some(FileType::Regular) && inode.flags() & flags::REALTIME != 0
-}
 
 /// The realtime extents in use according to files.
 pub(in super::super) struct UsedExtents {
