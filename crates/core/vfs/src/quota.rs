@@ -1,6 +1,7 @@
 //! Quotas of users, groups and projects: usage, limits and grace times, in the units of callers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Kind of owner whose usage is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,28 +160,22 @@ impl LimitChanges {
         self.grace.is_empty() && self.limits.is_empty()
     }
 
-    /// Checks that no soft limit exceeds its hard limit after the changes. `report` reports all owners of a kind, and
+    /// Checks that no soft limit exceeds its hard limit after the changes. `current` returns the limits of an owner, and
     /// limits of space are stored in units of 2^`unit_log` bytes.
     ///
     /// # Errors
-    /// `Invalid` if one would exceed it, and those of `report`.
+    /// `Invalid` if one would exceed it, and those of `current`.
     pub fn check(
         &self,
         unit_log: u32,
-        mut report: impl FnMut(OwnerKind, &mut dyn FnMut(&OwnerUsage)) -> crate::Result<()>,
+        mut current: impl FnMut(OwnerKind, u32) -> crate::Result<OwnerUsage>,
     ) -> crate::Result<()> {
-        let none = OwnerUsage::default();
-        let mut owners: BTreeMap<(OwnerKind, u32), OwnerUsage> =
-            self.limits.iter().map(|of| ((of.kind, of.id), none)).collect();
-        for kind in OwnerKind::ALL {
-            if self.limits.iter().any(|of| of.kind == kind) {
-                report(kind, &mut |owner| {
-                    owners.entry((kind, owner.id)).and_modify(|known| *known = *owner);
-                })?;
-            }
-        }
+        let mut owners = BTreeMap::new();
         for of in &self.limits {
-            let owner = owners.entry((of.kind, of.id)).or_default();
+            let owner = match owners.entry((of.kind, of.id)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(current(of.kind, of.id)?),
+            };
             of.space.apply(&mut owner.space, unit_log)?;
             of.inodes.apply(&mut owner.inodes, 0)?;
             of.realtime.apply(&mut owner.realtime, unit_log)?;
@@ -214,11 +209,9 @@ mod tests {
             let of = OwnerLimits::of(OwnerKind::Group, 7);
             let limits = limits.iter().map(|&inodes| OwnerLimits { inodes, ..of }).collect();
             let changes = LimitChanges { grace: Vec::new(), limits };
-            changes.check(12, |kind, each| {
-                assert_eq!(kind, OwnerKind::Group);
-                each(&OwnerUsage { id: 8, ..stored });
-                each(&stored);
-                Ok(())
+            changes.check(12, |kind, id| {
+                assert_eq!((kind, id), (OwnerKind::Group, 7));
+                Ok(stored)
             })
         };
         let soft = |soft| NewLimits { soft: Some(soft), hard: None };

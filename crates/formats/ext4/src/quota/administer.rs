@@ -51,14 +51,19 @@ impl Ext4Core {
         };
         all.sort_unstable_by_key(|(id, _)| *id);
         for (id, dquot) in all {
-            let bytes = self.block(dquot.place.block, BlockKind::Quota.plain())?;
-            let entry = DiskQuota::at(&bytes, dquot.place.offset).filter(|entry| entry.id == id);
-            let owner = usage_of(&entry.ok_or_else(|| moved(&dquot))?, &dquot);
+            let owner = self.owner(id, &dquot)?;
             if !owner.is_empty() {
                 each(&owner);
             }
         }
         Ok(())
+    }
+
+    /// Returns usage and limits of an owner.
+    fn owner(&self, id: u32, dquot: &Dquot) -> Result<OwnerUsage> {
+        let bytes = self.block(dquot.place.block, BlockKind::Quota.plain())?;
+        let entry = DiskQuota::at(&bytes, dquot.place.offset).filter(|entry| entry.id == id);
+        Ok(usage_of(&entry.ok_or_else(|| moved(dquot))?, dquot))
     }
 
     /// Changes limits and grace times. `now` is in seconds since the epoch: the grace time of an owner over a new soft
@@ -82,7 +87,10 @@ impl Ext4Core {
             return Err(Error::Invalid("limits of a realtime section, which only XFS has"));
         }
         let Some(quota) = self.volume.quota.get() else { return Ok(()) };
-        changes.check(LIMIT_UNIT_LOG, |kind, each| self.for_each_owner(kind, each))?;
+        changes.check(LIMIT_UNIT_LOG, |kind, id| {
+            let dquot = quota.ledger.lock().usage[kind as usize].get(&id).copied();
+            dquot.map_or_else(|| Ok(OwnerUsage::default()), |dquot| self.owner(id, &dquot))
+        })?;
         changes.grace.iter().try_for_each(|of| self.change_grace(quota, of))?;
         changes.limits.iter().try_for_each(|of| self.change_entry(quota, of, now))
     }

@@ -7,7 +7,7 @@ use vfs::quota::{
 use vfs::{Corruption, Error, Result};
 
 use super::Quotas;
-use super::ledger::QuotaFile;
+use super::ledger::{Limits, QuotaFile};
 use crate::XfsCore;
 use crate::format::bytes::be32;
 use crate::format::checksum;
@@ -83,28 +83,32 @@ impl XfsCore {
             if !is_record(kind, id, record) {
                 continue;
             }
-            let unit_log = self.volume.sb.raw.blocklog;
             let stored = Resource::ALL.map(|resource| quota::read(record, resource));
             let current = match self.volume.quotas.get() {
                 Some(quotas) => quotas.with_pending((kind as usize, id), stored),
                 None => stored,
             };
-            let [space, inodes, realtime] = Resource::ALL.map(|resource| {
-                let quota = current[resource as usize];
-                let log = if resource == Resource::Inodes { 0 } else { unit_log };
-                let in_bytes = |blocks: u64| blocks.saturating_mul(1 << log);
-                ResourceUsage {
-                    used: in_bytes(quota.count),
-                    soft: in_bytes(quota.soft),
-                    hard: in_bytes(quota.hard),
-                    grace_end: if id == DEFAULTS { 0 } else { quota.timer },
-                }
-            });
-            let owner = OwnerUsage { id, space, inodes, realtime };
+            let owner = self.usage_of(id, &current);
             if !owner.is_empty() {
                 each(&owner);
             }
         }
+    }
+
+    /// Returns usage and limits of an owner in the units of callers.
+    fn usage_of(&self, id: u32, limits: &Limits) -> OwnerUsage {
+        let [space, inodes, realtime] = Resource::ALL.map(|resource| {
+            let quota = limits[resource as usize];
+            let log = if resource == Resource::Inodes { 0 } else { self.volume.sb.raw.blocklog };
+            let in_bytes = |blocks: u64| blocks.saturating_mul(1 << log);
+            ResourceUsage {
+                used: in_bytes(quota.count),
+                soft: in_bytes(quota.soft),
+                hard: in_bytes(quota.hard),
+                grace_end: if id == DEFAULTS { 0 } else { quota.timer },
+            }
+        });
+        OwnerUsage { id, space, inodes, realtime }
     }
 
     /// Changes limits and grace times. `now` is in seconds since the epoch: the grace time of an owner over a new soft
@@ -125,7 +129,11 @@ impl XfsCore {
         }
         let Some(quotas) = self.volume.quotas.get() else { return Ok(()) };
         let unit_log = self.volume.sb.raw.blocklog.into();
-        changes.check(unit_log, |kind, each| self.for_each_owner(kind, each))?;
+        changes.check(unit_log, |kind, id| {
+            let Some(file) = &quotas.files[kind as usize] else { return Ok(OwnerUsage::default()) };
+            let stored = self.read_limits(QuotaKind::ALL[kind as usize], file, id)?;
+            Ok(self.usage_of(id, &stored.unwrap_or_default()))
+        })?;
         for grace in &changes.grace {
             self.change_record(quotas, (grace.kind, DEFAULTS), |of, resource, _| {
                 let new = grace.seconds[resource as usize];
