@@ -165,15 +165,6 @@ fn each_page_begins_with_its_purpose_and_an_example_that_is_run() {
     assert!(gaps.is_empty(), "{}", gaps.join("\n"));
 }
 
-/// Returns the commands that make `s3:` lead to a server.
-fn store(bucket: &WebServer) -> String {
-    format!(
-        "export AWS_ENDPOINT={} AWS_ALLOW_HTTP=true AWS_REGION=x\n\
-         export AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=key\n",
-        bucket.url("").trim_end_matches('/')
-    )
-}
-
 /// Runs the example of a page. Returns a description of a failure.
 fn run(page: &str, text: &str) -> Option<String> {
     let example = example(text).filter(|example| ["console", "sh"].contains(&example.language))?;
@@ -194,9 +185,11 @@ fn run(page: &str, text: &str) -> Option<String> {
         assert!(shell(home.path(), build).status.success());
     }
     let bucket = WebServer::new();
+    let exports = bucket.s3_environment().map(|(name, value)| format!("export {name}={value}\n"));
+    let exports = exports.concat();
     let marked: Vec<String> =
         steps.iter().map(|step| format!("printf '\\001\\n'\n{}\n", step.command)).collect();
-    let output = shell(home.path(), &format!("{}{}", store(&bucket), marked.concat()));
+    let output = shell(home.path(), &format!("{exports}{}", marked.concat()));
     let messages = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         return Some(format!("{page}: {}: {messages}", output.status));

@@ -47,7 +47,7 @@ pub struct WebRequest {
     if_match: Option<String>,
     /// True if an existing object must not be replaced.
     is_new: bool,
-    body: Vec<u8>,
+    body: Arc<Vec<u8>>,
 }
 
 /// An object of the server.
@@ -111,6 +111,18 @@ impl WebServer {
     #[must_use]
     pub fn url(&self, name: &str) -> String {
         format!("http://{}/{name}", self.address)
+    }
+
+    /// Returns environment variables that make `s3:` lead to this server.
+    #[must_use]
+    pub fn s3_environment(&self) -> [(&'static str, String); 5] {
+        [
+            ("AWS_ENDPOINT", format!("http://{}", self.address)),
+            ("AWS_ALLOW_HTTP", "true".into()),
+            ("AWS_REGION", "x".into()),
+            ("AWS_ACCESS_KEY_ID", "id".into()),
+            ("AWS_SECRET_ACCESS_KEY", "key".into()),
+        ]
     }
 
     /// Adds or replaces an object with this ETag.
@@ -217,7 +229,7 @@ impl ServerState {
             return 412;
         }
         let etag = format!("\"{}\"", self.puts.fetch_add(1, Ordering::Relaxed));
-        let bytes = Arc::new(request.body.clone());
+        let bytes = Arc::clone(&request.body);
         objects.insert(path.to_owned(), Object { bytes, etag: Some(etag), modified: None });
         200
     }
@@ -263,6 +275,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Web
     }
     let mut words = line.split(' ').map(str::to_owned);
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut body = Vec::new();
     let mut request = WebRequest { method, path, ..WebRequest::default() };
     loop {
         let mut line = String::new();
@@ -272,11 +285,12 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Web
             "range" => request.range = parse_range(value.trim()),
             "if-match" => request.if_match = Some(value.trim().to_owned()),
             "if-none-match" => request.is_new = true,
-            "content-length" => request.body = vec![0; value.trim().parse().unwrap_or(0)],
+            "content-length" => body = vec![0; value.trim().parse().unwrap_or(0)],
             _ => {}
         }
     }
-    reader.read_exact(&mut request.body)?;
+    reader.read_exact(&mut body)?;
+    request.body = Arc::new(body);
     Ok(Some(request))
 }
 
