@@ -69,22 +69,24 @@ fn change_of(victim: &Victim, target: &DamageTarget, number: usize) -> Option<Fi
     Some(FieldChange { at, width, value, what })
 }
 
+/// Number of bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Reads all files, names, link targets and attributes below a directory.
-fn read_all(path: &Path) -> io::Result<()> {
+fn read_all(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let path = entry?.path();
         let kind = path.symlink_metadata()?.file_type();
-        read_attributes(&path)?;
+        read_attributes(&path, buffer)?;
         if kind.is_dir() {
-            read_all(&path)?;
+            read_all(&path, buffer)?;
         } else if kind.is_symlink() {
             fs::read_link(&path)?;
         } else if kind.is_file() {
             let mut file = fs::File::open(&path)?;
             // A sparse file may be as long as the format allows.
-            let mut buffer = vec![0; 1 << 20];
             for _ in 0..8 {
-                if file.read(&mut buffer)? == 0 {
+                if file.read(buffer)? == 0 {
                     break;
                 }
             }
@@ -100,12 +102,11 @@ fn read_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn read_attributes(path: &Path) -> io::Result<()> {
-    let mut names = vec![0; 1 << 16];
-    let len = rustix::fs::llistxattr(path, &mut names[..])?;
-    let mut value = vec![0; 1 << 16];
-    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+fn read_attributes(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let len = rustix::fs::llistxattr(path, &mut *buffer)?;
+    let names = buffer[..len].to_vec();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        match rustix::fs::lgetxattr(path, name, &mut *buffer) {
             // The kernel may be built without the handler of this name.
             Ok(_) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
@@ -141,12 +142,19 @@ impl Loop {
             .set_len(0)
             .and_then(|()| self.image.set_len(IMAGE_BYTES_MAX))
             .expect("a sparse file");
-        self.image.write_all_at(image, 0).expect("room for an image");
+        for (number, piece) in image.chunks(PIECE_BYTES / 16).enumerate() {
+            if !disk::is_zero(piece) {
+                let at = (number * (PIECE_BYTES / 16)) as u64;
+                self.image.write_all_at(piece, at).expect("room for an image");
+            }
+        }
         let flags = if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
         if let Err(error) = mount(self.device.path(), &self.mount_point, "ext4", flags, None) {
             return Some(format!("it is not mounted: {error}"));
         }
-        let read = read_attributes(&self.mount_point).and_then(|()| read_all(&self.mount_point));
+        let mut buffer = vec![0; PIECE_BYTES];
+        let read = read_attributes(&self.mount_point, &mut buffer)
+            .and_then(|()| read_all(&self.mount_point, &mut buffer));
         let name = self.device.path().file_name().and_then(|name| name.to_str()).expect("a name");
         // This reads all block bitmaps.
         let _ = fs::read(format!("/proc/fs/ext4/{name}/mb_groups"));
