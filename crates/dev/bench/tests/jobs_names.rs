@@ -5,7 +5,7 @@ use crate::common;
 use std::collections::BTreeMap;
 
 use bench::contestant::Session;
-use bench::jobs::{Change, Create, FsMark, Job, Remove};
+use bench::jobs::{Change, Create, FILES_PER_STEP, FsMark, Job, Remove};
 use bench::{Error, with_target};
 use testkit::fs_tree::{FsTree, Rules};
 use testkit::model::Model;
@@ -17,7 +17,7 @@ use common::{InMemory, OnHost, Reopened, ext4, only_case, run, run_and_stop, xfs
 const RULES: Rules = Rules { times: false, holes: false, contents: true };
 
 /// A number with one directory for each thread.
-const FILES: u64 = 30_000;
+const FILES: u64 = FILES_PER_STEP / 5 * 2;
 
 fn create() -> Create {
     Create { files: vec![FILES], threads: 2, fsync: false }
@@ -74,8 +74,8 @@ fn create_makes_the_same_files_everywhere() {
     let mut model = InMemory::new(Model::new());
     let steps = run(&create(), &mut model, 1).unwrap();
     let tree = model.tree();
-    assert_eq!(counts(&tree), expected([("0000", 30_000), ("0001", 30_000)]));
-    assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "create", 60_000));
+    assert_eq!(counts(&tree), expected(["0000", "0001"].map(|name| (name, FILES as usize))));
+    assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "create", 2 * FILES));
     for mut session in [InMemory::new(ext4()), InMemory::new(xfs())] {
         run(&create(), &mut session, 1).unwrap();
         assert_same(&tree, &session.tree());
@@ -87,18 +87,19 @@ fn create_makes_the_same_files_everywhere() {
 
 #[test]
 fn another_seed_gives_other_names_and_small_directories_are_repeated() {
-    let job = Create { files: vec![20_000], threads: 1, fsync: false };
+    let files = FILES_PER_STEP / 5;
+    let job = Create { files: vec![files], threads: 1, fsync: false };
     let trees = [1, 1, 2].map(|seed| {
         let mut session = InMemory::new(Model::new());
         let steps = run(&job, &mut session, seed).unwrap();
-        assert_eq!(steps[0].operations, 100_000);
+        assert_eq!(steps[0].operations, FILES_PER_STEP);
         let (one, all) = (&steps[0].extras[0], steps[0].cost.wall.as_secs_f64());
         assert_eq!((one.name, one.unit), ("one directory", "s"));
         assert!((one.value * 5.0 - all).abs() < 1e-6, "{one:?} of {all}");
         session.tree()
     });
     let names = ["0000", "0001", "0002", "0003", "0004"];
-    assert_eq!(counts(&trees[0]), expected(names.map(|name| (name, 20_000))));
+    assert_eq!(counts(&trees[0]), expected(names.map(|name| (name, files as usize))));
     assert_same(&trees[0], &trees[1]);
     assert_ne!(paths(&trees[0]), paths(&trees[2]));
 }
@@ -217,7 +218,7 @@ fn removal_leaves_nothing() {
     for mut session in [InMemory::new(model), InMemory::new(ext4()), InMemory::new(xfs())] {
         let used = inodes_used(&session);
         let steps = run(&remove(false), &mut session, 1).unwrap();
-        assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "remove", 60_000));
+        assert_eq!((steps.len(), steps[0].name, steps[0].operations), (1, "remove", 2 * FILES));
         assert_same(&empty, &session.tree());
         assert_eq!(inodes_used(&session), used);
     }

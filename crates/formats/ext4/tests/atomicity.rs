@@ -74,6 +74,6 @@ fn small_durable_changes_go_round_the_journal_and_round_again() {
         let journal_bytes = Some(blocks * u64::from(block_size));
         let target = Ext4Target::new(ImageParameters { block_size, journal_bytes, ..layout });
         let journal = ImageParameters::journal_of(&target.make(0).unwrap());
-        rounds(&target.trial(), &journal, testkit::effort(4, 10, 10));
+        rounds(&target.trial(), &journal, testkit::effort(4, 6, 10));
     }
 }

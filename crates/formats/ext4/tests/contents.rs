@@ -81,7 +81,7 @@ fn keeps_size_in_map(model: &FileModel, change: &FileChange) -> bool {
 
 fn cases() -> ProptestConfig {
     ProptestConfig {
-        cases: testkit::effort(8, 24, 2_000),
+        cases: testkit::effort(8, 14, 2_000),
         max_shrink_iters: 300,
         failure_persistence: None,
         ..ProptestConfig::default()

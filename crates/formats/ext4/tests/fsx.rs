@@ -152,7 +152,7 @@ fn a_deep_tree_keeps_space_past_the_end() {
 
 fn run_all(shape: FileParameters) {
     require!(Tool("e2fsck"));
-    for seed in 0..effort(1, 3, 100) {
+    for seed in 0..effort(1, 2, 100) {
         run(shape, seed);
     }
 }

@@ -118,14 +118,14 @@ fn random_corruptions(rounds: u64, then: impl Fn(&[u8], &str) + Sync) {
 
 #[test]
 fn random_corruptions_are_read() {
-    random_corruptions(testkit::effort(300, 500, 100_000), |image, what| {
+    random_corruptions(testkit::effort(300, 400, 100_000), |image, what| {
         drop(survive(image, what));
     });
 }
 
 #[test]
 fn random_corruptions_are_written_to() {
-    random_corruptions(testkit::effort(100, 150, 25_000), |image, what| {
+    random_corruptions(testkit::effort(100, 120, 25_000), |image, what| {
         let device = device(image);
         fill::everything(device.clone(), what.len() as u8 * 7);
         walk::everything(device);

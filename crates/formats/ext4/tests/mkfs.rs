@@ -297,7 +297,7 @@ fn kernels_since_6_19_mount_and_change_large_blocks() {
     let dir = scratch();
     let image = dir.path().join("image");
     // The emulated guest takes half a minute for each.
-    for case in LARGE_BLOCKS.iter().step_by(testkit::effort(4, 2, 1)) {
+    for case in LARGE_BLOCKS.iter().step_by(testkit::effort(4, 3, 1)) {
         case.make(&image);
         let files = fill(&image);
         let shown = guest::shown(&image, Kernel::Newest, Access::ReadWrite, "");

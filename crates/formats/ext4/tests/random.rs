@@ -50,7 +50,7 @@ fn assert_kernel_agrees(device: &MemoryDevice) {
 #[test]
 fn one_thread_does_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for seed in 0..effort(2, 6, 100) {
+    for seed in 0..effort(2, 4, 100) {
         run(ImageParameters::DEFAULT, Mix::ALL, seed, 1_000);
     }
 }
@@ -58,7 +58,7 @@ fn one_thread_does_as_the_model_does() {
 #[test]
 fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for seed in 100..100 + effort(1, 3, 50) {
+    for seed in 100..100 + effort(1, 2, 50) {
         for layout in
             [ImageParameters::SMALL_BLOCKS, ImageParameters::PLAIN, ImageParameters::NO_JOURNAL]
         {
@@ -71,7 +71,7 @@ fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
 #[test]
 fn folding_names_do_as_the_model_does() {
     require!(Tool("mke2fs"), Tool("e2fsck"));
-    for seed in 500..500 + effort(1, 4, 100) {
+    for seed in 500..500 + effort(1, 2, 100) {
         for layout in [ImageParameters::FOLDED, ImageParameters::FOLDED_SMALL_BLOCKS] {
             run(layout, Mix::ALL, seed, 1_000);
             run(ImageParameters { inodes: 2_000, ..layout }, LARGE_DIRECTORIES, seed, 1_500);
@@ -115,7 +115,7 @@ fn large_directories_do_as_the_model_does() {
 #[test]
 fn the_kernel_shows_what_random_operations_left() {
     require!(Mount("ext4"), Tool("mke2fs"), Tool("e2fsck"));
-    for seed in 300..300 + effort(1, 3, 50) {
+    for seed in 300..300 + effort(1, 2, 50) {
         assert_kernel_agrees(&run(ImageParameters::DEFAULT, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(ImageParameters::CLUSTERS, Mix::ALL, seed, 700));
         assert_kernel_agrees(&run(ImageParameters::SMALL_BLOCKS, LARGE_DIRECTORIES, seed, 700));
@@ -174,7 +174,7 @@ fn random_changes_of_a_full_image_free_all_space() {
         ImageParameters::BLOCK_MAPS,
         ImageParameters::CLUSTERS,
     ] {
-        for seed in 0..effort(1, 3, 50) {
+        for seed in 0..effort(1, 2, 50) {
             random_when_full(&Ext4Target::new(layout).trial(), seed, 1_500);
         }
     }

@@ -83,7 +83,7 @@ fn a_crash_while_features_change_loses_no_file() {
         let tearing = Tearing { whole: SUPERBLOCK, ..Tearing::default() };
         let mut ends = flushes(&events);
         ends.push(events.len());
-        ends.extend((0..effort(2, 10, 100)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(2, 5, 100)).map(|_| random.usize(..=events.len())));
         for end in ends {
             let what = format!("{made} to {changed} before event {end} of {}", events.len());
             let state = cut_off_beside(&start, &events, end, &tearing, &mut random);
@@ -133,7 +133,7 @@ fn a_device_that_fails_while_features_change_is_named_and_leaves_no_false_mark()
         for access in [Access::Read, Access::Write, Access::Flush] {
             let (_, result, count) = run(access, Fault::Never);
             result.unwrap_or_else(|error| panic!("{made} to {changed}: {error}"));
-            for nth in 0..effort(2, 6, 200) {
+            for nth in 0..effort(2, 4, 200) {
                 // The last access is the one that makes the change complete.
                 let at = if nth == 0 { count } else { random.u64(1..=count) };
                 let fault = if random.bool() { Fault::Nth(at) } else { Fault::From(at) };

@@ -370,7 +370,7 @@ fn threads_let_go_of_shared_blocks_and_values() {
     let made = scratch.path().join("made");
     case.make(&made);
     let start = kernel(&made);
-    for round in 0..testkit::effort(3, 12, 200) {
+    for round in 0..testkit::effort(3, 6, 200) {
         let image = scratch.path().join("image");
         testkit::copy_image(&made, &image);
         let fs = Arc::new(open(&image));

@@ -188,7 +188,7 @@ fn run(format: &str, seed: u64, calls: usize) -> Result<(), String> {
 #[test]
 fn an_image_does_what_the_host_does() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));
-    let seeds = 0..testkit::effort(3, 20, 1000);
+    let seeds = 0..testkit::effort(3, 12, 1000);
     let runs = seeds.flat_map(|seed| FORMATS.map(|format| run(format, seed, 1500)));
     let failed: Vec<String> = runs.filter_map(Result::err).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));

@@ -304,7 +304,7 @@ fn damage_is_an_error_and_no_panic() {
                 Ok(())
             })
             .unwrap();
-        for seed in 0..testkit::effort(60, 150, 20_000) {
+        for seed in 0..testkit::effort(60, 100, 20_000) {
             let mut random = Rng::with_seed(seed);
             let damaged = Arc::new(device.fork());
             for _ in 0..random.u32(1..8) {

@@ -26,6 +26,7 @@ pub use fs_mark::FsMark;
 pub use fserver::Fserver;
 pub use headline::{Headline, Measure, Theirs};
 pub use remove::Remove;
+pub use repeats::FILES_PER_STEP;
 pub use stress_orphan::StressOrphan;
 pub use stress_unlink::StressUnlink;
 

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::target::Target;
 use crate::with_target;
 
-/// Minimum number of files of a step.
-const FILES_PER_STEP: u64 = 100_000;
+/// Minimum number of files of a step. Debug builds are slower, so fewer files take as long.
+pub const FILES_PER_STEP: u64 = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
 
 /// Cases with at least this many files are long enough to be run once.
 const ONCE_FROM: u64 = 2_000_000;
@@ -87,15 +87,18 @@ fn sync(session: &dyn Session) -> Result<Cost> {
 mod tests {
     use super::*;
 
+    /// Factor of numbers of files, compared with a debug build.
+    const MORE: u64 = FILES_PER_STEP / 20_000;
+
     #[test]
     fn only_small_directories_are_repeated() {
         assert_eq!(
-            [1, 10_000, 60_000, 100_000, 10_000_000].map(|files| repeats(files, 1)),
-            [100_000, 10, 1, 1, 1]
+            [1, 2_000, 12_000, 20_000, 10_000_000].map(|files| repeats(files * MORE, 1)),
+            [FILES_PER_STEP / MORE, 10, 1, 1, 1]
         );
-        assert_eq!(repeats(10_000, 4), 2);
-        assert_eq!(files_of_step(10_000, 4), 80_000);
-        assert_eq!(need(10_000, 4).inodes, 80_008);
+        assert_eq!(repeats(2_000 * MORE, 4), 2);
+        assert_eq!(files_of_step(2_000 * MORE, 4), 16_000 * MORE);
+        assert_eq!(need(2_000 * MORE, 4).inodes, 16_000 * MORE + 8);
         assert_eq!(files_of_step(u64::MAX, 2), u64::MAX);
         assert_eq!((rounds_max(1_000_000, 1), rounds_max(1_000_000, 2)), (u32::MAX, 1));
     }

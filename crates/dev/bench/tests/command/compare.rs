@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use bench::jobs::FILES_PER_STEP;
 use serde_json::Value;
 use testkit::{Need, satisfied, scratch};
 
@@ -17,9 +18,9 @@ const SEED: u64 = 42;
 /// Steps of each workload of the set, with `x` and operations, if these are determined by the
 /// options.
 const STEPS: &[(&str, &str, u64, u64)] = &[
-    ("create", "create", 20_000, 100_000),
-    ("remove", "remove", 20_000, 100_000),
-    ("remove", "remove, cold cache", 20_000, 100_000),
+    ("create", "create", 20_000, FILES_PER_STEP),
+    ("remove", "remove", 20_000, FILES_PER_STEP),
+    ("remove", "remove, cold cache", 20_000, FILES_PER_STEP),
     ("change", "chmod", 20_000, 20_000),
     ("change", "link", 20_000, 20_000),
     ("change", "rename", 20_000, 20_000),

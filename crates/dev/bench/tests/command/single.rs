@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use bench::jobs::FILES_PER_STEP;
 use serde_json::Value;
 use testkit::{Mke2fs, e2fsck, require, scratch};
 
@@ -29,7 +30,7 @@ fn create_runs_every_way_of_finding_room() {
         ["forward-decode", "forward", "reverse", "block-skip", "tree"]
             .map(|way| format!("memory:xfs,free-index={way}"))
     );
-    assert_eq!(steps(create), [("create", 1000, 100_000), ("create", 200, 100_000)]);
+    assert_eq!(steps(create), [("create", 1000, FILES_PER_STEP), ("create", 200, FILES_PER_STEP)]);
     for contestant in &list(create, "contestants")[1..] {
         assert_eq!(contestant["base"], "memory:xfs,free-index=forward-decode");
     }
@@ -38,10 +39,10 @@ fn create_runs_every_way_of_finding_room() {
 #[test]
 fn remove_also_runs_from_a_cold_cache() {
     let dir = scratch();
-    let line = "remove --files 50k --threads 2 --cold --target memory:ext4";
+    let line = "remove --files 10k --threads 2 --cold --target memory:ext4";
     let report = report(dir.path(), line);
     let steps = steps(only(&report));
-    assert_eq!(steps, [("remove", 50_000, 100_000), ("remove, cold cache", 50_000, 100_000)]);
+    assert_eq!(steps, ["remove", "remove, cold cache"].map(|name| (name, 10_000, FILES_PER_STEP)));
 }
 
 #[test]

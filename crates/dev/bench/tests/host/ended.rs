@@ -34,7 +34,7 @@ const READY: &str = "ready";
 
 /// Number of children killed during their start.
 fn kills() -> u32 {
-    testkit::effort(8, 24, 200)
+    testkit::effort(8, 16, 200)
 }
 
 /// Exit status of a child that stopped on request.

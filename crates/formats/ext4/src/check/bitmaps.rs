@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vfs::check::{Code, Finding, Phase};
+use vfs::check::{BitSet, Code, Finding, Phase};
 
 use super::codes::{
     BLOCK_BITMAP_CHECKSUM, BLOCK_BITMAP_FREE, BLOCK_BITMAP_PADDING, BLOCK_BITMAP_USED,
@@ -92,13 +92,7 @@ impl Context<'_> {
         }
         self.tell_count(GROUP_FREE_BLOCKS, group, free, facts.desc.free_blocks);
         scratch.expected.clear();
-        scratch.expected.extend((0..count.div_ceil(WORD)).map(|word| {
-            let at = range.start + u64::from(word * WORD);
-            let (index, shift) = (at / 64, at % 64);
-            let used = self.claims.used();
-            let next = if shift == 0 { 0 } else { used.word(index + 1) << (64 - shift) };
-            used.word(index) >> shift | next
-        }));
+        scratch.expected.extend(words_from(self.claims.used(), range.start, count));
         if facts.is_block_uninit(self) {
             self.uninitialised_bitmap(group, &mut scratch.bitmap);
         } else if self.read_bitmap(facts.desc.block_bitmap, &mut scratch.bitmap) {
@@ -143,9 +137,7 @@ impl Context<'_> {
                 set_bit(bitmap, (cluster - first) as usize);
             }
         }
-        for bit in geometry.clusters_in(group) as usize..bitmap.len() * 8 {
-            set_bit(bitmap, bit);
-        }
+        set_padding(bitmap, geometry.clusters_in(group) as usize);
     }
 
     /// Checks the inode bitmap and the inode counts of a group. Returns the number of its free inodes.
@@ -210,14 +202,43 @@ impl Context<'_> {
                 self.tell(finding.detail(difference.describe()));
             }
         }
-        let is_set = |bit: u32| scratch.bitmap[bit as usize / 8] >> (bit % 8) & 1 == 1;
-        if !(count..scratch.bitmap.len() as u32 * 8).all(is_set) {
+        if !has_padding(&scratch.bitmap, count as usize) {
             self.tell(Finding::new(words.padding).in_group(group.0).at_block(place.0));
         }
     }
 }
 
-fn set_bit(bitmap: &mut [u8], bit: usize) {
+/// Returns `count` bits from `start` on as words. The last one may contain further bits.
+pub(super) fn words_from(bits: &BitSet, start: u64, count: u32) -> impl Iterator<Item = u64> {
+    (0..count.div_ceil(WORD)).map(move |word| {
+        let at = start + u64::from(word * WORD);
+        let (index, shift) = (at / 64, at % 64);
+        let next = if shift == 0 { 0 } else { bits.word(index + 1) << (64 - shift) };
+        bits.word(index) >> shift | next
+    })
+}
+
+/// Sets all bits from `count` on.
+pub(super) fn set_padding(bitmap: &mut [u8], count: usize) {
+    let whole = count.div_ceil(8).min(bitmap.len());
+    bitmap[whole..].fill(u8::MAX);
+    if let Some(byte) = bitmap[..whole].get_mut(count / 8) {
+        *byte |= u8::MAX << (count % 8);
+    }
+}
+
+/// Returns whether all bits from `count` on are set.
+fn has_padding(bitmap: &[u8], count: usize) -> bool {
+    const SET: [u8; 64] = [u8::MAX; 64];
+    let (partial, whole) = bitmap.split_at(count.div_ceil(8).min(bitmap.len()));
+    let is_set = |byte: &u8| byte | !(u8::MAX << (count % 8)) == u8::MAX;
+    let (chunks, rest) = whole.as_chunks::<64>();
+    partial.get(count / 8).is_none_or(is_set)
+        && chunks.iter().all(|chunk| *chunk == SET)
+        && *rest == SET[..rest.len()]
+}
+
+pub(super) fn set_bit(bitmap: &mut [u8], bit: usize) {
     if let Some(byte) = bitmap.get_mut(bit / 8) {
         *byte |= 1 << (bit % 8);
     }
@@ -264,5 +285,26 @@ impl Difference {
             ranges.join(", "),
             if more { ", …" } else { "" }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_set_from_its_first_bit_on() {
+        for count in [0, 1, 7, 8, 9, 500, 513, 1023, 1024, 1600] {
+            let mut bitmap = vec![0; 128];
+            set_padding(&mut bitmap, count);
+            let is_set = |bit: usize| bitmap[bit / 8] >> (bit % 8) & 1 == 1;
+            assert!((0..1024).all(|bit| is_set(bit) == (bit >= count)), "{count}");
+            assert!(has_padding(&bitmap, count), "{count}");
+            for bit in (count..1024).step_by(5) {
+                let mut other = bitmap.clone();
+                other[bit / 8] ^= 1 << (bit % 8);
+                assert!(!has_padding(&other, count), "{count}, bit {bit}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use disk::BlockDevice;
 use vfs::Result;
 use vfs::check::{BitSet, Options, Silent};
 
+use super::bitmaps::{set_bit, set_padding, words_from};
 use super::context::Context;
 use super::mapping::walk;
 use super::references::Runs;
@@ -136,8 +137,13 @@ impl InUse<'_> {
         let geometry = self.0.geometry();
         let clusters: Range<u64> = self.0.claims.of_group(geometry, group);
         let count = geometry.clusters_in(group);
-        let used = self.clusters();
-        self.bitmap(count, |bit| used.contains(clusters.start + u64::from(bit)))
+        let mut bytes = Vec::with_capacity(self.0.block_size());
+        for word in words_from(self.clusters(), clusters.start, count) {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.resize(self.0.block_size(), 0);
+        set_padding(&mut bytes, count as usize);
+        bytes
     }
 
     /// Returns the number of inodes at the start of a group's table that were read. Those after them were never used.
@@ -147,21 +153,14 @@ impl InUse<'_> {
 
     /// Returns the inode bitmap that a group must have.
     pub(crate) fn inode_bitmap(&self, group: Group) -> Vec<u8> {
-        let states = self.0.inodes.of(group);
-        let reserved = self.reserved_in(group);
-        let is_used = |bit: u32| states.get(bit as usize).is_some_and(|state| state.is_used());
-        let count = self.0.geometry().inodes_per_group;
-        self.bitmap(count, |bit| bit < reserved || is_used(bit))
-    }
-
-    /// Returns a bitmap block. The unused bits from `count` on are set.
-    fn bitmap(&self, count: u32, is_set: impl Fn(u32) -> bool) -> Vec<u8> {
         let mut bytes = vec![0; self.0.block_size()];
-        for (byte, first) in bytes.iter_mut().zip((0_u32..).step_by(8)) {
-            for bit in (0..8).filter(|bit| first + bit >= count || is_set(first + bit)) {
-                *byte |= 1 << bit;
+        for (index, state) in self.0.inodes.of(group).iter().enumerate() {
+            if state.is_used() {
+                set_bit(&mut bytes, index);
             }
         }
+        (0..self.reserved_in(group)).for_each(|bit| set_bit(&mut bytes, bit as usize));
+        set_padding(&mut bytes, self.0.geometry().inodes_per_group as usize);
         bytes
     }
 }

@@ -3,8 +3,6 @@
 //! Source: kernel Documentation/filesystems/ext4/directory.rst; MD4 (RFC 1320) reduced to eight steps per round; TEA
 //! (Wheeler and Needham, 1994).
 
-use std::ops::{BitAnd, BitXor};
-
 /// `s_def_hash_version` and `dx_root.hash_version`: the hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashVersion {
@@ -132,11 +130,16 @@ impl NameHasher {
         let most = names.iter().map(|name| chunks_of(name)).max().unwrap_or(0);
         for chunk in 0..most {
             let mut input = [Lanes([0; TOGETHER]); 8];
-            for (lane, name) in names.iter().enumerate() {
-                let rest = name.get(chunk * HALF_MD4_CHUNK..).unwrap_or_default();
-                for (word, of_name) in input.iter_mut().zip(self.words::<8>(rest)) {
-                    word.0[lane] = of_name;
+            let mut lane = 0;
+            while lane < TOGETHER {
+                let rest = names[lane].get(chunk * HALF_MD4_CHUNK..).unwrap_or_default();
+                let words = self.words::<8>(rest);
+                let mut at = 0;
+                while at < words.len() {
+                    input[at].0[lane] = words[at];
+                    at += 1;
                 }
+                lane += 1;
             }
             let before = state;
             half_md4(&mut state, &input);
@@ -170,18 +173,22 @@ impl NameHasher {
         let fill = length | length << 16;
         let mut words = [fill; N];
         let (quads, tail) = rest[..rest.len().min(4 * N)].as_chunks::<4>();
-        for (word, &quad) in words.iter_mut().zip(quads) {
-            *word = self.sum(u32::from_be_bytes(quad));
+        // Iterators are function calls in builds with little optimisation, and this runs for each name of a listing.
+        let mut at = 0;
+        while at < quads.len() {
+            words[at] = self.sum(u32::from_be_bytes(quads[at]));
+            at += 1;
         }
-        if let Some(word) = words.get_mut(quads.len()).filter(|_| !tail.is_empty()) {
+        if at < N && !tail.is_empty() {
             let bytes = tail.iter().fold(0, |bytes, &byte| bytes << 8 | u32::from(byte));
-            *word = (fill << (8 * tail.len())).wrapping_add(self.sum(bytes));
+            words[at] = (fill << (8 * tail.len())).wrapping_add(self.sum(bytes));
         }
         words
     }
 
     /// Returns the sum of the bytes of a word at their positions. A negative byte is 256 less than its unsigned value,
     /// which is one less at the next higher position.
+    #[inline(always)]
     fn sum(&self, bytes: u32) -> u32 {
         let negative = if self.unsigned { 0 } else { bytes & 0x8080_8080 };
         bytes.wrapping_sub(negative << 1)
@@ -199,68 +206,67 @@ fn chunks(name: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
 #[derive(Clone, Copy)]
 struct Lanes<const N: usize>([u32; N]);
 
+/// Loops over lanes by number, because iterators and closures are function calls in builds with little optimisation.
 impl<const N: usize> Lanes<N> {
     #[inline(always)]
-    fn with(self, other: Self, of: impl Fn(u32, u32) -> u32) -> Self {
-        // Neither `from_fn` nor `map`, which are function calls in some builds.
-        let mut words = self.0;
-        for (word, other) in words.iter_mut().zip(&other.0) {
-            *word = of(*word, *other);
+    fn plus(mut self, other: Self) -> Self {
+        let mut lane = 0;
+        while lane < N {
+            self.0[lane] = self.0[lane].wrapping_add(other.0[lane]);
+            lane += 1;
         }
-        Self(words)
+        self
     }
 
     #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self.with(other, u32::wrapping_add)
-    }
-
-    #[inline(always)]
-    fn plus_all(self, word: u32) -> Self {
-        self.plus(Self([word; N]))
-    }
-
-    #[inline(always)]
-    fn rotated(self, bits: u32) -> Self {
-        let mut words = self.0;
-        for word in &mut words {
-            *word = word.rotate_left(bits);
+    fn plus_all(mut self, word: u32) -> Self {
+        let mut lane = 0;
+        while lane < N {
+            self.0[lane] = self.0[lane].wrapping_add(word);
+            lane += 1;
         }
-        Self(words)
+        self
     }
-}
-
-impl<const N: usize> BitXor for Lanes<N> {
-    type Output = Self;
 
     #[inline(always)]
-    fn bitxor(self, other: Self) -> Self {
-        self.with(other, BitXor::bitxor)
+    fn rotated(mut self, bits: u32) -> Self {
+        let mut lane = 0;
+        while lane < N {
+            self.0[lane] = self.0[lane].rotate_left(bits);
+            lane += 1;
+        }
+        self
     }
-}
 
-impl<const N: usize> BitAnd for Lanes<N> {
-    type Output = Self;
-
+    /// Combines three words as a round does.
     #[inline(always)]
-    fn bitand(self, other: Self) -> Self {
-        self.with(other, BitAnd::bitand)
+    fn mixed<const ROUND: u32>(mut self, y: Self, z: Self) -> Self {
+        let mut lane = 0;
+        while lane < N {
+            let (x, y, z) = (self.0[lane], y.0[lane], z.0[lane]);
+            self.0[lane] = match ROUND {
+                0 => z ^ (x & (y ^ z)),
+                1 => (x & y).wrapping_add((x ^ y) & z),
+                _ => x ^ y ^ z,
+            };
+            lane += 1;
+        }
+        self
     }
 }
 
 fn half_md4<const N: usize>(state: &mut [Lanes<N>; 4], input: &[Lanes<N>; 8]) {
     let before = *state;
     let first = Round { shifts: [3, 7, 11, 19], order: [0, 1, 2, 3, 4, 5, 6, 7], added: 0 };
-    first.run(state, input, |x, y, z| z ^ (x & (y ^ z)));
+    first.run::<0, N>(state, input);
     let second =
         Round { shifts: [3, 5, 9, 13], order: [1, 3, 5, 7, 0, 2, 4, 6], added: 0x5a82_7999 };
-    second.run(state, input, |x, y, z| (x & y).plus((x ^ y) & z));
+    second.run::<1, N>(state, input);
     let third =
         Round { shifts: [3, 9, 11, 15], order: [3, 7, 2, 6, 1, 5, 0, 4], added: 0x6ed9_eba1 };
-    third.run(state, input, |x, y, z| x ^ y ^ z);
-    for (word, before) in state.iter_mut().zip(before) {
-        *word = word.plus(before);
-    }
+    third.run::<2, N>(state, input);
+    let [a, b, c, d] = *state;
+    *state = [a.plus(before[0]), b.plus(before[1]), c.plus(before[2]), d.plus(before[3])];
 }
 
 /// A round of half-MD4: eight steps.
@@ -273,26 +279,43 @@ struct Round {
 }
 
 impl Round {
-    /// Each step depends on the one before, so independent terms are added first.
     #[inline(always)]
-    fn run<const N: usize>(
+    fn run<const ROUND: u32, const N: usize>(
         &self,
         state: &mut [Lanes<N>; 4],
         input: &[Lanes<N>; 8],
-        mix: impl Fn(Lanes<N>, Lanes<N>, Lanes<N>) -> Lanes<N>,
     ) {
-        let shifts = self.shifts;
-        let step = |word: Lanes<N>, at: usize, shift: u32, mixed: Lanes<N>| {
-            word.plus(input[at].plus_all(self.added)).plus(mixed).rotated(shift)
-        };
+        self.four_steps::<ROUND, N>(state, input, 0);
+        self.four_steps::<ROUND, N>(state, input, 4);
+    }
+
+    /// Runs the steps from `first` on.
+    #[inline(always)]
+    fn four_steps<const ROUND: u32, const N: usize>(
+        &self,
+        state: &mut [Lanes<N>; 4],
+        input: &[Lanes<N>; 8],
+        first: usize,
+    ) {
         let [mut a, mut b, mut c, mut d] = *state;
-        for four in self.order.as_chunks::<4>().0 {
-            a = step(a, four[0], shifts[0], mix(b, c, d));
-            d = step(d, four[1], shifts[1], mix(a, b, c));
-            c = step(c, four[2], shifts[2], mix(d, a, b));
-            b = step(b, four[3], shifts[3], mix(c, d, a));
-        }
+        a = self.step(a, input, (first, 0), b.mixed::<ROUND>(c, d));
+        d = self.step(d, input, (first, 1), a.mixed::<ROUND>(b, c));
+        c = self.step(c, input, (first, 2), d.mixed::<ROUND>(a, b));
+        b = self.step(b, input, (first, 3), c.mixed::<ROUND>(d, a));
         *state = [a, b, c, d];
+    }
+
+    /// Each step depends on the one before, so independent terms are added first.
+    #[inline(always)]
+    fn step<const N: usize>(
+        &self,
+        word: Lanes<N>,
+        input: &[Lanes<N>; 8],
+        (first, at): (usize, usize),
+        mixed: Lanes<N>,
+    ) -> Lanes<N> {
+        let input = input[self.order[first + at]].plus_all(self.added);
+        word.plus(input).plus(mixed).rotated(self.shifts[at])
     }
 }
 

@@ -84,7 +84,7 @@ fn a_large_sparse_image_takes_memory_for_what_is_there() {
     for number in 0..400 {
         fs::write(tree.join("d").join(format!("name-{number}")), "contents").unwrap();
     }
-    let tib = effort(2, 12, 12) as u64;
+    let tib = effort(2, 4, 12) as u64;
     Mke2fs::new("ext4")
         .features("^has_journal")
         .arguments(["-E", "lazy_itable_init=1"])
@@ -126,7 +126,7 @@ fn claims_of_a_superblock_take_no_memory() {
     let orphan: Edit = |raw, number| raw.last_orphan = number.into();
     for (name, packed) in GOLDEN {
         for (what, edit, number) in [
-            ("groups", groups, effort(1 << 11, 1 << 13, 1 << 15) as u32),
+            ("groups", groups, effort(1 << 11, 1 << 12, 1 << 15) as u32),
             ("groups", groups, 1 << 31),
             ("journal", journal, u32::MAX),
             ("orphan", orphan, u32::MAX),

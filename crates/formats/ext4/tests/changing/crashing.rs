@@ -42,7 +42,7 @@ impl Ext4Target {
             parts_long_requests,
             name,
             check: &|device| assert_clean(device),
-            alike: Alike::one_in(testkit::effort(7, 1, 1)),
+            alike: Alike::one_in(testkit::effort(7, 3, 1)),
         }
     }
 }

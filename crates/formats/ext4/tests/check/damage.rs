@@ -63,7 +63,7 @@ fn assert_found(victims: impl Iterator<Item = (&'static str, Victim)>, count: us
 fn all_findings_of_e2fsck_in_golden_images_are_found() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_found(victims, effort(30, 60, 20_000));
+    assert_found(victims, effort(30, 40, 20_000));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn all_findings_of_e2fsck_in_images_of_mke2fs_are_found() {
     require!(Tool("e2fsck"), Tool("mke2fs"));
     let work = scratch();
     let victims = made(work.path()).into_iter().map(|(name, image)| (name, Victim::of(image)));
-    assert_found(victims, effort(25, 60, 20_000));
+    assert_found(victims, effort(25, 40, 20_000));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn blocks_that_are_lost_swapped_or_random_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        for _ in 0..effort(15, 50, 5_000) {
+        for _ in 0..effort(15, 30, 5_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..4) {
                 damage_block(&mut image, size, &mut random);
@@ -100,7 +100,7 @@ fn damage_is_found_where_it_is() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let mut random = fastrand::Rng::with_seed(4);
-        for _ in 0..effort(100, 250, 20_000) {
+        for _ in 0..effort(100, 150, 20_000) {
             let case = damage(&victim, &mut random);
             let Ok((findings, _)) = check(device(&case.image)) else { continue };
             for finding in &findings {

@@ -1,6 +1,5 @@
 //! If the check finds nothing in an image, the kernel must mount it and read all of it without errors.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -10,7 +9,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount};
 use testkit::{LoopDevice, effort, require, scratch};
 
 use super::check;
-use super::victim::{Victim, made};
+use super::victim::{DamageTarget, Victim, made};
 use crate::common::image::{GOLDEN, device};
 
 /// Number of bytes of a structure to change one by one. The rest repeats the start or has no meaning.
@@ -18,15 +17,23 @@ const BYTES_MAX: usize = 1024;
 /// Size of the largest image in bytes.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Returns values for a field of `width` bytes with the value `old`: limits of all types, neighbours, one flipped bit,
-/// and values too large for most sizes.
-fn values(old: u32, width: usize) -> BTreeSet<u32> {
+/// Number of values per field to try.
+const VALUES: usize = 17;
+
+/// Returns a value for a field of `width` bytes with the value `old`: limits of all types, neighbours, one flipped bit,
+/// and values too large for most sizes. Returns nothing if the value is the old one or has a lower number, too.
+fn value(old: u32, width: usize, number: usize) -> Option<u32> {
     let mask = if width == 4 { u32::MAX } else { (1 << (8 * width)) - 1 };
     let sign = (mask >> 1) + 1;
-    let all = [0, 1, 2, 3, 5, 253, 1024, 65_000, sign - 1, sign, mask, old ^ sign];
-    let neighbours = [old.wrapping_add(1), old.wrapping_sub(1), old << 1, old | 0x40, old ^ 0x8];
-    let fitting = all.into_iter().chain(neighbours).map(|value| value & mask);
-    fitting.filter(|value| *value != old).collect()
+    let (next, previous) = (old.wrapping_add(1), old.wrapping_sub(1));
+    let limits = [0, 1, 2, 3, 5, 253, 1024, 65_000, sign - 1, sign, mask];
+    let neighbours = [old ^ sign, next, previous, old << 1, old | 0x40, old ^ 0x8];
+    let mut all = [0; VALUES];
+    for (to, from) in all.iter_mut().zip(limits.into_iter().chain(neighbours)) {
+        *to = from & mask;
+    }
+    let value = all[number];
+    (value != old && !all[..number].contains(&value)).then_some(value)
 }
 
 /// A field of an image and its new value.
@@ -37,40 +44,49 @@ struct FieldChange {
     what: String,
 }
 
-/// Adds all changes of one structure.
-fn changes_of(victim: &Victim, target: usize, out: &mut Vec<FieldChange>) {
-    let target = &victim.targets[target];
+/// Returns the number of changes of a structure. Some of them are none.
+fn changes_in(target: &DamageTarget) -> usize {
     let len = target.range.len().min(BYTES_MAX);
-    for width in [1, 2, 4] {
-        for offset in (0..len / width).map(|index| index * width) {
-            let at = target.range.start + offset;
-            let mut word = [0; 4];
-            word[..width].copy_from_slice(&victim.image[at..at + width]);
-            let old = u32::from_le_bytes(word);
-            for value in values(old, width) {
-                let what = format!("{} byte {offset:#x}: {old:#x} to {value:#x}", target.name);
-                out.push(FieldChange { at, width, value, what });
-            }
-        }
-    }
+    (len + len / 2 + len / 4) * VALUES
 }
 
+/// Returns a change of a structure. An image has millions, so they are numbered instead of listed.
+fn change_of(victim: &Victim, target: &DamageTarget, number: usize) -> Option<FieldChange> {
+    let len = target.range.len().min(BYTES_MAX);
+    let (mut field, number) = (number / VALUES, number % VALUES);
+    let width = [1, 2, 4].into_iter().find(|width| {
+        let is_here = field < len / width;
+        field -= if is_here { 0 } else { len / width };
+        is_here
+    })?;
+    let offset = field * width;
+    let at = target.range.start + offset;
+    let mut word = [0; 4];
+    word[..width].copy_from_slice(&victim.image[at..at + width]);
+    let old = u32::from_le_bytes(word);
+    let value = value(old, width, number)?;
+    let what = format!("{} byte {offset:#x}: {old:#x} to {value:#x}", target.name);
+    Some(FieldChange { at, width, value, what })
+}
+
+/// Number of bytes read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Reads all files, names, link targets and attributes below a directory.
-fn read_all(path: &Path) -> io::Result<()> {
+fn read_all(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let path = entry?.path();
         let kind = path.symlink_metadata()?.file_type();
-        read_attributes(&path)?;
+        read_attributes(&path, buffer)?;
         if kind.is_dir() {
-            read_all(&path)?;
+            read_all(&path, buffer)?;
         } else if kind.is_symlink() {
             fs::read_link(&path)?;
         } else if kind.is_file() {
             let mut file = fs::File::open(&path)?;
             // A sparse file may be as long as the format allows.
-            let mut buffer = vec![0; 1 << 20];
             for _ in 0..8 {
-                if file.read(&mut buffer)? == 0 {
+                if file.read(buffer)? == 0 {
                     break;
                 }
             }
@@ -86,12 +102,11 @@ fn read_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn read_attributes(path: &Path) -> io::Result<()> {
-    let mut names = vec![0; 1 << 16];
-    let len = rustix::fs::llistxattr(path, &mut names[..])?;
-    let mut value = vec![0; 1 << 16];
-    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        match rustix::fs::lgetxattr(path, name, &mut value[..]) {
+fn read_attributes(path: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let len = rustix::fs::llistxattr(path, &mut *buffer)?;
+    let names = buffer[..len].to_vec();
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        match rustix::fs::lgetxattr(path, name, &mut *buffer) {
             // The kernel may be built without the handler of this name.
             Ok(_) | Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
@@ -127,12 +142,19 @@ impl Loop {
             .set_len(0)
             .and_then(|()| self.image.set_len(IMAGE_BYTES_MAX))
             .expect("a sparse file");
-        self.image.write_all_at(image, 0).expect("room for an image");
+        for (number, piece) in image.chunks(PIECE_BYTES / 16).enumerate() {
+            if !disk::is_zero(piece) {
+                let at = (number * (PIECE_BYTES / 16)) as u64;
+                self.image.write_all_at(piece, at).expect("room for an image");
+            }
+        }
         let flags = if read_only { MountFlags::RDONLY } else { MountFlags::empty() };
         if let Err(error) = mount(self.device.path(), &self.mount_point, "ext4", flags, None) {
             return Some(format!("it is not mounted: {error}"));
         }
-        let read = read_attributes(&self.mount_point).and_then(|()| read_all(&self.mount_point));
+        let mut buffer = vec![0; PIECE_BYTES];
+        let read = read_attributes(&self.mount_point, &mut buffer)
+            .and_then(|()| read_all(&self.mount_point, &mut buffer));
         let name = self.device.path().file_name().and_then(|name| name.to_str()).expect("a name");
         // This reads all block bitmaps.
         let _ = fs::read(format!("/proc/fs/ext4/{name}/mb_groups"));
@@ -180,21 +202,25 @@ fn assert_mounted(victims: impl Iterator<Item = (&'static str, Victim)>, stride:
             println!("{name} is left out: {text}");
             continue;
         }
-        let mut changes = Vec::new();
-        for target in 0..victim.targets.len() {
-            let place = format!("{name}: {}", victim.targets[target].name);
-            if wanted().is_none_or(|(part, _)| place.contains(&part)) {
-                changes_of(&victim, target, &mut changes);
+        let is_wanted = |target: &&DamageTarget| {
+            let place = format!("{name}: {}", target.name);
+            wanted().is_none_or(|(part, _)| place.contains(&part))
+        };
+        // Number of the next change, relative to the structure.
+        let mut next = random.usize(..stride);
+        for target in victim.targets.iter().filter(is_wanted) {
+            let changes = changes_in(target);
+            while next < changes {
+                if let Some(change) = change_of(&victim, target, next) {
+                    if let Some(text) = compare(&victim, &change, &kernel) {
+                        println!("{name}: {}: {text}", change.what);
+                        objections.push(format!("{name}: {}: {text}", change.what));
+                    }
+                    count += 1;
+                }
+                next += 1 + random.usize(..2 * stride - 1);
             }
-        }
-        let mut at = random.usize(..stride);
-        while at < changes.len() {
-            if let Some(text) = compare(&victim, &changes[at], &kernel) {
-                println!("{name}: {}: {text}", changes[at].what);
-                objections.push(format!("{name}: {}: {text}", changes[at].what));
-            }
-            count += 1;
-            at += 1 + random.usize(..2 * stride - 1);
+            next -= changes;
         }
     }
     println!("{count} changes");

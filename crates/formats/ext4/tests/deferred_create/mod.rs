@@ -154,7 +154,7 @@ fn a_checkpoint_that_fails_ends_waiting() {
 #[test]
 fn files_wait_while_others_read_sync_remove_and_rename() {
     require!(Tool("e2fsck"));
-    let files = effort(1_000, 3_000, 40_000);
+    let files = effort(1_000, 1_500, 40_000);
     let inodes = 3 * files + 1_000;
     // A group has no more inodes than a block has bits.
     let size = effort(256, 256, 1024) * MIB;

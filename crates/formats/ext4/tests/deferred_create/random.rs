@@ -25,7 +25,7 @@ fn waiting(layout: ImageParameters) -> Ext4Target {
 #[test]
 fn large_directories_do_as_the_model_does() {
     require!(Tool("e2fsck"));
-    for seed in 0..effort(1, 4, 50) {
+    for seed in 0..effort(1, 2, 50) {
         for layout in [
             ImageParameters::SMALL_BLOCKS,
             ImageParameters::DEFAULT,
@@ -67,7 +67,7 @@ fn a_full_image_refuses_in_time() {
     for layout in [ImageParameters::DEFAULT, ImageParameters::SMALL_BLOCKS] {
         let roomy = ImageParameters { size: 64 * MIB, inodes: 1024, ..layout };
         freeing_when_full(&waiting(roomy).trial(), true);
-        for seed in 0..effort(1, 3, 50) {
+        for seed in 0..effort(1, 2, 50) {
             random_when_full(&waiting(layout).trial(), seed, 1_500);
         }
     }

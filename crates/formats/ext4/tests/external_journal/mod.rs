@@ -369,7 +369,7 @@ fn damaged_journal_devices_are_refused_or_repaired() {
     let parts = changed(4096);
     let mut random = fastrand::Rng::with_seed(17);
     let mut outcomes = [0; 3];
-    for case in 0..testkit::effort(200, 1000, 10_000) {
+    for case in 0..testkit::effort(200, 500, 10_000) {
         let (data, journal) = (Arc::new(parts[0].fork()), Arc::new(parts[1].fork()));
         for _ in 0..random.usize(1..4) {
             let areas = [1024..2048, 4096..4096 + 1024, 4096..4096 + 96, 8192..40 * 4096];

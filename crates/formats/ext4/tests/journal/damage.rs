@@ -351,7 +351,7 @@ fn no_damage_brings_recovery_down() {
         let victim = Victim::new(config);
         let mut random = fastrand::Rng::with_seed(11);
         let mut outcomes = [0; 2];
-        let rounds = testkit::effort(200, 500, 20_000);
+        let rounds = testkit::effort(200, 300, 20_000);
         for _ in 0..rounds {
             let device = match edit {
                 Some(edit) => victim.with_journal_superblock(edit),

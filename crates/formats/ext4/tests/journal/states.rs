@@ -83,7 +83,7 @@ impl Judge {
 #[test]
 fn others_recover_the_journal_after_a_crash_at_any_write_to_it() {
     require!(Tool("e2fsck"), Mount("ext4"));
-    let writes = testkit::effort(12, 30, 600);
+    let writes = testkit::effort(12, 18, 600);
     for (seed, (layout, files)) in (0..).zip(shapes()) {
         let start = layout.make();
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));

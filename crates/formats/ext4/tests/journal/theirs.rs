@@ -205,8 +205,12 @@ fn we_replay_what_the_newest_kernel_logs_with_any_mount_option() {
     require!(Guest("QUOTA"), GuestTree, Tool("mke2fs"), Tool("e2fsck"));
     let directory = scratch();
     let [ours, theirs] = ["ours", "theirs"].map(|name| directory.path().join(name));
-    for (features, options) in cases {
+    for (number, (features, options)) in cases.iter().enumerate() {
         for is_log_flushed in [true, false] {
+            // *full* tests the first options in both states, and the others in turn.
+            if effort(true, true, false) && number > 0 && is_log_flushed == (number % 2 == 0) {
+                continue;
+            }
             let what = format!("{features} {options} {is_log_flushed}");
             let made = Mke2fs::new("ext4").block_size(1024);
             let made = if features.is_empty() { made } else { made.features(features) };

@@ -183,14 +183,14 @@ pub(super) fn fewer(
 #[test]
 fn as_much_survives_as_with_e2fsck() {
     require!(Root, Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"), Mount("ext4"));
-    compare("ext4", &bases::all(), effort(44, 88, 20_000));
+    compare("ext4", &bases::all(), effort(44, 66, 20_000));
 }
 
 /// Blocks that are larger than pages of most kernels.
 #[test]
 fn as_much_survives_in_large_blocks_as_with_e2fsck() {
     require!(Tool("e2fsck"), Tool("mke2fs"), Tool("debugfs"));
-    compare("ext4-large-blocks", &bases::newer(), effort(6, 24, 2000));
+    compare("ext4-large-blocks", &bases::newer(), effort(6, 12, 2000));
 }
 
 /// Images with multiple mount protection, whose block is checked and repaired, too. e2fsck waits about 20 seconds for each.

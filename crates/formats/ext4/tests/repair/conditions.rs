@@ -76,7 +76,7 @@ fn unreadable_parts_are_reported_and_not_written() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let before = ReachableTree::of(&victim.image).expect("a sound image");
-        for number in 0..effort(6, 20, 4_000) {
+        for number in 0..effort(6, 12, 4_000) {
             // The page of one structure cannot be read, and another structure is damaged, or none.
             let bad: Vec<Range<u64>> = (0..random.usize(1..4))
                 .map(|_| {
@@ -139,7 +139,7 @@ fn truncated_images_are_repaired() {
     let (mut whole, mut too_little, mut problems) = (0, 0, Vec::new());
     let golden = GOLDEN.iter().map(|(name, _)| (*name, golden(name)));
     for (name, image) in golden.chain(made(work.path())) {
-        for number in 0..effort(6, 15, 2_000) {
+        for number in 0..effort(6, 9, 2_000) {
             let mut len = random.usize(image.len() / 8..image.len());
             if random.bool() {
                 len = len / 4096 * 4096;
@@ -194,7 +194,7 @@ fn images_whose_start_is_overwritten_are_repaired_by_their_copies() {
         if layout.geometry.groups_count < 2 || layout.sb.blocks_per_group != 8192 {
             continue;
         }
-        for number in 0..effort(2, 10, 400) {
+        for number in 0..effort(2, 5, 400) {
             let mut damaged = image.clone();
             let len = random.usize(1 << 10..2 << 20);
             damaged[..len].fill_with(|| random.u8(..));
@@ -242,7 +242,7 @@ fn full_images_are_repaired() {
     for (name, _) in GOLDEN {
         let Some(image) = filled(&golden(name)) else { continue };
         let victim = Victim::of(image);
-        for number in 0..effort(12, 75, 5_000) {
+        for number in 0..effort(12, 30, 5_000) {
             let case = damage(&victim, &mut random);
             let what = format!("{name} {number}: {}", case.what);
             cases += 1;
@@ -281,7 +281,7 @@ fn repeated_damage_and_repair_leaks_no_memory() {
         let mut image = golden(name);
         let start = used(&image);
         let mut random = fastrand::Rng::with_seed(53);
-        let rounds = effort(30, 200, 3_000);
+        let rounds = effort(30, 100, 3_000);
         for round in 0..rounds {
             let case = damage(&Victim::of(image), &mut random);
             let what = format!("{name} {round}: {}", case.what);

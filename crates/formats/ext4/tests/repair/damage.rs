@@ -125,7 +125,7 @@ fn volumes_are_repaired_and_nothing_is_lost() {
     let mut outcome = RepairOutcomes::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_none());
-        let count = effort(15, 30, 5_000);
+        let count = effort(15, 20, 5_000);
         repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);
@@ -138,7 +138,7 @@ fn files_are_repaired_and_others_keep_what_they_hold() {
     let mut outcome = RepairOutcomes::default();
     for (name, mut victim) in victims(work.path()) {
         victim.targets.retain(|target| target.ino.is_some());
-        let count = effort(15, 30, 5_000);
+        let count = effort(15, 20, 5_000);
         repair_all(name, &victim, count, &mut outcome);
     }
     settle(&outcome);
@@ -152,7 +152,7 @@ fn lost_swapped_and_random_blocks_are_survived() {
     for (name, _) in GOLDEN {
         let victim = Victim::new(name);
         let size = victim.layout.geometry.block_size() as usize;
-        for number in 0..effort(4, 20, 3_000) {
+        for number in 0..effort(4, 10, 3_000) {
             let mut image = victim.image.clone();
             for _ in 0..random.usize(1..6) {
                 damage_block(&mut image, size, &mut random);

@@ -177,6 +177,6 @@ fn as_much_survives_with_an_external_journal_as_with_e2fsck() {
         filled(folder, "external-journal-4k", 4096, false),
         filled(folder, "external-journal-4k-dirty", 4096, true),
     ];
-    Batches::asked("ext4-external-journal", effort(8, 40, 1000))
+    Batches::asked("ext4-external-journal", effort(8, 20, 1000))
         .run(|seed| pairs[(seed % pairs.len() as u64) as usize].fault(seed, folder));
 }

@@ -63,7 +63,7 @@ fn a_wrong_record_length_loses_no_entry() {
     let before = survivors(&base.image);
     let large = ino_of(&base, "large");
     for block in
-        [leaves(&base, 2), leaves(&base, large)].into_iter().flatten().step_by(effort(11, 3, 1))
+        [leaves(&base, 2), leaves(&base, large)].into_iter().flatten().step_by(effort(11, 5, 1))
     {
         let bytes = base.image[block.clone()].to_vec();
         let records: Vec<_> = dirent::entries(&bytes).collect();
@@ -148,7 +148,7 @@ fn a_fifo_with_random_fields_stays_a_fifo() {
         let base = Base::new("golden", golden(name));
         let before = survivors(&base.image);
         let slot = base.layout.slot_range(Ino(ino_of(&base, "fifo").into()));
-        for seed in 0..effort(2, 6, 30) {
+        for seed in 0..effort(2, 4, 30) {
             assert_costs_nothing(&base, &before, &format!("seed {seed}"), &|image| {
                 let mut random = fastrand::Rng::with_seed(seed);
                 image[slot.clone()].fill_with(|| random.u8(..));

@@ -54,7 +54,7 @@ fn the_block_of_mmp_is_written_again() {
         let layout = ImageStructures::of(&image);
         let block = layout.sb.raw.mmp_block.get();
         let at = block as usize * 1024;
-        for number in 0..effort(4, 10, 500) {
+        for number in 0..effort(4, 8, 500) {
             let mut damaged = image.clone();
             match number % 4 {
                 0 => damaged[at..at + 1024].fill(0),
@@ -107,7 +107,7 @@ fn descriptors_in_meta_groups_come_from_their_copies() {
             });
             std::iter::once(own).chain(places).collect()
         };
-        for number in 0..effort(8, 30, 2_000) {
+        for number in 0..effort(8, 15, 2_000) {
             let index = random.u32(..blocks);
             let mut all = copies(index);
             all.sort_unstable();
@@ -210,7 +210,7 @@ fn fast_commits_are_replayed_up_to_the_damage_and_with_damage_elsewhere() {
         .collect();
     assert!(!area.is_empty(), "where the fast commits are");
     let mut fewest = 10;
-    for number in 0..effort(10, 30, 1_000) {
+    for number in 0..effort(10, 20, 1_000) {
         let mut damaged = image.clone();
         let at = area[random.usize(..area.len())] + random.usize(..1024);
         damaged[at] ^= 1 << random.u8(..8);

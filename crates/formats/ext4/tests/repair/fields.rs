@@ -50,7 +50,7 @@ fn no_word_of_the_superblock_costs_a_file() {
     for (name, packed) in GOLDEN {
         let image = unpack(packed);
         let before = ReachableTree::of(&image).expect("a sound image");
-        for at in (0..FIELDS).step_by(2 * effort(20, 14, 1)) {
+        for at in (0..FIELDS).step_by(2 * effort(20, 17, 1)) {
             for change in [1_u16, 0x40, 0x8000, 0xffff] {
                 let mut damaged = image.clone();
                 let at = SUPERBLOCK + at;

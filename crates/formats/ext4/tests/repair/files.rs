@@ -117,14 +117,14 @@ fn compare(
 fn files_of_golden_images_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(30, 60, 10_000), 1);
+    assert_repaired(victims, effort(30, 35, 10_000), 1);
 }
 
 #[test]
 fn files_with_several_damages_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(15, 25, 5_000), 4);
+    assert_repaired(victims, effort(15, 18, 5_000), 4);
 }
 
 #[test]
@@ -165,21 +165,21 @@ fn damage_whole(victim: &Victim, random: &mut fastrand::Rng) -> DamagedImage {
 fn lost_and_exchanged_structures_of_files_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(20, 40, 5_000), 1, damage_whole);
+    assert_repaired_of(victims, effort(20, 25, 5_000), 1, damage_whole);
 }
 
 #[test]
 fn several_lost_and_exchanged_structures_of_files_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(15, 25, 5_000), 5, damage_whole);
+    assert_repaired_of(victims, effort(15, 18, 5_000), 5, damage_whole);
 }
 
 #[test]
 fn files_with_very_many_damages_are_repaired() {
     require!(Tool("e2fsck"));
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired(victims, effort(4, 15, 2_000), 40);
+    assert_repaired(victims, effort(4, 6, 2_000), 40);
     let victims = GOLDEN.iter().map(|(name, _)| (*name, Victim::new(name)));
-    assert_repaired_of(victims, effort(4, 15, 2_000), 20, damage_whole);
+    assert_repaired_of(victims, effort(4, 6, 2_000), 20, damage_whole);
 }

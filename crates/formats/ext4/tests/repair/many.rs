@@ -177,14 +177,14 @@ fn very_many_cases_of_damage_are_repaired() {
     require!(Tool("e2fsck"));
     let chosen = chosen();
     let last = chosen.iter().max();
-    run(last.map_or(effort(300, 700, 1_000_000), |last| last + 1), &chosen);
+    run(last.map_or(effort(300, 500, 1_000_000), |last| last + 1), &chosen);
 }
 
 #[test]
 fn cases_that_went_wrong_once_are_repaired() {
     require!(Tool("e2fsck"));
     let wrong = [6_688, 10_951, 19_204, 31_439, 72_727];
-    run(effort(20_000, 40_000, 80_000), &wrong);
+    run(effort(20_000, 20_000, 80_000), &wrong);
 }
 
 /// Damage that caused a failure in a run of a million cases: an image, and bytes at offsets of it.

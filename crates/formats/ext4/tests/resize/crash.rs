@@ -70,7 +70,7 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         let after = grow(recording.clone(), blocks, kind.size).unwrap().after;
         let events = recording.take();
         let flushes = flushes(&events);
-        let some = flushes.iter().copied().step_by(effort(3, 2, 1));
+        let some = flushes.iter().copied().step_by(effort(3, 3, 1));
         let mut ends: Vec<usize> = some.collect();
         let mut random = fastrand::Rng::with_seed(5);
         ends.extend((0..effort(4, 6, 300)).map(|_| random.usize(..=events.len())));
@@ -221,8 +221,8 @@ fn a_crash_with_a_temporary_journal_keeps_all_files() {
         let mut random = fastrand::Rng::with_seed(8);
         let flushes = flushes(&events);
         let mut ends: Vec<usize> = vec![events.len()];
-        ends.extend((0..effort(12, 20, 300)).map(|_| flushes[random.usize(..flushes.len())]));
-        ends.extend((0..effort(4, 10, 300)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(12, 12, 300)).map(|_| flushes[random.usize(..flushes.len())]));
+        ends.extend((0..effort(4, 6, 300)).map(|_| random.usize(..=events.len())));
         for end in ends {
             let what = format!("{features} before event {end} of {}", events.len());
             let state = crashed(&start, &events, end, &mut random);

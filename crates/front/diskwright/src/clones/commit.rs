@@ -92,7 +92,7 @@ fn copy(
         let piece = &mut buffer[..count as usize];
         device.read_at(start, piece).map_err(|e| Error::host("read", image, e))?;
         for (number, part) in piece.chunks(HOLE_BYTES).enumerate() {
-            if part.iter().any(|&byte| byte != 0) {
+            if !disk::is_zero(part) {
                 let at = start + (number * HOLE_BYTES) as u64;
                 file.write_all_at(part, at).map_err(|e| Error::host("write", image, e))?;
             }

@@ -138,13 +138,14 @@ fn an_index_of_three_levels_reads() {
     let scratch = scratch();
     let image = scratch.path().join("image");
     let mke2fs = Mke2fs::new("ext4").block_size(1024).features("large_dir");
-    mke2fs.inode_count(70_000).create(&image, 256 * MIB);
+    mke2fs.inode_count(50_000).create(&image, 192 * MIB);
     populate_with_kernel(&image, "ext4", |root| {
         fs::create_dir(root.join("wide")).unwrap();
         let first = root.join("wide/first");
         fs::write(&first, "x").unwrap();
-        for number in 0..60_000 {
-            let name = format!("{number:0>240}");
+        // Names of maximum length, so that a leaf has at most three.
+        for number in 0..40_000 {
+            let name = format!("{number:0>255}");
             let made = fs::File::create(root.join("wide").join(name));
             drop(made.unwrap());
         }
