@@ -225,9 +225,10 @@ fn told(error: &Error, path: &Path, shown: &str) -> FetchError {
         }
         Error::NotSupported { .. } => FetchError::Refused {
             address: address_shown,
-            reason: "the server does not support range requests; copy the object to a local file or \
+            reason:
+                "the server does not support range requests; copy the object to a local file or \
                      to a server that does"
-                .to_owned(),
+                    .to_owned(),
         },
         Error::Precondition { .. } => FetchError::Changed {
             address: address_shown,
