@@ -98,9 +98,10 @@ impl From<FetchError> for io::Error {
     fn from(error: FetchError) -> Self {
         let kind = match error {
             FetchError::Transient { .. } => ErrorKind::ConnectionAborted,
-            FetchError::Changed { .. } => ErrorKind::StaleNetworkFileHandle,
-            FetchError::Absent { .. } => ErrorKind::NotFound,
-            FetchError::Denied { .. } => ErrorKind::PermissionDenied,
+            // Kinds such as `NotFound` would look like errors of a file in the image.
+            FetchError::Changed { .. } | FetchError::Absent { .. } | FetchError::Denied { .. } => {
+                ErrorKind::StaleNetworkFileHandle
+            }
             FetchError::Refused { .. } => ErrorKind::Other,
         };
         Self::new(kind, error)
