@@ -1,5 +1,6 @@
 //! Data ranges of a file, and complete reads.
 
+use std::io::ErrorKind;
 use std::ops::{ControlFlow, Range};
 
 use crate::{Corruption, Error, ExtentPlace, FileSystem, Ino, Result};
@@ -61,6 +62,8 @@ pub fn add_data_runs(
 
 /// Fills `buf` like [`read_exactly`], with zeros for unreadable units. Reports each unreadable range with its error, in
 /// order. `unit` is a power of two, and `offset` a multiple of it.
+///
+/// Errors of a server end the search for readable units early, because each try is a request: see [`smallest_part`].
 pub fn read_salvaging(
     fs: &dyn FileSystem,
     ino: Ino,
@@ -70,7 +73,7 @@ pub fn read_salvaging(
     lost: &mut dyn FnMut(Range<u64>, Error),
 ) {
     let Err(error) = read_exactly(fs, ino, offset, buf) else { return };
-    if buf.len() <= unit {
+    if buf.len() <= smallest_part(&error, unit) {
         lost(offset..offset + buf.len() as u64, error);
         buf.fill(0);
         return;
@@ -80,6 +83,22 @@ pub fn read_salvaging(
     let (low, high) = buf.split_at_mut(half);
     read_salvaging(fs, ino, offset, low, unit, lost);
     read_salvaging(fs, ino, offset + half as u64, high, unit, lost);
+}
+
+/// Bytes of a part that a server answers or does not answer as a whole: the usual size of its requests.
+const NETWORK_UNIT: usize = 128 << 10;
+
+/// Returns the size in bytes of parts that are not divided after this error. A server that denies access to an image
+/// denies it for each part. After a broken connection, parts smaller than a request are fetched by the same request.
+fn smallest_part(error: &Error, unit: usize) -> usize {
+    let Error::Device(error) = error else { return unit };
+    match error.kind() {
+        ErrorKind::StaleNetworkFileHandle | ErrorKind::NotFound | ErrorKind::PermissionDenied => {
+            usize::MAX
+        }
+        ErrorKind::ConnectionAborted => unit.max(NETWORK_UNIT),
+        _ => unit,
+    }
 }
 
 /// Fills `buf` with the bytes from `offset` on, which must be within the file.

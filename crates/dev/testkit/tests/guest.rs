@@ -133,10 +133,15 @@ fn scrub_finds_a_wrong_number_of_links() {
         "mount $1 /mnt; mkdir /mnt/a; echo x >/mnt/a/file; stat -c %i /mnt/a/file; umount /mnt",
     );
     guest::scrub(&image).unwrap();
+    let sound = scratch.path().join("sound");
+    testkit::copy_image(&image, &sound);
     let inode = format!("inode {}", number.trim());
     xfs_db_write(&image, &[&inode, "write -d core.nlinkv2 7"]);
     let found = guest::scrub(&image).unwrap_err();
     assert!(found.contains("link count"), "{found}");
+    let found = guest::accepts_all(&[sound, image], Kernel::Newest).unwrap_err();
+    let (_, of_image) = found.split_once("image: image").expect(&found);
+    assert!(of_image.contains("link count"), "{found}");
 }
 
 #[test]

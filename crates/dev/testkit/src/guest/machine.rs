@@ -270,8 +270,8 @@ fn prepare(job: &GuestJob, token: &str, folder: &Path) -> io::Result<()> {
 /// Returns the length of a job's output and its exit status, if it has ended: its last line is a marker and the status.
 fn end_of_job(heard: &[u8], marker: &[u8]) -> Option<(usize, i32)> {
     let line = heard.strip_suffix(b"\n")?;
-    let start = line.windows(marker.len()).rposition(|window| window == marker)?;
-    let status = std::str::from_utf8(&line[start + marker.len()..]).ok()?.parse().ok()?;
+    let start = line.iter().rposition(|&byte| byte == b'\n')?;
+    let status = std::str::from_utf8(line[start..].strip_prefix(marker)?).ok()?.parse().ok()?;
     Some((start, status))
 }
 

@@ -22,7 +22,7 @@ mod tree;
 pub(crate) use installed::missing;
 pub(crate) use judge::tree_missing;
 pub use judge::{
-    Access, accepts, crash, crash_with, finds_folded, mount_log, nfs, quota_report,
+    Access, accepts, accepts_all, crash, crash_with, finds_folded, mount_log, nfs, quota_report,
     reads_encrypted, scrub, shown, tcp,
 };
 use machine::Machine;

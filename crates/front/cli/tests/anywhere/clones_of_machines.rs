@@ -10,17 +10,20 @@ use super::clones::judge;
 use super::{ok, run};
 use crate::program::diskwright;
 
-/// Script of the machine. Its root is the clone. `synced` in the shared folder tells that files were synced; the machine
-/// then writes until it is killed.
+/// Script of the machine. The clones are the roots of its two programs. `synced-DISK` in the shared folder tells that
+/// files were synced; the machine then writes until it is killed.
 const SCRIPT: &str = r#"
 set -e
 modprobe virtio_blk
-mount /dev/vda /mnt
-mkdir -p /mnt/bin /mnt/share /mnt/dev
-cp /bin/busybox /mnt/bin/sh
-mount --bind /share /mnt/share
-mount -t devtmpfs dev /mnt/dev
-cat > /mnt/init <<'END'
+for disk in vda vdb; do
+    root=/mnt/$disk
+    mkdir -p $root
+    mount /dev/$disk $root
+    mkdir -p $root/bin $root/share $root/dev
+    cp /bin/busybox $root/bin/sh
+    mount --bind /share $root/share
+    mount -t devtmpfs dev $root/dev
+    cat > $root/init <<'END'
 set -e
 export PATH=/bin
 for i in $(seq 100); do
@@ -28,7 +31,7 @@ for i in $(seq 100); do
 done
 dd if=/share/data of=/data bs=64k conv=fsync 2>/dev/null
 sync
-echo go > /share/synced
+echo go > /share/synced-$1
 i=0
 while true; do
     i=$((i + 1))
@@ -36,50 +39,23 @@ while true; do
     mkdir -p /directory$i
 done
 END
-for name in seq dd sync mkdir; do ln -sf sh /mnt/bin/$name; done
-exec chroot /mnt /bin/sh /init
+    for name in seq dd sync mkdir; do ln -sf sh $root/bin/$name; done
+    { chroot $root /bin/sh /init $disk || true; echo "$disk" > /share/ended; } &
+done
+wait
 "#;
 
-/// Starts a server for a clone, and returns it when its socket exists.
-fn serve(dir: &Path, protocol: &str) -> Child {
-    let mut command = diskwright();
-    command.current_dir(dir).args(["serve", "clone"]);
-    command.args(if protocol == "nbd" { ["--nbd", "unix:s"] } else { ["--vhost-user", "s"] });
-    let server = command.stderr(Stdio::null()).spawn().unwrap();
-    wait_until("the server's socket", || dir.join("s").exists());
-    server
+/// A clone of an image of a format, served by a protocol.
+struct Disk {
+    home: tempfile::TempDir,
+    format: &'static str,
+    protocol: &'static str,
+    before: (u64, u32),
 }
 
-/// Runs a machine with the disk at the socket until its files are synced, and kills it a little later.
-fn run_and_kill(dir: &Path, share: &Path, protocol: &str) {
-    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
-    let mut machine = testkit::command("python3");
-    machine.arg(guest).arg(format!("--{protocol}")).arg(dir.join("s"));
-    machine.arg("--share").arg(share).args(["--memory", "512", "--", SCRIPT]);
-    let output = fs::File::create(dir.join("output")).unwrap();
-    let errors = output.try_clone().unwrap();
-    let mut machine = machine.stdout(output).stderr(errors).spawn().unwrap();
-    wait_until("the machine to sync", || {
-        if let Some(status) = machine.try_wait().unwrap() {
-            panic!("{status}: {}", fs::read_to_string(dir.join("output")).unwrap());
-        }
-        share.join("synced").exists()
-    });
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    // QEMU dies with it.
-    machine.kill().unwrap();
-    machine.wait().unwrap();
-}
-
-#[test]
-fn a_clone_survives_the_crash_of_its_machine_and_grows_in_one_command() {
-    require!(Guest("VIRTIO_BLK"), Tool("e2fsck"), Tool("xfs_repair"), Tool("python3"));
-    for (format, protocol) in
-        [("ext4", "vhost-user"), ("xfs", "nbd"), ("xfs", "vhost-user"), ("ext4", "nbd")]
-            .into_iter()
-            .take(testkit::effort(2, 4, 4))
-    {
-        let (home, share) = (scratch(), scratch());
+impl Disk {
+    fn new((format, protocol): (&'static str, &'static str)) -> Self {
+        let home = scratch();
         let dir = home.path();
         fs::create_dir(dir.join("source")).unwrap();
         fs::write(dir.join("source/hostname"), "image\n").unwrap();
@@ -87,13 +63,24 @@ fn a_clone_survives_the_crash_of_its_machine_and_grows_in_one_command() {
         assert!(run(dir, &line).status.success());
         let before = testkit::digest(&dir.join("base.img"));
         ok(dir, "clone base.img clone --size 512M");
-        let data: Vec<u8> = (0..2 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
-        fs::write(share.path().join("data"), &data).unwrap();
-        let mut server = serve(dir, protocol);
-        run_and_kill(dir, share.path(), protocol);
-        // The host crashes as well.
-        server.kill().unwrap();
-        server.wait().unwrap();
+        Self { home, format, protocol, before }
+    }
+
+    /// Starts a server for the clone, and returns it when its socket exists.
+    fn serve(&self) -> Child {
+        let dir = self.home.path();
+        let mut command = diskwright();
+        command.current_dir(dir).args(["serve", "clone"]);
+        let nbd = self.protocol == "nbd";
+        command.args(if nbd { ["--nbd", "unix:s"] } else { ["--vhost-user", "s"] });
+        let server = command.stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the server's socket", || dir.join("s").exists());
+        server
+    }
+
+    /// Checks the clone after the crash. `data` is the file that was synced.
+    fn check(&self, data: &[u8]) {
+        let (dir, format, protocol) = (self.home.path(), self.format, self.protocol);
         let info = String::from_utf8(ok(dir, "info --json clone")).unwrap();
         let is_dirty = info.contains("needs_recovery") || info.contains("must be replayed");
         assert!(is_dirty, "{format}: {info}");
@@ -105,10 +92,10 @@ fn a_clone_survives_the_crash_of_its_machine_and_grows_in_one_command() {
                 assert!(grown.status.success(), "{format}, {protocol}: {grown:?}");
             }
             assert_eq!(ok(dir, &format!("cat {name} /hostname")), b"image\n");
-            for number in 1..=100 {
-                let found = ok(dir, &format!("cat {name} /file{number}"));
-                assert_eq!(found, format!("{number}\n").as_bytes(), "{format}, {protocol}");
-            }
+            let paths: String = (1..=100).map(|number| format!(" /file{number}")).collect();
+            let expected: String = (1..=100).map(|number| format!("{number}\n")).collect();
+            let found = ok(dir, &format!("cat {name}{paths}"));
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{format}, {protocol}");
             assert!(ok(dir, &format!("cat {name} /data")) == data, "{format}, {protocol}");
         }
         let info = String::from_utf8(ok(dir, "info --json clone")).unwrap();
@@ -117,6 +104,55 @@ fn a_clone_survives_the_crash_of_its_machine_and_grows_in_one_command() {
         ok(dir, "reset clone");
         assert!(run(dir, "recover clone").status.success());
         judge(dir, "clone");
-        assert_eq!(testkit::digest(&dir.join("base.img")), before, "the base is changed");
+        assert_eq!(testkit::digest(&dir.join("base.img")), self.before, "the base is changed");
+    }
+}
+
+/// Runs a machine with these disks until its files are synced, and kills it a little later.
+fn run_and_kill(disks: &[Disk], share: &Path) {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
+    let mut machine = testkit::command("python3");
+    machine.arg(guest);
+    for disk in disks {
+        machine.arg(format!("--{}", disk.protocol)).arg(disk.home.path().join("s"));
+    }
+    machine.arg("--share").arg(share).args(["--memory", "512", "--", SCRIPT]);
+    let told = disks[0].home.path().join("output");
+    let output = fs::File::create(&told).unwrap();
+    let errors = output.try_clone().unwrap();
+    let mut machine = machine.stdout(output).stderr(errors).spawn().unwrap();
+    wait_until("the machine to sync", || {
+        let status = machine.try_wait().unwrap();
+        if status.is_some() || share.join("ended").exists() {
+            panic!("{status:?}: {}", fs::read_to_string(&told).unwrap());
+        }
+        ["vda", "vdb"].iter().all(|disk| share.join(format!("synced-{disk}")).exists())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // QEMU dies with it.
+    machine.kill().unwrap();
+    machine.wait().unwrap();
+}
+
+#[test]
+fn a_clone_survives_the_crash_of_its_machine_and_grows_in_one_command() {
+    require!(Guest("VIRTIO_BLK"), Tool("e2fsck"), Tool("xfs_repair"), Tool("python3"));
+    for kinds in
+        [[("ext4", "vhost-user"), ("xfs", "nbd")], [("xfs", "vhost-user"), ("ext4", "nbd")]]
+            .into_iter()
+            .take(testkit::effort(1, 1, 2))
+    {
+        let share = scratch();
+        let disks = kinds.map(Disk::new);
+        let data: Vec<u8> = (0..2 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+        fs::write(share.path().join("data"), &data).unwrap();
+        let servers = disks.each_ref().map(Disk::serve);
+        run_and_kill(&disks, share.path());
+        // The host crashes as well.
+        for mut server in servers {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+        disks.iter().for_each(|disk| disk.check(&data));
     }
 }

@@ -66,10 +66,16 @@ fn end_often(made: &Path, before: Option<&[u8]>, others: &[&str], start: impl Fn
         }
         start()
     };
+    let digest = || made.exists().then(|| testkit::digest(made));
+    let old = before.and_then(|before| {
+        fs::write(made, before).unwrap();
+        digest()
+    });
     let clock = Instant::now();
     assert!(again().wait().unwrap().success());
     let run = clock.elapsed();
-    let whole = fs::read(made).unwrap();
+    let whole = digest();
+    assert!(whole.is_some() && whole != old, "{whole:?}");
     let mut ended = 0;
     for signal in signals() {
         for moment in 0..moments() {
@@ -78,10 +84,10 @@ fn end_often(made: &Path, before: Option<&[u8]>, others: &[&str], start: impl Fn
             std::thread::sleep((run * moment / moments()).min(Duration::from_secs(20)));
             let is_ended = end(child, signal);
             ended += u32::from(is_ended);
-            let found = fs::read(made).ok();
-            let is_whole = found.as_ref() == Some(&whole);
+            let found = digest();
+            let is_whole = found == whole;
             // The signal may arrive after all work is done.
-            let is_as_before = found.as_deref() == before;
+            let is_as_before = found == old;
             assert!(is_whole || is_ended && is_as_before, "{signal:?}: neither old nor new");
             let _ = fs::remove_file(made);
             assert_eq!(names_in(made.parent().unwrap()), others);

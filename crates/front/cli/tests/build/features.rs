@@ -33,7 +33,7 @@ impl Fixture {
     fn judge_each(&self, list: &[&str]) {
         let all = ["--block-size 1K --size 600M", "--block-size 4K", "--block-size 1K"];
         for (number, features) in list.iter().enumerate() {
-            let asked = testkit::effort(1, all.len(), all.len());
+            let asked = testkit::effort(1, 2, all.len());
             for options in all.iter().cycle().skip(number).take(asked) {
                 self.judge(features, options);
             }

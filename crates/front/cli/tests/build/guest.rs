@@ -171,7 +171,9 @@ fn golden_images_are_mounted_by_the_guest() {
         Tool("gzip")
     );
     let directory = scratch();
-    let image = directory.path().join("image");
+    let unpacked = directory.path().join("unpacked");
+    // Debian's newest kernel rejects version 4 of XFS.
+    let (mut old, mut new) = (Vec::new(), Vec::new());
     for packed in [golden("ext4"), golden("xfs")].concat() {
         let name = packed.file_name().unwrap().to_str().unwrap();
         // Files of the first two need a key. Kernels reject the log of the third, which earlier versions wrote. The
@@ -182,15 +184,14 @@ fn golden_images_are_mounted_by_the_guest() {
         {
             continue;
         }
-        unpack(&packed, &image);
-        // Debian's newest kernel rejects version 4 of XFS.
-        let is_old = name.starts_with("v4");
-        let kernel = if is_old { Kernel::Stable } else { Kernel::Newest };
-        let accepted = guest::accepts(&image, kernel, Access::ReadWrite);
-        accepted.unwrap_or_else(|complaint| panic!("{name}: {complaint}"));
-        if Format::of(&image) == Format::Xfs && !is_old {
-            guest::scrub(&image).unwrap_or_else(|found| panic!("{name}: {found}"));
-        }
+        unpack(&packed, &unpacked);
+        let image = directory.path().join(name);
+        testkit::copy_image(&unpacked, &image);
+        if name.starts_with("v4") { old.push(image) } else { new.push(image) }
+    }
+    for (images, kernel) in [(new, Kernel::Newest), (old, Kernel::Stable)] {
+        assert!(images.len() >= 2, "{images:?}");
+        guest::accepts_all(&images, kernel).unwrap_or_else(|found| panic!("{kernel:?}: {found}"));
     }
 }
 

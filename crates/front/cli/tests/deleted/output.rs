@@ -1,7 +1,7 @@
 //! Output, exit statuses and destinations.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
 use super::{contents, done, said};
@@ -89,19 +89,23 @@ fn damaged_images_are_searched() {
         done(dir, "rm image /d/name-3 /d/name-33");
         let sound = fs::read(dir.join("image")).unwrap();
         let (pieces, _) = sound.as_chunks::<64>();
-        let has_contents = |at: &usize| pieces[*at].iter().any(|byte| *byte != pieces[*at][0]);
+        let has_contents = |at: &usize| pieces[*at] != [pieces[*at][0]; 64];
         let interesting: Vec<usize> = (0..pieces.len()).filter(has_contents).collect();
-        for seed in 0..testkit::effort(24, 200, 2000) {
+        let damaged = dir.join("damaged");
+        for seed in 0..testkit::effort(24, 60, 2000) {
             let mut random = fastrand::Rng::with_seed(seed);
-            let mut image = sound.clone();
+            // Nearly all of the image is a hole.
+            testkit::copy_image(&dir.join("image"), &damaged);
+            let file = fs::File::options().write(true).open(&damaged).unwrap();
             for _ in 0..random.usize(1..20) {
                 let piece = interesting[random.usize(..interesting.len())];
-                image[piece * 64 + random.usize(..64)] = random.u8(..);
+                let at = piece * 64 + random.usize(..64);
+                file.write_all_at(&[random.u8(..)], at as u64).unwrap();
             }
-            fs::write(dir.join("damaged"), &image).unwrap();
+            let before = testkit::digest(&damaged);
             let (status, ..) = said(dir, "deleted damaged --json --free-blocks --norecovery");
             assert!(matches!(status, 0 | 3), "{options}, seed {seed}: status {status}");
-            assert_eq!(fs::read(dir.join("damaged")).unwrap(), image);
+            assert_eq!(testkit::digest(&damaged), before, "{options}, seed {seed}");
         }
     }
 }

@@ -217,7 +217,7 @@ fn images_with_garbage_end_with_a_status() {
         fs::write(dir.join("layer.tar"), tar(&layer)).unwrap();
         fs::rename(dir.join("a.img"), dir.join("good.img")).unwrap();
         let mut random = fastrand::Rng::with_seed(5);
-        for _ in 0..testkit::effort(10, 40, 500) {
+        for _ in 0..testkit::effort(10, 20, 500) {
             testkit::copy_image(&dir.join("good.img"), &dir.join("a.img"));
             let image = fs::File::options().write(true).open(dir.join("a.img")).unwrap();
             for _ in 0..random.usize(1..40) {

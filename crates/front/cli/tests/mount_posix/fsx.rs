@@ -10,7 +10,7 @@ use crate::place::{Place, prove_on_both, run, tool};
 
 /// Number of operations per run: later operations of `fsx` take longer and longer.
 fn operations() -> u64 {
-    testkit::effort(4_000, 8_000, 24_000)
+    testkit::effort(4_000, 5_000, 24_000)
 }
 
 /// Seeds of the runs with each kind of file.

@@ -57,6 +57,18 @@ fn all(device: &dyn BlockDevice) -> Vec<u8> {
     bytes
 }
 
+/// Checks whether a device has these contents.
+fn has_contents(device: &dyn BlockDevice, expected: &[u8]) -> bool {
+    let mut buffer = vec![0; 1 << 20];
+    let mut parts = expected.chunks(buffer.len()).zip((0..).step_by(1 << 20));
+    device.len() == expected.len() as u64
+        && parts.all(|(part, offset)| {
+            let found = &mut buffer[..part.len()];
+            device.read_at(offset, found).unwrap();
+            found == part
+        })
+}
+
 /// Creates an image of some files, with several kinds of damage.
 fn damaged(options: &str, random: &mut fastrand::Rng) -> MemoryDevice {
     let home = image(options);
@@ -132,11 +144,14 @@ fn a_crashed_repair_in_place_can_be_undone_or_continued() {
             // The restore is also interrupted and repeated.
             let restored = Arc::new(RecordingDevice::new(Arc::new(state.fork())));
             restore(&*restored, undo).unwrap();
-            assert!(all(&*restored) == before, "state {number} is not brought back");
+            assert!(has_contents(&*restored, &before), "state {number} is not brought back");
             let steps = restored.take();
             let again = cut_off(&state, &steps, random.usize(..=steps.len()), &mut random);
             restore(&again, undo).unwrap();
-            assert!(all(&again) == before, "state {number} is not brought back after a crash");
+            assert!(
+                has_contents(&again, &before),
+                "state {number} is not brought back after a crash"
+            );
             assert_repairable(is_xfs, state, number % 4 == 0);
         }
     }

@@ -146,59 +146,82 @@ fn one_protocol_must_be_chosen() {
 const WRITES: &str = r#"
 set -e
 modprobe virtio_blk
-mount /dev/vda /mnt
-grep -q Welcome /mnt/motd
+for disk in vda vdb; do
+    mkdir -p /mnt/$disk
+    mount /dev/$disk /mnt/$disk
+    grep -q Welcome /mnt/$disk/motd
+done
 echo go > /share/go
 for i in $(seq 400); do
-    echo "$i" > /mnt/file$i
-    [ $((i % 20)) != 0 ] || dd if=/share/data of=/mnt/data$i bs=64k conv=fsync 2>/dev/null
+    for disk in /mnt/vda /mnt/vdb; do
+        echo "$i" > $disk/file$i
+        [ $((i % 20)) != 0 ] || dd if=/share/data of=$disk/data$i bs=64k conv=fsync 2>/dev/null
+    done
 done
-fstrim /mnt
-umount /mnt
+for disk in /mnt/vda /mnt/vdb; do
+    fstrim $disk
+    umount $disk
+done
 echo complete
 "#;
 
-/// A kernel writes while the server is killed and started again.
+/// Creates an image of a format for the virtual machine.
+fn disk_of_machine(format: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("source")).unwrap();
+    fs::write(folder.path().join("source/motd"), "Welcome.\n").unwrap();
+    let mut build = diskwright();
+    build.current_dir(folder.path()).args(["build", "source", "a.img", "--size", "400M"]);
+    assert!(build.args(["--fs", format]).output().unwrap().status.success());
+    folder
+}
+
+/// Checks what the virtual machine wrote to an image.
+fn check_written(image: &Path, data: &[u8]) {
+    testkit::judge(image);
+    let read = |name: &str, step: usize| {
+        let paths = (step..=400).step_by(step).map(|number| format!("/{name}{number}"));
+        let output = diskwright().arg("cat").arg(image).args(paths).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let expected: String = (1..=400).map(|number| format!("{number}\n")).collect();
+    assert_eq!(String::from_utf8_lossy(&read("file", 1)), expected);
+    assert!(read("data", 20) == data.repeat(20), "{}", image.display());
+}
+
+/// A kernel writes while the servers are killed and started again.
 #[test]
 fn a_virtual_machine_writes_to_its_disk_and_survives_a_restart_of_the_server() {
     require!(Guest("VIRTIO_BLK"), Tool("e2fsck"), Tool("xfs_repair"), Tool("python3"));
-    for format in ["ext4", "xfs"] {
-        let (folder, share) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        fs::create_dir(folder.path().join("source")).unwrap();
-        fs::write(folder.path().join("source/motd"), "Welcome.\n").unwrap();
-        let mut build = diskwright();
-        build.current_dir(folder.path()).args(["build", "source", "a.img", "--size", "400M"]);
-        assert!(build.args(["--fs", format]).output().unwrap().status.success());
-        let data: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
-        fs::write(share.path().join("data"), &data).unwrap();
-        let arguments = ["a.img", "--vhost-user", "s", "--queues", "2"];
-        let mut server = start(folder.path(), &arguments);
-        let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
-        let mut machine = testkit::command("python3");
-        machine.arg(guest).arg("--vhost-user").arg(folder.path().join("s"));
-        machine.arg("--share").arg(share.path()).args(["--memory", "512", "--", WRITES]);
-        let machine = machine.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until("the guest to write", || share.path().join("go").exists());
-        for _ in 0..3 {
+    let share = tempfile::tempdir().unwrap();
+    let data: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    fs::write(share.path().join("data"), &data).unwrap();
+    let folders = ["ext4", "xfs"].map(disk_of_machine);
+    let arguments = ["a.img", "--vhost-user", "s", "--queues", "2"];
+    let mut servers = folders.each_ref().map(|folder| start(folder.path(), &arguments));
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/guest");
+    let mut machine = testkit::command("python3");
+    machine.arg(guest);
+    for folder in &folders {
+        machine.arg("--vhost-user").arg(folder.path().join("s"));
+    }
+    machine.arg("--share").arg(share.path()).args(["--memory", "512", "--", WRITES]);
+    let machine = machine.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the guest to write", || share.path().join("go").exists());
+    for _ in 0..3 {
+        for (server, folder) in servers.iter_mut().zip(&folders) {
             server.kill().unwrap();
             server.wait().unwrap();
-            server = start(folder.path(), &arguments);
-            std::thread::sleep(std::time::Duration::from_millis(700));
+            *server = start(folder.path(), &arguments);
         }
-        let output = machine.wait_with_output().unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).contains("complete"), "{output:?}");
-        kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+    }
+    let output = machine.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("complete"), "{output:?}");
+    for (server, folder) in servers.iter_mut().zip(&folders) {
+        kill_process(Pid::from_child(server), Signal::TERM).unwrap();
         assert_eq!(server.wait().unwrap().code(), Some(0));
-        let image = folder.path().join("a.img");
-        testkit::judge(&image);
-        let read = |path: &str| {
-            let output = diskwright().arg("cat").arg(&image).arg(path).output().unwrap();
-            assert!(output.status.success(), "{path}: {output:?}");
-            output.stdout
-        };
-        for number in 1..=400 {
-            assert_eq!(read(&format!("/file{number}")), format!("{number}\n").as_bytes());
-            assert!(number % 20 != 0 || read(&format!("/data{number}")) == data, "{number}");
-        }
+        check_written(&folder.path().join("a.img"), &data);
     }
 }

@@ -1,8 +1,9 @@
 //! `commit`: creating a separate image from an overlay and its base.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use disk::{BlockDevice, FileAt};
+use disk::{BlockDevice, FileAt, is_zero};
 use serde::Serialize;
 
 use super::overlay::{self, BaseAccess};
@@ -89,15 +90,28 @@ fn copy(
     for start in (0..len).step_by(PIECE_BYTES as usize) {
         let count = PIECE_BYTES.min(len - start);
         device.read_ahead(start + count, 8 * PIECE_BYTES);
-        let piece = &mut buffer[..count as usize];
-        device.read_at(start, piece).map_err(|e| Error::host("read", image, e))?;
-        for (number, part) in piece.chunks(HOLE_BYTES).enumerate() {
-            if !disk::is_zero(part) {
-                let at = start + (number * HOLE_BYTES) as u64;
-                file.write_all_at(part, at).map_err(|e| Error::host("write", image, e))?;
-            }
+        if device.known_zeros(start, count) != Some(start..start + count) {
+            let piece = &mut buffer[..count as usize];
+            device.read_at(start, piece).map_err(|e| Error::host("read", image, e))?;
+            write_data(file, start, piece).map_err(|e| Error::host("write", image, e))?;
         }
         progress(count);
+    }
+    Ok(())
+}
+
+/// Writes a piece of an image without its zeros.
+fn write_data(file: &std::fs::File, start: u64, piece: &[u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < piece.len() {
+        let parts = piece[at..].chunks(HOLE_BYTES);
+        let data: usize = parts.take_while(|part| !is_zero(part)).map(<[u8]>::len).sum();
+        if data > 0 {
+            file.write_all_at(&piece[at..at + data], start + at as u64)?;
+        }
+        at += data;
+        let parts = piece[at..].chunks(HOLE_BYTES);
+        at += parts.take_while(|part| is_zero(part)).map(<[u8]>::len).sum::<usize>();
     }
     Ok(())
 }

@@ -284,11 +284,11 @@ impl CopiedDirectories {
         if path == self.path {
             return;
         }
-        let same = self.path.iter().zip(path).take_while(|(a, b)| a == b).count();
-        let is_above = |len: usize| len <= same && path.get(len).is_none_or(|&b| b == b'/');
-        while self.levels.last().is_some_and(|&(len, _)| !is_above(len)) {
-            self.levels.pop();
-        }
+        let is_above = |len: usize| {
+            path.get(len).is_none_or(|&b| b == b'/') && path.starts_with(&self.path[..len])
+        };
+        let above = self.levels.partition_point(|&(len, _)| is_above(len));
+        self.levels.truncate(above);
         self.path.truncate(self.levels.last().map_or(0, |&(len, _)| len));
     }
 

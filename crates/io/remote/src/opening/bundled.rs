@@ -132,7 +132,9 @@ fn beside(source: &ObjectSource, options: &LazyOptions) -> Option<OpenBundle> {
     match found {
         Ok(bundle) => Some(bundle),
         // Few images have a bundle. Some servers refuse access to missing objects, or answer with a page.
-        Err(Unusable::Fetch(FetchError::Absent { .. } | FetchError::Refused { .. })) => None,
+        Err(Unusable::Fetch(
+            FetchError::Absent { .. } | FetchError::Denied { .. } | FetchError::Refused { .. },
+        )) => None,
         Err(problem) => {
             warn(&name, &problem);
             None

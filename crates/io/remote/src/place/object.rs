@@ -211,22 +211,25 @@ async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Byt
 /// repeated.
 fn told(error: &Error, path: &Path, shown: &str) -> FetchError {
     let address_shown = shown.to_owned();
-    let refused = |reason: &str| FetchError::Refused {
+    let denied = |reason: &str| FetchError::Denied {
         address: address_shown.clone(),
         reason: reason.to_owned(),
     };
     match error {
         Error::NotFound { .. } => FetchError::Absent { address: address_shown },
         Error::PermissionDenied { .. } => {
-            refused("access denied; check the credentials in the environment")
+            denied("access denied; check the credentials in the environment")
         }
         Error::Unauthenticated { .. } => {
-            refused("the server requires valid credentials; set them in the environment")
+            denied("the server requires valid credentials; set them in the environment")
         }
-        Error::NotSupported { .. } => refused(
-            "the server does not support range requests; copy the object to a local file or to a \
-             server that does",
-        ),
+        Error::NotSupported { .. } => FetchError::Refused {
+            address: address_shown,
+            reason:
+                "the server does not support range requests; copy the object to a local file or \
+                     to a server that does"
+                    .to_owned(),
+        },
         Error::Precondition { .. } => FetchError::Changed {
             address: address_shown,
             expected: String::new(),

@@ -7,6 +7,7 @@ mod chunks;
 mod device;
 mod fetch;
 
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,14 @@ pub enum FetchError {
         /// Address of the object.
         address: String,
     },
+    /// The server denies access to the object, whichever bytes are requested.
+    #[error("{address}: {reason}")]
+    Denied {
+        /// Address of the object.
+        address: String,
+        /// Reason, and advice to the user.
+        reason: String,
+    },
     /// A permanent error. Retries are useless.
     #[error("{address}: {reason}")]
     Refused {
@@ -84,9 +93,18 @@ pub enum FetchError {
     },
 }
 
-impl From<FetchError> for std::io::Error {
+/// The kind tells whether other bytes can be fetched: see [`vfs::runs::read_salvaging`].
+impl From<FetchError> for io::Error {
     fn from(error: FetchError) -> Self {
-        Self::other(error)
+        let kind = match error {
+            FetchError::Transient { .. } => ErrorKind::ConnectionAborted,
+            // Kinds such as `NotFound` would look like errors of a file in the image.
+            FetchError::Changed { .. } | FetchError::Absent { .. } | FetchError::Denied { .. } => {
+                ErrorKind::StaleNetworkFileHandle
+            }
+            FetchError::Refused { .. } => ErrorKind::Other,
+        };
+        Self::new(kind, error)
     }
 }
 
