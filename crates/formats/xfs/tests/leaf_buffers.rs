@@ -180,7 +180,7 @@ fn large_directories_keep_all_names() {
     require!(Tool("xfs_repair"));
     let device = Arc::new(USUAL.make());
     let mut trial = Trial::new(USUAL, device.clone(), SMALL_CACHE_BYTES * 2, 9);
-    for number in 0..testkit::effort(120_000, 300_000, 300_000) {
+    for number in 0..testkit::effort(120_000, 120_000, 300_000) {
         trial.add(number).unwrap();
         if number % 60_000 == 59_999 {
             trial.mix(5_000, number + 20_000);
