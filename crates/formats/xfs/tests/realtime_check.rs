@@ -37,7 +37,7 @@ impl RealtimeImage {
         Self::of(IMAGE)
     }
 
-    pub(crate) fn of(packed: &[u8]) -> Self {
+    pub(crate) fn of(packed: &'static [u8]) -> Self {
         let image = unpack_device(packed);
         let mut bytes = vec![0; image.len() as usize];
         image.read_at(0, &mut bytes).unwrap();

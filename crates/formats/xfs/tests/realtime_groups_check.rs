@@ -35,7 +35,7 @@ pub(crate) const SHARED: (&[u8], &[u8]) = IMAGES[1];
 
 pub(crate) const BLOCK: usize = 4096;
 
-fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
+fn realtime_in(folder: &Path, packed: &'static [u8]) -> PathBuf {
     let path = folder.join("realtime");
     write_image(&unpack_device(packed), &path).unwrap();
     path
