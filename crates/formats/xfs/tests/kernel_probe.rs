@@ -154,8 +154,8 @@ fn change(root: &Path) -> Result<(), String> {
         for number in 0..70 {
             let mut file = File::create(dir.join(number.to_string()))?;
             file.write_all(&[7; 9000])?;
-            file.sync_all()?;
         }
+        rustix::fs::syncfs(File::open(root)?)?;
         std::fs::remove_dir_all(&dir)?;
         rustix::fs::syncfs(File::open(root)?)?;
         Ok(())
