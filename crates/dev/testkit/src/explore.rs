@@ -30,8 +30,8 @@ pub fn explore(
     })
 }
 
-/// Asserts that a target survives crashes. *full*, the level of CI, examines half of `states` states, *quick* a fifth
-/// with shorter runs, and *long* fifteen times as many.
+/// Asserts that a target survives crashes. *full*, the level of CI, examines a third of `states` states, but half of
+/// them up to fifty. *quick* examines a fifth with shorter runs, and *long* fifteen times as many.
 ///
 /// # Panics
 /// With the failures, and instructions to reproduce them.
@@ -42,7 +42,7 @@ pub fn assert_survives(
     options: Options,
     states: u64,
 ) {
-    let states = effort(states / 5, states / 2, states * 15);
+    let states = effort(states / 5, (states / 3).max((states / 2).min(50)), states * 15);
     // Otherwise the few states of a quick exploration would all be at the beginning of the first runs.
     let per_run_max = effort((states / 4).max(10), u64::MAX, u64::MAX);
     let states_per_run =

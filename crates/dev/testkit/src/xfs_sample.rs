@@ -125,7 +125,7 @@ impl XfsSample {
                 mkfs.create(image, IMAGE_BYTES);
                 let mount = KernelMount::new(image, &MountOptions::read_write("xfs"));
                 sample_tree(mount.path(), &Sample { wide_names: 3000, ..times(self.options) });
-                everything_xfs(mount.path(), !self.options.contains("reflink=0"));
+                everything_xfs(mount.path(), self);
                 // Blocks of new files are not allocated before a sync, and holes are visible only afterwards.
                 let root = File::open(mount.path()).expect("a directory");
                 rustix::fs::syncfs(root).expect("a file system to sync");
@@ -173,10 +173,10 @@ fn remove_named(dir: &Path, start: &str) {
 }
 
 /// Creates files that a general sample lacks: every form of directories, attributes and maps.
-fn everything_xfs(root: &Path, has_reflink: bool) {
+fn everything_xfs(root: &Path, sample: &XfsSample) {
     let at = |name: &str| root.join("xfs").join(name);
     fs::create_dir(root.join("xfs")).expect("a directory");
-    directories(&at("directories"));
+    directories(&at("directories"), name_counts(sample));
     attributes(&at("attributes"));
     maps(&at("maps"));
     fs::write(at("linked"), "of many names").expect("a file");
@@ -185,15 +185,23 @@ fn everything_xfs(root: &Path, has_reflink: bool) {
         let name = format!("{number:04}-{}", "n".repeat(number % 200));
         fs::hard_link(at("linked"), at("links").join(name)).expect("a link");
     }
-    if has_reflink {
+    if !sample.options.contains("reflink=0") {
         reflinks(&at("reflinks"));
     }
 }
 
+/// Returns the numbers of names of directories. Samples of all shapes have them in the inode, in a block, with one leaf
+/// and with several. The largest ones, whose map is a tree, are in images that differ in the size of blocks.
+fn name_counts(sample: &XfsSample) -> &'static [usize] {
+    const COUNTS: &[usize] = &[1, 5, 40, 200, 700, 2500, 12000];
+    let is_large = ["new", "new-1k", "new-dir64k"].contains(&sample.name);
+    if effort(is_large, is_large, true) { COUNTS } else { &COUNTS[..COUNTS.len() - 1] }
+}
+
 /// Creates directories of one to many blocks, some with holes where names were removed.
-fn directories(root: &Path) {
+fn directories(root: &Path, name_counts: &[usize]) {
     fs::create_dir(root).expect("a directory");
-    for count in [1, 5, 40, 200, 700, 2500, 12000] {
+    for &count in name_counts {
         for removed in [false, true] {
             let dir = root.join(format!("{count}-{removed}"));
             fs::create_dir(&dir).expect("a directory");

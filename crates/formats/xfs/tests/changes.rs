@@ -42,12 +42,19 @@ impl Reach {
     }
 }
 
+/// Returns random bytes without long runs of zeros.
+fn random_bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rng.fill(&mut bytes);
+    bytes
+}
+
 fn change(fs: &Xfs, file: &mut ChangedFile, reach: &Reach, rng: &mut Rng) {
     let (at, len) = (reach.place(rng), reach.len(rng));
     let end = (at + len) as usize;
     match rng.u8(..16) {
         0..=6 => {
-            let data: Vec<u8> = (0..len).map(|_| rng.u8(1..)).collect();
+            let data = random_bytes(rng, len as usize);
             fs.write(file.ino, at, &data, None).unwrap();
             file.bytes.resize(file.bytes.len().max(end), 0);
             file.bytes[at as usize..end].copy_from_slice(&data);
@@ -95,8 +102,14 @@ fn assert_reads(fs: &Xfs, file: &ChangedFile) {
 }
 
 fn assert_same(found: &[u8], expected: &[u8]) {
-    let differs = found.iter().zip(expected).position(|(a, b)| a != b);
-    assert!(found.len() == expected.len() && differs.is_none(), "differs at {differs:?}");
+    let differs = || found.iter().zip(expected).position(|(a, b)| a != b);
+    assert!(
+        found == expected,
+        "{} of {} bytes, differs at {:?}",
+        found.len(),
+        expected.len(),
+        differs()
+    );
 }
 
 fn make_empty(root: &Path) {

@@ -145,7 +145,7 @@ pub(crate) fn is_explained(complaint: &str) -> bool {
 #[test]
 fn all_findings_of_the_checker_are_found() {
     testkit::require!(Tool("xfs_repair"));
-    compare(IMAGES.map(|name| (name, golden(name))).into(), testkit::effort(60, 200, 50_000));
+    compare(IMAGES.map(|name| (name, golden(name))).into(), testkit::effort(60, 100, 50_000));
 }
 
 /// Damages each image with this number of seeds, and compares the findings with those of `xfs_repair -n`.

@@ -1,4 +1,5 @@
-//! The check finds nothing in valid images, regardless of who made or interrupted them.
+//! The check finds nothing in valid images, regardless of who made or interrupted them. Images filled by other programs
+//! are checked in `foreign` and `foreign_changed`.
 
 use crate::{changing, checking, common};
 
@@ -12,7 +13,7 @@ use common::image::{GOLDEN, device, unpack};
 use testkit::crash::Options;
 use testkit::operation::Mix;
 use testkit::stress::Stress;
-use testkit::{Filled, KernelMount, MkfsXfs, MountOptions, XfsSample, require};
+use testkit::{KernelMount, MkfsXfs, MountOptions, require};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,30 +23,6 @@ fn golden_images() {
         let found = findings(Arc::new(device(&unpack(packed)))).unwrap();
         assert!(found.is_empty(), "{name}: {found:#?}");
     }
-}
-
-fn samples(filled: Filled) {
-    for sample in XfsSample::all(filled) {
-        let folder = testkit::scratch();
-        let (image, work) = (folder.path().join("image"), folder.path().join("work"));
-        std::fs::create_dir(&work).unwrap();
-        sample.create(&image, &work);
-        eprintln!("{}", sample.name);
-        assert_sound(&image);
-    }
-}
-
-#[test]
-fn images_filled_by_the_kernel() {
-    require!(Mount("xfs"), Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"));
-    samples(Filled::ByKernel);
-}
-
-#[test]
-fn images_filled_by_mkfs() {
-    require!(Tool("mkfs.xfs"), Tool("xfsprogs-6.1/bin/mkfs.xfs"), Root);
-    samples(Filled::FromDirectory);
-    samples(Filled::FromPrototype);
 }
 
 /// Quotas, shared blocks, and a load like fsstress.

@@ -1,9 +1,10 @@
-//! Images made and filled by mkfs.xfs contain what was put into them. Images filled by the kernel are read before they
-//! are changed, in `foreign_changed`.
+//! Images made and filled by mkfs.xfs contain the files of their source, and the check finds nothing. Images filled by
+//! the kernel are read and checked before they are changed, in `foreign_changed`.
 
-use crate::changing;
+use crate::{changing, checking};
 
 use changing::kernel::{Leave, assert_same};
+use checking::assert_sound;
 use testkit::{Filled, XfsSample, require};
 
 /// Makes the samples of a kind and reads them.
@@ -15,6 +16,7 @@ fn read_samples(filled: Filled) {
         eprintln!("{}", sample.name);
         let tree = sample.create(&image, &work);
         assert_same(&tree, &image, Leave { copied: true });
+        assert_sound(&image);
     }
 }
 

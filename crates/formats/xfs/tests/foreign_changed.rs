@@ -1,11 +1,12 @@
 //! Changes images in place that mkfs.xfs made and the kernel filled, with every form of directories, attributes and
 //! maps and with shared blocks. Compares with the model, xfs_repair and the kernel.
 
-use crate::changing;
+use crate::{changing, checking};
 
 use changing::kernel::{Leave, assert_kernel_agrees, assert_same};
 use changing::target::{Way, XfsTarget};
 use changing::{SYNCING, TargetLayout};
+use checking::assert_sound;
 use testkit::crash::read_image;
 use testkit::operation::Mix;
 use testkit::trial::on_image;
@@ -18,7 +19,8 @@ const MIXES: [Mix; 3] = [
     Mix { attributes: 40, ..SYNCING },
 ];
 
-/// Changes the samples of a kind. Those filled by the kernel must also show the changes when the kernel reads them.
+/// Changes the samples of a kind. Those filled by the kernel are checked first, and must also show the changes when the
+/// kernel reads them.
 fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
     require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
     require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
@@ -31,6 +33,8 @@ fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
         let tree = sample.create(&image, &work);
         if filled == Filled::ByKernel {
             assert_same(&tree, &image, Leave::default());
+            testkit::xfs_repair(&image);
+            assert_sound(&image);
         }
         let made = read_image(&image).unwrap();
         std::fs::remove_file(&image).unwrap();

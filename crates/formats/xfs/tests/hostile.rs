@@ -60,7 +60,7 @@ fn sealed_damage_is_survived() {
                 let image = unpack(packed);
                 let layout = Layout::of(&image);
                 let base = device(&image);
-                for seed in 0..testkit::effort(60, 150, 20_000) {
+                for seed in 0..testkit::effort(60, 75, 20_000) {
                     let mut random = fastrand::Rng::with_seed(seed);
                     let damaged = base.fork();
                     for _ in 0..random.usize(1..4) {

@@ -128,7 +128,7 @@ fn attack(file: &Path, expected: &[Expected], seed: u64) {
         assert_eq!(targets.is_empty(), one.name != "fragments-1500");
         targets.push(inode);
         // Inodes and tree blocks are each damaged in a share of the trials.
-        for trial in 0..testkit::effort(100, 300, 20_000) {
+        for trial in 0..testkit::effort(100, 100, 20_000) {
             let target = if trial % 2 == 0 { inode } else { targets[rng.usize(..targets.len())] };
             let mut bytes = read(&*below, target.at, target.len);
             let from = if !target.is_inode {

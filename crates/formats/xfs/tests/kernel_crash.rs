@@ -238,7 +238,7 @@ fn mounted_tree(path: &Path, promises: &[Promise]) -> Result<Tree, String> {
 fn run(options: &str, seed: u64) {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Mount("xfs"));
     // For each kind of image.
-    let copies = testkit::effort(2, 4, 50);
+    let copies = testkit::effort(2, 3, 50);
     let home = testkit::scratch();
     let outer = home.path().join("outer");
     MkfsXfs::default().create(&outer, OUTER_BYTES);

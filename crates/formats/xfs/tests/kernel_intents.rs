@@ -85,7 +85,7 @@ fn run(options: &str) {
     MkfsXfs::default().options(options).create(&image, INNER_BYTES);
     let mount = KernelMount::new(&image, &MountOptions::read_write("xfs"));
     let is_over = AtomicBool::new(false);
-    let with_intents = testkit::effort(1, 3, 3);
+    let with_intents = testkit::effort(1, 2, 3);
     let (root, ends) = (mount.path(), || is_over.load(Ordering::Relaxed));
     let mut seen = Vec::new();
     std::thread::scope(|scope| {

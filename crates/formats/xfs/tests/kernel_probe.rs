@@ -154,8 +154,8 @@ fn change(root: &Path) -> Result<(), String> {
         for number in 0..70 {
             let mut file = File::create(dir.join(number.to_string()))?;
             file.write_all(&[7; 9000])?;
-            file.sync_all()?;
         }
+        rustix::fs::syncfs(File::open(root)?)?;
         std::fs::remove_dir_all(&dir)?;
         rustix::fs::syncfs(File::open(root)?)?;
         Ok(())
@@ -163,11 +163,11 @@ fn change(root: &Path) -> Result<(), String> {
     done().map_err(|error: std::io::Error| format!("change: {error}"))
 }
 
-/// Mounts every 601st probe with *quick*, every 23rd with *full*, and all with *long*.
+/// Mounts every 4010th probe with *quick*, every 2005th with *full*, and all with *long*.
 #[test]
 fn the_kernel_mounts_images_that_the_check_calls_clean() {
     testkit::require!(Root, Tool("mount"));
-    let step = testkit::effort(601, 401, 1);
+    let step = testkit::effort(4010, 2005, 1);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for name in IMAGES {

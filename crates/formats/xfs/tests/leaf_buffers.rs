@@ -150,7 +150,7 @@ fn every_checkpoint_has_all_names() {
     for (layout, seed) in [(TINY, 1), (SMALL, 2), (USUAL, 3)] {
         let device = Arc::new(layout.make());
         let mut trial = Trial::new(layout, device.clone(), SMALL_CACHE_BYTES * 4, seed);
-        for round in 1..=6_u64 {
+        for round in 1..=testkit::effort(4_u64, 4, 6) {
             for number in 0..2_500 {
                 trial.add(round * 100_000 + number).unwrap();
             }
@@ -180,7 +180,7 @@ fn large_directories_keep_all_names() {
     require!(Tool("xfs_repair"));
     let device = Arc::new(USUAL.make());
     let mut trial = Trial::new(USUAL, device.clone(), SMALL_CACHE_BYTES * 2, 9);
-    for number in 0..testkit::effort(120_000, 300_000, 300_000) {
+    for number in 0..testkit::effort(120_000, 120_000, 300_000) {
         trial.add(number).unwrap();
         if number % 60_000 == 59_999 {
             trial.mix(5_000, number + 20_000);
@@ -226,12 +226,15 @@ fn nothing_that_waits_needs_space() {
     }
 }
 
+/// Number of names in a directory on a device that can fail.
+const FAULTY_NAMES: u64 = 12_000;
+
 /// Returns a directory that does not fit into the cache, with buffered names, on a device that can fail.
 fn faulty(seed: u64) -> (Trial, Arc<FaultyDevice>) {
     let memory: Arc<dyn BlockDevice> = Arc::new(USUAL.make());
     let device = Arc::new(FaultyDevice::new(memory));
     let mut trial = Trial::new(USUAL, device.clone(), 256 << 10, seed);
-    (0..30_000).for_each(|number| trial.add(number).unwrap());
+    (0..FAULTY_NAMES).for_each(|number| trial.add(number).unwrap());
     (trial, device)
 }
 
@@ -240,14 +243,14 @@ fn faulty(seed: u64) -> (Trial, Arc<FaultyDevice>) {
 fn a_failed_read_leaves_no_name_waiting() {
     let (mut trial, device) = faulty(31);
     let mut failures = 0;
-    for number in 30_000..30_400 {
+    for number in FAULTY_NAMES..FAULTY_NAMES + 400 {
         device.set(Access::Read, Fault::Nth(number % 3 + 1));
         let outcome = trial.add(number);
         failures += u32::from(matches!(outcome, Err(Error::Device(_))));
         let is_there = outcome.is_ok();
         device.set(Access::Read, Fault::Never);
         assert_eq!(trial.fs.lookup(trial.dir, &text(number)).is_ok(), is_there, "{number}");
-        let other = trial.any(30_000).unwrap();
+        let other = trial.any(FAULTY_NAMES).unwrap();
         assert!(trial.fs.lookup(trial.dir, &text(other)).is_ok(), "{other}");
     }
     assert!(failures > 10, "{failures} of 400 failed");
@@ -262,7 +265,7 @@ fn nothing_is_lost_from_memory_when_the_device_fails() {
     {
         let (mut trial, device) = faulty(nth);
         trial.fs.sync().unwrap();
-        (30_000..30_008).for_each(|number| trial.add(number).unwrap());
+        (FAULTY_NAMES..FAULTY_NAMES + 8).for_each(|number| trial.add(number).unwrap());
         // Data blocks replace the leaves with buffered names in the cache.
         (0..3).for_each(|_| trial.check_list(&trial.fs));
         device.set(access, Fault::Nth(nth));

@@ -55,7 +55,7 @@ fn kernels_logs_are_clean_after_unmount_only() {
     let home = scratch();
     let (image, copy) = (home.path().join("image"), home.path().join("copy"));
     // Minimum number of rounds, even if the log has wrapped around before.
-    let rounds_min = testkit::effort(2, 12, 12);
+    let rounds_min = testkit::effort(2, 4, 12);
     // Logs with records of minimum length, and with stripe units.
     for options in ["-l size=2001b", "-s size=4096", "-l su=64k"] {
         MkfsXfs::default().options(options).create(&image, 64 * MIB);
@@ -146,7 +146,7 @@ fn garbage_is_not_clean() {
 #[test]
 fn scanning_a_random_log_ends() {
     let mut random = fastrand::Rng::with_seed(5);
-    for round in 0..testkit::effort(10, 40, 1_000) {
+    for round in 0..testkit::effort(10, 20, 1_000) {
         let (device, sb, log) = fresh();
         let mut bytes = vec![0; (log.end - log.start) as usize];
         random.fill(&mut bytes);

@@ -98,7 +98,7 @@ fn without_their_device_realtime_files_are_only_listed() {
 
 #[test]
 fn wrong_realtime_devices_are_refused() {
-    let refused = |image: &[u8], realtime: MemoryDevice| {
+    let refused = |image: &'static [u8], realtime: MemoryDevice| {
         let opened = open(joined(Arc::new(unpack_device(image)), realtime));
         opened.err().expect("it is refused").to_string()
     };
@@ -124,7 +124,10 @@ fn wrong_realtime_devices_are_refused() {
 }
 
 /// Changes the superblock of an image in memory.
-fn with_superblock(image: &[u8], change: impl Fn(&mut RawSuperblock)) -> Arc<dyn BlockDevice> {
+fn with_superblock(
+    image: &'static [u8],
+    change: impl Fn(&mut RawSuperblock),
+) -> Arc<dyn BlockDevice> {
     let device = OverlayDevice::new(Arc::new(unpack_device(image)));
     let mut sector = [0; 512];
     device.read_at(0, &mut sector).unwrap();

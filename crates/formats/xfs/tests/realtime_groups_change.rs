@@ -57,7 +57,7 @@ fn change(fs: &Xfs, files: &mut Vec<(Ino, Vec<u8>)>, random: &mut fastrand::Rng)
 fn shared_blocks_of_realtime_files_are_copied_before_writes() {
     require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
     let folder = testkit::scratch();
-    for seed in 0..testkit::effort(2, 4, 100) {
+    for seed in 0..testkit::effort(2, 2, 100) {
         let pair = Pair::make_groups(folder.path(), &format!("image{seed}"), "");
         let mut random = fastrand::Rng::with_seed(seed);
         let fs = pair.open();

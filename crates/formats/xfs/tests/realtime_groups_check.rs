@@ -35,7 +35,7 @@ pub(crate) const SHARED: (&[u8], &[u8]) = IMAGES[1];
 
 pub(crate) const BLOCK: usize = 4096;
 
-fn realtime_in(folder: &Path, packed: &[u8]) -> PathBuf {
+fn realtime_in(folder: &Path, packed: &'static [u8]) -> PathBuf {
     let path = folder.join("realtime");
     write_image(&unpack_device(packed), &path).unwrap();
     path
@@ -184,7 +184,7 @@ fn everything_that_xfs_repair_finds_in_groups_is_found() {
     let slots: Vec<usize> =
         subject.listed_files().into_iter().chain(of_type).map(|ino| subject.slot(ino)).collect();
     let kinds = [b"BMPZ", b"SUMY", b"MAPR", b"RCNT"].map(|magic| blocks(&subject, magic));
-    for _ in 0..testkit::effort(40, 150, 10_000) {
+    for _ in 0..testkit::effort(40, 50, 10_000) {
         let in_inode = random.u8(..3) == 0;
         let (start, len, crc_at) = if in_inode {
             (slots[random.usize(..slots.len())], size, CRC_OFFSET)
@@ -218,7 +218,7 @@ fn damaged_space_of_groups_is_rebuilt() {
     let mut random = fastrand::Rng::with_seed(46);
     let [bitmaps, summaries] = [b"BMPZ", b"SUMY"].map(|magic| blocks(&subject, magic));
     let all: Vec<_> = bitmaps.into_iter().chain(summaries).collect();
-    for round in 0..testkit::effort(4, 12, 300) {
+    for round in 0..testkit::effort(4, 6, 300) {
         let image = subject.changed(|bytes| {
             for _ in 0..random.usize(1..4) {
                 let (start, crc_at) = all[random.usize(..all.len())];

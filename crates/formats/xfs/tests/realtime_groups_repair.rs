@@ -81,7 +81,7 @@ fn random_damage_of_trees_of_groups_is_repaired() {
     let folder = testkit::scratch();
     let (subject, realtime) = (RealtimeImage::of(SHARED.0), unpack_device(SHARED.1));
     let mut random = fastrand::Rng::with_seed(47);
-    for round in 0..testkit::effort(4, 12, 300) {
+    for round in 0..testkit::effort(4, 6, 300) {
         let all: Vec<_> =
             [b"MAPR", b"RCNT"].into_iter().flat_map(|magic| blocks(&subject, magic)).collect();
         let image = subject.changed(|bytes| {

@@ -125,7 +125,7 @@ const LAYOUTS: [TargetLayout; 5] = [
 fn files_share_the_requested_blocks() {
     require!(Tool("xfs_repair"));
     for layout in LAYOUTS {
-        for seed in 0..testkit::effort(2, 5, 60) {
+        for seed in 0..testkit::effort(2, 3, 60) {
             let device: Arc<MemoryDevice> = Arc::new(layout.make());
             let is_new = seed % 2 == 0;
             let fs = match is_new {

@@ -287,7 +287,7 @@ fn small_durable_changes_go_round_the_log_and_round_again() {
     for layout in all.into_iter().step_by(effort(2, 1, 1)) {
         let target = IN_PLACE(layout);
         let log = TargetLayout::log_of(&target.make(0).unwrap());
-        rounds(&target.trial(), &[log], effort(4, 10, 10));
+        rounds(&target.trial(), &[log], effort(4, 4, 10));
     }
 }
 

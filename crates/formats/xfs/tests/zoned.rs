@@ -165,7 +165,7 @@ fn counters_and_reverse_maps_of_zones_are_checked() {
 fn the_guest_reads_the_same_files_in_zones() {
     require!(Guest("XFS_RT"));
     let folder = testkit::scratch();
-    let write = |name: &str, packed: &[u8]| {
+    let write = |name: &str, packed: &'static [u8]| {
         let path = folder.path().join(name);
         write_image(&unpack_device(packed), &path).unwrap();
         path

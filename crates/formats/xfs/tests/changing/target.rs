@@ -77,7 +77,7 @@ impl XfsTarget {
             parts_long_requests,
             name,
             check: &|device| assert_clean(device),
-            alike: Alike::one_in(testkit::effort(7, 1, 1)),
+            alike: Alike::one_in(testkit::effort(7, 5, 1)),
         }
     }
 

@@ -1,8 +1,10 @@
 //! Golden images.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use disk::{BlockDevice, MemoryDevice};
+use parking_lot::Mutex;
 
 macro_rules! golden {
     ($($name:literal),* $(,)?) => {
@@ -38,18 +40,28 @@ pub fn unpack(packed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Unpacks a large image that is mostly zero.
-pub fn unpack_device(packed: &[u8]) -> MemoryDevice {
+/// Images by the address of their packed bytes.
+static UNPACKED: Mutex<BTreeMap<usize, MemoryDevice>> = Mutex::new(BTreeMap::new());
+
+/// Unpacks a large image that is mostly zero. Later calls return copies, because unpacking takes seconds.
+pub fn unpack_device(packed: &'static [u8]) -> MemoryDevice {
+    let mut unpacked = UNPACKED.lock();
+    let device = unpacked.entry(packed.as_ptr().addr()).or_insert_with(|| unpack_sparse(packed));
+    device.fork()
+}
+
+fn unpack_sparse(packed: &[u8]) -> MemoryDevice {
     const PIECE_BYTES: usize = 1 << 20;
     let unpacked = || flate2::read::GzDecoder::new(flate2::read::GzDecoder::new(packed));
     let len =
         std::io::copy(&mut unpacked(), &mut std::io::sink()).expect("gzip of this repository");
     let device = MemoryDevice::new(len);
     let (mut source, mut piece) = (unpacked(), vec![0; PIECE_BYTES]);
+    let zeros = vec![0; PIECE_BYTES];
     for at in (0..len).step_by(PIECE_BYTES) {
         let now = &mut piece[..PIECE_BYTES.min((len - at) as usize)];
         source.read_exact(now).expect("gzip of this repository");
-        if now.iter().any(|byte| *byte != 0) {
+        if *now != zeros[..now.len()] {
             device.write_at(at, now).expect("memory does not fail");
         }
     }

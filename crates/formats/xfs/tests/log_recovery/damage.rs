@@ -98,7 +98,7 @@ fn arbitrary_records_cause_no_panic_and_no_write_after_an_error() {
     let records = records(&device);
     let mut random = fastrand::Rng::with_seed(11);
     let mut errors = 0;
-    let rounds = testkit::effort(100, 300, 20_000);
+    let rounds = testkit::effort(100, 100, 20_000);
     for round in 0..rounds {
         let damaged = device.fork();
         let (at, record) = records[random.usize(..records.len())];

@@ -21,22 +21,25 @@ const KINDS: [(&str, &str); 5] = [
     ("-i size=1024 -n parent=0", "wsync,logbsize=128k"),
 ];
 
-/// Changes with several owners, groups and one project, partly before a `sync`.
+/// Changes with several owners, groups and one project, partly before a `sync`. Each program takes the guest tens of
+/// milliseconds to start, so most of them change several files.
 const LOAD: &str = r#"
 mkdir $M/a $M/b $M/c
 xfs_io -r -c 'chproj 42' -c 'chattr +P' $M/b
 for n in $(seq 60); do
-    head -c $((n * 500)) /dev/zero >$M/a/$n
-    chown $((n % 5 * 1000)):$((n % 3)) $M/a/$n
+    printf "%$((n * 500))s" $n >$M/a/$n
+done
+for n in 0 1 2 3 4 5 6 7 8 9; do
+    chown $((n % 5 * 1000)):$((n % 3)) $M/a/*$n
 done
 xfs_quota -x -c 'limit -u bhard=40m ihard=500 1000' $M >/dev/null 2>&1 || true
 sync
-for n in $(seq 40); do
-    cp $M/a/$n $M/b/$n
-    chown $((n % 7 * 1000)):9 $M/b/$n
-    setfattr -n user.name -v value-$n $M/b/$n
-    ln $M/b/$n $M/c/$n
+cp $M/a/? $M/a/[1-4]? $M/b/
+for n in 0 1 2 3 4 5 6 7 8 9; do
+    chown $((n % 7 * 1000)):9 $M/b/*$n
+    setfattr -n user.name -v value-$n $M/b/*$n
 done
+cp -l $M/b/* $M/c/
 xfs_quota -x -c 'limit -g bsoft=1m isoft=300 9' $M >/dev/null 2>&1 || true
 rm $M/a/1? $M/c/2?
 mv $M/a/3? $M/c/
@@ -65,10 +68,11 @@ fn assert_recovered_alike(mkfs: &str, options: &str, is_log_flushed: bool) {
     assert!(!log.contains("recovery"), "{what}: {log}");
     let found = differences(&expected, &shown(&ours), &Ignore::default());
     assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
-    for kind in quotas(options) {
-        let expected = quota_report(&theirs, options, kind);
-        assert!(expected.contains("#0 "), "{what}: {expected}");
-        assert_eq!(quota_report(&ours, options, kind), expected, "{what}: {kind}");
+    if quotas(options).next().is_some() {
+        let expected = quota_report(&theirs, options);
+        let kinds = expected.lines().filter(|line| line.starts_with("#0 ")).count();
+        assert_eq!(kinds, quotas(options).count(), "{what}: {expected}");
+        assert_eq!(quota_report(&ours, options), expected, "{what}");
     }
     guest::scrub(&ours).unwrap_or_else(|found| panic!("{what}: {found}"));
 }
@@ -83,10 +87,12 @@ fn quotas(options: &str) -> impl Iterator<Item = &'static str> {
 
 /// Returns usage and limits of all owners. The kernel counts the usage at the mount after a recovery by this
 /// implementation; the limits are in the dquots only. A new count resets grace times, so no soft limit is exceeded.
-fn quota_report(image: &Path, options: &str, kind: &str) -> String {
+fn quota_report(image: &Path, options: &str) -> String {
+    let kinds = quotas(options).collect::<Vec<_>>().join(" ");
     let script = format!(
         "set -e\nmkdir -p /mnt/image\nmount -t xfs -o nouuid,{options} $1 /mnt/image\n\
-         xfs_quota -x -c 'report -bin {kind}' /mnt/image\numount /mnt/image"
+         for kind in {kinds}; do xfs_quota -x -c \"report -bin $kind\" /mnt/image; done\n\
+         umount /mnt/image"
     );
     let answer = guest::run(&GuestJob::new(script).disk(image, false));
     assert!(answer.status == 0, "{}\n{}", answer.output, answer.log);

@@ -29,12 +29,16 @@ const LOAD: &str = r#"
 mkdir $M/a $M/b $M/c
 for n in $(seq 60); do
     head -c $((n * 700)) /dev/urandom >$M/a/$n
-    chown $((n % 5 * 1000)):$((n % 3)) $M/a/$n
+done
+for n in 0 1 2 3 4 5 6 7 8 9; do
+    chown $((n % 5 * 1000)):$((n % 3)) $M/a/*$n
 done
 sync
+cp $M/a/? $M/a/[1-4]? $M/b/
+for n in 0 1 2 3 4 5 6 7 8 9; do
+    setfattr -n user.name -v value-$n $M/b/*$n
+done
 for n in $(seq 40); do
-    cp $M/a/$n $M/b/$n
-    setfattr -n user.name -v value-$n $M/b/$n
     ln $M/b/$n "$M/c/a longer name, so that the directory needs blocks $n"
 done
 ln -s ../a/40 $M/c/link

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -171,21 +170,27 @@ pub fn open(image: &Path) -> Arc<FileDevice> {
     Arc::new(FileDevice::new(file).unwrap())
 }
 
-/// Returns all non-zero 512-byte pieces of a file, by offset.
+/// Read size in bytes. Most parts of a log are written with zeros.
+const READ_BYTES: usize = 64 << 10;
+
+/// Returns all non-zero 512-byte pieces of a file, by offset. An incomplete piece at the end is omitted.
 fn pieces(image: &Path) -> BTreeMap<u64, [u8; 512]> {
     let file = File::open(image).unwrap();
     let mut found = BTreeMap::new();
+    let (zeros, mut buffer) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
     let mut at = 0;
     while let Ok(start) = seek(&file, SeekFrom::Data(at)) {
         at = seek(&file, SeekFrom::Hole(start)).unwrap();
-        for offset in (start..at).step_by(512) {
-            let mut piece = [0; 512];
-            match file.read_exact_at(&mut piece, offset) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-                read => read.unwrap(),
+        for begin in (start..at).step_by(READ_BYTES) {
+            let bytes = &mut buffer[..READ_BYTES.min((at - begin) as usize)];
+            file.read_exact_at(bytes, begin).unwrap();
+            if *bytes == zeros[..bytes.len()] {
+                continue;
             }
-            if piece != [0; 512] {
-                found.insert(offset, piece);
+            for (offset, piece) in (begin..).step_by(512).zip(bytes.as_chunks::<512>().0) {
+                if *piece != [0; 512] {
+                    found.insert(offset, *piece);
+                }
             }
         }
     }

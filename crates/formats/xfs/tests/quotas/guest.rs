@@ -80,7 +80,7 @@ fn the_guest_need_not_count_after_random_changes_or_a_crash() {
         let device = made(home.path(), mkfs);
         let block_size = u64::from(superblock(&device).raw.blocksize.get());
         let mut run = QuotaRun::new(open(&device), seed as u64);
-        run.steps(10_000);
+        run.steps(effort(4_000, 4_000, 10_000));
         let expected = usage(&run.fs);
         run.fs.sync().unwrap();
         let crashed = device.fork();

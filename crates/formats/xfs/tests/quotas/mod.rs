@@ -9,7 +9,7 @@ pub(crate) mod run;
 mod statfs;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::{CrashCase, CrashTarget, Judge, Options};
@@ -50,13 +50,16 @@ fn flags(device: &MemoryDevice) -> u16 {
 
 /// Returns an image with quotas of Linux 7.2, recovered and without files.
 fn image() -> MemoryDevice {
-    let golden = unpack_device(include_bytes!("../golden/quota-log.img.gz.gz"));
-    let device = Arc::new(golden);
-    let fs = open(&device);
-    remove_all(&fs, fs.root());
-    fs.close().unwrap();
-    assert_eq!(flags(&device) & COUNTED, COUNTED, "recovery keeps the counts");
-    device.fork()
+    static EMPTIED: LazyLock<MemoryDevice> = LazyLock::new(|| {
+        let golden = unpack_device(include_bytes!("../golden/quota-log.img.gz.gz"));
+        let device = Arc::new(golden);
+        let fs = open(&device);
+        remove_all(&fs, fs.root());
+        fs.close().unwrap();
+        assert_eq!(flags(&device) & COUNTED, COUNTED, "recovery keeps the counts");
+        device.fork()
+    });
+    EMPTIED.fork()
 }
 
 fn entries(fs: &Xfs, dir: Ino) -> Vec<(Vec<u8>, Ino)> {

@@ -186,13 +186,13 @@ macro_rules! golden_pair {
 #[test]
 fn damaged_images_with_realtime_groups_are_repaired() {
     require!(Tool("xfs_repair"));
-    golden_pair!("xfs-rtgroups", "realtime-shared").run(effort(12, 60, 10_000));
+    golden_pair!("xfs-rtgroups", "realtime-shared").run(effort(12, 24, 10_000));
 }
 
 #[test]
 fn damaged_images_with_a_realtime_section_are_repaired() {
     require!(Tool("xfs_repair"));
-    golden_pair!("xfs-realtime", "realtime-classic").run(effort(12, 60, 10_000));
+    golden_pair!("xfs-realtime", "realtime-classic").run(effort(12, 24, 10_000));
 }
 
 /// The usage of both sections is counted again.
@@ -202,7 +202,7 @@ fn damaged_images_with_quotas_and_a_realtime_section_are_repaired() {
     let groups = golden_pair!("", "realtime-shared").with_quotas("xfs-quotas-rtgroups");
     let classic = golden_pair!("", "realtime-classic").with_quotas("xfs-quotas-realtime");
     for pair in [groups, classic] {
-        pair.run(effort(6, 30, 1000));
+        pair.run(effort(6, 12, 1000));
     }
 }
 
@@ -223,5 +223,5 @@ fn damaged_images_with_an_external_log_are_repaired() {
     Xfs::close(fs).unwrap();
     let mut image = vec![0; IMAGE_BYTES as usize];
     parts[0].read_at(0, &mut image).unwrap();
-    Pair::new("xfs-external-log", image, parts[1].fork(), Part::Log).run(effort(12, 60, 10_000));
+    Pair::new("xfs-external-log", image, parts[1].fork(), Part::Log).run(effort(12, 24, 10_000));
 }

@@ -246,7 +246,7 @@ fn whole(
 #[test]
 fn fields_of_groups_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
-    judge(testkit::effort(15, 40, 20_000), |image, damaged, random| {
+    judge(testkit::effort(15, 20, 20_000), |image, damaged, random| {
         field(Of::Groups, image, damaged, random)
     });
 }
@@ -254,7 +254,7 @@ fn fields_of_groups_are_repaired() {
 #[test]
 fn blocks_of_groups_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
-    judge(testkit::effort(8, 20, 10_000), |image, damaged, random| {
+    judge(testkit::effort(8, 10, 10_000), |image, damaged, random| {
         whole(Of::Groups, image, damaged, random)
     });
 }
@@ -262,7 +262,7 @@ fn blocks_of_groups_are_repaired() {
 #[test]
 fn fields_of_files_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
-    judge(testkit::effort(15, 40, 20_000), |image, damaged, random| {
+    judge(testkit::effort(15, 20, 20_000), |image, damaged, random| {
         field(Of::Files, image, damaged, random)
     });
 }
@@ -270,7 +270,7 @@ fn fields_of_files_are_repaired() {
 #[test]
 fn blocks_of_files_are_repaired() {
     testkit::require!(Tool("xfs_repair"));
-    judge(testkit::effort(8, 20, 10_000), |image, damaged, random| {
+    judge(testkit::effort(8, 10, 10_000), |image, damaged, random| {
         whole(Of::Files, image, damaged, random)
     });
 }
@@ -291,7 +291,7 @@ fn much(image: &RepairSample, damaged: &MemoryDevice, random: &mut fastrand::Rng
 #[test]
 fn much_is_repaired() {
     testkit::require!(Tool("xfs_repair"));
-    judge(testkit::effort(6, 30, 10_000), much);
+    judge(testkit::effort(6, 15, 10_000), much);
 }
 
 /// Cases of [`much_is_repaired`] that once failed, at least one of each kind of error.

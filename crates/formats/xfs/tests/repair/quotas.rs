@@ -91,7 +91,7 @@ fn of_kernels() -> Vec<(&'static str, MemoryDevice)> {
         ("plain", &include_bytes!("../golden/quota-log.img.gz.gz")[..]),
         ("metadir", include_bytes!("../golden/metadir-quota.img.gz.gz")),
     ];
-    let make = |(name, packed): (&'static str, &[u8])| {
+    let make = |(name, packed): (&'static str, &'static [u8])| {
         let device = Arc::new(unpack_device(packed));
         let mut run =
             QuotaRun::new(Xfs::open_writable(device.clone(), &OpenOptions::default()).unwrap(), 3);

@@ -101,7 +101,7 @@ fn valid_images_have_no_findings() {
 #[test]
 fn all_findings_of_xfs_repair_are_found() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    compare(images(), testkit::effort(40, 120, 10_000));
+    compare(images(), testkit::effort(40, 60, 10_000));
 }
 
 /// Repairs a damaged image. `xfs_repair` must find nothing afterwards. An image whose only superblock states a wrong
@@ -133,7 +133,7 @@ fn case(seed: u64) -> Result<(), String> {
 #[test]
 fn repaired_images_are_valid() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    let count = testkit::effort(60, 200, 10_000);
+    let count = testkit::effort(60, 100, 10_000);
     let first = std::env::var("DISKWRIGHT_V4_FIRST").map_or(0, |seed| seed.parse().unwrap());
     let (next, wrong) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -175,7 +175,7 @@ fn former_failures_of_version_4_pass() {
 #[test]
 fn as_many_files_of_version_4_survive_as_with_xfs_repair() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"));
-    rule::judge(bases(), "DISKWRIGHT_V4", testkit::effort(24, 48, 2000));
+    rule::judge(bases(), "DISKWRIGHT_V4", testkit::effort(24, 24, 2000));
 }
 
 /// Inodes in an image that a file contains are not taken for inodes of the image around it.

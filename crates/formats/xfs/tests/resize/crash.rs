@@ -97,7 +97,7 @@ fn a_crash_anywhere_leaves_the_old_size_or_the_new_one() {
         let image = filled(&layout);
         for size in [layout.size + 18 * MIB, layout.size * 3] {
             let run = CrashRun::of(longer(&image, size), size);
-            let (all, new) = run.assert_recovered_here(effort(2, 6, 40));
+            let (all, new) = run.assert_recovered_here(effort(2, 2, 40));
             assert!(new > 0 && new < all, "{new} of {all} states are grown: {layout:?}");
         }
     }
@@ -109,7 +109,7 @@ fn kernels_recover_a_growth() {
     for layout in [SHORT_GROUP, SHORT_GROUP_SMALL_BLOCKS, TargetLayout::DEFAULT] {
         let size = layout.size + 60 * MIB;
         let run = CrashRun::of(longer(&filled(&layout), size), size);
-        run.assert_recovered_by_kernel(effort(1, 3, 20));
+        run.assert_recovered_by_kernel(effort(1, 1, 20));
     }
 }
 
@@ -125,7 +125,7 @@ fn an_image_that_crashed_before_grows() {
         let crashed = longer(&device, layout.size * 2);
         drop(fs);
         let run = CrashRun::of(crashed, layout.size * 2);
-        let (all, new) = run.assert_recovered_here(effort(1, 4, 20));
+        let (all, new) = run.assert_recovered_here(effort(1, 1, 20));
         assert!(new > 0 && new < all, "{new} of {all}");
     }
 }
