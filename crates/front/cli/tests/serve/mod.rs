@@ -1,5 +1,7 @@
 //! `diskwright serve`: the view of a client, exclusion of other users, and exit statuses.
 
+mod nfs;
+
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

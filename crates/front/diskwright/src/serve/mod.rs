@@ -1,4 +1,5 @@
-//! Export of images as network block devices, and as disks of virtual machines (`diskwright serve`).
+//! Export of images as network block devices, as disks of virtual machines, and of their files by NFS
+//! (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -13,12 +14,16 @@
 //! # Ok(()) }
 //! ```
 
+mod files;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use disk::BlockDevice;
 
+pub use files::{NfsAddresses, NfsExport};
+pub use nfs::{ExportPath, ExportPathError};
 pub use remote::nbd::{Address, AddressError};
 
 use crate::image::{open_device, open_device_to_write};
@@ -38,9 +43,12 @@ pub enum Export {
         /// Number of queues: 1 to 64.
         queues: usize,
     },
+    /// The files of an image by NFSv3.
+    Nfs(NfsExport),
 }
 
-/// Export of an image, or a partition of a disk. Clients receive the raw bytes, whatever they contain.
+/// Export of an image, or a partition of a disk. Clients of NFS receive its files, all others the raw bytes, whatever
+/// they contain.
 pub struct Service {
     server: Server,
     image: PathBuf,
@@ -50,6 +58,7 @@ enum Server {
     Nbd(remote::nbd::Server),
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
+    Nfs(Box<files::FileServer>),
 }
 
 impl Service {
@@ -65,13 +74,17 @@ impl Service {
         read_only: bool,
     ) -> Result<Self> {
         let read_only = read_only || options.norecovery;
-        let device = device(image, options, read_only)?;
+        let device = || device(image, options, read_only);
         let server = match export {
-            Export::Nbd(address) => remote::nbd::Server::bind(address, device, "", read_only)
+            Export::Nbd(address) => remote::nbd::Server::bind(address, device()?, "", read_only)
                 .map(Server::Nbd)
                 .map_err(|e| Error::host("listen at", address.to_string(), e))?,
             Export::VhostUser { socket, queues } => {
-                vhost_user(image, device, socket, *queues, read_only)?
+                vhost_user(image, device()?, socket, *queues, read_only)?
+            }
+            Export::Nfs(export) => {
+                let server = files::FileServer::open(image, options, export, read_only)?;
+                Server::Nfs(Box::new(server))
             }
         };
         Ok(Self { server, image: image.to_owned() })
@@ -83,18 +96,29 @@ impl Service {
             Server::Nbd(server) => server.address().clone(),
             #[cfg(target_os = "linux")]
             Server::VhostUser(server) => Address::Unix(server.path().to_owned()),
+            Server::Nfs(server) => Address::Tcp(server.addresses().host_and_port.clone()),
+        }
+    }
+
+    /// Returns the addresses for clients of NFS; `None` for other protocols.
+    pub fn nfs_addresses(&self) -> Option<&NfsAddresses> {
+        match &self.server {
+            Server::Nfs(server) => Some(server.addresses()),
+            _ => None,
         }
     }
 
     /// Serves until `stop` is set, then makes all writes durable.
     ///
     /// # Errors
-    /// If connections cannot be accepted, or the image cannot be written.
+    /// If connections cannot be accepted, or the image cannot be written. With NFS, also if damage was found
+    /// ([`Error::FoundDamaged`]).
     pub fn serve(self, stop: &AtomicBool) -> Result<()> {
-        let served = match &self.server {
+        let served = match self.server {
             Server::Nbd(server) => server.serve(stop),
             #[cfg(target_os = "linux")]
             Server::VhostUser(server) => server.serve(stop),
+            Server::Nfs(server) => return server.serve(stop),
         };
         served.map_err(|e| Error::host("serve", &self.image, e))
     }
