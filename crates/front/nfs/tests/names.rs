@@ -112,10 +112,12 @@ fn a_reused_inode_has_another_handle() {
         let old = client.file(root, "file");
         let ino = client.getattr(&old).unwrap().ino;
         client.remove(root, "file").unwrap();
-        let new = (0..64)
-            .map(|number| client.file(root, &format!("new{number}")))
-            .find(|new| client.getattr(new).unwrap().ino == ino)
-            .expect("the inode is reused");
+        let mut names = (0..64).map(|number| format!("new{number}"));
+        let new = names.find_map(|name| {
+            let new = client.file(root, &name);
+            (client.getattr(&new).unwrap().ino == ino).then_some(new)
+        });
+        let new = new.expect("the inode is reused");
         assert_ne!(new, old);
         assert_eq!(client.getattr(&old), Err(STALE));
     });

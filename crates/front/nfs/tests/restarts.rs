@@ -45,7 +45,7 @@ fn repeated_changes_are_made_once() {
             client.file(&root, "file");
             let args = Message::default().opaque(&root).opaque(b"file");
             let remove = client.message(NFS, 3, 12, &args.0);
-            let mut send = |client: &mut NfsClient| {
+            let send = |client: &mut NfsClient| {
                 client.send(&record(&remove));
                 client.receive().unwrap()
             };

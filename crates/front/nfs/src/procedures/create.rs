@@ -259,7 +259,7 @@ impl NfsService<'_> {
             Kind::Special(special) => self.fs.mknod(dir.ino, name, *special, &inode),
         };
         let ino = self.result(made)?;
-        let completed = self.complete(caller, ino, &lists, (new, now));
+        let completed = self.complete((ino, matches!(kind, Kind::File)), &lists, (new, now));
         if completed.is_err() {
             let removed = match kind {
                 Kind::Directory => self.fs.rmdir(dir.ino, name, None),
@@ -304,8 +304,7 @@ impl NfsService<'_> {
     /// Sets lists, size and times of a new inode.
     fn complete(
         &self,
-        caller: &Caller<'_>,
-        ino: Ino,
+        (ino, is_file): (Ino, bool),
         lists: &InheritedAcl,
         (new, now): (&NewAttributes, Timestamp),
     ) -> Result<(), NfsStatus> {
@@ -314,11 +313,16 @@ impl NfsService<'_> {
                 self.result(self.fs.set_xattr(ino, name, value))?;
             }
         }
-        // The others are initial attributes.
-        let rest = NewAttributes { mode: None, uid: None, gid: None, ..*new };
-        let made = self.attributes(ino)?;
-        let size = rest.size.filter(|size| made.file_type == FileType::Regular && *size > 0);
-        self.apply(caller, &made, &NewAttributes { size, ..rest }, now)
+        if let Some(size) = new.size.filter(|size| *size > 0 && is_file) {
+            self.result(self.fs.truncate(ino, size, Some(now)))?;
+        }
+        let (atime, mtime) = (new.atime.value(now)?, new.mtime.value(now)?);
+        if atime.is_none() && mtime.is_none() {
+            return Ok(());
+        }
+        let purpose = ChangePurpose::Consequence;
+        let times = SetAttributes { atime, mtime, ctime: Some(now), purpose, ..Default::default() };
+        self.result(self.fs.set_attributes(ino, &times))
     }
 
     /// Returns the default list of a directory.

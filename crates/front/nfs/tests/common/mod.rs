@@ -16,8 +16,8 @@ use nfs::{NfsCallers, NfsOptions, NfsServer, ServedOutcome};
 use vfs::FileSystem;
 use xfs::Xfs;
 
-pub use client::{Attr, CreateHow, Handle, MOUNT, NFS, NewAttr, NfsClient, Time, Wcc, record};
-pub use xdr::{Message, Results};
+pub use client::{CreateHow, Handle, MOUNT, NFS, NewAttr, NfsClient, Wcc, record};
+pub use xdr::Message;
 
 const SIZE: u64 = 64 << 20;
 const CACHE_BYTES: usize = 8 << 20;
