@@ -41,7 +41,8 @@ fn the_programs_of_libnfs_list_read_and_copy() {
 
             let folder = testkit::scratch();
             let (source, copy) = (folder.path().join("source"), folder.path().join("copy"));
-            let data: Vec<u8> = (0..3_000_001_u32).map(|number| (number ^ number >> 11) as u8).collect();
+            let data: Vec<u8> =
+                (0..3_000_001_u32).map(|number| (number ^ number >> 11) as u8).collect();
             fs::write(&source, &data).unwrap();
             run(testkit::command("nfs-cp").arg(&source).arg(url(address, "/dir/copied")));
             run(testkit::command("nfs-cp").arg(url(address, "/dir/copied")).arg(&copy));

@@ -8,6 +8,7 @@ mod common;
 mod contents;
 mod creating;
 mod hostile;
+mod kernel;
 mod libnfs;
 mod listings;
 mod names;
