@@ -6,8 +6,8 @@ use vfs::{Attributes, Error, FileSystem};
 use crate::NfsStatus;
 use crate::rpc::Credentials;
 
-/// User and group of callers without a name (`nobody`).
-const NOBODY: u32 = 65_534;
+/// User and group of callers without credentials.
+const ANONYMOUS: u32 = 65_534;
 const SUPERUSER: u32 = 0;
 
 /// Permission to read, to write, and to execute or search.
@@ -18,7 +18,7 @@ pub(crate) const EXECUTE: u16 = 1;
 /// Treatment of callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NfsCallers {
-    /// Permissions are not checked. New files belong to this user and group, whoever creates them.
+    /// Permissions are not checked. New files belong to this user and group.
     Unchecked {
         /// User.
         uid: u32,
@@ -49,7 +49,7 @@ impl<'a> Caller<'a> {
                 Self { uid: known.uid, gid: known.gid, credentials, is_checked: true }
             }
             (NfsCallers::Checked, None) => {
-                Self { uid: NOBODY, gid: NOBODY, credentials, is_checked: true }
+                Self { uid: ANONYMOUS, gid: ANONYMOUS, credentials, is_checked: true }
             }
         }
     }

@@ -29,7 +29,7 @@ impl<'a> Held<'a> {
         match fs.attributes(ino) {
             Ok(attributes) => {
                 let held = Self { fs, attributes };
-                // Nobody can get a new handle of an inode without names, and its number may be reused soon.
+                // An inode without names is about to be freed, and its number may be reused soon.
                 let is_same = attributes.generation == generation && attributes.links > 0;
                 if is_same { Ok(held) } else { Err(Ok(NfsStatus::Stale)) }
             }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod answer;
 mod attributes;
 mod connection;
 mod duplicates;
@@ -14,6 +15,7 @@ mod handle;
 mod held;
 mod locks;
 mod mount;
+mod mount_table;
 mod procedures;
 mod rpc;
 mod server;

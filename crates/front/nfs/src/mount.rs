@@ -1,9 +1,7 @@
 //! The MOUNT protocol, version 3 (RFC 1813, appendix I).
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use parking_lot::Mutex;
 use vfs::{Attributes, Error};
 
 use crate::rpc::AUTH_SYS;
@@ -16,31 +14,6 @@ pub(crate) const VERSION: u32 = 3;
 
 /// Maximum length of a path in bytes (`MNTPATHLEN`).
 const PATH_BYTES_MAX: usize = 1024;
-
-/// Maximum number of recorded mounts. Clients need not unmount, so the oldest ones are dropped.
-const MOUNTS_MAX: usize = 64;
-
-/// Mounts that clients have not ended: address and path. Only DUMP needs them.
-#[derive(Default)]
-pub(crate) struct MountTable(Mutex<VecDeque<(IpAddr, Vec<u8>)>>);
-
-impl MountTable {
-    fn add(&self, client: IpAddr, path: &[u8]) {
-        let mut mounts = self.0.lock();
-        let mount = (client, path.to_vec());
-        if mounts.contains(&mount) {
-            return;
-        }
-        if mounts.len() == MOUNTS_MAX {
-            mounts.pop_front();
-        }
-        mounts.push_back(mount);
-    }
-
-    fn remove(&self, client: IpAddr, path: Option<&[u8]>) {
-        self.0.lock().retain(|(of, mounted)| *of != client || path.is_some_and(|p| p != mounted));
-    }
-}
 
 impl NfsService<'_> {
     /// Answers a procedure. Returns false if it does not exist.
@@ -96,11 +69,11 @@ impl NfsService<'_> {
     /// DUMP: answers with the mounts, unless the path is secret.
     fn dump(&self, reply: &mut XdrWriter) {
         if let Some(export) = self.listed() {
-            for (client, path) in &*self.mounts.0.lock() {
-                if export.names_below(path).is_some() {
+            for (client, path) in self.mounts.all() {
+                if export.names_below(&path).is_some() {
                     reply.bool(true);
                     reply.opaque(client.to_string().as_bytes());
-                    reply.opaque(path);
+                    reply.opaque(&path);
                 }
             }
         }

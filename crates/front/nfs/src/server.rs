@@ -126,7 +126,7 @@ impl NfsServer {
     }
 }
 
-/// Serves a connection in threads of its own. If that fails, the connection is closed.
+/// Serves a connection on new threads. If that fails, the connection is closed.
 fn start<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     (service, requests, open): (
@@ -144,7 +144,7 @@ fn start<'scope>(
     let _ = thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve);
 }
 
-/// Checks whether accepting can continue: nobody connects, the error concerns one connection, or a temporary shortage.
+/// Checks whether accepting can continue: no client connects, or the error concerns one connection or a temporary shortage.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     // Too many open files in the process or the system (EMFILE, ENFILE), and no buffer space (ENOBUFS).

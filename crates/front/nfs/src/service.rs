@@ -1,22 +1,18 @@
-//! State of an export, and answers to messages.
+//! State of an export, and the frame of its changes.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use siphasher::sip::SipHasher24;
 use vfs::{Attributes, Error, FileSystem, Ino, Timestamp};
 
 use crate::access::{Caller, NfsCallers};
 use crate::attributes::Wcc;
-use crate::duplicates::{Begun, DuplicateCache, RequestKey};
+use crate::duplicates::DuplicateCache;
 use crate::handle::HandleCodec;
 use crate::held::Held;
 use crate::locks::{ChangeLocks, INODES_MAX};
-use crate::mount::{self, MountTable};
-use crate::procedures;
-use crate::rpc::{self, Accepted, Call, NoCall};
+use crate::mount_table::MountTable;
 use crate::time::ChangeClock;
-use crate::xdr::{Garbage, XdrWriter};
+use crate::xdr::XdrWriter;
 use crate::{ExportPath, NfsStatus};
 
 /// Options of an export.
@@ -48,7 +44,7 @@ impl NfsOptions {
 pub(crate) enum Durability {
     /// Not required.
     None,
-    /// As [`NfsOptions::sync`] says.
+    /// Required if [`NfsOptions::sync`] is set.
     Optional,
     /// Contents and size.
     Data,
@@ -70,7 +66,7 @@ pub struct NfsService<'a> {
     pub(crate) mounts: MountTable,
     locks: ChangeLocks,
     clock: ChangeClock,
-    duplicates: DuplicateCache,
+    pub(crate) duplicates: DuplicateCache,
     /// Differs between servers, and after changes that could not be stored. Clients repeat unstable writes then.
     write_verifier: AtomicU64,
     /// True if the image was found damaged.
@@ -99,57 +95,6 @@ impl<'a> NfsService<'a> {
             damaged: AtomicBool::new(false),
             changed: AtomicBool::new(false),
         })
-    }
-
-    /// Returns the reply to a message as a record (RFC 5531, section 11). `None` if the message gets no reply.
-    pub fn answer(&self, client: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
-        let call = match Call::parse(message) {
-            Ok(call) => call,
-            Err(NoCall::Ignored) => return None,
-            Err(NoCall::Denied(reply)) => return Some(reply.into_record()),
-        };
-        if call.program != procedures::PROGRAM || !procedures::is_cached(call.procedure) {
-            return Some(self.process(client, &call));
-        }
-        let key = RequestKey {
-            client,
-            xid: call.xid,
-            procedure: call.procedure,
-            checksum: SipHasher24::new().hash(call.body),
-        };
-        match self.duplicates.begin(key) {
-            Begun::New(ticket) => {
-                let reply = self.process(client, &call);
-                ticket.finish(&reply);
-                Some(reply)
-            }
-            Begun::Answered(reply) => Some(reply),
-            Begun::Pending => None,
-        }
-    }
-
-    fn process(&self, client: IpAddr, call: &Call<'_>) -> Vec<u8> {
-        let refused = |outcome| rpc::accepted(call.xid, outcome).into_record();
-        let version = match call.program {
-            procedures::PROGRAM => procedures::VERSION,
-            mount::PROGRAM => mount::VERSION,
-            _ => return refused(Accepted::ProgramUnavailable),
-        };
-        if call.version != version {
-            return refused(Accepted::ProgramMismatch(version));
-        }
-        let caller = Caller::new(self.options.callers, call.credentials);
-        let mut reply = rpc::accepted(call.xid, Accepted::Success);
-        let (arguments, reply_to) = (call.arguments, &mut reply);
-        let answered = match call.program {
-            mount::PROGRAM => self.answer_mount(client, call.procedure, arguments, reply_to),
-            _ => self.answer_nfs(&caller, call.procedure, arguments, reply_to),
-        };
-        match answered {
-            Ok(true) => reply.into_record(),
-            Ok(false) => refused(Accepted::ProcedureUnavailable),
-            Err(Garbage) => refused(Accepted::GarbageArguments),
-        }
     }
 
     /// Makes all changes durable, if there are any.

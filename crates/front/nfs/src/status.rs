@@ -51,7 +51,7 @@ impl NfsStatus {
             Error::NotPermitted(_) => Self::Perm,
             Error::OtherProject => Self::XDev,
             Error::Invalid(_) | Error::SymlinkLoop => Self::Inval,
-            // There is no status for a missing key.
+            // The protocol lacks a status for a missing key.
             Error::Encrypted(_) => Self::Acces,
             Error::Unsupported(_) => Self::NotSupp,
             _ => Self::Io,

@@ -1,4 +1,5 @@
-//! Tests of the server with clients of its own and those of libnfs, on images in memory that e2fsck and xfs_repair judge.
+//! Tests of the server with a client of these tests, libnfs and the kernel. The images are in memory, and e2fsck and
+//! xfs_repair judge them.
 
 #[macro_use]
 extern crate testkit;

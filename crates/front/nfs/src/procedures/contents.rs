@@ -92,7 +92,7 @@ impl NfsService<'_> {
             FILE_SYNC => Durability::All,
             _ => return Err(Garbage),
         };
-        // Read first: if a sync fails meanwhile, the data may be lost, and the verifier must not match that of COMMIT.
+        // Read first: if another sync fails, the data may be lost, and the verifier must not match that of COMMIT.
         let verifier = self.write_verifier();
         let changed = self.change([handle; 2], durability, |[file, _], now| {
             check_regular(file)?;

@@ -10,6 +10,10 @@ pub const NFS: u32 = 100_003;
 pub const MOUNT: u32 = 100_005;
 
 pub type Handle = Vec<u8>;
+/// Inode, name and cookie.
+pub type Entry = (u64, String, u64);
+/// Name, cookie, attributes and handle.
+pub type EntryPlus = (String, u64, Attr, Handle);
 pub type Time = (u32, u32);
 
 /// Attributes of an inode.
@@ -375,7 +379,7 @@ impl NfsClient {
         dir: &[u8],
         (cookie, verifier): (u64, u64),
         count: u32,
-    ) -> Result<(Vec<(u64, String, u64)>, bool), u32> {
+    ) -> Result<(Vec<Entry>, bool), u32> {
         let args = Message::default().opaque(dir).u64(cookie).u64(verifier).u32(count);
         self.reading(16, &args, |results| {
             post_op(results).unwrap();
@@ -396,7 +400,7 @@ impl NfsClient {
         dir: &[u8],
         cookie: u64,
         (dircount, maxcount): (u32, u32),
-    ) -> Result<(Vec<(String, u64, Attr, Handle)>, bool), u32> {
+    ) -> Result<(Vec<EntryPlus>, bool), u32> {
         let args = Message::default().opaque(dir).u64(cookie).u64(0).u32(dircount).u32(maxcount);
         self.reading(17, &args, |results| {
             post_op(results).unwrap();

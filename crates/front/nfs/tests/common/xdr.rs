@@ -22,7 +22,7 @@ impl Message {
 
     pub fn opaque(self, data: &[u8]) -> Self {
         let mut message = self.u32(data.len() as u32).bytes(data);
-        while message.0.len() % 4 != 0 {
+        while !message.0.len().is_multiple_of(4) {
             message.0.push(0);
         }
         message
