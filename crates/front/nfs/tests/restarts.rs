@@ -1,5 +1,7 @@
 //! Handles, verifiers and repeated requests across connections and restarts.
 
+use testkit::require;
+
 use crate::common::{self, *};
 
 #[test]
@@ -85,4 +87,31 @@ fn a_server_that_ends_syncs_everything() {
         crashed.judge();
         image.judge();
     }
+}
+
+#[test]
+fn nothing_is_written_after_damage_was_found() {
+    require!(Tool("debugfs"));
+    let image = MemoryImage::ext4();
+    common::serve(&image, &options(), |address| {
+        let mut client = NfsClient::connect(address);
+        let root = client.mount(EXPORT).unwrap();
+        client.file(&root, "damaged");
+        client.file(&root, "file");
+    });
+    // No file type has this mode.
+    let image = image.changed_by_debugfs("set_inode_field damaged mode 0170644");
+    let outcome = common::serve(&image, &options(), |address| {
+        let mut client = NfsClient::connect(address);
+        let root = client.mount(EXPORT).unwrap();
+        let file = client.lookup(&root, "file").unwrap().0;
+        client.write(&file, 0, b"before", 0).unwrap();
+        assert_eq!(client.lookup(&root, "damaged").err(), Some(IO));
+        assert_eq!(client.mkdir(&root, "dir", 0o755).err(), Some(ROFS));
+        assert_eq!(client.write(&file, 0, b"after", 0), Err(ROFS));
+        assert_eq!(client.commit(&file), Err(IO), "data that cannot become durable");
+        assert_eq!(client.access(&file, 0x3f), Ok(0x01));
+        assert_eq!(client.read(&file, 0, 99), Ok((b"before".to_vec(), true)));
+    });
+    assert!(outcome.is_damaged);
 }

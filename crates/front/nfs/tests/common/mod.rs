@@ -7,12 +7,14 @@ mod xdr;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::MemoryDevice;
 use ext4::Ext4;
 use nfs::{NfsCallers, NfsOptions, NfsServer, ServedOutcome};
+use tempfile::TempDir;
 use vfs::FileSystem;
 use xfs::Xfs;
 
@@ -29,6 +31,7 @@ pub const EXPORT: &str = "/export";
 pub const OK: u32 = 0;
 pub const PERM: u32 = 1;
 pub const NOENT: u32 = 2;
+pub const IO: u32 = 5;
 pub const ACCES: u32 = 13;
 pub const EXIST: u32 = 17;
 pub const NOTDIR: u32 = 20;
@@ -102,6 +105,18 @@ impl MemoryImage {
         Self { name: self.name, device, fs }
     }
 
+    /// Returns an ext4 image after a request of debugfs.
+    pub fn changed_by_debugfs(self, request: &str) -> Self {
+        let OpenImage::Ext4(fs) = self.fs else { panic!("not ext4") };
+        fs.close().unwrap();
+        let folder = testkit::scratch();
+        let path = write(&self.device, &folder);
+        testkit::debugfs_write(&path, request);
+        let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&path).unwrap()));
+        let fs = Ext4::open_writable(device.clone(), &ext4::OpenOptions::default()).unwrap();
+        Self { name: self.name, device, fs: OpenImage::Ext4(Box::new(fs)) }
+    }
+
     /// Closes the image and runs the checker of its format, if there is one.
     pub fn judge(self) {
         let tool = match self.fs {
@@ -118,12 +133,18 @@ impl MemoryImage {
             return;
         }
         let folder = testkit::scratch();
-        let path = folder.path().join("image");
-        let file = File::create_new(&path).unwrap();
-        file.set_len(SIZE).unwrap();
-        self.device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
+        let path = write(&self.device, &folder);
         testkit::judge(path);
     }
+}
+
+/// Writes a closed image into a file.
+fn write(device: &MemoryDevice, folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("image");
+    let file = File::create_new(&path).unwrap();
+    file.set_len(SIZE).unwrap();
+    device.for_each_part(|offset, bytes| file.write_all_at(bytes, offset)).unwrap();
+    path
 }
 
 /// Returns the options of a writable export at [`EXPORT`] that checks no permissions.

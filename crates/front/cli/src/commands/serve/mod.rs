@@ -61,19 +61,19 @@ pub(crate) struct ServeArgs {
 
     /// Path that clients of --nfs mount. Handles of files stay valid if the server restarts with the same path. Default: a
     /// random secret
-    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs")]
+    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
     export_path: Option<ExportPath>,
 
     /// Permit addresses for --nfs that other hosts can reach. They and all hosts between read and change everything
-    #[arg(long, requires = "nfs")]
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
     allow_remote: bool,
 
     /// Check permissions for the users that clients of --nfs claim to be
-    #[arg(long, requires = "nfs")]
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
     check_permissions: bool,
 
     /// Let clients of --nfs continue before changes of names and attributes are durable
-    #[arg(long = "async", id = "async", requires = "nfs")]
+    #[arg(long = "async", id = "async", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
     is_async: bool,
 
     /// Reject writes of all clients
