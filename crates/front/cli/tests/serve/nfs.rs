@@ -81,7 +81,7 @@ fn files_are_served_by_nfs() {
         run(testkit::command("nfs-cp").arg(source).arg(served.at("/etc/new")));
         let listed = run(testkit::command("nfs-ls").arg(served.at("/etc")));
         assert!(String::from_utf8_lossy(&listed).contains("500000 new"), "{listed:?}");
-        // Other programs must not use the image meanwhile.
+        // Other programs must not use the image during this time.
         let mut mkdir = diskwright();
         let output = mkdir.current_dir(folder.path()).args(["mkdir", "a.img", "/x"]).output();
         assert_eq!(output.unwrap().status.code(), Some(4));
