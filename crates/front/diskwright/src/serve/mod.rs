@@ -1,4 +1,5 @@
-//! Export of images as network block devices, and as disks of virtual machines (`diskwright serve`).
+//! Export of images as network block devices, as disks of virtual machines, and as block devices of the kernel (`diskwright
+//! serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -8,11 +9,14 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let export = Export::Nbd("127.0.0.1:10809".parse()?);
 //! let service = Service::open("root.img".as_ref(), &ImageOptions::default(), &export, true)?;
-//! println!("nbd://{}", service.address());
-//! service.serve(&AtomicBool::new(false))?;
+//! service.serve(&AtomicBool::new(false), &mut |address| println!("nbd://{address}"))?;
 //! # Ok(()) }
 //! ```
 
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod ublk;
+
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,6 +42,12 @@ pub enum Export {
         /// Number of queues: 1 to 64.
         queues: usize,
     },
+    /// A block device of the kernel by ublk. Linux 6.5 and later, as root.
+    #[cfg(feature = "mount")]
+    Ublk {
+        /// Number of queues: 1 to 64.
+        queues: u16,
+    },
 }
 
 /// Export of an image, or a partition of a disk. Clients receive the raw bytes, whatever they contain.
@@ -50,6 +60,8 @@ enum Server {
     Nbd(remote::nbd::Server),
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Ublk(ublk::Server),
 }
 
 impl Service {
@@ -73,28 +85,39 @@ impl Service {
             Export::VhostUser { socket, queues } => {
                 vhost_user(image, device, socket, *queues, read_only)?
             }
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            Export::Ublk { queues } => ublk::Server::add(device, *queues, read_only)
+                .map(Server::Ublk)
+                .map_err(|e| Error::host("add a device for", image, e))?,
+            #[cfg(all(feature = "mount", not(target_os = "linux")))]
+            Export::Ublk { .. } => {
+                return Err(Error::Usage("ublk needs Linux; use NBD".into()));
+            }
         };
         Ok(Self { server, image: image.to_owned() })
     }
 
-    /// Returns the address: with TCP, including the port chosen for port 0.
-    pub fn address(&self) -> Address {
-        match &self.server {
-            Server::Nbd(server) => server.address().clone(),
-            #[cfg(target_os = "linux")]
-            Server::VhostUser(server) => Address::Unix(server.path().to_owned()),
-        }
-    }
-
-    /// Serves until `stop` is set, then makes all writes durable.
+    /// Serves until `stop` is set, then makes all writes durable. `started` is called with the address when clients can
+    /// use it: with TCP, including the port chosen for port 0; with ublk, the path of the block device.
     ///
     /// # Errors
-    /// If connections cannot be accepted, or the image cannot be written.
-    pub fn serve(self, stop: &AtomicBool) -> Result<()> {
-        let served = match &self.server {
-            Server::Nbd(server) => server.serve(stop),
+    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written.
+    pub fn serve(mut self, stop: &AtomicBool, started: &mut dyn FnMut(&dyn Display)) -> Result<()> {
+        let served = match &mut self.server {
+            Server::Nbd(server) => {
+                started(server.address());
+                server.serve(stop)
+            }
             #[cfg(target_os = "linux")]
-            Server::VhostUser(server) => server.serve(stop),
+            Server::VhostUser(server) => {
+                started(&Address::Unix(server.path().to_owned()));
+                server.serve(stop)
+            }
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            Server::Ublk(server) => {
+                let path = server.path();
+                server.serve(&mut || started(&path.display()), stop)
+            }
         };
         served.map_err(|e| Error::host("serve", &self.image, e))
     }

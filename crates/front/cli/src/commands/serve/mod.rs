@@ -20,14 +20,16 @@ Examples:
   qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=mem,size=1G,share=on \\
     -machine memory-backend=mem -chardev socket,id=root,path=/run/root.vhost \\
     -device vhost-user-blk-pci,chardev=root,num-queues=2
+  diskwright serve root.img --ublk                      # a block device such as /dev/ublkb0
 
 Clients read the raw bytes of the image, and can write them unless --read-only or --norecovery is given. All clients share \
 one image: after a flush by one client, all clients see its data. A writable image is locked as by a mount. There are no \
 passwords and no TLS: every client that can connect can read and write, so do not listen on untrusted networks. A \
-vhost-user socket serves one virtual machine at a time, which must share its memory. Ctrl-C, SIGTERM or SIGHUP stops the \
-server after all writes are durable.";
+vhost-user socket serves one virtual machine at a time, which must share its memory. --ublk needs root, Linux 6.5 or later \
+and its module ublk_drv. Ctrl-C, SIGTERM or SIGHUP stops the server after all writes are durable. Unmount a file system on \
+a ublk device before: the device disappears.";
 
-/// Serve an image as a block device to virtual machines and kernels, by NBD or vhost-user
+/// Serve an image as a block device to virtual machines and kernels, by NBD, vhost-user or ublk
 #[derive(Debug, Args)]
 #[command(after_help = NOTES, group = ArgGroup::new("export").required(true))]
 pub(crate) struct ServeArgs {
@@ -42,8 +44,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SOCKET", group = "export")]
     vhost_user: Option<PathBuf>,
 
-    /// Number of queues for --vhost-user: 1 to 64. Default: one for each processor, at most 8
-    #[arg(long, value_name = "NUMBER", requires = "vhost_user", conflicts_with = "nbd", value_parser = value_parser!(u8).range(1..=64))]
+    /// Be a block device of this machine's kernel. Linux 6.5 or later, as root
+    #[arg(long, group = "export")]
+    ublk: bool,
+
+    /// Number of queues for --vhost-user and --ublk: 1 to 64. Default: one for each processor, at most 8
+    #[arg(long, value_name = "NUMBER", conflicts_with = "nbd", value_parser = value_parser!(u8).range(1..=64))]
     queues: Option<u8>,
 
     /// Reject writes of all clients
@@ -56,19 +62,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     let stop = stop_on_signals()?;
     let options = args.image.options()?;
     let service = Service::open(&args.image.image, &options, &export(args), args.read_only)?;
-    terminal::message(&format_args!("serving at {}; stop it with Ctrl-C", service.address()));
-    service.serve(stop)?;
+    service.serve(stop, &mut |address| {
+        terminal::message(&format_args!("serving at {address}; stop it with Ctrl-C"));
+    })?;
     Ok(Outcome::Done)
 }
 
 fn export(args: &ServeArgs) -> Export {
+    let default = || available_parallelism().map_or(1, |count| count.get().min(8) as u8);
+    let queues = args.queues.unwrap_or_else(default);
     match (&args.nbd, &args.vhost_user) {
-        (None, Some(socket)) => {
-            let default = || available_parallelism().map_or(1, |count| count.get().min(8));
-            let queues = args.queues.map_or_else(default, usize::from);
-            Export::VhostUser { socket: socket.clone(), queues }
-        }
         (Some(address), _) => Export::Nbd(address.clone()),
-        (None, None) => unreachable!("clap requires one of them"),
+        (_, Some(socket)) => {
+            Export::VhostUser { socket: socket.clone(), queues: usize::from(queues) }
+        }
+        (None, None) => Export::Ublk { queues: u16::from(queues) },
     }
 }
