@@ -9,28 +9,31 @@ use testkit::{require, scratch};
 
 use crate::program::diskwright;
 
-/// `serve` starts a server, and `ended` ends it and removes its device.
+/// `serve` starts a server of `$device`, and `ended` ends it and removes its device. The device of a killed server keeps
+/// its number.
 const FUNCTIONS: &str = r#"set -e
 modprobe ublk_drv
 serve() {
     "$FILES/diskwright" serve "$@" --ublk --queues 2 2>server.log & server=$!
-    until [ -b /dev/ublkb0 ]; do
+    until grep -q "serving at /dev/ublkb" server.log; do
         kill -0 $server || { cat server.log; exit 1; }
         sleep 0.05
     done
+    device=$(sed -n 's|.*serving at \(/dev/ublkb[0-9]*\).*|\1|p' server.log)
+    number=${device#/dev/ublkb}
+    [ -b $device ] && [ -c /dev/ublkc$number ]
 }
 ended() {
     kill -TERM $server
     wait $server || { cat server.log; exit 1; }
-    grep -q "serving at /dev/ublkb0" server.log
-    [ ! -e /dev/ublkb0 ] && [ ! -e /dev/ublkc0 ]
+    [ ! -e $device ] && [ ! -e /dev/ublkc$number ]
 }
 "#;
 
 /// Files of all sizes, freed space, and a device that is mounted again.
 const CHANGES: &str = r#"
 serve "$1"
-mount /dev/ublkb0 /mnt
+mount $device /mnt
 grep -q Welcome /mnt/motd
 for i in $(seq 100); do
     echo $i > /mnt/file$i
@@ -39,16 +42,16 @@ done
 rm /mnt/data40
 fstrim /mnt
 umount /mnt
-mount /dev/ublkb0 /mnt
+mount $device /mnt
 cmp "$FILES/data" /mnt/data100
 umount /mnt
 ended
 serve "$1" --read-only
-[ "$(cat /sys/block/ublkb0/ro)" = 1 ]
-mount -o ro /dev/ublkb0 /mnt
+[ "$(cat /sys/block/ublkb$number/ro)" = 1 ]
+mount -o ro $device /mnt
 [ "$(cat /mnt/file100)" = 100 ]
 umount /mnt
-! dd if=/dev/zero of=/dev/ublkb0 bs=4096 count=1 oflag=direct 2>/dev/null
+! dd if=/dev/zero of=$device bs=4096 count=1 oflag=direct 2>/dev/null
 ended
 echo complete
 "#;
@@ -56,7 +59,7 @@ echo complete
 /// A server that is killed: the mount gets errors and does not hang, and what was synced is there.
 const KILL: &str = r#"
 serve "$1"
-mount /dev/ublkb0 /mnt
+mount $device /mnt
 echo synced > /mnt/synced
 sync /mnt/synced
 kill -KILL $server

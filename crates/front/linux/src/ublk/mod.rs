@@ -137,25 +137,32 @@ impl UblkDevice {
             let (ready, all_ready) = channel();
             let mut threads = Vec::new();
             for number in 0..info.nr_hw_queues {
-                let (ready, file) = (ready.clone(), &file);
-                threads.push(scope.spawn(move || {
+                let (begun, file) = (ready.clone(), &file);
+                let work = move || {
                     // Requests belong to the thread that fetches them, so it creates its queue.
                     let queue = Queue::new(file, number, info.queue_depth);
                     match queue.and_then(|mut queue| queue.fetch().map(|()| queue)) {
                         Ok(queue) => {
-                            let _ = ready.send(Ok(()));
+                            let _ = begun.send(Ok(()));
                             queue.serve(disk, len, info.max_io_buf_bytes)
                         }
                         Err(error) => {
-                            let _ = ready.send(Err(error));
+                            let _ = begun.send(Err(error));
                             Ok(())
                         }
                     }
-                }));
+                };
+                match thread::Builder::new().spawn_scoped(scope, work) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                    }
+                }
             }
             drop(ready);
             // Starting waits for requests of all queues, for ever if one of them has failed.
-            let is_ready = all_ready.iter().collect::<io::Result<()>>();
+            let is_ready =
+                all_ready.iter().take(info.nr_hw_queues.into()).collect::<io::Result<()>>();
             let begun = is_ready.and_then(|()| self.control.start(info.dev_id));
             if begun.is_ok() {
                 started();

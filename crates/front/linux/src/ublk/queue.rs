@@ -77,12 +77,16 @@ impl<'f> Queue<'f> {
         Ok(Self { file, number, descriptors: Descriptors::map(file, number, depth)?, ring })
     }
 
-    /// Fetches as many requests as the queue has room for.
+    /// Fetches as many requests as the queue has room for. None is there before the device starts.
     pub(super) fn fetch(&mut self) -> io::Result<()> {
         for tag in 0..self.descriptors.count {
             self.push(FETCH_REQ, tag, 0)?;
         }
-        self.ring.submit().map(|_| ())
+        self.ring.submit()?;
+        match self.completion() {
+            Some(failed) => Err(io::Error::from_raw_os_error(-failed.result())),
+            None => Ok(()),
+        }
     }
 
     fn push(&mut self, command: u32, tag: u16, result: i32) -> io::Result<()> {
@@ -132,6 +136,10 @@ impl<'f> Queue<'f> {
         buffer: &mut [u8],
     ) -> Result<i32, Errno> {
         let request = self.descriptors.get(tag);
+        if request.op_flags & op::MASK == op::FLUSH {
+            // The other fields are undefined.
+            return disk.flush().map(|()| 0);
+        }
         let offset = request.start_sector.checked_mul(SECTOR).ok_or(Errno::IO)?;
         let count = u64::from(request.nr_sectors) * SECTOR;
         if offset.checked_add(count).is_none_or(|end| end > len) {
@@ -152,7 +160,6 @@ impl<'f> Queue<'f> {
                 disk.write(offset, data)?;
                 Ok(data.len() as i32)
             }
-            op::FLUSH => disk.flush().map(|()| 0),
             op::DISCARD => disk.discard(offset, count).map(|()| 0),
             op::WRITE_ZEROES => disk.write_zeros(offset, count).map(|()| 0),
             _ => Err(Errno::OPNOTSUPP),
