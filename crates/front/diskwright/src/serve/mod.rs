@@ -61,7 +61,7 @@ enum Server {
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
     #[cfg(all(feature = "mount", target_os = "linux"))]
-    Ublk(ublk::Server),
+    Ublk(Box<ublk::Server>),
 }
 
 impl Service {
@@ -87,7 +87,7 @@ impl Service {
             }
             #[cfg(all(feature = "mount", target_os = "linux"))]
             Export::Ublk { queues } => ublk::Server::add(device, *queues, read_only)
-                .map(Server::Ublk)
+                .map(|server| Server::Ublk(Box::new(server)))
                 .map_err(|e| Error::host("add a device for", image, e))?,
             #[cfg(all(feature = "mount", not(target_os = "linux")))]
             Export::Ublk { .. } => {
