@@ -79,7 +79,7 @@ fn mounts_by_type(image: &Path) {
     assert!(shown(point.path()).1.starts_with("ro,"));
     assert_eq!(fs::read_to_string(point.path().join("new")).unwrap(), "by mount");
     unmount(point.path(), image);
-    // Nothing is mounted by a trial. Unknown options are ignored on request.
+    // A trial mounts nothing. With `-s`, unknown options are ignored.
     ok(command("mount").args(["-f", "-t", "diskwright"]).args(at));
     assert!(fs::read_dir(point.path()).unwrap().next().is_none());
     ok(command("mount").args(["-s", "-t", "diskwright", "-o", "frob"]).args(at));

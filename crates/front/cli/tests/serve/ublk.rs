@@ -56,7 +56,7 @@ ended
 echo complete
 "#;
 
-/// A server that is killed: the mount gets errors and does not hang, and what was synced is there.
+/// The server is killed. The mount gets errors and does not hang, and synced files are in the image.
 const KILL: &str = r#"
 serve "$1"
 mount $device /mnt

@@ -77,7 +77,7 @@ pub(super) struct ControlCommand {
 }
 
 impl ControlCommand {
-    /// A command with the address and the length of a structure, or with a number.
+    /// Returns a command with the address and the length of a structure, or with a number.
     pub(super) const fn new(dev_id: u32, (addr, len): (u64, u16), data: u64) -> Self {
         Self { dev_id, queue_id: NO_QUEUE, len, addr, data, dev_path_len: 0, pad: 0, reserved: 0 }
     }
@@ -169,7 +169,7 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Those of a device of `sectors` sectors, with requests of at most `request_bytes`.
+    /// Returns the parameters of a device with `sectors` sectors and requests of at most `request_bytes`.
     pub(super) const fn new(sectors: u64, read_only: bool, request_bytes: u32) -> Self {
         Self {
             len: size_of::<Self>() as u32,
