@@ -7,6 +7,7 @@ use std::time::Duration;
 use testkit::guest::{self, GuestJob};
 use testkit::{require, scratch};
 
+use super::disk_of_machine;
 use crate::program::diskwright;
 
 /// `serve` starts a server of `$device`, and `ended` ends it and removes its device. The device of a killed server keeps
@@ -73,15 +74,6 @@ fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_diskwright").into()
 }
 
-fn build(dir: &Path, format: &str) -> PathBuf {
-    fs::create_dir_all(dir.join("source")).unwrap();
-    fs::write(dir.join("source/motd"), "Welcome.\n").unwrap();
-    let line = format!("build source {format}.img --fs {format} --size 400M");
-    let output = diskwright().current_dir(dir).args(line.split(' ')).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    dir.join(format!("{format}.img"))
-}
-
 fn run(image: &Path, data: &Path, script: &str) {
     let mut job = GuestJob::new(format!("{FUNCTIONS}{script}")).disk(image, false);
     job.files = vec![("diskwright", program()), ("data", data.to_owned())];
@@ -105,7 +97,8 @@ fn a_kernel_mounts_and_changes_an_image() {
     let bytes: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
     fs::write(&data, &bytes).unwrap();
     for format in ["ext4", "xfs"] {
-        let image = build(dir.path(), format);
+        let disk = disk_of_machine(format);
+        let image = disk.path().join("a.img");
         run(&image, &data, CHANGES);
         testkit::judge(&image);
         assert!(read(&image, "/data100") == bytes, "{format}");
@@ -121,10 +114,8 @@ fn without_ublk_the_device_is_named() {
         eprintln!("skipped serve::ublk::without_ublk_the_device_is_named: this kernel has ublk");
         return;
     }
-    let dir = scratch();
-    build(dir.path(), "ext4");
-    let output =
-        diskwright().current_dir(dir.path()).args(["serve", "ext4.img", "--ublk"]).output();
+    let disk = disk_of_machine("ext4");
+    let output = diskwright().current_dir(disk.path()).args(["serve", "a.img", "--ublk"]).output();
     let output = output.unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{said}");
