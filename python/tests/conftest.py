@@ -71,7 +71,8 @@ def judge(path: Path) -> None:
     """Checks an image with e2fsck or xfs_repair, if installed."""
     fs = diskwright.info(path)["format"]
     if fs == "xfs":
-        tools = os.environ.get("DISKWRIGHT_TOOLS", "")
+        # Older releases refuse new features.
+        tools = os.environ.get("DISKWRIGHT_TOOLS") or Path(__file__).parents[2] / "target/tools"
         program = shutil.which("xfs_repair", path=f"{tools}/xfsprogs/bin:{os.environ['PATH']}")
         command = [program or "", "-n", "-f", "-o", "force_geometry", str(path)]
     else:

@@ -28,13 +28,18 @@ def damaged(path: Path, fs: str) -> Iterator[Path]:
         image.symlink("nowhere", "/d/lost")
         ino = image.stat("/d/bad").st_ino
         size = image.statfs().block_size
+    damage(path, fs, ino, size)
+    yield path
+
+
+def damage(path: Path, fs: str, ino: int, block_size: int) -> None:
+    """Damages an inode."""
     with open(path, "r+b") as file:
-        file.seek(place_of(path, fs, ino, size))
+        file.seek(place_of(path, fs, ino, block_size))
         damaged = bytearray(file.read(64))
         damaged[40] ^= 0xFF
         file.seek(-64, os.SEEK_CUR)
         file.write(damaged)
-    yield path
 
 
 def place_of(path: Path, fs: str, ino: int, block_size: int) -> int:
@@ -65,7 +70,8 @@ def test_walks_report_and_go_on(damaged: Path) -> None:
             found = list(image.walk("/", topdown, errors.append))
             files = [f"{top}/{name}".replace("//", "/") for top, _, names in found for name in names]
             assert own(files) == FILES
-            assert all(isinstance(error, diskwright.DamagedImage) for error in errors)
+            # The entry says that it is a file, so its inode is not read.
+            assert not errors
         assert own(f"{top}/{name}" for top, _, names in (image / "d").walk() for name in names) == FILES[:5]
         assert [str(path) for path in image.glob("d/*/file")] == ["/d/deep/file"]
         with pytest.raises(diskwright.DamagedImage):
@@ -83,6 +89,21 @@ def test_walks_report_and_go_on(damaged: Path) -> None:
         image.close()
         with pytest.raises(diskwright.ClosedImage):
             list(image.walk("/", onerror=errors.append))
+
+
+def test_walks_report_damaged_directories(path: Path, fs: str) -> None:
+    with diskwright.open(path, writable=True) as image:
+        image.makedirs("/tree/gone/below")
+        image.write_bytes("/tree/kept", b"")
+        ino, size = image.stat("/tree/gone").st_ino, image.statfs().block_size
+    damage(path, fs, ino, size)
+    with diskwright.open(path) as image:
+        errors: list[OSError] = []
+        by_name = [(top, files) for top, _, files in image.walk("/tree", onerror=errors.append)]
+        by_path = [(str(top), files) for top, _, files in (image / "tree").walk(on_error=errors.append)]
+        assert by_name == by_path == [("/tree", ["kept"])]
+        assert [error.filename for error in errors] == ["/tree/gone"] * 2
+        assert all(isinstance(error, diskwright.DamagedImage) for error in errors)
 
 
 def test_copies_report_and_go_on(damaged: Path, tmp_path: Path) -> None:

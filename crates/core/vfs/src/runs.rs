@@ -63,7 +63,7 @@ pub fn add_data_runs(
 /// Fills `buf` like [`read_exactly`], with zeros for unreadable units. Reports each unreadable range with its error, in
 /// order. `unit` is a power of two, and `offset` a multiple of it.
 ///
-/// Errors of a server end the search for readable units early, because each try is a request: see [`smallest_part`].
+/// Errors of a server end the search for readable units early, because each try is a request.
 pub fn read_salvaging(
     fs: &dyn FileSystem,
     ino: Ino,

@@ -198,7 +198,7 @@ fn changes_without_recent_features() {
 fn changes_with_the_reverse_map() {
     testkit::require!(Tool("mkfs.xfs"), Tool("xfs_repair"), Tool("filefrag"), Mount("xfs"));
     run("", 5, 3000, 900, 100);
-    run("-b size=1024", 6, 4000, 6000, 150);
+    run("-b size=1024", 7, 4000, 6000, 150);
 }
 
 /// An extent map grows to three levels and shrinks in random order.

@@ -1,5 +1,7 @@
 //! Interfaces of the Linux kernel. [`mounted`] sends requests about mounted file systems.
 //!
+//! [`ublk`] makes block devices.
+//!
 //! The rest is the FUSE protocol: layout of messages, mounting, and sessions that read requests and
 //! send replies. File systems implement [`Handler`].
 //!
@@ -35,6 +37,7 @@ mod session;
 #[cfg(test)]
 #[path = "../tests/common/transport.rs"]
 mod transport;
+pub mod ublk;
 mod unmounted;
 
 pub use handler::{Handler, Kernel, Settings};

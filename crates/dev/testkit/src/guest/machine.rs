@@ -21,14 +21,20 @@ const START_LIMIT: Duration = Duration::from_secs(600);
 /// Number of console lines in a failure.
 const CONSOLE_LINES: usize = 60;
 
+/// Number of addresses of disks. The guest may handle the removal of a disk after the next one is there, and would take
+/// that one away at the same address.
+const ADDRESSES: u64 = 200;
+
 /// Maximum output of a job in bytes. More is a failure, before it fills the memory.
 const OUTPUT_MAX: usize = 64 << 20;
 
 /// Shell script that starts QEMU, and kills it when standard input is closed. This happens whenever the test process
-/// ends.
+/// ends. The guest's clock is behind this machine's: its kernel rounds the time up, and e2fsck reports times in the
+/// future.
 const MINDER: &str = r#"trap '' INT TERM HUP
 work=$1; shift
-"$@" </dev/null >"$work/qemu" 2>&1 &
+now=$(date -u -d "@$(($(date +%s) - 300))" +%Y-%m-%dT%H:%M:%S)
+"$@" -rtc "base=$now" </dev/null >"$work/qemu" 2>&1 &
 read -r _
 kill -9 $! 2>/dev/null
 wait
@@ -43,6 +49,8 @@ pub(super) struct Machine {
     qmp: Qmp,
     work: TempDir,
     jobs: u64,
+    /// Number of images attached so far.
+    images: u64,
 }
 
 /// Result of waiting for the guest.
@@ -79,7 +87,7 @@ impl Machine {
         let connected = connect(&place.join("jobs.socket"))
             .and_then(|port| Ok((port, Qmp::new(connect(&place.join("qmp.socket"))?)?)));
         match connected {
-            Ok((port, qmp)) => Ok(Machine { minder, life, port, qmp, work, jobs: 0 }),
+            Ok((port, qmp)) => Ok(Machine { minder, life, port, qmp, work, jobs: 0, images: 0 }),
             Err(error) => {
                 let said = fs::read_to_string(place.join("qemu")).unwrap_or_default();
                 drop(life);
@@ -138,9 +146,12 @@ impl Machine {
              \"file\":{{\"driver\":\"file\",\"filename\":{path},\"read-only\":{read_only},{cache}}}}}}}"
         ))?;
         let (id, serial) = (quoted(&format!("d-{name}")), quoted(name));
+        let address = self.images % ADDRESSES;
+        self.images += 1;
         self.qmp.command(&format!(
             "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"scsi-hd\",\"bus\":\"scsi.0\",\
-             \"id\":{id},\"drive\":{node},\"serial\":{serial},\"write-cache\":\"on\"}}}}"
+             \"scsi-id\":{address},\"id\":{id},\"drive\":{node},\"serial\":{serial},\
+             \"write-cache\":\"on\"}}}}"
         ))
     }
 

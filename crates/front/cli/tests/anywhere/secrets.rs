@@ -1,4 +1,4 @@
-//! No command shows the query of an address, or a server's echo of it.
+//! No command shows the query or the password of an address, or a server's echo of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -172,7 +172,7 @@ fn assert_silent(dir: &Path, number: usize, line: &str, url: &str) {
     {
         let text = String::from_utf8_lossy(bytes);
         assert!(!text.contains(CANARY), "{line}: {stream}: {text}");
-        assert!(!text.contains('\u{1b}'), "{line}: {stream}: {text}");
+        assert!(!text.contains(['\u{1b}', '\u{9b}']), "{line}: {stream}: {text}");
         assert!(!text.contains("panicked"), "{line}: {stream}: {text}");
     }
     assert!(!holds(&out, CANARY.as_bytes()), "{line}: a file has it");
@@ -180,7 +180,7 @@ fn assert_silent(dir: &Path, number: usize, line: &str, url: &str) {
 }
 
 #[test]
-fn no_command_shows_the_query_of_an_address() {
+fn no_command_shows_the_secrets_of_an_address() {
     let dir = scratch();
     let path = dir.path();
     fs::create_dir(path.join("source")).unwrap();
@@ -197,8 +197,12 @@ fn no_command_shows_the_query_of_an_address() {
         )
     });
     let query = format!("X-Sig={CANARY}&token={CANARY}");
-    let urls =
-        [server.url(&format!("disk.img?{query}")), format!("{}/disk.img?{query}", echo.url())];
+    let with_password = server.url("disk.img").replacen("//", &format!("//user:{CANARY}@"), 1);
+    let urls = [
+        server.url(&format!("disk.img?{query}")),
+        format!("{}/disk.img?{query}", echo.url()),
+        with_password,
+    ];
     let shown: BTreeSet<_> =
         LINES.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
     let missing: Vec<_> =

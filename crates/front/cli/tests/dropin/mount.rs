@@ -79,6 +79,12 @@ fn mounts_by_type(image: &Path) {
     assert!(shown(point.path()).1.starts_with("ro,"));
     assert_eq!(fs::read_to_string(point.path().join("new")).unwrap(), "by mount");
     unmount(point.path(), image);
+    // A trial mounts nothing. With `-s`, unknown options are ignored.
+    ok(command("mount").args(["-f", "-t", "diskwright"]).args(at));
+    assert!(fs::read_dir(point.path()).unwrap().next().is_none());
+    ok(command("mount").args(["-s", "-t", "diskwright", "-o", "frob"]).args(at));
+    assert!(point.path().join("new").exists());
+    unmount(point.path(), image);
 }
 
 /// Messages of the helper, and the exit status of mount.

@@ -1,6 +1,7 @@
 //! `diskwright serve`: the view of a client, exclusion of other users, and exit statuses.
 
 mod nfs;
+mod ublk;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -131,6 +132,8 @@ fn one_protocol_must_be_chosen() {
         "serve a.img",
         "serve a.img --nbd unix:s --vhost-user t",
         "serve a.img --nbd unix:s --queues 2",
+        "serve a.img --nbd unix:s --ublk",
+        "serve a.img --vhost-user s --ublk",
         "serve a.img --vhost-user s --queues 0",
         "serve a.img --vhost-user s --queues 65",
     ] {

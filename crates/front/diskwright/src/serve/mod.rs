@@ -1,5 +1,5 @@
-//! Export of images as network block devices, as disks of virtual machines, and of their files by NFS
-//! (`diskwright serve`).
+//! Export of images as network block devices, as disks of virtual machines, as block devices of the kernel, and of their
+//! files by NFS (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -9,13 +9,15 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let export = Export::Nbd("127.0.0.1:10809".parse()?);
 //! let service = Service::open("root.img".as_ref(), &ImageOptions::default(), &export, true)?;
-//! println!("nbd://{}", service.address());
-//! service.serve(&AtomicBool::new(false))?;
+//! service.serve(&AtomicBool::new(false), &mut |address| println!("nbd://{address}"))?;
 //! # Ok(()) }
 //! ```
 
 mod files;
+#[cfg(all(feature = "mount", target_os = "linux"))]
+mod ublk;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,6 +47,12 @@ pub enum Export {
     },
     /// The files of an image by NFSv3.
     Nfs(NfsExport),
+    /// A block device of the kernel by ublk. Linux 6.5 and later, as root.
+    #[cfg(feature = "mount")]
+    Ublk {
+        /// Number of queues: 1 to 64.
+        queues: u16,
+    },
 }
 
 /// Export of an image, or a partition of a disk. Clients of NFS receive its files, all others the raw bytes, whatever
@@ -59,6 +67,8 @@ enum Server {
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
     Nfs(Box<files::FileServer>),
+    #[cfg(all(feature = "mount", target_os = "linux"))]
+    Ublk(Box<ublk::Server>),
 }
 
 impl Service {
@@ -86,18 +96,16 @@ impl Service {
                 let server = files::FileServer::open(image, options, export, read_only)?;
                 Server::Nfs(Box::new(server))
             }
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            Export::Ublk { queues } => ublk::Server::add(device()?, *queues, read_only)
+                .map(|server| Server::Ublk(Box::new(server)))
+                .map_err(|e| Error::host("add a device for", image, e))?,
+            #[cfg(all(feature = "mount", not(target_os = "linux")))]
+            Export::Ublk { .. } => {
+                return Err(Error::Usage("ublk needs Linux; use NBD".into()));
+            }
         };
         Ok(Self { server, image: image.to_owned() })
-    }
-
-    /// Returns the address: with TCP, including the port chosen for port 0.
-    pub fn address(&self) -> Address {
-        match &self.server {
-            Server::Nbd(server) => server.address().clone(),
-            #[cfg(target_os = "linux")]
-            Server::VhostUser(server) => Address::Unix(server.path().to_owned()),
-            Server::Nfs(server) => Address::Tcp(server.addresses().host_and_port.clone()),
-        }
     }
 
     /// Returns the addresses for clients of NFS; `None` for other protocols.
@@ -108,17 +116,32 @@ impl Service {
         }
     }
 
-    /// Serves until `stop` is set, then makes all writes durable.
+    /// Serves until `stop` is set, then makes all writes durable. `started` is called with the address when clients can
+    /// use it: with TCP, including the port chosen for port 0; with ublk, the path of the block device.
     ///
     /// # Errors
-    /// If connections cannot be accepted, or the image cannot be written. With NFS, also if damage was found
-    /// ([`Error::FoundDamaged`]).
-    pub fn serve(self, stop: &AtomicBool) -> Result<()> {
+    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written. With NFS,
+    /// also if damage was found ([`Error::FoundDamaged`]).
+    pub fn serve(self, stop: &AtomicBool, started: &mut dyn FnMut(&dyn Display)) -> Result<()> {
         let served = match self.server {
-            Server::Nbd(server) => server.serve(stop),
+            Server::Nfs(server) => {
+                started(&server.addresses().host_and_port);
+                return server.serve(stop);
+            }
+            Server::Nbd(server) => {
+                started(server.address());
+                server.serve(stop)
+            }
             #[cfg(target_os = "linux")]
-            Server::VhostUser(server) => server.serve(stop),
-            Server::Nfs(server) => return server.serve(stop),
+            Server::VhostUser(server) => {
+                started(&Address::Unix(server.path().to_owned()));
+                server.serve(stop)
+            }
+            #[cfg(all(feature = "mount", target_os = "linux"))]
+            Server::Ublk(mut server) => {
+                let path = server.path();
+                server.serve(&mut || started(&path.display()), stop)
+            }
         };
         served.map_err(|e| Error::host("serve", &self.image, e))
     }

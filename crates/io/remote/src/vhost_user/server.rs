@@ -118,17 +118,21 @@ impl Server {
                     }
                     connection.iter().for_each(ShutdownHandle::shutdown);
                 };
-                let watcher = scope.spawn(watch);
+                let watcher = thread::Builder::new().spawn_scoped(scope, watch);
+                if watcher.is_err() {
+                    connection.iter().for_each(ShutdownHandle::shutdown);
+                }
                 let served = daemon.wait();
                 is_over.store(true, Ordering::Relaxed);
-                watcher.thread().unpark();
+                watcher.map_err(DaemonError::StartDaemon)?.thread().unpark();
                 served
             })
         });
         match served {
-            Err(DaemonError::CreateBackendListener(ProtocolError::SocketError(error))) => {
-                Err(error)
-            }
+            Err(
+                DaemonError::CreateBackendListener(ProtocolError::SocketError(error))
+                | DaemonError::StartDaemon(error),
+            ) => Err(error),
             // The front end has disconnected, or violated the protocol.
             _ => Ok(()),
         }

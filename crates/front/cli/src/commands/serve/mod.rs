@@ -22,21 +22,25 @@ Examples:
   qemu-system-x86_64 -m 1G -object memory-backend-memfd,id=mem,size=1G,share=on \\
     -machine memory-backend=mem -chardev socket,id=root,path=/run/root.vhost \\
     -device vhost-user-blk-pci,chardev=root,num-queues=2
+  diskwright serve root.img --ublk                      # a block device such as /dev/ublkb0
   diskwright serve root.img --nfs
   diskwright serve root.img --nfs 127.0.0.1:2049 --export /root --read-only
   nfs-ls 'nfs://127.0.0.1/root?nfsport=2049&mountport=2049'
 
-Clients of NBD and vhost-user read the raw bytes of the image, and can write them unless --read-only or --norecovery is given. All clients share \
-one image: after a flush by one client, all clients see its data. A writable image is locked as by a mount. There are no \
-passwords and no TLS: every client that can connect can read and write, so do not listen on untrusted networks. A \
-vhost-user socket serves one virtual machine at a time, which must share its memory.
+Clients of NBD, vhost-user and ublk read the raw bytes of the image, and can write them unless --read-only or \
+--norecovery is given. All clients share one image: after a flush by one client, all clients see its data. A writable image \
+is locked as by a mount. There are no passwords and no TLS: every client that can connect can read and write, so do not \
+listen on untrusted networks. A vhost-user socket serves one virtual machine at a time, which must share its memory. --ublk \
+needs root, Linux 6.5 or later and its module ublk_drv. Unmount a file system on a ublk device before you stop the server: \
+the device disappears.
 
 --nfs serves the files of the image, by NFSv3 on one TCP port. It prints an address for programs with libnfs, and the \
 commands that mount it. By default it listens on 127.0.0.1 at a free port, the path of the export is a random secret, and \
-every client that knows it has all rights. NFS sends everything in clear text. Ctrl-C, SIGTERM or SIGHUP stops the \
-server after all writes are durable.";
+every client that knows it has all rights. NFS sends everything in clear text.
 
-/// Serve an image as a block device by NBD or vhost-user, or its files by NFS
+Ctrl-C, SIGTERM or SIGHUP stops the server after all writes are durable.";
+
+/// Serve an image as a block device by NBD, vhost-user or ublk, or its files by NFS
 #[derive(Debug, Args)]
 #[command(after_help = NOTES, group = ArgGroup::new("export").required(true))]
 pub(crate) struct ServeArgs {
@@ -51,8 +55,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SOCKET", group = "export")]
     vhost_user: Option<PathBuf>,
 
-    /// Number of queues for --vhost-user: 1 to 64. Default: one for each processor, at most 8
-    #[arg(long, value_name = "NUMBER", requires = "vhost_user", conflicts_with = "nbd", value_parser = value_parser!(u8).range(1..=64))]
+    /// Be a block device of this machine's kernel. Linux 6.5 or later, as root
+    #[arg(long, group = "export")]
+    ublk: bool,
+
+    /// Number of queues for --vhost-user and --ublk: 1 to 64. Default: one for each processor, at most 8
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["nbd", "nfs"], value_parser = value_parser!(u8).range(1..=64))]
     queues: Option<u8>,
 
     /// Serve the files of the image by NFSv3 at this address: IP or IP:PORT. Default: 127.0.0.1 and a free port
@@ -61,19 +69,19 @@ pub(crate) struct ServeArgs {
 
     /// Path that clients of --nfs mount. Handles of files stay valid if the server restarts with the same path. Default: a
     /// random secret
-    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
+    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     export_path: Option<ExportPath>,
 
     /// Permit addresses for --nfs that other hosts can reach. They and all hosts between read and change everything
-    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     allow_remote: bool,
 
     /// Check permissions for the users that clients of --nfs claim to be
-    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     check_permissions: bool,
 
     /// Let clients of --nfs continue before changes of names and attributes are durable
-    #[arg(long = "async", id = "async", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user"])]
+    #[arg(long = "async", id = "async", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     is_async: bool,
 
     /// Reject writes of all clients
@@ -86,7 +94,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     let stop = stop_on_signals()?;
     let options = args.image.options()?;
     let service = Service::open(&args.image.image, &options, &export(args), args.read_only)?;
-    terminal::message(&format_args!("serving at {}; stop it with Ctrl-C", service.address()));
     if let Some(addresses) = service.nfs_addresses() {
         if args.nfs.is_some_and(|address| !address.ip().is_loopback()) {
             terminal::message(
@@ -95,7 +102,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
         }
         print(addresses)?;
     }
-    service.serve(stop)?;
+    service.serve(stop, &mut |address| {
+        terminal::message(&format_args!("serving at {address}; stop it with Ctrl-C"));
+    })?;
     Ok(Outcome::Done)
 }
 
@@ -124,13 +133,13 @@ fn export(args: &ServeArgs) -> Export {
         export.sync = !args.is_async;
         return Export::Nfs(export);
     }
+    let default = || available_parallelism().map_or(1, |count| count.get().min(8) as u8);
+    let queues = args.queues.unwrap_or_else(default);
     match (&args.nbd, &args.vhost_user) {
-        (None, Some(socket)) => {
-            let default = || available_parallelism().map_or(1, |count| count.get().min(8));
-            let queues = args.queues.map_or_else(default, usize::from);
-            Export::VhostUser { socket: socket.clone(), queues }
-        }
         (Some(address), _) => Export::Nbd(address.clone()),
-        (None, None) => unreachable!("clap requires one of them"),
+        (_, Some(socket)) => {
+            Export::VhostUser { socket: socket.clone(), queues: usize::from(queues) }
+        }
+        (None, None) => Export::Ublk { queues: u16::from(queues) },
     }
 }

@@ -93,7 +93,7 @@ pub enum FetchError {
     },
 }
 
-/// The kind tells whether other bytes can be fetched: see [`vfs::runs::read_salvaging`].
+/// The kind says if other bytes can be fetched: see [`vfs::runs::read_salvaging`].
 impl From<FetchError> for io::Error {
     fn from(error: FetchError) -> Self {
         let kind = match error {

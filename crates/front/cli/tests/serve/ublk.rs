@@ -1,0 +1,123 @@
+//! Block devices of the kernel, in the guest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use testkit::guest::{self, GuestJob};
+use testkit::{require, scratch};
+
+use super::disk_of_machine;
+use crate::program::diskwright;
+
+/// `serve` starts a server of `$device`, and `ended` ends it and removes its device. The device of a killed server keeps
+/// its number.
+const FUNCTIONS: &str = r#"set -e
+modprobe ublk_drv
+serve() {
+    "$FILES/diskwright" serve "$@" --ublk --queues 2 2>server.log & server=$!
+    until grep -q "serving at /dev/ublkb" server.log; do
+        kill -0 $server || { cat server.log; exit 1; }
+        sleep 0.05
+    done
+    device=$(sed -n 's|.*serving at \(/dev/ublkb[0-9]*\).*|\1|p' server.log)
+    number=${device#/dev/ublkb}
+    [ -b $device ] && [ -c /dev/ublkc$number ]
+}
+ended() {
+    kill -TERM $server
+    wait $server || { cat server.log; exit 1; }
+    [ ! -e $device ] && [ ! -e /dev/ublkc$number ]
+}
+"#;
+
+/// Files of all sizes, freed space, and a device that is mounted again.
+const CHANGES: &str = r#"
+serve "$1"
+mount $device /mnt
+grep -q Welcome /mnt/motd
+for i in $(seq 100); do
+    echo $i > /mnt/file$i
+    [ $((i % 20)) != 0 ] || dd if="$FILES/data" of=/mnt/data$i bs=64k conv=fsync 2>/dev/null
+done
+rm /mnt/data40
+fstrim /mnt
+umount /mnt
+mount $device /mnt
+cmp "$FILES/data" /mnt/data100
+umount /mnt
+ended
+serve "$1" --read-only
+[ "$(cat /sys/block/ublkb$number/ro)" = 1 ]
+mount -o ro $device /mnt
+[ "$(cat /mnt/file100)" = 100 ]
+umount /mnt
+! dd if=/dev/zero of=$device bs=4096 count=1 oflag=direct 2>/dev/null
+ended
+echo complete
+"#;
+
+/// The server is killed. The mount gets errors and does not hang, and synced files are in the image.
+const KILL: &str = r#"
+serve "$1"
+mount $device /mnt
+echo synced > /mnt/synced
+sync /mnt/synced
+kill -KILL $server
+wait $server || true
+! dd if="$FILES/data" of=/mnt/lost bs=64k conv=fsync 2>/dev/null
+umount /mnt
+echo complete
+"#;
+
+fn program() -> PathBuf {
+    env!("CARGO_BIN_EXE_diskwright").into()
+}
+
+fn run(image: &Path, data: &Path, script: &str) {
+    let mut job = GuestJob::new(format!("{FUNCTIONS}{script}")).disk(image, false);
+    job.files = vec![("diskwright", program()), ("data", data.to_owned())];
+    job.limit = Duration::from_secs(600);
+    let answer = guest::run(&job);
+    let is_complete = answer.status == 0 && answer.output.contains("complete");
+    assert!(is_complete, "{}\n{}", answer.output, answer.log);
+}
+
+fn read(image: &Path, path: &str) -> Vec<u8> {
+    let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    output.stdout
+}
+
+#[test]
+fn a_kernel_mounts_and_changes_an_image() {
+    require!(Guest("BLK_DEV_UBLK"), Tool("e2fsck"), Tool("xfs_repair"));
+    let dir = scratch();
+    let data = dir.path().join("data");
+    let bytes: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    fs::write(&data, &bytes).unwrap();
+    for format in ["ext4", "xfs"] {
+        let disk = disk_of_machine(format);
+        let image = disk.path().join("a.img");
+        run(&image, &data, CHANGES);
+        testkit::judge(&image);
+        assert!(read(&image, "/data100") == bytes, "{format}");
+        assert_eq!(read(&image, "/file99"), b"99\n", "{format}");
+        run(&image, &data, KILL);
+        assert_eq!(read(&image, "/synced"), b"synced\n", "{format}");
+    }
+}
+
+#[test]
+fn without_ublk_the_device_is_named() {
+    if Path::new("/dev/ublk-control").exists() {
+        eprintln!("skipped serve::ublk::without_ublk_the_device_is_named: this kernel has ublk");
+        return;
+    }
+    let disk = disk_of_machine("ext4");
+    let output = diskwright().current_dir(disk.path()).args(["serve", "a.img", "--ublk"]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("/dev/ublk-control") && said.contains("ublk_drv"), "{said}");
+}
