@@ -44,7 +44,8 @@ fn parse(bytes: &[u8]) {
     assert_eq!(end, head.image_bytes);
     for number in 0..tables.frames().min(FRAMES_MAX) {
         let (start, len) = tables.frame_location(number);
-        let stored = usize::try_from(start).ok().and_then(|start| bytes.get(start..)?.get(..len as usize));
+        let stored =
+            usize::try_from(start).ok().and_then(|start| bytes.get(start..)?.get(..len as usize));
         let _ = stored.map(|stored| tables.unpack(number, stored));
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::BlockDevice;
-use vfs::check::{Finding, Observer, Options, Summary};
 use libfuzzer_sys::fuzz_target;
+use vfs::check::{Finding, Observer, Options, Summary};
 
 /// A sink that counts findings and formats each of them.
 #[derive(Default)]

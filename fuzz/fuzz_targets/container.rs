@@ -4,10 +4,10 @@
 
 use std::fs;
 
-use libfuzzer_sys::fuzz_target;
-use sha2::{Digest, Sha256};
 use import::oci::{ContainerImage, ImageOptions, Limits, Reference};
 use import::{Source, TarHeader};
+use libfuzzer_sys::fuzz_target;
+use sha2::{Digest, Sha256};
 
 /// Maximum decompressed size of a layer, and maximum memory for names, in bytes.
 const BYTES_MAX: u64 = 16 << 20;
@@ -54,8 +54,7 @@ fn of_documents(input: &[u8]) -> Vec<u8> {
 fuzz_target!(|input: &[u8]| {
     let Some((&kind, rest)) = input.split_first() else { return };
     let mut is_overlay = false;
-    let mut archive =
-        if kind == 0 { of_documents(rest) } else { of_layers(rest, &mut is_overlay) };
+    let mut archive = if kind == 0 { of_documents(rest) } else { of_layers(rest, &mut is_overlay) };
     archive.resize(archive.len() + 1024, 0);
     let home = std::env::temp_dir();
     let path = home.join(format!("container-{}", std::process::id()));

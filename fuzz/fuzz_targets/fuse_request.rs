@@ -2,9 +2,9 @@
 //! protocol does not allow, are bugs.
 #![no_main]
 
+use libfuzzer_sys::fuzz_target;
 use linux::abi::InHeader;
 use linux::{Malformed, Operation, Request};
-use libfuzzer_sys::fuzz_target;
 use zerocopy::{FromBytes, IntoBytes};
 
 fuzz_target!(|input: &[u8]| {

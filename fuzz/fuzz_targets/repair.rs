@@ -6,9 +6,9 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use disk::{BlockDevice, OverlayDevice};
-use vfs::check::{Finding, Observer, Options};
 use libfuzzer_sys::fuzz_target;
 use operations::repair::{Repairer, Staging, make_plan, write_in_place};
+use vfs::check::{Finding, Observer, Options};
 
 struct Nobody;
 
@@ -33,7 +33,8 @@ fuzz_target!(|input: &[u8]| {
     if !plan.left.is_empty() || !plan.summary.is_complete {
         return;
     }
-    write_in_place(&*image, &plan.steps, &mut |_, _| true).expect("memory takes whatever is written");
+    write_in_place(&*image, &plan.steps, &mut |_, _| true)
+        .expect("memory takes whatever is written");
     let staging = Arc::new(Staging::new(image));
     let again = make_plan(&*repairer, &staging, &Nobody).expect("a plan for what was repaired");
     let what: Vec<_> = again.steps.iter().flat_map(|step| &step.actions).collect();

@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use import::EntryKind;
 use import::correct::{FileCapabilities, Glob, OwnerMap};
 use import::file_contexts::FileContexts;
 use import::mtree::ManifestCorrection;
 use import::table::DeviceTable;
+use libfuzzer_sys::fuzz_target;
 
 /// Maximum number of lines whose expressions are matched.
 const LINES_MAX: usize = 64;

@@ -4,8 +4,8 @@
 
 use std::io::Cursor;
 
-use libfuzzer_sys::fuzz_target;
 use import::{Source, TarSource};
+use libfuzzer_sys::fuzz_target;
 
 /// Limit of the decompressed bytes to read.
 const BYTES_MAX: usize = 64 << 20;

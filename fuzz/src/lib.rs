@@ -7,9 +7,9 @@ pub mod xfs;
 
 use std::sync::{Arc, LazyLock};
 
-use disk::MemoryDevice;
 use common::image::{GOLDEN, device, unpack};
 use common::layout::ImageStructures;
+use disk::MemoryDevice;
 
 struct Base {
     image: Vec<u8>,

@@ -6,9 +6,9 @@ pub mod log;
 
 use std::sync::{Arc, LazyLock};
 
-use disk::{BlockDevice, MemoryDevice};
 use common::image::{GOLDEN, device, unpack};
 use common::layout::Layout;
+use disk::{BlockDevice, MemoryDevice};
 use vfs::Ino;
 
 use crate::{PIECE_BYTES, Patches, interesting};

@@ -1,8 +1,12 @@
 //! POSIX access control lists in the format of Linux's extended attributes (`linux/posix_acl_xattr.h`).
 //!
 //! All numbers are little-endian: a u32 version, then for each entry a u16 tag, u16 permissions and a u32 id. Formats
-//! store lists in formats of their own, archives as text; [`FileSystem`](crate::FileSystem) uses this one. This module
-//! does not check whether a list is valid as a whole.
+//! store lists in formats of their own, archives as text; [`FileSystem`](crate::FileSystem) uses this one. [`parse`] does
+//! not check whether a list is valid as a whole; [`Acl::parse`] does.
+
+mod list;
+
+pub use list::{Acl, InheritedAcl};
 
 /// The attribute that contains the access control list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";

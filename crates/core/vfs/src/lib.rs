@@ -14,6 +14,7 @@ mod flags;
 pub mod hint;
 mod io_error;
 pub mod names;
+pub mod ownership;
 pub mod path;
 pub mod quota;
 pub mod runs;

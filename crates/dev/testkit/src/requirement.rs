@@ -76,6 +76,7 @@ const PACKAGES: &[Package] = &[
     debian(&["gzip"], "scripts/install-tools installs gzip"),
     debian(&["zstd"], "scripts/install-tools installs zstd"),
     debian(&["qemu-img", "qemu-io", "qemu-nbd"], "scripts/install-tools installs qemu-utils"),
+    debian(&["nfs-ls", "nfs-cat", "nfs-cp"], "scripts/install-tools installs libnfs-utils"),
     debian(&["simg2img"], "scripts/install-tools installs android-sdk-libsparse-utils"),
     debian(&["veritysetup"], "scripts/install-tools installs cryptsetup-bin"),
     debian(&["fsverity"], "scripts/install-tools installs fsverity"),

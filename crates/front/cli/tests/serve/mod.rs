@@ -1,5 +1,6 @@
 //! `diskwright serve`: the view of a client, exclusion of other users, and exit statuses.
 
+mod nfs;
 mod ublk;
 
 use std::fs;

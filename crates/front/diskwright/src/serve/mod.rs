@@ -1,5 +1,5 @@
-//! Export of images as network block devices, as disks of virtual machines, and as block devices of the kernel (`diskwright
-//! serve`).
+//! Export of images as network block devices, as disks of virtual machines, as block devices of the kernel, and of their
+//! files by NFS (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -13,6 +13,7 @@
 //! # Ok(()) }
 //! ```
 
+mod files;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod ublk;
 
@@ -23,6 +24,8 @@ use std::sync::atomic::AtomicBool;
 
 use disk::BlockDevice;
 
+pub use files::{NfsAddresses, NfsExport};
+pub use nfs::{ExportPath, ExportPathError};
 pub use remote::nbd::{Address, AddressError};
 
 use crate::image::{open_device, open_device_to_write};
@@ -42,6 +45,8 @@ pub enum Export {
         /// Number of queues: 1 to 64.
         queues: usize,
     },
+    /// The files of an image by NFSv3.
+    Nfs(NfsExport),
     /// A block device of the kernel by ublk. Linux 6.5 and later, as root.
     #[cfg(feature = "mount")]
     Ublk {
@@ -50,7 +55,8 @@ pub enum Export {
     },
 }
 
-/// Export of an image, or a partition of a disk. Clients receive the raw bytes, whatever they contain.
+/// Export of an image, or a partition of a disk. Clients of NFS receive its files, all others the raw bytes, whatever
+/// they contain.
 pub struct Service {
     server: Server,
     image: PathBuf,
@@ -60,6 +66,7 @@ enum Server {
     Nbd(remote::nbd::Server),
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
+    Nfs(Box<files::FileServer>),
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Ublk(Box<ublk::Server>),
 }
@@ -77,16 +84,20 @@ impl Service {
         read_only: bool,
     ) -> Result<Self> {
         let read_only = read_only || options.norecovery;
-        let device = device(image, options, read_only)?;
+        let device = || device(image, options, read_only);
         let server = match export {
-            Export::Nbd(address) => remote::nbd::Server::bind(address, device, "", read_only)
+            Export::Nbd(address) => remote::nbd::Server::bind(address, device()?, "", read_only)
                 .map(Server::Nbd)
                 .map_err(|e| Error::host("listen at", address.to_string(), e))?,
             Export::VhostUser { socket, queues } => {
-                vhost_user(image, device, socket, *queues, read_only)?
+                vhost_user(image, device()?, socket, *queues, read_only)?
+            }
+            Export::Nfs(export) => {
+                let server = files::FileServer::open(image, options, export, read_only)?;
+                Server::Nfs(Box::new(server))
             }
             #[cfg(all(feature = "mount", target_os = "linux"))]
-            Export::Ublk { queues } => ublk::Server::add(device, *queues, read_only)
+            Export::Ublk { queues } => ublk::Server::add(device()?, *queues, read_only)
                 .map(|server| Server::Ublk(Box::new(server)))
                 .map_err(|e| Error::host("add a device for", image, e))?,
             #[cfg(all(feature = "mount", not(target_os = "linux")))]
@@ -97,13 +108,26 @@ impl Service {
         Ok(Self { server, image: image.to_owned() })
     }
 
+    /// Returns the addresses for clients of NFS; `None` for other protocols.
+    pub fn nfs_addresses(&self) -> Option<&NfsAddresses> {
+        match &self.server {
+            Server::Nfs(server) => Some(server.addresses()),
+            _ => None,
+        }
+    }
+
     /// Serves until `stop` is set, then makes all writes durable. `started` is called with the address when clients can
     /// use it: with TCP, including the port chosen for port 0; with ublk, the path of the block device.
     ///
     /// # Errors
-    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written.
-    pub fn serve(mut self, stop: &AtomicBool, started: &mut dyn FnMut(&dyn Display)) -> Result<()> {
-        let served = match &mut self.server {
+    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written. With NFS,
+    /// also if damage was found ([`Error::FoundDamaged`]).
+    pub fn serve(self, stop: &AtomicBool, started: &mut dyn FnMut(&dyn Display)) -> Result<()> {
+        let served = match self.server {
+            Server::Nfs(server) => {
+                started(&server.addresses().host_and_port);
+                return server.serve(stop);
+            }
             Server::Nbd(server) => {
                 started(server.address());
                 server.serve(stop)
@@ -114,7 +138,7 @@ impl Service {
                 server.serve(stop)
             }
             #[cfg(all(feature = "mount", target_os = "linux"))]
-            Server::Ublk(server) => {
+            Server::Ublk(mut server) => {
                 let path = server.path();
                 server.serve(&mut || started(&path.display()), stop)
             }

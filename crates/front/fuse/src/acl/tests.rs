@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use rustix::fs::{XattrFlags, setxattr};
 use testkit::{KernelMount, Mke2fs, MountOptions, require};
-use vfs::acl::VERSION;
+use vfs::acl::{NO_ID, VERSION};
 
 use super::*;
 
@@ -23,11 +23,11 @@ const OTHER: (u16, u16, u32) = (0x20, 1, NO_ID);
 
 #[test]
 fn the_mask_stands_for_the_group() {
-    let minimal = Acl::parse(&value(&[USER_OBJ, GROUP_OBJ, OTHER])).unwrap();
+    let minimal = parse(&value(&[USER_OBJ, GROUP_OBJ, OTHER])).unwrap();
     assert!(minimal.is_minimal());
     assert_eq!(minimal.mode(), 0o751);
     let named = [USER_OBJ, (2, 7, 1000), (2, 0, 10), GROUP_OBJ, (8, 3, 5), MASK, OTHER];
-    let mut acl = Acl::parse(&value(&named)).unwrap();
+    let mut acl = parse(&value(&named)).unwrap();
     assert!(!acl.is_minimal());
     assert_eq!(acl.mode(), 0o761);
     acl.restrict(0o532);
@@ -41,7 +41,7 @@ fn the_mask_stands_for_the_group() {
 
 #[test]
 fn a_mask_without_named_entries_is_valid() {
-    let mut acl = Acl::parse(&value(&[USER_OBJ, GROUP_OBJ, MASK, OTHER])).unwrap();
+    let mut acl = parse(&value(&[USER_OBJ, GROUP_OBJ, MASK, OTHER])).unwrap();
     assert!(!acl.is_minimal());
     acl.set_mode(0o040);
     let changed = [(1, 0, NO_ID), GROUP_OBJ, (0x10, 4, NO_ID), (0x20, 0, NO_ID)];
@@ -68,14 +68,14 @@ fn malformed_lists_are_refused() {
         &[USER_OBJ, (3, 4, 7), GROUP_OBJ, MASK, OTHER],
         &[USER_OBJ, (0, 4, 7), GROUP_OBJ, MASK, OTHER],
     ] {
-        assert_eq!(Acl::parse(&value(entries)), Err(Errno::INVAL), "{entries:?}");
+        assert_eq!(parse(&value(entries)), Err(Errno::INVAL), "{entries:?}");
     }
     let mut bytes = value(&[USER_OBJ, GROUP_OBJ, OTHER]);
     bytes.push(0);
-    assert_eq!(Acl::parse(&bytes), Err(Errno::INVAL));
-    assert_eq!(Acl::parse(&[2, 0, 0]), Err(Errno::INVAL));
+    assert_eq!(parse(&bytes), Err(Errno::INVAL));
+    assert_eq!(parse(&[2, 0, 0]), Err(Errno::INVAL));
     bytes[0] = 1;
-    assert_eq!(Acl::parse(&bytes), Err(Errno::OPNOTSUPP));
+    assert_eq!(parse(&bytes), Err(Errno::OPNOTSUPP));
 }
 
 proptest! {
@@ -86,8 +86,8 @@ proptest! {
     ) {
         let entries: Vec<_> =
             tags.into_iter().map(|(tag, perm, id)| (1_u16 << tag, perm, id)).collect();
-        if let Ok(mut acl) = Acl::parse(&value(&entries)) {
-            prop_assert_eq!(Acl::parse(&acl.to_bytes()), Ok(acl.clone()));
+        if let Ok(mut acl) = parse(&value(&entries)) {
+            prop_assert_eq!(parse(&acl.to_bytes()), Ok(acl.clone()));
             let before = acl.mode();
             acl.restrict(mode);
             prop_assert_eq!(acl.mode(), before & mode);
@@ -141,7 +141,7 @@ fn the_kernel_takes_the_same_lists() {
     for list in lists.iter().filter(|list| !list.is_empty()) {
         let value = value(list);
         let kernels = setxattr(&file, "system.posix_acl_access", &value, XattrFlags::empty());
-        assert_eq!(Acl::parse(&value).map(drop), kernels, "{list:?}");
+        assert_eq!(parse(&value).map(drop), kernels, "{list:?}");
         taken += usize::from(kernels.is_ok());
     }
     assert!(taken > 10 && taken < lists.len() / 2, "{taken} of {}", lists.len());

@@ -10,10 +10,6 @@ use vfs::{Attributes, ChangePurpose, Error, FileType, Ino, SetAttributes, Timest
 use crate::acl::{self, Acl};
 use crate::{Adapter, caller, clock, groups};
 
-const S_ISUID: u16 = 0o4000;
-const S_ISGID: u16 = 0o2000;
-const S_IXGRP: u16 = 0o0010;
-
 /// The attribute in which Linux stores the capabilities of a file.
 pub(crate) const CAPABILITIES: &[u8] = b"security.capability";
 
@@ -117,16 +113,12 @@ fn is_pointless(args: &SetattrIn, before: &Attributes) -> bool {
 }
 
 impl Adapter<'_> {
-    /// Returns the permissions without the bits that must be cleared when the caller changes the contents or owner:
-    /// set-user-ID, and set-group-ID if the group may execute the file. Otherwise the latter is harmless, and members
-    /// of the group keep it, as in the kernel's own file systems.
+    /// Returns the permissions without the bits that must be cleared when the caller changes the contents or owner.
     pub(crate) fn without_set_id(&self, header: &InHeader, before: &Attributes) -> u16 {
-        let keeps_group = before.permissions & (S_ISGID | S_IXGRP) != S_ISGID
-            || caller::is_superuser(header)
-            || groups::is_in(header, self.options.gid.unwrap_or(before.gid));
-        let is_program = before.permissions & S_IXGRP != 0;
-        let set_group_id = if is_program || !keeps_group { S_ISGID } else { 0 };
-        before.permissions & !(S_ISUID | set_group_id)
+        vfs::ownership::without_set_id(before.permissions, || {
+            caller::is_superuser(header)
+                || groups::is_in(header, self.options.gid.unwrap_or(before.gid))
+        })
     }
 
     /// Returns the permissions after a request, if it changes them.

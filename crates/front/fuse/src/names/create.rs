@@ -2,13 +2,13 @@
 
 use linux::abi::{CreateIn, FOPEN_KEEP_CACHE, InHeader, MkdirIn, MknodIn, OpenOut};
 use linux::{Errno, Reply};
-use vfs::{Attributes, Error, FileType, Ino, NewInode, SpecialFile};
+use vfs::acl::InheritedAcl;
+use vfs::ownership::inherited_group;
+use vfs::{Error, FileType, Ino, NewInode, SpecialFile};
 
 use crate::acl::{self, Acl};
 use crate::attributes::decode_device;
 use crate::{Adapter, clock};
-
-const S_ISGID: u16 = 0o2000;
 
 /// Bits of a mode without the type, and those that a umask or list restricts.
 const PERMISSIONS: u16 = 0o7777;
@@ -176,7 +176,7 @@ impl Adapter<'_> {
     /// Returns the default list of a directory.
     fn default_list(&self, dir: Ino) -> Result<Option<Acl>, Errno> {
         match self.fs.get_xattr(dir, acl::DEFAULT) {
-            Ok(value) => Acl::parse(&value).map(Some),
+            Ok(value) => acl::parse(&value).map(Some),
             Err(Error::NoAttribute) => Ok(None),
             Err(error) => Err(self.failed(&error)),
         }
@@ -185,19 +185,9 @@ impl Adapter<'_> {
 
 impl Start {
     fn inherit(&mut self, default: Acl, file_type: FileType) {
-        let is_directory = file_type == FileType::Directory;
-        self.default = is_directory.then(|| default.to_bytes());
-        let mut access = default;
-        access.restrict(self.new.permissions);
-        self.new.permissions = self.new.permissions & !ACCESS_BITS | access.mode();
-        self.access = (!access.is_minimal()).then(|| access.to_bytes());
+        let InheritedAcl { permissions, access, default } =
+            default.inherit(self.new.permissions, file_type);
+        self.new.permissions = permissions;
+        (self.access, self.default) = (access, default);
     }
-}
-
-/// Returns the group of a new inode, by default `gid`, and the set-group-ID bit that a subdirectory inherits.
-fn inherited_group(parent: &Attributes, file_type: FileType, gid: u32) -> (u32, u16) {
-    if parent.permissions & S_ISGID == 0 {
-        return (gid, 0);
-    }
-    (parent.gid, if file_type == FileType::Directory { S_ISGID } else { 0 })
 }

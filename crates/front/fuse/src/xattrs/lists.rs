@@ -4,7 +4,7 @@ use linux::Errno;
 use linux::abi::{SETXATTR_ACL_KILL_SGID, SetxattrIn};
 use vfs::{Error, FileType, Ino, SetAttributes};
 
-use crate::acl::{self, Acl};
+use crate::acl;
 use crate::{Adapter, clock};
 
 const S_ISGID: u16 = 0o2000;
@@ -30,7 +30,7 @@ impl Adapter<'_> {
             self.drop_list(ino, acl::ACCESS)?;
             return self.inode_changed(ino);
         }
-        let list = Acl::parse(value)?;
+        let list = acl::parse(value)?;
         let mut permissions = before.permissions & !ACCESS_BITS | list.mode();
         if args.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
             permissions &= !S_ISGID;
@@ -64,7 +64,7 @@ impl Adapter<'_> {
         if value.is_empty() {
             self.drop_list(ino, acl::DEFAULT)?;
         } else {
-            Acl::parse(value)?;
+            acl::parse(value)?;
             self.result(self.fs.set_xattr(ino, acl::DEFAULT, value))?;
         }
         self.inode_changed(ino)

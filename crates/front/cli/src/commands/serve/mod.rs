@@ -1,11 +1,13 @@
 //! `diskwright serve`.
 
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use clap::{ArgGroup, Args, value_parser};
-use diskwright::serve::{Address, Export, Service};
-use diskwright::{Outcome, Result, stop_on_signals};
+use diskwright::serve::{Address, Export, ExportPath, NfsAddresses, NfsExport, Service};
+use diskwright::{Error, Outcome, Result, stop_on_signals};
 
 use super::arguments::ImageArgs;
 use crate::terminal;
@@ -21,15 +23,24 @@ Examples:
     -machine memory-backend=mem -chardev socket,id=root,path=/run/root.vhost \\
     -device vhost-user-blk-pci,chardev=root,num-queues=2
   diskwright serve root.img --ublk                      # a block device such as /dev/ublkb0
+  diskwright serve root.img --nfs
+  diskwright serve root.img --nfs 127.0.0.1:2049 --export /root --read-only
+  nfs-ls 'nfs://127.0.0.1/root?nfsport=2049&mountport=2049'
 
-Clients read the raw bytes of the image, and can write them unless --read-only or --norecovery is given. All clients share \
-one image: after a flush by one client, all clients see its data. A writable image is locked as by a mount. There are no \
-passwords and no TLS: every client that can connect can read and write, so do not listen on untrusted networks. A \
-vhost-user socket serves one virtual machine at a time, which must share its memory. --ublk needs root, Linux 6.5 or later \
-and its module ublk_drv. Ctrl-C, SIGTERM or SIGHUP stops the server after all writes are durable. Unmount a file system on \
-a ublk device before: the device disappears.";
+Clients of NBD, vhost-user and ublk read the raw bytes of the image, and can write them unless --read-only or \
+--norecovery is given. All clients share one image: after a flush by one client, all clients see its data. A writable image \
+is locked as by a mount. There are no passwords and no TLS: every client that can connect can read and write, so do not \
+listen on untrusted networks. A vhost-user socket serves one virtual machine at a time, which must share its memory. --ublk \
+needs root, Linux 6.5 or later and its module ublk_drv. Unmount a file system on a ublk device before you stop the server: \
+the device disappears.
 
-/// Serve an image as a block device to virtual machines and kernels, by NBD, vhost-user or ublk
+--nfs serves the files of the image, by NFSv3 on one TCP port. It prints an address for programs with libnfs, and the \
+commands that mount it. By default it listens on 127.0.0.1 at a free port, the path of the export is a random secret, and \
+every client that knows it has all rights. NFS sends everything in clear text.
+
+Ctrl-C, SIGTERM or SIGHUP stops the server after all writes are durable.";
+
+/// Serve an image as a block device by NBD, vhost-user or ublk, or its files by NFS
 #[derive(Debug, Args)]
 #[command(after_help = NOTES, group = ArgGroup::new("export").required(true))]
 pub(crate) struct ServeArgs {
@@ -49,8 +60,29 @@ pub(crate) struct ServeArgs {
     ublk: bool,
 
     /// Number of queues for --vhost-user and --ublk: 1 to 64. Default: one for each processor, at most 8
-    #[arg(long, value_name = "NUMBER", conflicts_with = "nbd", value_parser = value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["nbd", "nfs"], value_parser = value_parser!(u8).range(1..=64))]
     queues: Option<u8>,
+
+    /// Serve the files of the image by NFSv3 at this address: IP or IP:PORT. Default: 127.0.0.1 and a free port
+    #[arg(long, value_name = "ADDRESS", group = "export", num_args = 0..=1, default_missing_value = "127.0.0.1", value_parser = nfs_address)]
+    nfs: Option<SocketAddr>,
+
+    /// Path that clients of --nfs mount. Handles of files stay valid if the server restarts with the same path. Default: a
+    /// random secret
+    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    export_path: Option<ExportPath>,
+
+    /// Permit addresses for --nfs that other hosts can reach. They and all hosts between read and change everything
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    allow_remote: bool,
+
+    /// Check permissions for the users that clients of --nfs claim to be
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    check_permissions: bool,
+
+    /// Let clients of --nfs continue before changes of names and attributes are durable
+    #[arg(long = "async", id = "async", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    is_async: bool,
 
     /// Reject writes of all clients
     #[arg(long)]
@@ -62,13 +94,45 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     let stop = stop_on_signals()?;
     let options = args.image.options()?;
     let service = Service::open(&args.image.image, &options, &export(args), args.read_only)?;
+    if let Some(addresses) = service.nfs_addresses() {
+        if args.nfs.is_some_and(|address| !address.ip().is_loopback()) {
+            terminal::message(
+                &"warning: other hosts can read and change the files; NFS does not encrypt",
+            );
+        }
+        print(addresses)?;
+    }
     service.serve(stop, &mut |address| {
         terminal::message(&format_args!("serving at {address}; stop it with Ctrl-C"));
     })?;
     Ok(Outcome::Done)
 }
 
+/// Prints the addresses for clients, so that programs can read them.
+fn print(addresses: &NfsAddresses) -> Result<()> {
+    let NfsAddresses { url, linux_command, macos_command, .. } = addresses;
+    terminal::with_output(|out| {
+        writeln!(out, "{url}\nLinux: {linux_command} DIRECTORY\nmacOS: {macos_command} DIRECTORY")
+            .map_err(Error::Output)
+    })
+}
+
+/// Parses an IP address with or without a port.
+fn nfs_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let with_port = |ip: IpAddr| SocketAddr::new(ip, 0);
+    let parsed = text.parse().or_else(|_| text.parse().map(with_port));
+    parsed.map_err(|_| "expected IP or IP:PORT, as in 127.0.0.1:2049 or [::1]:2049".into())
+}
+
 fn export(args: &ServeArgs) -> Export {
+    if let Some(address) = args.nfs {
+        let mut export = NfsExport::new(address);
+        export.path.clone_from(&args.export_path);
+        export.allow_remote = args.allow_remote;
+        export.check_permissions = args.check_permissions;
+        export.sync = !args.is_async;
+        return Export::Nfs(export);
+    }
     let default = || available_parallelism().map_or(1, |count| count.get().min(8) as u8);
     let queues = args.queues.unwrap_or_else(default);
     match (&args.nbd, &args.vhost_user) {
