@@ -37,7 +37,7 @@ fn recipes() -> Vec<Recipe> {
 /// Returns the requirements of commands that not every machine meets.
 pub(super) fn needs(commands: &str) -> Vec<Need> {
     let mut needs = vec![Tool("sh")];
-    for name in ["ddrescue", "e2fsck", "fakeroot", "genimage", "sfdisk", "tar"] {
+    for name in ["ddrescue", "e2fsck", "fakeroot", "genimage", "nfs-cat", "sfdisk", "tar"] {
         if commands.split_whitespace().any(|word| word.trim_matches('\'') == name) {
             needs.push(Tool(name));
         }

@@ -1,5 +1,6 @@
 //! `diskwright serve`: the view of a client, exclusion of other users, and exit statuses.
 
+mod nbd;
 mod nfs;
 mod ublk;
 
