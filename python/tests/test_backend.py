@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from conftest import need_modules
@@ -49,3 +50,13 @@ os.write(2, b"after\n")
     assert done.returncode == 0, output
     assert "30 of 100 crates compiled" in output and "31 of" not in output and "100 of 100" in output
     assert "Compiling one v1\n" in output and "warning: kept\n" in output and output.endswith("after\n")
+
+
+def test_releases_alone_are_optimised_across_crates() -> None:
+    workspace = BACKEND.parents[1]
+    profiles = tomllib.loads((workspace / "Cargo.toml").read_text())["profile"]
+    settings = tomllib.loads((workspace / "python/pyproject.toml").read_text())
+    by_default = settings["tool"]["maturin"]["profile"]
+    assert profiles[by_default]["lto"] == "thin"
+    assert "--profile dist" in (workspace / "scripts/build-wheels").read_text()
+    assert profiles["dist"]["lto"] == "fat"

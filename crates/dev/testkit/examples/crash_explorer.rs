@@ -103,17 +103,11 @@ impl ImageKind {
 
 fn of_ext4_kinds() -> Vec<ImageKind> {
     use of_ext4::ImageParameters;
-    let mixes = [Mix::METADATA, Mix::ALL].map(|mix| Mix { preallocates: false, ..mix }).to_vec();
     vec![
         ImageKind::new("default", || Box::new(Ext4Target::new(ImageParameters::DEFAULT))),
         ImageKind::new("small-blocks", || Box::new(Ext4Target::new(ImageParameters::SMALL_BLOCKS))),
         ImageKind::new("plain", || Box::new(Ext4Target::new(ImageParameters::PLAIN))),
-        ImageKind {
-            mixes,
-            ..ImageKind::new("block-maps", || {
-                Box::new(Ext4Target::new(ImageParameters::BLOCK_MAPS))
-            })
-        },
+        ImageKind::new("block-maps", || Box::new(Ext4Target::new(ImageParameters::BLOCK_MAPS))),
     ]
 }
 

@@ -20,7 +20,7 @@ const LARGE_DIRECTORIES: Mix =
     Mix { names: 80, names_per_directory: 400, depth_max: 1, ..Mix::ALL };
 
 fn run(layout: ImageParameters, mix: Mix, seed: u64, steps: usize) -> Arc<MemoryDevice> {
-    one_thread(&Ext4Target::new(layout).trial(), layout.mix(mix), seed, steps)
+    one_thread(&Ext4Target::new(layout).trial(), mix, seed, steps)
 }
 
 fn run_threads(
@@ -64,7 +64,7 @@ fn small_blocks_block_maps_and_old_features_do_as_the_model_does() {
         {
             run(layout, Mix::ALL, seed, 600);
         }
-        run(ImageParameters::BLOCK_MAPS, Mix { preallocates: false, ..Mix::ALL }, seed, 600);
+        run(ImageParameters::BLOCK_MAPS, Mix::ALL, seed, 600);
     }
 }
 
@@ -87,7 +87,7 @@ fn folding_names_do_as_the_model_does() {
     let layout = ImageParameters { inodes: 2_000, ..ImageParameters::FOLDED_SMALL_BLOCKS };
     let mut target = Ext4Target::new(layout);
     target.defer_creates = Some(DeferPolicy { blocks_min: 1, ..DeferPolicy::LARGE_IN_PARTS });
-    one_thread(&target.trial(), layout.mix(LARGE_DIRECTORIES), 505, 1_500);
+    one_thread(&target.trial(), LARGE_DIRECTORIES, 505, 1_500);
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub fn one_thread(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<M
     let device = trial.make();
     let mounted = trial.open(device.clone());
     let model = Model::comparing_as(mounted.file_system(), trial.block_bytes).unwrap();
+    let mix = trial.target.adjusted(mix);
     let mix = Mix { respells: mix.respells || model.folds_names(), ..mix };
     Session::prepare(mounted.file_system()).unwrap();
     Session::prepare(&model).unwrap();
@@ -47,7 +48,7 @@ pub fn on_image(trial: &Trial<'_>, mix: Mix, seed: u64, steps: usize) -> Arc<Mem
     let mounted = trial.open(device.clone());
     let model = Model::of(&FsTree::of(mounted.file_system()).unwrap()).unwrap();
     mounted.close().unwrap();
-    let rules = Rules { holes: false, ..Rules::default() };
+    let (mix, rules) = (trial.target.adjusted(mix), Rules { holes: false, ..Rules::default() });
     run(&RandomTrial { trial, model, mix, seed, steps, rules }, &device);
     device
 }
@@ -156,10 +157,11 @@ pub fn several_threads(
     let own: Vec<Ino> = (0..threads).map(|number| make(format!("own{number}"))).collect();
     own.iter().for_each(|&dir| Session::prepare_directory(fs, dir).unwrap());
     let start = Barrier::new(threads);
-    let in_shared = Mix { depth_max: 0, names_per_directory: 60, ..Mix::ALL };
+    let mix = trial.target.adjusted(Mix::ALL);
+    let in_shared = Mix { depth_max: 0, names_per_directory: 60, ..mix };
     let work = |number: usize| {
         let seed = seed + number as u64 * 1_000;
-        let mut mine = Corner::new(fs, trial.block_bytes, own[number], seed, Mix::ALL);
+        let mut mine = Corner::new(fs, trial.block_bytes, own[number], seed, mix);
         let mut ours = Corner::new(fs, trial.block_bytes, shared, seed + 500, in_shared)
             .with_prefix(format!("t{number}-"));
         start.wait();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use disk::{BlockDevice, MemoryDevice};
 use ext4::{DeferPolicy, Ext4};
 use testkit::crash::{CarelessDevice, CrashTarget, OpenFileSystem};
+use testkit::operation::Mix;
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
 
@@ -58,6 +59,16 @@ impl CrashTarget for Ext4Target {
     /// the journal is valid, so no implementation survives a torn write of it. The kernel does not either.
     fn indivisible(&self) -> Vec<Range<u64>> {
         std::iter::once(1024..2048).collect()
+    }
+
+    /// All attributes of a file must fit into a block, and block maps have no preallocated space.
+    fn adjusted(&self, mix: Mix) -> Mix {
+        let xattr_len_max = match self.layout.block_size {
+            ..2048 => mix.xattr_len_max.min(170),
+            _ => mix.xattr_len_max,
+        };
+        let preallocates = mix.preallocates && !self.layout.features.contains("^extents");
+        Mix { xattr_len_max, preallocates, ..mix }
     }
 
     fn files_may_wait(&self) -> bool {

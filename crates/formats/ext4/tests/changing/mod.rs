@@ -15,7 +15,6 @@ use ext4::mkfs::{self, FeatureChange, InodeCount, Options, PreviousContents};
 use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::Mke2fs;
 use testkit::crash::read_image;
-use testkit::operation::Mix;
 use vfs::{FileAttributesChange, FileSystem, InodeFlags, NewInode, Timestamp};
 
 pub const MIB: u64 = 1 << 20;
@@ -59,12 +58,6 @@ impl ImageParameters {
     /// All directories are case-insensitive.
     pub const FOLDED: Self = Self { features: "casefold", ..Self::DEFAULT };
     pub const FOLDED_SMALL_BLOCKS: Self = Self { features: "casefold", ..Self::SMALL_BLOCKS };
-
-    /// Adjusts a mix so that each operation can succeed: all attributes of a file must fit into a block.
-    pub fn mix(&self, mix: Mix) -> Mix {
-        let xattr_len_max = if self.block_size < 2048 { 170 } else { mix.xattr_len_max };
-        Mix { xattr_len_max, ..mix }
-    }
 
     /// Returns a device with a new file system of this kind.
     pub fn make(&self) -> MemoryDevice {

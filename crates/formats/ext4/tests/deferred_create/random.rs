@@ -32,12 +32,8 @@ fn large_directories_do_as_the_model_does() {
             ImageParameters::PLAIN,
             ImageParameters::BLOCK_MAPS,
         ] {
-            let mix = Mix {
-                preallocates: layout.features != ImageParameters::BLOCK_MAPS.features,
-                ..LARGE_DIRECTORIES
-            };
             let target = waiting(ImageParameters { inodes: 2_048, ..layout });
-            one_thread(&target.trial(), layout.mix(mix), 500 + seed, 2_000);
+            one_thread(&target.trial(), LARGE_DIRECTORIES, 500 + seed, 2_000);
         }
     }
 }

@@ -2,14 +2,17 @@
 
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use diskwright_remote::place::object::ObjectSource;
+use diskwright_remote::place::runtime::block_on;
 use diskwright_remote::place::store::{Location, open_within};
-use diskwright_remote::place::transport::Limits;
+use diskwright_remote::place::transport::{Limits, connector};
 use futures_util::TryStreamExt;
-use object_store::ObjectStore;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use testkit::RawServer;
 
 /// Maximum duration of each case. The windows of the test are 200 ms, and requests are retried.
@@ -148,10 +151,9 @@ fn a_redirect_does_not_get_the_query() {
     assert!(head.starts_with("GET /x ") && !head.contains("CANARY"), "{head}");
 }
 
-/// Lists a bucket at a server.
-fn listed(server: &RawServer) -> Result<usize, object_store::Error> {
-    use diskwright_remote::place::transport::connector;
-    let store = object_store::aws::AmazonS3Builder::new()
+/// Returns a bucket at a server.
+fn bucket(server: &RawServer) -> AmazonS3 {
+    AmazonS3Builder::new()
         .with_endpoint(server.url())
         .with_allow_http(true)
         .with_bucket_name("b")
@@ -160,8 +162,36 @@ fn listed(server: &RawServer) -> Result<usize, object_store::Error> {
         .with_secret_access_key("CANARY")
         .with_http_connector(connector(limits()))
         .build()
-        .unwrap();
-    diskwright_remote::place::runtime::block_on(async {
+        .unwrap()
+}
+
+#[test]
+fn every_wrong_response_of_a_bucket_is_an_error() {
+    std::thread::scope(|scope| {
+        for &(lie, _, answer) in LIES {
+            scope.spawn(move || {
+                let server = RawServer::new(move |_, stream| answer(stream));
+                let (start, store) = (Instant::now(), Arc::new(bucket(&server)));
+                let path = object_store::path::Path::from("disk");
+                let put = store.put(&path, PutPayload::from_static(&[7; 4096]));
+                // Some heads of answers are those of a success, which the body of an answer to a write cannot change.
+                let stored = block_on(put).err().map(|error| error.to_string());
+                let address = "s3://b/disk".into();
+                let Err(read) = ObjectSource::of(Location { store, path, address }) else {
+                    panic!("{lie} is believed");
+                };
+                let said = format!("{read} {}", stored.unwrap_or_default());
+                assert!(!said.contains("CANARY"), "{lie}: {said}");
+                assert!(start.elapsed() < 2 * TIME_MAX, "{lie} took {:?}", start.elapsed());
+            });
+        }
+    });
+}
+
+/// Lists a bucket at a server.
+fn listed(server: &RawServer) -> Result<usize, object_store::Error> {
+    let store = bucket(server);
+    block_on(async {
         let mut objects = store.list(None);
         let mut count = 0;
         while objects.try_next().await?.is_some() {

@@ -68,6 +68,11 @@ pub trait CrashTarget: Sync {
         Vec::new()
     }
 
+    /// Returns the mix without operations that this file system refuses.
+    fn adjusted(&self, mix: Mix) -> Mix {
+        mix
+    }
+
     /// Returns whether new files without further changes may be lost although later steps are present.
     fn files_may_wait(&self) -> bool {
         false
@@ -236,6 +241,7 @@ impl<'e> Explorer<'e> {
         after_each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mix = self.options.mixes[(seed % self.options.mixes.len() as u64) as usize];
+        let mix = self.target.adjusted(mix);
         let recorded = judge::guarded(|| record::run(self.target, seed, mix, &self.options));
         self.report.lock().runs += 1;
         let run = match recorded {
