@@ -182,6 +182,18 @@ fn disk_of_machine(format: &str) -> tempfile::TempDir {
     folder
 }
 
+/// Returns contents for files that guests write.
+fn data() -> Vec<u8> {
+    (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect()
+}
+
+/// Returns the contents of a file in an image.
+fn read(image: &Path, path: &str) -> Vec<u8> {
+    let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
+    assert!(output.status.success(), "{path}: {output:?}");
+    output.stdout
+}
+
 /// Checks what the virtual machine wrote to an image.
 fn check_written(image: &Path, data: &[u8]) {
     testkit::judge(image);
@@ -201,7 +213,7 @@ fn check_written(image: &Path, data: &[u8]) {
 fn a_virtual_machine_writes_to_its_disk_and_survives_a_restart_of_the_server() {
     require!(Guest("VIRTIO_BLK"), Tool("e2fsck"), Tool("xfs_repair"), Tool("python3"));
     let share = tempfile::tempdir().unwrap();
-    let data: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    let data = data();
     fs::write(share.path().join("data"), &data).unwrap();
     let folders = ["ext4", "xfs"].map(disk_of_machine);
     let arguments = ["a.img", "--vhost-user", "s", "--queues", "2"];

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use testkit::guest::{self, GuestJob};
 use testkit::{require, scratch};
 
-use super::disk_of_machine;
+use super::{disk_of_machine, read};
 use crate::program::diskwright;
 
 /// Four writers at a time, and a second mount that reads what they wrote. The arguments are a port and a file.
@@ -80,7 +80,7 @@ fn a_kernel_uses_several_connections() {
     require!(Guest("BLK_DEV_NBD"), Tool("e2fsck"), Tool("xfs_repair"));
     let dir = scratch();
     let data = dir.path().join("data");
-    let bytes: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    let bytes = super::data();
     fs::write(&data, &bytes).unwrap();
     for format in ["ext4", "xfs"] {
         let disk = disk_of_machine(format);
@@ -95,12 +95,7 @@ fn a_kernel_uses_several_connections() {
         assert_eq!(served.server.wait().unwrap().code(), Some(0), "{format}");
         let image = disk.path().join("a.img");
         testkit::judge(&image);
-        let read = |path: &str| {
-            let output = diskwright().arg("cat").arg(&image).arg(path).output().unwrap();
-            assert!(output.status.success(), "{path}: {output:?}");
-            output.stdout
-        };
-        assert!(read("/data34") == bytes, "{format}");
-        assert_eq!(read("/file23"), b"3\n", "{format}");
+        assert!(read(&image, "/data34") == bytes, "{format}");
+        assert_eq!(read(&image, "/file23"), b"3\n", "{format}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::guest::{self, GuestJob};
 use testkit::{require, scratch};
 
-use super::disk_of_machine;
+use super::{disk_of_machine, read};
 use crate::program::diskwright;
 
 /// `serve` starts a server of `$device`, and `ended` ends it and removes its device. The device of a killed server keeps
@@ -83,18 +83,12 @@ fn run(image: &Path, data: &Path, script: &str) {
     assert!(is_complete, "{}\n{}", answer.output, answer.log);
 }
 
-fn read(image: &Path, path: &str) -> Vec<u8> {
-    let output = diskwright().arg("cat").arg(image).arg(path).output().unwrap();
-    assert!(output.status.success(), "{path}: {output:?}");
-    output.stdout
-}
-
 #[test]
 fn a_kernel_mounts_and_changes_an_image() {
     require!(Guest("BLK_DEV_UBLK"), Tool("e2fsck"), Tool("xfs_repair"));
     let dir = scratch();
     let data = dir.path().join("data");
-    let bytes: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect();
+    let bytes = super::data();
     fs::write(&data, &bytes).unwrap();
     for format in ["ext4", "xfs"] {
         let disk = disk_of_machine(format);
