@@ -6,7 +6,7 @@
 
 mod list;
 
-pub use list::{Acl, InheritedAcl};
+pub use list::{Acl, InheritedAcl, default_of};
 
 /// The attribute that contains the access control list.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -18,6 +18,7 @@ pub mod ownership;
 pub mod path;
 pub mod quota;
 pub mod runs;
+pub mod served;
 pub mod survey;
 pub mod text;
 mod types;

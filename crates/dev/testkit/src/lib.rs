@@ -22,6 +22,7 @@
 //!   compares the trees of two file systems.
 //! - [`trial`] contains tests that every format must pass, and [`walk`] traverses damaged images.
 //! - [`crash`] explores crashes of random runs and contains the judges of crashed images; [`assert_survives`] does both.
+//! - `MemoryImage` is an image in memory, which a judge accepts at the end.
 //! - [`WebServer`] serves objects over HTTP, counts requests, and fails on purpose.
 //! - [`stress`] runs a load like that of fsstress on a mounted directory.
 //! - [`sample_tree`] creates source trees with every kind of entry.
@@ -43,6 +44,8 @@ pub mod fs_tree;
 pub mod guest;
 mod harm;
 mod loop_device;
+#[cfg(all(feature = "ext4", feature = "xfs"))]
+mod memory_image;
 pub mod model;
 mod mount;
 mod need;
@@ -77,6 +80,8 @@ pub use effort::{Effort, effort};
 pub use explore::{assert_survives, explore};
 pub use harm::{HarmTarget, harm};
 pub use loop_device::LoopDevice;
+#[cfg(all(feature = "ext4", feature = "xfs"))]
+pub use memory_image::{MemoryImage, on_both_formats};
 pub use mount::{KernelMount, MountOptions, unmount_from};
 pub use need::{Need, missing, satisfied};
 pub use reference::{Mke2fs, debugfs, debugfs_write, populate_with_kernel};

@@ -21,11 +21,11 @@ mod rpc;
 mod server;
 mod service;
 mod status;
-mod time;
 mod xdr;
 
 pub use access::NfsCallers;
 pub use export::{ExportPath, ExportPathError};
-pub use server::{NfsServer, ServedOutcome};
+pub use server::NfsServer;
 pub use service::{NfsOptions, NfsService};
 pub use status::NfsStatus;
+pub use vfs::served::ServedOutcome;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use vfs::FileSystem;
+use vfs::served::{Served, ServedOutcome, is_passing};
 
 use crate::connection::Connection;
 use crate::{NfsOptions, NfsService};
@@ -20,8 +21,6 @@ const CONNECTIONS_MAX: usize = 64;
 const POLL: Duration = Duration::from_millis(20);
 /// Time for clients to read their last replies after the stop flag is set.
 const GRACE: Duration = Duration::from_secs(5);
-/// Interval of syncs, as that of a mount.
-const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves a file system to at most 64 connections. Each has at most 8 requests in progress, of at most 1100 KiB. A
 /// client that stalls within a message for 30 seconds is disconnected without effect on the others.
@@ -29,13 +28,6 @@ pub struct NfsServer {
     listener: TcpListener,
     address: SocketAddr,
     options: NfsOptions,
-}
-
-/// State of the image after serving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServedOutcome {
-    /// The image was found damaged. Nothing was written after that.
-    pub is_damaged: bool,
 }
 
 impl NfsServer {
@@ -95,7 +87,8 @@ impl NfsServer {
         let requests = AtomicU64::new(0);
         let has_ended = AtomicBool::new(false);
         let accepted = thread::scope(|scope| {
-            let sync = || sync_until(&service, &has_ended);
+            // The service logs an error. Each client gets it when it asks for durability.
+            let sync = || Served::sync_until(&has_ended, || drop(service.sync()));
             let syncing = thread::Builder::new().name("nfs-sync".into()).spawn_scoped(scope, sync);
             let accepted =
                 syncing.and_then(|_| self.accept(scope, (&service, &requests, &open), stop));
@@ -106,7 +99,7 @@ impl NfsServer {
         let synced = service.sync();
         accepted?;
         synced.map_err(io::Error::from)?;
-        Ok(ServedOutcome { is_damaged: service.is_damaged() })
+        Ok(service.served.outcome())
     }
 
     fn accept<'scope>(
@@ -142,30 +135,6 @@ fn start<'scope>(
     let serve = move || connection.serve(scope, service, requests);
     // If the thread does not start, the last reference of the connection is dropped.
     let _ = thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve);
-}
-
-/// Checks whether accepting can continue: no client connects, or the error concerns one connection or a temporary shortage.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind as K;
-    // Too many open files in the process or the system (EMFILE, ENFILE), and no buffer space (ENOBUFS).
-    const SHORTAGES: [i32; 3] = [24, 23, 105];
-    matches!(
-        error.kind(),
-        K::WouldBlock | K::ConnectionAborted | K::ConnectionReset | K::Interrupted | K::OutOfMemory
-    ) || error.raw_os_error().is_some_and(|number| SHORTAGES.contains(&number))
-}
-
-/// Makes changes durable at intervals, until the end.
-fn sync_until(service: &NfsService<'_>, has_ended: &AtomicBool) {
-    let mut last = Instant::now();
-    while !has_ended.load(Ordering::Relaxed) {
-        thread::sleep(POLL);
-        if last.elapsed() >= SYNC_INTERVAL {
-            // The service logs an error. Each client gets it when it asks for durability.
-            let _ = service.sync();
-            last = Instant::now();
-        }
-    }
 }
 
 /// The open connections, by ascending number.

@@ -1,7 +1,8 @@
 //! State of an export, and the frame of its changes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use vfs::served::Served;
 use vfs::{Attributes, Error, FileSystem, Ino, Timestamp};
 
 use crate::access::{Caller, NfsCallers};
@@ -11,7 +12,6 @@ use crate::handle::HandleCodec;
 use crate::held::Held;
 use crate::locks::{ChangeLocks, INODES_MAX};
 use crate::mount_table::MountTable;
-use crate::time::ChangeClock;
 use crate::xdr::XdrWriter;
 use crate::{ExportPath, NfsStatus};
 
@@ -61,18 +61,14 @@ pub(crate) struct Changed<T> {
 /// Answers messages of NFS and MOUNT. Every method may be called from any thread.
 pub struct NfsService<'a> {
     pub(crate) fs: &'a dyn FileSystem,
+    pub(crate) served: Served<'a>,
     pub(crate) options: NfsOptions,
     pub(crate) handles: HandleCodec,
     pub(crate) mounts: MountTable,
     locks: ChangeLocks,
-    clock: ChangeClock,
     pub(crate) duplicates: DuplicateCache,
     /// Differs between servers, and after changes that could not be stored. Clients repeat unstable writes then.
     write_verifier: AtomicU64,
-    /// True if the image was found damaged.
-    damaged: AtomicBool,
-    /// True if something has changed since [`Self::sync`].
-    changed: AtomicBool,
 }
 
 impl<'a> NfsService<'a> {
@@ -85,15 +81,13 @@ impl<'a> NfsService<'a> {
         getrandom::fill(&mut verifier).map_err(std::io::Error::other)?;
         Ok(Self {
             fs,
+            served: Served::new(fs, options.read_only),
             handles: HandleCodec::new(&options.export, options.uuid),
             options,
             mounts: MountTable::default(),
             locks: ChangeLocks::default(),
-            clock: ChangeClock::default(),
             duplicates: DuplicateCache::default(),
             write_verifier: AtomicU64::new(u64::from_be_bytes(verifier)),
-            damaged: AtomicBool::new(false),
-            changed: AtomicBool::new(false),
         })
     }
 
@@ -102,15 +96,12 @@ impl<'a> NfsService<'a> {
     /// # Errors
     /// If the file system cannot store them. Clients then repeat unstable writes.
     pub fn sync(&self) -> vfs::Result<()> {
-        if self.is_damaged() || !self.changed.swap(false, Ordering::SeqCst) {
-            return Ok(());
-        }
-        self.stored(self.fs.sync())
+        self.stored(self.served.sync())
     }
 
     /// Returns whether the image was found damaged. Changes are not permitted then.
     pub fn is_damaged(&self) -> bool {
-        self.damaged.load(Ordering::Relaxed)
+        self.served.is_damaged()
     }
 
     /// Returns the verifier of unstable writes.
@@ -120,12 +111,12 @@ impl<'a> NfsService<'a> {
 
     /// Returns the time of a change.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.next()
+        self.served.now()
     }
 
     /// Converts an error of the file system. Every error passes through here.
     pub(crate) fn failed(&self, error: &Error) -> NfsStatus {
-        if matches!(error, Error::Corrupt(_)) && !self.damaged.swap(true, Ordering::Relaxed) {
+        if self.served.note(error) {
             // The client gets a number; the log gets the details.
             tracing::error!("{error}");
         }
@@ -189,7 +180,7 @@ impl<'a> NfsService<'a> {
         *wcc = before.map(|before| Wcc { before: Some(before), after: Some(before) });
         self.check_writable()?;
         let outcome = act(before.each_ref(), self.now());
-        self.changed.store(true, Ordering::SeqCst);
+        self.served.set_changed();
         let after = current(0).ok();
         wcc[0].after = after;
         wcc[1].after = if is_one { after } else { current(1).ok() };
@@ -201,7 +192,7 @@ impl<'a> NfsService<'a> {
     /// # Errors
     /// `Rofs` if they are not, or no longer.
     fn check_writable(&self) -> Result<(), NfsStatus> {
-        if self.options.read_only || self.is_damaged() { Err(NfsStatus::Rofs) } else { Ok(()) }
+        if self.served.is_writable() { Ok(()) } else { Err(NfsStatus::Rofs) }
     }
 
     /// Makes a change durable.

@@ -1,7 +1,7 @@
 //! Valid lists and their relation to permission bits, according to acl(5).
 
 use super::{AclEntry, Malformed, NO_ID, PERMISSIONS, Tag};
-use crate::FileType;
+use crate::{Error, FileSystem, FileType, Ino};
 
 /// Permission bits that a list determines.
 const ACCESS_BITS: u16 = 0o777;
@@ -28,6 +28,20 @@ pub struct InheritedAcl {
     pub access: Option<Vec<u8>>,
     /// Value of [`super::DEFAULT`], for directories.
     pub default: Option<Vec<u8>>,
+}
+
+/// Returns the default list of a directory.
+///
+/// # Errors
+/// `Invalid` if the list is invalid.
+pub fn default_of(fs: &dyn FileSystem, dir: Ino) -> crate::Result<Option<Acl>> {
+    match fs.get_xattr(dir, super::DEFAULT) {
+        Ok(value) => Acl::parse(&value).map(Some).map_err(|_| {
+            Error::Invalid("the default access control list of the directory is invalid")
+        }),
+        Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl Acl {

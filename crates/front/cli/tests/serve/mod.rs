@@ -3,6 +3,7 @@
 mod nbd;
 mod nfs;
 mod ublk;
+mod webdav;
 
 use std::fs;
 use std::os::unix::net::UnixStream;

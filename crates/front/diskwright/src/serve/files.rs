@@ -1,98 +1,51 @@
-//! The files of an image, by NFS.
+//! The files of an image, by a protocol.
 
-use std::net::SocketAddr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use nfs::{ExportPath, NfsCallers, NfsOptions, NfsServer};
+use vfs::FileSystem;
+use vfs::served::ServedOutcome;
 
 use crate::{Error, Image, ImageOptions, Result};
 
-/// Export of the files of an image by NFSv3 and MOUNTv3, on one TCP port without a portmapper.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NfsExport {
-    /// Address to listen at. Port 0 chooses a free port.
-    pub address: SocketAddr,
-    /// Path that clients mount. `None` chooses a secret one of 128 random bits.
-    pub path: Option<ExportPath>,
-    /// Permit addresses that other hosts can reach.
-    pub allow_remote: bool,
-    /// Check the users that clients claim to be (`AUTH_SYS`) against permissions. Otherwise every client has all rights.
-    pub check_permissions: bool,
-    /// Owner of new files, unless permissions are checked.
-    pub owner: (u32, u32),
-    /// Make changes of names and attributes durable before they are answered. Otherwise they become durable within some
-    /// seconds.
-    pub sync: bool,
-}
-
-impl NfsExport {
-    /// Returns an export at an address, with a secret path, and without checks of permissions.
-    pub fn new(address: SocketAddr) -> Self {
-        let (allow_remote, check_permissions, owner) = (false, false, owner_of_process());
-        Self { address, path: None, allow_remote, check_permissions, owner, sync: true }
-    }
-}
-
-/// Addresses of an export for its clients. They contain its path, which may be a secret.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NfsAddresses {
-    /// Host and port.
-    pub host_and_port: String,
-    /// Address for programs with libnfs.
-    pub url: String,
-    /// Command that mounts the export on Linux, without the directory.
-    pub linux_command: String,
-    /// Command that mounts the export on macOS, without the directory.
-    pub macos_command: String,
+/// Protocol that serves files to clients.
+pub(super) trait FileProtocol {
+    /// Serves until `stop` is set, then makes all changes durable.
+    fn serve(&self, fs: &dyn FileSystem, stop: &AtomicBool) -> io::Result<ServedOutcome>;
 }
 
 /// Server of the files of an image.
-pub(super) struct FileServer {
-    server: NfsServer,
+pub(super) struct FileServer<P> {
+    protocol: P,
     image: Image,
     path: PathBuf,
-    addresses: NfsAddresses,
 }
 
-impl FileServer {
+impl<P: FileProtocol> FileServer<P> {
+    /// Opens an image, and starts listening with `listen`.
     pub(super) fn open(
         path: &Path,
         options: &ImageOptions,
-        export: &NfsExport,
         read_only: bool,
+        listen: impl FnOnce(&Image) -> Result<P>,
     ) -> Result<Self> {
-        if !export.address.ip().is_loopback() && !export.allow_remote {
-            return Err(Error::Usage(format!(
-                "{}: other hosts can reach this address, and NFS has no passwords; permit it with --allow-remote, \
-                 or use 127.0.0.1",
-                export.address
-            )));
-        }
         let image = open_image(path, options, read_only)?;
-        let server = listen(path, &image, export, read_only)?;
-        let addresses = NfsAddresses {
-            host_and_port: server.address().to_string(),
-            url: server.url(),
-            linux_command: server.linux_command(),
-            macos_command: server.macos_command(),
-        };
-        Ok(Self { server, image, path: path.to_owned(), addresses })
+        let protocol = listen(&image)?;
+        Ok(Self { protocol, image, path: path.to_owned() })
     }
 
-    pub(super) fn addresses(&self) -> &NfsAddresses {
-        &self.addresses
+    pub(super) fn protocol(&self) -> &P {
+        &self.protocol
     }
 
     /// Serves until `stop` is set, then closes the image. After damage nothing is written, and the image is left as
     /// after a crash.
     pub(super) fn serve(self, stop: &AtomicBool) -> Result<()> {
-        let Self { server, image, path, .. } = self;
+        let Self { protocol, image, path } = self;
         let served = {
             let fs = image.file_system()?;
-            server.serve(&*fs, stop)
+            protocol.serve(&*fs, stop)
         };
         if served.as_ref().is_ok_and(|outcome| outcome.is_damaged) {
             image.abandon();
@@ -113,22 +66,8 @@ fn open_image(path: &Path, options: &ImageOptions, read_only: bool) -> Result<Im
     options.open(path)
 }
 
-fn listen(path: &Path, image: &Image, export: &NfsExport, read_only: bool) -> Result<NfsServer> {
-    let random = || ExportPath::random().map_err(|e| Error::host("serve", path, e));
-    let export_path = export.path.clone().map_or_else(random, Ok)?;
-    let (uid, gid) = export.owner;
-    let callers = match export.check_permissions {
-        true => NfsCallers::Checked,
-        false => NfsCallers::Unchecked { uid, gid },
-    };
-    let mut options = NfsOptions::new(export_path, image.info()?.uuid);
-    (options.read_only, options.callers, options.sync) = (read_only, callers, export.sync);
-    NfsServer::bind(export.address, options)
-        .map_err(|e| Error::host("listen at", export.address.to_string(), e))
-}
-
 /// Returns user and group of this process; root where the host has none.
-fn owner_of_process() -> (u32, u32) {
+pub(super) fn owner_of_process() -> (u32, u32) {
     #[cfg(target_os = "linux")]
     return (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     #[cfg(not(target_os = "linux"))]

@@ -1,5 +1,5 @@
 //! Export of images as network block devices, as disks of virtual machines, as block devices of the kernel, and of their
-//! files by NFS (`diskwright serve`).
+//! files by NFS and WebDAV (`diskwright serve`).
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -14,8 +14,10 @@
 //! ```
 
 mod files;
+mod nfs;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod ublk;
+mod webdav;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -24,9 +26,12 @@ use std::sync::atomic::AtomicBool;
 
 use disk::BlockDevice;
 
-pub use files::{NfsAddresses, NfsExport};
-pub use nfs::{ExportPath, ExportPathError};
+pub use ::nfs::{ExportPath, ExportPathError};
+pub use ::webdav::Symlinks;
 pub use remote::nbd::{Address, AddressError};
+
+pub use nfs::{NfsAddresses, NfsExport};
+pub use webdav::{WebdavAddresses, WebdavExport};
 
 use crate::image::{open_device, open_device_to_write};
 #[cfg(feature = "anywhere")]
@@ -47,6 +52,8 @@ pub enum Export {
     },
     /// The files of an image by NFSv3.
     Nfs(NfsExport),
+    /// The files of an image by WebDAV.
+    Webdav(WebdavExport),
     /// A block device of the kernel by ublk. Linux 6.5 and later, as root.
     #[cfg(feature = "mount")]
     Ublk {
@@ -55,8 +62,8 @@ pub enum Export {
     },
 }
 
-/// Export of an image, or a partition of a disk. Clients of NFS receive its files, all others the raw bytes, whatever
-/// they contain.
+/// Export of an image, or a partition of a disk. Clients of NFS and WebDAV receive its files, all others the raw bytes,
+/// whatever they contain.
 pub struct Service {
     server: Server,
     image: PathBuf,
@@ -66,7 +73,8 @@ enum Server {
     Nbd(remote::nbd::Server),
     #[cfg(target_os = "linux")]
     VhostUser(remote::vhost_user::Server),
-    Nfs(Box<files::FileServer>),
+    Nfs(Box<files::FileServer<nfs::NfsProtocol>>),
+    Webdav(Box<files::FileServer<webdav::WebdavProtocol>>),
     #[cfg(all(feature = "mount", target_os = "linux"))]
     Ublk(Box<ublk::Server>),
 }
@@ -93,8 +101,10 @@ impl Service {
                 vhost_user(image, device()?, socket, *queues, read_only)?
             }
             Export::Nfs(export) => {
-                let server = files::FileServer::open(image, options, export, read_only)?;
-                Server::Nfs(Box::new(server))
+                Server::Nfs(Box::new(nfs::open(image, options, export, read_only)?))
+            }
+            Export::Webdav(export) => {
+                Server::Webdav(Box::new(webdav::open(image, options, export, read_only)?))
             }
             #[cfg(all(feature = "mount", target_os = "linux"))]
             Export::Ublk { queues } => ublk::Server::add(device()?, *queues, read_only)
@@ -111,7 +121,15 @@ impl Service {
     /// Returns the addresses for clients of NFS; `None` for other protocols.
     pub fn nfs_addresses(&self) -> Option<&NfsAddresses> {
         match &self.server {
-            Server::Nfs(server) => Some(server.addresses()),
+            Server::Nfs(server) => Some(server.protocol().addresses()),
+            _ => None,
+        }
+    }
+
+    /// Returns the addresses for clients of WebDAV; `None` for other protocols.
+    pub fn webdav_addresses(&self) -> Option<&WebdavAddresses> {
+        match &self.server {
+            Server::Webdav(server) => Some(server.protocol().addresses()),
             _ => None,
         }
     }
@@ -120,12 +138,16 @@ impl Service {
     /// use it: with TCP, including the port chosen for port 0; with ublk, the path of the block device.
     ///
     /// # Errors
-    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written. With NFS,
-    /// also if damage was found ([`Error::FoundDamaged`]).
+    /// If connections cannot be accepted, the block device cannot be started, or the image cannot be written. With NFS
+    /// and WebDAV, also if damage was found ([`Error::FoundDamaged`]).
     pub fn serve(self, stop: &AtomicBool, started: &mut dyn FnMut(&dyn Display)) -> Result<()> {
         let served = match self.server {
             Server::Nfs(server) => {
-                started(&server.addresses().host_and_port);
+                started(&server.protocol().addresses().host_and_port);
+                return server.serve(stop);
+            }
+            Server::Webdav(server) => {
+                started(&server.protocol().addresses().host_and_port);
                 return server.serve(stop);
             }
             Server::Nbd(server) => {

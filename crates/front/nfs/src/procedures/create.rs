@@ -1,10 +1,10 @@
 //! CREATE, MKDIR, SYMLINK and MKNOD.
 
-use vfs::acl::{self, Acl, InheritedAcl};
+use vfs::acl::{self, InheritedAcl};
 use vfs::ownership::{S_ISGID, S_IXGRP, inherited_group};
 use vfs::{
-    Attributes, ChangePurpose, DeviceNumber, Error, FileType, Ino, NewInode, SetAttributes,
-    SpecialFile, Timestamp,
+    Attributes, ChangePurpose, DeviceNumber, FileType, Ino, NewInode, SetAttributes, SpecialFile,
+    Timestamp,
 };
 
 use super::EntryName;
@@ -287,7 +287,7 @@ impl NfsService<'_> {
         if is_of_group && !file_type.is_dir() && !caller.is_in(gid) {
             permissions &= !S_ISGID;
         }
-        let lists = match self.default_list(dir.ino)? {
+        let lists = match self.result(acl::default_of(self.fs, dir.ino))? {
             Some(list) if file_type != FileType::Symlink => list.inherit(permissions, file_type),
             _ => InheritedAcl { permissions, access: None, default: None },
         };
@@ -323,14 +323,5 @@ impl NfsService<'_> {
         let purpose = ChangePurpose::Consequence;
         let times = SetAttributes { atime, mtime, ctime: Some(now), purpose, ..Default::default() };
         self.result(self.fs.set_attributes(ino, &times))
-    }
-
-    /// Returns the default list of a directory.
-    fn default_list(&self, dir: Ino) -> Result<Option<Acl>, NfsStatus> {
-        match self.fs.get_xattr(dir, acl::DEFAULT) {
-            Ok(value) => Acl::parse(&value).map(Some).map_err(|_| NfsStatus::Inval),
-            Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(None),
-            Err(error) => Err(self.failed(&error)),
-        }
     }
 }

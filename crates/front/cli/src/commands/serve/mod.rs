@@ -1,5 +1,7 @@
 //! `diskwright serve`.
 
+mod webdav;
+
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -9,6 +11,7 @@ use clap::{ArgGroup, Args, value_parser};
 use diskwright::serve::{Address, Export, ExportPath, NfsAddresses, NfsExport, Service};
 use diskwright::{Error, Outcome, Result, stop_on_signals};
 
+use self::webdav::WebdavArgs;
 use super::arguments::ImageArgs;
 use crate::terminal;
 
@@ -26,6 +29,8 @@ Examples:
   diskwright serve root.img --nfs
   diskwright serve root.img --nfs 127.0.0.1:2049 --export /root --read-only
   nfs-ls 'nfs://127.0.0.1/root?nfsport=2049&mountport=2049'
+  diskwright serve root.img --webdav                    # prints an address for browsers and WebDAV clients
+  diskwright serve root.img --webdav 127.0.0.1:8080 --password-file password.txt --read-only
 
 Clients of NBD, vhost-user and ublk read the raw bytes of the image, and can write them unless --read-only or \
 --norecovery is given. All clients share one image: after a flush by one client, all clients see its data. A writable image \
@@ -38,9 +43,13 @@ the device disappears.
 commands that mount it. By default it listens on 127.0.0.1 at a free port, the path of the export is a random secret, and \
 every client that knows it has all rights. NFS sends everything in clear text.
 
+--webdav serves the files of the image by HTTP: as WebDAV, and as pages for browsers. By default it listens on 127.0.0.1 at \
+a free port, and the printed address contains a random secret. With --password-file clients send a password instead. HTTP \
+sends everything in clear text.
+
 Ctrl-C, SIGTERM or SIGHUP stops the server after all writes are durable.";
 
-/// Serve an image as a block device by NBD, vhost-user or ublk, or its files by NFS
+/// Serve an image as a block device by NBD, vhost-user or ublk, or its files by NFS or WebDAV
 #[derive(Debug, Args)]
 #[command(after_help = NOTES, group = ArgGroup::new("export").required(true))]
 pub(crate) struct ServeArgs {
@@ -60,29 +69,38 @@ pub(crate) struct ServeArgs {
     ublk: bool,
 
     /// Number of queues for --vhost-user and --ublk: 1 to 64. Default: one for each processor, at most 8
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["nbd", "nfs"], value_parser = value_parser!(u8).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["nbd", "nfs", "webdav"], value_parser = value_parser!(u8).range(1..=64))]
     queues: Option<u8>,
 
     /// Serve the files of the image by NFSv3 at this address: IP or IP:PORT. Default: 127.0.0.1 and a free port
-    #[arg(long, value_name = "ADDRESS", group = "export", num_args = 0..=1, default_missing_value = "127.0.0.1", value_parser = nfs_address)]
+    #[arg(long, value_name = "ADDRESS", groups = ["export", "files"], num_args = 0..=1, default_missing_value = "127.0.0.1", value_parser = ip_address)]
     nfs: Option<SocketAddr>,
+
+    /// Serve the files of the image by WebDAV, and to browsers, at this address: IP or IP:PORT. Default: 127.0.0.1 and a
+    /// free port
+    #[arg(long, value_name = "ADDRESS", groups = ["export", "files"], num_args = 0..=1, default_missing_value = "127.0.0.1", value_parser = ip_address)]
+    webdav: Option<SocketAddr>,
 
     /// Path that clients of --nfs mount. Handles of files stay valid if the server restarts with the same path. Default: a
     /// random secret
-    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    #[arg(long = "export", id = "export-path", value_name = "PATH", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk", "webdav"])]
     export_path: Option<ExportPath>,
 
-    /// Permit addresses for --nfs that other hosts can reach. They and all hosts between read and change everything
-    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    /// Permit addresses for --nfs and --webdav that other hosts can reach. Hosts between read and change everything
+    #[arg(long, requires = "files", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     allow_remote: bool,
 
     /// Check permissions for the users that clients of --nfs claim to be
-    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk", "webdav"])]
     check_permissions: bool,
 
-    /// Let clients of --nfs continue before changes of names and attributes are durable
-    #[arg(long = "async", id = "async", requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    /// Let clients of --nfs continue before changes of names and attributes are durable, those of --webdav before any
+    /// change is
+    #[arg(long = "async", id = "async", requires = "files", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     is_async: bool,
+
+    #[command(flatten)]
+    webdav_options: WebdavArgs,
 
     /// Reject writes of all clients
     #[arg(long)]
@@ -93,14 +111,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Outcome> {
     // Install the signal handler before a socket exists that a signal would leave behind.
     let stop = stop_on_signals()?;
     let options = args.image.options()?;
-    let service = Service::open(&args.image.image, &options, &export(args), args.read_only)?;
+    let service = Service::open(&args.image.image, &options, &export(args)?, args.read_only)?;
+    let is_remote = |address: Option<SocketAddr>| address.is_some_and(|at| !at.ip().is_loopback());
     if let Some(addresses) = service.nfs_addresses() {
-        if args.nfs.is_some_and(|address| !address.ip().is_loopback()) {
+        if is_remote(args.nfs) {
             terminal::message(
                 &"warning: other hosts can read and change the files; NFS does not encrypt",
             );
         }
         print(addresses)?;
+    }
+    if let Some(addresses) = service.webdav_addresses() {
+        if is_remote(args.webdav) {
+            terminal::message(
+                &"warning: hosts on the way can read and change the files; HTTP does not encrypt",
+            );
+        }
+        terminal::with_output(|out| writeln!(out, "{}", addresses.url).map_err(Error::Output))?;
     }
     service.serve(stop, &mut |address| {
         terminal::message(&format_args!("serving at {address}; stop it with Ctrl-C"));
@@ -118,28 +145,34 @@ fn print(addresses: &NfsAddresses) -> Result<()> {
 }
 
 /// Parses an IP address with or without a port.
-fn nfs_address(text: &str) -> std::result::Result<SocketAddr, String> {
+fn ip_address(text: &str) -> std::result::Result<SocketAddr, String> {
     let with_port = |ip: IpAddr| SocketAddr::new(ip, 0);
     let parsed = text.parse().or_else(|_| text.parse().map(with_port));
     parsed.map_err(|_| "expected IP or IP:PORT, as in 127.0.0.1:2049 or [::1]:2049".into())
 }
 
-fn export(args: &ServeArgs) -> Export {
+fn export(args: &ServeArgs) -> Result<Export> {
     if let Some(address) = args.nfs {
         let mut export = NfsExport::new(address);
         export.path.clone_from(&args.export_path);
         export.allow_remote = args.allow_remote;
         export.check_permissions = args.check_permissions;
         export.sync = !args.is_async;
-        return Export::Nfs(export);
+        return Ok(Export::Nfs(export));
+    }
+    if let Some(address) = args.webdav {
+        let mut export = args.webdav_options.export(address)?;
+        export.allow_remote = args.allow_remote;
+        export.sync = !args.is_async;
+        return Ok(Export::Webdav(export));
     }
     let default = || available_parallelism().map_or(1, |count| count.get().min(8) as u8);
     let queues = args.queues.unwrap_or_else(default);
-    match (&args.nbd, &args.vhost_user) {
+    Ok(match (&args.nbd, &args.vhost_user) {
         (Some(address), _) => Export::Nbd(address.clone()),
         (_, Some(socket)) => {
             Export::VhostUser { socket: socket.clone(), queues: usize::from(queues) }
         }
         (None, None) => Export::Ublk { queues: u16::from(queues) },
-    }
+    })
 }
