@@ -10,4 +10,5 @@ mod fencing;
 mod file_system;
 mod garbage;
 mod model;
+mod simulation;
 mod snapshots;
