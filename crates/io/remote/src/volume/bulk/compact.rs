@@ -31,7 +31,11 @@ impl BulkWriter {
         let blocks = self.pending.region_blocks();
         let blocks = region * blocks..(region + 1) * blocks;
         // The lock excludes writes until the new references are in the database.
-        let Some(_held) = self.pending.hold_region(region) else { return Ok(false) };
+        let Some(_held) = self.pending.hold_region(region) else {
+            // It is tried again later.
+            self.pending.note_written(blocks);
+            return Ok(false);
+        };
         let Self { db, geometry, objects, .. } = self;
         let reader = BlockReader { reads: db, geometry: *geometry, objects };
         let values = reader.values(blocks.clone()).await?;
