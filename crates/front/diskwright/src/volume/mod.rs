@@ -23,7 +23,7 @@ use std::path::Path;
 pub use create::{NewFileSystem, create};
 pub use export::export;
 pub(crate) use open::device;
-pub use remote::volume::Snapshot;
+pub use remote::volume::{GarbageCount, Snapshot, VolumeSurvey};
 use remote::volume::{Location, VolumeError};
 
 use crate::{Error, Result};
@@ -77,6 +77,27 @@ pub fn list(address: &str) -> Result<VolumeListing> {
 /// If the volume does not exist or has clones, or the bucket is not accessible.
 pub fn delete(address: &str) -> Result<()> {
     remote::volume::delete(&whole(address)?).map_err(at(address))
+}
+
+/// Removes bulk objects of a volume that nothing refers to, and that were found so a day ago. The volume may be mounted
+/// elsewhere; objects of that mount are not removed. `take_over` makes a mount elsewhere fail. It also compacts the volume.
+///
+/// # Errors
+/// If the volume does not exist or is damaged, or the bucket is not accessible.
+pub fn gc(address: &str, take_over: bool) -> Result<GarbageCount> {
+    let location = whole(address)?;
+    let age = remote::volume::GARBAGE_AGE;
+    remote::volume::collect(&location, age, take_over).map_err(at(address))
+}
+
+/// Counts the data of a volume or of a snapshot, and checks that its bulk objects exist. With `verify`, also reads them
+/// and verifies their checksums.
+///
+/// # Errors
+/// If the volume does not exist, its database is damaged, or the bucket is not accessible.
+pub fn survey(address: &str, verify: bool) -> Result<VolumeSurvey> {
+    let (volume, snapshot) = parts(address);
+    remote::volume::survey(&location(volume)?, snapshot, verify).map_err(at(address))
 }
 
 /// Splits an address into volume and snapshot name.

@@ -1,7 +1,9 @@
 //! The runtime for asynchronous work.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::rc::Rc;
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 
@@ -15,6 +17,11 @@ const WORKERS: usize = 2;
 const THREADS_MIN: usize = WORKERS + 1;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+
+thread_local! {
+    /// Runtime of a simulation in this thread.
+    static SIMULATED: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
+}
 
 /// Starts the runtime, unless it is running. Must be called before anything that uses [`handle`].
 ///
@@ -60,6 +67,9 @@ fn check_threads(count: usize) -> io::Result<()> {
 /// # Panics
 /// If the runtime was not started, and the system provides no threads.
 pub(crate) fn handle() -> Handle {
+    if let Some(runtime) = simulated() {
+        return runtime.handle().clone();
+    }
     RUNTIME.get_or_init(|| build().expect("threads for requests")).handle().clone()
 }
 
@@ -68,5 +78,26 @@ pub(crate) fn handle() -> Handle {
 /// # Panics
 /// In a task of a runtime.
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    handle().block_on(future)
+    match simulated() {
+        Some(runtime) => runtime.block_on(future),
+        None => handle().block_on(future),
+    }
+}
+
+/// Runs `work` with all asynchronous work of the calling thread in that thread. So the order of tasks depends only on
+/// `work`, the requests it makes, and timers. For tests.
+///
+/// # Panics
+/// If the system provides no descriptors.
+#[doc(hidden)]
+pub fn simulate<T>(work: impl FnOnce() -> T) -> T {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    SIMULATED.set(Some(Rc::new(runtime)));
+    let result = work();
+    SIMULATED.set(None);
+    result
+}
+
+fn simulated() -> Option<Rc<Runtime>> {
+    SIMULATED.with_borrow(Option::clone)
 }

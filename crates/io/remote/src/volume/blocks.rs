@@ -9,14 +9,21 @@ use slatedb::config::{ReadOptions, ScanOptions};
 use slatedb::{DbIterator, DbReadOps};
 
 use crate::volume::VolumeError;
+use crate::volume::bulk::{BlockValue, BulkObjects, Reference};
 use crate::volume::marker::Marker;
 
 /// Prefix of block keys.
 const BLOCK: u8 = b'b';
 /// Key of the volume's size. The value must match the marker.
 pub(crate) const SIZE: &[u8] = b"size";
+/// Key of the largest epoch of a writer with bulk objects.
+pub(crate) const EPOCH: &[u8] = b"epoch";
 /// Maximum number of blocks that are read by individual concurrent lookups. Larger ranges are scanned.
 const SINGLE_MAX: u64 = 4;
+/// Maximum number of blocks in one write of data to the database.
+pub(crate) const BATCH_BLOCKS: usize = 256;
+/// Maximum size of one prefetch.
+const AHEAD_MAX: u64 = 8 << 20;
 /// Read-ahead of a scan, and its number of concurrent requests.
 const AHEAD_BYTES: usize = 2 << 20;
 const AHEAD_REQUESTS: usize = 4;
@@ -40,11 +47,24 @@ pub(crate) fn size_value(marker: &Marker) -> Vec<u8> {
     [marker.len.to_be_bytes().as_slice(), &marker.block_bytes.to_be_bytes()].concat()
 }
 
+/// Reads the value of [`EPOCH`]; `None` if no writer had bulk objects.
+pub(crate) async fn recorded_epoch(
+    reads: &(impl DbReadOps + Sync),
+) -> Result<Option<u64>, VolumeError> {
+    let Some(value) = reads.get(EPOCH).await? else { return Ok(None) };
+    let epoch = value.as_ref().try_into().map(u64::from_be_bytes).map_err(|_| {
+        VolumeError::Damaged(format!("its recorded epoch has {} bytes, not 8", value.len()))
+    })?;
+    Ok(Some(epoch))
+}
+
 /// Size of a device and of its blocks, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     pub(crate) len: u64,
     pub(crate) block_bytes: u64,
+    /// Set if values may be references.
+    pub(crate) has_bulk: bool,
 }
 
 /// The blocks that a byte range overlaps.
@@ -56,7 +76,11 @@ pub(crate) struct Touched {
 
 impl Geometry {
     pub(crate) fn new(marker: &Marker) -> Self {
-        Self { len: marker.len, block_bytes: marker.block_bytes.into() }
+        Self {
+            len: marker.len,
+            block_bytes: marker.block_bytes.into(),
+            has_bulk: marker.has_bulk(),
+        }
     }
 
     /// Checks that the database belongs to the marker.
@@ -72,6 +96,17 @@ impl Geometry {
         Ok(Self::new(marker))
     }
 
+    /// Returns the number of blocks.
+    pub(crate) const fn blocks(self) -> u64 {
+        self.len / self.block_bytes
+    }
+
+    /// Returns the blocks to prefetch for a range of bytes, clipped to the device and to a maximum.
+    pub(crate) fn ahead(self, offset: u64, len: u64) -> Range<u64> {
+        let end = offset.saturating_add(len.min(AHEAD_MAX)).min(self.len);
+        offset / self.block_bytes..end.div_ceil(self.block_bytes)
+    }
+
     pub(crate) fn touched(self, offset: u64, len: u64) -> io::Result<Touched> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => {
@@ -85,76 +120,102 @@ impl Geometry {
         }
     }
 
+    fn parse(self, block: u64, value: Bytes) -> Result<BlockValue, VolumeError> {
+        if value.len() as u64 == self.block_bytes {
+            return Ok(BlockValue::Data(value));
+        }
+        if let Some(reference) = Reference::parse(&value).filter(|_| self.has_bulk) {
+            return Ok(BlockValue::Bulk(reference));
+        }
+        let (found, expected) = (value.len(), self.block_bytes);
+        Err(VolumeError::Damaged(format!(
+            "the value of block {block} is neither {expected} bytes of data nor a reference \
+             ({found} bytes)"
+        )))
+    }
+}
+
+/// Reads blocks of a state of the database, and the objects that it refers to.
+pub(crate) struct BlockReader<'a, R> {
+    pub(crate) reads: &'a R,
+    pub(crate) geometry: Geometry,
+    pub(crate) objects: &'a BulkObjects,
+}
+
+impl<R: DbReadOps + Sync> BlockReader<'_, R> {
     /// Fills `buf` with the bytes from `offset`.
-    pub(crate) async fn read(
-        self,
-        reads: &(impl DbReadOps + Sync),
-        offset: u64,
-        buf: &mut [u8],
-    ) -> Result<(), VolumeError> {
-        let Touched { blocks, skip } = self.touched(offset, buf.len() as u64)?;
+    pub(crate) async fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), VolumeError> {
+        let Touched { blocks, skip } = self.geometry.touched(offset, buf.len() as u64)?;
         if buf.is_empty() {
             return Ok(());
         }
-        let whole = (blocks.end - blocks.start) * self.block_bytes;
+        let whole = (blocks.end - blocks.start) * self.geometry.block_bytes;
         if whole == buf.len() as u64 {
-            return self.read_blocks(reads, blocks, buf).await;
+            return self.read_blocks(blocks, buf).await;
         }
         let mut around = vec![0; whole as usize];
-        self.read_blocks(reads, blocks, &mut around).await?;
+        self.read_blocks(blocks, &mut around).await?;
         buf.copy_from_slice(&around[skip..][..buf.len()]);
         Ok(())
     }
 
-    async fn read_blocks(
-        self,
-        reads: &(impl DbReadOps + Sync),
+    /// Fills `buf` with whole blocks.
+    pub(crate) async fn read_blocks(
+        &self,
         blocks: Range<u64>,
         buf: &mut [u8],
     ) -> Result<(), VolumeError> {
-        if blocks.end - blocks.start <= SINGLE_MAX {
-            let found = try_join_all(blocks.clone().map(|block| self.block(reads, block))).await?;
-            for (block, out) in found.iter().zip(buf.chunks_mut(self.block_bytes as usize)) {
-                fill(out, block.as_deref());
+        let size = self.geometry.block_bytes as usize;
+        let mut bulk = Vec::new();
+        buf.fill(0);
+        for (block, value) in self.values(blocks.clone()).await? {
+            let at = (block - blocks.start) as usize;
+            match value {
+                BlockValue::Data(data) => buf[at * size..][..size].copy_from_slice(&data),
+                BlockValue::Bulk(reference) => bulk.push((reference, at)),
             }
+        }
+        if bulk.is_empty() {
             return Ok(());
         }
-        buf.fill(0);
-        let mut scan = Scan::new(reads, blocks.clone(), self).await?;
-        while let Some((block, value)) = scan.next().await? {
-            let at = (block - blocks.start) * self.block_bytes;
-            buf[at as usize..][..value.len()].copy_from_slice(&value);
-        }
-        Ok(())
+        self.objects.read(&bulk, buf).await
     }
 
-    /// Reads one block; `None` means zeros.
-    pub(crate) async fn block(
-        self,
-        reads: &(impl DbReadOps + Sync),
-        block: u64,
-    ) -> Result<Option<Bytes>, VolumeError> {
-        let value = reads.get_with_options(key(block), &ReadOptions::default()).await?;
-        value.map(|value| self.checked(block, value)).transpose()
+    /// Loads the values of blocks and their objects into the caches.
+    pub(crate) async fn prefetch(&self, blocks: Range<u64>) -> Result<(), VolumeError> {
+        let bulk = |(_, value): (u64, BlockValue)| match value {
+            BlockValue::Bulk(reference) => Some((reference, 0)),
+            BlockValue::Data(_) => None,
+        };
+        let wanted: Vec<_> = self.values(blocks).await?.into_iter().filter_map(bulk).collect();
+        self.objects.prefetch(&wanted).await
     }
 
-    fn checked(self, block: u64, value: Bytes) -> Result<Bytes, VolumeError> {
-        if value.len() as u64 == self.block_bytes {
-            return Ok(value);
+    /// Returns the values of non-zero blocks, in order.
+    pub(crate) async fn values(
+        &self,
+        blocks: Range<u64>,
+    ) -> Result<Vec<(u64, BlockValue)>, VolumeError> {
+        if blocks.end - blocks.start <= SINGLE_MAX {
+            let found = try_join_all(blocks.map(|block| self.value(block))).await?;
+            return Ok(found.into_iter().flatten().collect());
         }
-        let (found, expected) = (value.len(), self.block_bytes);
-        Err(VolumeError::Damaged(format!("block {block} has {found} bytes, not {expected}")))
+        let mut found = Vec::new();
+        let mut scan = Scan::new(self.reads, blocks, self.geometry).await?;
+        while let Some(value) = scan.next().await? {
+            found.push(value);
+        }
+        Ok(found)
+    }
+
+    /// Returns the value of one block; `None` means zeros.
+    async fn value(&self, block: u64) -> Result<Option<(u64, BlockValue)>, VolumeError> {
+        let value = self.reads.get_with_options(key(block), &ReadOptions::default()).await?;
+        value.map(|value| Ok((block, self.geometry.parse(block, value)?))).transpose()
     }
 }
 
-fn fill(out: &mut [u8], value: Option<&[u8]>) {
-    match value {
-        Some(value) => out.copy_from_slice(value),
-        None => out.fill(0),
-    }
-}
-
-/// Iterates over the non-zero blocks of a range, in order.
+/// Iterates over the values of the non-zero blocks of a range, in order.
 pub(crate) struct Scan {
     found: DbIterator,
     geometry: Geometry,
@@ -176,12 +237,12 @@ impl Scan {
         Ok(Self { found: reads.scan_with_options(keys, &options).await?, geometry })
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<(u64, Bytes)>, VolumeError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<(u64, BlockValue)>, VolumeError> {
         let Some(found) = self.found.next().await? else { return Ok(None) };
         let block = block_of(&found.key).ok_or_else(|| {
             VolumeError::Damaged("the database contains an invalid block key".into())
         })?;
-        Ok(Some((block, self.geometry.checked(block, found.value)?)))
+        Ok(Some((block, self.geometry.parse(block, found.value)?)))
     }
 }
 

@@ -15,12 +15,33 @@ pub enum VolumeError {
     /// The database failed.
     #[error("{}", of_database(.0))]
     Database(slatedb::Error),
+    /// A request for a bulk object failed.
+    #[error(
+        "cannot access object {}: {}",
+        disk::address::safe_line(.path),
+        disk::address::safe_line(&.source.to_string())
+    )]
+    Object {
+        /// Path in the bucket.
+        path: String,
+        /// The failure.
+        source: object_store::Error,
+    },
     /// Another process opened the volume later.
     #[error(
         "the volume was taken over by another machine and can no longer be written here; unmount \
          it here"
     )]
     Fenced,
+    /// An earlier write or flush failed, so the volume accepts no more writes.
+    #[error("{0}")]
+    Failed(String),
+    /// A snapshot was removed, and with it references that the garbage collector needs.
+    #[error(
+        "a snapshot was removed while the garbage collector read its references; run diskwright \
+         volume gc again"
+    )]
+    SnapshotRemoved,
     /// There is no volume.
     #[error("the volume does not exist; create one with diskwright volume create")]
     NotFound,
@@ -107,6 +128,7 @@ impl VolumeError {
         match self {
             Self::Damaged(_) | Self::Version { .. } => true,
             Self::Database(error) => matches!(error.kind(), ErrorKind::Data),
+            Self::Object { source, .. } => matches!(source, object_store::Error::NotFound { .. }),
             _ => false,
         }
     }

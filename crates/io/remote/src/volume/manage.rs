@@ -1,17 +1,23 @@
 //! Snapshots, clones and other operations on whole volumes.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::place::runtime::block_on;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
+use object_store::path::Path;
 use slatedb::admin::CloneSourceSpec;
 use slatedb::config::CheckpointOptions;
 use slatedb::{Checkpoint, WalReader};
+use uuid::Uuid;
 
+use crate::volume::blocks::recorded_epoch;
 use crate::volume::marker::{self, Marker};
 use crate::volume::names::{check_free, find};
-use crate::volume::{Location, Options, Volume, VolumeError, database};
+use crate::volume::{
+    GarbageCount, Location, Options, Volume, VolumeError, bulk, database, garbage, pins,
+};
 
 /// A named earlier state of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +54,10 @@ pub fn snapshots(at: &Location) -> Result<Vec<Snapshot>, VolumeError> {
         Marker::read(at).await?;
         Ok::<_, VolumeError>(database::admin(at).list_checkpoints(None).await?)
     })?;
-    // Unnamed checkpoints belong to clones.
+    let found = found.into_iter().filter(|checkpoint| !pins::is_pin(checkpoint));
+    // Unnamed checkpoints belong to clones and to the garbage collector.
     let named = |it: Checkpoint| it.name.map(|name| Snapshot { name, time: it.create_time.into() });
-    let mut snapshots: Vec<_> = found.into_iter().filter_map(named).collect();
+    let mut snapshots: Vec<_> = found.filter_map(named).collect();
     snapshots.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.name.cmp(&b.name)));
     Ok(snapshots)
 }
@@ -95,20 +102,63 @@ pub fn clone(
         if database::admin(to).read_manifest(None).await?.is_some() {
             return Err(VolumeError::Exists("an incomplete volume"));
         }
-        let path = database::path(at);
         let source = match snapshot {
-            Some(name) => CloneSourceSpec::with_checkpoint(path, find(at, name).await?),
-            None => CloneSourceSpec::new(path),
+            Some(name) => Some(find(at, name).await?),
+            None => None,
         };
         Ok((marker, source))
     })?;
     if snapshot.is_none() {
         settle(at, take_over)?;
     }
-    block_on(async {
+    block_on(copy(at, &marker, source, to))
+}
+
+/// Creates a clone of a checkpoint or of the newest tables. The pin is first, so that no collector removes objects that
+/// the clone needs.
+async fn copy(
+    at: &Location,
+    marker: &Marker,
+    source: Option<Uuid>,
+    to: &Location,
+) -> Result<(), VolumeError> {
+    let (path, uuid) = (database::path(at), Uuid::new_v4());
+    if !marker.has_bulk() {
+        let source = match source {
+            Some(checkpoint) => CloneSourceSpec::with_checkpoint(path, checkpoint),
+            None => CloneSourceSpec::new(path),
+        };
         database::admin(to).create_clone_builder_from_source(source).build().await?;
-        marker.of_clone().write(to).await
-    })
+        return marker.of_clone(uuid, &at.path, None).write(to).await;
+    }
+    let pin = pins::create(at, source, uuid, &to.path).await?;
+    let source = CloneSourceSpec::with_checkpoint(path, pin);
+    database::admin(to).create_clone_builder_from_source(source).build().await?;
+    // The epoch must be that of the copied state: the clone's own writers have the next ones.
+    let reader = database::open_to_read(to, marker, None, &Options::default()).await?;
+    let epoch = recorded_epoch(&reader).await;
+    reader.close().await?;
+    marker.of_clone(uuid, &at.path, epoch?).write(to).await
+}
+
+/// Removes bulk objects of earlier epochs without references. An object must have been found without references by a
+/// run that is at least `age` ago. The volume may be open elsewhere; the objects of that writer are not removed. With
+/// `take_over`, the volume is first opened here, which fences the writer and ends its epoch, and is compacted.
+///
+/// # Errors
+/// If the volume does not exist, it is damaged, a snapshot is removed at the same time, or the bucket is inaccessible.
+pub fn collect(at: &Location, age: Duration, take_over: bool) -> Result<GarbageCount, VolumeError> {
+    let marker = block_on(Marker::read(at))?;
+    if !marker.has_bulk() {
+        return Ok(GarbageCount::default());
+    }
+    if take_over {
+        let volume = Volume::open(at, &Options::default())?;
+        volume.start_epoch()?;
+        volume.compact()?;
+        volume.close()?;
+    }
+    block_on(garbage::collect_earlier(at, &marker, age))
 }
 
 /// Removes a volume with its snapshots, or the remains of one. Its clones need its objects and must be removed first.
@@ -118,20 +168,54 @@ pub fn clone(
 pub fn delete(at: &Location) -> Result<(), VolumeError> {
     block_on(async {
         let admin = database::admin(at);
-        let is_marked = marker::exists(at).await?;
+        let marker = match Marker::read(at).await {
+            Ok(marker) => Some(marker),
+            Err(VolumeError::NotFound) => None,
+            // A damaged volume can be deleted, too.
+            Err(error) if error.is_damage() => None,
+            Err(error) => return Err(error),
+        };
         let manifest = admin.read_manifest(None).await?;
-        if !is_marked && manifest.is_none() {
+        if manifest.is_none() && !marker::exists(at).await? {
             return Err(VolumeError::NotFound);
         }
         // A clone keeps a checkpoint in its origin that has neither a name nor an expiry time.
         let is_of_clone = |kept: &Checkpoint| kept.name.is_none() && kept.expire_time.is_none();
-        if manifest.is_some_and(|it| it.checkpoints().iter().any(is_of_clone)) {
-            return Err(VolumeError::Exists("a clone of this volume"));
+        for checkpoint in manifest.iter().flat_map(|it| it.checkpoints()) {
+            if is_of_clone(checkpoint) || pins::is_used(at, checkpoint).await? {
+                return Err(VolumeError::Exists("a clone of this volume"));
+            }
         }
+        let of_database = |path: &str| path.strip_suffix("/db").map(Path::from);
+        let origins = manifest.iter().flat_map(|it| it.external_dbs());
+        let mut origins: Vec<_> = origins.filter_map(|it| of_database(&it.path)).collect();
+        origins.extend(
+            marker.iter().flat_map(|it| it.origins.last()).map(|it| Path::from(it.path.as_str())),
+        );
         Marker::remove(at).await?;
+        remove_objects(at).await?;
         admin.delete_db(true).await?;
+        for origin in origins {
+            pins::remove(at, origin, marker.as_ref()).await?;
+        }
         Ok(())
     })
+}
+
+/// Removes all bulk objects of a volume, and the lists of the garbage collector.
+async fn remove_objects(at: &Location) -> Result<(), VolumeError> {
+    for below in [bulk::OBJECTS, bulk::GARBAGE] {
+        let prefix = at.path.clone().join(below);
+        let paths = at.store.list(Some(&prefix)).map_ok(|meta| meta.location).boxed();
+        let mut removed = at.store.delete_stream(paths);
+        while let Some(result) = removed.next().await {
+            match result {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Ensures that all synced writes are in tables, as after closing the volume.

@@ -11,7 +11,10 @@ use crate::volume::{Location, VolumeError};
 
 /// Name of the marker below a volume's prefix.
 const NAME: &str = "diskwright-volume.json";
-const VERSION: u32 = 1;
+/// Version of volumes whose data is in the database only. They are opened, but not created.
+const VERSION_LOG: u32 = 1;
+/// Version of volumes with bulk objects.
+const VERSION_BULK: u32 = 2;
 /// Maximum size of a marker. Valid markers are much smaller.
 const BYTES_MAX: u64 = 64 << 10;
 
@@ -33,6 +36,18 @@ pub(crate) struct Marker {
     pub(crate) uuid: Uuid,
     pub(crate) len: u64,
     pub(crate) block_bytes: u32,
+    /// Volumes that this one was cloned from and may share objects with, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) origins: Vec<CloneOrigin>,
+}
+
+/// A volume whose bulk objects a clone shares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CloneOrigin {
+    /// Its path in the bucket.
+    pub(crate) path: String,
+    /// Largest epoch of the shared objects.
+    pub(crate) epoch: u64,
 }
 
 impl Marker {
@@ -40,12 +55,28 @@ impl Marker {
         if len == 0 || !len.is_multiple_of(BLOCK_BYTES.into()) || len > LEN_MAX {
             return Err(VolumeError::Size { len, block_bytes: BLOCK_BYTES, max: LEN_MAX });
         }
-        Ok(Self { version: VERSION, uuid: Uuid::new_v4(), len, block_bytes: BLOCK_BYTES })
+        Ok(Self {
+            version: VERSION_BULK,
+            uuid: Uuid::new_v4(),
+            len,
+            block_bytes: BLOCK_BYTES,
+            origins: Vec::new(),
+        })
     }
 
-    /// Returns the marker of a clone.
-    pub(crate) fn of_clone(&self) -> Self {
-        Self { uuid: Uuid::new_v4(), ..self.clone() }
+    /// Returns the marker of a clone of the volume at `path`, whose copied state has the recorded epoch `epoch`.
+    pub(crate) fn of_clone(&self, uuid: Uuid, path: &Path, epoch: Option<u64>) -> Self {
+        let mut origins = self.origins.clone();
+        if self.has_bulk() {
+            // Without a record, the copied state has no bulk objects.
+            origins.push(CloneOrigin { path: path.to_string(), epoch: epoch.unwrap_or(0) });
+        }
+        Self { uuid, origins, ..self.clone() }
+    }
+
+    /// Returns whether the volume may have bulk objects.
+    pub(crate) const fn has_bulk(&self) -> bool {
+        self.version >= VERSION_BULK
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, VolumeError> {
@@ -56,8 +87,8 @@ impl Marker {
         }
         let damaged = |error| VolumeError::Damaged(format!("its marker {NAME}: {error}"));
         let Any { version } = serde_json::from_slice(bytes).map_err(damaged)?;
-        if version != VERSION {
-            return Err(VolumeError::Version { found: version, known: VERSION });
+        if !(VERSION_LOG..=VERSION_BULK).contains(&version) {
+            return Err(VolumeError::Version { found: version, known: VERSION_BULK });
         }
         let marker: Self = serde_json::from_slice(bytes).map_err(damaged)?;
         let Self { len, block_bytes, .. } = marker;
@@ -71,12 +102,15 @@ impl Marker {
                 "its marker {NAME} has an invalid size of {len} bytes"
             )));
         }
+        if !marker.origins.is_sorted_by_key(|origin| origin.epoch) {
+            return Err(VolumeError::Damaged(format!("its marker {NAME} has unordered origins")));
+        }
         Ok(marker)
     }
 
     /// Reads the marker of a volume.
     pub(crate) async fn read(at: &Location) -> Result<Self, VolumeError> {
-        let found = match again(async || at.store.get(&name(at)).await).await {
+        let found = match again(|| async { at.store.get(&name(at)).await }).await {
             Err(object_store::Error::NotFound { .. }) => return Err(VolumeError::NotFound),
             found => found?,
         };
@@ -92,7 +126,7 @@ impl Marker {
         let bytes = serde_json::to_vec_pretty(self).map_err(std::io::Error::from)?;
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let put =
-            async || at.store.put_opts(&name(at), bytes.clone().into(), options.clone()).await;
+            || async { at.store.put_opts(&name(at), bytes.clone().into(), options.clone()).await };
         match again(put).await {
             // The marker may be from this call, if the response to an earlier attempt was lost.
             Err(object_store::Error::AlreadyExists { .. }) => match Self::read(at).await? {
@@ -104,7 +138,7 @@ impl Marker {
     }
 
     pub(crate) async fn remove(at: &Location) -> Result<(), VolumeError> {
-        match again(async || at.store.delete(&name(at)).await).await {
+        match again(|| async { at.store.delete(&name(at)).await }).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -120,7 +154,7 @@ pub fn is_volume(at: &Location) -> Result<bool, VolumeError> {
 }
 
 pub(crate) async fn exists(at: &Location) -> Result<bool, VolumeError> {
-    match again(async || at.store.head(&name(at)).await).await {
+    match again(|| async { at.store.head(&name(at)).await }).await {
         Ok(_) => Ok(true),
         Err(object_store::Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error.into()),
@@ -128,7 +162,10 @@ pub(crate) async fn exists(at: &Location) -> Result<bool, VolumeError> {
 }
 
 /// Retries a request after transport errors, as the database does.
-async fn again<T>(request: impl AsyncFn() -> object_store::Result<T>) -> object_store::Result<T> {
+pub(crate) async fn again<T, F>(request: impl Fn() -> F) -> object_store::Result<T>
+where
+    F: Future<Output = object_store::Result<T>>,
+{
     for _ in 1..TRIES {
         match request().await {
             Err(object_store::Error::Generic { .. }) => tokio::time::sleep(PAUSE).await,
@@ -152,7 +189,8 @@ mod tests {
         let text = serde_json::to_string(&marker).unwrap();
         assert_eq!(Marker::parse(text.as_bytes()).unwrap(), marker);
         for (from, to, told) in [
-            ("\"version\":1", "\"version\":2", "versions up to 1"),
+            ("\"version\":2", "\"version\":3", "versions up to 2"),
+            ("\"version\":2", "\"version\":0", "versions up to 2"),
             ("4096", "4095", "size of 4095 bytes"),
             ("1099511627776", "1099511627777", "size of 1099511627777 bytes"),
             ("1099511627776", "0", "size of 0 bytes"),
@@ -162,8 +200,26 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
             assert!(error.is_damage());
         }
+        let old = text.replace("\"version\":2", "\"version\":1");
+        assert!(!Marker::parse(old.as_bytes()).unwrap().has_bulk());
         for len in [0, 1000, u64::MAX] {
             assert!(matches!(Marker::new(len), Err(VolumeError::Size { .. })));
         }
+    }
+
+    #[test]
+    fn clones_refer_to_their_origins() {
+        let first = Marker::new(1 << 20).unwrap();
+        let path = Path::from("a/first");
+        let clone = first.of_clone(Uuid::new_v4(), &path, Some(3));
+        assert_ne!(clone.uuid, first.uuid);
+        let later = clone.of_clone(Uuid::new_v4(), &Path::from("clone"), Some(5));
+        let epochs: Vec<_> = later.origins.iter().map(|it| (it.path.as_str(), it.epoch)).collect();
+        assert_eq!(epochs, [("a/first", 3), ("clone", 5)]);
+        let text = serde_json::to_string(&later).unwrap();
+        assert_eq!(Marker::parse(text.as_bytes()).unwrap(), later);
+        let swapped = text.replace(":3}", ":9}");
+        let error = Marker::parse(swapped.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("unordered origins"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use crate::place::runtime::block_on;
 use disk::BlockDevice;
 
-use crate::volume::blocks::{Geometry, SIZE, size_value};
+use crate::volume::blocks::{SIZE, size_value};
 use crate::volume::marker::{self, Marker};
 use crate::volume::{Location, Options, Volume, VolumeError, database};
 
@@ -35,7 +35,7 @@ impl NewVolume {
             }
             let db = database::open(at, &marker, options).await?;
             db.put(SIZE, size_value(&marker)).await?;
-            let volume = Volume::new(at, db, Geometry::new(&marker));
+            let volume = Volume::new(at, db, &marker, options);
             Ok(Self { volume, marker, at: at.clone() })
         })
     }

@@ -1,14 +1,19 @@
 //! A read-only view of a volume as of one moment.
 
 use std::io;
+use std::sync::Arc;
 
-use crate::place::runtime::block_on;
+use crate::place::runtime::{self, block_on};
 use disk::BlockDevice;
 use slatedb::DbReader;
 
-use crate::volume::blocks::{Geometry, Scan};
+use crate::volume::blocks::{BlockReader, Geometry, Scan};
+use crate::volume::bulk::{BlockValue, BulkObjects};
 use crate::volume::marker::Marker;
 use crate::volume::{Location, Options, VolumeError, database, names};
+
+/// Number of blocks that are read together for a copy.
+const COPIED_BLOCKS: usize = 1024;
 
 /// A volume as it was when the view was opened, or as of a snapshot. A view writes nothing and does not fence the
 /// writer.
@@ -16,8 +21,9 @@ use crate::volume::{Location, Options, VolumeError, database, names};
 /// If the volume has a writer, the view contains the writes that were synced before it was opened. Replaced objects are
 /// kept for one day, so a view is usable for that long.
 pub struct View {
-    reader: DbReader,
+    reader: Arc<DbReader>,
     geometry: Geometry,
+    objects: BulkObjects,
     at: Location,
 }
 
@@ -39,7 +45,8 @@ impl View {
             };
             let reader = database::open_to_read(at, &marker, checkpoint, options).await?;
             let geometry = Geometry::check(&reader, &marker).await?;
-            Ok(Self { reader, geometry, at: at.clone() })
+            let objects = BulkObjects::new(at, &marker, options);
+            Ok(Self { reader: Arc::new(reader), geometry, objects, at: at.clone() })
         })
     }
 
@@ -53,14 +60,43 @@ impl View {
         device: &dyn BlockDevice,
         heard: &mut dyn FnMut(u64) -> io::Result<()>,
     ) -> Result<(), VolumeError> {
-        let Geometry { len, block_bytes } = self.geometry;
-        let mut scan = block_on(Scan::new(&self.reader, 0..len / block_bytes, self.geometry))?;
-        while let Some((block, value)) = block_on(scan.next())? {
-            device.write_at(block * block_bytes, &value)?;
-            heard((block + 1) * block_bytes)?;
+        let block_bytes = self.geometry.block_bytes;
+        let mut scan =
+            block_on(Scan::new(&*self.reader, 0..self.geometry.blocks(), self.geometry))?;
+        loop {
+            let mut values = Vec::new();
+            while let Some(value) = block_on(scan.next())? {
+                values.push(value);
+                if values.len() == COPIED_BLOCKS {
+                    break;
+                }
+            }
+            if values.is_empty() {
+                break;
+            }
+            let data = block_on(self.data(&values))?;
+            for ((block, _), data) in values.iter().zip(data.chunks(block_bytes as usize)) {
+                device.write_at(block * block_bytes, data)?;
+                heard((block + 1) * block_bytes)?;
+            }
         }
         device.flush()?;
         Ok(())
+    }
+
+    /// Returns the contents of blocks, one after the other.
+    async fn data(&self, values: &[(u64, BlockValue)]) -> Result<Vec<u8>, VolumeError> {
+        let size = self.geometry.block_bytes as usize;
+        let mut data = vec![0; values.len() * size];
+        let mut bulk = Vec::new();
+        for (at, (_, value)) in values.iter().enumerate() {
+            match value {
+                BlockValue::Data(found) => data[at * size..][..size].copy_from_slice(found),
+                BlockValue::Bulk(reference) => bulk.push((*reference, at)),
+            }
+        }
+        self.objects.read(&bulk, &mut data).await?;
+        Ok(data)
     }
 }
 
@@ -70,10 +106,29 @@ impl BlockDevice for View {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        block_on(self.geometry.read(&self.reader, offset, buf)).map_err(|error| {
+        let Self { reader: reads, geometry, objects, .. } = self;
+        let reader = BlockReader { reads: &**reads, geometry: *geometry, objects };
+        block_on(reader.read(offset, buf)).map_err(|error| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{}: {error}", self.at.address))
         })
+    }
+
+    fn has_read_ahead(&self) -> bool {
+        self.geometry.has_bulk
+    }
+
+    fn read_ahead(&self, offset: u64, len: u64) {
+        let blocks = self.geometry.ahead(offset, len);
+        let Some(permit) = self.objects.prefetch_permit() else { return };
+        let (reads, geometry) = (Arc::clone(&self.reader), self.geometry);
+        let objects = self.objects.clone();
+        runtime::handle().spawn(async move {
+            let _permit = permit;
+            let reader = BlockReader { reads: &*reads, geometry, objects: &objects };
+            // The read of these blocks reports errors.
+            let _ = reader.prefetch(blocks).await;
+        });
     }
 
     fn write_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {

@@ -9,13 +9,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use diskwright_remote::volume::{Location, Options};
+use futures_util::TryStreamExt;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 /// Fault settings and request counters of a bucket.
 #[derive(Debug, Default)]
@@ -27,6 +30,98 @@ pub(crate) struct Conduct {
     /// One of this many requests fails once; 0 for none.
     pub(crate) fails_one_in: AtomicU64,
     pub(crate) delay_ms: AtomicU64,
+    pub(crate) bulk: BulkConduct,
+}
+
+/// Fault settings and counters of requests for bulk objects.
+#[derive(Debug, Default)]
+pub(crate) struct BulkConduct {
+    /// Number of executed puts.
+    pub(crate) puts: AtomicU64,
+    pub(crate) gets: AtomicU64,
+    /// Number of puts that wait at the gate.
+    pub(crate) waiting: AtomicU64,
+    /// Makes puts wait before they are executed, and before their answer, if it is closed.
+    pub(crate) gates: [Mutex<Option<Arc<Semaphore>>>; 2],
+    /// Number of next puts that are executed, but answered with an error.
+    pub(crate) lost_answers: AtomicU64,
+    /// Number of next puts that are not executed.
+    pub(crate) lost_puts: AtomicU64,
+    /// Number of next puts that are executed and answered with `AlreadyExists`, as if the request was doubled.
+    pub(crate) doubled_puts: AtomicU64,
+    /// Number of next gets with a wrong byte.
+    pub(crate) wrong_gets: AtomicU64,
+}
+
+impl BulkConduct {
+    /// Closes a gate: 0 is before the execution of puts, 1 before their answers.
+    pub(crate) fn close_gate(&self, gate: usize) {
+        *self.gates[gate].lock() = Some(Arc::new(Semaphore::new(0)));
+    }
+
+    /// Opens a gate for good.
+    pub(crate) fn open_gate(&self, gate: usize) {
+        if let Some(gate) = self.gates[gate].lock().take() {
+            gate.close();
+        }
+    }
+
+    /// Returns when `count` puts wait.
+    pub(crate) fn wait_for_waiting(&self, count: u64) {
+        while self.waiting.load(Ordering::Relaxed) < count {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    async fn pass(&self, gate: usize) {
+        let Some(gate) = self.gates[gate].lock().clone() else { return };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // The gate has no permits, so this returns when it is closed as a semaphore.
+        let _ = gate.acquire().await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn put(&self, execute: impl Future<Output = Result<PutResult>>) -> Result<PutResult> {
+        self.pass(0).await;
+        if take_one(&self.lost_puts) {
+            return Err(failed());
+        }
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        let result = execute.await;
+        self.pass(1).await;
+        if take_one(&self.lost_answers) {
+            return Err(failed());
+        }
+        if take_one(&self.doubled_puts) {
+            return Err(Error::AlreadyExists { path: "bulk".into(), source: "doubled".into() });
+        }
+        result
+    }
+
+    async fn get(&self, execute: impl Future<Output = Result<GetResult>>) -> Result<GetResult> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
+        let mut result = execute.await?;
+        if take_one(&self.wrong_gets) {
+            let (meta, range) = (result.meta.clone(), result.range.clone());
+            let attributes = result.attributes.clone();
+            let mut bytes = result.bytes().await?.to_vec();
+            bytes[100] ^= 1;
+            let bytes = futures_util::stream::iter([Ok(bytes.into())]);
+            let payload = GetResultPayload::Stream(Box::pin(bytes));
+            result = GetResult { payload, meta, range, attributes, extensions: Default::default() };
+        }
+        Ok(result)
+    }
+}
+
+/// Decrements a counter above 0.
+fn take_one(counter: &AtomicU64) -> bool {
+    let less = |count: u64| count.checked_sub(1);
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+}
+
+fn is_bulk(path: &Path) -> bool {
+    path.as_ref().contains("/bulk/")
 }
 
 /// One machine's access to the bucket.
@@ -133,7 +228,8 @@ impl ObjectStore for Bucket {
         options: PutOptions,
     ) -> Result<PutResult> {
         let answer = self.enter(true).await?;
-        answer.of(self.kept.put_opts(location, payload, options).await)
+        let put = self.kept.put_opts(location, payload, options);
+        answer.of(if is_bulk(location) { self.conduct.bulk.put(put).await } else { put.await })
     }
 
     async fn put_multipart_opts(
@@ -147,7 +243,8 @@ impl ObjectStore for Bucket {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let answer = self.enter(false).await?;
-        answer.of(self.kept.get_opts(location, options).await)
+        let get = self.kept.get_opts(location, options);
+        answer.of(if is_bulk(location) { self.conduct.bulk.get(get).await } else { get.await })
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -175,6 +272,20 @@ impl ObjectStore for Bucket {
         let answer = self.enter(true).await?;
         answer.of(self.kept.copy_opts(from, to, options).await)
     }
+}
+
+impl Bucket {
+    /// Returns the paths of all bulk objects of a volume.
+    pub(crate) fn bulk_objects(&self, name: &str) -> Vec<Path> {
+        let prefix = Path::from(name).join("bulk");
+        let list = self.kept.list(Some(&prefix)).map_ok(|meta| meta.location);
+        diskwright_remote::place::runtime::block_on(list.try_collect()).unwrap()
+    }
+}
+
+/// Returns options with which nearly all writes become bulk objects.
+pub(crate) fn bulk_options() -> Options {
+    options().bulk_bytes(4096)
 }
 
 /// Returns options for tests, with few retries.

@@ -1,10 +1,12 @@
 //! Two machines use one volume: exactly one can continue.
 
+use std::sync::atomic::Ordering;
+
 use disk::BlockDevice;
 use diskwright_remote::volume::{View, Volume};
 
 use super::device::create;
-use crate::volume::bucket::{Bucket, options};
+use crate::volume::bucket::{Bucket, bulk_options, options};
 
 const LEN: u64 = 1 << 20;
 
@@ -85,4 +87,66 @@ fn readers_fence_no_writer() {
     assert_eq!(&found, b"one", "what was synced before it was opened, and no more");
     volume.write_at(0, b"and").unwrap();
     volume.close().unwrap();
+}
+
+/// A second writer opens while a put of the first one waits: before the store executes it, or before its answer.
+#[test]
+fn a_bulk_put_of_a_fenced_writer_changes_nothing() {
+    for gate in [0, 1] {
+        let bucket = Bucket::new();
+        create(&bucket, "v", LEN);
+        let first = Volume::open(&bucket.at("v"), &bulk_options()).unwrap();
+        first.write_at(0, &[1; 65536]).unwrap();
+        first.flush().unwrap();
+        let conduct = &bucket.conduct.bulk;
+        conduct.close_gate(gate);
+        let way = bucket.another();
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                first.write_at(0, &[2; 65536]).unwrap();
+                first.flush().unwrap_err().to_string()
+            });
+            conduct.wait_for_waiting(1);
+            let second = Volume::open(&way.at("v"), &bulk_options()).unwrap();
+            let mut found = [0; 65536];
+            second.read_at(0, &mut found).unwrap();
+            assert!(found == [1; 65536], "gate {gate}: the synced state");
+            second.write_at(4096, &[3; 8192]).unwrap();
+            second.flush().unwrap();
+            conduct.open_gate(gate);
+            let told = writing.join().unwrap();
+            assert!(told.contains("taken over by another machine"), "{told}");
+            second.close().unwrap();
+        });
+        assert_eq!(conduct.puts.load(Ordering::Relaxed), 2, "the late put was executed");
+        assert!(first.write_at(0, &[4; 65536]).is_err());
+        drop(first);
+        let mut found = [0; 65536];
+        View::open(&bucket.at("v"), None, &options()).unwrap().read_at(0, &mut found).unwrap();
+        let mut expected = [1; 65536];
+        expected[4096..12288].fill(3);
+        assert!(found == expected, "gate {gate}");
+        // Epochs of the two writers differ, so the collector can tell their objects apart.
+        let paths = bucket.bulk_objects("v");
+        let of = |epoch: &str| paths.iter().filter(|path| path.as_ref().starts_with(epoch)).count();
+        assert_eq!((of("v/bulk/1/"), of("v/bulk/2/")), (2, 1), "{paths:?}");
+    }
+}
+
+/// The first writer has not recorded its epoch when the second one does, so it puts nothing.
+#[test]
+fn a_writer_that_was_fenced_before_its_first_bulk_write_puts_no_object() {
+    let bucket = Bucket::new();
+    create(&bucket, "v", LEN);
+    let first = Volume::open(&bucket.at("v"), &bulk_options()).unwrap();
+    let way = bucket.another();
+    let second = Volume::open(&way.at("v"), &bulk_options()).unwrap();
+    second.write_at(0, &[2; 65536]).unwrap();
+    second.flush().unwrap();
+    first.write_at(0, &[1; 65536]).unwrap();
+    let told = first.flush().unwrap_err().to_string();
+    assert!(told.contains("taken over by another machine"), "{told}");
+    assert_eq!(bucket.conduct.bulk.puts.load(Ordering::Relaxed), 0);
+    second.close().unwrap();
+    assert_eq!(bucket.bulk_objects("v").len(), 1);
 }

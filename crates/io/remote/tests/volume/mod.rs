@@ -2,10 +2,13 @@
 //! request.
 
 mod bucket;
+mod bulk;
 mod crash;
 mod device;
 mod faults;
 mod fencing;
 mod file_system;
+mod garbage;
 mod model;
+mod simulation;
 mod snapshots;

@@ -1,5 +1,7 @@
 //! `diskwright volume`.
 
+mod objects;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -16,6 +18,7 @@ Examples:
   diskwright volume snapshot s3://bucket/home monday
   diskwright volume clone s3://bucket/home@monday s3://bucket/try
   diskwright volume export s3://bucket/home@monday home.img
+  diskwright volume gc s3://bucket/home
 
 A volume is stored in a bucket (s3://, gs:// or az://). Credentials come from the environment variables of the store's own \
 tools. Data that a program syncs on the mount is durable in the bucket. Only one mount can use a volume: a second mount \
@@ -43,6 +46,12 @@ enum Action {
     Export(ExportArgs),
     /// Delete a volume with its snapshots, or the rest of a partly deleted volume
     Delete(DeleteArgs),
+    /// Show the size of the data of a volume or of a snapshot, and the number of its objects
+    Stat(objects::StatArgs),
+    /// Check that all objects with data of a volume or of a snapshot exist
+    Check(objects::CheckArgs),
+    /// Remove objects with data that nothing refers to
+    Gc(objects::GcArgs),
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +136,9 @@ pub(crate) fn run(args: &VolumeArgs) -> Result<Outcome> {
         Action::List(args) => list(args)?,
         Action::Export(args) => export(args)?,
         Action::Delete(args) => volume::delete(&args.url)?,
+        Action::Stat(args) => objects::stat(args)?,
+        Action::Check(args) => return objects::check(args),
+        Action::Gc(args) => objects::gc(args)?,
     }
     Ok(Outcome::Done)
 }
