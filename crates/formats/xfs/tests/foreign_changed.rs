@@ -24,8 +24,8 @@ const MIXES: [Mix; 3] = [
 fn change_samples(filled: Filled, is_wanted: impl Fn(&str) -> bool) {
     require!(Mount("xfs"), Tool("xfs_repair"), Tool("mkfs.xfs"));
     require!(Tool("xfsprogs-6.1/bin/mkfs.xfs"), Tool("xfsprogs-5.10/bin/mkfs.xfs"));
-    let samples = XfsSample::all(filled);
-    for (seed, sample) in (1..).zip(samples.filter(|sample| is_wanted(sample.name))) {
+    let wanted = XfsSample::all(filled).filter(|sample| is_wanted(sample.name));
+    for (seed, sample) in (1..).zip(wanted.step_by(testkit::effort(1, 2, 1))) {
         let folder = testkit::scratch();
         let (image, work) = (folder.path().join("image"), folder.path().join("work"));
         std::fs::create_dir(&work).unwrap();

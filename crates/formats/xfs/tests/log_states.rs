@@ -143,7 +143,7 @@ impl Judge {
 #[test]
 fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
     require!(Tool("mkfs.xfs"), Tool("xfs_logprint"), Tool("xfs_repair"), Mount("xfs"));
-    let writes = testkit::effort(12, 25, 600);
+    let writes = testkit::effort(8, 8, 600);
     for (seed, LogShape { layout, bulk, laps_min }) in (0..).zip(shapes()) {
         let start = layout.make();
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));

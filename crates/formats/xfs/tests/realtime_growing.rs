@@ -142,7 +142,7 @@ fn growth_survives_a_crash_anywhere() {
         let events = device.take();
         let mut random = fastrand::Rng::with_seed(nth as u64);
         let mut ends = flushes(&events);
-        let more = ends.len() * (effort(2, 2, 20) - 1);
+        let more = ends.len() * (effort(1, 1, 20) - 1);
         ends.extend((0..more).map(|_| random.usize(0..=events.len())));
         ends.push(events.len());
         let mut sizes = std::collections::BTreeSet::new();

@@ -202,7 +202,7 @@ fn a_failed_read_leaves_no_trace() {
 #[test]
 fn a_failed_allocation_leaves_no_trace() {
     require!(Tool("xfs_repair"));
-    for way in [UNLOGGED, IN_PLACE].into_iter().take(effort(1, 2, 2)) {
+    for way in [IN_PLACE, UNLOGGED].into_iter().take(effort(1, 1, 2)) {
         fail_allocations(&way(TargetLayout::DEFAULT).trial());
     }
 }
@@ -212,7 +212,7 @@ fn a_failed_allocation_leaves_no_trace_with_small_blocks() {
     require!(Tool("xfs_repair"), Tool("mkfs.xfs"));
     let small = |layout| TargetLayout { size: 32 * MIB, ..layout };
     let all = [(IN_PLACE, TargetLayout::MKFS_SMALL_BLOCKS), (UNLOGGED, TargetLayout::SMALL_BLOCKS)];
-    for (way, layout) in all.into_iter().take(effort(1, 2, 2)) {
+    for (way, layout) in all.into_iter().take(effort(1, 1, 2)) {
         fail_allocations(&way(small(layout)).trial());
     }
 }
@@ -284,7 +284,7 @@ fn small_durable_changes_go_round_the_log_and_round_again() {
         of_mkfs("-l su=32768,size=10m"),
         of_mkfs("-l su=262144,size=16128k"),
     ];
-    for layout in all.into_iter().step_by(effort(2, 1, 1)) {
+    for layout in all.into_iter().step_by(effort(2, 2, 1)) {
         let target = IN_PLACE(layout);
         let log = TargetLayout::log_of(&target.make(0).unwrap());
         rounds(&target.trial(), &[log], effort(4, 4, 10));

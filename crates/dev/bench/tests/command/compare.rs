@@ -38,12 +38,12 @@ const STEPS: &[(&str, &str, u64, u64)] = &[
     ("fserver", "jobs", 5, 5 * 24),
 ];
 
-/// Workloads that *quick* omits: the longest, whose steps the module `single` also tests.
+/// Workloads that only *long* compares: the longest, whose steps the module `single` also tests.
 const LONG: [&str; 2] = ["create", "remove"];
 
 /// Returns the workloads to compare.
 fn asked() -> Vec<&'static str> {
-    let leaves = testkit::effort(true, false, false);
+    let leaves = testkit::effort(true, true, false);
     let mut all: Vec<_> = STEPS.iter().map(|(workload, ..)| *workload).collect();
     all.dedup();
     all.retain(|name| !(leaves && LONG.contains(name)));
@@ -61,8 +61,8 @@ fn a_quick_comparison_makes_sense() {
     let has_kernel = has_kernel();
     let dir = scratch();
     let asked = asked();
-    let only =
-        testkit::effort(format!("--only {} ", asked.join(",")), String::new(), String::new());
+    let some = format!("--only {} ", asked.join(","));
+    let only = testkit::effort(&*some, &*some, "");
     let line = format!("compare --set quick {only}--seed {SEED} --scratch . --json");
     let (out, said) = ok(dir.path(), &line);
     let json = fs::read_to_string(dir.path().join("workload-report/report.json")).unwrap();

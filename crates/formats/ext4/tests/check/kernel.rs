@@ -244,7 +244,7 @@ fn clean_images_of_mke2fs_are_read_by_the_kernel() {
 
 /// Returns the stride of the changes to test. A mount takes at least a tenth of a second.
 fn stride() -> usize {
-    wanted().map_or_else(|| effort(300_000, 200_000, 50), |(_, stride)| stride)
+    wanted().map_or_else(|| effort(400_000, 400_000, 50), |(_, stride)| stride)
 }
 
 /// Returns a part of structure names and a stride, for example `superblock 12`: only every 12th change of these

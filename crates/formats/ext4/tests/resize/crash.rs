@@ -70,10 +70,10 @@ fn a_crash_leaves_the_old_size_or_the_new_one() {
         let after = grow(recording.clone(), blocks, kind.size).unwrap().after;
         let events = recording.take();
         let flushes = flushes(&events);
-        let some = flushes.iter().copied().step_by(effort(3, 3, 1));
+        let some = flushes.iter().copied().step_by(effort(5, 5, 1));
         let mut ends: Vec<usize> = some.collect();
         let mut random = fastrand::Rng::with_seed(5);
-        ends.extend((0..effort(4, 6, 300)).map(|_| random.usize(..=events.len())));
+        ends.extend((0..effort(3, 3, 300)).map(|_| random.usize(..=events.len())));
         let has_journal = kind.fs_type != "ext2";
         let mut states: Vec<_> =
             ends.into_iter().map(|end| (end, crashed(&start, &events, end, &mut random))).collect();
@@ -142,7 +142,7 @@ fn kernels_recover_the_old_size_or_the_new_one() {
 fn ends_while_shrinking(events: &[Event], random: &mut fastrand::Rng) -> Vec<usize> {
     let flushes = flushes(events);
     let last = flushes.len().saturating_sub(LAST_FLUSHES);
-    let chosen = (1..effort(4, 6, 400)).map(|nth| match nth % 3 {
+    let chosen = (1..effort(4, 4, 400)).map(|nth| match nth % 3 {
         0 => random.usize(..=events.len()),
         1 => flushes[random.usize(last..flushes.len())],
         _ => flushes[random.usize(..flushes.len())],

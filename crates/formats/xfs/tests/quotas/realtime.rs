@@ -87,7 +87,7 @@ fn usage_of_both_sections_is_that_of_the_guest() {
     require!(Guest("XFS_QUOTA"), Guest("XFS_RT"), Tool("mkfs.xfs"), Tool("xfs_repair"));
     let folder = scratch();
     let kinds = ["", ",extsize=64k"];
-    for (seed, options) in effort(&kinds[..1], &kinds[..], &kinds[..]).iter().enumerate() {
+    for (seed, options) in effort(&kinds[..1], &kinds[..1], &kinds[..]).iter().enumerate() {
         let pair = Pair::make_groups(folder.path(), &format!("image{seed}"), options);
         mounted(&pair, "xfs_io -f -c 'pwrite -q 0 100k' file\nchown 5:6 file");
         let mut run = QuotaRun::new(pair.open(), seed as u64);

@@ -33,7 +33,7 @@ fn damaged(image: &RepairSample, step: usize, seeds: u64) -> Vec<(String, Memory
 #[test]
 fn scrub_finds_nothing_after_a_repair() {
     require!(Guest("XFS_ONLINE_SCRUB"));
-    let (step, seeds) = effort((usize::MAX, 0), (60_013, 1), (997, 12));
+    let (step, seeds) = effort((usize::MAX, 0), (120_011, 1), (997, 12));
     if seeds == 0 {
         return;
     }

@@ -62,7 +62,7 @@ fn a_failing_server_is_not_reported_as_damage() {
             let _ = server.take_requests();
             assert!(run(dir.path(), &line).status.success(), "{line}");
             let healthy = server.take_requests().len();
-            let step = healthy.div_ceil(effort(6, 10, healthy));
+            let step = healthy.div_ceil(effort(6, 6, healthy));
             for fault in FAULTS.into_iter().take(effort(1, 2, 2)) {
                 for right in (0..healthy).step_by(step) {
                     let requests = try_command(dir.path(), &server, &line, right, fault);

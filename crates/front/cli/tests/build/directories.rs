@@ -93,7 +93,7 @@ fn many_names_in_xfs() {
     }
     let tree = Tree::of(&source);
     let all = ["--block-size 1K", "", "--dir-block-size 64K", "-O ^parent", "-O ascii-ci"];
-    for options in all.into_iter().take(testkit::effort(2, all.len(), all.len())) {
+    for options in all.into_iter().take(testkit::effort(2, 3, all.len())) {
         build(&source, &image, &format!("--fs xfs --force {options}"));
         // Some kernels are built without case-insensitive directories.
         if options.contains("ascii-ci") {

@@ -98,7 +98,7 @@ fn judge_build(fs: &str, all: &[&str]) {
     let (source, tree) = sample_in(directory.path(), &sample());
     let image = directory.path().join("image");
     let everything = effort(false, false, true);
-    for options in &all[..effort(2, 5, all.len())] {
+    for options in &all[..effort(2, 3, all.len())] {
         build(&source, &image, &format!("--fs {fs} --force {options}"));
         if everything {
             assert_shown(&image, &tree, Kernel::Newest, Access::ReadOnly, options);

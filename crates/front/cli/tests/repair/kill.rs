@@ -152,7 +152,7 @@ fn kill_often(options: &str, has_log: bool) {
     let whole = clock.elapsed();
     let mut random = fastrand::Rng::with_seed(31);
     let mut tally = Tally::default();
-    let kills = effort(6, 9, 75);
+    let kills = effort(6, 6, 75);
     for round in 0..kills {
         let share = (f64::from(round) + random.f64()) / f64::from(kills);
         // Planning takes most of the time.

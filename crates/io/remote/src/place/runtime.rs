@@ -1,13 +1,19 @@
 //! The runtime for asynchronous work.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use std::sync::{OnceLock, mpsc};
 use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Start of the clock in a simulation: 2026-01-01.
+const SIMULATED_START: Duration = Duration::from_secs(1_767_225_600);
 
 /// Number of worker threads. Requests wait far more than they compute.
 const WORKERS: usize = 2;
@@ -19,8 +25,17 @@ const THREADS_MIN: usize = WORKERS + 1;
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 
 thread_local! {
-    /// Runtime of a simulation in this thread.
-    static SIMULATED: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
+    /// Simulation in this thread.
+    static SIMULATED: RefCell<Option<Rc<Simulated>>> = const { RefCell::new(None) };
+}
+
+/// Replacement of this machine's threads, clock and random numbers.
+struct Simulated {
+    runtime: Runtime,
+    start: Instant,
+    /// Time by which the clock is wrong.
+    skew: Cell<Duration>,
+    random: RefCell<Box<dyn FnMut() -> u64>>,
 }
 
 /// Starts the runtime, unless it is running. Must be called before anything that uses [`handle`].
@@ -67,8 +82,8 @@ fn check_threads(count: usize) -> io::Result<()> {
 /// # Panics
 /// If the runtime was not started, and the system provides no threads.
 pub(crate) fn handle() -> Handle {
-    if let Some(runtime) = simulated() {
-        return runtime.handle().clone();
+    if let Some(simulated) = simulated() {
+        return simulated.runtime.handle().clone();
     }
     RUNTIME.get_or_init(|| build().expect("threads for requests")).handle().clone()
 }
@@ -79,25 +94,54 @@ pub(crate) fn handle() -> Handle {
 /// In a task of a runtime.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     match simulated() {
-        Some(runtime) => runtime.block_on(future),
+        Some(simulated) => simulated.runtime.block_on(future),
         None => handle().block_on(future),
     }
 }
 
-/// Runs `work` with all asynchronous work of the calling thread in that thread. So the order of tasks depends only on
-/// `work`, the requests it makes, and timers. For tests.
-///
-/// # Panics
-/// If the system provides no descriptors.
+/// Returns the time of the system.
+pub(crate) fn system_time() -> SystemTime {
+    simulated().map_or_else(SystemTime::now, |simulated| {
+        let _entered = simulated.runtime.enter();
+        UNIX_EPOCH + SIMULATED_START + simulated.start.elapsed() + simulated.skew.get()
+    })
+}
+
+/// Returns a random UUID.
+pub(crate) fn random_uuid() -> Uuid {
+    simulated().map_or_else(Uuid::new_v4, |simulated| {
+        let mut random = simulated.random.borrow_mut();
+        Uuid::from_u64_pair(random(), random())
+    })
+}
+
+/// Runs `work` with all asynchronous work of the calling thread in `runtime`, which must have no other threads. Then the
+/// order of tasks depends only on `work`, the requests it makes, its random numbers, and the runtime's clock. For tests.
 #[doc(hidden)]
-pub fn simulate<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    SIMULATED.set(Some(Rc::new(runtime)));
+pub fn simulate<T>(
+    runtime: Runtime,
+    random: impl FnMut() -> u64 + 'static,
+    work: impl FnOnce() -> T,
+) -> T {
+    let start = {
+        let _entered = runtime.enter();
+        Instant::now()
+    };
+    let (skew, random) = (Cell::new(Duration::ZERO), RefCell::new(Box::new(random) as _));
+    SIMULATED.set(Some(Rc::new(Simulated { runtime, start, skew, random })));
     let result = work();
     SIMULATED.set(None);
     result
 }
 
-fn simulated() -> Option<Rc<Runtime>> {
+/// Makes the clock of a simulation wrong, for volumes that are opened from now on. For tests.
+#[doc(hidden)]
+pub fn skew_clock(by: Duration) {
+    if let Some(simulated) = simulated() {
+        simulated.skew.set(by);
+    }
+}
+
+fn simulated() -> Option<Rc<Simulated>> {
     SIMULATED.with_borrow(Option::clone)
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use object_store::path::Path;
 use slatedb::admin::Admin;
 use slatedb::config::{
-    CompactorOptions, DbReaderOptions, ObjectStoreCacheOptions, Settings,
+    CloseOptions, CompactorOptions, DbReaderOptions, FlushType, ObjectStoreCacheOptions, Settings,
     SizeTieredCompactionSchedulerOptions, SstBlockSize,
 };
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
 use slatedb::{Db, DbReader, DbReaderMode};
 
+use crate::place::runtime;
+use crate::volume::clock::VolumeClock;
 use crate::volume::marker::Marker;
 use crate::volume::{Location, Options, VolumeError};
 
@@ -43,6 +45,25 @@ pub(crate) async fn open(
     marker: &Marker,
     options: &Options,
 ) -> Result<Db, VolumeError> {
+    let clock = Arc::new(VolumeClock::new());
+    loop {
+        let db = open_with_clock(at, marker, options, &clock).await?;
+        let is_behind = clock.follow(at, &db).await;
+        if let Ok(false) = is_behind {
+            return Ok(db);
+        }
+        // No data were written, so errors can be ignored.
+        let _ = db.close_with_options(unflushed()).await;
+        is_behind?;
+    }
+}
+
+async fn open_with_clock(
+    at: &Location,
+    marker: &Marker,
+    options: &Options,
+    clock: &Arc<VolumeClock>,
+) -> Result<Db, VolumeError> {
     let settings = Settings {
         flush_interval: Some(LOG_INTERVAL),
         l0_sst_size_bytes: usize::try_from(options.table_bytes).unwrap_or(usize::MAX),
@@ -57,8 +78,20 @@ pub(crate) async fn open(
     let builder = Db::builder(path(at), Arc::clone(&at.store))
         .with_settings(settings)
         .with_sst_block_size(READ_UNIT)
-        .with_db_cache(cache(options), 0);
+        .with_db_cache(cache(options), 0)
+        .with_system_clock(Arc::clone(clock) as _)
+        .with_seed(seed());
     Ok(builder.build().await?)
+}
+
+/// Options to close a database without changes.
+pub(crate) fn unflushed() -> CloseOptions {
+    CloseOptions::default().with_flush_type(None::<FlushType>)
+}
+
+/// Returns a seed for the database's random numbers.
+fn seed() -> u64 {
+    runtime::random_uuid().as_u64_pair().0
 }
 
 fn merging() -> CompactorOptions {
@@ -88,12 +121,17 @@ pub(crate) async fn open_to_read(
     let builder = DbReader::builder(path(at), Arc::clone(&at.store))
         .with_reader_mode(mode)
         .with_options(reading)
-        .with_db_cache(cache(options), 0);
+        .with_db_cache(cache(options), 0)
+        .with_system_clock(Arc::new(VolumeClock::new()))
+        .with_seed(seed());
     Ok(builder.build().await?)
 }
 
 pub(crate) fn admin(at: &Location) -> Admin {
-    Admin::builder(path(at), Arc::clone(&at.store)).build()
+    Admin::builder(path(at), Arc::clone(&at.store))
+        .with_system_clock(Arc::new(VolumeClock::new()))
+        .with_seed(seed())
+        .build()
 }
 
 fn cache(options: &Options) -> Arc<dyn DbCache> {

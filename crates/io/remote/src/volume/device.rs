@@ -9,7 +9,7 @@ use crate::place::runtime::{self, block_on};
 use bytes::Bytes;
 use disk::{BlockDevice, is_zero};
 use slatedb::Db;
-use slatedb::config::{CheckpointOptions, CheckpointScope, CloseOptions, FlushType};
+use slatedb::config::{CheckpointOptions, CheckpointScope};
 
 use crate::volume::blocks::{BATCH_BLOCKS, BlockReader, Geometry, Scan, Touched};
 use crate::volume::bulk::{BulkObjects, BulkWriter, DirtyBlocks, Due, GROUP_REGIONS};
@@ -55,7 +55,7 @@ impl Volume {
                 Ok(_) => Ok(Self::new(at, db, &marker, options)),
                 Err(error) => {
                     // No data were written, so errors can be ignored.
-                    let _ = db.close_with_options(unflushed()).await;
+                    let _ = db.close_with_options(database::unflushed()).await;
                     Err(error)
                 }
             }
@@ -374,7 +374,7 @@ impl Drop for Volume {
     fn drop(&mut self) {
         // Errors can be ignored: the writes were not reported as durable.
         let sent = block_on(self.writer.settle());
-        let options = if sent.is_err() { unflushed() } else { Default::default() };
+        let options = if sent.is_err() { database::unflushed() } else { Default::default() };
         // Flushed writes are in the log in any case; closing only moves them into tables.
         let db = &self.writer.db;
         let closed = async {
@@ -398,8 +398,4 @@ fn start_collecting(at: &Location, marker: &Marker, writer: &Arc<BulkWriter>) {
             }
         }
     });
-}
-
-fn unflushed() -> CloseOptions {
-    CloseOptions::default().with_flush_type(None::<FlushType>)
 }

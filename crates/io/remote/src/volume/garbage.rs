@@ -1,4 +1,5 @@
-//! Removes bulk objects that nothing refers to: those of earlier epochs, and those of the writer that collects. `docs/design/volumes.md` has the steps and the reasons
+//! Removes bulk objects that nothing refers to: those of earlier epochs, and those of the writer that collects.
+//! `docs/design/volumes.md` has the steps and the reasons
 //! for their order.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use slatedb::config::{CheckpointOptions, CheckpointScope};
 use slatedb::{CheckpointCreateResult, DbReader};
 use uuid::Uuid;
 
+use crate::place::runtime::random_uuid;
 use crate::volume::blocks::{Geometry, Scan, recorded_epoch};
 use crate::volume::bulk::{BlockValue, BulkWriter, GARBAGE, OBJECTS, ObjectName};
 use crate::volume::marker::{Marker, again};
@@ -225,7 +227,7 @@ async fn listed_before(
     age: Duration,
 ) -> Result<BTreeSet<ObjectName>, VolumeError> {
     let prefix = at.path.clone().join(GARBAGE);
-    let own = prefix.clone().join(Uuid::new_v4().to_string());
+    let own = prefix.clone().join(random_uuid().to_string());
     let lines: String = garbage.map(|it| format!("{}/{}\n", it.epoch, it.digits())).collect();
     again(|| async { at.store.put(&own, lines.clone().into()).await }).await?;
     let mut lists: Vec<ObjectMeta> = at.store.list(Some(&prefix)).try_collect().await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::place::runtime::block_on;
+use crate::place::runtime::{block_on, random_uuid};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -122,7 +122,7 @@ async fn copy(
     source: Option<Uuid>,
     to: &Location,
 ) -> Result<(), VolumeError> {
-    let (path, uuid) = (database::path(at), Uuid::new_v4());
+    let (path, uuid) = (database::path(at), random_uuid());
     if !marker.has_bulk() {
         let source = match source {
             Some(checkpoint) => CloneSourceSpec::with_checkpoint(path, checkpoint),

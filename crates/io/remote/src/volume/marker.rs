@@ -7,6 +7,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::place::runtime::random_uuid;
 use crate::volume::{Location, VolumeError};
 
 /// Name of the marker below a volume's prefix.
@@ -57,7 +58,7 @@ impl Marker {
         }
         Ok(Self {
             version: VERSION_BULK,
-            uuid: Uuid::new_v4(),
+            uuid: random_uuid(),
             len,
             block_bytes: BLOCK_BYTES,
             origins: Vec::new(),

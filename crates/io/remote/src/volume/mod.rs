@@ -17,6 +17,7 @@ use std::time::Duration;
 
 mod blocks;
 mod bulk;
+mod clock;
 mod database;
 mod device;
 mod error;

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use uuid::Uuid;
+
+use crate::place::runtime::random_uuid;
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -40,7 +41,7 @@ pub(crate) struct ObjectName {
 impl ObjectName {
     /// Returns a name that no other put uses.
     pub(crate) fn new(epoch: u64) -> Self {
-        Self { epoch, number: Uuid::new_v4().as_u128() }
+        Self { epoch, number: random_uuid().as_u128() }
     }
 
     /// Parses the last two parts of an object's path.

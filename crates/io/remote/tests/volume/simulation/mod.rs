@@ -1,27 +1,28 @@
 //! Runs volumes on a simulated store, with operations and faults that a seed decides. All tasks of a run are in one
-//! thread. Timers use the real clock, so a run of the same seed can differ if two of them expire at about the same time.
+//! thread, and its clock advances only while they wait.
 //!
 //! `DISKWRIGHT_SEED=N` runs one seed.
 
 mod contents;
 mod store;
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use disk::BlockDevice;
 use diskwright_remote::volume::{NewVolume, Options, View, Volume, clone, collect, survey};
-use remote::place::runtime::simulate;
+use remote::place::runtime::{simulate, skew_clock};
+use tokio::runtime::Builder;
 
 use contents::{BLOCK_BYTES, BLOCKS, ExpectedContents, LEN, parts};
 use store::SimulatedWorld;
 
 const STEPS: u32 = 60;
 const FAULTS: u32 = 6;
-/// Number of simulations at the same time. They mostly wait for timers.
-const THREADS: u64 = 16;
 
 /// A run: the machines, and the contents that a reader may find.
 struct Simulation {
@@ -65,6 +66,9 @@ impl Simulation {
     fn open(&mut self) {
         self.machine += 1;
         let options = self.options();
+        if self.random.u32(0..4) == 0 {
+            skew_clock(Duration::from_secs(self.random.u64(0..400 * 86_400)));
+        }
         self.fenced.extend(self.owner.take());
         if self.random.u32(0..3) == 0 {
             self.world.crash_after(self.machine, self.random.u32(1..60));
@@ -226,8 +230,15 @@ fn read(device: &dyn BlockDevice) -> Option<Vec<u64>> {
     Some(contents::numbers(&data))
 }
 
+/// Runs `work` with its own time and random numbers.
+fn simulated<T>(seed: u64, work: impl FnOnce() -> T) -> T {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let mut random = fastrand::Rng::with_seed(seed.rotate_left(32));
+    simulate(runtime, move || random.u64(..), work)
+}
+
 fn run(seed: u64) -> u64 {
-    simulate(|| {
+    simulated(seed, || {
         let mut simulation = Simulation::new(seed);
         for _ in 0..STEPS {
             simulation.step();
@@ -242,21 +253,56 @@ fn no_synced_write_is_lost_under_any_seed() {
         run(seed.parse().expect("a number"));
         return;
     }
-    let seeds = testkit::effort(24, 48, 10_000);
+    let seeds = testkit::effort(8, 24, 10_000);
     let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let work = || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds {
-                    return;
-                }
-                let result = std::panic::catch_unwind(|| run(seed));
-                assert!(result.is_ok(), "seed {seed}: run it with DISKWRIGHT_SEED={seed}");
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return;
             }
-        };
-        for _ in 0..THREADS {
+            let result = std::panic::catch_unwind(|| run(seed));
+            assert!(result.is_ok(), "seed {seed}: run it with DISKWRIGHT_SEED={seed}");
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..testkit::effort(1, 1, available_parallelism().map_or(1, NonZero::get)) {
             scope.spawn(work);
         }
     });
+}
+
+#[test]
+fn a_seed_repeats_a_run() {
+    for seed in [3, 17] {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+/// The database rejects times before that of its last write.
+#[test]
+fn a_clock_that_was_wrong_by_400_days_excludes_nobody() {
+    for is_closed in [true, false] {
+        simulated(1, || {
+            let world = SimulatedWorld::new(1);
+            let (at, options) = (world.at(0, "v"), Options::default());
+            NewVolume::create(&at, LEN, &options).unwrap().finish().unwrap();
+            let mut fenced = None;
+            for (number, days) in [(1, 0), (2, 400), (3, 0), (4, 200)] {
+                skew_clock(Duration::from_secs(days * 86_400));
+                let volume = Volume::open(&at, &options).unwrap();
+                let mut found = [0];
+                volume.read_at(0, &mut found).unwrap();
+                assert_eq!(found[0], number - 1, "{days} days");
+                volume.write_at(0, &[number]).unwrap();
+                volume.flush().unwrap();
+                if is_closed {
+                    volume.close().unwrap();
+                } else {
+                    fenced = Some(volume);
+                }
+            }
+            drop(fenced);
+        });
+    }
 }

@@ -1,5 +1,6 @@
 //! A simulated object store. A seed decides the fate of each request: delays, lost requests, lost answers, puts that are
-//! executed later or twice, partitions, and crashes of machines. Its clock jumps.
+//! executed later or twice, partitions, and crashes of machines. Its clock jumps. Objects have the times at which they
+//! were put.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use diskwright_remote::volume::Location;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -19,9 +20,12 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// One of this many requests has a fault.
 const FAULT_ONE_IN: u32 = 25;
+/// Start of the store's clock: 2026-01-01.
+const START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
 /// Maximum number of requests of a partition.
 const PARTITION_REQUESTS_MAX: u32 = 4;
 
@@ -43,7 +47,12 @@ struct WorldState {
     partition: Option<(u32, u32)>,
     /// Number of faults that may still happen.
     faults: u32,
+    /// Difference between the clock of the store and that of the runtime.
     clock: TimeDelta,
+    /// Instant of the first request.
+    start: Option<Instant>,
+    /// Times of objects.
+    times: BTreeMap<Path, DateTime<Utc>>,
     /// Digest of all requests and fates, to compare runs.
     trace: u64,
 }
@@ -67,6 +76,8 @@ impl SimulatedWorld {
             partition: None,
             faults: 0,
             clock: TimeDelta::zero(),
+            start: None,
+            times: BTreeMap::new(),
             trace: 0,
         };
         Arc::new(Self { kept: InMemory::new(), state: Mutex::new(state) })
@@ -102,12 +113,23 @@ impl SimulatedWorld {
         self.state.lock().trace
     }
 
+    async fn put(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let result = self.kept.put_opts(path, payload, options).await?;
+        self.state.lock().touch(path);
+        Ok(result)
+    }
+
     /// Decides the fate of a request, and executes puts that were delayed until now.
     async fn enter(&self, machine: u32, kind: u64, can_delay: bool) -> RequestFate {
         let (fate, yields, late) = self.state.lock().enter(machine, kind, can_delay);
         for (path, payload, options) in late {
             // The machine does not wait for the answer any more.
-            let _ = self.kept.put_opts(&path, payload, options).await;
+            let _ = self.put(&path, payload, options).await;
         }
         for _ in 0..yields {
             tokio::task::yield_now().await;
@@ -117,6 +139,12 @@ impl SimulatedWorld {
 }
 
 impl WorldState {
+    /// Gives an object the current time of the store.
+    fn touch(&mut self, path: &Path) {
+        let elapsed = self.start.get_or_insert_with(Instant::now).elapsed();
+        self.times.insert(path.clone(), START + elapsed + self.clock);
+    }
+
     fn enter(
         &mut self,
         machine: u32,
@@ -180,7 +208,8 @@ impl SimulatedStore {
     }
 
     fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
-        meta.last_modified += self.world.state.lock().clock;
+        let time = self.world.state.lock().times.get(&meta.location).copied();
+        meta.last_modified = time.unwrap_or(START);
         meta
     }
 }
@@ -225,7 +254,7 @@ impl ObjectStore for SimulatedStore {
             let copy = (location.clone(), payload.clone(), options.clone());
             self.world.state.lock().delayed.push(copy);
         }
-        answer(fate, self.world.kept.put_opts(location, payload, options)).await
+        answer(fate, self.world.put(location, payload, options)).await
     }
 
     async fn put_multipart_opts(
@@ -233,11 +262,14 @@ impl ObjectStore for SimulatedStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
+        self.world.state.lock().touch(location);
         self.request(2, self.world.kept.put_multipart_opts(location, options)).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.request(3, self.world.kept.get_opts(location, options)).await
+        let mut result = self.request(3, self.world.kept.get_opts(location, options)).await?;
+        result.meta = self.dated(result.meta);
+        Ok(result)
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -261,10 +293,13 @@ impl ObjectStore for SimulatedStore {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.request(5, self.world.kept.list_with_delimiter(prefix)).await
+        let mut list = self.request(5, self.world.kept.list_with_delimiter(prefix)).await?;
+        list.objects = list.objects.into_iter().map(|meta| self.dated(meta)).collect();
+        Ok(list)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.world.state.lock().touch(to);
         self.request(6, self.world.kept.copy_opts(from, to, options)).await
     }
 }
