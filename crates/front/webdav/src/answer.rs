@@ -106,7 +106,7 @@ impl Answerer {
     ) -> Result<Response<AnyBody>, Response<AnyBody>> {
         let (mut parts, body) = request.into_parts();
         if parts.method == Method::OPTIONS && parts.uri.path() == "*" {
-            self.check_site(&parts.headers)?;
+            access::check_site(&self.options, &parts.headers).map_err(refused)?;
             return Ok(capabilities());
         }
         self.check(&parts.uri, &parts.headers, &parts.method).await?;
@@ -119,7 +119,7 @@ impl Answerer {
         if removes && self.names(&parts.uri).is_some_and(|names| names.is_empty()) {
             return Err(refusal(StatusCode::FORBIDDEN, "the root cannot be removed"));
         }
-        self.check_destination(&parts)?;
+        self.check_destination(&parts).map_err(|(status, reason)| refusal(status, reason))?;
         limit_ranges(&mut parts.headers);
         // These change how `dav-server` works: unlimited depth, and a size that may differ from the body's.
         parts.headers.remove("x-litmus");
@@ -149,10 +149,6 @@ impl Answerer {
         if may_change { self.durable(response).await } else { Ok(response) }
     }
 
-    fn check_site(&self, headers: &HeaderMap) -> Result<(), Response<AnyBody>> {
-        access::check_site(&self.options, headers).map_err(refused)
-    }
-
     async fn check(
         &self,
         uri: &Uri,
@@ -175,18 +171,18 @@ impl Answerer {
 
     /// Checks the destination of COPY or MOVE: it is on this server, and its removal does not remove the source. A
     /// directory is not moved below itself, for which its destination would be removed first.
-    fn check_destination(&self, request: &Parts) -> Result<(), Response<AnyBody>> {
+    fn check_destination(&self, request: &Parts) -> Result<(), (StatusCode, &'static str)> {
         let Some(destination) = request.headers.get("destination") else { return Ok(()) };
         let parsed = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let Some(uri) = parsed else {
-            return Err(refusal(StatusCode::BAD_REQUEST, "the destination is no address"));
+            return Err((StatusCode::BAD_REQUEST, "the destination is no address"));
         };
         let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         let is_here = |authority: &Authority| {
             host.is_some_and(|host| host.eq_ignore_ascii_case(authority.as_str()))
         };
         if !uri.authority().is_none_or(is_here) {
-            return Err(refusal(StatusCode::BAD_GATEWAY, "the destination is on another server"));
+            return Err((StatusCode::BAD_GATEWAY, "the destination is on another server"));
         }
         let (Some(from), Some(to)) = (self.names(&request.uri), self.names(&uri)) else {
             // `dav-server` refuses the path.
@@ -196,10 +192,7 @@ impl Answerer {
             && (from.starts_with(&to)
                 || request.method.as_str() == "MOVE" && to.starts_with(&from));
         if is_inside {
-            return Err(refusal(
-                StatusCode::FORBIDDEN,
-                "source and destination contain each other",
-            ));
+            return Err((StatusCode::FORBIDDEN, "source and destination contain each other"));
         }
         Ok(())
     }

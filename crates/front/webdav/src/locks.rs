@@ -139,7 +139,8 @@ impl DavLockSystem for LockTable {
                 || covering().filter(|(_, held)| held.covers(&names)).map(|(lock, _)| lock);
             // One token suffices among shared locks.
             let has_one = covering().any(is_held);
-            let conflict = covering().find(|lock| !is_held(lock) && !(lock.shared && has_one));
+            let is_open = |lock: &DavLock| is_held(lock) || lock.shared && has_one;
+            let conflict = covering().find(|lock| !is_open(lock));
             let below = || locks.iter().filter(|held| deep && held.is_at_or_below(&names));
             let conflict =
                 conflict.or_else(|| below().map(|held| &held.lock).find(|lock| !is_held(lock)));

@@ -57,7 +57,7 @@ impl Volume<'_> {
             for (sets, prop) in patch.iter().filter(|(_, prop)| !is_time(prop)) {
                 match sets {
                     true => {
-                        self.fs().set_xattr(file.ino, &attribute_name(prop), &value_of(prop))?
+                        self.fs().set_xattr(file.ino, &attribute_name(prop), &value_of(prop))?;
                     }
                     false => match self.fs().remove_xattr(file.ino, &attribute_name(prop)) {
                         // A missing property is removed already (RFC 4918, section 14.23).

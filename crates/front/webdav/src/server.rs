@@ -1,6 +1,5 @@
 //! The server: connections of clients, and the end.
 
-use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
@@ -148,32 +147,26 @@ fn timed(stream: TcpStream, began: Instant, last_used: &Arc<AtomicU64>) -> Timed
 }
 
 /// Serves a connection until the client closes it, or `stopped` ends.
-fn serve(
-    stream: TimedStream,
-    answerer: Arc<Answerer>,
-    mut stopped: watch::Receiver<()>,
-) -> impl Future<Output = ()> + Send {
-    async move {
-        let service = service_fn(|request| {
-            let answerer = answerer.clone();
-            async move { answerer.answer(request).await }
-        });
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(HEADER_BYTES_MAX);
-        let mut connection = pin!(http.serve_connection(stream, service));
-        let stop = pin!(stopped.changed());
-        let ended = match select(connection.as_mut(), stop).await {
-            Either::Left((ended, _)) => ended,
-            Either::Right(_) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!("a connection ended: {error}");
+async fn serve(stream: TimedStream, answerer: Arc<Answerer>, mut stopped: watch::Receiver<()>) {
+    let service = service_fn(|request| {
+        let answerer = answerer.clone();
+        async move { answerer.answer(request).await }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEADER_BYTES_MAX);
+    let mut connection = pin!(http.serve_connection(stream, service));
+    let stop = pin!(stopped.changed());
+    let ended = match select(connection.as_mut(), stop).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right(_) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection ended: {error}");
     }
 }

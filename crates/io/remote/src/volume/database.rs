@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::try_join;
 use object_store::path::Path;
 use slatedb::admin::Admin;
 use slatedb::config::{
@@ -11,7 +12,7 @@ use slatedb::config::{
 };
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
-use slatedb::{Db, DbReader, DbReaderMode};
+use slatedb::{Db, DbReader, DbReaderMode, VersionedCompactions, WalReader};
 
 use crate::place::runtime;
 use crate::volume::clock::VolumeClock;
@@ -48,13 +49,13 @@ pub(crate) async fn open(
     let clock = Arc::new(VolumeClock::new());
     loop {
         let db = open_with_clock(at, marker, options, &clock).await?;
-        let is_behind = clock.follow(at, &db).await;
-        if let Ok(false) = is_behind {
+        let was_behind = newest_time(at, &db).await.and_then(|time| clock.advance_to(time));
+        if let Ok(false) = was_behind {
             return Ok(db);
         }
-        // No data were written, so errors can be ignored.
+        // Its tasks may have used earlier times. No data were written, so errors can be ignored.
         let _ = db.close_with_options(unflushed()).await;
-        is_behind?;
+        was_behind?;
     }
 }
 
@@ -82,6 +83,44 @@ async fn open_with_clock(
         .with_system_clock(Arc::clone(clock) as _)
         .with_seed(seed());
     Ok(builder.build().await?)
+}
+
+/// Returns the newest time in the database, in milliseconds since 1970.
+async fn newest_time(at: &Location, db: &Db) -> Result<i64, VolumeError> {
+    let (logged, compaction) = try_join!(last_logged(at, db), last_compaction(at))?;
+    let manifest = db.manifest();
+    let tables = manifest.all_sst_views().map(|view| view.sst.id.value().timestamp_ms()).max();
+    let compacted = manifest.last_compacted_l0_sst_view_id().map(|id| id.timestamp_ms());
+    let ids = [tables, compacted, compaction].into_iter().flatten().max().unwrap_or(0);
+    let ids = i64::try_from(ids).unwrap_or(i64::MAX);
+    Ok(ids.max(manifest.last_l0_clock_tick()).max(logged))
+}
+
+/// Returns the time of the last write in the log that is not in a table.
+async fn last_logged(at: &Location, db: &Db) -> Result<i64, VolumeError> {
+    let log = WalReader::new(path(at), Arc::clone(&at.store));
+    let files = log.list(db.manifest().replay_after_wal_id() + 1..).await?;
+    let mut last = i64::MIN;
+    // Each opening adds an empty object.
+    for file in files.iter().rev() {
+        let mut rows = file.iterator().await?;
+        while let Some(row) = rows.next().await? {
+            last = last.max(row.create_ts.unwrap_or(last));
+        }
+        if last > i64::MIN {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// Returns the time of the last compaction in the database's list.
+async fn last_compaction(at: &Location) -> Result<Option<u64>, VolumeError> {
+    let compactions = admin(at).read_compactions(None).await?;
+    let times = |it: &VersionedCompactions| {
+        it.recent_compactions().map(|job| job.id().timestamp_ms()).max()
+    };
+    Ok(compactions.as_ref().and_then(times))
 }
 
 /// Options to close a database without changes.
