@@ -148,21 +148,43 @@ bench_volume() {
             "proxy=${pids[1]}")"
         "$program" unmount "$place/mnt"
         wait "$mount"
+        "$program" mount --foreground "$volume" "$place/mnt" &
+        mount=$!
+        wait_mounted "$place/mnt"
+        counts >/dev/null
+        rate "$fs: sequential read of the same file after a new mount" cat "$place/mnt/large"
+        echo "$fs: requests meanwhile: $(counts)"
+        "$program" unmount "$place/mnt"
+        wait "$mount"
         rm -rf "$place/store/bucket/volumes"
     done
-    # Measures the rate of the server alone: objects as large as the tables of the volume, with the same concurrency.
-    head -c 33554432 /dev/urandom >"$place/object"
-    local start
+    # Measures the rate of the server alone, with objects as large as those of the volume.
+    head -c 16777216 /dev/urandom >"$place/object"
+    rate "the server, one put of 16 MiB after the other" objects put 32 1
+    rate "the server, four puts at a time" objects put 8 4
+    rate "the server, one get of 16 MiB after the other" objects get 32 1
+    rate "the server, four gets at a time" objects get 8 4
+}
+# rate TITLE COMMAND...: runs a command that transfers 512 MiB, and prints the rate.
+rate() {
+    local title=$1 start
+    shift
     start=$(now)
-    for number in $(seq 16); do put_object "$number"; done
-    echo "the server, one put of 32 MiB after the other: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
-    start=$(now)
-    for number in $(seq 4); do (for part in 1 2 3 4; do put_object "$number.$part"; done) & done
+    "$@" >/dev/null
+    echo "$title: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
+}
+# objects put|get COUNT PARALLEL: transfers COUNT objects in each of PARALLEL processes.
+objects() {
+    local direction=$1 count=$2 parallel=$3 job number
+    for job in $(seq "$parallel"); do
+        (for number in $(seq "$count"); do "${direction}_object" "$(((job - 1) * count + number))"; done) &
+    done
     wait_all
-    echo "the server, four at a time: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
 }
 wait_all() { for job in $(jobs -p); do [[ " ${pids[*]} " == *" $job "* ]] || wait "$job"; done; }
-put_object() {
-    curl -fsS -o /dev/null --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
-        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -T "$place/object" "http://127.0.0.1:$proxy/bucket/rate/$1"
+put_object() { signed "$1" -o /dev/null -T "$place/object"; }
+get_object() { signed "$1"; }
+signed() {
+    curl -fsS --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "http://127.0.0.1:$proxy/bucket/rate/$1" "${@:2}"
 }

@@ -43,9 +43,17 @@ fn examples() -> String {
     EXAMPLES.lines().filter(has).collect::<Vec<_>>().join("\n")
 }
 
-/// Build, read, edit, mount, check and repair ext2, ext3, ext4 and XFS images without root or a kernel driver
+/// Returns the purpose of the program on this host.
+fn purpose() -> String {
+    let mount = if cfg!(target_os = "linux") { ", mount" } else { "" };
+    format!(
+        "Build, read, edit{mount}, check and repair ext2, ext3, ext4 and XFS images without root or a kernel driver"
+    )
+}
+
+/// Arguments of the program.
 #[derive(Debug, Parser)]
-#[command(name = "diskwright", version, after_help = examples(), max_term_width = 100)]
+#[command(name = "diskwright", version, about = purpose(), after_help = examples(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -1,8 +1,8 @@
 //! Names of files as clients see them.
 //!
 //! Names in images are bytes. Clients need UTF-8, and XML forbids control characters. Bytes that do not fit appear as
-//! characters of a private range, as Cygwin maps them: byte `b` as U+F000 + `b`. Characters of that range in a name are treated in the same
-//! way, so every name has one shown form that leads back to it.
+//! characters of a private range, as Cygwin maps them: byte `b` as U+F000 + `b`. Characters of that range in a name are
+//! treated in the same way, so every name has one shown form that leads back to it.
 
 use std::ops::RangeInclusive;
 

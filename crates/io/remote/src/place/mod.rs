@@ -11,6 +11,7 @@ pub mod lazy;
 pub mod object;
 pub mod qcow2;
 pub mod runtime;
+pub(crate) mod sequential;
 pub mod store;
 pub mod transport;
 pub mod zstd;

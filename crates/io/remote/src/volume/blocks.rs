@@ -24,6 +24,8 @@ const SINGLE_MAX: u64 = 4;
 pub(crate) const BATCH_BLOCKS: usize = 256;
 /// Maximum size of one prefetch.
 const AHEAD_MAX: u64 = 8 << 20;
+/// Maximum number of bytes ahead of a sequential reader, in several prefetches.
+pub(crate) const READ_AHEAD_MAX: u64 = 32 << 20;
 /// Read-ahead of a scan, and its number of concurrent requests.
 const AHEAD_BYTES: usize = 2 << 20;
 const AHEAD_REQUESTS: usize = 4;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::place::runtime::{self, block_on};
+use crate::place::sequential::SequentialReads;
 use bytes::Bytes;
 use disk::{BlockDevice, is_zero};
 use slatedb::Db;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 
-use crate::volume::blocks::{BATCH_BLOCKS, BlockReader, Geometry, Scan, Touched};
+use crate::volume::blocks::{BATCH_BLOCKS, BlockReader, Geometry, READ_AHEAD_MAX, Scan, Touched};
 use crate::volume::bulk::{BulkObjects, BulkWriter, DirtyBlocks, Due, GROUP_REGIONS};
 use crate::volume::marker::Marker;
 use crate::volume::{
@@ -40,6 +41,7 @@ pub struct Volume {
     marker: Marker,
     /// Minimum size of a write that starts a buffer.
     buffered_bytes: u64,
+    sequential: SequentialReads,
 }
 
 impl Volume {
@@ -72,7 +74,9 @@ impl Volume {
             writer.start_upkeep(options.compact_after);
             start_collecting(at, marker, &writer);
         }
-        Self { writer, geometry, at: at.clone(), marker: marker.clone(), buffered_bytes }
+        let sequential = SequentialReads::new(READ_AHEAD_MAX);
+        let (at, marker) = (at.clone(), marker.clone());
+        Self { writer, geometry, at, marker, buffered_bytes, sequential }
     }
 
     /// Creates a snapshot that contains all writes completed before the call.
@@ -319,6 +323,9 @@ impl BlockDevice for Volume {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if let Some(ahead) = self.sequential.note(offset, buf.len() as u64) {
+            self.read_ahead(ahead.start, ahead.end - ahead.start);
+        }
         block_on(self.read(offset, buf)).map_err(|error| self.named(error))
     }
 
@@ -328,6 +335,9 @@ impl BlockDevice for Volume {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
+        if !self.has_read_ahead() {
+            return;
+        }
         let blocks = self.geometry.ahead(offset, len);
         let Some(permit) = self.writer.objects.prefetch_permit() else { return };
         let writer = Arc::clone(&self.writer);

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::place::runtime::{self, block_on};
+use crate::place::sequential::SequentialReads;
 use disk::BlockDevice;
 use slatedb::DbReader;
 
-use crate::volume::blocks::{BlockReader, Geometry, Scan};
+use crate::volume::blocks::{BlockReader, Geometry, READ_AHEAD_MAX, Scan};
 use crate::volume::bulk::{BlockValue, BulkObjects};
 use crate::volume::marker::Marker;
 use crate::volume::{Location, Options, VolumeError, database, names};
@@ -24,6 +25,7 @@ pub struct View {
     reader: Arc<DbReader>,
     geometry: Geometry,
     objects: BulkObjects,
+    sequential: SequentialReads,
     at: Location,
 }
 
@@ -46,7 +48,8 @@ impl View {
             let reader = database::open_to_read(at, &marker, checkpoint, options).await?;
             let geometry = Geometry::check(&reader, &marker).await?;
             let objects = BulkObjects::new(at, &marker, options);
-            Ok(Self { reader: Arc::new(reader), geometry, objects, at: at.clone() })
+            let sequential = SequentialReads::new(READ_AHEAD_MAX);
+            Ok(Self { reader: Arc::new(reader), geometry, objects, sequential, at: at.clone() })
         })
     }
 
@@ -106,6 +109,9 @@ impl BlockDevice for View {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if let Some(ahead) = self.sequential.note(offset, buf.len() as u64) {
+            self.read_ahead(ahead.start, ahead.end - ahead.start);
+        }
         let Self { reader: reads, geometry, objects, .. } = self;
         let reader = BlockReader { reads: &**reads, geometry: *geometry, objects };
         block_on(reader.read(offset, buf)).map_err(|error| {
@@ -119,6 +125,9 @@ impl BlockDevice for View {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
+        if !self.has_read_ahead() {
+            return;
+        }
         let blocks = self.geometry.ahead(offset, len);
         let Some(permit) = self.objects.prefetch_permit() else { return };
         let (reads, geometry) = (Arc::clone(&self.reader), self.geometry);

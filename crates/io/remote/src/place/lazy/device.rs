@@ -15,6 +15,7 @@ use super::fetch::fetch;
 use super::{FetchError, LazyOptions, RangeSource};
 use crate::place::disk_cache::Cached;
 use crate::place::runtime;
+use crate::place::sequential::SequentialReads;
 
 /// Number of concurrent requests for waiting readers: equal to the number of scouts ahead of a walk.
 const REQUESTS_MAX: usize = 32;
@@ -41,6 +42,7 @@ struct LazyState {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
+    sequential: SequentialReads,
     /// Signals that a prefetch has ended.
     has_come: Notify,
     requests: AtomicU64,
@@ -60,6 +62,7 @@ impl LazyDevice {
             wanted: Semaphore::new(REQUESTS_MAX),
             ahead: Semaphore::new(REQUESTS_AHEAD_MAX),
             ahead_bytes: AtomicU64::new(0),
+            sequential: SequentialReads::new(options.read_ahead_bytes / 2),
             has_come: Notify::new(),
             requests: AtomicU64::new(0),
             source,
@@ -120,7 +123,10 @@ impl LazyState {
 
     fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
         let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
-        self.take_from_disk(chunks.clone());
+        // If these were read before, the next ones probably were, too.
+        if !self.take_from_disk(chunks.clone()) {
+            self.read_ahead_of(offset, buf.len() as u64);
+        }
         let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
         for run in runs {
             self.spawn(run, false);
@@ -139,13 +145,29 @@ impl LazyState {
         Ok(())
     }
 
-    /// Loads missing chunks from the disk cache.
-    fn take_from_disk(&self, chunks: Range<u64>) {
-        let Some(disk) = &self.disk else { return };
+    /// Loads missing chunks from the disk cache. Returns false if there are none.
+    fn take_from_disk(&self, chunks: Range<u64>) -> bool {
+        let Some(disk) = &self.disk else { return false };
         let missing = self.chunks.lock().missing(chunks);
+        let mut has_any = false;
         for chunk in missing {
             if let Some(bytes) = disk.get(chunk) {
                 self.chunks.lock().insert(chunk, bytes);
+                has_any = true;
+            }
+        }
+        has_any
+    }
+
+    /// Starts the read-ahead of a sequential reader.
+    fn read_ahead_of(self: &Arc<Self>, offset: u64, len: u64) {
+        if self.options.read_ahead_bytes == 0 {
+            return;
+        }
+        if let Some(ahead) = self.sequential.note(offset, len) {
+            let end = ahead.end.min(self.source.len());
+            if ahead.start < end {
+                self.read_ahead(&(ahead.start..end));
             }
         }
     }

@@ -1,0 +1,112 @@
+//! Detection of sequential reads.
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+/// Number of sequential readers that are known at the same time.
+const READERS: usize = 16;
+/// Maximum distance of a read from the end of the previous one. Requests of one reader can arrive out of order.
+const DISTANCE_MAX: u64 = 1 << 20;
+/// Number of sequential bytes before the first read-ahead. Small files and metadata need none.
+const UNAIDED_BYTES: u64 = 4 << 20;
+
+/// Detects sequential reads of a device, and chooses the bytes to read ahead.
+#[derive(Debug)]
+pub(crate) struct SequentialReads {
+    /// Maximum number of bytes ahead of a reader. A fast store needs its rate, multiplied by the time of two requests.
+    window_max: u64,
+    /// The readers, the last active one first.
+    readers: Mutex<Vec<Reader>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    /// End of the last read.
+    end: u64,
+    /// Number of bytes read so far, without repeated ones.
+    read: u64,
+    /// End of the bytes that were read ahead.
+    ahead: u64,
+}
+
+impl SequentialReads {
+    pub(crate) fn new(window_max: u64) -> Self {
+        Self { window_max, readers: Mutex::default() }
+    }
+
+    /// Notes a read, and returns the bytes to read ahead.
+    pub(crate) fn note(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+        let end = offset.saturating_add(len);
+        let mut readers = self.readers.lock();
+        let is_next = |reader: &Reader| reader.end.abs_diff(offset) <= DISTANCE_MAX;
+        let Some(index) = readers.iter().position(is_next) else {
+            readers.truncate(READERS - 1);
+            readers.insert(0, Reader { end, read: len, ahead: end });
+            return None;
+        };
+        readers[..=index].rotate_right(1);
+        let reader = &mut readers[0];
+        // Repeated reads are no progress.
+        reader.read = reader.read.saturating_add(end.saturating_sub(reader.end));
+        reader.end = reader.end.max(end);
+        reader.ahead = reader.ahead.max(reader.end);
+        // At most as much as was read: the file may end here.
+        let window = reader.read.min(self.window_max);
+        if reader.read < UNAIDED_BYTES || reader.ahead - reader.end > window / 4 * 3 {
+            return None;
+        }
+        let wanted = reader.ahead..reader.end.saturating_add(window);
+        reader.ahead = wanted.end;
+        Some(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: u64 = 128 << 10;
+    const WINDOW_MAX: u64 = 16 << 20;
+
+    #[test]
+    fn sequential_readers_stay_behind_what_was_read_ahead() {
+        let reads = SequentialReads::new(WINDOW_MAX);
+        let mut ahead = [0_u64, 1 << 40];
+        for step in 0..1000 {
+            for (reader, ahead) in ahead.iter_mut().enumerate() {
+                let start = (reader as u64) << 40;
+                // Each pair of requests arrives in the wrong order.
+                let offset = start + (step ^ 1) * STEP;
+                if let Some(wanted) = reads.note(offset, STEP) {
+                    assert!(wanted.start >= *ahead, "nothing is read ahead twice");
+                    assert!(wanted.end - offset <= WINDOW_MAX + 2 * STEP);
+                    *ahead = wanted.end;
+                }
+                let is_ahead = *ahead > offset + STEP + UNAIDED_BYTES / 2;
+                assert!(step < 40 || is_ahead, "step {step}: {ahead}, {offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_and_small_reads_cause_no_read_ahead() {
+        let reads = SequentialReads::new(WINDOW_MAX);
+        for step in 0..1000 {
+            assert_eq!(reads.note(step * 7919 % 1000 * (4 << 20), 4096), None);
+        }
+        for file in 0..100 {
+            for part in 0..2 {
+                assert_eq!(reads.note((file * 16 + part) << 20, STEP / 2), None);
+            }
+        }
+    }
+
+    #[test]
+    fn limits_of_offsets_are_respected() {
+        let reads = SequentialReads::new(WINDOW_MAX);
+        for _ in 0..4 {
+            reads.note(u64::MAX, u64::MAX);
+        }
+    }
+}
