@@ -1,7 +1,7 @@
 //! Serves a [`vfs::FileSystem`] by WebDAV (RFC 4918, classes 1 and 2), with a page for browsers.
 //!
 //! `dav-server` answers the requests, hyper speaks HTTP. This crate adds access, limits, and the operations on the file
-//! system, which run on a bounded number of threads ([`pool`]). Connections, requests and their memory are bounded;
+//! system, which run on a bounded number of threads. Connections, requests and their memory are bounded;
 //! invalid input gets an error or ends its connection.
 #![forbid(unsafe_code)]
 
