@@ -33,7 +33,7 @@ thread_local! {
 struct Simulated {
     runtime: Runtime,
     start: Instant,
-    /// Time by which the clock is wrong.
+    /// Error of the clock, which is ahead.
     skew: Cell<Duration>,
     random: RefCell<Box<dyn FnMut() -> u64>>,
 }

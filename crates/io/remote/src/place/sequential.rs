@@ -47,7 +47,7 @@ impl SequentialReads {
         };
         readers[..=index].rotate_right(1);
         let reader = &mut readers[0];
-        // Repeated reads are no progress.
+        // Repeated reads do not count.
         reader.read = reader.read.saturating_add(end.saturating_sub(reader.end));
         reader.end = reader.end.max(end);
         reader.ahead = reader.ahead.max(reader.end);

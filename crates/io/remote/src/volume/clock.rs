@@ -26,7 +26,7 @@ pub(crate) struct VolumeClock {
 
 impl VolumeClock {
     pub(crate) fn new() -> Self {
-        // The instant must be that of the runtime, which can have a clock of its own.
+        // A simulated runtime has a separate clock.
         let handle = runtime::handle();
         let _entered = handle.enter();
         Self {

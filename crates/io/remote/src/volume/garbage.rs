@@ -1,6 +1,5 @@
 //! Removes bulk objects that nothing refers to: those of earlier epochs, and those of the writer that collects.
-//! `docs/design/volumes.md` has the steps and the reasons
-//! for their order.
+//! `docs/design/volumes.md` has the steps and the reasons for their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
