@@ -124,8 +124,10 @@ impl LazyState {
     fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
         let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
         // If these were read before, the next ones probably were, too.
-        if !self.take_from_disk(chunks.clone()) {
-            self.read_ahead_of(offset, buf.len() as u64);
+        if !self.take_from_disk(chunks.clone())
+            && let Some(ahead) = self.sequential.note(offset, buf.len() as u64)
+        {
+            self.read_ahead(ahead);
         }
         let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
         for run in runs {
@@ -159,19 +161,6 @@ impl LazyState {
         has_any
     }
 
-    /// Starts the read-ahead of a sequential reader.
-    fn read_ahead_of(self: &Arc<Self>, offset: u64, len: u64) {
-        if self.options.read_ahead_bytes == 0 {
-            return;
-        }
-        if let Some(ahead) = self.sequential.note(offset, len) {
-            let end = ahead.end.min(self.source.len());
-            if ahead.start < end {
-                self.read_ahead(&(ahead.start..end));
-            }
-        }
-    }
-
     fn spawn(self: &Arc<Self>, run: Arc<ChunkFetch>, is_ahead: bool) {
         let ending = Ending { shared: Arc::clone(self), run, is_ahead, is_done: false };
         drop(runtime::handle().spawn(ending.fetch()));
@@ -187,9 +176,13 @@ impl LazyState {
         fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
     }
 
-    fn read_ahead(self: &Arc<Self>, range: &Range<u64>) {
+    fn read_ahead(self: &Arc<Self>, range: Range<u64>) {
         let limit = self.options.read_ahead_bytes;
-        let chunks = self.chunks_of(range);
+        let range = range.start..range.end.min(self.source.len());
+        if limit == 0 || range.is_empty() {
+            return;
+        }
+        let chunks = self.chunks_of(&range);
         let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
         let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
         let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
@@ -244,7 +237,7 @@ async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
         loop {
             let Some(shared) = device.upgrade() else { return };
             if shared.has_room_ahead(step.end - step.start) {
-                shared.read_ahead(&step);
+                shared.read_ahead(step);
                 break;
             }
             shared.has_come.notified().await;
@@ -332,10 +325,7 @@ impl BlockDevice for LazyDevice {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
-        let end = offset.saturating_add(len).min(self.len());
-        if self.has_read_ahead() && offset < end {
-            self.shared.read_ahead(&(offset..end));
-        }
+        self.shared.read_ahead(offset..offset.saturating_add(len));
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
