@@ -3,7 +3,6 @@
 //! A buffer is evicted only if there are no other references to it. The dirty list of a checkpoint references its
 //! buffers, so they are not evicted before they are written back.
 
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +12,7 @@ use hashbrown::HashMap;
 use crate::buffer::{BufferState, SharedBuffer};
 use crate::locks::atomic::AtomicU64;
 use crate::locks::{Mutex, RwLock};
+use crate::numbers::{BuildNumberHasher, FIBONACCI};
 
 /// Minimum and maximum number of shards, powers of two. Far more than threads, so that contention is rare.
 const SHARDS: (usize, usize) = (64, 1024);
@@ -28,27 +28,6 @@ const WORD: usize = 64;
 /// would have many more blocks than others.
 const REGION_BITS: u32 = 4;
 
-#[derive(Default)]
-struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, block: u64) {
-        // Fibonacci hashing. The rotation moves the well-mixed high bits to both ends, because the table takes its
-        // index from one end and its tag from the other.
-        self.0 = (self.0 ^ block).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-}
-
 /// Consecutive blocks, as far as they are cached. The blocks of one directory share a few pages of the table, even if
 /// they are accessed at random.
 struct Region {
@@ -59,7 +38,7 @@ struct Region {
 
 #[derive(Default)]
 struct CacheShard {
-    regions: HashMap<u64, Box<Region>, BuildHasherDefault<BlockHasher>>,
+    regions: HashMap<u64, Box<Region>, BuildNumberHasher>,
     /// Cached blocks in clock order.
     slots: Vec<u64>,
     hand: usize,
@@ -90,7 +69,7 @@ impl Cache {
     }
 
     fn shard_number(&self, block: u64) -> usize {
-        let run = (block >> REGION_BITS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let run = (block >> REGION_BITS).wrapping_mul(FIBONACCI);
         (run >> self.shard_shift) as usize
     }
 

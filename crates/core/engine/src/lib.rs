@@ -33,6 +33,7 @@ mod guard;
 #[cfg(feature = "lock-counts")]
 pub mod lock_counts;
 pub mod locks;
+pub mod numbers;
 mod permits;
 mod seal;
 mod txn;

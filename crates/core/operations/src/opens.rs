@@ -4,10 +4,8 @@
 //! The table is sharded, so that contention is rare. A shard is locked for one access only, and no other lock is taken
 //! during that time.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use engine::locks::Mutex;
+use engine::numbers::{FIBONACCI, NumberMap};
 use vfs::{Error, Ino, Result};
 
 /// Number of shards: a power of two, far more than threads.
@@ -15,9 +13,6 @@ const SHARDS: usize = 512;
 
 /// Number of consecutive inodes in a shard: about those of a block of the inode table.
 const NEIGHBOURS: u64 = 16;
-
-/// Multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Copy)]
 struct OpenInode<P> {
@@ -31,28 +26,7 @@ impl<P> Default for OpenInode<P> {
     }
 }
 
-/// Hashes inode numbers. It does not resist chosen inputs: only the author of an image can choose inode numbers.
-#[derive(Default)]
-struct InoHasher(u64);
-
-impl Hasher for InoHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(MIX);
-    }
-
-    fn finish(&self) -> u64 {
-        // The upper bits are mixed best, and hash maps use both ends.
-        self.0 ^ self.0 >> 32
-    }
-}
-
-type Shard<P> = HashMap<u64, OpenInode<P>, BuildHasherDefault<InoHasher>>;
+type Shard<P> = NumberMap<u64, OpenInode<P>>;
 
 /// Aligned to separate cache lines for threads on different shards.
 #[repr(align(64))]
@@ -77,7 +51,7 @@ impl<P: Copy> OpenInodes<P> {
 
     fn shard(&self, ino: Ino) -> &Mutex<Shard<P>> {
         // Consecutive inodes share a shard, so threads in different directories rarely contend.
-        &self.shards[((ino.0 / NEIGHBOURS).wrapping_mul(MIX) >> 40) as usize % SHARDS].0
+        &self.shards[((ino.0 / NEIGHBOURS).wrapping_mul(FIBONACCI) >> 40) as usize % SHARDS].0
     }
 
     /// Returns whether an inode is open.

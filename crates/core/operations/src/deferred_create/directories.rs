@@ -9,17 +9,18 @@ use std::sync::atomic::Ordering;
 use crossbeam_utils::CachePadded;
 use engine::locks::RwLock;
 use engine::locks::atomic::AtomicUsize;
+use engine::numbers::NumberMap;
 use vfs::Ino;
 
 use super::SharedDirectory;
-use super::table::{DeferredDirectory, Map};
+use super::table::DeferredDirectory;
 
 const SHARDS: usize = 64;
 
 /// Maximum number of directories in the table without deferred files.
 const DIRECTORIES_MAX: usize = 64;
 
-type Shard<H> = CachePadded<RwLock<Map<u64, SharedDirectory<H>>>>;
+type Shard<H> = CachePadded<RwLock<NumberMap<u64, SharedDirectory<H>>>>;
 
 pub(super) struct Directories<H> {
     shards: Box<[Shard<H>]>,

@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_utils::CachePadded;
 use engine::locks::Mutex;
 use engine::locks::atomic::AtomicUsize;
+use engine::numbers::NumberMap;
 use smallvec::SmallVec;
 use vfs::Ino;
 
@@ -45,7 +46,7 @@ use gate::Gates;
 pub(crate) use layer::Layer;
 pub use run::InodeRun;
 pub use table::{BatchOrder, DeferredFile};
-use table::{DeferredDirectory, Map, RunOwner};
+use table::{DeferredDirectory, RunOwner};
 
 /// Conditions for deferred creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub struct DeferredCreates<H> {
     /// True if the maximum number of files was deferred at the last count.
     is_full: AtomicBool,
     /// Owners of reserved runs of inodes, by run ID.
-    runs: CachePadded<Mutex<Map<u64, SmallVec<[RunOwner; 1]>>>>,
+    runs: CachePadded<Mutex<NumberMap<u64, SmallVec<[RunOwner; 1]>>>>,
 }
 
 /// Minimum number of cache bytes for each deferred file. A third of them is used.

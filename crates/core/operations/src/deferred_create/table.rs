@@ -6,41 +6,12 @@
 //!
 //! A record keeps its index in its part until the whole part is applied; applied records are only marked.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use vfs::{Ino, NewInode, Timestamp};
 
 use super::filter::Filter;
 use super::places::Places;
 use super::ranges::{Ranges, Sample};
 use super::run::InodeRun;
-
-/// Hashes keys that are already well mixed.
-#[derive(Default)]
-pub(super) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// A deferred file: everything needed to create it, except its name.
 #[derive(Clone, Copy, Debug)]

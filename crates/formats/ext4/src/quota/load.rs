@@ -1,9 +1,10 @@
 //! Reads quota files when an image is opened for writing. Writes nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use engine::BufferRef;
 use engine::locks::Mutex;
+use engine::numbers::NumberMap;
 use vfs::{Corruption, Error, FileType, Ino, Result};
 
 use super::{Dquot, DquotLocation, LOG_SHARE, Ledger, Quota};
@@ -26,7 +27,7 @@ struct QuotaReader<'f> {
     blocks: u32,
     /// Nodes read so far. A node has only one parent.
     seen: HashSet<u32>,
-    usage: HashMap<u32, Dquot>,
+    usage: NumberMap<u32, Dquot>,
 }
 
 /// Returns the position of a block of a quota file. Returns `Corrupt` for a hole.
@@ -100,10 +101,14 @@ impl Ext4Core {
         Ok((file, info.map_err(|c| c.of_inode(ino.0).at_block(place.block.0))?))
     }
 
-    pub(super) fn read_quota_file(&self, ino: Ino, kind: QuotaKind) -> Result<HashMap<u32, Dquot>> {
+    pub(super) fn read_quota_file(
+        &self,
+        ino: Ino,
+        kind: QuotaKind,
+    ) -> Result<NumberMap<u32, Dquot>> {
         let (file, info) = self.load_quota_file(ino, kind)?;
         let blocks = info.blocks.get();
-        let (seen, usage) = (HashSet::new(), HashMap::new());
+        let (seen, usage) = (HashSet::new(), NumberMap::default());
         let mut reader = QuotaReader { fs: self, file, blocks, seen, usage };
         reader.read_node(ROOT_BLOCK, 0, 0)?;
         Ok(reader.usage)

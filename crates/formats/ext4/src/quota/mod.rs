@@ -22,9 +22,8 @@ mod statfs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
-
 use engine::locks::Mutex;
+use engine::numbers::{NumberMap, NumberSet};
 use engine::{Corruption, Txn};
 use smallvec::SmallVec;
 use vfs::{Ino, Result};
@@ -63,11 +62,11 @@ struct Dquot {
 /// Usage of all ids, by kind of quota.
 #[derive(Default)]
 struct Ledger {
-    usage: [HashMap<u32, Dquot>; 3],
+    usage: [NumberMap<u32, Dquot>; 3],
     /// Kind and id of all dirty usage.
     dirty: Vec<(usize, u32)>,
     /// Blocks of all dirty entries.
-    dirty_blocks: HashSet<Block>,
+    dirty_blocks: NumberSet<Block>,
 }
 
 /// Quotas of an open file system.
@@ -139,6 +138,16 @@ impl Quota {
     fn has(&self, kind: usize, id: u32) -> bool {
         self.ledger.lock().usage[kind].contains_key(&id)
     }
+
+    /// Returns the kinds and ids without an entry.
+    fn missing(&self, ids: [Option<u32>; 3]) -> SmallVec<[(usize, u32); 3]> {
+        let ledger = self.ledger.lock();
+        let counted = (0..).zip(ids).filter(|&(kind, _)| self.files[kind].is_some());
+        counted
+            .filter_map(|(kind, id)| Some((kind, id?)))
+            .filter(|&(kind, id)| !ledger.usage[kind].contains_key(&id))
+            .collect()
+    }
 }
 
 impl Ext4Core {
@@ -154,13 +163,7 @@ impl Ext4Core {
         project: Option<u32>,
     ) -> Result<()> {
         let Some(quota) = self.volume.quota.get() else { return Ok(()) };
-        let ids = [uid, gid, project];
-        let missing: SmallVec<[_; 3]> = quota
-            .files()
-            .filter_map(|(number, ..)| Some((number, ids[number]?)))
-            .filter(|&(number, id)| !quota.has(number, id))
-            .collect();
-        for (number, id) in missing {
+        for (number, id) in quota.missing([uid, gid, project]) {
             self.add_entry(quota, number, id)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Accounts of inodes, and the changes of usage by an operation.
 
 use operations::{InMemoryUndo, Outcome};
+use smallvec::SmallVec;
 use vfs::{Error, Ino};
 
 use super::Quotas;
@@ -42,8 +43,7 @@ struct AccountChange {
 pub(crate) struct UsageChanges<'a> {
     /// The quotas; `None` if nothing is counted.
     quotas: Option<&'a Quotas>,
-    /// Not within the operation, which is moved: nearly all file systems have no quotas, and nothing is allocated.
-    changes: Vec<UsageChange>,
+    changes: SmallVec<[UsageChange; 3]>,
     /// Changes of the number of realtime blocks that inodes map.
     realtime: Vec<(Ino, i64)>,
     /// Largest change time of the inodes, in seconds since the epoch.
@@ -81,7 +81,7 @@ pub(crate) fn moves_realtime(old: Option<&Account>, new: Option<&Account>) -> bo
 
 impl<'a> UsageChanges<'a> {
     pub(crate) fn new(quotas: Option<&'a Quotas>) -> Self {
-        Self { quotas, changes: Vec::new(), realtime: Vec::new(), now: 0, is_entered: false }
+        Self { quotas, changes: SmallVec::new(), realtime: Vec::new(), now: 0, is_entered: false }
     }
 
     /// Returns the quotas, or `None` if nothing is counted.
@@ -115,9 +115,7 @@ impl<'a> UsageChanges<'a> {
         };
         self.now = self.now.max(now);
         let realtime = self.realtime_blocks(ino, old.is_none(), moved);
-        for kind in quotas.kinds() {
-            self.note_kind(kind, &AccountChange { old, new, realtime });
-        }
+        self.note_kinds(quotas, &AccountChange { old, new, realtime });
     }
 
     /// Returns the realtime blocks of an inode before and after the operation.
@@ -133,23 +131,24 @@ impl<'a> UsageChanges<'a> {
         [now.saturating_sub(delta), now]
     }
 
-    fn note_kind(&mut self, kind: usize, of: &AccountChange) {
+    fn note_kinds(&mut self, quotas: &Quotas, of: &AccountChange) {
         let [before, after] = of.realtime;
-        let (old, new) = (of.old.map(|old| old.usage(before)), of.new.map(|new| new.usage(after)));
-        match (of.old, of.new) {
-            (Some(before), Some(after)) if before.ids[kind] == after.ids[kind] => {
-                let mut delta = new.unwrap_or_default();
-                delta.add(old.unwrap_or_default().negated());
-                self.add(UsageChange { kind, id: after.ids[kind], delta, is_limited: true });
-            }
-            _ => {
-                if let (Some(before), Some(old)) = (of.old, old) {
-                    let delta = old.negated();
-                    self.add(UsageChange { kind, id: before.ids[kind], delta, is_limited: false });
+        let old = of.old.map(|old| (old.ids, old.usage(before).negated()));
+        let new = of.new.map(|new| (new.ids, new.usage(after)));
+        for kind in quotas.kinds() {
+            match (old, new) {
+                (Some((before, old)), Some((after, mut delta))) if before[kind] == after[kind] => {
+                    delta.add(old);
+                    self.add(UsageChange { kind, id: after[kind], delta, is_limited: true });
                 }
-                if let (Some(after), Some(delta)) = (of.new, new) {
-                    let is_limited = of.old.is_none();
-                    self.add(UsageChange { kind, id: after.ids[kind], delta, is_limited });
+                _ => {
+                    if let Some((ids, delta)) = old {
+                        self.add(UsageChange { kind, id: ids[kind], delta, is_limited: false });
+                    }
+                    if let Some((ids, delta)) = new {
+                        let is_limited = old.is_none();
+                        self.add(UsageChange { kind, id: ids[kind], delta, is_limited });
+                    }
                 }
             }
         }

@@ -23,10 +23,7 @@ impl Quotas {
         txn: &mut Txn<'_>,
     ) -> engine::Result<()> {
         let mut ledger = self.ledger.lock();
-        let mut changes: Vec<(Id, Delta)> = ledger.changes.drain().collect();
-        changes.retain(|(_, delta)| !delta.is_zero());
-        changes.sort_unstable_by_key(|(id, _)| *id);
-        ledger.blocks.clear();
+        let changes = ledger.take_changes();
         self.set_pending(0);
         let block_of = |&((kind, id), _): &(Id, Delta)| (kind, id / self.records_per_block);
         for (nth, changes) in changes.chunk_by(|a, b| block_of(a) == block_of(b)).enumerate() {

@@ -1,17 +1,19 @@
 //! The quotas of an open file system, and the ledger of changes that are not in the quota files yet.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use engine::locks::Mutex;
+use engine::numbers::{NumberMap, NumberSet};
 use vfs::Ino;
 
 use super::change::{Delta, UsageChange};
 use crate::format::address::FsBlock;
 use crate::format::quota::{GRACE_DEFAULT, Quota, QuotaKind, RESOURCES, Resource, per_block};
 
-/// Maximum number of identifiers whose limits are remembered.
-const LIMITS_MAX: usize = 1 << 16;
+/// Maximum number of identifiers that are remembered beyond a checkpoint.
+const OWNERS_MAX: usize = 1 << 16;
 
 /// Limits, current usage and running grace times of an identifier, by resource.
 pub(super) type Limits = [Quota; RESOURCES];
@@ -36,16 +38,36 @@ pub(super) struct QuotaFile {
     pub(super) defaults: Limits,
     /// True if limits are enforced.
     pub(super) is_enforced: bool,
+    /// One more than the number of a block that was found, or 0. Blocks of an open quota file are never removed.
+    found: AtomicU64,
+}
+
+/// An identifier in use since the file system was opened.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    /// Changes of usage since the last checkpoint.
+    delta: Delta,
+    /// True if it is listed in [`Ledger::changed`].
+    is_changed: bool,
+    limits: KnownLimits,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum KnownLimits {
+    #[default]
+    Unknown,
+    None,
+    Some(Limits),
 }
 
 /// Changes of usage since the last checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    pub(super) changes: HashMap<Id, Delta>,
+    owners: NumberMap<Id, Owner>,
+    /// Identifiers whose usage changed.
+    changed: Vec<Id>,
     /// Kind and logical block of the records to change.
-    pub(super) blocks: HashSet<(usize, u32)>,
-    /// Known limits; `None` for identifiers without limits.
-    pub(super) limits: HashMap<Id, Option<Limits>>,
+    blocks: NumberSet<(usize, u32)>,
     /// Largest change time of the changed inodes, in seconds since the epoch.
     pub(super) now: u64,
     /// Kinds that are not kept up to date any more.
@@ -66,7 +88,60 @@ pub(crate) struct Quotas {
     pending: AtomicUsize,
 }
 
+impl Ledger {
+    /// Takes all changes of usage, sorted by identifier.
+    pub(super) fn take_changes(&mut self) -> Vec<(Id, Delta)> {
+        let mut changes = Vec::with_capacity(self.changed.len());
+        for id in self.changed.drain(..) {
+            let Some(owner) = self.owners.get_mut(&id) else { continue };
+            owner.is_changed = false;
+            let delta = mem::take(&mut owner.delta);
+            if !delta.is_zero() {
+                changes.push((id, delta));
+            }
+        }
+        if self.owners.len() > OWNERS_MAX {
+            self.owners.clear();
+        }
+        self.blocks.clear();
+        changes.sort_unstable_by_key(|(id, _)| *id);
+        changes
+    }
+
+    /// Returns changed limits of an identifier, if they are known.
+    fn limits_mut(&mut self, id: Id) -> Option<&mut Limits> {
+        match &mut self.owners.get_mut(&id)?.limits {
+            KnownLimits::Some(limits) => Some(limits),
+            KnownLimits::None | KnownLimits::Unknown => None,
+        }
+    }
+
+    /// Returns the changes of an identifier's usage since the last checkpoint.
+    fn delta(&self, id: Id) -> Delta {
+        self.owners.get(&id).map_or_else(Delta::default, |owner| owner.delta)
+    }
+}
+
 impl QuotaFile {
+    /// Creates the file with its blocks, without default limits.
+    pub(super) fn new(ino: Ino, runs: BTreeMap<u64, RecordRun>, is_enforced: bool) -> Self {
+        let (runs, defaults) = (Mutex::new(runs), Limits::default());
+        Self { ino, runs, defaults, is_enforced, found: AtomicU64::new(0) }
+    }
+
+    /// Returns whether the file has the block with number `at`.
+    pub(super) fn has_block(&self, at: u32) -> bool {
+        let mark = u64::from(at) + 1;
+        if self.found.load(Ordering::Relaxed) == mark {
+            return true;
+        }
+        let has = self.block(at).is_some();
+        if has {
+            self.found.store(mark, Ordering::Relaxed);
+        }
+        has
+    }
+
     /// Returns the block with number `at` in the file.
     pub(super) fn block(&self, at: u32) -> Option<FsBlock> {
         let at = u64::from(at);
@@ -155,7 +230,7 @@ impl Quotas {
         let now = u64::try_from(now).unwrap_or(0);
         if is_limited {
             for change in changes.iter().filter(|change| change.is_limited) {
-                if let Some(Some(limits)) = ledger.limits.get(&(change.kind, change.id))
+                if let Some(limits) = ledger.limits_mut((change.kind, change.id))
                     && exceeds(limits, change.delta, now)
                 {
                     return Err(QuotaKind::ALL[change.kind]);
@@ -174,21 +249,25 @@ impl Quotas {
 
     fn add(&self, ledger: &mut Ledger, changes: &[UsageChange]) {
         for change in changes {
-            let (kind, id) = (change.kind, change.id);
-            if ledger.given_up[kind] {
+            let id = (change.kind, change.id);
+            if ledger.given_up[change.kind] {
                 continue;
             }
-            ledger.changes.entry((kind, id)).or_default().add(change.delta);
-            if ledger.blocks.insert((kind, id / self.records_per_block)) {
-                self.set_pending(ledger.blocks.len());
+            let owner = ledger.owners.entry(id).or_default();
+            owner.delta.add(change.delta);
+            if !mem::replace(&mut owner.is_changed, true) {
+                ledger.changed.push(id);
+                if ledger.blocks.insert((change.kind, change.id / self.records_per_block)) {
+                    self.set_pending(ledger.blocks.len());
+                }
             }
-            let Some(Some(limits)) = ledger.limits.get_mut(&(kind, id)) else { continue };
-            let now = ledger.now;
-            for (resource, delta) in change.delta.by_resource() {
-                let quota = &mut limits[resource as usize];
-                quota.count = quota.count.saturating_add_signed(delta);
-                if let Some(file) = &self.files[kind] {
-                    file.adjust(id, resource, quota, now);
+            if let (KnownLimits::Some(limits), Some(file)) =
+                (&mut owner.limits, &self.files[change.kind])
+            {
+                for (resource, delta) in change.delta.by_resource() {
+                    let quota = &mut limits[resource as usize];
+                    quota.count = quota.count.saturating_add_signed(delta);
+                    file.adjust(change.id, resource, quota, ledger.now);
                 }
             }
         }
@@ -196,32 +275,38 @@ impl Quotas {
 
     /// Returns whether the limits of an identifier are known.
     pub(super) fn knows_limits(&self, id: Id) -> bool {
-        self.ledger.lock().limits.contains_key(&id)
+        let ledger = self.ledger.lock();
+        !matches!(ledger.owners.get(&id).map(|of| of.limits), None | Some(KnownLimits::Unknown))
     }
 
     /// Remembers the limits of an identifier, with the usage in its record. No checkpoint may be closed since that was
     /// read.
     pub(super) fn remember(&self, id: Id, limits: Limits) {
         let mut ledger = self.ledger.lock();
-        if ledger.limits.len() >= LIMITS_MAX {
-            ledger.limits.clear();
+        let owner = ledger.owners.entry(id).or_default();
+        if matches!(owner.limits, KnownLimits::Unknown) {
+            let has_limits = limits.iter().any(|of| of.hard != 0 || of.soft != 0);
+            owner.limits = if has_limits {
+                KnownLimits::Some(plus(limits, owner.delta))
+            } else {
+                KnownLimits::None
+            };
         }
-        let has_limits = limits.iter().any(|of| of.hard != 0 || of.soft != 0);
-        let pending = ledger.changes.get(&id).copied().unwrap_or_default();
-        ledger.limits.entry(id).or_insert_with(|| has_limits.then(|| plus(limits, pending)));
     }
 
     /// Forgets the limits of an identifier, which were changed.
     pub(super) fn forget(&self, id: Id) {
-        self.ledger.lock().limits.remove(&id);
+        if let Some(owner) = self.ledger.lock().owners.get_mut(&id) {
+            owner.limits = KnownLimits::Unknown;
+        }
     }
 
     /// Returns limits whose usage is that in a record, with the current usage.
     pub(super) fn with_pending(&self, id: Id, limits: Limits) -> Limits {
-        let ledger = self.ledger.lock();
-        match ledger.limits.get(&id) {
-            Some(Some(known)) => *known,
-            _ => plus(limits, ledger.changes.get(&id).copied().unwrap_or_default()),
+        let mut ledger = self.ledger.lock();
+        match ledger.limits_mut(id) {
+            Some(known) => *known,
+            None => plus(limits, ledger.delta(id)),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use engine::locks::Mutex;
 use operations::Mode;
 use vfs::{Error, FileType, Ino, Result};
 
@@ -99,8 +98,7 @@ impl XfsCore {
             return Ok(None);
         };
         let is_enforced = self.volume.sb.raw.qflags.get() & kind.enforced() != 0;
-        let (runs, defaults) = (Mutex::new(runs), Limits::default());
-        let mut file = QuotaFile { ino, runs, defaults, is_enforced };
+        let mut file = QuotaFile::new(ino, runs, is_enforced);
         match self.read_limits(kind, &file, 0)? {
             Some(defaults) => file.defaults = defaults,
             None if file.block(0).is_some() => return Ok(None),

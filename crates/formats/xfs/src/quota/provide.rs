@@ -21,10 +21,10 @@ impl XfsCore {
     ) -> Result<()> {
         let Some(quotas) = self.volume.quotas.get() else { return Ok(()) };
         for (kind, id) in QuotaKind::ALL.into_iter().zip([uid, gid, project]) {
-            if let (Some(file), Some(id)) = (&quotas.files[kind as usize], id)
-                && file.block(id / quotas.records_per_block).is_none()
-            {
-                self.add_records(quotas, kind, file, id / quotas.records_per_block)?;
+            let (Some(file), Some(id)) = (&quotas.files[kind as usize], id) else { continue };
+            let at = id / quotas.records_per_block;
+            if !file.has_block(at) {
+                self.add_records(quotas, kind, file, at)?;
             }
         }
         Ok(())
