@@ -266,10 +266,12 @@ impl<'a> Op<'a> {
         }
         if self.usage.quotas().is_some() {
             let accounts = (Account::of_slot(old), Account::of_slot(handle.inode.as_bytes()));
-            let is_moved = moves_realtime(accounts.0.as_ref(), accounts.1.as_ref());
-            let moved = is_moved.then(|| self.realtime_blocks(handle)).transpose()?;
-            let now = handle.inode.time(Time::Change).map_or(0, |time| time.sec);
-            self.usage.note(handle.ino(), accounts, now, moved);
+            if accounts.0 != accounts.1 {
+                let is_moved = moves_realtime(accounts.0.as_ref(), accounts.1.as_ref());
+                let moved = is_moved.then(|| self.realtime_blocks(handle)).transpose()?;
+                let now = handle.inode.time(Time::Change).map_or(0, |time| time.sec);
+                self.usage.note(handle.ino(), accounts, now, moved);
+            }
         }
         handle.inode.bump_changecount();
         // Slots are verified each time they are loaded, not only when their block is read.

@@ -6,6 +6,7 @@ use vfs::{Error, Ino};
 
 use super::Quotas;
 use super::change::{Delta, UsageChange};
+use super::ledger::{Id, Refusal};
 use crate::format::bytes::{be16, be32, be64};
 use crate::format::inode::{flags, flags2};
 use crate::format::quota::QuotaKind;
@@ -101,7 +102,7 @@ impl<'a> UsageChanges<'a> {
         }
     }
 
-    /// Replaces an inode's account `old` by `new`. `now` is its change time, in seconds since the epoch. `moved`
+    /// Replaces an inode's account `old` by a different one. `now` is its change time, in seconds since the epoch. `moved`
     /// is the number of realtime blocks that the inode maps now, if they get another owner ([`moves_realtime`]).
     pub(crate) fn note(
         &mut self,
@@ -110,9 +111,7 @@ impl<'a> UsageChanges<'a> {
         now: i64,
         moved: Option<u64>,
     ) {
-        let Some(quotas) = self.quotas.filter(|quotas| old != new && !quotas.is_own(ino)) else {
-            return;
-        };
+        let Some(quotas) = self.quotas.filter(|quotas| !quotas.is_own(ino)) else { return };
         self.now = self.now.max(now);
         let realtime = self.realtime_blocks(ino, old.is_none(), moved);
         self.note_kinds(quotas, &AccountChange { old, new, realtime });
@@ -168,22 +167,25 @@ impl<'a> UsageChanges<'a> {
         }
     }
 
-    /// Returns the changes so far.
-    pub(super) fn changes(&self) -> &[UsageChange] {
-        &self.changes
+    /// Returns whether there are no changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
     }
 
-    /// Enters the changes into the ledger. If `is_limited`, fails instead if one exceeds a limit.
-    pub(super) fn enter(&mut self, is_limited: bool) -> Outcome<()> {
-        let Some(quotas) = self.quotas else { return Ok(()) };
+    /// Enters the changes into the ledger. If `is_limited`, limits are enforced. Returns an identifier whose limits must
+    /// be read first, if there is one; then nothing is entered.
+    pub(super) fn enter(&mut self, quotas: &Quotas, is_limited: bool) -> Outcome<Option<Id>> {
         match quotas.enter(&self.changes, self.now, is_limited) {
             Ok(()) => {
                 self.is_entered = true;
-                Ok(())
+                Ok(None)
             }
+            Err(Refusal::UnknownLimits(id)) => Ok(Some(id)),
             // Kernels treat a project like a small file system.
-            Err(QuotaKind::Project) => Err(Error::NoSpace.into()),
-            Err(QuotaKind::User | QuotaKind::Group) => Err(Error::QuotaExceeded.into()),
+            Err(Refusal::Exceeded(QuotaKind::Project)) => Err(Error::NoSpace.into()),
+            Err(Refusal::Exceeded(QuotaKind::User | QuotaKind::Group)) => {
+                Err(Error::QuotaExceeded.into())
+            }
         }
     }
 }
@@ -198,9 +200,6 @@ impl InMemoryUndo for UsageChanges<'_> {
 impl Drop for UsageChanges<'_> {
     fn drop(&mut self) {
         if let Some(quotas) = self.quotas.filter(|_| self.is_entered) {
-            for change in &mut self.changes {
-                change.delta = change.delta.negated();
-            }
             quotas.undo(&self.changes);
         }
     }

@@ -76,6 +76,15 @@ pub(super) struct Ledger {
     pub(super) is_flag_cleared: [bool; 3],
 }
 
+/// The reason why changes are not entered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal {
+    /// The limits of an identifier must be read first.
+    UnknownLimits(Id),
+    /// A change exceeds a limit.
+    Exceeded(QuotaKind),
+}
+
 /// The quotas of an open file system.
 #[derive(Debug)]
 pub(crate) struct Quotas {
@@ -219,64 +228,76 @@ impl Quotas {
         self.pending.store(blocks, Ordering::Relaxed);
     }
 
-    /// Enters the changes of an operation. If `is_limited`, fails instead with the kind whose limit one exceeds.
+    /// Enters the changes of an operation. If `is_limited`, limits are enforced. After an error nothing is entered.
     pub(super) fn enter(
         &self,
         changes: &[UsageChange],
         now: i64,
         is_limited: bool,
-    ) -> Result<(), QuotaKind> {
+    ) -> Result<(), Refusal> {
         let mut ledger = self.ledger.lock();
-        let now = u64::try_from(now).unwrap_or(0);
-        if is_limited {
-            for change in changes.iter().filter(|change| change.is_limited) {
-                if let Some(limits) = ledger.limits_mut((change.kind, change.id))
-                    && exceeds(limits, change.delta, now)
-                {
-                    return Err(QuotaKind::ALL[change.kind]);
+        ledger.now = ledger.now.max(u64::try_from(now).unwrap_or(0));
+        for (nth, change) in changes.iter().enumerate() {
+            if let Err(refusal) = self.add(&mut ledger, change, is_limited && change.is_limited) {
+                for entered in &changes[..nth] {
+                    self.remove(&mut ledger, entered);
                 }
+                return Err(refusal);
             }
         }
-        ledger.now = ledger.now.max(now);
-        self.add(&mut ledger, changes);
         Ok(())
     }
 
-    /// Removes changes that were entered; they are given with the opposite sign.
-    pub(super) fn undo(&self, negated: &[UsageChange]) {
-        self.add(&mut self.ledger.lock(), negated);
-    }
-
-    fn add(&self, ledger: &mut Ledger, changes: &[UsageChange]) {
+    /// Removes changes that were entered.
+    pub(super) fn undo(&self, changes: &[UsageChange]) {
+        let mut ledger = self.ledger.lock();
         for change in changes {
-            let id = (change.kind, change.id);
-            if ledger.given_up[change.kind] {
-                continue;
-            }
-            let owner = ledger.owners.entry(id).or_default();
-            owner.delta.add(change.delta);
-            if !mem::replace(&mut owner.is_changed, true) {
-                ledger.changed.push(id);
-                if ledger.blocks.insert((change.kind, change.id / self.records_per_block)) {
-                    self.set_pending(ledger.blocks.len());
-                }
-            }
-            if let (KnownLimits::Some(limits), Some(file)) =
-                (&mut owner.limits, &self.files[change.kind])
-            {
-                for (resource, delta) in change.delta.by_resource() {
-                    let quota = &mut limits[resource as usize];
-                    quota.count = quota.count.saturating_add_signed(delta);
-                    file.adjust(change.id, resource, quota, ledger.now);
-                }
-            }
+            self.remove(&mut ledger, change);
         }
     }
 
-    /// Returns whether the limits of an identifier are known.
-    pub(super) fn knows_limits(&self, id: Id) -> bool {
-        let ledger = self.ledger.lock();
-        !matches!(ledger.owners.get(&id).map(|of| of.limits), None | Some(KnownLimits::Unknown))
+    fn remove(&self, ledger: &mut Ledger, change: &UsageChange) {
+        let negated = UsageChange { delta: change.delta.negated(), ..*change };
+        // Nothing is refused without limits.
+        let _ = self.add(ledger, &negated, false);
+    }
+
+    /// Adds a change to the usage of its identifier.
+    fn add(
+        &self,
+        ledger: &mut Ledger,
+        change: &UsageChange,
+        is_limited: bool,
+    ) -> Result<(), Refusal> {
+        let id = (change.kind, change.id);
+        let Some(file) = self.files[change.kind].as_ref().filter(|_| !ledger.given_up[id.0]) else {
+            return Ok(());
+        };
+        let owner = ledger.owners.entry(id).or_default();
+        if is_limited && file.is_enforced && change.id != 0 {
+            match &owner.limits {
+                KnownLimits::Unknown => return Err(Refusal::UnknownLimits(id)),
+                KnownLimits::Some(limits) if exceeds(limits, change.delta, ledger.now) => {
+                    return Err(Refusal::Exceeded(QuotaKind::ALL[change.kind]));
+                }
+                KnownLimits::Some(_) | KnownLimits::None => {}
+            }
+        }
+        owner.delta.add(change.delta);
+        if !mem::replace(&mut owner.is_changed, true) {
+            ledger.changed.push(id);
+            if ledger.blocks.insert((change.kind, change.id / self.records_per_block)) {
+                self.set_pending(ledger.blocks.len());
+            }
+        }
+        if let KnownLimits::Some(limits) = &mut owner.limits {
+            for (resource, delta) in change.delta.by_resource() {
+                let quota = &mut limits[resource as usize];
+                quota.count = quota.count.saturating_add_signed(delta);
+                file.adjust(change.id, resource, quota, ledger.now);
+            }
+        }
+        Ok(())
     }
 
     /// Remembers the limits of an identifier, with the usage in its record. No checkpoint may be closed since that was

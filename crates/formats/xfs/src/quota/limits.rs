@@ -15,25 +15,16 @@ impl Op<'_> {
     /// # Errors
     /// `QuotaExceeded`, or `NoSpace` for a project, if the operation exceeds a limit.
     pub(crate) fn enter_usage(&mut self) -> Outcome<()> {
-        let Some(quotas) = self.usage.quotas().filter(|_| !self.usage.changes().is_empty()) else {
+        let Some(quotas) = self.usage.quotas().filter(|_| !self.usage.is_empty()) else {
             return Ok(());
         };
-        let is_limited = self.claim == Claim::Ordinary && quotas.is_enforced();
-        if is_limited {
-            for change in self.usage.changes().iter().filter(|change| change.is_limited) {
-                let id = (change.kind, change.id);
-                let Some(file) = quotas.files[change.kind].as_ref().filter(|of| of.is_enforced)
-                else {
-                    continue;
-                };
-                if change.id == 0 || quotas.knows_limits(id) {
-                    continue;
-                }
-                let kind = QuotaKind::ALL[change.kind];
-                let limits = self.fs.read_limits(kind, file, change.id)?.unwrap_or_default();
-                quotas.remember(id, file.with_defaults(limits));
+        let is_limited = self.claim == Claim::Ordinary;
+        while let Some((kind, id)) = self.usage.enter(quotas, is_limited)? {
+            if let Some(file) = &quotas.files[kind] {
+                let limits = self.fs.read_limits(QuotaKind::ALL[kind], file, id)?;
+                quotas.remember((kind, id), file.with_defaults(limits.unwrap_or_default()));
             }
         }
-        self.usage.enter(is_limited)
+        Ok(())
     }
 }

@@ -20,11 +20,11 @@ impl XfsCore {
         project: Option<u32>,
     ) -> Result<()> {
         let Some(quotas) = self.volume.quotas.get() else { return Ok(()) };
-        for (kind, id) in QuotaKind::ALL.into_iter().zip([uid, gid, project]) {
-            let (Some(file), Some(id)) = (&quotas.files[kind as usize], id) else { continue };
+        for (kind, id) in [uid, gid, project].into_iter().enumerate() {
+            let (Some(file), Some(id)) = (&quotas.files[kind], id) else { continue };
             let at = id / quotas.records_per_block;
             if !file.has_block(at) {
-                self.add_records(quotas, kind, file, at)?;
+                self.add_records(quotas, QuotaKind::ALL[kind], file, at)?;
             }
         }
         Ok(())
