@@ -3,8 +3,8 @@
 use vfs::acl::{self, Acl, Tag};
 use vfs::{Attributes, Error, FileSystem};
 
+use crate::NfsStatus;
 use crate::rpc::Credentials;
-use crate::{NfsOptions, NfsStatus};
 
 /// User and group of callers without credentials.
 const ANONYMOUS: u32 = 65_534;
@@ -42,11 +42,16 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(options: &NfsOptions, credentials: Option<Credentials<'a>>) -> Self {
+    /// Creates a caller. `only_user` is the user with access besides the superuser, unless all have it.
+    pub(crate) fn new(
+        callers: NfsCallers,
+        only_user: Option<u32>,
+        credentials: Option<Credentials<'a>>,
+    ) -> Self {
         let claimed = credentials.map_or(ANONYMOUS, |known| known.uid);
         let is_other = |user| claimed != user && claimed != SUPERUSER;
-        let is_excluded = options.only_user.is_some_and(is_other);
-        let ((uid, gid), is_checked) = match (options.callers, credentials) {
+        let is_excluded = only_user.is_some_and(is_other);
+        let ((uid, gid), is_checked) = match (callers, credentials) {
             (NfsCallers::Unchecked { uid, gid }, _) => ((uid, gid), false),
             (NfsCallers::Checked, Some(known)) => ((known.uid, known.gid), true),
             (NfsCallers::Checked, None) => ((ANONYMOUS, ANONYMOUS), true),

@@ -27,7 +27,7 @@ pub struct NfsOptions {
     pub read_only: bool,
     /// Treatment of callers.
     pub callers: NfsCallers,
-    /// User of clients (`AUTH_SYS`) who has access, besides user 0. `None` permits all users.
+    /// User of clients (`AUTH_SYS`) with access, besides user 0. `None` permits all users.
     pub only_user: Option<u32>,
     /// User and group that all inodes appear to have. Requests that set them change nothing, and requests that set others
     /// fail. Clients see access as if they owned everything, so this requires [`NfsCallers::Unchecked`].

@@ -9,9 +9,9 @@ use testkit::{MemoryImage, program, require};
 use crate::common::{self, *};
 
 /// Time for one suite in an emulated machine.
-const LIMIT: Duration = Duration::from_secs(3000);
+const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Prepares users and a second file system, and runs tests of pjdfstest whose names match `PATTERNS`.
+/// Prepares users and a second file system, and runs the tests of pjdfstest that do not remount.
 const PJDFSTEST: &str = r#"
 echo "nobody:x:65534:65534::/:/bin/sh" >> /etc/passwd
 echo "daemon:x:1:1::/:/bin/sh" >> /etc/passwd
@@ -31,11 +31,20 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 END
 cp $FILES/pjdfstest /tmp/pjdfstest
-RUST_BACKTRACE=0 /tmp/pjdfstest -c /tmp/pjdfstest.toml -p /mnt/nfs -s /tmp/second PATTERNS 2>&1 || true
+RUST_BACKTRACE=0 /tmp/pjdfstest -c /tmp/pjdfstest.toml -p /mnt/nfs -s /tmp/second 2>&1 || true
 "#;
 
 /// Tests that fail over NFS, with the reasons.
-const KNOWN: &[(&str, &str)] = &[];
+const KNOWN: [(&str, &str); 2] = [
+    (
+        "unlink::open_file_not_freed",
+        "the client renames a removed file that is open, so it keeps a link",
+    ),
+    ("utimensat::y2038", "times after 2106 do not exist in NFSv3"),
+];
+
+/// Minimum number of tests that pass, to detect a run that stops early.
+const PASSED_MIN: usize = 350;
 
 /// Random operations on one file.
 const FSX: &str = r#"
@@ -103,10 +112,8 @@ fn on_images(test: impl Fn(&MemoryImage)) {
 #[test]
 fn pjdfstest_passes_except_for_known_tests() {
     require!(Guest("NFS_V3"), Tool("pjdfstest"));
-    let patterns = testkit::effort("unlink mkdir", "unlink mkdir", "");
-    let passed_min = testkit::effort(20, 20, 250);
     on_images(|image| {
-        let output = run(image, "pjdfstest", PJDFSTEST.replace("PATTERNS", patterns));
+        let output = run(image, "pjdfstest", PJDFSTEST.to_owned());
         let (passed, failed) = (tests(&output, "ok"), tests(&output, "FAILED"));
         println!("{}: {} tests pass", image.name, passed.len());
         let is_known = |name: &&str| KNOWN.iter().any(|(known, _)| name == known);
@@ -114,7 +121,7 @@ fn pjdfstest_passes_except_for_known_tests() {
         assert!(new.is_empty(), "{}: {new:?} in\n{output}", image.name);
         let mended: Vec<_> = KNOWN.iter().filter(|(name, _)| passed.contains(name)).collect();
         assert!(mended.is_empty(), "{}: they pass now: {mended:?}", image.name);
-        assert!(passed.len() >= passed_min, "{}: only {passed:?} pass", image.name);
+        assert!(passed.len() >= PASSED_MIN, "{}: only {passed:?} pass", image.name);
     });
 }
 

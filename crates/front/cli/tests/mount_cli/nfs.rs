@@ -21,7 +21,7 @@ $dw mount $1 /mnt/point --via nfs --log /tmp/log
 $dw mounts
 $dw mounts --json
 cat /mnt/point/motd
-head -c 3000000 /dev/urandom > /tmp/data
+head -c 300000 /dev/urandom > /tmp/data
 cp /tmp/data /mnt/point/data
 chown 5:6 /mnt/point/data
 mkdir /mnt/point/dir
@@ -59,7 +59,7 @@ $dw unmount /mnt/point
 
 $dw mount $1 /mnt/point --via nfs
 echo lost > /mnt/point/lost
-pkill -9 diskwright || killall -9 diskwright
+killall -9 diskwright
 test -z "$($dw mounts)"
 $dw unmount /mnt/point || echo "status $?"
 $dw recover $1
@@ -77,7 +77,7 @@ fn works(image: &Path) {
         "\tnfs\trw",
         "\"via\":\"nfs\",\"read_only\":false",
         "Welcome.",
-        "is in use",
+        "in use by diskwright, mounted at /mnt/point",
         "\n5 6\n",
         "\nshown 0 0\n",
         "\tnfs\tro",

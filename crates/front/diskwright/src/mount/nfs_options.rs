@@ -15,7 +15,7 @@ pub struct NfsMountOptions {
     /// Allow access by other users, with the permissions in the image. Otherwise only the user of this process and root
     /// have access.
     pub allow_other: bool,
-    /// Show all files as files of the user of this process, who has all rights. Changes keep the owners in the image.
+    /// Show all files as files of the user of this process, with all rights. Changes keep the owners in the image.
     pub map_user: bool,
     /// Make every change durable before it returns. Otherwise changes become durable within some seconds.
     pub sync: bool,

@@ -29,10 +29,10 @@ pub struct NfsExport {
     /// Permit programs of all users of this host at a loopback address. Otherwise, where the host lists the users of
     /// connections (Linux), only those of the user of this process and of root.
     pub all_users: bool,
-    /// User of clients (`AUTH_SYS`) who has access, besides root. `None` permits all.
+    /// User of clients (`AUTH_SYS`) with access, besides root. `None` permits all.
     pub only_user: Option<u32>,
     /// Show all files as files of [`Self::owner`]. Changes keep the owners in the image. Not with
-    /// [`Self::check_permissions`]. The default on macOS and Windows, whose users do not exist in images.
+    /// [`Self::check_permissions`]. The default on macOS and Windows. Their users do not exist in images.
     pub map_user: bool,
     /// Check the users that clients claim to be (`AUTH_SYS`) against permissions. Otherwise every client has all rights.
     pub check_permissions: bool,
