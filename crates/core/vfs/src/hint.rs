@@ -16,6 +16,8 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Access by programs of all users of the host.
+    pub const ALL_USERS: Self = Self::new("all-users");
     /// Use of a file named by a disk image.
     pub const ALLOW_DATA_FILES: Self = Self::new("allow-data-files");
     /// File with a key of encrypted files and directories.

@@ -16,6 +16,7 @@ mod io_error;
 pub mod names;
 pub mod ownership;
 pub mod path;
+pub mod peer;
 pub mod quota;
 pub mod runs;
 pub mod served;

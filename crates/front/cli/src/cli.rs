@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, dedupe, diff,
-    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mv, paths, quota,
-    recover, repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
+    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mounts, mv, paths,
+    quota, recover, repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
 };
 
 #[cfg(feature = "anywhere")]
@@ -39,13 +39,13 @@ Exit status:
 
 /// Returns the examples that apply to this host.
 fn examples() -> String {
-    let has = |line: &&str| cfg!(target_os = "linux") || !line.contains("diskwright mount");
+    let has = |line: &&str| cfg!(unix) || !line.contains("diskwright mount");
     EXAMPLES.lines().filter(has).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the purpose of the program on this host.
 fn purpose() -> String {
-    let mount = if cfg!(target_os = "linux") { ", mount" } else { "" };
+    let mount = if cfg!(unix) { ", mount" } else { "" };
     format!(
         "Build, read, edit{mount}, check and repair ext2, ext3, ext4 and XFS images without root or a kernel driver"
     )
@@ -77,6 +77,7 @@ pub(crate) enum Command {
     Paths(paths::PathsArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
+    Mounts(mounts::MountsArgs),
     Serve(serve::ServeArgs),
     #[cfg(feature = "anywhere")]
     Volume(volume::VolumeArgs),

@@ -86,7 +86,7 @@ fn a_mount_reports_the_obstacle() {
     for (line, status, next) in [
         ("mount image nowhere", 4, "create it first"),
         ("mount image text", 4, "not a directory"),
-        ("unmount place", 1, "findmnt"),
+        ("unmount place", 1, "diskwright mounts"),
     ] {
         let said = fails(dir, line, status);
         assert!(said.contains(next), "{line}: {said}");

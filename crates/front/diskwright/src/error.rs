@@ -117,11 +117,7 @@ pub enum Error {
     #[error("{0}")]
     Mount(io::Error),
     /// There is no mount of this program at the path.
-    #[error(
-        "{}: not a mount of diskwright; list its mounts with findmnt -t \
-         fuse.diskwright,fuseblk.diskwright",
-        shown(path)
-    )]
+    #[error("{}: not a mount of diskwright; list its mounts with diskwright mounts", shown(path))]
     NotMounted {
         /// Path of the expected mount.
         path: PathBuf,

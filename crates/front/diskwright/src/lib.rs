@@ -8,7 +8,7 @@
 //!   `cp` and similar commands.
 //! - [`apply`](mod@apply) applies a container image layer to an image. [`diff`](mod@diff) compares two images or
 //!   creates the layer.
-//! - `mount` serves an image as a directory, on Linux.
+//! - `mount` serves an image as a directory: by FUSE on Linux, or by NFS on Linux and macOS.
 //! - `serve` exports an image as a network block device. `volume` manages block devices stored in a bucket.
 //! - [`mod@check`] checks an image, and [`repair`] repairs it.
 //! - [`resize`] grows or shrinks an image in place.
@@ -91,9 +91,9 @@ pub mod lsattr;
 #[cfg(feature = "build")]
 mod made_names;
 mod mmp;
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 pub mod mount;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 #[doc(hidden)]
 pub mod mounts;
 #[cfg(feature = "build")]

@@ -356,7 +356,7 @@ fn is_ending(file: &File) -> bool {
 }
 
 /// Returns the mount point of an image that a program of this project has mounted, if known.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 fn mounted_at(image: FileId) -> Option<PathBuf> {
     use crate::mounts::MountEntry;
     let is_it = |mount: &MountEntry| {
@@ -365,8 +365,8 @@ fn mounted_at(image: FileId) -> Option<PathBuf> {
     Some(MountEntry::all().ok()?.into_iter().find(is_it)?.point)
 }
 
-/// Mounts are supported on Linux only.
-#[cfg(not(target_os = "linux"))]
+/// Mounts are supported on Unix only.
+#[cfg(not(unix))]
 fn mounted_at(_: FileId) -> Option<PathBuf> {
     None
 }

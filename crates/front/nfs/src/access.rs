@@ -37,26 +37,31 @@ pub(crate) struct Caller<'a> {
     pub(crate) gid: u32,
     credentials: Option<Credentials<'a>>,
     is_checked: bool,
+    /// True if the caller has no access at all.
+    is_excluded: bool,
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(callers: NfsCallers, credentials: Option<Credentials<'a>>) -> Self {
-        match (callers, credentials) {
-            (NfsCallers::Unchecked { uid, gid }, credentials) => {
-                Self { uid, gid, credentials, is_checked: false }
-            }
-            (NfsCallers::Checked, Some(known)) => {
-                Self { uid: known.uid, gid: known.gid, credentials, is_checked: true }
-            }
-            (NfsCallers::Checked, None) => {
-                Self { uid: ANONYMOUS, gid: ANONYMOUS, credentials, is_checked: true }
-            }
-        }
+    /// Creates a caller. `only_user` is the user with access besides the superuser, unless all have it.
+    pub(crate) fn new(
+        callers: NfsCallers,
+        only_user: Option<u32>,
+        credentials: Option<Credentials<'a>>,
+    ) -> Self {
+        let claimed = credentials.map_or(ANONYMOUS, |known| known.uid);
+        let is_other = |user| claimed != user && claimed != SUPERUSER;
+        let is_excluded = only_user.is_some_and(is_other);
+        let ((uid, gid), is_checked) = match (callers, credentials) {
+            (NfsCallers::Unchecked { uid, gid }, _) => ((uid, gid), false),
+            (NfsCallers::Checked, Some(known)) => ((known.uid, known.gid), true),
+            (NfsCallers::Checked, None) => ((ANONYMOUS, ANONYMOUS), true),
+        };
+        Self { uid, gid, credentials, is_checked, is_excluded }
     }
 
     /// Returns whether all changes are permitted.
     pub(crate) fn is_unrestricted(&self) -> bool {
-        !self.is_checked || self.uid == SUPERUSER
+        !self.is_excluded && (!self.is_checked || self.uid == SUPERUSER)
     }
 
     /// Returns whether changes of a file keep its set-id bits.
@@ -71,7 +76,7 @@ impl<'a> Caller<'a> {
     }
 
     pub(crate) fn is_owner(&self, attributes: &Attributes) -> bool {
-        self.is_unrestricted() || self.uid == attributes.uid
+        self.is_unrestricted() || (!self.is_excluded && self.uid == attributes.uid)
     }
 
     /// Checks that the caller owns an inode.
@@ -105,6 +110,9 @@ impl<'a> Caller<'a> {
         attributes: &Attributes,
         wanted: u16,
     ) -> vfs::Result<bool> {
+        if self.is_excluded {
+            return Ok(false);
+        }
         if self.is_unrestricted() {
             let is_executable =
                 attributes.file_type.is_dir() || attributes.permissions & 0o111 != 0;

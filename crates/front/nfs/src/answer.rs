@@ -49,7 +49,7 @@ impl NfsService<'_> {
         if call.version != version {
             return refused(Accepted::ProgramMismatch(version));
         }
-        let caller = Caller::new(self.options.callers, call.credentials);
+        let caller = Caller::new(self.options.callers, self.options.only_user, call.credentials);
         let mut reply = rpc::accepted(call.xid, Accepted::Success);
         let (arguments, reply_to) = (call.arguments, &mut reply);
         let answered = match call.program {

@@ -26,15 +26,28 @@ pub(crate) struct Wcc {
     pub(crate) after: Option<Attributes>,
 }
 
+/// Parts of attributes in replies that all inodes share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedAttributes {
+    pub(crate) fsid: u64,
+    /// Shown user and group. `None` shows those of the inode.
+    pub(crate) owner: Option<(u32, u32)>,
+}
+
 /// Appends attributes.
-pub(crate) fn put_attributes(reply: &mut XdrWriter, attributes: &Attributes, fsid: u64) {
+pub(crate) fn put_attributes(
+    reply: &mut XdrWriter,
+    attributes: &Attributes,
+    shared: SharedAttributes,
+) {
     let DeviceNumber { major, minor } = attributes.device;
+    let (uid, gid) = shared.owner.unwrap_or((attributes.uid, attributes.gid));
     for word in [
         file_type_number(attributes.file_type),
         attributes.permissions.into(),
         attributes.links,
-        attributes.uid,
-        attributes.gid,
+        uid,
+        gid,
     ] {
         reply.u32(word);
     }
@@ -42,7 +55,7 @@ pub(crate) fn put_attributes(reply: &mut XdrWriter, attributes: &Attributes, fsi
     reply.u64(attributes.blocks_512.saturating_mul(512));
     reply.u32(major);
     reply.u32(minor);
-    reply.u64(fsid);
+    reply.u64(shared.fsid);
     reply.u64(attributes.ino.0);
     for time in [attributes.atime, attributes.mtime, attributes.ctime] {
         put_time(reply, time);
@@ -50,22 +63,26 @@ pub(crate) fn put_attributes(reply: &mut XdrWriter, attributes: &Attributes, fsi
 }
 
 /// Appends optional attributes (`post_op_attr`).
-pub(crate) fn put_post_op(reply: &mut XdrWriter, attributes: Option<&Attributes>, fsid: u64) {
+pub(crate) fn put_post_op(
+    reply: &mut XdrWriter,
+    attributes: Option<&Attributes>,
+    shared: SharedAttributes,
+) {
     reply.bool(attributes.is_some());
     if let Some(attributes) = attributes {
-        put_attributes(reply, attributes, fsid);
+        put_attributes(reply, attributes, shared);
     }
 }
 
 /// Appends attributes before and after a change.
-pub(crate) fn put_wcc(reply: &mut XdrWriter, wcc: &Wcc, fsid: u64) {
+pub(crate) fn put_wcc(reply: &mut XdrWriter, wcc: &Wcc, shared: SharedAttributes) {
     reply.bool(wcc.before.is_some());
     if let Some(before) = &wcc.before {
         reply.u64(before.size);
         put_time(reply, before.mtime);
         put_time(reply, before.ctime);
     }
-    put_post_op(reply, wcc.after.as_ref(), fsid);
+    put_post_op(reply, wcc.after.as_ref(), shared);
 }
 
 fn file_type_number(file_type: FileType) -> u32 {
@@ -146,11 +163,16 @@ pub(crate) struct NewAttributes {
 }
 
 impl NewAttributes {
-    pub(crate) fn parse(reader: &mut XdrReader<'_>) -> Result<Self, Garbage> {
+    /// Parses attributes. The shown owner is not a change: clients that copy attributes send it.
+    pub(crate) fn parse(
+        reader: &mut XdrReader<'_>,
+        shown_owner: Option<(u32, u32)>,
+    ) -> Result<Self, Garbage> {
+        let (shown_uid, shown_gid) = shown_owner.unzip();
         Ok(Self {
             mode: reader.option(XdrReader::u32)?,
-            uid: reader.option(XdrReader::u32)?,
-            gid: reader.option(XdrReader::u32)?,
+            uid: reader.option(XdrReader::u32)?.filter(|uid| Some(*uid) != shown_uid),
+            gid: reader.option(XdrReader::u32)?.filter(|gid| Some(*gid) != shown_gid),
             size: reader.option(XdrReader::u64)?,
             atime: NewTime::parse(reader)?,
             mtime: NewTime::parse(reader)?,

@@ -28,4 +28,5 @@ pub use export::{ExportPath, ExportPathError};
 pub use server::NfsServer;
 pub use service::{NfsOptions, NfsService};
 pub use status::NfsStatus;
+pub use vfs::peer::LocalUsers;
 pub use vfs::served::ServedOutcome;

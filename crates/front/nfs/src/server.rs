@@ -28,6 +28,7 @@ pub struct NfsServer {
     listener: TcpListener,
     address: SocketAddr,
     options: NfsOptions,
+    open: OpenConnections,
 }
 
 impl NfsServer {
@@ -38,12 +39,23 @@ impl NfsServer {
     pub fn bind(address: SocketAddr, options: NfsOptions) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { address: listener.local_addr()?, listener, options })
+        let (address, open) = (listener.local_addr()?, OpenConnections::default());
+        Ok(Self { listener, address, options, open })
     }
 
     /// Returns the listening address, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns whether a client is connected.
+    pub fn is_connected(&self) -> bool {
+        self.open.is_any_open()
+    }
+
+    /// Returns the path that clients mount, with the host.
+    pub fn source(&self) -> String {
+        format!("{}:{}", self.host(), self.options.export.as_str())
     }
 
     /// Returns the address for programs with libnfs, which contains the path of the export.
@@ -83,16 +95,14 @@ impl NfsServer {
     /// If accepting connections fails permanently, or changes cannot be stored.
     pub fn serve(&self, fs: &dyn FileSystem, stop: &AtomicBool) -> io::Result<ServedOutcome> {
         let service = NfsService::new(fs, self.options.clone())?;
-        let open = OpenConnections::default();
         let requests = AtomicU64::new(0);
         let has_ended = AtomicBool::new(false);
         let accepted = thread::scope(|scope| {
             // The service logs an error. Each client gets it when it asks for durability.
             let sync = || Served::sync_until(&has_ended, || drop(service.sync()));
             let syncing = thread::Builder::new().name("nfs-sync".into()).spawn_scoped(scope, sync);
-            let accepted =
-                syncing.and_then(|_| self.accept(scope, (&service, &requests, &open), stop));
-            open.finish();
+            let accepted = syncing.and_then(|_| self.accept(scope, (&service, &requests), stop));
+            self.open.finish();
             has_ended.store(true, Ordering::Relaxed);
             accepted
         });
@@ -105,36 +115,44 @@ impl NfsServer {
     fn accept<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
-        served: (&'scope NfsService<'scope>, &'scope AtomicU64, &'scope OpenConnections),
+        served: (&'scope NfsService<'scope>, &'scope AtomicU64),
         stop: &AtomicBool,
     ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             match self.listener.accept() {
-                Ok((stream, _)) => start(scope, served, stream),
+                Ok((stream, peer)) => {
+                    if let Some(stream) = self.permitted(stream, peer) {
+                        self.start(scope, served, stream);
+                    }
+                }
                 Err(error) if is_passing(&error) => thread::sleep(POLL),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
-}
 
-/// Serves a connection on new threads. If that fails, the connection is closed.
-fn start<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    (service, requests, open): (
-        &'scope NfsService<'scope>,
-        &'scope AtomicU64,
-        &'scope OpenConnections,
-    ),
-    stream: TcpStream,
-) {
-    let Ok(connection) = Connection::new(stream) else { return };
-    let connection = Arc::new(connection);
-    open.enter(&connection);
-    let serve = move || connection.serve(scope, service, requests);
-    // If the thread does not start, the last reference of the connection is dropped.
-    let _ = thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve);
+    /// Returns a connection if its user may connect.
+    fn permitted(&self, stream: TcpStream, peer: SocketAddr) -> Option<TcpStream> {
+        let local = stream.local_addr().ok()?;
+        let refused = self.options.local_users.check(local, peer);
+        refused.inspect_err(|refusal| tracing::warn!("{refusal}")).ok().map(|()| stream)
+    }
+
+    /// Serves a connection on new threads. If that fails, the connection is closed.
+    fn start<'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        (service, requests): (&'scope NfsService<'scope>, &'scope AtomicU64),
+        stream: TcpStream,
+    ) {
+        let Ok(connection) = Connection::new(stream) else { return };
+        let connection = Arc::new(connection);
+        self.open.enter(&connection);
+        let serve = move || connection.serve(scope, service, requests);
+        // If the thread does not start, the last reference of the connection is dropped.
+        let _ = thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve);
+    }
 }
 
 /// The open connections, by ascending number.

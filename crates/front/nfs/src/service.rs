@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use vfs::peer::LocalUsers;
 use vfs::served::Served;
 use vfs::{Attributes, Error, FileSystem, Ino, Timestamp};
 
@@ -26,6 +27,13 @@ pub struct NfsOptions {
     pub read_only: bool,
     /// Treatment of callers.
     pub callers: NfsCallers,
+    /// User of clients (`AUTH_SYS`) with access, besides user 0. `None` permits all users.
+    pub only_user: Option<u32>,
+    /// User and group that all inodes appear to have. Requests that set them change nothing, and requests that set others
+    /// fail. Clients see access as if they owned everything, so this requires [`NfsCallers::Unchecked`].
+    pub shown_owner: Option<(u32, u32)>,
+    /// Users of this host whose programs may connect to a loopback address.
+    pub local_users: LocalUsers,
     /// Changes of names and attributes are durable when they are answered, as the protocol requires. Otherwise they
     /// become durable after some seconds, like on a local file system.
     pub sync: bool,
@@ -35,7 +43,16 @@ impl NfsOptions {
     /// Returns options for a writable export without permission checks, whose new files belong to user and group 0.
     pub fn new(export: ExportPath, uuid: [u8; 16]) -> Self {
         let callers = NfsCallers::Unchecked { uid: 0, gid: 0 };
-        Self { export, uuid, read_only: false, callers, sync: true }
+        Self {
+            export,
+            uuid,
+            read_only: false,
+            callers,
+            only_user: None,
+            shown_owner: None,
+            local_users: LocalUsers::Own,
+            sync: true,
+        }
     }
 }
 

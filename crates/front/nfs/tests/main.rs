@@ -15,3 +15,4 @@ mod listings;
 mod names;
 mod permissions;
 mod restarts;
+mod suites;

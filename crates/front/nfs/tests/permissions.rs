@@ -191,3 +191,78 @@ fn access_lists_are_followed_and_inherited() {
         });
     });
 }
+
+#[test]
+fn all_files_are_shown_as_those_of_one_user_and_keep_their_owners() {
+    let callers = nfs::NfsCallers::Unchecked { uid: 33, gid: 44 };
+    let shown = nfs::NfsOptions { callers, shown_owner: Some((33, 44)), ..options() };
+    on_both(|image| {
+        let owner = |ino| {
+            let attributes = image.fs().attributes(vfs::Ino(ino)).unwrap();
+            (attributes.uid, attributes.gid)
+        };
+        common::serve(image, &options(), |address| {
+            let mut client = NfsClient::connect(address);
+            let root = client.mount(EXPORT).unwrap();
+            let file = client.file(&root, "file");
+            let new = NewAttr { uid: Some(5), gid: Some(6), ..mode(0o600) };
+            client.setattr(&file, new, None).unwrap();
+        });
+        common::serve(image, &shown, |address| {
+            let mut client = NfsClient::connect(address);
+            let root = client.mount(EXPORT).unwrap();
+            user(&mut client, 33, &[44]);
+            let (file, found) = client.lookup(&root, "file").unwrap();
+            assert_eq!((found.uid, found.gid, found.mode), (33, 44, 0o600));
+            assert_eq!(client.access(&file, R | MODIFY), Ok(R | MODIFY));
+            client.write(&file, 0, b"data", 2).unwrap();
+            assert_eq!(client.wcc[0].after.unwrap().uid, 33);
+            let own = NewAttr { uid: Some(33), gid: Some(44), ..mode(0o640) };
+            client.setattr(&file, own, None).unwrap();
+            assert_eq!(client.getattr(&file).unwrap().mode, 0o640);
+            assert_eq!(owner(found.ino), (5, 6), "{}", image.name);
+            for other in [
+                NewAttr { uid: Some(5), ..NewAttr::default() },
+                NewAttr { gid: Some(6), ..NewAttr::default() },
+            ] {
+                assert_eq!(client.setattr(&file, other, None), Err(PERM));
+                let new = CreateHow::Guarded(other);
+                assert_eq!(client.create(&root, "new", new).err(), Some(PERM));
+            }
+            let (_, made) = client.create(&root, "new", CreateHow::Guarded(own)).unwrap();
+            assert_eq!((made.uid, made.gid), (33, 44));
+            assert_eq!(owner(made.ino), (33, 44), "{}", image.name);
+        });
+    });
+}
+
+#[test]
+fn only_one_user_and_root_have_access() {
+    let callers = nfs::NfsCallers::Unchecked { uid: 33, gid: 44 };
+    let unchecked = nfs::NfsOptions { callers, only_user: Some(33), ..options() };
+    let of_one = nfs::NfsOptions { only_user: Some(33), ..checked() };
+    for options in [unchecked, of_one] {
+        served(&options, |client, root| {
+            client.setattr(root, mode(0o777), None).unwrap();
+            for (uid, groups) in [(0, [0]), (33, [44])] {
+                user(client, uid, &groups);
+                let new = CreateHow::Guarded(mode(0o666));
+                let (file, _) = client.create(root, "file", new).unwrap();
+                assert_eq!(client.access(&file, R | MODIFY), Ok(R | MODIFY));
+                client.remove(root, "file").unwrap();
+            }
+            let file = client.file(root, "file");
+            client.caller = Some((0, 0, vec![]));
+            client.setattr(&file, NewAttr { uid: Some(7), ..mode(0o666) }, None).unwrap();
+            for caller in [Some((7, 44, vec![])), None] {
+                client.caller = caller;
+                assert_eq!(client.access(&file, R | MODIFY | X), Ok(0));
+                assert_eq!(client.lookup(root, "file").err(), Some(ACCES));
+                assert_eq!(client.read(&file, 0, 4), Err(ACCES));
+                assert_eq!(client.write(&file, 0, b"x", 0), Err(ACCES));
+                assert!(client.setattr(&file, mode(0o777), None).is_err());
+                assert_eq!(client.remove(root, "file"), Err(ACCES));
+            }
+        });
+    }
+}

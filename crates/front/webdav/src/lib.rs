@@ -35,4 +35,5 @@ mod xml_guard;
 pub use archive::{Archive, ArchiveSource};
 pub use options::{Symlinks, WebdavAccess, WebdavOptions, WebdavSecret};
 pub use server::WebdavServer;
+pub use vfs::peer::LocalUsers;
 pub use vfs::served::ServedOutcome;

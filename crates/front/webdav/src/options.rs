@@ -4,6 +4,8 @@ use std::fmt::{self, Write};
 use std::io;
 use std::sync::Arc;
 
+use vfs::peer::LocalUsers;
+
 use crate::archive::ArchiveSource;
 
 /// Options of a server.
@@ -15,6 +17,8 @@ pub struct WebdavOptions {
     pub read_only: bool,
     /// Owner of new files: user and group.
     pub owner: (u32, u32),
+    /// Users of this host whose programs may connect to a loopback address.
+    pub local_users: LocalUsers,
     /// Changes are durable when they are answered. Otherwise they become durable after some seconds.
     pub sync: bool,
     /// Treatment of symbolic links.
@@ -34,6 +38,7 @@ impl WebdavOptions {
             access,
             read_only: false,
             owner: (0, 0),
+            local_users: LocalUsers::Own,
             sync: true,
             symlinks: Symlinks::Follow,
             reject_macos_files: false,

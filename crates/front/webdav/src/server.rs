@@ -106,7 +106,7 @@ impl WebdavServer {
         let mut number = 0;
         while !stop.load(Ordering::Relaxed) {
             match tokio::time::timeout(POLL, listener.accept()).await {
-                Ok(Ok((stream, _))) => {
+                Ok(Ok((stream, peer))) if self.permits(&stream, peer) => {
                     open.make_room();
                     let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
                     let last_used = Arc::new(AtomicU64::new(now));
@@ -115,6 +115,7 @@ impl WebdavServer {
                     open.enter(number, task.abort_handle(), last_used);
                     number += 1;
                 }
+                Ok(Ok(_)) => {}
                 Ok(Err(error)) if !is_passing(&error) => return Err(error),
                 Ok(Err(_)) => tokio::time::sleep(POLL).await,
                 // No client connects.
@@ -129,6 +130,13 @@ impl WebdavServer {
             tokio::time::sleep(POLL).await;
         }
         Ok(())
+    }
+
+    /// Returns whether the user of a connection may connect.
+    fn permits(&self, stream: &TcpStream, peer: SocketAddr) -> bool {
+        let Ok(local) = stream.local_addr() else { return false };
+        let checked = self.options.local_users.check(local, peer);
+        checked.inspect_err(|refusal| tracing::warn!("{refusal}")).is_ok()
     }
 }
 

@@ -34,6 +34,7 @@ mod tests {
             point: point.into(),
             fs_type: fs_type.into(),
             options: "rw".into(),
+            way: None,
         };
         let mounts = || {
             let (root, data) = (mount("/", "ext4"), mount("/data", "xfs"));

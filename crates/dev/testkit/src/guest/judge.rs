@@ -299,17 +299,26 @@ pub fn tcp(port: u16) -> Result<String, String> {
 /// # Errors
 /// If it cannot be mounted, or the script fails.
 pub fn nfs(port: u16, version: &str, export: &str, script: &str) -> Result<String, String> {
+    nfs_job(port, version, export, GuestJob::new(script))
+}
+
+/// Like [`nfs`], with the files and the time limit of a job.
+///
+/// # Errors
+/// As [`nfs`].
+pub fn nfs_job(port: u16, version: &str, export: &str, job: GuestJob) -> Result<String, String> {
     let ports = if version.starts_with('3') {
         format!(",mountport={port},mountproto=tcp")
     } else {
         String::new()
     };
+    let script = &job.script;
     let script = format!(
         "network; modprobe -a nfsv3 nfsv4; mkdir -p /mnt/nfs\n\
          busybox mount -t nfs -o vers={version},addr=10.0.2.2,port={port},proto=tcp,nolock,soft,timeo=50,retrans=2{ports} \
          10.0.2.2:{export} /mnt/nfs || exit\ncd /mnt/nfs\n{script}\ncd /; umount /mnt/nfs"
     );
-    let answer = attempt(&GuestJob::new(script)).map_err(|failure| failure.to_string())?;
+    let answer = attempt(&GuestJob { script, ..job }).map_err(|failure| failure.to_string())?;
     if answer.status == 0 {
         Ok(answer.output)
     } else {

@@ -22,8 +22,8 @@ mod tree;
 pub(crate) use installed::missing;
 pub(crate) use judge::tree_missing;
 pub use judge::{
-    Access, accepts, accepts_all, crash, crash_with, finds_folded, mount_log, nfs, quota_report,
-    reads_encrypted, scrub, shown, tcp,
+    Access, accepts, accepts_all, crash, crash_with, finds_folded, mount_log, nfs, nfs_job,
+    quota_report, reads_encrypted, scrub, shown, tcp,
 };
 use machine::Machine;
 pub use tree::write_tree;

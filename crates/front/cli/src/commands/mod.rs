@@ -41,11 +41,13 @@ pub(crate) mod lsattr;
 mod making;
 pub(crate) mod map;
 pub(crate) mod mkdir;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) mod mount;
+#[cfg(unix)]
+pub(crate) mod mounts;
 pub(crate) mod mv;
-#[cfg(not(target_os = "linux"))]
-mod only_linux;
+#[cfg(not(unix))]
+mod only_unix;
 pub(crate) mod paths;
 #[cfg_attr(not(feature = "anywhere"), path = "no_places.rs")]
 pub(crate) mod places;
@@ -66,15 +68,15 @@ mod sources;
 pub(crate) mod timeline;
 pub(crate) mod trim;
 pub(crate) mod truncate;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) mod unmount;
 #[cfg(feature = "anywhere")]
 pub(crate) mod volume;
 pub(crate) mod workload;
 
 use diskwright::{Outcome, Result};
-#[cfg(not(target_os = "linux"))]
-pub(crate) use only_linux::{mount, unmount};
+#[cfg(not(unix))]
+pub(crate) use only_unix::{mount, mounts, unmount};
 
 use crate::cli::{Cli, Command};
 
@@ -94,6 +96,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Paths(args) => paths::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Unmount(args) => unmount::run(args),
+        Command::Mounts(args) => mounts::run(args),
         Command::Serve(args) => serve::run(args),
         #[cfg(feature = "anywhere")]
         Command::Volume(args) => volume::run(args),

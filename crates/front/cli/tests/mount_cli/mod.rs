@@ -6,6 +6,8 @@ pub(crate) mod common;
 mod damage;
 mod ending;
 mod images;
+mod listed;
+mod nfs;
 mod refusals;
 mod replacing;
 mod unmounting;

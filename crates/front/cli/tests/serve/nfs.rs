@@ -129,8 +129,37 @@ fn invalid_exports_are_refused() {
     refused("serve a.img --nfs --export a//b");
     refused("serve a.img --nfs --nbd unix:no/such/folder");
     // A server that accepts an option cannot listen there, so the test ends.
-    for option in ["--export a", "--allow-remote", "--check-permissions", "--async"] {
+    refused("serve a.img --nfs --map-user --check-permissions");
+    refused("serve a.img --webdav --map-user");
+    let options = ["--allow-remote", "--all-users", "--map-user", "--check-permissions", "--async"];
+    for option in options.into_iter().chain(["--export a"]) {
         refused(&format!("serve a.img --nbd unix:no/such/folder {option}"));
         refused(&format!("serve a.img --vhost-user no/such/folder {option}"));
+    }
+}
+
+/// Returns a program that runs as another user.
+fn as_nobody(program: &str) -> Command {
+    let mut command = testkit::command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(testkit::program(program).unwrap());
+    command
+}
+
+#[test]
+fn programs_of_other_users_are_refused() {
+    require!(Root, Tool("nfs-cat"), Tool("setpriv"));
+    let folder = tempfile::tempdir().unwrap();
+    image(folder.path(), "ext4");
+    let motd = "/etc/motd";
+    let mut served = Served::start(folder.path(), &["--nfs"]);
+    let refused = as_nobody("nfs-cat").arg(served.at(motd)).output().unwrap();
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+    assert_eq!(run(testkit::command("nfs-cat").arg(served.at(motd))), b"Welcome.\n");
+    assert_eq!(served.end(Signal::INT), Some(0));
+    for options in [&["--nfs", "--all-users"][..], &["--nfs", "--allow-remote"]] {
+        let mut served = Served::start(folder.path(), options);
+        assert_eq!(run(as_nobody("nfs-cat").arg(served.at(motd))), b"Welcome.\n", "{options:?}");
+        assert_eq!(served.end(Signal::INT), Some(0));
     }
 }

@@ -189,3 +189,26 @@ fn a_browser_shows_the_page() {
     assert!(page.contains(">motd</a>") && page.contains(">links/</a>"), "{page}");
     assert_eq!(served.end(Signal::INT).0, Some(0));
 }
+
+#[test]
+fn programs_of_other_users_are_refused() {
+    require!(Root, Tool("curl"), Tool("setpriv"));
+    let folder = tempfile::tempdir().unwrap();
+    image(folder.path(), "ext4");
+    let as_nobody = |url: String| {
+        let mut command = testkit::command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(testkit::program("curl").unwrap()).args(["--silent", "--fail"]);
+        command.arg(url).output().unwrap()
+    };
+    let mut served = Served::start(folder.path(), &["--webdav"]);
+    let refused = as_nobody(served.at("/etc/motd"));
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+    assert_eq!(curl(&[&served.at("/etc/motd")]), b"Welcome.\n");
+    let (status, said) = served.end(Signal::INT);
+    assert_eq!(status, Some(0));
+    assert!(said.contains("it belongs to user 65534") && said.contains("--all-users"), "{said}");
+    let mut served = Served::start(folder.path(), &["--webdav", "--all-users"]);
+    assert_eq!(as_nobody(served.at("/etc/motd")).stdout, b"Welcome.\n");
+    assert_eq!(served.end(Signal::INT).0, Some(0));
+}

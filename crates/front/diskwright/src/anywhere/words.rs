@@ -31,7 +31,7 @@ pub(crate) fn is_place(word: &Path) -> bool {
 }
 
 /// Returns the local file of a name, which may follow a format prefix.
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 pub(crate) fn file_of(word: &Path) -> Option<&Path> {
     if !is_place(word) {
         return Some(word);
@@ -94,7 +94,7 @@ mod tests {
         assert!(!is_place(Path::new("./s3://bucket")));
     }
 
-    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[cfg(all(feature = "mount", unix))]
     #[test]
     fn a_virtual_disk_lies_in_a_file() {
         let file = |word: &'static str| file_of(Path::new(word)).and_then(Path::to_str);

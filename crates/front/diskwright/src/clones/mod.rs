@@ -30,7 +30,7 @@ use disk::BlockDevice;
 use disk::overlay_file::About;
 
 pub use commit::{CommitOptions, CommitReport, commit};
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 pub(crate) use overlay::open_overlay;
 use overlay::{BaseAccess, lasting, open_base};
 pub(crate) use overlay::{open_image, open_image_to_write};

@@ -175,7 +175,7 @@ fn on_its_base(
 }
 
 /// Opens the overlay `file` of the image `word` as a writable device. A missing or empty file is initialised.
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevice>> {
     let base = open_base(word, BaseAccess::default().below(file)?)?;
     make_if_missing(file)?;
@@ -195,7 +195,7 @@ pub(crate) fn open_overlay(word: &Path, file: &Path) -> Result<Arc<dyn BlockDevi
     Ok(Arc::new(made))
 }
 
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 fn make_if_missing(file: &Path) -> Result<()> {
     match crate::host::private(File::options().write(true).create_new(true)).open(file) {
         Ok(_) => Ok(()),

@@ -160,7 +160,7 @@ impl ImageInfo {
 
     /// Returns whether the image was cleanly closed. Valid only if it was opened with
     /// [`ImageOptions::norecovery`](crate::ImageOptions::norecovery).
-    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[cfg(all(feature = "mount", unix))]
     pub(crate) fn is_clean(&self) -> bool {
         !self.needs_recovery && self.state == ImageState::Clean
     }

@@ -6,7 +6,7 @@ mod file_system;
 mod info;
 #[cfg(feature = "layers")]
 mod layers;
-#[cfg(all(feature = "mount", target_os = "linux"))]
+#[cfg(all(feature = "mount", unix))]
 mod mounting;
 mod opening;
 mod options;
@@ -70,7 +70,7 @@ pub struct Image {
     /// Properties at opening, if opened for reading.
     info: Option<ImageInfo>,
     /// Parts for a mount.
-    #[cfg(all(feature = "mount", target_os = "linux"))]
+    #[cfg(all(feature = "mount", unix))]
     pub(crate) mounting: mounting::Mounting,
 }
 
@@ -82,7 +82,7 @@ impl Image {
     /// If the image cannot be written. It is then in the state after a crash.
     pub fn close(self) -> Result<()> {
         self.shared.close()?;
-        #[cfg(all(feature = "mount", target_os = "linux"))]
+        #[cfg(all(feature = "mount", unix))]
         self.mounting.finish()?;
         Ok(())
     }

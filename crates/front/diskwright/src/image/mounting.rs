@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::Result;
+#[cfg(target_os = "linux")]
 use crate::lock::DeviceClaim;
 
 /// Function that is called once.
@@ -14,6 +15,7 @@ pub(crate) struct Mounting {
     /// Mount source, if it is not the image.
     pub(crate) name: Option<OsString>,
     /// Claim of a block device that the kernel can mount.
+    #[cfg(target_os = "linux")]
     pub(crate) claim: Option<DeviceClaim>,
     /// Function that writes a record of the reads.
     pub(crate) write_record: Option<WriteRecord>,

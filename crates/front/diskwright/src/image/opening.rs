@@ -237,7 +237,7 @@ impl ImageOptions {
             remarks: fs.remarks().to_vec(),
             recovery: fs.recovery(),
             info,
-            #[cfg(all(feature = "mount", target_os = "linux"))]
+            #[cfg(all(feature = "mount", unix))]
             mounting: Default::default(),
         }
     }

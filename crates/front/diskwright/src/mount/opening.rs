@@ -8,7 +8,9 @@ use std::path::Path;
 use vfs::hint::Setting;
 
 use crate::image::UNNAMED;
-use crate::{Image, ImageOptions, Result, host, lock};
+#[cfg(target_os = "linux")]
+use crate::lock;
+use crate::{Image, ImageOptions, Result, host};
 
 impl ImageOptions {
     /// Opens an image for a mount. It is opened for reading without [`Self::write`], with [`Self::norecovery`], if it is
@@ -53,7 +55,14 @@ impl ImageOptions {
         is_write_protected(path).then(|| format!("{kind} is write-protected"))
     }
 
+    /// Opens an image for writing.
+    #[cfg(not(target_os = "linux"))]
+    fn open_claimed(&self, path: &Path) -> Result<Image> {
+        self.open(path)
+    }
+
     /// Opens an image for writing. If the kernel can mount it as a block device, the claim of the device is separate.
+    #[cfg(target_os = "linux")]
     fn open_claimed(&self, path: &Path) -> Result<Image> {
         if let Some(device) = crate::image::open_place_to_write(path)? {
             return self.open_named(path, device);
@@ -82,7 +91,7 @@ impl ImageOptions {
     ///
     /// # Errors
     /// Same as [`Self::open`], and if the record cannot be created.
-    #[cfg(feature = "anywhere")]
+    #[cfg(all(feature = "anywhere", target_os = "linux"))]
     pub fn open_recorded(&self, path: &Path, record: &Path) -> Result<Image> {
         let device = crate::image::open_device(path, self)?;
         let (device, recording) = crate::start_record::Recording::start(device, record)?;
@@ -109,8 +118,13 @@ impl ImageOptions {
     }
 }
 
+/// Takes the mount source of an image that is about to be mounted.
+pub(super) fn take_name(image: &mut Image) -> OsString {
+    image.mounting.name.take().unwrap_or_else(|| name_of(image.path()))
+}
+
 /// Returns the mount source: the absolute path of the image file, or the address of a remote image without secrets.
-pub(super) fn name_of(path: &Path) -> OsString {
+fn name_of(path: &Path) -> OsString {
     if path == Path::new(UNNAMED) {
         return "diskwright".into();
     }

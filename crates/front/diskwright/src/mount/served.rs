@@ -5,12 +5,14 @@
 //! the file, which is never removed. If lock files are not possible, the unmounting program does not wait.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::Path;
 
-use rustix::fs::OFlags;
 use rustix::process::geteuid;
+
+use super::opening;
+use crate::Image;
+use crate::mounts::state;
 
 /// Lock held while a mount is served.
 pub(super) struct ServingLock {
@@ -18,12 +20,16 @@ pub(super) struct ServingLock {
 }
 
 impl ServingLock {
+    /// Acquires the lock for a mount of an image, if it is writable and not a local file.
+    pub(super) fn of(image: &Image, name: &OsStr) -> Option<Self> {
+        let is_far = image.is_writable() && opening::is_place(image.path());
+        if is_far && !Path::new(name).is_absolute() { Self::begin(name) } else { None }
+    }
+
     /// Acquires the lock of a served mount with this source name.
-    pub(super) fn begin(name: &OsStr) -> Option<Self> {
+    fn begin(name: &OsStr) -> Option<Self> {
         let user = geteuid().as_raw();
-        let dir = dir(user);
-        // An existing directory is checked below.
-        let _ = DirBuilder::new().mode(0o700).create(&dir);
+        state::create_directory(user);
         let file = open(user, name, true)?;
         file.try_lock_shared().ok().map(|()| Self { _locked: file })
     }
@@ -35,26 +41,8 @@ pub(super) fn lock_of(user: u32, name: &OsStr) -> Option<File> {
 }
 
 fn open(user: u32, name: &OsStr, create: bool) -> Option<File> {
-    let dir = dir(user);
-    let found = fs::symlink_metadata(&dir).ok()?;
-    // Other users could place arbitrary files in a directory writable by them.
-    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
-        return None;
-    }
-    let mut options = File::options();
-    options.read(true).write(create).create(create).mode(0o600);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options.open(dir.join(format!("{:016x}.lock", hash(name.as_encoded_bytes())))).ok()
-}
-
-fn dir(user: u32) -> PathBuf {
-    std::env::temp_dir().join(format!("diskwright-{user}"))
-}
-
-/// FNV-1a, which is stable across builds.
-fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    let name = format!("{:016x}.lock", state::hash(name.as_encoded_bytes()));
+    state::open(user, &name, create)
 }
 
 #[cfg(test)]

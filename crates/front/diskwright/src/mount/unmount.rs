@@ -6,20 +6,14 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use vfs::hint::Setting;
-
-use rustix::fs::{OFlags, syncfs};
-use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::served;
+use super::take_away::{ServerState, sync, take_away};
 use crate::anywhere::words;
-use crate::mounts::MountEntry;
+use crate::mounts::{MountEntry, MountWay};
 use crate::{Error, ImageOptions, ImageState, Result};
 
 /// Interval between checks of the lock.
@@ -28,13 +22,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum wait for the server of a read-only mount, which has nothing to write. Other readers of the image cannot be
 /// distinguished from it.
 const READER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Duration of retries while a mount is busy. A starting process briefly has copies of its parent's open files, even of
-/// those that the parent has closed since.
-const BUSY_RETRY_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// Helper programs for unprivileged unmounts, newest first.
-const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
 /// Options for unmounting.
 #[derive(Clone, Copy, Debug)]
@@ -80,13 +67,17 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     // The path as given: if it is an address, messages hide its secrets.
     let mount = find(&mounts()?, &point)
         .ok_or_else(|| Error::NotMounted { path: mountpoint.to_owned() })?;
-    let was_changed = !mount.options.split(',').any(|word| word == "ro");
-    let synced = sync(&point, was_changed);
-    take_away(&point, options.lazy)?;
+    let was_changed = !mount.is_read_only();
+    let is_dead = matches!(mount.way, Some(MountWay::Nfs { is_served: false, .. }));
+    // A request to the file system would wait for a server of NFS that was killed.
+    let synced = if is_dead { Ok(ServerState::Dead) } else { sync(&point, was_changed) };
+    take_away(&mount, options.lazy)?;
     let released = released(&mount, was_changed, options)?;
     match (synced, released) {
         // If the killed server had not written yet, the image is not marked as in use.
-        (Ok(Server::Dead), Released::Free) if was_changed => Ok(Released::Crashed(mount.source)),
+        (Ok(ServerState::Dead), Released::Free) if was_changed => {
+            Ok(Released::Crashed(mount.source))
+        }
         (Err(error), Released::Free | Released::Unknown | Released::Mounted(_)) => {
             Err(Error::host("write back", &point, error))
         }
@@ -134,7 +125,7 @@ fn released(mount: &MountEntry, was_changed: bool, options: &UnmountOptions) -> 
 }
 
 fn mounts() -> Result<Vec<MountEntry>> {
-    MountEntry::all().map_err(|e| Error::host("read", "/proc/self/mounts", e))
+    MountEntry::all().map_err(|e| Error::host("read", "the table of mounts", e))
 }
 
 /// Returns the mount at a path if it belongs to this program. The last mount hides earlier ones.
@@ -157,85 +148,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 
 fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
-}
-
-/// State of the server of a mount, as far as known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
-    Answers,
-    Dead,
-}
-
-/// Syncs the kernel's cache and the server, so that errors can still be reported.
-fn sync(point: &Path, was_changed: bool) -> io::Result<Server> {
-    let root = File::options()
-        .read(true)
-        .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed())
-        .open(point);
-    let root = match root {
-        Ok(root) => root,
-        Err(error) if is_dead(&error) => return Ok(Server::Dead),
-        // The mount denies access to other users. Its owner's data is written when files are closed.
-        Err(_) => return Ok(Server::Answers),
-    };
-    let written = syncfs(&root).map_err(io::Error::from);
-    // The kernel does not forward syncfs to the server, but it forwards fsync.
-    let durable = if was_changed { root.sync_all() } else { Ok(()) };
-    match written.and(durable) {
-        Ok(()) => Ok(Server::Answers),
-        Err(error) if is_dead(&error) => Ok(Server::Dead),
-        Err(error) => Err(error),
-    }
-}
-
-fn is_dead(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
-}
-
-fn take_away(point: &Path, lazy: bool) -> Result<()> {
-    let lazily = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    let attempt = || rustix::mount::unmount(point, lazily | UnmountFlags::NOFOLLOW);
-    let (begun, mut outcome) = (Instant::now(), attempt());
-    while outcome == Err(Errno::BUSY) && begun.elapsed() < BUSY_RETRY_TIMEOUT {
-        thread::sleep(POLL_INTERVAL);
-        outcome = attempt();
-    }
-    let error = match outcome {
-        Ok(()) => return Ok(()),
-        Err(Errno::PERM) => match ask_helper(point, lazy) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        },
-        Err(Errno::BUSY) => io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            format!(
-                "programs use it or have it as working directory; end them, or use {}",
-                Setting::LAZY
-            ),
-        ),
-        Err(error) => error.into(),
-    };
-    Err(Error::host("unmount", point, error))
-}
-
-/// Unmounts through the helper program.
-fn ask_helper(point: &Path, lazy: bool) -> io::Result<()> {
-    for helper in HELPERS {
-        let mut command = Command::new(helper);
-        command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(point);
-        match command.stdin(Stdio::null()).output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                return Err(io::Error::other(said.trim().to_owned()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let missing = "it requires root or fusermount3, which is not installed (package fuse3)";
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, missing))
 }
 
 /// Opens the image of a mount, if its source name is a path.
@@ -283,6 +195,7 @@ mod tests {
             point: point.into(),
             fs_type: fs_type.into(),
             options: "rw".into(),
+            way: fs_type.starts_with("fuse").then_some(MountWay::Fuse),
         }
     }
 

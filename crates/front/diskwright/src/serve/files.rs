@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use vfs::FileSystem;
+use vfs::peer::LocalUsers;
 use vfs::served::ServedOutcome;
 
 use crate::{Error, Image, ImageOptions, Result};
 
 /// Protocol that serves files to clients.
-pub(super) trait FileProtocol {
+pub(crate) trait FileProtocol {
     /// Serves until `stop` is set, then makes all changes durable.
     fn serve(&self, fs: &dyn FileSystem, stop: &AtomicBool) -> io::Result<ServedOutcome>;
 }
 
 /// Server of the files of an image.
-pub(super) struct FileServer<P> {
+pub(crate) struct FileServer<P> {
     protocol: P,
     image: Image,
     path: PathBuf,
@@ -32,16 +33,21 @@ impl<P: FileProtocol> FileServer<P> {
     ) -> Result<Self> {
         let image = open_image(path, options, read_only)?;
         let protocol = listen(&image)?;
-        Ok(Self { protocol, image, path: path.to_owned() })
+        Ok(Self::new(image, path, protocol))
     }
 
-    pub(super) fn protocol(&self) -> &P {
+    /// Creates the server of an open image.
+    pub(super) fn new(image: Image, path: &Path, protocol: P) -> Self {
+        Self { protocol, image, path: path.to_owned() }
+    }
+
+    pub(crate) fn protocol(&self) -> &P {
         &self.protocol
     }
 
     /// Serves until `stop` is set, then closes the image. After damage nothing is written, and the image is left as
     /// after a crash.
-    pub(super) fn serve(self, stop: &AtomicBool) -> Result<()> {
+    pub(crate) fn serve(self, stop: &AtomicBool) -> Result<()> {
         let Self { protocol, image, path } = self;
         let served = {
             let fs = image.file_system()?;
@@ -66,10 +72,15 @@ fn open_image(path: &Path, options: &ImageOptions, read_only: bool) -> Result<Im
     options.open(path)
 }
 
+/// Returns the users of this host whose programs may connect.
+pub(super) fn local_users(allow_remote: bool, all_users: bool) -> LocalUsers {
+    if allow_remote || all_users { LocalUsers::All } else { LocalUsers::Own }
+}
+
 /// Returns user and group of this process; root where the host has none.
 pub(super) fn owner_of_process() -> (u32, u32) {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     return (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     (0, 0)
 }

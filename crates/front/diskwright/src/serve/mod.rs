@@ -14,7 +14,7 @@
 //! ```
 
 mod files;
-mod nfs;
+pub(crate) mod nfs;
 #[cfg(all(feature = "mount", target_os = "linux"))]
 mod ublk;
 mod webdav;
@@ -30,7 +30,7 @@ pub use ::nfs::{ExportPath, ExportPathError};
 pub use ::webdav::Symlinks;
 pub use remote::nbd::{Address, AddressError};
 
-pub use nfs::{NfsAddresses, NfsExport};
+pub use nfs::{MAPS_USER, NfsAddresses, NfsExport};
 pub use webdav::{WebdavAddresses, WebdavExport};
 
 use crate::image::{open_device, open_device_to_write};

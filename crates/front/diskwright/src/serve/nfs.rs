@@ -3,14 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use nfs::{ExportPath, NfsCallers, NfsOptions, NfsServer};
 use vfs::FileSystem;
 use vfs::served::ServedOutcome;
 
-use super::files::{FileProtocol, FileServer, owner_of_process};
+use super::files::{FileProtocol, FileServer, local_users, owner_of_process};
 use crate::{Error, Image, ImageOptions, Result};
+
+/// Default of [`NfsExport::map_user`].
+pub const MAPS_USER: bool = cfg!(any(target_os = "macos", target_os = "windows"));
 
 /// Export of the files of an image by NFSv3 and MOUNTv3, on one TCP port without a portmapper.
 #[derive(Clone, Debug)]
@@ -22,6 +26,14 @@ pub struct NfsExport {
     pub path: Option<ExportPath>,
     /// Permit addresses that other hosts can reach.
     pub allow_remote: bool,
+    /// Permit programs of all users of this host at a loopback address. Otherwise, where the host lists the users of
+    /// connections (Linux), only those of the user of this process and of root.
+    pub all_users: bool,
+    /// User of clients (`AUTH_SYS`) with access, besides root. `None` permits all.
+    pub only_user: Option<u32>,
+    /// Show all files as files of [`Self::owner`]. Changes keep the owners in the image. Not with
+    /// [`Self::check_permissions`]. The default on macOS and Windows. Their users do not exist in images.
+    pub map_user: bool,
     /// Check the users that clients claim to be (`AUTH_SYS`) against permissions. Otherwise every client has all rights.
     pub check_permissions: bool,
     /// Owner of new files, unless permissions are checked.
@@ -34,8 +46,17 @@ pub struct NfsExport {
 impl NfsExport {
     /// Returns an export at an address, with a secret path, and without checks of permissions.
     pub fn new(address: SocketAddr) -> Self {
-        let (allow_remote, check_permissions, owner) = (false, false, owner_of_process());
-        Self { address, path: None, allow_remote, check_permissions, owner, sync: true }
+        Self {
+            address,
+            path: None,
+            allow_remote: false,
+            all_users: false,
+            only_user: None,
+            map_user: MAPS_USER,
+            check_permissions: false,
+            owner: owner_of_process(),
+            sync: true,
+        }
     }
 }
 
@@ -54,12 +75,17 @@ pub struct NfsAddresses {
 }
 
 /// NFS server with the addresses for its clients.
-pub(super) struct NfsProtocol {
-    server: NfsServer,
+pub(crate) struct NfsProtocol {
+    server: Arc<NfsServer>,
     addresses: NfsAddresses,
 }
 
 impl NfsProtocol {
+    #[cfg(all(feature = "mount", unix))]
+    pub(crate) fn server(&self) -> Arc<NfsServer> {
+        Arc::clone(&self.server)
+    }
+
     pub(super) fn addresses(&self) -> &NfsAddresses {
         &self.addresses
     }
@@ -84,19 +110,29 @@ pub(super) fn open(
             export.address
         )));
     }
-    FileServer::open(path, options, read_only, |image| {
-        let server = listen(path, image, export, read_only)?;
-        let addresses = NfsAddresses {
-            host_and_port: server.address().to_string(),
-            url: server.url(),
-            linux_command: server.linux_command(),
-            macos_command: server.macos_command(),
-        };
-        Ok(NfsProtocol { server, addresses })
-    })
+    FileServer::open(path, options, read_only, |image| listen(path, image, export, read_only))
 }
 
-fn listen(path: &Path, image: &Image, export: &NfsExport, read_only: bool) -> Result<NfsServer> {
+/// Starts listening for clients of an open image.
+#[cfg(all(feature = "mount", unix))]
+pub(crate) fn of_image(
+    image: Image,
+    path: &Path,
+    export: &NfsExport,
+    read_only: bool,
+) -> Result<FileServer<NfsProtocol>> {
+    let protocol = listen(path, &image, export, read_only)?;
+    Ok(FileServer::new(image, path, protocol))
+}
+
+fn listen(path: &Path, image: &Image, export: &NfsExport, read_only: bool) -> Result<NfsProtocol> {
+    if export.map_user && export.check_permissions {
+        return Err(Error::Usage(
+            "permissions are checked for the owners in the image, so they cannot be shown as other owners; leave out one \
+             of the options"
+                .into(),
+        ));
+    }
     let random = || ExportPath::random().map_err(|e| Error::host("serve", path, e));
     let export_path = export.path.clone().map_or_else(random, Ok)?;
     let (uid, gid) = export.owner;
@@ -106,6 +142,16 @@ fn listen(path: &Path, image: &Image, export: &NfsExport, read_only: bool) -> Re
     };
     let mut options = NfsOptions::new(export_path, image.info()?.uuid);
     (options.read_only, options.callers, options.sync) = (read_only, callers, export.sync);
-    NfsServer::bind(export.address, options)
-        .map_err(|e| Error::host("listen at", export.address.to_string(), e))
+    options.only_user = export.only_user;
+    options.shown_owner = export.map_user.then_some(export.owner);
+    options.local_users = local_users(export.allow_remote, export.all_users);
+    let server = NfsServer::bind(export.address, options)
+        .map_err(|e| Error::host("listen at", export.address.to_string(), e))?;
+    let addresses = NfsAddresses {
+        host_and_port: server.address().to_string(),
+        url: server.url(),
+        linux_command: server.linux_command(),
+        macos_command: server.macos_command(),
+    };
+    Ok(NfsProtocol { server: Arc::new(server), addresses })
 }

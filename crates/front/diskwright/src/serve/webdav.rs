@@ -12,7 +12,7 @@ use webdav::{
     Archive, ArchiveSource, Symlinks, WebdavAccess, WebdavOptions, WebdavSecret, WebdavServer,
 };
 
-use super::files::{FileProtocol, FileServer, owner_of_process};
+use super::files::{FileProtocol, FileServer, local_users, owner_of_process};
 use crate::extract::{ExtractOptions, Observer, TarStream};
 use crate::{Error, ImageOptions, Result};
 
@@ -26,6 +26,9 @@ pub struct WebdavExport {
     pub password: Option<String>,
     /// Permit addresses that other hosts can reach.
     pub allow_remote: bool,
+    /// Permit programs of all users of this host at a loopback address. Otherwise, where the host lists the users of
+    /// connections (Linux), only those of the user of this process and of root.
+    pub all_users: bool,
     /// Names of this host that clients may use, besides `localhost` and IP addresses.
     pub host_names: Vec<String>,
     /// Owner of new files.
@@ -45,6 +48,7 @@ impl WebdavExport {
             address,
             password: None,
             allow_remote: false,
+            all_users: false,
             host_names: Vec::new(),
             owner: owner_of_process(),
             sync: true,
@@ -123,6 +127,7 @@ fn server_options(path: &Path, export: &WebdavExport, read_only: bool) -> Result
     let mut options = WebdavOptions::new(access);
     options.read_only = read_only;
     options.owner = export.owner;
+    options.local_users = local_users(export.allow_remote, export.all_users);
     options.sync = export.sync;
     options.symlinks = export.symlinks;
     options.reject_macos_files = export.reject_macos_files;

@@ -23,7 +23,7 @@ impl NfsService<'_> {
         let held = self.hold(parse_handle(&mut arguments)?);
         Self::put_status(reply, &held);
         if let Ok(held) = held {
-            put_attributes(reply, &held, self.handles.fsid());
+            put_attributes(reply, &held, self.shared_attributes());
         }
         Ok(())
     }
@@ -35,7 +35,7 @@ impl NfsService<'_> {
         reply: &mut XdrWriter,
     ) -> Result<(), Garbage> {
         let handle = parse_handle(&mut arguments)?;
-        let new = NewAttributes::parse(&mut arguments)?;
+        let new = NewAttributes::parse(&mut arguments, self.options.shown_owner)?;
         let guard = arguments.option(parse_time)?;
         let changed = self.change([handle; 2], Durability::Optional, |[inode, _], now| {
             if guard.is_some_and(|guard| time_words(guard) != time_words(inode.ctime)) {
@@ -56,6 +56,7 @@ impl NfsService<'_> {
         inode: &Attributes,
         new: &NewAttributes,
     ) -> Result<(), NfsStatus> {
+        self.check_owner_kept(new)?;
         if caller.is_unrestricted() {
             return Ok(());
         }
@@ -74,6 +75,15 @@ impl NfsService<'_> {
             self.check(caller, inode, WRITE)?;
         }
         Ok(())
+    }
+
+    /// Checks that a request does not change owners that clients do not see.
+    ///
+    /// # Errors
+    /// `Perm` if all inodes are shown with one owner, and the request has another one.
+    pub(super) fn check_owner_kept(&self, new: &NewAttributes) -> Result<(), NfsStatus> {
+        let is_other = new.uid.is_some() || new.gid.is_some();
+        if is_other && self.options.shown_owner.is_some() { Err(NfsStatus::Perm) } else { Ok(()) }
     }
 
     /// Sets attributes. Steps that can fail come first, so that the change is usually atomic.

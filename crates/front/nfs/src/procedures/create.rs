@@ -31,10 +31,13 @@ enum CreateMode {
 }
 
 impl CreateMode {
-    fn parse(arguments: &mut XdrReader<'_>) -> Result<Self, Garbage> {
+    fn parse(
+        arguments: &mut XdrReader<'_>,
+        shown_owner: Option<(u32, u32)>,
+    ) -> Result<Self, Garbage> {
         match arguments.u32()? {
-            0 => NewAttributes::parse(arguments).map(Self::Unchecked),
-            1 => NewAttributes::parse(arguments).map(Self::Guarded),
+            0 => NewAttributes::parse(arguments, shown_owner).map(Self::Unchecked),
+            1 => NewAttributes::parse(arguments, shown_owner).map(Self::Guarded),
             2 => arguments.array().map(Self::Exclusive),
             _ => Err(Garbage),
         }
@@ -96,7 +99,7 @@ impl NfsService<'_> {
         reply: &mut XdrWriter,
     ) -> Result<(), Garbage> {
         let entry = EntryName::parse(&mut arguments)?;
-        let mode = CreateMode::parse(&mut arguments)?;
+        let mode = CreateMode::parse(&mut arguments, self.options.shown_owner)?;
         let changed = self.change([entry.dir; 2], Durability::Optional, |[dir, _], now| match self
             .make(caller, dir, entry.name, &Kind::File, (&mode.attributes(), now))
         {
@@ -159,7 +162,7 @@ impl NfsService<'_> {
         reply: &mut XdrWriter,
     ) -> Result<(), Garbage> {
         let entry = EntryName::parse(&mut arguments)?;
-        let new = NewAttributes::parse(&mut arguments)?;
+        let new = NewAttributes::parse(&mut arguments, self.options.shown_owner)?;
         self.answer_new(caller, &entry, &Kind::Directory, &new, reply);
         Ok(())
     }
@@ -171,7 +174,7 @@ impl NfsService<'_> {
         reply: &mut XdrWriter,
     ) -> Result<(), Garbage> {
         let entry = EntryName::parse(&mut arguments)?;
-        let new = NewAttributes::parse(&mut arguments)?;
+        let new = NewAttributes::parse(&mut arguments, self.options.shown_owner)?;
         let target = arguments.opaque(usize::MAX)?;
         self.answer_new(caller, &entry, &Kind::Symlink(target), &new, reply);
         Ok(())
@@ -186,7 +189,9 @@ impl NfsService<'_> {
         let entry = EntryName::parse(&mut arguments)?;
         let number = arguments.u32()?;
         let new = match number {
-            NF3CHR | NF3BLK | NF3SOCK | NF3FIFO => NewAttributes::parse(&mut arguments)?,
+            NF3CHR | NF3BLK | NF3SOCK | NF3FIFO => {
+                NewAttributes::parse(&mut arguments, self.options.shown_owner)?
+            }
             _ => NewAttributes::default(),
         };
         let device = |arguments: &mut XdrReader<'_>| {
@@ -245,6 +250,7 @@ impl NfsService<'_> {
         (new, now): (&NewAttributes, Timestamp),
     ) -> Result<Ino, NfsStatus> {
         self.check(caller, dir, WRITE | EXECUTE)?;
+        self.check_owner_kept(new)?;
         let is_device = matches!(kind.file_type(), FileType::CharDevice | FileType::BlockDevice);
         let is_for_others = new.uid.is_some_and(|uid| uid != caller.uid)
             || new.gid.is_some_and(|gid| !caller.is_in(gid));

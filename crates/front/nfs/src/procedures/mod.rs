@@ -14,7 +14,7 @@ use vfs::Attributes;
 
 use crate::NfsStatus;
 use crate::access::Caller;
-use crate::attributes::{Wcc, put_post_op, put_wcc};
+use crate::attributes::{SharedAttributes, Wcc, put_post_op, put_wcc};
 use crate::handle::HANDLE_BYTES_MAX;
 use crate::held::Held;
 use crate::service::NfsService;
@@ -123,10 +123,14 @@ impl NfsService<'_> {
     }
 
     fn put_attributes(&self, reply: &mut XdrWriter, attributes: Option<&Attributes>) {
-        put_post_op(reply, attributes, self.handles.fsid());
+        put_post_op(reply, attributes, self.shared_attributes());
+    }
+
+    fn shared_attributes(&self) -> SharedAttributes {
+        SharedAttributes { fsid: self.handles.fsid(), owner: self.options.shown_owner }
     }
 
     fn put_wcc(&self, reply: &mut XdrWriter, wcc: &Wcc) {
-        put_wcc(reply, wcc, self.handles.fsid());
+        put_wcc(reply, wcc, self.shared_attributes());
     }
 }

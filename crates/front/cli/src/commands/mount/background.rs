@@ -14,6 +14,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use diskwright::{Error, Outcome, Result};
 use rustix::stdio::{dup2_stderr, dup2_stdout, stdout};
 
+use super::MountArgs;
 use crate::terminal;
 
 /// Argument that marks the second process.
@@ -74,7 +75,12 @@ pub(super) struct Detach {
 }
 
 impl Detach {
-    pub(super) fn new(log: Option<&Path>) -> Result<Self> {
+    /// Opens the files for a process in the background. Returns `None` for one in the foreground.
+    pub(super) fn of(args: &MountArgs) -> Result<Option<Self>> {
+        args.is_background.then(|| Self::new(args.log.as_deref())).transpose()
+    }
+
+    fn new(log: Option<&Path>) -> Result<Self> {
         let null = Path::new("/dev/null");
         let null = File::options()
             .read(true)

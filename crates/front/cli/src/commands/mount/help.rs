@@ -1,13 +1,15 @@
 //! Help text of `diskwright mount`.
 
+#[cfg(target_os = "linux")]
 pub(super) const NOTES: &str = "\
 Examples:
   diskwright mount root.img /mnt
   diskwright mount root.img dir -o ro,noatime
   diskwright mount --partition 2 disk.img /mnt -o allow_other --log mount.log
   diskwright unmount /mnt
+  sudo diskwright mount root.img /mnt --via nfs
 
-Options of -o (* marks the default):
+Options of -o (* marks the default). --via nfs has ro, recover, sync, noexec, silent and allow_other of them:
   ro, rw*                mount read-only, or read-write
   recover, norecover*    with ro: recover a crashed image on disk, as kernels do, or only in memory
   allow_other            allow access by other users (root, or user_allow_other in /etc/fuse.conf)
@@ -49,4 +51,25 @@ Options of -o (* marks the default):
 
 Images are mounted read-write by default. The journal or log of a crashed image is replayed first, and no other program \
 can change the image while it is mounted. An image with features that cannot be maintained, such as XFS version 4, is \
-mounted read-only, and a message gives the reason.";
+mounted read-only, and a message gives the reason.
+
+--via nfs serves the files by NFS to the kernel of this machine, for machines without FUSE. On Linux it needs root and the \
+kernel's NFS client.";
+
+#[cfg(not(target_os = "linux"))]
+pub(super) const NOTES: &str = "\
+Examples:
+  diskwright mount root.img dir
+  diskwright mount --partition 2 disk.img dir -o ro --log mount.log
+  diskwright unmount dir
+
+Options of -o (* marks the default):
+  ro, rw*                mount read-only, or read-write
+  recover, norecover*    with ro: recover a crashed image on disk, as kernels do, or only in memory
+  allow_other            allow access by other users, with the owners in the image (--map-user=no)
+  sync, async*           make each change durable before it returns, or not
+  exec*, noexec          allow programs to run, or not
+  silent, loud*          omit or print the warning for an image that is mounted read-only
+
+The files are served by NFS to the kernel of this machine. Images are mounted read-write by default. The journal or log of \
+a crashed image is replayed first, and no other program can change the image while it is mounted.";

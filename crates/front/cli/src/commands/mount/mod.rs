@@ -1,19 +1,21 @@
 //! `diskwright mount`.
 
 mod background;
+#[cfg(target_os = "linux")]
+mod fuse;
 mod help;
+mod nfs;
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use diskwright::mount::{MountOptions, unmount_on_signals};
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
 use diskwright::{Error, Image, ImageOptions, Outcome, Result};
 
-use super::session;
 use crate::commands::arguments::ImageArgs;
 use crate::terminal;
 
-/// Mount an image on a directory with FUSE, without root
+/// Mount an image on a directory: with FUSE, without root, or with the NFS client of the kernel
 #[derive(Debug, Args)]
 #[command(after_help = help::NOTES)]
 pub(crate) struct MountArgs {
@@ -27,6 +29,15 @@ pub(crate) struct MountArgs {
     #[arg(short, long, value_name = "OPTIONS", value_parser = checked_options)]
     options: Vec<String>,
 
+    /// Mount with this transport of the kernel
+    #[arg(long, value_name = "WAY", default_value = DEFAULT_WAY)]
+    via: Way,
+
+    /// With --via nfs: show all files as files of this user, who has all rights. Changes keep the owners in the image. The
+    /// default on macOS
+    #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new())]
+    map_user: Option<bool>,
+
     /// Serve the mount in the foreground, until it is unmounted or Ctrl-C is pressed
     #[arg(long)]
     foreground: bool,
@@ -37,7 +48,7 @@ pub(crate) struct MountArgs {
     overlay: Option<PathBuf>,
 
     /// Mount read-only, and write the order of all reads to FILE after the unmount, for publish --order
-    #[cfg(feature = "anywhere")]
+    #[cfg(all(feature = "anywhere", target_os = "linux"))]
     #[arg(long, value_name = "FILE", conflicts_with = "overlay")]
     record: Option<PathBuf>,
 
@@ -52,6 +63,18 @@ pub(crate) struct MountArgs {
     is_background: bool,
 }
 
+/// Transport between the kernel and this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// FUSE, on Linux
+    Fuse,
+    /// A server for the kernel's NFS client, on Linux and macOS
+    Nfs,
+}
+
+/// Name of the default transport.
+const DEFAULT_WAY: &str = if cfg!(target_os = "linux") { "fuse" } else { "nfs" };
+
 pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     if let Some(program) = &args.called_as {
         terminal::speak_as(program);
@@ -59,74 +82,48 @@ pub(crate) fn run(args: &MountArgs) -> Result<Outcome> {
     if !args.foreground && !args.is_background {
         return background::start();
     }
-    let options = args.options();
-    // Do everything that can fail before the image is opened and marked as in use.
-    let background = args.is_background.then(|| background::Detach::new(args.log.as_deref()));
-    let background = background.transpose()?;
     let mountpoint = absolute(&args.mountpoint)?;
-    let image = match open(args, &options) {
-        Ok(image) => image,
-        Err(error) => return Ok(refused(args, &options, &error)),
-    };
-    let remarks = image.remarks().iter().filter(|_| !image.is_writable() && !options.silent);
-    remarks.for_each(|remark| terminal::message(remark));
-    let mount = image.mount(&mountpoint, options)?;
-    unmount_on_signals(mount.unmounter())?;
-    mount.serve(|| {
-        if let Some(background) = background {
-            background.detach();
+    match args.via {
+        #[cfg(target_os = "linux")]
+        Way::Fuse => fuse::run(args, &mountpoint),
+        #[cfg(not(target_os = "linux"))]
+        Way::Fuse => {
+            Err(Error::Usage("--via fuse needs Linux; leave it out, or use --via nfs".into()))
         }
-    })?;
-    Ok(Outcome::Done)
-}
-
-/// Returns the options for opening the image, with those of `-o`.
-fn how(args: &MountArgs, options: &MountOptions) -> Result<ImageOptions> {
-    let mut how = args.image.options()?.defer_creates(options.defer_creates);
-    how.devices.extend(&options.devices);
-    Ok(how)
-}
-
-fn open(args: &MountArgs, options: &MountOptions) -> Result<Image> {
-    let how = how(args, options)?;
-    let path = &args.image.image;
-    if let Some(overlay) = &args.overlay {
-        return how.open_over(path, overlay);
+        Way::Nfs => nfs::run(args, &mountpoint),
     }
-    #[cfg(feature = "anywhere")]
-    if let Some(record) = &args.record {
-        return how.open_recorded(path, record);
-    }
-    if options.read_only && options.recover && !how.norecovery {
-        return how.open_recovered(path);
-    }
-    how.write(!options.read_only).open_to_mount(path)
 }
 
 impl MountArgs {
-    fn options(&self) -> MountOptions {
-        let mut options = MountOptions::default();
-        for words in &self.options {
-            // The words were checked when the arguments were parsed.
-            let _ = options.apply(words);
+    /// Opens the image, with its overlay or record.
+    fn open(&self, how: &ImageOptions, read_only: bool, recover: bool) -> Result<Image> {
+        let path = &self.image.image;
+        if let Some(overlay) = &self.overlay {
+            return how.open_over(path, overlay);
         }
-        options
+        #[cfg(all(feature = "anywhere", target_os = "linux"))]
+        if let Some(record) = &self.record {
+            return how.open_recorded(path, record);
+        }
+        if read_only && recover && !how.norecovery {
+            return how.open_recovered(path);
+        }
+        how.clone().write(!read_only).open_to_mount(path)
+    }
+
+    /// Prints why an image is mounted read-only.
+    fn show_remarks(&self, image: &Image, silent: bool) {
+        let is_shown = !image.is_writable() && !silent;
+        image.remarks().iter().filter(|_| is_shown).for_each(|remark| terminal::message(remark));
     }
 }
 
 fn checked_options(words: &str) -> Result<String, String> {
-    MountOptions::default().apply(words).map(|()| words.to_owned())
-}
-
-/// Prints why an image cannot be opened, and whether it could be opened read-only.
-fn refused(args: &MountArgs, options: &MountOptions, error: &Error) -> Outcome {
-    let outcome = session::told(error);
-    let is_taken = matches!(error, Error::InUse { .. });
-    let opens = || how(args, options)?.open(&args.image.image);
-    if !options.read_only && !is_taken && opens().is_ok() {
-        terminal::message(&"mount it read-only with -o ro");
-    }
-    outcome
+    #[cfg(target_os = "linux")]
+    fuse::checked_options(words)?;
+    #[cfg(not(target_os = "linux"))]
+    nfs::checked_options(words)?;
+    Ok(words.to_owned())
 }
 
 /// Returns an absolute path, because the process changes its directory to the root.

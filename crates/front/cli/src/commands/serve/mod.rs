@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
+use clap::builder::BoolishValueParser;
 use clap::{ArgGroup, Args, value_parser};
 use diskwright::serve::{Address, Export, ExportPath, NfsAddresses, NfsExport, Service};
 use diskwright::{Error, Outcome, Result, stop_on_signals};
@@ -41,7 +42,8 @@ the device disappears.
 
 --nfs serves the files of the image, by NFSv3 on one TCP port. It prints an address for programs with libnfs, and the \
 commands that mount it. By default it listens on 127.0.0.1 at a free port, the path of the export is a random secret, and \
-every client that knows it has all rights. NFS sends everything in clear text.
+every client that knows it has all rights. On Linux, only programs of this user and of root may connect to a loopback \
+address. NFS sends everything in clear text.
 
 --webdav serves the files of the image by HTTP: as WebDAV, and as pages for browsers. By default it listens on 127.0.0.1 at \
 a free port, and the printed address contains a random secret. With --password-file clients send a password instead. HTTP \
@@ -89,6 +91,16 @@ pub(crate) struct ServeArgs {
     /// Permit addresses for --nfs and --webdav that other hosts can reach. Hosts between read and change everything
     #[arg(long, requires = "files", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
     allow_remote: bool,
+
+    /// Permit programs of all users of this host to connect to --nfs and --webdav at a loopback address. Without this option
+    /// only those of this user and of root may, on Linux
+    #[arg(long, requires = "files", conflicts_with_all = ["nbd", "vhost_user", "ublk"])]
+    all_users: bool,
+
+    /// Show all files as files of this user to clients of --nfs. Changes keep the owners in the image. The default on macOS
+    /// and Windows
+    #[arg(long, value_name = "yes|no", requires = "nfs", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), conflicts_with_all = ["nbd", "vhost_user", "ublk", "webdav"])]
+    map_user: Option<bool>,
 
     /// Check permissions for the users that clients of --nfs claim to be
     #[arg(long, requires = "nfs", conflicts_with_all = ["nbd", "vhost_user", "ublk", "webdav"])]
@@ -156,13 +168,16 @@ fn export(args: &ServeArgs) -> Result<Export> {
         let mut export = NfsExport::new(address);
         export.path.clone_from(&args.export_path);
         export.allow_remote = args.allow_remote;
+        export.all_users = args.all_users;
         export.check_permissions = args.check_permissions;
+        export.map_user = args.map_user.unwrap_or(export.map_user && !args.check_permissions);
         export.sync = !args.is_async;
         return Ok(Export::Nfs(export));
     }
     if let Some(address) = args.webdav {
         let mut export = args.webdav_options.export(address)?;
         export.allow_remote = args.allow_remote;
+        export.all_users = args.all_users;
         export.sync = !args.is_async;
         return Ok(Export::Webdav(export));
     }

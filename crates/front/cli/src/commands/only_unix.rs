@@ -1,5 +1,4 @@
-//! `diskwright mount` and `diskwright unmount` on hosts without FUSE: hidden from the help, and
-//! rejected with the reason.
+//! `diskwright mount`, `unmount` and `mounts` on hosts without mounts: hidden from the help, and rejected with the reason.
 
 use std::ffi::OsString;
 
@@ -32,9 +31,18 @@ pub(crate) mod unmount {
     }
 }
 
+/// Replaces the command of the same name.
+pub(crate) mod mounts {
+    pub(crate) use super::AnyArgs as MountsArgs;
+
+    pub(crate) fn run(_: &MountsArgs) -> super::Result<super::Outcome> {
+        super::refuse("mounts")
+    }
+}
+
 fn refuse(command: &str) -> Result<Outcome> {
     Err(Error::Usage(format!(
-        "{command} requires Linux; on this host, read an image with ls, cat, cp and extract, and \
-         change it with cp, mkdir, rm and similar commands"
+        "{command} requires Linux or macOS; on this host, read an image with ls, cat, cp and extract, change it \
+         with cp, mkdir, rm and similar commands, or serve its files with serve --webdav"
     )))
 }

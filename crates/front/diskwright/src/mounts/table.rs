@@ -1,57 +1,18 @@
-//! Table of mounts.
-//!
-//! ```
-//! let mounts = diskwright::mounts::MountEntry::all()?;
-//! assert!(mounts.iter().any(|mount| mount.point.as_os_str() == "/proc"));
-//! # Ok::<(), std::io::Error>(())
-//! ```
+//! The table of mounts of Linux (proc(5)).
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::{fs, io};
 
-/// Types of this program's mounts in `/proc/mounts`: image files, and block devices mounted by root.
-const FS_TYPES: [&str; 2] = ["fuse.diskwright", "fuseblk.diskwright"];
+use super::entry::MountEntry;
 
 /// Mounts visible to this process.
 const TABLE: &str = "/proc/self/mounts";
 
-/// Entry of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountEntry {
-    /// Mount source: a device or another name.
-    pub source: PathBuf,
-    /// Directory over which it is mounted.
-    pub point: PathBuf,
-    /// Name of its file system.
-    pub fs_type: String,
-    /// Options, separated by commas.
-    pub options: String,
-}
-
-impl MountEntry {
-    /// Returns all mounts visible to this process, oldest first.
-    ///
-    /// # Errors
-    /// If the table cannot be read.
-    pub fn all() -> io::Result<Vec<Self>> {
-        let table = fs::read(TABLE)?;
-        Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
-    }
-
-    /// Returns whether it is a mount of this program.
-    pub(crate) fn is_ours(&self) -> bool {
-        FS_TYPES.contains(&self.fs_type.as_str())
-    }
-
-    /// Returns the user who mounted it, as reported by FUSE, or root.
-    #[cfg(feature = "mount")]
-    pub(crate) fn user(&self) -> u32 {
-        let user = |word: &str| word.strip_prefix("user_id=")?.parse().ok();
-        self.options.split(',').find_map(user).unwrap_or(0)
-    }
+/// Reads the table.
+pub(super) fn read() -> io::Result<Vec<MountEntry>> {
+    let table = fs::read(TABLE)?;
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
 fn parse(line: &[u8]) -> Option<MountEntry> {
@@ -59,7 +20,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut path = || Some(OsString::from_vec(unescaped(fields.next()?)).into());
     let (source, point) = (path()?, path()?);
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
-    Some(MountEntry { source, point, fs_type: text()?, options: text()? })
+    Some(MountEntry { source, point, fs_type: text()?, options: text()?, way: None })
 }
 
 /// Decodes the kernel's escapes of white space and backslashes, such as `\040`.
