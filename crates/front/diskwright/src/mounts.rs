@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+use crate::host::unescaped;
+
 /// Types of this program's mounts in `/proc/mounts`: image files, and block devices mounted by root.
 const FS_TYPES: [&str; 2] = ["fuse.diskwright", "fuseblk.diskwright"];
 
@@ -60,22 +62,6 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let (source, point) = (path()?, path()?);
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
     Some(MountEntry { source, point, fs_type: text()?, options: text()? })
-}
-
-/// Decodes the kernel's escapes of white space and backslashes, such as `\040`.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..3).filter(|_| first == b'\\').and_then(octal);
-        bytes.push(code.unwrap_or(first));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    bytes
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 #[cfg(test)]
