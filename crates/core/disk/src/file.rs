@@ -22,7 +22,12 @@ impl FileDevice {
     pub fn new(mut file: File) -> io::Result<Self> {
         // Seeking also determines the length of block devices, for which metadata returns 0.
         let len = file.seek(SeekFrom::End(0))?;
-        Ok(Self { file, len })
+        Ok(Self::with_len(file, len))
+    }
+
+    /// Creates a device of `len` bytes from an open file. The disks of macOS and Windows do not know their own length.
+    pub fn with_len(file: File, len: u64) -> Self {
+        Self { file, len }
     }
 
     /// Returns the file.
@@ -72,13 +77,36 @@ impl BlockDevice for FileDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.file.sync_data()
+        sync(&self.file)
     }
 
     fn drop_cache(&self, offset: u64, len: u64) {
         let start = offset / CACHE_UNIT_BYTES * CACHE_UNIT_BYTES;
         let end = offset.saturating_add(len).next_multiple_of(CACHE_UNIT_BYTES);
         forget(&self.file, start, end - start);
+    }
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn sync(file: &File) -> io::Result<()> {
+    file.sync_data()
+}
+
+/// Makes writes durable. Disks do not support the request for files (`F_FULLFSYNC`), so the system decides when their
+/// own cache is written.
+#[cfg(target_vendor = "apple")]
+fn sync(file: &File) -> io::Result<()> {
+    use rustix::io::Errno;
+    match file.sync_data() {
+        Err(e)
+            if matches!(
+                Errno::from_io_error(&e),
+                Some(Errno::NOTTY | Errno::NOTSUP | Errno::INVAL)
+            ) =>
+        {
+            Ok(rustix::fs::fsync(file)?)
+        }
+        synced => synced,
     }
 }
 

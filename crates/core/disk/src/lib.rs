@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod aligned;
 mod at;
 mod ddrescue;
 mod faulty;
@@ -25,6 +26,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
+pub use aligned::AlignedDevice;
 pub use at::FileAt;
 pub use ddrescue::{Mapfile, MapfileError, MapfileWriter, RescuedDevice};
 pub use faulty::{Access, Fault, FaultyDevice};

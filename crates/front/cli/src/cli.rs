@@ -3,9 +3,10 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, dedupe, diff,
-    dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mounts, mv, paths,
-    quota, recover, repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount, workload,
+    apply, as_program, build, cat, chattr, check, chmod, chown, convert, copy, cp, dedupe, devices,
+    diff, dump, extract, find, grow, info, links, ln, ls, lsattr, map, mkdir, mount, mounts, mv,
+    paths, quota, recover, repair, rm, rmdir, serve, setfattr, shrink, trim, truncate, unmount,
+    workload,
 };
 
 #[cfg(feature = "anywhere")]
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Convert(convert::ConvertArgs),
     Copy(copy::CopyArgs),
     Info(info::InfoArgs),
+    Devices(devices::DevicesArgs),
     Ls(ls::LsArgs),
     Cat(cat::CatArgs),
     Find(find::FindArgs),

@@ -15,6 +15,7 @@ mod cookbook;
 mod copy;
 mod damaged;
 mod deleted;
+mod devices;
 mod disk;
 mod dropin;
 mod edit;

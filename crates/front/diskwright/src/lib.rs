@@ -22,6 +22,7 @@
 //! - `publish` publishes images in object storage, and `bundle` stores their metadata beside them (feature `anywhere`).
 //! - [`block_copy`] copies the blocks in use of an image, also as increments.
 //! - [`mod@deleted`] finds deleted files, and writes timelines.
+//! - [`devices`] lists the disks and partitions of the host.
 //! - [`disk_map`] draws the disk layout of an image.
 #![forbid(unsafe_code)]
 // Without the feature `build`, some items of the code that opens images are unused.
@@ -63,9 +64,13 @@ pub mod dedupe;
 #[cfg(feature = "build")]
 pub mod deleted;
 #[cfg(feature = "build")]
+pub mod devices;
+#[cfg(feature = "build")]
 pub mod diff;
 #[cfg(feature = "check")]
 pub mod disk_map;
+#[cfg(feature = "build")]
+mod disks;
 mod dispatch;
 #[cfg(feature = "build")]
 pub mod dump;

@@ -7,6 +7,7 @@
 //! A lock applies to a file, not to a name. After locking, a program checks that the name still refers to the file. If
 //! it was replaced meanwhile, the lock excludes no other program.
 
+pub(crate) mod kernel;
 pub(crate) mod qemu;
 
 use std::fs::{File, Metadata, TryLockError};
@@ -21,6 +22,8 @@ use disk::FileDevice;
 use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
+pub(crate) use kernel::{LoopFiles, refuse_changing};
+use kernel::{is_released_soon, user_of_device, wait_for_release};
 use qemu::ImageAccess;
 
 /// Maximum number of attempts when the name refers to another file than the one just locked. Each time, another program
@@ -107,8 +110,8 @@ fn not_writable(path: &Path, error: io::Error) -> Error {
             io::Error::other(format!("{error}; changing an image requires write permission")),
         ),
         io::ErrorKind::ResourceBusy => {
-            let id = host::id_at(path).ok();
-            Refused::in_use(id, "the kernel", "unmount it first").at("open", path)
+            let (who, advice) = user_of_device(path);
+            Refused::in_use(host::id_at(path).ok(), &who, advice).at("open", path)
         }
         _ => words::missing(path, &error).unwrap_or_else(|| Error::host("open", path, error)),
     }
@@ -369,126 +372,6 @@ fn mounted_at(image: FileId) -> Option<PathBuf> {
 #[cfg(not(unix))]
 fn mounted_at(_: FileId) -> Option<PathBuf> {
     None
-}
-
-/// Maximum time for the kernel to release a device after umount(8) and losetup(8) have ended.
-const RELEASE_GRACE: Duration = Duration::from_secs(2);
-
-/// Interval between checks of such a device.
-const RELEASE_POLL: Duration = Duration::from_millis(10);
-
-/// Repeats `look` until the device is released. Returns its last error after the grace period.
-fn wait_for_release<T, E>(
-    mut look: impl FnMut() -> Result<T, E>,
-    is_released_soon: impl Fn(&E) -> bool,
-) -> Result<T, E> {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Err(e) if begun.elapsed() < RELEASE_GRACE && is_released_soon(&e) => {
-                std::thread::sleep(RELEASE_POLL);
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Loop device through which the kernel writes a file. Such a device ignores locks.
-#[derive(Clone, Debug)]
-struct LoopFile {
-    backing: FileId,
-    /// Device name in `/dev`.
-    name: String,
-    /// True if the device detaches itself when closed, as after `losetup -d` and for `mount -o loop`.
-    is_autoclear: bool,
-    /// Major and minor number, as in `7:0`.
-    number: String,
-}
-
-/// Files that are attached to loop devices for writing.
-#[derive(Debug, Default)]
-pub(crate) struct LoopFiles(Vec<LoopFile>);
-
-impl LoopFiles {
-    /// Reads the current state.
-    pub(crate) fn attached() -> Self {
-        let Ok(devices) = std::fs::read_dir("/sys/block") else { return Self::default() };
-        let attached = devices.flatten().filter_map(|device| {
-            let about = |what: &str| std::fs::read_to_string(device.path().join(what)).ok();
-            let backing = PathBuf::from(about("loop/backing_file")?.trim_end_matches('\n'));
-            let backing = host::id_at(&backing).ok()?;
-            let is_set = |what| about(what).is_some_and(|text| text.trim() == "1");
-            let is_autoclear = is_set("loop/autoclear");
-            let number = about("dev").unwrap_or_default().trim().to_owned();
-            let name = device.file_name().display().to_string();
-            (!is_set("ro")).then_some(LoopFile { backing, name, is_autoclear, number })
-        });
-        Self(attached.collect())
-    }
-
-    fn find(&self, file: FileId) -> Option<&LoopFile> {
-        self.0.iter().find(|attached| attached.backing == file)
-    }
-
-    /// Rejects an attached file, unless the kernel detaches it soon.
-    pub(crate) fn refuse(&self, file: FileId) -> Result<(), Refused> {
-        if self.find(file).is_none() {
-            return Ok(());
-        }
-        // A device may have been detached while its state was read.
-        let look = || Self::attached().find(file).map_or(Ok(()), |attached| Err(attached.clone()));
-        let attached = wait_for_release(look, |attached: &LoopFile| {
-            attached.is_autoclear && !is_mounted(&attached.number)
-        });
-        attached.map_err(|attached| {
-            let device = format!("/dev/{}", attached.name);
-            let who = format!("the kernel, through {}", crate::text::escaped(device.as_bytes()));
-            let advice = "unmount it and detach the device with losetup -d first";
-            Refused::in_use(Some(file), &who, advice)
-        })
-    }
-}
-
-/// Returns whether this process sees a mount of the device with this number.
-fn is_mounted(number: &str) -> bool {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let device = |line: &[u8]| line.split(|byte| *byte == b' ').nth(2) == Some(number.as_bytes());
-    table.split(|byte| *byte == b'\n').any(device)
-}
-
-/// Rejects a block device or file that the kernel may change: a device that is mounted for changes, or a file that is
-/// attached to a loop device.
-///
-/// # Errors
-/// If it is in use.
-pub(crate) fn refuse_changing(path: &Path) -> Result<()> {
-    if let Ok(id) = host::id_at(path) {
-        LoopFiles::attached().refuse(id).map_err(|refused| refused.at("open", path))?;
-    }
-    let Some(number) = host::device_number(path) else { return Ok(()) };
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_changing = |line: &str| {
-        let mut words = line.split(' ');
-        // The options of the file system are the last word.
-        words.nth(2) == Some(&number)
-            && words.next_back().is_some_and(|options| options.split(',').any(|it| it == "rw"))
-    };
-    if !table.lines().any(is_changing) {
-        return Ok(());
-    }
-    let advice = "unmount it first, or copy a snapshot";
-    Err(Refused::in_use(host::id_at(path).ok(), "the kernel", advice).at("open", path))
-}
-
-/// Returns whether a busy block device is neither mounted nor part of another device. A file system holds its device
-/// slightly longer than its mount.
-fn is_released_soon(path: &Path) -> bool {
-    let Some(number) = host::device_number(path) else { return false };
-    let holders = std::fs::read_dir(format!("/sys/dev/block/{number}/holders"));
-    let is_held = holders.is_ok_and(|mut holders| holders.next().is_some());
-    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let is_swap = swaps.lines().any(|line| line.split(' ').next().map(Path::new) == Some(path));
-    !is_held && !is_swap && !is_mounted(&number)
 }
 
 #[cfg(all(test, feature = "mount", target_os = "linux"))]

@@ -63,6 +63,37 @@ fn formatted(sec: i64, format: &str) -> String {
     time.map_or_else(|_| format!("@{sec}"), |time| time.strftime(format).to_string())
 }
 
+/// Writes rows in columns as wide as their longest cell. Cells of the columns `right` are aligned on the right.
+///
+/// # Errors
+/// If the output cannot be written.
+#[cfg(feature = "build")]
+pub(crate) fn write_columns<const N: usize>(
+    rows: &[[String; N]],
+    right: &[usize],
+    out: &mut dyn std::io::Write,
+) -> std::io::Result<()> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in rows {
+        let mut line = String::new();
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            line += &match at {
+                at if at + 1 == N => cell.clone(),
+                at if right.contains(&at) => format!("{cell:>width$}  "),
+                _ => format!("{cell:<width$}  "),
+            };
+        }
+        let is_short = row.last().is_some_and(String::is_empty);
+        writeln!(out, "{}", if is_short { line.trim_end() } else { &line })?;
+    }
+    Ok(())
+}
+
 /// Converts bytes to text with replacement characters.
 #[cfg(feature = "check")]
 pub(crate) fn lossy(bytes: &[u8]) -> String {

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use disk::Mapfile;
 use diskwright::{Error, Format, ImageOptions, SuperblockPlace};
 
-use super::devices::DeviceArgs;
+use super::other_devices::DeviceArgs;
 
 /// Image of a command that reads one.
 #[derive(Debug, Args)]

@@ -1,47 +1,38 @@
-//! Arguments for the other devices of an image.
-
-use std::path::PathBuf;
+//! `diskwright devices`.
 
 use clap::Args;
-use diskwright::OtherDevices;
+use diskwright::devices::{self, ListOptions};
+use diskwright::{Outcome, Result};
 
-use super::keys::KeyArgs;
-use super::layers::LayerArgs;
+use crate::terminal;
 
-/// Other devices of an image.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DeviceArgs {
-    /// Use FILE as the log (XFS) or journal (ext4) of an image that does not contain it
-    #[arg(long, value_name = "FILE", help_heading = "Image")]
-    log_device: Option<PathBuf>,
+/// Examples and notes of the help.
+const NOTES: &str = "\
+Examples:
+  diskwright devices
+  diskwright devices --json | jq -r '.devices[] | select(.format == \"ext4\") | .path'
 
-    /// Use FILE as the realtime device of an XFS image
-    #[arg(long, value_name = "FILE", help_heading = "Image")]
-    rt_device: Option<PathBuf>,
+The first column is IMAGE for other commands, with the option for a partition where the system has no path for it. A device \
+that cannot be opened is listed with the reason. Reading disks needs root, or an administrator on Windows.";
 
-    #[command(flatten)]
-    layers: LayerArgs,
+/// List the disks and partitions of this host, with formats, labels and mount points
+#[derive(Debug, Args)]
+#[command(after_help = NOTES)]
+pub(crate) struct DevicesArgs {
+    /// Include loop devices, RAM disks, disks without a medium, and disks that macOS derives from others
+    #[arg(short, long)]
+    all: bool,
 
-    #[command(flatten)]
-    keys: KeyArgs,
+    /// Write the result as one JSON object to standard output
+    #[arg(long)]
+    json: bool,
 }
 
-impl DeviceArgs {
-    /// Returns the devices of another image: none, but the keys are the same.
-    pub(crate) fn of_another(&self) -> OtherDevices {
-        let mut devices = OtherDevices::default();
-        devices.layers = Some(self.layers.layers().without_members());
-        devices.encryption_keys = self.keys.keys();
-        devices
-    }
-
-    /// Returns the devices.
-    pub(crate) fn devices(&self) -> OtherDevices {
-        let mut devices = OtherDevices::default();
-        devices.log.clone_from(&self.log_device);
-        devices.realtime.clone_from(&self.rt_device);
-        devices.layers = Some(self.layers.layers());
-        devices.encryption_keys = self.keys.keys();
-        devices
-    }
+pub(crate) fn run(args: &DevicesArgs) -> Result<Outcome> {
+    let found = devices::list(ListOptions::default().all(args.all))?;
+    terminal::with_output(|out| match args.json {
+        true => devices::write_json(&found, out),
+        false => devices::write_table(&found, out),
+    })?;
+    Ok(Outcome::Done)
 }

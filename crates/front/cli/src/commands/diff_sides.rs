@@ -9,7 +9,7 @@ use diskwright::diff::{Side, SourceTree};
 use diskwright::{Error, Image, ImageOptions, OtherDevices, Result};
 
 use crate::commands::arguments::open_to_read;
-use crate::commands::devices::DeviceArgs;
+use crate::commands::other_devices::DeviceArgs;
 
 /// The two sides of a comparison.
 #[derive(Debug, Args)]

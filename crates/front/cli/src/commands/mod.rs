@@ -21,7 +21,7 @@ pub(crate) mod copy;
 pub(crate) mod cp;
 pub(crate) mod dedupe;
 pub(crate) mod deleted;
-mod devices;
+pub(crate) mod devices;
 pub(crate) mod diff;
 mod diff_sides;
 pub(crate) mod dump;
@@ -48,6 +48,7 @@ pub(crate) mod mounts;
 pub(crate) mod mv;
 #[cfg(not(unix))]
 mod only_unix;
+mod other_devices;
 pub(crate) mod paths;
 #[cfg_attr(not(feature = "anywhere"), path = "no_places.rs")]
 pub(crate) mod places;
@@ -88,6 +89,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Outcome> {
         Command::Convert(args) => convert::run(args),
         Command::Copy(args) => copy::run(args),
         Command::Info(args) => info::run(args),
+        Command::Devices(args) => devices::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Find(args) => find::run(args),

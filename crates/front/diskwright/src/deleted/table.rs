@@ -16,29 +16,8 @@ pub fn write_table(found: &Found, out: &mut dyn Write) -> Result<()> {
         ["INODE", "TYPE", "SIZE", "DELETED", "CERTAINTY", "SOURCE", "PATH"].map(str::to_owned),
     ];
     rows.extend(found.files.iter().map(row));
-    let mut widths = [0; 7];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for row in &rows {
-        write_row(row, &widths, out).map_err(Error::Output)?;
-    }
-    Ok(())
-}
-
-fn write_row(row: &[String; 7], widths: &[usize; 7], out: &mut dyn Write) -> std::io::Result<()> {
-    let last = row.len() - 1;
-    for (at, (cell, &width)) in row.iter().zip(widths).enumerate() {
-        match at {
-            // Numbers are aligned on the right.
-            0 | 2 => write!(out, "{cell:>width$}  ")?,
-            at if at == last => writeln!(out, "{cell}")?,
-            _ => write!(out, "{cell:<width$}  ")?,
-        }
-    }
-    Ok(())
+    // Numbers are aligned on the right.
+    text::write_columns(&rows, &[0, 2], out).map_err(Error::Output)
 }
 
 fn row(file: &DeletedFile) -> [String; 7] {

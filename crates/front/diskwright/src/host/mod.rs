@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+mod mount_table;
 #[cfg(not(target_os = "linux"))]
 mod portable;
 
@@ -13,10 +15,30 @@ use std::path::{Path, PathBuf};
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
+#[cfg(target_os = "linux")]
+pub(crate) use mount_table::{device_mounts, unescaped};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::*;
 #[cfg(unix)]
 pub(crate) use std::os::unix::fs::FileTypeExt;
+
+/// Mount of a block device, visible to this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceMount {
+    /// Major and minor number of the device, as in `7:0`.
+    pub(crate) number: String,
+    /// Directory over which it is mounted.
+    pub(crate) point: PathBuf,
+    /// Options of the file system, separated by commas.
+    pub(crate) options: String,
+}
+
+impl DeviceMount {
+    /// Returns whether the mount permits changes.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.options.split(',').any(|option| option == "rw")
+    }
+}
 
 /// Identity of a host file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

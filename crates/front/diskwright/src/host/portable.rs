@@ -166,6 +166,11 @@ pub(crate) fn device_number(_: &Path) -> Option<String> {
     None
 }
 
+/// Returns none, because only Linux reports mounts by number.
+pub(crate) fn device_mounts() -> Vec<super::DeviceMount> {
+    Vec::new()
+}
+
 /// Restricts access to a new file to the user, if the host has such permissions.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]

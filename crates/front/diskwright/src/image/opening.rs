@@ -120,6 +120,16 @@ impl ImageOptions {
         self.open_rootless(path)?.info()
     }
 
+    /// Same as [`Self::info`], for an image on any device.
+    #[cfg(feature = "build")]
+    pub(crate) fn info_of_device(
+        &self,
+        name: &Path,
+        device: Arc<dyn BlockDevice>,
+    ) -> Result<ImageInfo> {
+        self.read_window(name, device)?.info()
+    }
+
     /// Opens an image on any device. No other program may change the device while the image is open.
     ///
     /// # Errors

@@ -1,14 +1,17 @@
-//! Images that are not ordinary local files: remote images, virtual disks, and overlays.
+//! Images that are not ordinary local files: disks of macOS and Windows, remote images, virtual disks, and overlays.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::{Result, anywhere};
 use disk::BlockDevice;
 
-use crate::{Result, anywhere};
-
-/// Opens a place or an overlay file for reading. Returns `None` for any other file.
+/// Opens a disk, a place or an overlay file for reading. Returns `None` for any other file.
 pub(crate) fn open_place(path: &Path, unlocked: bool) -> Result<Option<Arc<dyn BlockDevice>>> {
+    #[cfg(all(feature = "build", any(target_os = "macos", windows)))]
+    if let Some(disk) = crate::disks::raw::open(path, false, unlocked)? {
+        return Ok(Some(disk));
+    }
     let place = anywhere::open(path, unlocked)?;
     #[cfg(feature = "build")]
     if place.is_none() {
@@ -17,8 +20,12 @@ pub(crate) fn open_place(path: &Path, unlocked: bool) -> Result<Option<Arc<dyn B
     Ok(place)
 }
 
-/// Opens a place or an overlay file for writing. Returns `None` for any other file.
+/// Opens a disk, a place or an overlay file for writing. Returns `None` for any other file.
 pub(crate) fn open_place_to_write(path: &Path) -> Result<Option<Arc<dyn BlockDevice>>> {
+    #[cfg(all(feature = "build", any(target_os = "macos", windows)))]
+    if let Some(disk) = crate::disks::raw::open(path, true, false)? {
+        return Ok(Some(disk));
+    }
     let place = anywhere::open_to_write(path)?;
     #[cfg(feature = "build")]
     if place.is_none() {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::{fs, io};
 
 use super::entry::MountEntry;
+use crate::host::unescaped;
 
 /// Mounts visible to this process.
 const TABLE: &str = "/proc/self/mounts";
@@ -21,22 +22,6 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let (source, point) = (path()?, path()?);
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
     Some(MountEntry { source, point, fs_type: text()?, options: text()?, way: None })
-}
-
-/// Decodes the kernel's escapes of white space and backslashes, such as `\040`.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..3).filter(|_| first == b'\\').and_then(octal);
-        bytes.push(code.unwrap_or(first));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    bytes
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 #[cfg(test)]
