@@ -130,7 +130,8 @@ mod table {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
 

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use plist::Value;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::host_disk::{HostDisk, HostPartition};
-use super::plist;
 use crate::{Error, Result};
 
 /// The program.
@@ -92,16 +91,14 @@ struct Info {
 
 /// Reads the list of disks. `info` returns the description of a disk.
 fn parse(list: &[u8], info: impl Fn(&str) -> Result<Vec<u8>>) -> Result<Vec<HostDisk>> {
-    let read = |document: &[u8]| plist::parse(document).map_err(|problem| unexpected(&problem));
-    let not_known = |e: serde_json::Error| unexpected(&e.to_string());
-    let List { all_disks_and_partitions } =
-        serde_json::from_value(read(list)?).map_err(not_known)?;
+    let not_known = |e: plist::Error| unexpected(&e.to_string());
+    let List { all_disks_and_partitions } = plist::from_bytes(list).map_err(not_known)?;
     let mut disks = Vec::new();
     let mut stores = Vec::new();
     for value in all_disks_and_partitions {
-        let entry: Entry = serde_json::from_value(value.clone()).map_err(not_known)?;
-        let about: Info =
-            serde_json::from_value(read(&info(&entry.device_identifier)?)?).map_err(not_known)?;
+        let entry: Entry = plist::from_value(&value).map_err(not_known)?;
+        let about = info(&entry.device_identifier)?;
+        let about: Info = plist::from_bytes(&about).map_err(not_known)?;
         let partitions = entry.partitions.iter().map(|value| partition(value).map_err(not_known));
         let partitions = partitions.collect::<Result<Vec<_>>>()?;
         let points = if partitions.is_empty() { mount_points(&value) } else { Vec::new() };
@@ -124,8 +121,8 @@ fn parse(list: &[u8], info: impl Fn(&str) -> Result<Vec<u8>>) -> Result<Vec<Host
     Ok(disks)
 }
 
-fn partition(value: &Value) -> serde_json::Result<HostPartition> {
-    let entry: PartitionEntry = serde_json::from_value(value.clone())?;
+fn partition(value: &Value) -> Result<HostPartition, plist::Error> {
+    let entry: PartitionEntry = plist::from_value(value)?;
     Ok(HostPartition {
         path: Some(device_file(&entry.device_identifier)),
         offset: None,
@@ -163,9 +160,9 @@ fn device_file(identifier: &str) -> PathBuf {
 /// Returns all mount points in an entry, also those of its volumes and their snapshots.
 fn mount_points(value: &Value) -> Vec<String> {
     match value {
-        Value::Object(fields) => fields
+        Value::Dictionary(fields) => fields
             .iter()
-            .flat_map(|(key, value)| match value.as_str() {
+            .flat_map(|(key, value)| match value.as_string() {
                 Some(point) if key == "MountPoint" || key == "SnapshotMountPoint" => {
                     Some(point.to_owned()).filter(|point| !point.is_empty()).into_iter().collect()
                 }

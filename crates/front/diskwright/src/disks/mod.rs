@@ -10,8 +10,6 @@ mod host;
 mod host_disk;
 #[cfg(all(test, not(target_os = "macos")))]
 mod macos;
-#[cfg(any(test, target_os = "macos"))]
-mod plist;
 #[cfg(any(test, target_os = "macos", windows))]
 pub(crate) mod raw;
 #[cfg(all(test, not(windows)))]
