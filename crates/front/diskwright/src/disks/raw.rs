@@ -29,7 +29,7 @@ pub(crate) fn open(
 ) -> Result<Option<Arc<dyn BlockDevice>>> {
     let Some(name) = super::host::disk_name(path) else { return Ok(None) };
     // macOS has a faster path to the same disk (/dev/rdisk4). Windows has one path.
-    let path = if cfg!(windows) { &name } else { path };
+    let path = if cfg!(windows) { name.as_path() } else { path };
     open_of(&super::host::disks()?, &name, path, (is_written, unlocked)).map(Some)
 }
 

@@ -95,6 +95,7 @@ const LEVELS_MAX: u32 = 16;
 
 /// Whether the partitions of a disk count as parts of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only lists of Linux exclude them"))]
 pub(crate) enum Partitions {
     Included,
     Excluded,
