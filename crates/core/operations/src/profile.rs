@@ -155,6 +155,7 @@ impl Drop for ListingClock<'_> {
     }
 }
 
+#[cfg(feature = "listing-times")]
 #[cfg(test)]
 mod tests {
     use super::*;
