@@ -14,6 +14,8 @@ pub enum LocalUsers {
     /// The user of this process, and the superuser.
     #[default]
     Own,
+    /// The user of this process, the superuser, and the user with this number.
+    OwnAnd(u32),
     /// All users.
     All,
 }
@@ -58,8 +60,9 @@ impl LocalUsers {
         #[cfg(target_os = "linux")]
         {
             let own = rustix::process::geteuid().as_raw();
+            let may_connect = |user| [own, 0].contains(&user) || self == Self::OwnAnd(user);
             match table::user_of(peer, local) {
-                Ok(Some(user)) if user == own || user == 0 => Ok(()),
+                Ok(Some(user)) if may_connect(user) => Ok(()),
                 Ok(user) => Err(PeerRefusal { peer, user }),
                 // Without /proc the host does not list users.
                 Err(_) => Ok(()),

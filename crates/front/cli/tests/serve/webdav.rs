@@ -19,8 +19,13 @@ struct Served {
 impl Served {
     /// Serves the image `a.img` in a folder.
     fn start(folder: &Path, options: &[&str]) -> Self {
+        Self::start_by_sudo(folder, options, "")
+    }
+
+    /// Serves the image as if a user had started the server with sudo(8).
+    fn start_by_sudo(folder: &Path, options: &[&str], user: &str) -> Self {
         let mut command = diskwright();
-        command.current_dir(folder).args(["serve", "a.img"]).args(options);
+        command.current_dir(folder).args(["serve", "a.img"]).args(options).env("SUDO_UID", user);
         let pipes = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut server = pipes.spawn().unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
@@ -208,7 +213,9 @@ fn programs_of_other_users_are_refused() {
     let (status, said) = served.end(Signal::INT);
     assert_eq!(status, Some(0));
     assert!(said.contains("it belongs to user 65534") && said.contains("--all-users"), "{said}");
-    let mut served = Served::start(folder.path(), &["--webdav", "--all-users"]);
-    assert_eq!(as_nobody(served.at("/etc/motd")).stdout, b"Welcome.\n");
-    assert_eq!(served.end(Signal::INT).0, Some(0));
+    for (options, user) in [(&["--webdav", "--all-users"][..], ""), (&["--webdav"], "65534")] {
+        let mut served = Served::start_by_sudo(folder.path(), options, user);
+        assert_eq!(as_nobody(served.at("/etc/motd")).stdout, b"Welcome.\n");
+        assert_eq!(served.end(Signal::INT).0, Some(0));
+    }
 }

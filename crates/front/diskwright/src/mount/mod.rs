@@ -1,8 +1,24 @@
 //! Mounts of images (`diskwright mount` and `unmount`).
 //!
 //! `Image::mount` converts an open image to a `Mount` on Linux. It answers the kernel's FUSE requests in this process until
-//! it is unmounted, and then closes the image. [`mount_by_nfs`] does the same with a server for the kernel's NFS client, on
-//! Linux and macOS.
+//! it is unmounted, and then closes the image:
+//!
+//! ```no_run
+//! use diskwright::ImageOptions;
+//! use diskwright::mount::MountOptions;
+//!
+//! # fn main() -> diskwright::Result<()> {
+//! let image = ImageOptions::new().write(true).open_to_mount("root.img")?;
+//! let mount = image.mount("/mnt", MountOptions::default())?;
+//! let unmounter = mount.unmounter();
+//! let server = std::thread::spawn(|| mount.serve(|| println!("it can be used")));
+//! // ... any program can work in /mnt ...
+//! unmounter.unmount().expect("it is mounted");
+//! server.join().expect("it does not panic")
+//! # }
+//! ```
+//!
+//! [`mount_by_nfs`] does the same with a server for the kernel's NFS client, on Linux and macOS.
 //!
 //! A thread that answers requests must not wait for one. A program must not use its own mount on the serving thread, or
 //! hold a lock there that the server needs.

@@ -74,7 +74,23 @@ fn open_image(path: &Path, options: &ImageOptions, read_only: bool) -> Result<Im
 
 /// Returns the users of this host whose programs may connect.
 pub(super) fn local_users(allow_remote: bool, all_users: bool) -> LocalUsers {
-    if allow_remote || all_users { LocalUsers::All } else { LocalUsers::Own }
+    match sudo_user() {
+        _ if allow_remote || all_users => LocalUsers::All,
+        Some(user) => LocalUsers::OwnAnd(user),
+        None => LocalUsers::Own,
+    }
+}
+
+/// Returns the user who started this process of root with sudo(8).
+#[cfg(unix)]
+fn sudo_user() -> Option<u32> {
+    let user = std::env::var("SUDO_UID").ok()?.parse().ok()?;
+    rustix::process::geteuid().is_root().then_some(user)
+}
+
+#[cfg(not(unix))]
+const fn sudo_user() -> Option<u32> {
+    None
 }
 
 /// Returns user and group of this process; root where the host has none.
