@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use testkit::require;
-use webdav::{WebdavAccess, WebdavOptions};
+use webdav::{LocalUsers, WebdavAccess, WebdavOptions};
 
 use crate::common::*;
 
@@ -122,8 +122,10 @@ fn cadaver_works() {
 #[test]
 fn davfs2_mounts_the_files() {
     require!(Tool("mount.davfs"), Tool("umount"), Fuse, Root);
-    let access = WebdavAccess::Password("secret".into());
-    served(&WebdavOptions::new(access), |client, image| {
+    let mut options = WebdavOptions::new(WebdavAccess::Password("secret".into()));
+    // The program connects as a user of its own.
+    options.local_users = LocalUsers::All;
+    served(&options, |client, image| {
         let folder = testkit::scratch();
         let (mount, secrets) = (folder.path().join("mount"), folder.path().join("secrets"));
         fs::create_dir(&mount).unwrap();
