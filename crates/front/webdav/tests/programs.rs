@@ -123,7 +123,7 @@ fn cadaver_works() {
 fn davfs2_mounts_the_files() {
     require!(Tool("mount.davfs"), Tool("umount"), Fuse, Root);
     let mut options = WebdavOptions::new(WebdavAccess::Password("secret".into()));
-    // The program connects as a user of its own.
+    // The program connects as the user davfs2.
     options.local_users = LocalUsers::All;
     served(&options, |client, image| {
         let folder = testkit::scratch();
