@@ -12,7 +12,7 @@ use slatedb::config::{
 };
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
-use slatedb::{Db, DbReader, DbReaderMode, VersionedCompactions, WalReader};
+use slatedb::{Db, DbReader, DbReaderMode, VersionedCompactions, VersionedManifest, WalReader};
 
 use crate::place::runtime;
 use crate::volume::clock::VolumeClock;
@@ -48,14 +48,30 @@ pub(crate) async fn open(
 ) -> Result<Db, VolumeError> {
     let clock = Arc::new(VolumeClock::new());
     loop {
-        let db = open_with_clock(at, marker, options, &clock).await?;
-        let was_behind = newest_time(at, &db).await.and_then(|time| clock.advance_to(time));
+        let db = match open_with_clock(at, marker, options, &clock).await {
+            Ok(db) => db,
+            // With a long log, opening writes tables, which the database rejects if their times are in the past.
+            Err(error) => match latest_time(at).await.and_then(|time| clock.advance_to(time)) {
+                Ok(true) => continue,
+                Ok(false) | Err(_) => return Err(error),
+            },
+        };
+        let newest = newest_time(at, &db.manifest()).await;
+        let was_behind = newest.and_then(|time| clock.advance_to(time));
         if let Ok(false) = was_behind {
             return Ok(db);
         }
         // Its tasks may have used earlier times. No data were written, so errors can be ignored.
         let _ = db.close_with_options(unflushed()).await;
         was_behind?;
+    }
+}
+
+/// Returns the newest time in a database that cannot be opened.
+async fn latest_time(at: &Location) -> Result<i64, VolumeError> {
+    match admin(at).read_manifest(None).await? {
+        Some(manifest) => newest_time(at, &manifest).await,
+        None => Ok(i64::MIN),
     }
 }
 
@@ -86,9 +102,8 @@ async fn open_with_clock(
 }
 
 /// Returns the newest time in the database, in milliseconds since 1970.
-async fn newest_time(at: &Location, db: &Db) -> Result<i64, VolumeError> {
-    let (logged, compaction) = try_join!(last_logged(at, db), last_compaction(at))?;
-    let manifest = db.manifest();
+async fn newest_time(at: &Location, manifest: &VersionedManifest) -> Result<i64, VolumeError> {
+    let (logged, compaction) = try_join!(last_logged(at, manifest), last_compaction(at))?;
     let tables = manifest.all_sst_views().map(|view| view.sst.id.value().timestamp_ms()).max();
     let compacted = manifest.last_compacted_l0_sst_view_id().map(|id| id.timestamp_ms());
     let ids = [tables, compacted, compaction].into_iter().flatten().max().unwrap_or(0);
@@ -97,9 +112,9 @@ async fn newest_time(at: &Location, db: &Db) -> Result<i64, VolumeError> {
 }
 
 /// Returns the time of the last write in the log that is not in a table.
-async fn last_logged(at: &Location, db: &Db) -> Result<i64, VolumeError> {
+async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64, VolumeError> {
     let log = WalReader::new(path(at), Arc::clone(&at.store));
-    let files = log.list(db.manifest().replay_after_wal_id() + 1..).await?;
+    let files = log.list(manifest.replay_after_wal_id() + 1..).await?;
     let mut last = i64::MIN;
     // Each opening adds an empty object.
     for file in files.iter().rev() {
