@@ -22,7 +22,9 @@ use disk::FileDevice;
 use crate::anywhere::words;
 use crate::host::{self, FileId, FileTypeExt};
 use crate::{Error, Result};
-pub(crate) use kernel::{LoopFiles, refuse_changing};
+pub(crate) use kernel::LoopFiles;
+#[cfg(feature = "build")]
+pub(crate) use kernel::refuse_changing;
 use kernel::{is_released_soon, user_of_device, wait_for_release};
 use qemu::ImageAccess;
 
