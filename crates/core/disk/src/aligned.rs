@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn requests_past_the_end_and_other_sector_sizes_are_errors() {
-        // The last 100 bytes are no whole sector.
+        // The last 100 bytes are not a whole sector.
         let device = aligned(8192 + 100, 512);
         assert_eq!(device.len(), 8192);
         device.write_at(8191, &[1]).unwrap();

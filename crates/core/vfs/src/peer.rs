@@ -51,7 +51,7 @@ impl LocalUsers {
     /// addresses pass, and all connections on hosts that do not list users.
     ///
     /// # Errors
-    /// If it belongs to a user who may not connect.
+    /// If these users do not include the one of the connection.
     pub fn check(self, local: SocketAddr, peer: SocketAddr) -> Result<(), PeerRefusal> {
         // The address of the peer does not count: clients choose any address of the host.
         if self == Self::All || !local.ip().to_canonical().is_loopback() {

@@ -167,7 +167,7 @@ impl<'a> UsageChanges<'a> {
         }
     }
 
-    /// Returns whether there are no changes.
+    /// Returns whether the operation has not changed any usage.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

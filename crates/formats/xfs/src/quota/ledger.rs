@@ -258,7 +258,7 @@ impl Quotas {
 
     fn remove(&self, ledger: &mut Ledger, change: &UsageChange) {
         let negated = UsageChange { delta: change.delta.negated(), ..*change };
-        // Nothing is refused without limits.
+        // Without limits, `add` refuses no change.
         let _ = self.add(ledger, &negated, false);
     }
 

@@ -52,7 +52,7 @@ pub struct Device {
     pub uuid: Option<String>,
     /// Directories over which it is mounted.
     pub mounted_at: Vec<String>,
-    /// Whether the system permits no writes.
+    /// True if the system permits no writes.
     pub read_only: bool,
     /// Model of a disk.
     pub model: Option<String>,
@@ -97,7 +97,7 @@ fn devices_of(disk: &HostDisk) -> Vec<Device> {
     }
 }
 
-/// Returns the partitions of a disk: those with a path of their own, or those of its table.
+/// Returns the partitions of a disk: those with separate paths, or those of its table.
 fn partitions_of(disk: &HostDisk, device: &Arc<dyn BlockDevice>) -> Vec<Device> {
     let known: Vec<_> =
         disk.partitions.iter().filter_map(|part| of_partition(disk, part)).collect();
@@ -123,7 +123,7 @@ fn partitions_of(disk: &HostDisk, device: &Arc<dyn BlockDevice>) -> Vec<Device> 
     in_table.collect()
 }
 
-/// Returns a partition that has a path of its own.
+/// Returns a partition, if it has a separate path.
 fn of_partition(disk: &HostDisk, part: &HostPartition) -> Option<Device> {
     let found = Device {
         path: part.path.clone()?,

@@ -18,11 +18,11 @@ pub(crate) struct HostDisk {
     pub(crate) sector_bytes: u32,
     /// Name of the model.
     pub(crate) model: Option<String>,
-    /// Whether the system permits no writes.
+    /// True if the system permits no writes.
     pub(crate) is_read_only: bool,
-    /// Whether it is derived from another device or from memory.
+    /// True if it is derived from another device or from memory.
     pub(crate) is_derived: bool,
-    /// Whether the running system is on it.
+    /// True if the running system is on it.
     pub(crate) is_system: bool,
     /// Mount points of the disk itself, without those of its partitions.
     pub(crate) mounted_at: Vec<String>,

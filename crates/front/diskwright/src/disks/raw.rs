@@ -202,7 +202,7 @@ mod tests {
 
     const PART_BYTES: u64 = 1 << 20;
 
-    /// Returns a disk in a file, with two partitions of which the first is mounted at `point`.
+    /// Returns a disk in a file, with two partitions. The first is mounted at `point`.
     fn disk(path: &Path, part_paths: [Option<PathBuf>; 2], point: &str) -> HostDisk {
         let [first, second] = part_paths;
         let part = |path, offset, mounted_at| HostPartition {

@@ -93,7 +93,7 @@ fn is_mounted(number: &str) -> bool {
 /// Maximum number of devices on top of each other, such as a volume in an encrypted array.
 const LEVELS_MAX: u32 = 16;
 
-/// Whether the partitions of a disk count as parts of it.
+/// Treatment of the partitions of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only lists of Linux exclude them"))]
 pub(crate) enum Partitions {

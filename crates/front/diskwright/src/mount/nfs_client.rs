@@ -103,7 +103,7 @@ fn has_client() -> bool {
     known.map_or(true, |known| known.lines().any(|line| line.trim_end().ends_with("\tnfs")))
 }
 
-/// Unmounts. On Linux, a mount in use ends when it is no longer in use.
+/// Unmounts. On Linux, a mount in use ends when the last program stops using it.
 ///
 /// # Errors
 /// If that is not possible.
