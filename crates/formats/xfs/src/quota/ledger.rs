@@ -236,9 +236,11 @@ impl Quotas {
         is_limited: bool,
     ) -> Result<(), Refusal> {
         let mut ledger = self.ledger.lock();
-        ledger.now = ledger.now.max(u64::try_from(now).unwrap_or(0));
+        let now = u64::try_from(now).unwrap_or(0);
+        ledger.now = ledger.now.max(now);
         for (nth, change) in changes.iter().enumerate() {
-            if let Err(refusal) = self.add(&mut ledger, change, is_limited && change.is_limited) {
+            let limited_at = (is_limited && change.is_limited).then_some(now);
+            if let Err(refusal) = self.add(&mut ledger, change, limited_at) {
                 for entered in &changes[..nth] {
                     self.remove(&mut ledger, entered);
                 }
@@ -259,25 +261,25 @@ impl Quotas {
     fn remove(&self, ledger: &mut Ledger, change: &UsageChange) {
         let negated = UsageChange { delta: change.delta.negated(), ..*change };
         // Without limits, `add` refuses no change.
-        let _ = self.add(ledger, &negated, false);
+        let _ = self.add(ledger, &negated, None);
     }
 
-    /// Adds a change to the usage of its identifier.
+    /// Adds a change to the usage of its identifier. With the time of the operation, limits are enforced.
     fn add(
         &self,
         ledger: &mut Ledger,
         change: &UsageChange,
-        is_limited: bool,
+        limited_at: Option<u64>,
     ) -> Result<(), Refusal> {
         let id = (change.kind, change.id);
         let Some(file) = self.files[change.kind].as_ref().filter(|_| !ledger.given_up[id.0]) else {
             return Ok(());
         };
         let owner = ledger.owners.entry(id).or_default();
-        if is_limited && file.is_enforced && change.id != 0 {
+        if let Some(now) = limited_at.filter(|_| file.is_enforced && change.id != 0) {
             match &owner.limits {
                 KnownLimits::Unknown => return Err(Refusal::UnknownLimits(id)),
-                KnownLimits::Some(limits) if exceeds(limits, change.delta, ledger.now) => {
+                KnownLimits::Some(limits) if exceeds(limits, change.delta, now) => {
                     return Err(Refusal::Exceeded(QuotaKind::ALL[change.kind]));
                 }
                 KnownLimits::Some(_) | KnownLimits::None => {}
