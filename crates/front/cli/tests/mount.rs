@@ -80,14 +80,20 @@ pub(crate) fn unmount_when_free(point: &Path) -> Output {
     let mut unmount = diskwright();
     unmount.args(["unmount", "--timeout", &HANG_AFTER.as_secs().to_string()]).arg(point);
     let mut last = None;
+    let mut lost = Vec::new();
     wait_until("nobody to use the mount", || {
         let output = unmount.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         let is_busy = said.contains("programs use it") || said.contains("busy");
+        if is_busy && said.contains("cannot write back") {
+            lost.extend_from_slice(&output.stderr);
+        }
         last = Some(output);
         !is_busy
     });
-    last.expect("it was run")
+    let mut last = last.expect("it was run");
+    last.stderr.splice(..0, lost);
+    last
 }
 
 /// Builder for a mount: `Mounting::new(image).options("ro").start()`.

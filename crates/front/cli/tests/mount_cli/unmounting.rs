@@ -5,7 +5,7 @@ use std::io::Write;
 
 use testkit::{judge, require, scratch};
 
-use crate::mount::{Point, is_mounted, wait_until};
+use crate::mount::{Point, is_mounted, unmount_when_free, wait_until};
 use crate::mount_cli::common::{cat, ext4, fails, ok, on_each_format};
 
 #[test]
@@ -83,6 +83,26 @@ fn unmount_reports_failed_write_back_and_waits_for_the_image() {
         assert!(File::open(image).unwrap().try_lock().is_ok(), "somebody still uses the image");
         judge(image);
         assert_eq!(cat(image, "/etc/hostname"), "changed\n");
+    });
+}
+
+/// The kernel reports lost writes to one call only.
+#[test]
+fn unmount_reports_lost_writes_of_a_mount_in_use() {
+    require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
+    on_each_format(|dir, image| {
+        let point = Point::new();
+        ok(dir, &point, "mount a.img POINT");
+        let file = File::create(point.path().join("too large")).unwrap();
+        let _ = (&file).write_all(&vec![1; 80 << 20]);
+        let said = fails(dir, &point, "unmount POINT", 4);
+        assert!(said.contains("write back") && said.contains("No space left"), "{said}");
+        assert!(said.contains("still mounted") && said.contains("programs use it"), "{said}");
+        assert!(is_mounted(point.path()));
+        drop(file);
+        let end = unmount_when_free(point.path());
+        assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+        judge(image);
     });
 }
 

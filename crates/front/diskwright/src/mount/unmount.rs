@@ -71,7 +71,13 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     let is_dead = matches!(mount.way, Some(MountWay::Nfs { is_served: false, .. }));
     // A request to the file system would wait for a server of NFS that was killed.
     let synced = if is_dead { Ok(ServerState::Dead) } else { sync(&point, was_changed) };
-    take_away(&mount, options.lazy)?;
+    if let Err(refused) = take_away(&mount, options.lazy) {
+        // The kernel reports lost writes only once, so a later call would not learn of them.
+        return Err(match synced {
+            Err(lost) => Error::host("write back", &point, still_mounted(&lost, &refused)),
+            Ok(_) => refused,
+        });
+    }
     let released = released(&mount, was_changed, options)?;
     match (synced, released) {
         // If the killed server had not written yet, the image is not marked as in use.
@@ -83,6 +89,11 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
         }
         (_, released) => Ok(released),
     }
+}
+
+/// Returns the error for a mount that lost writes and is in use.
+fn still_mounted(lost: &io::Error, refused: &Error) -> io::Error {
+    io::Error::new(lost.kind(), format!("{lost}; still mounted: {refused}"))
 }
 
 /// Waits for the release of an unmounted image and returns its state.
