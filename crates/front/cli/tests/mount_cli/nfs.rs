@@ -10,7 +10,7 @@ use crate::mount_cli::common::{ext4, fails, image};
 use crate::program::ok;
 
 /// Mounts `$1`, changes it, and unmounts it in three ways: by the program, by umount(8) while data is in the kernel's
-/// cache, and by a signal.
+/// cache, and by a signal. Then it is mounted read-only, with an overlay, and by a server that is killed.
 const WORK: &str = r#"
 set -e
 modprobe nfsv3
@@ -57,6 +57,15 @@ $dw mounts
 ! touch /mnt/point/new 2>/dev/null
 $dw unmount /mnt/point
 
+$dw mount $1 /mnt/point --via nfs --overlay /tmp/changes
+echo changed > /mnt/point/over
+$dw mounts
+$dw unmount /mnt/point
+! $dw cat $1 /over 2>/dev/null
+$dw mount $1 /mnt/point --via nfs --overlay /tmp/changes
+echo "overlay: $(cat /mnt/point/over)"
+$dw unmount /mnt/point
+
 $dw mount $1 /mnt/point --via nfs
 echo lost > /mnt/point/lost
 killall -9 diskwright
@@ -81,6 +90,7 @@ fn works(image: &Path) {
         "\n5 6\n",
         "\nshown 0 0\n",
         "\tnfs\tro",
+        "overlay: changed",
         "needs recovery",
         "status 4",
         "complete",
