@@ -48,7 +48,7 @@ fn open_of(
     }
     let file = File::options().read(true).write(is_written).open(path).map_err(failed)?;
     let locked = if is_written { file.try_lock() } else { file.try_lock_shared() };
-    // Most systems have no locks of disks.
+    // If the system cannot lock disks, the result is another error, which is ignored.
     if !unlocked && matches!(locked, Err(TryLockError::WouldBlock)) {
         return Err(in_use(path, ANOTHER.to_owned(), WRITER_ADVICE));
     }

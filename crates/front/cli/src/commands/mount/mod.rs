@@ -33,8 +33,8 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "WAY", default_value = DEFAULT_WAY)]
     via: Way,
 
-    /// With --via nfs: show all files as files of this user, who has all rights. Changes keep the owners in the image. The
-    /// default on macOS
+    /// With --via nfs: show all files as files of this user, and permit all operations. Changes keep the owners in the
+    /// image. The default on macOS
     #[arg(long, value_name = "yes|no", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new())]
     map_user: Option<bool>,
 
