@@ -89,6 +89,9 @@ mod table {
     /// State of a connection with both ends open (`TCP_ESTABLISHED`). The kernel shows user 0 for closed sockets, so
     /// sockets in other states do not count.
     const ESTABLISHED: &str = "01";
+    /// Conversions of four bytes of an address to a number as in a table: in the byte order of the kernel, which an emulated
+    /// processor does not share.
+    pub(super) const ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];
 
     /// Returns the user of the open socket at `own` that is connected to `other`.
     pub(super) fn user_of(own: SocketAddr, other: SocketAddr) -> io::Result<Option<u32>> {
@@ -99,8 +102,11 @@ mod table {
                     Err(e) if is_v6 && e.kind() == io::ErrorKind::NotFound => continue,
                     table => table?,
                 };
-                let ends = [own, other].map(|address| hexadecimal(address, is_v6));
-                if let Some(user) = table.lines().find_map(|line| user_in(line, &ends)) {
+                let find = |number_of| {
+                    let ends = [own, other].map(|end| hexadecimal(end, is_v6, number_of));
+                    table.lines().find_map(|line| user_in(line, &ends))
+                };
+                if let Some(user) = ORDERS.into_iter().find_map(find) {
                     return Ok(Some(user));
                 }
             }
@@ -116,17 +122,21 @@ mod table {
         words.nth(3)?.parse().ok().filter(|_| is_it)
     }
 
-    /// Formats an address as in a table: words of 32 bits in the byte order of the processor, and the port.
-    pub(super) fn hexadecimal(address: SocketAddr, is_v6: bool) -> String {
+    /// Formats an address as in a table: numbers of 32 bits, and the port.
+    pub(super) fn hexadecimal(
+        address: SocketAddr,
+        is_v6: bool,
+        number_of: fn([u8; 4]) -> u32,
+    ) -> String {
         let octets = match (address.ip().to_canonical(), is_v6) {
             (IpAddr::V4(ip), false) => ip.octets().to_vec(),
             (IpAddr::V4(ip), true) => ip.to_ipv6_mapped().octets().to_vec(),
             (IpAddr::V6(ip), _) => ip.octets().to_vec(),
         };
         let mut text = String::new();
-        for word in octets.as_chunks().0 {
+        for bytes in octets.as_chunks().0 {
             // Writing to a string cannot fail.
-            let _ = write!(text, "{:08X}", u32::from_ne_bytes(*word));
+            let _ = write!(text, "{:08X}", number_of(*bytes));
         }
         let _ = write!(text, ":{:04X}", address.port());
         text
@@ -138,16 +148,18 @@ mod table {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
-    use super::table::{hexadecimal, user_in, user_of};
+    use super::table::{ORDERS, hexadecimal, user_in, user_of};
     use super::*;
 
     #[test]
     fn the_user_of_an_open_socket_is_found() {
-        let ends = ["127.0.0.1:40000", "127.0.0.1:2049"]
-            .map(|address| hexadecimal(address.parse().unwrap(), false));
-        if cfg!(target_endian = "little") {
-            assert_eq!(ends, ["0100007F:9C40", "0100007F:0801"]);
-        }
+        let [little, big] = ORDERS.map(|number_of| {
+            ["127.0.0.1:40000", "127.0.0.1:2049"]
+                .map(|address| hexadecimal(address.parse().unwrap(), false, number_of))
+        });
+        assert_eq!(little, ["0100007F:9C40", "0100007F:0801"]);
+        assert_eq!(big, ["7F000001:9C40", "7F000001:0801"]);
+        let ends = little;
         let [own, other] = &ends;
         let line = |state: &str| {
             format!(
