@@ -1,15 +1,14 @@
-//! Maps blocks to keys and values, and reads them.
+//! Maps blocks to keys and values of the database.
 
 use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
-use slatedb::config::{ReadOptions, ScanOptions};
+use slatedb::config::ScanOptions;
 use slatedb::{DbIterator, DbReadOps};
 
 use crate::volume::VolumeError;
-use crate::volume::bulk::{BlockValue, BulkObjects, Reference};
+use crate::volume::bulk::{BlockValue, Reference};
 use crate::volume::marker::Marker;
 
 /// Prefix of block keys.
@@ -18,14 +17,8 @@ const BLOCK: u8 = b'b';
 pub(crate) const SIZE: &[u8] = b"size";
 /// Key of the largest epoch of a writer with bulk objects.
 pub(crate) const EPOCH: &[u8] = b"epoch";
-/// Maximum number of blocks that are read by individual concurrent lookups. Larger ranges are scanned.
-const SINGLE_MAX: u64 = 4;
 /// Maximum number of blocks in one write of data to the database.
 pub(crate) const BATCH_BLOCKS: usize = 256;
-/// Maximum size of one prefetch.
-const AHEAD_MAX: u64 = 8 << 20;
-/// Maximum number of bytes ahead of a sequential reader, in several prefetches.
-pub(crate) const READ_AHEAD_MAX: u64 = 32 << 20;
 /// Read-ahead of a scan, and its number of concurrent requests.
 const AHEAD_BYTES: usize = 2 << 20;
 const AHEAD_REQUESTS: usize = 4;
@@ -103,9 +96,9 @@ impl Geometry {
         self.len / self.block_bytes
     }
 
-    /// Returns the blocks to prefetch for a range of bytes, clipped to the device and to a maximum.
+    /// Returns the blocks to prefetch for a range of bytes, clipped to the device.
     pub(crate) fn ahead(self, offset: u64, len: u64) -> Range<u64> {
-        let end = offset.saturating_add(len.min(AHEAD_MAX)).min(self.len);
+        let end = offset.saturating_add(len).min(self.len);
         offset / self.block_bytes..end.div_ceil(self.block_bytes)
     }
 
@@ -122,7 +115,7 @@ impl Geometry {
         }
     }
 
-    fn parse(self, block: u64, value: Bytes) -> Result<BlockValue, VolumeError> {
+    pub(crate) fn parse(self, block: u64, value: Bytes) -> Result<BlockValue, VolumeError> {
         if value.len() as u64 == self.block_bytes {
             return Ok(BlockValue::Data(value));
         }
@@ -134,86 +127,6 @@ impl Geometry {
             "the value of block {block} is neither {expected} bytes of data nor a reference \
              ({found} bytes)"
         )))
-    }
-}
-
-/// Reads blocks of a state of the database, and the objects that it refers to.
-pub(crate) struct BlockReader<'a, R> {
-    pub(crate) reads: &'a R,
-    pub(crate) geometry: Geometry,
-    pub(crate) objects: &'a BulkObjects,
-}
-
-impl<R: DbReadOps + Sync> BlockReader<'_, R> {
-    /// Fills `buf` with the bytes from `offset`.
-    pub(crate) async fn read(&self, offset: u64, buf: &mut [u8]) -> Result<(), VolumeError> {
-        let Touched { blocks, skip } = self.geometry.touched(offset, buf.len() as u64)?;
-        if buf.is_empty() {
-            return Ok(());
-        }
-        let whole = (blocks.end - blocks.start) * self.geometry.block_bytes;
-        if whole == buf.len() as u64 {
-            return self.read_blocks(blocks, buf).await;
-        }
-        let mut around = vec![0; whole as usize];
-        self.read_blocks(blocks, &mut around).await?;
-        buf.copy_from_slice(&around[skip..][..buf.len()]);
-        Ok(())
-    }
-
-    /// Fills `buf` with whole blocks.
-    pub(crate) async fn read_blocks(
-        &self,
-        blocks: Range<u64>,
-        buf: &mut [u8],
-    ) -> Result<(), VolumeError> {
-        let size = self.geometry.block_bytes as usize;
-        let mut bulk = Vec::new();
-        buf.fill(0);
-        for (block, value) in self.values(blocks.clone()).await? {
-            let at = (block - blocks.start) as usize;
-            match value {
-                BlockValue::Data(data) => buf[at * size..][..size].copy_from_slice(&data),
-                BlockValue::Bulk(reference) => bulk.push((reference, at)),
-            }
-        }
-        if bulk.is_empty() {
-            return Ok(());
-        }
-        self.objects.read(&bulk, buf).await
-    }
-
-    /// Loads the values of blocks and their objects into the caches.
-    pub(crate) async fn prefetch(&self, blocks: Range<u64>) -> Result<(), VolumeError> {
-        let bulk = |(_, value): (u64, BlockValue)| match value {
-            BlockValue::Bulk(reference) => Some((reference, 0)),
-            BlockValue::Data(_) => None,
-        };
-        let wanted: Vec<_> = self.values(blocks).await?.into_iter().filter_map(bulk).collect();
-        self.objects.prefetch(&wanted).await
-    }
-
-    /// Returns the values of non-zero blocks, in order.
-    pub(crate) async fn values(
-        &self,
-        blocks: Range<u64>,
-    ) -> Result<Vec<(u64, BlockValue)>, VolumeError> {
-        if blocks.end - blocks.start <= SINGLE_MAX {
-            let found = try_join_all(blocks.map(|block| self.value(block))).await?;
-            return Ok(found.into_iter().flatten().collect());
-        }
-        let mut found = Vec::new();
-        let mut scan = Scan::new(self.reads, blocks, self.geometry).await?;
-        while let Some(value) = scan.next().await? {
-            found.push(value);
-        }
-        Ok(found)
-    }
-
-    /// Returns the value of one block; `None` means zeros.
-    async fn value(&self, block: u64) -> Result<Option<(u64, BlockValue)>, VolumeError> {
-        let value = self.reads.get_with_options(key(block), &ReadOptions::default()).await?;
-        value.map(|value| Ok((block, self.geometry.parse(block, value)?))).transpose()
     }
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::place::runtime::{self, block_on};
-use crate::place::sequential::SequentialReads;
 use bytes::Bytes;
 use disk::{BlockDevice, is_zero};
 use slatedb::Db;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 
-use crate::volume::blocks::{BATCH_BLOCKS, BlockReader, Geometry, READ_AHEAD_MAX, Scan, Touched};
+use crate::volume::blocks::{BATCH_BLOCKS, Geometry, Scan, Touched};
 use crate::volume::bulk::{BulkObjects, BulkWriter, DirtyBlocks, Due, GROUP_REGIONS};
 use crate::volume::marker::Marker;
+use crate::volume::reader::BlockReader;
 use crate::volume::{
     GARBAGE_AGE, GarbageCount, Location, Options, VolumeError, database, garbage, names,
 };
@@ -41,7 +41,6 @@ pub struct Volume {
     marker: Marker,
     /// Minimum size of a write that starts a buffer.
     buffered_bytes: u64,
-    sequential: SequentialReads,
 }
 
 impl Volume {
@@ -67,16 +66,16 @@ impl Volume {
     pub(crate) fn new(at: &Location, db: Db, marker: &Marker, options: &Options) -> Self {
         let geometry = Geometry::new(marker);
         let objects = BulkObjects::new(at, marker, options);
-        let writer = Arc::new(BulkWriter::new(db, geometry, objects, options.bulk_bytes));
+        let reader = Arc::new(BlockReader::new(db, geometry, objects));
+        let writer = Arc::new(BulkWriter::new(reader, options.bulk_bytes));
         let mut buffered_bytes = u64::MAX;
         if geometry.has_bulk {
             buffered_bytes = options.bulk_bytes / BUFFERED_PARTS;
             writer.start_upkeep(options.compact_after);
             start_collecting(at, marker, &writer);
         }
-        let sequential = SequentialReads::new(READ_AHEAD_MAX);
         let (at, marker) = (at.clone(), marker.clone());
-        Self { writer, geometry, at, marker, buffered_bytes, sequential }
+        Self { writer, geometry, at, marker, buffered_bytes }
     }
 
     /// Creates a snapshot that contains all writes completed before the call.
@@ -88,7 +87,7 @@ impl Volume {
         block_on(async {
             self.writer.settle().await?;
             names::check_free(&self.at, name).await?;
-            self.writer.db.create_checkpoint(CheckpointScope::All, &options).await?;
+            self.writer.db().create_checkpoint(CheckpointScope::All, &options).await?;
             Ok(())
         })
     }
@@ -100,7 +99,7 @@ impl Volume {
     pub fn close(self) -> Result<(), VolumeError> {
         block_on(async {
             self.flushed().await?;
-            Ok(self.writer.db.close().await?)
+            Ok(self.writer.db().close().await?)
         })
     }
 
@@ -134,7 +133,7 @@ impl Volume {
 
     async fn flushed(&self) -> Result<(), VolumeError> {
         self.writer.settle().await?;
-        self.recorded(self.writer.db.flush().await.map_err(VolumeError::from))
+        self.recorded(self.writer.db().flush().await.map_err(VolumeError::from))
     }
 
     /// Records the first failure.
@@ -151,11 +150,6 @@ impl Volume {
         io::Error::new(error.kind(), format!("{}: {error}", self.at.address))
     }
 
-    fn reader(&self) -> BlockReader<'_, Db> {
-        let BulkWriter { db, objects, .. } = &*self.writer;
-        BlockReader { reads: db, geometry: self.geometry, objects }
-    }
-
     /// Reads whole blocks, first from pending writes. A write enters the database before it ends to be pending, so its
     /// blocks are always in one of them.
     async fn read_blocks(&self, blocks: Range<u64>, buf: &mut [u8]) -> Result<(), VolumeError> {
@@ -166,7 +160,7 @@ impl Volume {
         let mut rest = blocks.start;
         for (block, data) in self.writer.pending.overlay(blocks.clone()) {
             if rest < block {
-                self.reader().read_blocks(rest..block, &mut buf[bytes(rest, block)]).await?;
+                self.writer.reader.read_blocks(rest..block, &mut buf[bytes(rest, block)]).await?;
             }
             let out = &mut buf[bytes(block, block + 1)];
             if data.is_empty() {
@@ -177,7 +171,10 @@ impl Volume {
             rest = block + 1;
         }
         if rest < blocks.end {
-            self.reader().read_blocks(rest..blocks.end, &mut buf[bytes(rest, blocks.end)]).await?;
+            self.writer
+                .reader
+                .read_blocks(rest..blocks.end, &mut buf[bytes(rest, blocks.end)])
+                .await?;
         }
         Ok(())
     }
@@ -301,7 +298,7 @@ impl Volume {
             removed.extend(blocks.map(|block| (block, Bytes::new())));
             return self.recorded(self.writer.write_values(&removed).await);
         }
-        let mut scan = Scan::new(&self.writer.db, blocks, self.geometry).await?;
+        let mut scan = Scan::new(self.writer.db(), blocks, self.geometry).await?;
         loop {
             let next = scan.next().await?;
             let is_end = next.is_none();
@@ -323,9 +320,7 @@ impl BlockDevice for Volume {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        if let Some(ahead) = self.sequential.note(offset, buf.len() as u64) {
-            self.read_ahead(ahead.start, ahead.end - ahead.start);
-        }
+        self.writer.reader.note_read(offset, buf.len() as u64);
         block_on(self.read(offset, buf)).map_err(|error| self.named(error))
     }
 
@@ -335,19 +330,7 @@ impl BlockDevice for Volume {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
-        if !self.has_read_ahead() {
-            return;
-        }
-        let blocks = self.geometry.ahead(offset, len);
-        let Some(permit) = self.writer.objects.prefetch_permit() else { return };
-        let writer = Arc::clone(&self.writer);
-        runtime::handle().spawn(async move {
-            let _permit = permit;
-            let BulkWriter { db, geometry, objects, .. } = &*writer;
-            let reader = BlockReader { reads: db, geometry: *geometry, objects };
-            // The read of these blocks reports errors.
-            let _ = reader.prefetch(blocks).await;
-        });
+        self.writer.reader.read_ahead(offset, len);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -386,7 +369,7 @@ impl Drop for Volume {
         let sent = block_on(self.writer.settle());
         let options = if sent.is_err() { database::unflushed() } else { Default::default() };
         // Flushed writes are in the log in any case; closing only moves them into tables.
-        let db = &self.writer.db;
+        let db = self.writer.db();
         let closed = async {
             tokio::time::timeout(CLOSE_TIME, db.close_with_options(options)).await.map(drop)
         };

@@ -66,9 +66,9 @@ pub(crate) async fn collect_own(
     let epoch = writer.epoch().await?;
     let objects = list_objects(at).await?;
     // Later than the list and before the checkpoint. The batch of any other listed object is in the checkpoint.
-    let unsettled = writer.objects.unsettled();
+    let unsettled = writer.reader.objects.unsettled();
     // It moves the log into tables, so a later checkpoint from outside cannot be older.
-    let own = writer.db.create_checkpoint(CheckpointScope::All, &checkpoint_options()).await?;
+    let own = writer.db().create_checkpoint(CheckpointScope::All, &checkpoint_options()).await?;
     let round = Round { at, marker, objects, own, age, writer: Some((epoch, unsettled)) };
     // A fenced writer could have made a checkpoint of the tables of its successor, which may be older than the log.
     round.run(writer.prove_ownership()).await

@@ -27,6 +27,8 @@ mod marker;
 mod names;
 mod new;
 mod pins;
+mod reader;
+mod references;
 mod survey;
 mod view;
 

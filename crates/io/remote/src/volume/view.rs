@@ -3,14 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::place::runtime::{self, block_on};
-use crate::place::sequential::SequentialReads;
+use crate::place::runtime::block_on;
 use disk::BlockDevice;
 use slatedb::DbReader;
 
-use crate::volume::blocks::{BlockReader, Geometry, READ_AHEAD_MAX, Scan};
+use crate::volume::blocks::{Geometry, Scan};
 use crate::volume::bulk::{BlockValue, BulkObjects};
 use crate::volume::marker::Marker;
+use crate::volume::reader::BlockReader;
 use crate::volume::{Location, Options, VolumeError, database, names};
 
 /// Number of blocks that are read together for a copy.
@@ -22,10 +22,7 @@ const COPIED_BLOCKS: usize = 1024;
 /// If the volume has a writer, the view contains the writes that were synced before it was opened. Replaced objects are
 /// kept for one day, so a view is usable for that long.
 pub struct View {
-    reader: Arc<DbReader>,
-    geometry: Geometry,
-    objects: BulkObjects,
-    sequential: SequentialReads,
+    reader: Arc<BlockReader<DbReader>>,
     at: Location,
 }
 
@@ -48,8 +45,8 @@ impl View {
             let reader = database::open_to_read(at, &marker, checkpoint, options).await?;
             let geometry = Geometry::check(&reader, &marker).await?;
             let objects = BulkObjects::new(at, &marker, options);
-            let sequential = SequentialReads::new(READ_AHEAD_MAX);
-            Ok(Self { reader: Arc::new(reader), geometry, objects, sequential, at: at.clone() })
+            let reader = Arc::new(BlockReader::new(reader, geometry, objects));
+            Ok(Self { reader, at: at.clone() })
         })
     }
 
@@ -63,9 +60,9 @@ impl View {
         device: &dyn BlockDevice,
         heard: &mut dyn FnMut(u64) -> io::Result<()>,
     ) -> Result<(), VolumeError> {
-        let block_bytes = self.geometry.block_bytes;
-        let mut scan =
-            block_on(Scan::new(&*self.reader, 0..self.geometry.blocks(), self.geometry))?;
+        let BlockReader { reads, geometry, .. } = &*self.reader;
+        let block_bytes = geometry.block_bytes;
+        let mut scan = block_on(Scan::new(reads, 0..geometry.blocks(), *geometry))?;
         loop {
             let mut values = Vec::new();
             while let Some(value) = block_on(scan.next())? {
@@ -89,7 +86,7 @@ impl View {
 
     /// Returns the contents of blocks, one after the other.
     async fn data(&self, values: &[(u64, BlockValue)]) -> Result<Vec<u8>, VolumeError> {
-        let size = self.geometry.block_bytes as usize;
+        let size = self.reader.geometry.block_bytes as usize;
         let mut data = vec![0; values.len() * size];
         let mut bulk = Vec::new();
         for (at, (_, value)) in values.iter().enumerate() {
@@ -98,46 +95,30 @@ impl View {
                 BlockValue::Bulk(reference) => bulk.push((*reference, at)),
             }
         }
-        self.objects.read(&bulk, &mut data).await?;
+        self.reader.objects.read(&bulk, &mut data).await?;
         Ok(data)
     }
 }
 
 impl BlockDevice for View {
     fn len(&self) -> u64 {
-        self.geometry.len
+        self.reader.geometry.len
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        if let Some(ahead) = self.sequential.note(offset, buf.len() as u64) {
-            self.read_ahead(ahead.start, ahead.end - ahead.start);
-        }
-        let Self { reader: reads, geometry, objects, .. } = self;
-        let reader = BlockReader { reads: &**reads, geometry: *geometry, objects };
-        block_on(reader.read(offset, buf)).map_err(|error| {
+        self.reader.note_read(offset, buf.len() as u64);
+        block_on(self.reader.read(offset, buf)).map_err(|error| {
             let error = io::Error::from(error);
             io::Error::new(error.kind(), format!("{}: {error}", self.at.address))
         })
     }
 
     fn has_read_ahead(&self) -> bool {
-        self.geometry.has_bulk
+        self.reader.geometry.has_bulk
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
-        if !self.has_read_ahead() {
-            return;
-        }
-        let blocks = self.geometry.ahead(offset, len);
-        let Some(permit) = self.objects.prefetch_permit() else { return };
-        let (reads, geometry) = (Arc::clone(&self.reader), self.geometry);
-        let objects = self.objects.clone();
-        runtime::handle().spawn(async move {
-            let _permit = permit;
-            let reader = BlockReader { reads: &*reads, geometry, objects: &objects };
-            // The read of these blocks reports errors.
-            let _ = reader.prefetch(blocks).await;
-        });
+        self.reader.read_ahead(offset, len);
     }
 
     fn write_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
@@ -156,6 +137,6 @@ impl BlockDevice for View {
 impl Drop for View {
     fn drop(&mut self) {
         // A view has nothing to flush, so errors can be ignored.
-        let _ = block_on(self.reader.close());
+        let _ = block_on(self.reader.reads.close());
     }
 }

@@ -10,5 +10,6 @@ mod fencing;
 mod file_system;
 mod garbage;
 mod model;
+mod references;
 mod simulation;
 mod snapshots;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::volume::VolumeError;
-use crate::volume::blocks::{BlockReader, Scan};
+use crate::volume::blocks::Scan;
 use crate::volume::bulk::{BlockValue, BulkWriter, DirtyBlocks};
 
 /// Maximum number of blocks of data in a region with one object. Table reads get them with the references.
@@ -36,15 +36,13 @@ impl BulkWriter {
             self.pending.note_written(blocks);
             return Ok(false);
         };
-        let Self { db, geometry, objects, .. } = self;
-        let reader = BlockReader { reads: db, geometry: *geometry, objects };
-        let values = reader.values(blocks.clone()).await?;
+        let values = self.reader.values(blocks.clone()).await?;
         if !is_due(values.iter().map(|(_, value)| value)) {
             return Ok(false);
         }
-        let size = geometry.block_bytes as usize;
+        let size = self.reader.geometry.block_bytes as usize;
         let mut data = vec![0; (blocks.end - blocks.start) as usize * size];
-        reader.read_blocks(blocks.clone(), &mut data).await?;
+        self.reader.read_blocks(blocks.clone(), &mut data).await?;
         let data = Bytes::from(data);
         let contents: DirtyBlocks = values
             .iter()
@@ -60,7 +58,8 @@ impl BulkWriter {
     /// Compacts all regions that are due. Returns their number.
     pub(crate) async fn compact_all(&self) -> Result<u64, VolumeError> {
         let size = self.pending.region_blocks();
-        let mut scan = Scan::new(&self.db, 0..self.geometry.blocks(), self.geometry).await?;
+        let geometry = self.reader.geometry;
+        let mut scan = Scan::new(self.db(), 0..geometry.blocks(), geometry).await?;
         let (mut region, mut values, mut compacted) = (0, Vec::new(), 0);
         loop {
             let next = scan.next().await?;

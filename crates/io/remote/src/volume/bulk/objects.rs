@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use moka::future::Cache;
 use moka::policy::EvictionPolicy;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, PutPayload};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -286,7 +286,7 @@ impl BulkObjects {
         let bytes = parts.start * self.part_bytes()..parts.end * self.part_bytes();
         let mut pauses = pauses(GET_RETRIES);
         let got = loop {
-            let source = match self.store.get_range(&path, bytes.clone()).await {
+            let source = match self.get_once(&path, bytes.clone()).await {
                 Ok(got) => break got,
                 Err(source) => source,
             };
@@ -296,14 +296,41 @@ impl BulkObjects {
                 None => return Err(VolumeError::Object { path: path.to_string(), source }),
             }
         };
-        if got.len() as u64 > bytes.end - bytes.start {
-            let what =
-                format!("the store returned {} bytes of object {object} for {bytes:?}", got.len());
+        let len = got.iter().map(|part| part.len() as u64).sum::<u64>();
+        if len > bytes.end - bytes.start {
+            let what = format!("the store returned {len} bytes of object {object} for {bytes:?}");
             return Err(VolumeError::Damaged(what));
         }
-        // Copies, because a slice would keep the whole answer in memory.
-        let split = got.chunks(self.part_bytes() as usize).map(Bytes::copy_from_slice);
-        Ok(parts.map(|part| (object, part)).zip(split).collect())
+        Ok(parts.map(|part| (object, part)).zip(got.into_iter().map(Bytes::from)).collect())
+    }
+
+    /// Gets a range of an object as a sequence of parts. Each part has its own memory, because a slice would keep the
+    /// whole answer. Stops after more bytes than requested.
+    async fn get_once(&self, path: &Path, bytes: Range<u64>) -> object_store::Result<Vec<Vec<u8>>> {
+        let (size, wanted) = (self.part_bytes() as usize, bytes.end - bytes.start);
+        let options = GetOptions::new().with_range(Some(bytes));
+        let mut answer = self.store.get_opts(path, options).await?.into_stream();
+        let (mut parts, mut len) = (Vec::new(), 0);
+        while len <= wanted {
+            let Some(piece) = answer.try_next().await? else { break };
+            append(&mut parts, size, &piece);
+            len += piece.len() as u64;
+        }
+        Ok(parts)
+    }
+}
+
+/// Appends bytes to a sequence of parts of the same size; the last one may be shorter.
+fn append(parts: &mut Vec<Vec<u8>>, size: usize, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match parts.last_mut().filter(|last| last.len() < size) {
+            Some(last) => {
+                let (piece, rest) = bytes.split_at(bytes.len().min(size - last.len()));
+                last.extend_from_slice(piece);
+                bytes = rest;
+            }
+            None => parts.push(Vec::with_capacity(size)),
+        }
     }
 }
 
@@ -366,6 +393,20 @@ fn gets(parts: &[PartKey]) -> Vec<(ObjectName, Range<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_in_any_pieces_is_split_into_parts() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for piece in 1..=256 {
+            let mut parts = Vec::new();
+            bytes.chunks(piece).for_each(|piece| append(&mut parts, 64, piece));
+            assert!(parts.iter().all(|part| part.len() == 64), "pieces of {piece}");
+            assert_eq!(parts.concat(), bytes, "pieces of {piece}");
+        }
+        let mut short = vec![vec![1; 60]];
+        append(&mut short, 64, &[2; 5]);
+        assert_eq!(short.iter().map(Vec::len).collect::<Vec<_>>(), [64, 1]);
+    }
 
     #[test]
     fn adjacent_parts_become_one_get_across_small_gaps() {

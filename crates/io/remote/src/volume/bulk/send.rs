@@ -1,5 +1,6 @@
 //! Sends pending writes: bulk data as objects with references in the database, other data as values.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use tokio::sync::OnceCell;
 
 use crate::place::runtime;
 use crate::volume::VolumeError;
-use crate::volume::blocks::{BATCH_BLOCKS, EPOCH, Geometry, key, recorded_epoch};
+use crate::volume::blocks::{BATCH_BLOCKS, EPOCH, key, recorded_epoch};
 use crate::volume::bulk::pending::Flight;
-use crate::volume::bulk::{BulkObjects, DirtyBlocks, Due, Pending, Reference, checksum};
+use crate::volume::bulk::{DirtyBlocks, Due, Pending, Reference, checksum};
+use crate::volume::reader::BlockReader;
 
 /// Age of buffered writes that are sent without a flush, and the interval of checks.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -20,18 +22,21 @@ const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Pending writes of a volume with the means to send them.
 pub(crate) struct BulkWriter {
-    pub(crate) db: Db,
-    pub(crate) geometry: Geometry,
-    pub(crate) objects: BulkObjects,
+    /// The database and the objects.
+    pub(crate) reader: Arc<BlockReader<Db>>,
     pub(crate) pending: Arc<Pending>,
     /// The epoch of this writer, once it is recorded.
     epoch: OnceCell<u64>,
 }
 
 impl BulkWriter {
-    pub(crate) fn new(db: Db, geometry: Geometry, objects: BulkObjects, bulk_bytes: u64) -> Self {
-        let pending = Arc::new(Pending::new(geometry.block_bytes, bulk_bytes));
-        Self { db, geometry, objects, pending, epoch: OnceCell::new() }
+    pub(crate) fn new(reader: Arc<BlockReader<Db>>, bulk_bytes: u64) -> Self {
+        let pending = Arc::new(Pending::new(reader.geometry.block_bytes, bulk_bytes));
+        Self { reader, pending, epoch: OnceCell::new() }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.reader.reads
     }
 
     /// Sends all due buffers, and returns when they are on the way.
@@ -88,6 +93,7 @@ impl BulkWriter {
 
     /// Writes blocks as data to the database.
     pub(crate) async fn write_values(&self, blocks: &DirtyBlocks) -> Result<(), VolumeError> {
+        let _write = self.reader.references.write(&span(blocks));
         let mut batch = WriteBatch::new();
         for (count, (block, data)) in (1_usize..).zip(blocks) {
             if data.is_empty() {
@@ -96,7 +102,7 @@ impl BulkWriter {
                 batch.put_bytes(Bytes::copy_from_slice(&key(*block)), data.clone());
             }
             if count == blocks.len() || count.is_multiple_of(BATCH_BLOCKS) {
-                self.db.write(std::mem::take(&mut batch)).await?;
+                self.db().write(std::mem::take(&mut batch)).await?;
             }
         }
         Ok(())
@@ -106,7 +112,7 @@ impl BulkWriter {
     pub(crate) async fn write_bulk(&self, blocks: &DirtyBlocks) -> Result<(), VolumeError> {
         let data: PutPayload = blocks.values().filter(|data| !data.is_empty()).cloned().collect();
         let epoch = self.epoch().await?;
-        let object = self.objects.put(epoch, data).await?;
+        let object = self.reader.objects.put(epoch, data).await?;
         let mut batch = WriteBatch::new();
         let mut index = 0;
         for (block, data) in blocks {
@@ -118,16 +124,18 @@ impl BulkWriter {
             batch.put_bytes(Bytes::copy_from_slice(&key(*block)), reference.to_value());
             index += 1;
         }
-        self.db.write(batch).await?;
-        self.objects.settled(object);
+        let write = self.reader.references.write(&span(blocks));
+        self.db().write(batch).await?;
+        drop(write);
+        self.reader.objects.settled(object);
         Ok(())
     }
 
     /// Fails if another machine has opened the volume: then the log refuses the record.
     pub(crate) async fn prove_ownership(&self) -> Result<(), VolumeError> {
         let epoch = self.epoch().await?;
-        self.db.put(EPOCH, epoch.to_be_bytes()).await?;
-        Ok(self.db.flush().await?)
+        self.db().put(EPOCH, epoch.to_be_bytes()).await?;
+        Ok(self.db().flush().await?)
     }
 
     /// Returns the epoch of this writer, which is recorded on first use.
@@ -138,12 +146,20 @@ impl BulkWriter {
     /// Chooses the epoch of this writer and makes its record durable. Only one writer can record an epoch: the log
     /// refuses all others.
     async fn record_epoch(&self) -> Result<u64, VolumeError> {
-        let before = recorded_epoch(&self.db).await?.unwrap_or(0);
+        let before = recorded_epoch(self.db()).await?.unwrap_or(0);
         let epoch = before.checked_add(1).ok_or_else(|| {
             VolumeError::Damaged("its recorded epoch is the largest possible number".into())
         })?;
-        self.db.put(EPOCH, epoch.to_be_bytes()).await?;
-        self.db.flush().await?;
+        self.db().put(EPOCH, epoch.to_be_bytes()).await?;
+        self.db().flush().await?;
         Ok(epoch)
+    }
+}
+
+/// Returns the range from the first to the last of these blocks.
+fn span(blocks: &DirtyBlocks) -> Range<u64> {
+    match (blocks.first_key_value(), blocks.last_key_value()) {
+        (Some((first, _)), Some((last, _))) => *first..last + 1,
+        _ => 0..0,
     }
 }
