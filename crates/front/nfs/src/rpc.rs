@@ -109,6 +109,13 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Returns program and procedure of a message that is probably a call.
+pub(crate) fn procedure_of(message: &[u8]) -> Option<(u32, u32)> {
+    let mut reader = XdrReader::new(message);
+    let [_xid, _kind, _rpc, program, _version, procedure] = [(); 6].map(|()| reader.u32().ok());
+    Some((program?, procedure?))
+}
+
 fn parse_sys(credentials: &[u8]) -> Result<Credentials<'_>, Garbage> {
     let mut reader = XdrReader::new(credentials);
     let (_stamp, _machine) = (reader.u32()?, reader.opaque(MACHINE_BYTES_MAX)?);
