@@ -341,6 +341,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn connections_share_the_requests_in_progress() {
+        let traffic = Traffic::default();
+        for (connections, max) in [(0, 8), (1, 8), (16, 8), (32, 4), (64, 2), (1000, 2)] {
+            traffic.connections.store(connections, Ordering::Relaxed);
+            assert_eq!(traffic.requests_max(), max, "{connections} connections");
+        }
+    }
+
     /// Returns one byte at a time, after timeouts.
     struct Slow<'a>(&'a [u8], u32);
 

@@ -176,6 +176,8 @@ mod tests {
         assert!([6, 7, 8].into_iter().all(|gid| credentials.is_in(gid)) && !credentials.is_in(5));
         assert_eq!(call.arguments.u32(), Ok(77));
         assert_eq!(call.body, &bytes[4..]);
+        assert_eq!(procedure_of(&bytes), Some((100_003, 1)));
+        assert_eq!(procedure_of(&bytes[..23]), None);
         let nameless = message(&[9, 0, 2, 100_003, 3, 1, 0, 0, 0, 0]);
         assert!(Call::parse(&nameless).unwrap().credentials.is_none());
     }
