@@ -1,6 +1,7 @@
 /* Measures an NFSv3 server for bench-nfs: nfs_client HOST NFS_PORT MOUNT_PORT EXPORT STEP...
  *
  * A step is NAME:COUNT:WINDOW. Up to WINDOW requests are in flight. Prints a line NAME, COUNT, seconds for each step.
+ * Other steps enter a directory of the root: dir=NAME, or mkdir=NAME, which makes it first.
  * Exits with an error at the first unexpected reply. The procedures are called directly, without caches. */
 #include <errno.h>
 #include <poll.h>
@@ -268,24 +269,45 @@ static int send_commit(struct client *client, uint64_t number)
     return rpc_nfs3_commit_async(client->rpc, on_reply, &arguments, client);
 }
 
+static void on_written(struct rpc_context *rpc, int status, void *reply, void *private)
+{
+    WRITE3res *result = reply;
+    on_reply(rpc, status, reply, private);
+    if (result->WRITE3res_u.resok.count != PIECE_BYTES)
+        fail("wrote %u bytes only", result->WRITE3res_u.resok.count);
+}
+
+static void on_read(struct rpc_context *rpc, int status, void *reply, void *private)
+{
+    READ3res *result = reply;
+    on_reply(rpc, status, reply, private);
+    if (result->READ3res_u.resok.count != PIECE_BYTES)
+        fail("read %u bytes only", result->READ3res_u.resok.count);
+}
+
+static int read_piece(struct client *client, uint64_t number, rpc_cb reply)
+{
+    READ3args arguments = {fh(&client->file), number * PIECE_BYTES, PIECE_BYTES};
+    return rpc_nfs3_read_async(client->rpc, reply, &arguments, client);
+}
+
 static int send_write(struct client *client, uint64_t number)
 {
     WRITE3args arguments = {.file = fh(&client->file), .offset = number * PIECE_BYTES, .stable = UNSTABLE};
     arguments.count = arguments.data.data_len = PIECE_BYTES;
     arguments.data.data_val = data;
-    return rpc_nfs3_write_async(client->rpc, on_reply, &arguments, client);
+    return rpc_nfs3_write_async(client->rpc, on_written, &arguments, client);
 }
 
 static int send_read(struct client *client, uint64_t number)
 {
-    READ3args arguments = {fh(&client->file), number * PIECE_BYTES, PIECE_BYTES};
-    return rpc_nfs3_read_async(client->rpc, on_reply, &arguments, client);
+    return read_piece(client, number, on_read);
 }
 
-/* Even pieces are written, odd ones are read where the client wrote before. */
+/* Even requests write a piece. Odd ones read an earlier piece, which may not be there yet. */
 static int send_mixed(struct client *client, uint64_t number)
 {
-    return number % 2 ? send_read(client, number / 4) : send_write(client, number / 2);
+    return number % 2 ? read_piece(client, number / 4, on_reply) : send_write(client, number / 2);
 }
 
 static char *entry;
