@@ -39,6 +39,13 @@ impl NfsService<'_> {
         }
     }
 
+    /// Returns whether a message is a call that only reads names and attributes.
+    pub(crate) fn is_query(message: &[u8]) -> bool {
+        rpc::procedure_of(message).is_some_and(|(program, procedure)| {
+            program == procedures::PROGRAM && procedures::is_query(procedure)
+        })
+    }
+
     fn process(&self, client: IpAddr, call: &Call<'_>) -> Vec<u8> {
         let refused = |outcome| rpc::accepted(call.xid, outcome).into_record();
         let version = match call.program {

@@ -1,7 +1,9 @@
 //! One connection: records in, replies out.
 //!
 //! Several threads serve a connection. One of them reads a request at a time, and answers it while the next thread reads
-//! the next request. So the number of threads limits the requests in progress, and a client that sends more waits.
+//! the next request. So the number of threads limits the requests in progress, and a client that sends more waits. A
+//! thread keeps its turn while it answers if no other request waits and the answer is quick, because waking a thread
+//! takes longer than such an answer.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -14,8 +16,14 @@ use parking_lot::Mutex;
 
 use crate::service::NfsService;
 
-/// Maximum number of requests in progress.
+/// Maximum number of requests in progress on a connection.
 const REQUESTS_MAX: usize = 8;
+/// The same if there are many connections.
+const REQUESTS_MIN: usize = 2;
+/// Number of requests in progress that all connections share: those of 64 connections at their minimum.
+const REQUESTS_SHARED: usize = 128;
+/// Maximum time of an answer that is quick. Waking a thread takes some tens of microseconds.
+const QUICK: Duration = Duration::from_micros(200);
 /// Maximum size of a request in bytes: the largest write and its arguments.
 const RECORD_BYTES_MAX: usize = 1100 << 10;
 /// Maximum number of fragments of a request.
@@ -30,6 +38,23 @@ const MESSAGE_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time after which a call of the socket returns.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Totals of all connections.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    /// Number of requests so far.
+    requests: AtomicU64,
+    /// Number of connections that are served.
+    connections: AtomicUsize,
+}
+
+impl Traffic {
+    /// Returns the maximum number of requests in progress on a connection. It bounds the memory of all connections.
+    fn requests_max(&self) -> usize {
+        let connections = self.connections.load(Ordering::Relaxed).max(1);
+        (REQUESTS_SHARED / connections).clamp(REQUESTS_MIN, REQUESTS_MAX)
+    }
+}
+
 /// A connection of a client.
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -41,6 +66,8 @@ pub(crate) struct Connection {
     /// Number of threads that read or wait for their turn.
     readers: AtomicUsize,
     is_ended: AtomicBool,
+    /// True if the last answer was quick. The next one probably is.
+    is_quick: AtomicBool,
     /// Number of the last request, or 0 before the first one.
     last_used: AtomicU64,
 }
@@ -63,6 +90,7 @@ impl Connection {
             threads: AtomicUsize::new(1),
             readers: AtomicUsize::new(0),
             is_ended: AtomicBool::new(false),
+            is_quick: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
         })
     }
@@ -78,51 +106,100 @@ impl Connection {
         self.last_used.load(Ordering::Relaxed)
     }
 
-    /// Serves the connection on this thread and on further ones. `requests` counts the requests of all connections.
+    /// Serves the connection on this thread and on further ones.
     pub(crate) fn serve<'scope>(
         self: &Arc<Self>,
         scope: &'scope thread::Scope<'scope, '_>,
         service: &'scope NfsService<'scope>,
-        requests: &'scope AtomicU64,
+        traffic: &'scope Traffic,
     ) {
-        while let Some(message) = self.next_message(scope, service, requests) {
-            self.last_used.store(requests.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            if let Some(reply) = service.answer(self.client, &message)
-                && self.send(&reply).is_err()
-            {
-                self.end();
+        traffic.connections.fetch_add(1, Ordering::Relaxed);
+        self.serve_on_thread(scope, service, traffic);
+    }
+
+    fn serve_on_thread<'scope>(
+        self: &Arc<Self>,
+        scope: &'scope thread::Scope<'scope, '_>,
+        service: &'scope NfsService<'scope>,
+        traffic: &'scope Traffic,
+    ) {
+        while let Some(message) = self.next_message(scope, service, traffic) {
+            self.answer(service, traffic, &message);
+            if self.leave_surplus(traffic) {
+                return;
             }
         }
         if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            traffic.connections.fetch_sub(1, Ordering::Relaxed);
             self.shutdown(Shutdown::Both);
         }
     }
 
-    /// Returns the next message, or `None` after the end. Another thread reads the one after it.
+    /// Removes this thread from those of the connection if there are too many. Others remain.
+    fn leave_surplus(&self, traffic: &Traffic) -> bool {
+        let max = traffic.requests_max();
+        let fewer = |threads| (threads > max).then(|| threads - 1);
+        self.threads.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).is_ok()
+    }
+
+    fn answer(&self, service: &NfsService<'_>, traffic: &Traffic, message: &[u8]) {
+        self.last_used
+            .store(traffic.requests.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let began = Instant::now();
+        let reply = service.answer(self.client, message);
+        self.is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
+        if let Some(reply) = reply
+            && self.send(&reply).is_err()
+        {
+            self.end();
+        }
+    }
+
+    /// Returns the next message that another thread should not wait for, or `None` after the end. Answers messages
+    /// before it. Another thread reads the one after it.
     fn next_message<'scope>(
         self: &Arc<Self>,
         scope: &'scope thread::Scope<'scope, '_>,
         service: &'scope NfsService<'scope>,
-        requests: &'scope AtomicU64,
+        traffic: &'scope Traffic,
     ) -> Option<Vec<u8>> {
         self.readers.fetch_add(1, Ordering::AcqRel);
         let mut reader = self.reader.lock();
-        let message = match self.is_ended.load(Ordering::Acquire) {
-            true => None,
-            false => read_record(&mut *reader, MESSAGE_TIME_MAX).ok().flatten(),
+        let message = loop {
+            match self.read(&mut reader) {
+                Some(message) if self.keeps_turn(&reader, &message) => {
+                    self.answer(service, traffic, &message);
+                }
+                message => break message,
+            }
         };
         let is_last_reader = self.readers.fetch_sub(1, Ordering::AcqRel) == 1;
         if message.is_none() {
             self.end();
-        } else if is_last_reader && self.threads.load(Ordering::Acquire) < REQUESTS_MAX {
+        } else if is_last_reader && self.threads.load(Ordering::Acquire) < traffic.requests_max() {
             self.threads.fetch_add(1, Ordering::AcqRel);
             let connection = Arc::clone(self);
-            let serve = move || connection.serve(scope, service, requests);
+            let serve = move || connection.serve_on_thread(scope, service, traffic);
             if thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve).is_err() {
                 self.threads.fetch_sub(1, Ordering::AcqRel);
             }
         }
         message
+    }
+
+    /// Returns whether the thread that read a message should answer it before the next message is read.
+    fn keeps_turn(&self, reader: &BufReader<TcpStream>, message: &[u8]) -> bool {
+        self.is_quick.load(Ordering::Relaxed)
+            && reader.buffer().is_empty()
+            && NfsService::is_query(message)
+    }
+
+    /// Reads a message. Returns `None` after the end.
+    fn read(&self, reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+        match self.is_ended.load(Ordering::Acquire) {
+            true => None,
+            false => read_record(reader, MESSAGE_TIME_MAX).ok().flatten(),
+        }
     }
 
     /// Lets all threads finish their requests.
@@ -261,6 +338,15 @@ mod tests {
         let bytes = fragment(b"abcdef", true);
         for len in 0..bytes.len() {
             assert_eq!(read_record(&mut &bytes[..len], TIME_MAX).unwrap(), None, "{len}");
+        }
+    }
+
+    #[test]
+    fn connections_share_the_requests_in_progress() {
+        let traffic = Traffic::default();
+        for (connections, max) in [(0, 8), (1, 8), (16, 8), (32, 4), (64, 2), (1000, 2)] {
+            traffic.connections.store(connections, Ordering::Relaxed);
+            assert_eq!(traffic.requests_max(), max, "{connections} connections");
         }
     }
 

@@ -109,6 +109,13 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Returns program and procedure of a message that is probably a call.
+pub(crate) fn procedure_of(message: &[u8]) -> Option<(u32, u32)> {
+    let mut reader = XdrReader::new(message);
+    let [_xid, _kind, _rpc, program, _version, procedure] = [(); 6].map(|()| reader.u32().ok());
+    Some((program?, procedure?))
+}
+
 fn parse_sys(credentials: &[u8]) -> Result<Credentials<'_>, Garbage> {
     let mut reader = XdrReader::new(credentials);
     let (_stamp, _machine) = (reader.u32()?, reader.opaque(MACHINE_BYTES_MAX)?);
@@ -169,6 +176,8 @@ mod tests {
         assert!([6, 7, 8].into_iter().all(|gid| credentials.is_in(gid)) && !credentials.is_in(5));
         assert_eq!(call.arguments.u32(), Ok(77));
         assert_eq!(call.body, &bytes[4..]);
+        assert_eq!(procedure_of(&bytes), Some((100_003, 1)));
+        assert_eq!(procedure_of(&bytes[..23]), None);
         let nameless = message(&[9, 0, 2, 100_003, 3, 1, 0, 0, 0, 0]);
         assert!(Call::parse(&nameless).unwrap().credentials.is_none());
     }

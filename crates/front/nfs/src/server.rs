@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use vfs::FileSystem;
 use vfs::served::{Served, ServedOutcome, is_passing};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Traffic};
 use crate::{NfsOptions, NfsService};
 
 /// Maximum number of connections. One more closes the one that was idle longest.
@@ -22,8 +22,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// Time for clients to read their last replies after the stop flag is set.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves a file system to at most 64 connections. Each has at most 8 requests in progress, of at most 1100 KiB. A
-/// client that stalls within a message for 30 seconds is disconnected without effect on the others.
+/// Serves a file system to at most 64 connections. Each has at most 8 requests in progress, of at most 1100 KiB. With
+/// more than 16 connections it has fewer, so that all together have at most 128. A client that stalls within a message
+/// for 30 seconds is disconnected without effect on the others.
 pub struct NfsServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -95,13 +96,13 @@ impl NfsServer {
     /// If accepting connections fails permanently, or changes cannot be stored.
     pub fn serve(&self, fs: &dyn FileSystem, stop: &AtomicBool) -> io::Result<ServedOutcome> {
         let service = NfsService::new(fs, self.options.clone())?;
-        let requests = AtomicU64::new(0);
+        let traffic = Traffic::default();
         let has_ended = AtomicBool::new(false);
         let accepted = thread::scope(|scope| {
             // The service logs an error. Each client gets it when it asks for durability.
             let sync = || Served::sync_until(&has_ended, || drop(service.sync()));
             let syncing = thread::Builder::new().name("nfs-sync".into()).spawn_scoped(scope, sync);
-            let accepted = syncing.and_then(|_| self.accept(scope, (&service, &requests), stop));
+            let accepted = syncing.and_then(|_| self.accept(scope, (&service, &traffic), stop));
             self.open.finish();
             has_ended.store(true, Ordering::Relaxed);
             accepted
@@ -115,7 +116,7 @@ impl NfsServer {
     fn accept<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
-        served: (&'scope NfsService<'scope>, &'scope AtomicU64),
+        served: (&'scope NfsService<'scope>, &'scope Traffic),
         stop: &AtomicBool,
     ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
@@ -143,13 +144,13 @@ impl NfsServer {
     fn start<'scope>(
         &self,
         scope: &'scope thread::Scope<'scope, '_>,
-        (service, requests): (&'scope NfsService<'scope>, &'scope AtomicU64),
+        (service, traffic): (&'scope NfsService<'scope>, &'scope Traffic),
         stream: TcpStream,
     ) {
         let Ok(connection) = Connection::new(stream) else { return };
         let connection = Arc::new(connection);
         self.open.enter(&connection);
-        let serve = move || connection.serve(scope, service, requests);
+        let serve = move || connection.serve(scope, service, traffic);
         // If the thread does not start, the last reference of the connection is dropped.
         let _ = thread::Builder::new().name("nfs".into()).spawn_scoped(scope, serve);
     }

@@ -96,21 +96,26 @@ impl XdrWriter {
     }
 
     pub(crate) fn u32(&mut self, value: u32) {
-        self.bytes.extend(value.to_be_bytes());
+        self.bytes.extend_from_slice(&value.to_be_bytes());
     }
 
     pub(crate) fn u64(&mut self, value: u64) {
-        self.bytes.extend(value.to_be_bytes());
+        self.bytes.extend_from_slice(&value.to_be_bytes());
     }
 
     pub(crate) fn bool(&mut self, value: bool) {
         self.u32(value.into());
     }
 
+    /// Makes room for so many bytes more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     pub(crate) fn opaque(&mut self, data: &[u8]) {
         self.u32(data.len() as u32);
-        self.bytes.extend(data);
-        self.bytes.resize(self.bytes.len() + padding(data.len()), 0);
+        self.bytes.extend_from_slice(data);
+        self.bytes.extend_from_slice(&[0; 3][..padding(data.len())]);
     }
 
     /// Appends data of at most `len_max` bytes, which `fill` stores in a buffer. Returns its length.

@@ -41,8 +41,24 @@ struct ListingLimits {
 
 /// Part of a directory.
 struct Listing {
-    entries: Vec<(Ino, Vec<u8>, Cookie)>,
+    /// Inode, length of the name, and cookie.
+    entries: Vec<(Ino, usize, Cookie)>,
+    /// The names of the entries, one after the other.
+    names: Vec<u8>,
     is_complete: bool,
+    /// Size of the entries in the reply, in bytes.
+    bytes: usize,
+}
+
+impl Listing {
+    fn iter(&self) -> impl Iterator<Item = (Ino, &[u8], Cookie)> {
+        let mut names = &self.names[..];
+        self.entries.iter().map(move |&(ino, len, next)| {
+            let (name, rest) = names.split_at(len);
+            names = rest;
+            (ino, name, next)
+        })
+    }
 }
 
 impl NfsService<'_> {
@@ -59,8 +75,8 @@ impl NfsService<'_> {
             let listing = self.list(caller, dir, (from, verifier), &limits)?;
             self.put_current(reply, dir);
             reply.u64(COOKIE_VERIFIER);
-            for (ino, name, next) in &listing.entries {
-                put_entry(reply, *ino, name, *next);
+            for (ino, name, next) in listing.iter() {
+                put_entry(reply, ino, name, next);
             }
             reply.bool(false);
             reply.bool(listing.is_complete);
@@ -83,12 +99,13 @@ impl NfsService<'_> {
             let listing = self.list(caller, dir, (from, verifier), &limits)?;
             // Handles of entries need permission to search, as LOOKUP does.
             let may_search = self.result(caller.may(self.fs, dir, EXECUTE))?;
+            reply.reserve(FRAME_BYTES + listing.bytes);
             self.put_current(reply, dir);
             reply.u64(COOKIE_VERIFIER);
-            for (ino, name, next) in &listing.entries {
-                put_entry(reply, *ino, name, *next);
+            for (ino, name, next) in listing.iter() {
+                put_entry(reply, ino, name, next);
                 // An entry may be gone by now. Clients look it up then.
-                let found = may_search.then(|| self.attributes(*ino).ok()).flatten();
+                let found = may_search.then(|| self.attributes(ino).ok()).flatten();
                 self.put_attributes(reply, found.as_ref());
                 reply.bool(found.is_some());
                 if let Some(found) = found {
@@ -117,7 +134,8 @@ impl NfsService<'_> {
         if verifier != COOKIE_VERIFIER {
             return Err(NfsStatus::BadCookie);
         }
-        let mut listing = Listing { entries: Vec::new(), is_complete: true };
+        let mut listing =
+            Listing { entries: Vec::new(), names: Vec::new(), is_complete: true, bytes: 0 };
         let mut room = limits.reply.min(LISTING_BYTES_MAX).saturating_sub(FRAME_BYTES);
         let mut names_room = limits.names;
         let listed = self.fs.readdir(dir.ino, Cookie(from), &mut |entry: DirEntry<'_>| {
@@ -131,7 +149,9 @@ impl NfsService<'_> {
             }
             room -= bytes;
             names_room = names_room.saturating_sub(name_bytes);
-            listing.entries.push((entry.ino, entry.name.to_vec(), entry.next));
+            listing.bytes += bytes;
+            listing.names.extend_from_slice(entry.name);
+            listing.entries.push((entry.ino, entry.name.len(), entry.next));
             ControlFlow::Continue(())
         });
         if let Err(error) = listed {

@@ -24,13 +24,21 @@ pub(crate) const PROGRAM: u32 = 100_003;
 pub(crate) const VERSION: u32 = 3;
 
 const SETATTR: u32 = 2;
+const READ: u32 = 6;
+const WRITE: u32 = 7;
 const CREATE: u32 = 8;
 const LINK: u32 = 15;
+const COMMIT: u32 = 21;
 
 /// Returns whether a repeated request must get the first reply: the procedure changes attributes or names. A repeated
 /// WRITE has the same effect.
 pub(crate) fn is_cached(procedure: u32) -> bool {
     procedure == SETATTR || (CREATE..=LINK).contains(&procedure)
+}
+
+/// Returns whether a procedure neither changes anything, nor waits for a disk to store it, nor transfers contents.
+pub(crate) fn is_query(procedure: u32) -> bool {
+    !is_cached(procedure) && !matches!(procedure, READ | WRITE | COMMIT)
 }
 
 /// Maximum size of a read or write, in bytes.
@@ -73,8 +81,8 @@ impl NfsService<'_> {
             3 => self.lookup(caller, arguments, reply),
             4 => self.access(caller, arguments, reply),
             5 => self.readlink(arguments, reply),
-            6 => self.read(caller, arguments, reply),
-            7 => self.write(caller, arguments, reply),
+            READ => self.read(caller, arguments, reply),
+            WRITE => self.write(caller, arguments, reply),
             CREATE => self.create(caller, arguments, reply),
             9 => self.mkdir(caller, arguments, reply),
             10 => self.symlink(caller, arguments, reply),
@@ -88,7 +96,7 @@ impl NfsService<'_> {
             18 => self.fsstat(arguments, reply),
             19 => self.fsinfo(arguments, reply),
             20 => self.pathconf(arguments, reply),
-            21 => self.commit(arguments, reply),
+            COMMIT => self.commit(arguments, reply),
             _ => return Ok(false),
         }?;
         Ok(true)
