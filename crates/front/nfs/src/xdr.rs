@@ -107,7 +107,7 @@ impl XdrWriter {
         self.u32(value.into());
     }
 
-    /// Makes room for so many bytes more.
+    /// Reserves memory for further bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
