@@ -150,7 +150,8 @@ fn check_file(ctx: &Context<'_>, file: &Metafile) {
     if !file.inode.is_metadata() {
         return;
     }
-    match MetafileType::of_path(&file.path) {
+    let groups = ctx.sb.raw.rgcount.get();
+    match MetafileType::of_path_with_groups(&file.path, groups) {
         Some(expected) if expected != found => {
             ctx.found(finding().mismatch(expected.name(), found.name()));
         }

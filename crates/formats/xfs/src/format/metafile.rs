@@ -132,6 +132,12 @@ impl MetafileType {
         }
     }
 
+    /// Same as [`Self::of_path`] for a file system with this number of realtime groups. Other groups have no files.
+    #[must_use]
+    pub(crate) fn of_path_with_groups(path: &[u8], groups: u32) -> Option<Self> {
+        Self::of_path(path).filter(|_| group_of_path(path).is_none_or(|group| group < groups))
+    }
+
     /// Returns the type of a file of a realtime group, named `NUMBER.KIND`.
     fn of_group_file(name: &str) -> Option<Self> {
         let (group, kind) = name.split_once('.')?;
@@ -225,7 +231,10 @@ mod tests {
         assert_eq!(of("rtgroups"), Some(MetafileType::Directory));
         assert_eq!(of(&quota_path(QuotaKind::Project)), Some(MetafileType::ProjectQuota));
         for found in &MetafileType::ALL[5..] {
-            assert_eq!(of(&group_path(17, *found)), Some(*found));
+            let path = group_path(17, *found);
+            assert_eq!(of(&path), Some(*found));
+            let with = |groups| MetafileType::of_path_with_groups(path.as_bytes(), groups);
+            assert_eq!((with(18), with(17)), (Some(*found), None));
         }
         for other in ["rtgroups/017.rmap", "rtgroups/1.rmapbt", "quota/users", "bitmap", "a/b/c"] {
             assert_eq!(of(other), None, "{other}");

@@ -59,8 +59,11 @@ impl Repairer<'_, '_> {
             let files = self.view.metafiles();
             files.into_iter().find(|(_, file)| *file == ino).map(|(path, _)| path)
         };
-        let of_path =
-            || MetafileType::of_path(&path()?).filter(|found| *found != MetafileType::Directory);
+        let groups = self.view.superblock().raw.rgcount.get();
+        let of_path = || {
+            MetafileType::of_path_with_groups(&path()?, groups)
+                .filter(|found| *found != MetafileType::Directory)
+        };
         // The place decides about files of realtime groups, whose contents are derived.
         let is_of_group = |found: &MetafileType| *found >= MetafileType::RtBitmap;
         let fitting = match file_type {

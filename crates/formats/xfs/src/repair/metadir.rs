@@ -73,8 +73,9 @@ const fn what(change: &InodeChange) -> &'static str {
 }
 
 /// Returns the type of a file at a path; `None` if it must not be there.
-fn type_at(path: Option<&[u8]>, is_dir: bool) -> Option<MetafileType> {
-    let found = path.and_then(MetafileType::of_path)?;
+fn type_at(view: &View<'_>, path: Option<&[u8]>, is_dir: bool) -> Option<MetafileType> {
+    let groups = view.superblock().raw.rgcount.get();
+    let found = MetafileType::of_path_with_groups(path?, groups)?;
     ((found == MetafileType::Directory) == is_dir).then_some(found)
 }
 
@@ -94,7 +95,7 @@ fn plan(
     let path = paths.get(&ino).map(Vec::as_slice);
     let is_inside = |link: &Link| view.inode(Ino(link.0)).is_some_and(|dir| dir.is_metadata());
     let (inside, outside): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_inside);
-    let fitting = type_at(path, inode.is_dir());
+    let fitting = type_at(view, path, inode.is_dir());
     let group = path.and_then(group_of_path);
     if !inode.is_metadata() {
         let may_mark = outside.is_empty() && ino != view.root();
@@ -110,7 +111,7 @@ fn plan(
     // If one of several names fits the file, the others are mistakes.
     let fits = |(dir, _, name): &Link| {
         let path = paths.get(&Ino(*dir)).map(|dir| joined(dir, name));
-        type_at(path.as_deref(), inode.is_dir()) == Some(inode.metafile_type())
+        type_at(view, path.as_deref(), inode.is_dir()) == Some(inode.metafile_type())
             && path.and_then(|path| group_of_path(&path)).is_none_or(|it| it == inode.projid())
     };
     let (right, mistaken): (Vec<Link>, Vec<Link>) = inside.iter().cloned().partition(fits);
@@ -202,7 +203,7 @@ pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<Meta
     for (dir, _, name) in said {
         let Some((path, _)) = files.iter().find(|(_, ino)| ino.0 == *dir) else { continue };
         let path = joined(path, name);
-        if type_at(Some(&path), is_dir) == Some(own)
+        if type_at(view, Some(&path), is_dir) == Some(own)
             && let Some(found) = place(&path)
         {
             return Some(found);

@@ -189,6 +189,17 @@ fn damaged_images_with_realtime_groups_are_repaired() {
     golden_pair!("xfs-rtgroups", "realtime-shared").run(effort(12, 24, 10_000));
 }
 
+/// Seeds that once failed. In the first one, damage makes a name that only a group past the last one can have.
+#[test]
+fn former_failures_with_realtime_groups_are_repaired() {
+    require!(Tool("xfs_repair"));
+    let pair = golden_pair!("xfs-rtgroups", "realtime-shared");
+    let folder = testkit::scratch();
+    let faults: Vec<String> =
+        [1_006_020].iter().filter_map(|seed| pair.fault(*seed, folder.path(), true)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn damaged_images_with_a_realtime_section_are_repaired() {
     require!(Tool("xfs_repair"));
