@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 
 use testkit::{judge, require, scratch};
 
@@ -66,19 +67,29 @@ fn busy_mounts_remain_without_lazy() {
     });
 }
 
+/// Writes a file that the kernel caches and that the image has no room for.
+fn too_large_file(point: &Point) -> File {
+    let mut file = File::create(point.path().join("too large")).unwrap();
+    let _ = file.write_all(&vec![1; 80 << 20]);
+    file
+}
+
+/// Unmounts an image without room for the kernel's cached data. Returns the message.
+fn assert_write_back_fails(dir: &Path, point: &Point) -> String {
+    let said = fails(dir, point, "unmount POINT", 4);
+    assert!(said.contains("write back") && said.contains("No space left"), "{said}");
+    said
+}
+
 #[test]
 fn unmount_reports_failed_write_back_and_waits_for_the_image() {
     require!(Fuse, Tool("e2fsck"), Tool("xfs_repair"));
     on_each_format(|dir, image| {
         let point = Point::new();
         ok(dir, &point, "mount a.img POINT");
-        let file = File::create(point.path().join("too large")).unwrap();
-        // The kernel caches the data; the image has no room for it.
-        let _ = (&file).write_all(&vec![1; 80 << 20]);
-        drop(file);
+        drop(too_large_file(&point));
         fs::write(point.path().join("etc/hostname"), "changed\n").unwrap();
-        let said = fails(dir, &point, "unmount POINT", 4);
-        assert!(said.contains("write back") && said.contains("No space left"), "{said}");
+        assert_write_back_fails(dir, &point);
         assert!(!is_mounted(point.path()));
         assert!(File::open(image).unwrap().try_lock().is_ok(), "somebody still uses the image");
         judge(image);
@@ -93,10 +104,8 @@ fn unmount_reports_lost_writes_of_a_mount_in_use() {
     on_each_format(|dir, image| {
         let point = Point::new();
         ok(dir, &point, "mount a.img POINT");
-        let file = File::create(point.path().join("too large")).unwrap();
-        let _ = (&file).write_all(&vec![1; 80 << 20]);
-        let said = fails(dir, &point, "unmount POINT", 4);
-        assert!(said.contains("write back") && said.contains("No space left"), "{said}");
+        let file = too_large_file(&point);
+        let said = assert_write_back_fails(dir, &point);
         assert!(said.contains("still mounted") && said.contains("programs use it"), "{said}");
         assert!(is_mounted(point.path()));
         drop(file);
