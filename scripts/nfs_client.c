@@ -382,7 +382,7 @@ static void measure(struct client *client, const struct step *step, uint64_t cou
     printf("%s %llu %.6f\n", step->name, (unsigned long long)(entries ? entries : count), now() - start);
 }
 
-/* Many connections, each with a file of its own, of which it writes and reads `count` pieces together. */
+/* Opens many connections. Each writes and reads `count` pieces of a separate file, all at the same time. */
 static void measure_many(char **arguments, struct handle dir, uint64_t count, uint64_t window)
 {
     static struct client clients[CLIENTS_MAX];

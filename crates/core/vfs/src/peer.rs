@@ -89,8 +89,8 @@ mod table {
     /// State of a connection with both ends open (`TCP_ESTABLISHED`). The kernel shows user 0 for closed sockets, so
     /// sockets in other states do not count.
     const ESTABLISHED: &str = "01";
-    /// Conversions of four bytes of an address to a number as in a table: in the byte order of the kernel, which an emulated
-    /// processor does not share.
+    /// Conversions of four bytes of an address to a number. Tables are in the byte order of the kernel. An emulated
+    /// program may have another one.
     pub(super) const ORDERS: [fn([u8; 4]) -> u32; 2] = [u32::from_le_bytes, u32::from_be_bytes];
 
     /// Returns the user of the open socket at `own` that is connected to `other`.
