@@ -11,6 +11,7 @@ use super::inodes::Inodes;
 use super::links::DIRECTORY;
 use super::metadir;
 use super::names;
+use super::quota;
 use super::realtime;
 use super::unlinked;
 use crate::format::features::RoCompat;
@@ -36,9 +37,7 @@ pub(super) fn finish(inodes: &Inodes<'_>, totals: &Totals) -> Summary {
         if let Some(used) = inodes.realtime {
             realtime::check(inodes, used);
         }
-        if let Some(usage) = inodes.usage {
-            usage.check(inodes);
-        }
+        quota::check(inodes);
         if !ctx.waiting.is_empty() || !in_doubt.is_empty() {
             explain(inodes, &in_doubt);
         }

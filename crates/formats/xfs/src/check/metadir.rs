@@ -36,7 +36,8 @@ pub(super) struct Metafile {
     pub(super) inode: Inode,
 }
 
-/// Returns all files of the tree that can be reached from its root, directories before their contents.
+/// Returns all files of the tree that can be reached from its root, directories before their contents. A file with several
+/// names is returned once per name.
 pub(super) fn walk(inodes: &Inodes<'_>) -> Vec<Metafile> {
     let mut found = Vec::new();
     diagnose::quietly(inodes, |quiet| found = walk_quietly(quiet));
@@ -68,14 +69,16 @@ fn walk_quietly(quiet: &Inodes<'_>) -> Vec<Metafile> {
         });
         let parent = dir.path.clone();
         for (name, ino) in children {
-            if seen.insert(ino) && found.len() < FILES_MAX {
-                let mut path = parent.clone();
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(&name);
-                found.extend(visit(path, ino));
+            if found.len() >= FILES_MAX {
+                break;
             }
+            let mut path = parent.clone();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+            let is_new = |file: &Metafile| !file.inode.is_dir() || seen.insert(ino);
+            found.extend(visit(path, ino).filter(is_new));
         }
     }
     found
@@ -160,7 +163,7 @@ fn check_file(ctx: &Context<'_>, file: &Metafile) {
         }
         _ => {}
     }
-    let group = group_of_path(&file.path);
+    let group = group_of_path(&file.path).filter(|group| *group < groups);
     if group.is_some_and(|group| group != file.inode.projid()) {
         let number = Finding::new(codes::METADIR_FILE).of_inode(file.ino.0).field("di_projid");
         let detail = format!("/{}", String::from_utf8_lossy(&file.path));

@@ -1,4 +1,5 @@
-//! Checks quotas: recounts the usage of users, groups and projects if the superblock says that it was counted.
+//! Checks the records of quota files, and recounts the usage of users, groups and projects if the superblock says that it
+//! was counted.
 
 mod usage;
 
@@ -12,33 +13,52 @@ use super::forks;
 use super::inodes::Inodes;
 use super::metadir;
 use crate::format::checksum;
+use crate::format::features::Version;
 use crate::format::inode::Fork;
 use crate::format::log::dquot::{CRC_OFFSET as DQUOT_CRC_OFFSET, DQUOT_BLOCK_SIZE};
-use crate::format::quota::{self, Counts, QuotaKind, Resource, UsageById};
+use crate::format::quota::{self, Counts, QuotaKind, Resource, UsageById, counted_files};
 
 use usage::IDS_MAX;
 pub(crate) use usage::Usage;
 pub(super) use usage::{Uncounted, is_counted};
 
-impl Usage {
-    /// Compares the usage with the quota files.
-    pub(super) fn check(&self, inodes: &Inodes<'_>) {
-        let files = match metadir::root(inodes.ctx) {
-            Some(_) => metadir::quota_files(inodes).map(|file| file.unwrap_or(Ino(0))),
-            None => self.files,
-        };
-        for (at, kind) in QuotaKind::ALL.into_iter().enumerate() {
-            if let Some(counted) = &self.kinds[at] {
-                let mut counted = std::mem::take(&mut *counted.lock());
+/// Checks the quota files, and compares them with the usage of the kinds that were counted.
+pub(super) fn check(inodes: &Inodes<'_>) {
+    for (kind, file) in QuotaKind::ALL.into_iter().zip(files(inodes)) {
+        let usage = inodes.usage.and_then(|usage| usage.kinds[kind as usize].as_ref());
+        match usage.map(|usage| std::mem::take(&mut *usage.lock())) {
+            Some(mut counted) => {
                 let is_partial = counted.len() >= IDS_MAX;
-                if read(inodes, kind, files[at], &mut counted) && !is_partial {
+                let file = file.unwrap_or(Ino(0));
+                if read(inodes, kind, file, Some(&mut counted)) && !is_partial {
                     for (id, counts) in counted {
                         differs(inodes.ctx, kind, id, counts, Counts::default());
                     }
                 }
             }
+            // Kernels and xfs_repair read the records all the same.
+            None => {
+                let is_used = |ino: &Ino| matches!(inodes.chunks.find(*ino), InodeState::Used(_));
+                if let Some(file) = file.filter(is_used) {
+                    read(inodes, kind, file, None);
+                }
+            }
         }
     }
+}
+
+/// Returns the quota file of each kind. In version 4, where kinds share a file, only if the kind was counted.
+fn files(inodes: &Inodes<'_>) -> [Option<Ino>; 3] {
+    let ctx = inodes.ctx;
+    let raw = &ctx.sb.raw;
+    if metadir::root(ctx).is_some() {
+        return metadir::quota_files(inodes);
+    }
+    let features = &ctx.geometry.features;
+    if !features.crc() || !features.version_bits.contains(Version::QUOTA) {
+        return counted_files(raw).map(|file| file.map(Ino));
+    }
+    [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(|file| Some(Ino(file)))
 }
 
 fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: Counts) {
@@ -54,8 +74,14 @@ fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: 
     }
 }
 
-/// Reads a quota file and removes its identifiers from `counted`. Returns whether all of it could be read.
-fn read(inodes: &Inodes<'_>, kind: QuotaKind, ino: Ino, counted: &mut UsageById) -> bool {
+/// Checks the records of a quota file. Compares them with `counted`, and removes their identifiers from it. Returns whether
+/// all of the file could be read.
+fn read(
+    inodes: &Inodes<'_>,
+    kind: QuotaKind,
+    ino: Ino,
+    mut counted: Option<&mut UsageById>,
+) -> bool {
     let ctx = inodes.ctx;
     let fault = |detail: &str| Finding::new(codes::QUOTA).of_inode(ino.0).detail(detail);
     if !matches!(inodes.chunks.find(ino), InodeState::Used(_)) {
@@ -102,9 +128,11 @@ fn read(inodes: &Inodes<'_>, kind: QuotaKind, ino: Ino, counted: &mut UsageById)
                 {
                     ctx.damage(codes::QUOTA, &damage.of_inode(ino.0), Some(place));
                 }
-                let found = Resource::ALL.map(|resource| quota::read(record, resource).count);
-                let expected = counted.remove(&id).unwrap_or_default();
-                differs(ctx, kind, id, expected, found);
+                if let Some(counted) = &mut counted {
+                    let found = Resource::ALL.map(|resource| quota::read(record, resource).count);
+                    let expected = counted.remove(&id).unwrap_or_default();
+                    differs(ctx, kind, id, expected, found);
+                }
             }
         }
     }

@@ -39,8 +39,9 @@ struct MetadirPlan {
 pub(super) fn repair(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let all = by_inode(findings);
     let plans = view(job.staging.clone(), |view| {
+        // The first path of each file.
         let paths: BTreeMap<Ino, Vec<u8>> =
-            view.metafiles().into_iter().map(|(path, ino)| (ino, path)).collect();
+            view.metafiles().into_iter().rev().map(|(path, ino)| (ino, path)).collect();
         let plan = |number: &u64| {
             let ino = Ino(*number);
             let inode = view.inode(ino)?;
@@ -105,6 +106,9 @@ fn plan(
             _ => None,
         };
     }
+    if view.is_metadir_root(ino) {
+        return (!outside.is_empty()).then_some(InodeChange::Unlink(outside));
+    }
     if ino == view.root() || inside.is_empty() {
         return Some(InodeChange::Unmark);
     }
@@ -130,8 +134,11 @@ fn carry_out(fs: &XfsCore, plan: &MetadirPlan) -> Result<()> {
         InodeChange::Mark(fitting, group) => change(fs, plan.ino, |_, handle| {
             handle.inode.set_metadata(*fitting);
             handle.inode.set_projid(group.unwrap_or(0));
-            if fitting.shape().is_some() && handle.inode.format() != ForkFormat::MetaBtree {
-                empty_tree(&mut handle.inode);
+            let is_tree = handle.inode.format() == ForkFormat::MetaBtree;
+            match fitting.shape() {
+                Some(_) if !is_tree => empty_tree(&mut handle.inode),
+                None if is_tree => empty(&mut handle.inode),
+                _ => {}
             }
             Ok(())
         }),
@@ -142,16 +149,20 @@ fn carry_out(fs: &XfsCore, plan: &MetadirPlan) -> Result<()> {
     }
 }
 
+/// Makes a file with a tree an empty one. The blocks of the tree become lost space.
+fn empty(inode: &mut Inode) {
+    inode.fork_mut(Fork::Data).fill(0);
+    inode.set_format(Fork::Data, ForkFormat::Extents);
+    inode.set_nblocks(0);
+}
+
 /// Makes an inode an ordinary one that its owner can read.
 pub(super) fn unmark(fs: &XfsCore, ino: Ino) -> Result<()> {
     change(fs, ino, |_, handle| {
         let inode = &mut handle.inode;
         inode.clear_metadata();
         if inode.format() == ForkFormat::MetaBtree {
-            // The blocks of the tree become lost space.
-            inode.fork_mut(Fork::Data).fill(0);
-            inode.set_format(Fork::Data, ForkFormat::Extents);
-            inode.set_nblocks(0);
+            empty(inode);
         }
         // All of them together are hardly the flags of a file.
         if inode.flags() & FILE_FLAGS == FILE_FLAGS {

@@ -162,6 +162,14 @@ impl Pair {
         (!output.status.success()).then(|| format!("xfs_repair: {}", said()))
     }
 
+    /// Repairs the images of these seeds. `xfs_repair` judges each one.
+    fn judge(&self, seeds: &[u64]) {
+        let folder = testkit::scratch();
+        let fault = |seed: &u64| self.fault(*seed, folder.path(), true);
+        let faults: Vec<String> = seeds.iter().filter_map(fault).collect();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+
     /// Runs a series.
     fn run(&self, cases: u64) {
         let each = std::env::var("DISKWRIGHT_DAMAGE_EACH").map_or(1, |each| each.parse().unwrap());
@@ -189,15 +197,16 @@ fn damaged_images_with_realtime_groups_are_repaired() {
     golden_pair!("xfs-rtgroups", "realtime-shared").run(effort(12, 24, 10_000));
 }
 
-/// Seeds that once failed. In the first one, damage makes a name that only a group past the last one can have.
+/// Seeds that once failed.
 #[test]
 fn former_failures_with_realtime_groups_are_repaired() {
     require!(Tool("xfs_repair"));
     let pair = golden_pair!("xfs-rtgroups", "realtime-shared");
-    let folder = testkit::scratch();
-    let faults: Vec<String> =
-        [1_006_020].iter().filter_map(|seed| pair.fault(*seed, folder.path(), true)).collect();
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    // Names of groups that do not exist; a name in the root directory that leads to the metadata directory; a file that
+    // gets the type of its place; a file with the names of two.
+    pair.judge(&[1_006_020, 1_008_557, 1_009_195, 1_009_459]);
+    // A file that gets the type of its place; damaged records of quotas that a restored superblock does not count.
+    pair.with_quotas("xfs-quotas-rtgroups").judge(&[1_000_217, 1_005_080, 1_005_370, 1_009_390]);
 }
 
 #[test]
