@@ -7,6 +7,7 @@ use super::context::Context;
 use crate::format::address::AgNumber;
 use crate::format::features::{Incompat, Version};
 use crate::format::geometry::INODES_PER_CHUNK;
+use crate::format::quota::flags_of_other_version;
 use crate::format::realtime::space::SpaceLayout;
 use crate::format::superblock::RawSuperblock;
 
@@ -183,8 +184,11 @@ pub(crate) fn are_realtime_groups_right(raw: &RawSuperblock) -> bool {
             && (raw.rblocks.get() != 0 || raw.rgcount.get() == 0)
 }
 
-/// Checks that the two indications of quotas agree.
+/// Checks that the indications of quotas agree.
 fn check_quota(raw: &RawSuperblock, tell: impl Fn(&'static str, &str, String)) {
+    if flags_of_other_version(raw) != 0 {
+        tell("sb_qflags", "flags of its version", format!("{:#x}", raw.qflags));
+    }
     let is_none = |ino: u64| [0, u64::MAX].contains(&ino);
     let has_quota = raw.features().version_bits.contains(Version::QUOTA);
     if raw.features().incompat(Incompat::METADIR) {

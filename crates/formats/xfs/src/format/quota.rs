@@ -38,8 +38,21 @@ const BIGTIME_SHIFT: u32 = 2;
 pub(crate) const GRACE_DEFAULT: u64 = 7 * 24 * 60 * 60;
 /// `sb_qflags`: all kinds were counted.
 pub(crate) const ALL_COUNTED: u16 = 0x4 | 0x100 | 0x400;
+/// `sb_qflags` of version 4: limits of groups or projects are enforced.
+const OLD_ENFORCED: u16 = 0x10;
 /// `sb_qflags` of version 4: groups or projects were counted.
 pub(crate) const OLD_COUNTED: u16 = 0x20;
+
+/// Returns the bits of `sb_qflags` that belong to another version. Kernels refuse them.
+pub(crate) fn flags_of_other_version(raw: &RawSuperblock) -> u16 {
+    let kinds = [QuotaKind::Group, QuotaKind::Project];
+    let of_version_5 = || kinds.into_iter().map(|kind| kind.enforced() | kind.counted());
+    let others = match raw.features().crc() {
+        true => OLD_ENFORCED | OLD_COUNTED,
+        false => of_version_5().fold(0, |all, bits| all | bits),
+    };
+    raw.qflags.get() & others
+}
 
 impl QuotaKind {
     /// All kinds.

@@ -29,6 +29,7 @@ use crate::format::address::{AgBlock, AgNumber};
 use crate::format::ag::{AGF_MAGIC, AGF_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi};
 use crate::format::features::{Incompat, RoCompat, Version};
 use crate::format::geometry::Geometry;
+use crate::format::quota::flags_of_other_version;
 use crate::format::superblock::{
     MAGIC, REALTIME_GROUP_LOG, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
 };
@@ -622,8 +623,9 @@ fn plausible_log(raw: &mut RawSuperblock, bits: &mut Version) {
     }
 }
 
-/// Makes the flag for quotas agree with the quota files, and removes numbers that are not inodes.
+/// Makes the flags for quotas agree with the version and the quota files, and removes numbers that are not inodes.
 fn plausible_quota(raw: &mut RawSuperblock, bits: &mut Version, is_ino: impl Fn(u64) -> bool) {
+    raw.qflags = (raw.qflags.get() & !flags_of_other_version(raw)).into();
     let features = raw.features();
     let inos = [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()];
     let has_quota = inos.into_iter().any(|ino| ino != NO_INODE && is_ino(ino));

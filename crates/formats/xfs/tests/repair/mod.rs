@@ -321,10 +321,13 @@ const MENDED: &[(&str, &[u64])] = &[
         ],
     ),
     ("shared", &[2_010_669, 3_002_820, 3_003_936, 5_000_380]),
-    // A damaged root of the metadata directory in a group whose inode tree is rebuilt.
+    // A damaged root of the metadata directory in a group whose inode tree is rebuilt; flags of quotas of another version.
     (
         "metadir-quota",
-        &[700_395, 700_634, 700_999, 701_087, 701_360, 701_984, 702_205, 702_765, 704_093, 704_199],
+        &[
+            700_395, 700_634, 700_999, 701_087, 701_360, 701_984, 702_205, 702_765, 704_093,
+            704_199, 6_007_330,
+        ],
     ),
 ];
 

@@ -107,10 +107,10 @@ pub(super) fn compare(base: &Base, damaged: &MemoryDevice) -> Result<(), String>
     }
     let lost = kept_by_theirs.difference(&kept).take(5);
     let lost: Vec<String> = lost.map(|path| path.escape_ascii().to_string()).collect();
-    let left = ours.left.len();
+    let left = super::shown(&ours.left);
     let error = found.err().unwrap_or_default();
     Err(format!(
-        "{} of {all} survive, {} with xfs_repair; {left} findings left {error}; lost: {}",
+        "{} of {all} survive, {} with xfs_repair; left: {left} {error}; lost: {}",
         kept.len(),
         kept_by_theirs.len(),
         lost.join(" ")
