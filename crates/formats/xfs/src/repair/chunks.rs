@@ -10,7 +10,7 @@ use vfs::check::BitSet;
 
 use super::RepairJob;
 use super::group::GroupDevice;
-use super::named;
+use super::named::{self, Run};
 use super::old::Old;
 use crate::btree::Tree;
 use crate::btree::records::{InoTree, InodeChunk, rmap_owner};
@@ -77,22 +77,49 @@ fn search(
 ) -> Vec<InodeChunk> {
     let hints = hints(survey, device, old);
     let blocks = blocks_with_inodes(survey, device, old, &hints);
-    if !survey.geometry.features.crc() {
-        let free = free_blocks(device, old);
+    if survey.geometry.features.crc() {
+        return records_in(survey, device, &hints, &blocks);
+    }
+    let free = free_blocks(device, old);
+    let unit = alignment(survey);
+    let add_runs = |is_chunk: &dyn Fn(&Run) -> bool| {
         let is_taken = |block: u32| blocks.contains(block.into()) || free.contains(block.into());
-        let unit = alignment(survey);
-        let root = survey.sb.raw.rootino.get();
-        for block in named::blocks(device, unit, (job.named_inodes(survey), root), is_taken) {
+        for block in named::blocks(device, unit, is_taken, is_chunk) {
             blocks.insert(block.into());
         }
+        records_in(survey, device, &hints, &blocks)
+    };
+    let (named, root) = (job.named_inodes(survey), survey.sb.raw.rootino.get());
+    let found = add_runs(&|run| run.is_named(named, root));
+    let Some(agi) = old.header() else { return found };
+    if totals(&found).0 >= agi.count.get() {
+        return found;
     }
+    // Names may be lost. If all runs of inodes are exactly those that the header counts, none belongs to a file.
+    let all = add_runs(&|_| true);
+    if totals(&all) == (agi.count.get(), agi.freecount.get()) { all } else { found }
+}
+
+/// Returns the total numbers of inodes and of free ones.
+fn totals(records: &[InodeChunk]) -> (u32, u32) {
+    let free = records.iter().map(|record| u32::from(record.freecount)).sum();
+    (records.iter().map(InodeChunk::inodes).sum(), free)
+}
+
+/// Returns the records of the hints and of other blocks with inodes.
+fn records_in(
+    survey: &Survey,
+    device: &GroupDevice<'_>,
+    hints: &HashMap<u32, InodeChunk>,
+    blocks: &BitSet,
+) -> Vec<InodeChunk> {
     let mut starts: Vec<u32> = hints.keys().copied().collect();
-    starts.extend(other_starts(survey, device, &hints, &blocks));
+    starts.extend(other_starts(survey, device, hints, blocks));
     starts.sort_unstable();
     starts.dedup();
     let records = starts
         .into_iter()
-        .filter_map(|start| record(survey, device, start, hints.get(&start), &blocks));
+        .filter_map(|start| record(survey, device, start, hints.get(&start), blocks));
     records.collect()
 }
 

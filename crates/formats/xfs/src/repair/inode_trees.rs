@@ -121,13 +121,12 @@ pub(super) fn moved(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
 fn are_too_few(old: &Old<'_>, records: &[InodeChunk]) -> bool {
     let used = |record: &InodeChunk| record.inodes().saturating_sub(record.freecount.into());
     let found: u32 = records.iter().map(used).sum();
-    let agi = old.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC);
     let all: u32 = records.iter().map(InodeChunk::inodes).sum();
     let is_short = |agi: &RawAgi| {
         let counted = agi.count.get().saturating_sub(agi.freecount.get());
         agi.count.get() > all && counted > found + found / 8 + 1
     };
-    !old.ino.is_sound && agi.map_or(records.is_empty(), is_short)
+    !old.ino.is_sound && old.header().map_or(records.is_empty(), is_short)
 }
 
 /// Rebuilds the inode trees of groups with a wrong AGI checksum.

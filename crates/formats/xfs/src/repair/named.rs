@@ -5,10 +5,12 @@
 //! - the superblock names the root directory in it;
 //! - directory entries name most of its inodes in use;
 //! - connected directories name some of its inodes. The inode of a connected directory maps the directory's first block.
+//! - all such runs of a group together contain exactly the inodes that its header counts.
 //!
 //! A directory in an image in a file is not connected, because the inode with its number is another one.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use disk::BlockDevice;
 use vfs::Ino;
@@ -33,7 +35,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of damaged slots in a chunk.
 const DAMAGED_MAX: u32 = INODES_PER_CHUNK / 8;
 /// Number of names in connected directories that are enough for a chunk. One may be a damaged number.
-const CONNECTED_MIN: u32 = 2;
+const CONNECTED_MIN: usize = 2;
 
 /// Inodes that directory entries name.
 pub(super) struct NamedInodes {
@@ -147,12 +149,12 @@ fn connected(job: &RepairJob, firsts: &[(Ino, Block)]) -> HashSet<u64> {
     names.unwrap_or_default()
 }
 
-/// Returns the blocks of a group with chunks that are named.
+/// Returns the blocks of a group that are not taken and contain a run of inodes accepted by `is_chunk`.
 pub(super) fn blocks(
     device: &GroupDevice<'_>,
     alignment: u32,
-    (named, root): (&NamedInodes, u64),
     is_taken: impl Fn(u32) -> bool,
+    is_chunk: impl Fn(&Run) -> bool,
 ) -> Vec<u32> {
     let geometry = device.geometry;
     let (headers_end, _) = sector_place(geometry, AGFL_SECTOR);
@@ -160,48 +162,62 @@ pub(super) fn blocks(
     let mut found = Vec::new();
     let mut start = (headers_end + 1).next_multiple_of(alignment);
     while start.saturating_add(chunk) <= length {
-        let run = start..start + chunk;
-        if run.clone().any(&is_taken) || !is_named_chunk(device, start, (named, root)) {
+        let blocks = start..start + chunk;
+        let is_free = !blocks.clone().any(&is_taken);
+        if is_free && Run::read(device, blocks.clone()).is_some_and(|run| is_chunk(&run)) {
+            found.extend(blocks);
+            start = (start + chunk).next_multiple_of(alignment);
+        } else {
             start = start.saturating_add(alignment);
-            continue;
         }
-        found.extend(run);
-        start = (start + chunk).next_multiple_of(alignment);
     }
     found
 }
 
-/// Returns whether blocks from `start` on are full of inodes, and few of them are damaged. At least half of those in
-/// use must have names, or some must have them in connected directories, or one must be the root. The first block and
-/// the last one contain an inode, so that no chunk starts before its first inode.
-fn is_named_chunk(
-    device: &GroupDevice<'_>,
-    start: u32,
-    (named, root): (&NamedInodes, u64),
-) -> bool {
-    let geometry = device.geometry;
-    let (mut used, mut known, mut connected, mut damaged) = (0_u32, 0_u32, 0_u32, 0);
-    let mut has_root = false;
-    for block in start..start + geometry.chunk_blocks() {
-        let Some(bytes) = device.read_block(AgBlock(block)) else { return false };
-        let first = geometry.first_ino(AgBlock(block)).0;
-        let (mut count, before) = (0, damaged);
-        for (nth, slot) in (0..).zip(bytes.chunks_exact(geometry.inode_size())) {
-            count += 1;
-            let ino = geometry.ino(device.ag, AgIno(first.saturating_add(nth)));
-            has_root |= ino.0 == root;
-            if be16(slot, 0) != inode::MAGIC || !(1..=2).contains(&slot[4]) {
-                damaged += 1;
-            } else if be16(slot, 2) != 0 {
-                used += 1;
-                known += u32::from(named.all.contains(&ino.0));
-                connected += u32::from(named.connected.contains(&ino.0));
+/// A run of blocks full of inodes, as long as a chunk.
+pub(super) struct Run {
+    /// Inodes in use, according to the location.
+    used: Vec<Ino>,
+    /// All inodes are in this range.
+    all: Range<u64>,
+}
+
+impl Run {
+    /// Returns the inodes of a run. `None` if too many are damaged, or if the first block or the last one contains none, so
+    /// that no chunk starts before its first inode.
+    fn read(device: &GroupDevice<'_>, blocks: Range<u32>) -> Option<Self> {
+        let geometry = device.geometry;
+        let number = |ino: u32| geometry.ino(device.ag, AgIno(ino));
+        let mut used = Vec::new();
+        let mut damaged = 0;
+        for block in blocks.clone() {
+            let bytes = device.read_block(AgBlock(block))?;
+            let first = geometry.first_ino(AgBlock(block)).0;
+            let (mut count, before) = (0, damaged);
+            for (nth, slot) in (0..).zip(bytes.chunks_exact(geometry.inode_size())) {
+                count += 1;
+                if be16(slot, 0) != inode::MAGIC || !(1..=2).contains(&slot[4]) {
+                    damaged += 1;
+                } else if be16(slot, 2) != 0 {
+                    used.push(number(first.saturating_add(nth)));
+                }
+            }
+            let is_at_end = block == blocks.start || block == blocks.end - 1;
+            if damaged > DAMAGED_MAX || is_at_end && damaged - before == count {
+                return None;
             }
         }
-        let is_at_end = block == start || block == start + geometry.chunk_blocks() - 1;
-        if damaged > DAMAGED_MAX || is_at_end && damaged - before == count {
-            return false;
-        }
+        let start = number(geometry.first_ino(AgBlock(blocks.start)).0).0;
+        Some(Self { used, all: start..start + u64::from(INODES_PER_CHUNK) })
     }
-    has_root || connected >= CONNECTED_MIN || used > 0 && known >= used.div_ceil(2)
+
+    /// Returns whether at least half of the inodes in use have names, or some have them in connected directories, or one is
+    /// the root.
+    pub(super) fn is_named(&self, named: &NamedInodes, root: u64) -> bool {
+        let count = |of: &HashSet<u64>| self.used.iter().filter(|ino| of.contains(&ino.0)).count();
+        let (used, known) = (self.used.len(), count(&named.all));
+        self.all.contains(&root)
+            || count(&named.connected) >= CONNECTED_MIN
+            || used > 0 && known >= used.div_ceil(2)
+    }
 }

@@ -15,7 +15,7 @@ use crate::check::codes;
 use crate::check::survey::{Survey, TreeContents};
 use crate::format::address::AgNumber;
 use crate::format::ag::{
-    self, AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_SECTOR, RawAgf, RawAgi, sector_place,
+    self, AGF_MAGIC, AGF_SECTOR, AGFL_SECTOR, AGI_MAGIC, AGI_SECTOR, RawAgf, RawAgi, sector_place,
 };
 use crate::format::features::RoCompat;
 
@@ -59,6 +59,11 @@ impl<'o> Old<'o> {
             }
         }
         old
+    }
+
+    /// Returns the header of inodes if it has its magic number.
+    pub(super) fn header(&self) -> Option<&RawAgi> {
+        self.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC)
     }
 
     fn tree<T: Tree>(
