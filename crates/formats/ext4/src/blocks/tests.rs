@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use engine::Tag;
-use vfs::{Error, FileSystem, Ino, NewInode};
+use vfs::{Error, FileSystem, Ino, NewInode, SetAttributes};
 
 use crate::format::address::{Block, FileBlock, Group};
 use crate::format::dirent;
@@ -283,4 +283,25 @@ fn unusual_blocks_can_be_changed() {
     let mut found = [1; 1];
     device.read_at(offset + BLOCK_SIZE as u64 - 1, &mut found).unwrap();
     assert_eq!(found, [0]);
+}
+
+/// A cached block remembers which slots have verified checksums. Reads and changes of one inode do not hide the damage of
+/// another one in its block.
+#[test]
+fn damage_of_an_inode_is_found_at_each_access() {
+    let (device, fs) = open("");
+    let table = sound(&fs, BlockKind::InodeTable);
+    drop(fs);
+    let byte = table.block.0 * BLOCK_SIZE as u64 + LOST_FOUND_SLOT as u64 + 4;
+    let mut size = [0; 1];
+    device.read_at(byte, &mut size).unwrap();
+    device.write_at(byte, &[size[0] ^ 1]).unwrap();
+    let fs = Ext4::open_writable(device, &OpenOptions::default()).unwrap();
+    for mode in [0o700, 0o755] {
+        assert!(matches!(fs.attributes(LOST_FOUND), Err(Error::Corrupt(_))));
+        let change = SetAttributes { permissions: Some(mode), ..SetAttributes::default() };
+        fs.set_attributes(fs.root(), &change).unwrap();
+        assert_eq!(fs.attributes(fs.root()).unwrap().permissions, mode);
+        assert!(matches!(fs.set_attributes(LOST_FOUND, &change), Err(Error::Corrupt(_))));
+    }
 }

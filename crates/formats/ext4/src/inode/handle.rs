@@ -83,11 +83,13 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
     let at = |c: Corruption| c.of_inode(ino.0).at_block(block.0);
     let sb = &fs.volume.sb;
     let seed = inode_seed(sb.checksum_seed, ino, inode.generation());
-    if sb.features.metadata_csum() {
+    let mark = sealed_mark(geometry.inode_size, offset);
+    if sb.features.metadata_csum() && table.marks() & mark == 0 {
         let (computed, stored) = inode::slot_checksums(seed, slot);
         if computed != stored {
             return Err(at(Corruption::checksum("inode", computed, stored)).into());
         }
+        table.mark(mark);
     }
     let extra = inode.extra_isize();
     if !extra.is_multiple_of(4) || GOOD_OLD_INODE_SIZE + usize::from(extra) > slot.len() {
@@ -95,6 +97,12 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
         return Err(at(Corruption::new("inode", "extra_isize").mismatch(range, extra)).into());
     }
     Ok(Handle { owner: BlockOwner { ino, seed }, inode, block, offset })
+}
+
+/// Returns the mark of a slot in a cached block of inodes. The mark means that the slot's checksum is valid: it was
+/// verified since the block was read, or computed here. Slots after the first 64 of a block have no mark.
+pub(crate) fn sealed_mark(inode_size: u16, offset: usize) -> u64 {
+    1_u64.checked_shl((offset >> inode_size.trailing_zeros()) as u32).unwrap_or(0)
 }
 
 /// Returns the slot at `offset` of an inode table block.

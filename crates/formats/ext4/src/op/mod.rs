@@ -25,7 +25,7 @@ use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges};
 
-use crate::inode::Handle;
+use crate::inode::{Handle, sealed_mark};
 
 struct Staged {
     handle: Handle,
@@ -254,7 +254,9 @@ impl<'a> Op<'a> {
         let volume = &self.fs.volume;
         let Handle { owner, inode, block, offset } = &staged.handle;
         let id = self.txn.buffer(block.0, BlockKind::InodeTable.plain())?;
-        let slot = self.txn.edit(id, *offset..offset + usize::from(volume.geometry.inode_size));
+        let inode_size = volume.geometry.inode_size;
+        // Marks say which slots have verified checksums. Those of other slots remain valid.
+        let slot = self.txn.edit_noted(id, *offset..offset + usize::from(inode_size));
         let mut next_orphan = [0; DTIME_BYTES.end - DTIME_BYTES.start];
         next_orphan.copy_from_slice(&slot[DTIME_BYTES]);
         if let Some(quota) = self.usage.quota() {
@@ -279,6 +281,7 @@ impl<'a> Op<'a> {
         }
         if volume.checksums {
             inode::seal_slot(owner.seed, slot);
+            self.txn.mark(id, sealed_mark(inode_size, *offset));
         }
         Ok(())
     }

@@ -142,7 +142,8 @@ impl Op<'_> {
             let damage = Corruption::checksum("inode", computed, stored).of_inode(ino.0);
             return Err(self.txn.corrupt(id, damage).into());
         }
-        let slot = self.txn.edit(id, range);
+        // The mark of a sealed slot remains valid.
+        let slot = self.txn.edit_noted(id, range);
         slot[DTIME_BYTES].copy_from_slice(&next.to_le_bytes());
         if volume.checksums {
             inode::seal_slot(seed, slot);
