@@ -1,7 +1,7 @@
 //! Execution of operations: a restart if a group could not be waited for, and a retry after a checkpoint if the free
 //! space is busy.
 
-use engine::Engine;
+use engine::{Engine, Txn};
 use smallvec::SmallVec;
 use vfs::{Error, Result};
 
@@ -52,11 +52,9 @@ pub trait RunOperations {
     where
         Self: 'a;
 
-    /// Begins an operation that may use the part of the reserve that `claim` permits.
-    ///
-    /// # Errors
-    /// `Device` after a write error.
-    fn begin(&self, claim: Claim) -> Result<Self::Op<'_>>;
+    /// Returns an operation that may use the part of the reserve that `claim` permits. Implementations are inlined, so that
+    /// the operation is not moved.
+    fn operation<'a>(&'a self, txn: Txn<'a>, claim: Claim) -> Self::Op<'a>;
 
     /// Returns the engine.
     fn engine(&self) -> &Engine;
@@ -106,7 +104,7 @@ pub trait RunOperations {
     /// # Errors
     /// Returns the errors of `body`; `NoSpace` if it requested groups out of order.
     fn observe<R>(&self, body: impl FnOnce(&mut Self::Op<'_>) -> Outcome<R>) -> Result<R> {
-        let mut op = self.begin(Claim::Ordinary)?;
+        let mut op = self.operation(self.engine().begin()?, Claim::Ordinary);
         body(&mut op).map_err(|interrupt| interrupt.into_failure().unwrap_or(Error::NoSpace))
     }
 
@@ -125,7 +123,7 @@ pub trait RunOperations {
         let mut checkpoints_left =
             if claim == Claim::Freeing { CHECKPOINTS_TO_FREE_MAX } else { 1 };
         loop {
-            let mut op = self.begin(claim)?;
+            let mut op = self.operation(self.engine().begin()?, claim);
             let outcome = groups.iter().try_for_each(|&group| op.hold_group(group));
             let outcome = outcome.and_then(|()| {
                 let value = body(&mut op)?;

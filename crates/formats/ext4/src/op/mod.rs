@@ -81,8 +81,9 @@ pub struct Op<'a> {
 impl RunOperations for Ext4Core {
     type Op<'a> = Op<'a>;
 
-    fn begin(&self, claim: Claim) -> Result<Op<'_>> {
-        Op::begin(self, claim)
+    #[inline]
+    fn operation<'a>(&'a self, txn: Txn<'a>, claim: Claim) -> Op<'a> {
+        Op::new(self, txn, claim)
     }
 
     fn engine(&self) -> &Engine {
@@ -132,9 +133,9 @@ impl Operation for Op<'_> {
 }
 
 impl<'a> Op<'a> {
-    pub(crate) fn begin(fs: &'a Ext4Core, claim: Claim) -> Result<Self> {
-        let txn = fs.engine.begin()?;
-        Ok(Self {
+    #[inline]
+    fn new(fs: &'a Ext4Core, txn: Txn<'a>, claim: Claim) -> Self {
+        Self {
             fs,
             group_guards: HeldGroups::new(fs.volume.groups.all()),
             orphans: Pending::new(&fs.orphans),
@@ -147,7 +148,7 @@ impl<'a> Op<'a> {
             zeroed_runs: ZeroedRuns::default(),
             released_attributes: SmallVec::new(),
             counted_values: Vec::new(),
-        })
+        }
     }
 
     /// Holds a block until the end of the operation.

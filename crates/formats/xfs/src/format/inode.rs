@@ -22,6 +22,8 @@ pub const CORE_SIZE_V3: usize = 176;
 pub(crate) const CORE_SIZE_V2: usize = 100;
 /// Byte offset of the checksum.
 pub const CRC_OFFSET: usize = 100;
+/// Byte offset of `di_changecount`.
+pub(crate) const CHANGECOUNT_OFFSET: usize = 104;
 /// Byte offset of `di_onlink`, the link count of version 1.
 const ONLINK_OFFSET: usize = 6;
 /// Number and UUID, which follow each other in version 3.
@@ -580,8 +582,8 @@ impl Inode {
     /// Increments the change counter (version 3).
     pub(crate) fn bump_changecount(&mut self) {
         if self.is_v3() {
-            let count = be64(&self.bytes, 104).wrapping_add(1);
-            put64(&mut self.bytes, 104, count);
+            let count = be64(&self.bytes, CHANGECOUNT_OFFSET).wrapping_add(1);
+            put64(&mut self.bytes, CHANGECOUNT_OFFSET, count);
         }
     }
 
