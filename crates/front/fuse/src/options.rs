@@ -40,6 +40,9 @@ pub struct Options {
     /// Bind mounts of this mount may map IDs (`mount_setattr(2)`), if the kernel supports it. Not together with `uid`
     /// or `gid`.
     pub idmap: bool,
+    /// Direct writes of different parts of a file run at the same time. Each open(2) then needs a request, and the kernel
+    /// does not see the times that such writes change.
+    pub parallel_direct: bool,
     /// Owner (user and group) of new files instead of the caller.
     pub owner: Option<(u32, u32)>,
 }

@@ -1,8 +1,10 @@
 //! Dispatch of requests to the parts of the adapter.
 
+use linux::abi::OpenOut;
 use linux::{
     Errno, Handler, InitFlags, Kernel, Operation, PageCache, Reply, Request, Settings, abi,
 };
+use rustix::fs::OFlags;
 
 use crate::Adapter;
 use crate::ioctl::{self, Ioctl};
@@ -25,7 +27,6 @@ const FEATURES: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::DO_READDIRPLUS)
     .union(InitFlags::READDIRPLUS_AUTO)
     .union(InitFlags::WRITEBACK_CACHE)
-    .union(InitFlags::NO_OPEN_SUPPORT)
     .union(InitFlags::PARALLEL_DIROPS)
     .union(InitFlags::POSIX_ACL)
     .union(InitFlags::CACHE_SYMLINKS)
@@ -47,8 +48,12 @@ impl Handler for Adapter<'_> {
         let shows_others = self.options.uid.is_some() || self.options.gid.is_some();
         let may_map = self.options.idmap && !shows_others;
         let idmap = if may_map { InitFlags::ALLOW_IDMAP } else { InitFlags::empty() };
+        let open = match self.options.parallel_direct {
+            true => InitFlags::DIRECT_IO_ALLOW_MMAP,
+            false => InitFlags::NO_OPEN_SUPPORT,
+        };
         Settings {
-            features: features | idmap,
+            features: features | idmap | open,
             max_write: MAX_WRITE,
             max_readahead: kernel.max_readahead,
             time_gran: 1,
@@ -149,6 +154,14 @@ fn may_change(operation: &Operation<'_>) -> bool {
     )
 }
 
+/// Returns the flags of the answer to OPEN. The kernel permits parallel writes only if the file bypasses its cache.
+const fn open_flags(flags: u32) -> u32 {
+    if flags & OFlags::DIRECT.bits() == 0 {
+        return abi::FOPEN_KEEP_CACHE;
+    }
+    abi::FOPEN_KEEP_CACHE | abi::FOPEN_DIRECT_IO | abi::FOPEN_PARALLEL_DIRECT_WRITES
+}
+
 impl Adapter<'_> {
     /// Checks that requests are still served.
     ///
@@ -208,6 +221,10 @@ impl Adapter<'_> {
             Operation::Ioctl { args, data } => {
                 self.ioctl(&Ioctl { header, ino: node, args: &args, data }, reply, None)
             }
+            Operation::Open(args) if self.options.parallel_direct => {
+                reply.put(&OpenOut { fh: 0, open_flags: open_flags(args.flags), backing_id: 0 })
+            }
+            Operation::Release(_) if self.options.parallel_direct => Ok(()),
             Operation::Destroy | Operation::Interrupt => Ok(()),
             // OPEN and CREATE are not needed, and files are created by MKNOD: requests contain nodes only, which
             // `Known` keeps open. The kernel remembers each `ENOSYS`.

@@ -10,10 +10,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
-use common::{NewImage, mounted};
-use fuse::Options;
-use linux::Errno;
+use common::{NewImage, mounted, mounted_handler};
+use fuse::{Adapter, Options};
+use linux::{Errno, Handler, Kernel, Operation, Reply, Request, Settings};
 use rustix::fs::{
     FallocateFlags, OFlags, SeekFrom, XattrFlags, copy_file_range, fallocate, getxattr, seek,
     setxattr,
@@ -22,14 +24,25 @@ use testkit::require;
 
 const MIB: u64 = 1 << 20;
 
+/// Time after which something is taken to wait forever.
+const LONG: Duration = Duration::from_secs(60);
+
 /// A user other than the superuser.
 const NOBODY: u32 = 65_534;
 
 fn on_mounts(test: impl Fn(&Path)) {
+    on_mounts_with(Options::default(), test);
+}
+
+fn on_mounts_with(options: Options, test: impl Fn(&Path)) {
     for image in [NewImage::ext4(), NewImage::xfs()] {
-        mounted(&image, Options::default(), &test);
+        mounted(&image, options, &test);
         image.judge();
     }
+}
+
+fn parallel_direct() -> Options {
+    Options { parallel_direct: true, ..Options::default() }
 }
 
 fn open(path: &Path) -> File {
@@ -186,22 +199,88 @@ fn space_is_given_and_taken_under_the_cache() {
 #[test]
 fn cached_and_direct_parts_are_one_file() {
     require!(Root, Fuse);
-    on_mounts(|root| {
-        let path = root.join("file");
-        let file = scattered(&path);
-        let mut expected = contents(&file);
-        let flags = OFlags::DIRECT.bits() as i32;
-        let direct =
-            File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
-        // FUSE has no alignment requirements.
-        direct.write_all_at(&pattern(3, 8192), MIB + 4096).unwrap();
-        expected[MIB as usize + 4096..][..8192].copy_from_slice(&pattern(3, 8192));
-        assert!(contents(&file) == expected);
-        file.write_all_at(b"cached", MIB).unwrap();
-        let mut part = vec![0; 4096];
-        direct.read_exact_at(&mut part, MIB).unwrap();
-        assert_eq!(&part[..6], b"cached");
-    });
+    for options in [Options::default(), parallel_direct()] {
+        on_mounts_with(options, cached_and_direct_parts);
+    }
+}
+
+fn cached_and_direct_parts(root: &Path) {
+    let path = root.join("file");
+    let file = scattered(&path);
+    let mut expected = contents(&file);
+    let direct = open_direct(&path);
+    // FUSE has no alignment requirements.
+    direct.write_all_at(&pattern(3, 8192), MIB + 4096).unwrap();
+    expected[MIB as usize + 4096..][..8192].copy_from_slice(&pattern(3, 8192));
+    assert!(contents(&file) == expected);
+    file.write_all_at(b"cached", MIB).unwrap();
+    let mut part = vec![0; 4096];
+    direct.read_exact_at(&mut part, MIB).unwrap();
+    assert_eq!(&part[..6], b"cached");
+    // At the end, the file grows.
+    direct.write_all_at(&pattern(4, 5000), 5 * MIB).unwrap();
+    expected = contents(&file);
+    assert_eq!(expected.len() as u64, 5 * MIB + 5000);
+    assert!(expected[5 * MIB as usize..] == pattern(4, 5000));
+}
+
+fn open_direct(path: &Path) -> File {
+    let flags = OFlags::DIRECT.bits() as i32;
+    File::options().read(true).write(true).custom_flags(flags).open(path).unwrap()
+}
+
+/// Lets no write of a file finish before two have arrived.
+struct PairedWrites<'a> {
+    adapter: &'a Adapter<'a>,
+    arrived: Mutex<u32>,
+    second: Condvar,
+}
+
+impl Handler for PairedWrites<'_> {
+    fn init(&self, kernel: &Kernel) -> Settings {
+        self.adapter.init(kernel)
+    }
+
+    fn handle(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Errno> {
+        if matches!(request.operation, Operation::Write { .. }) {
+            let mut arrived = self.arrived.lock().unwrap();
+            *arrived += 1;
+            self.second.notify_all();
+            let wait = self.second.wait_timeout_while(arrived, LONG, |arrived| *arrived < 2);
+            assert!(!wait.unwrap().1.timed_out(), "the second write waits for the first one");
+        }
+        self.adapter.handle(request, reply)
+    }
+}
+
+/// Linux 6.9 is the first version that permits them next to cached files.
+#[test]
+fn direct_writes_of_different_parts_run_at_the_same_time() {
+    require!(Root, Fuse, Kernel(6, 9));
+    for image in [NewImage::ext4(), NewImage::xfs()] {
+        mounted(&image, Options::default(), |root| {
+            fs::write(root.join("file"), pattern(1, 4 << 20)).unwrap();
+        });
+        let adapter = Adapter::new(image.fs(), parallel_direct());
+        let (arrived, second) = (Mutex::new(0), Condvar::new());
+        let handler = PairedWrites { adapter: &adapter, arrived, second };
+        mounted_handler(&handler, false, |root| {
+            let path = root.join("file");
+            std::thread::scope(|scope| {
+                for nth in [0, 3] {
+                    let path = &path;
+                    scope.spawn(move || {
+                        open_direct(path).write_all_at(&pattern(nth, 4096), nth * MIB).unwrap();
+                    });
+                }
+            });
+            let found = fs::read(&path).unwrap();
+            assert!(
+                found[..4096] == pattern(0, 4096) && found[3 << 20..][..4096] == pattern(3, 4096)
+            );
+        });
+        image.judge();
+    }
 }
 
 #[test]

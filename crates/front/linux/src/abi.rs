@@ -89,6 +89,7 @@ pub const FATTR_KILL_SUIDGID: u32 = 1 << 11;
 // Bits of [`OpenOut::open_flags`].
 pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
+pub const FOPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
 // Bits of [`WriteIn::write_flags`].
 pub const WRITE_CACHE: u32 = 1 << 0;

@@ -128,6 +128,9 @@ pub struct MountOptions {
     /// Communicate with the kernel over io_uring, if permitted. Unless the mount is read-only, files then report no
     /// holes.
     pub io_uring: bool,
+    /// Direct writes (`O_DIRECT`) of different parts of a file run at the same time. Each open(2) then takes longer, and
+    /// `stat` shows the times of such a write only after the kernel has dropped the inode from its cache.
+    pub parallel_direct: bool,
     /// Source name in `/proc/mounts`, instead of the path of the image. [`unmount`](super::unmount()) and messages
     /// about images in use then cannot identify the image.
     pub fs_name: Option<OsString>,
@@ -157,6 +160,7 @@ setters!(MountOptions {
     on_damage: OnDamage,
     threads: usize = Some(threads),
     io_uring: bool,
+    parallel_direct: bool,
     fs_name: impl Into<OsString> = Some(fs_name.into()),
     devices: OtherDevices,
 });
@@ -185,6 +189,7 @@ impl Default for MountOptions {
             on_damage: OnDamage::default(),
             threads: None,
             io_uring: false,
+            parallel_direct: false,
             fs_name: None,
             devices: OtherDevices::default(),
         }
@@ -251,6 +256,8 @@ impl MountOptions {
             "loud" => self.silent = false,
             "io_uring" => self.io_uring = true,
             "no_io_uring" => self.io_uring = false,
+            "parallel_direct" => self.parallel_direct = true,
+            "no_parallel_direct" => self.parallel_direct = false,
             "uid" | "gid" | "owner" | "commit" | "errors" | "threads" | "fsname" | "logdev"
             | "journal_path" | "journal_dev" | "rtdev" => {
                 return Err(format!("{word} needs a value: {word}=..."));
@@ -321,6 +328,7 @@ impl MountOptions {
             uid: self.uid,
             gid: self.gid,
             idmap: self.idmap,
+            parallel_direct: self.parallel_direct,
             owner: self.owner.map(|Owner { uid, gid }| (uid, gid)),
         }
     }
@@ -374,7 +382,7 @@ mod tests {
     fn every_word_does_what_it_says() {
         let options = parsed(
             "ro,recover,allow_other,uid=1,gid=2,owner=3:4,noatime,sync,dirsync,suid,dev,noexec,commit=30,\
-             errors=continue,threads=7,io_uring,fsname=root.img",
+             errors=continue,threads=7,io_uring,parallel_direct,fsname=root.img",
         );
         assert!(
             options.read_only
@@ -394,11 +402,17 @@ mod tests {
         assert_eq!(parsed("strictatime").access_times, AccessTimes::Always);
         assert_eq!(parsed("commit=0").sync_interval, None);
         assert!(parsed("idmap").adapter(false).idmap && !parsed("idmap,noidmap").idmap);
+        assert!(
+            options.parallel_direct
+                && !parsed("parallel_direct,no_parallel_direct").parallel_direct
+        );
     }
 
     #[test]
     fn the_adapter_gets_what_concerns_it() {
-        let adapter = parsed("uid=1,owner=3:4,errors=continue,strictatime").adapter(true);
+        let adapter =
+            parsed("uid=1,owner=3:4,errors=continue,strictatime,parallel_direct").adapter(true);
+        assert!(adapter.parallel_direct);
         assert!(adapter.read_only);
         assert_eq!((adapter.uid, adapter.gid), (Some(1), None));
         assert_eq!(adapter.owner, Some((3, 4)));

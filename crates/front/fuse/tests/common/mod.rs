@@ -242,6 +242,11 @@ pub fn mounted(image: &NewImage, options: Options, test: impl FnOnce(&Path)) {
 
 /// Mounts a file system, for a test that sees its path.
 pub fn mounted_fs(fs: &dyn FileSystem, options: Options, test: impl FnOnce(&Path)) {
+    mounted_handler(&Adapter::new(fs, options), options.read_only, test);
+}
+
+/// Mounts a handler, for a test that sees its path.
+pub fn mounted_handler(handler: &dyn Handler, read_only: bool, test: impl FnOnce(&Path)) {
     let folder = tempfile::Builder::new().prefix("diskwright-fuse-").tempdir().unwrap();
     let mount_options = MountOptions {
         fs_name: "test".into(),
@@ -249,17 +254,15 @@ pub fn mounted_fs(fs: &dyn FileSystem, options: Options, test: impl FnOnce(&Path
         allow_other: true,
         suid: true,
         dev: true,
-        read_only: options.read_only,
+        read_only,
         ..MountOptions::default()
     };
     let session = Session::mount(folder.path(), &mount_options).unwrap();
-    let adapter = Adapter::new(fs, options);
     let served = SessionOptions { threads: 2, io_uring: false };
     std::thread::scope(|scope| {
         let unmount = Unmount(session.unmounter());
         let (is_ready, ready) = std::sync::mpsc::channel();
-        let adapter = &adapter;
-        let serve = move || session.serve(adapter, &served, || is_ready.send(()).unwrap());
+        let serve = move || session.serve(handler, &served, || is_ready.send(()).unwrap());
         let server = scope.spawn(serve);
         ready.recv().expect("the session starts");
         test(folder.path());

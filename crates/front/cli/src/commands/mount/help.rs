@@ -38,6 +38,9 @@ Options of -o (* marks the default). --via nfs has ro, recover, sync, noexec, si
   errors=continue        accept changes after damage is found; damaged parts return errors
   threads=N              use N threads, 1 to 256 (default: one per processor, at least 2, and at
                          least 32 for remote images)
+  parallel_direct, no_parallel_direct*
+                         run direct writes (O_DIRECT) of a file at the same time, for databases and
+                         virtual disks; each open takes longer, and stat may show old times; or not
   io_uring, no_io_uring* receive requests over io_uring if the kernel allows it, or not
   fsname=NAME            show NAME instead of the image path as the device in /proc/mounts
   logdev=FILE            use FILE as the log of an XFS image that does not contain its log
