@@ -325,6 +325,8 @@ fn check_sizes(fields: &Fields<'_>, inode: &Inode, file_type: FileType) {
                 true => {
                     group_file_size(inode.metafile_type(), layout.as_ref(), ctx.sb.raw.blocklog)
                 }
+                // Kernels store quotas without extending the file.
+                false if ctx.sb.raw.quota_inodes().contains(&fields.ino.0) => Some(0),
                 false => file_size(&ctx.sb.raw, layout.as_ref(), fields.ino),
             };
             let expected = expected.unwrap_or(size);

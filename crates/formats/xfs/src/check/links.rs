@@ -284,17 +284,7 @@ pub(super) fn pointer_sum(dir: u64, generation: u32, name: &[u8]) -> u64 {
 /// Returns the inodes that are named by the superblock instead of a directory, except the root.
 pub(super) fn special_inodes(ctx: &Context<'_>) -> impl Iterator<Item = Ino> + use<> {
     let raw = &ctx.sb.raw;
-    let has_metadir = ctx.geometry.features.incompat(Incompat::METADIR);
-    let has_quota = ctx.geometry.features.version_bits;
-    let has_quota = has_quota.contains(crate::format::features::Version::QUOTA);
-    let mut all = vec![raw.rbmino.get(), raw.rsumino.get()];
-    if has_quota {
-        let crc = ctx.geometry.features.crc();
-        let project = if crc { raw.pquotino.get() } else { 0 };
-        all.extend([raw.uquotino.get(), raw.gquotino.get(), project]);
-    }
-    // With a metadata directory, these fields are not used.
-    all.retain(|_| !has_metadir);
+    let mut all: Vec<u64> = raw.realtime_inodes().into_iter().chain(raw.quota_inodes()).collect();
     all.sort_unstable();
     all.dedup();
     all.into_iter().filter(|ino| ![0, u64::MAX].contains(ino)).map(Ino)

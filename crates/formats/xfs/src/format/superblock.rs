@@ -115,6 +115,18 @@ impl RawSuperblock {
         }
     }
 
+    /// Returns the inodes of the quota files of users, groups and projects; zeros without quotas, or with a metadata
+    /// directory, which has its own files.
+    pub(crate) fn quota_inodes(&self) -> [u64; 3] {
+        let features = self.features();
+        if features.incompat(Incompat::METADIR) || !features.version_bits.contains(Version::QUOTA) {
+            return [0; 3];
+        }
+        // The third file is beyond the end of a superblock of version 4.
+        let projects = if features.crc() { self.pquotino.get() } else { 0 };
+        [self.uquotino.get(), self.gquotino.get(), projects]
+    }
+
     /// Returns its features.
     pub fn features(&self) -> Features {
         let versionnum = self.versionnum.get();

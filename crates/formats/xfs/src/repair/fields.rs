@@ -128,7 +128,7 @@ impl Repairer<'_, '_> {
         most
     }
 
-    /// Repairs the size and the project of files of the realtime section.
+    /// Repairs the size of quota files, and the size and the project of files of the realtime section.
     fn of_section(&self, inode: &mut Inode, ino: Ino) {
         let (geometry, raw) = (self.geometry(), &self.view.superblock().raw);
         let layout = geometry.realtime.map(|realtime| realtime.space(0));
@@ -140,6 +140,7 @@ impl Repairer<'_, '_> {
                 }
                 file_size(raw, layout.as_ref(), ino)
             }
+            false if raw.quota_inodes().contains(&ino.0) => Some(0),
             false => None,
         };
         if let Some(size) = size {

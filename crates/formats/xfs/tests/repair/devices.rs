@@ -199,7 +199,7 @@ fn damaged_images_with_realtime_groups_are_repaired() {
 
 /// Seeds that once failed.
 #[test]
-fn former_failures_with_realtime_groups_are_repaired() {
+fn former_failures_with_a_realtime_section_are_repaired() {
     require!(Tool("xfs_repair"));
     let pair = golden_pair!("xfs-rtgroups", "realtime-shared");
     // Names of groups that do not exist; a name in the root directory that leads to the metadata directory; a file that
@@ -207,6 +207,9 @@ fn former_failures_with_realtime_groups_are_repaired() {
     pair.judge(&[1_006_020, 1_008_557, 1_009_195, 1_009_459]);
     // A file that gets the type of its place; damaged records of quotas that a restored superblock does not count.
     pair.with_quotas("xfs-quotas-rtgroups").judge(&[1_000_217, 1_005_080, 1_005_370, 1_009_390]);
+    // Sizes of quota files.
+    let classic = golden_pair!("", "realtime-classic").with_quotas("xfs-quotas-realtime");
+    classic.judge(&[2_003_190, 2_003_540, 2_005_000, 2_006_880]);
 }
 
 #[test]
