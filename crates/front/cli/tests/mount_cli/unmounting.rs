@@ -75,8 +75,8 @@ fn too_large_file(point: &Point) -> File {
 }
 
 /// Unmounts an image without room for the kernel's cached data. Returns the message.
-fn assert_write_back_fails(dir: &Path, point: &Point) -> String {
-    let said = fails(dir, point, "unmount POINT", 4);
+fn assert_write_back_fails(dir: &Path, point: &Point, options: &str) -> String {
+    let said = fails(dir, point, &format!("unmount {options} POINT"), 4);
     assert!(said.contains("write back") && said.contains("No space left"), "{said}");
     said
 }
@@ -89,7 +89,7 @@ fn unmount_reports_failed_write_back_and_waits_for_the_image() {
         ok(dir, &point, "mount a.img POINT");
         drop(too_large_file(&point));
         fs::write(point.path().join("etc/hostname"), "changed\n").unwrap();
-        assert_write_back_fails(dir, &point);
+        assert_write_back_fails(dir, &point, "");
         assert!(!is_mounted(point.path()));
         assert!(File::open(image).unwrap().try_lock().is_ok(), "somebody still uses the image");
         judge(image);
@@ -105,12 +105,21 @@ fn unmount_reports_lost_writes_of_a_mount_in_use() {
         let point = Point::new();
         ok(dir, &point, "mount a.img POINT");
         let file = too_large_file(&point);
-        let said = assert_write_back_fails(dir, &point);
+        let said = assert_write_back_fails(dir, &point, "");
         assert!(said.contains("still mounted") && said.contains("programs use it"), "{said}");
         assert!(is_mounted(point.path()));
         drop(file);
         let end = unmount_when_free(point.path());
         assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+        judge(image);
+        ok(dir, &point, "mount a.img POINT");
+        let file = too_large_file(&point);
+        let said = assert_write_back_fails(dir, &point, "--lazy --timeout 1");
+        assert!(said.contains("still in use") && !is_mounted(point.path()), "{said}");
+        drop(file);
+        wait_until("the server to let go of the image", || {
+            File::open(image).unwrap().try_lock().is_ok()
+        });
         judge(image);
     });
 }

@@ -14,6 +14,7 @@ use super::served;
 use super::take_away::{ServerState, sync, take_away};
 use crate::anywhere::words;
 use crate::mounts::{MountEntry, MountWay};
+use crate::text::shown;
 use crate::{Error, ImageOptions, ImageState, Result};
 
 /// Interval between checks of the lock.
@@ -86,6 +87,10 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
         }
         (Err(error), Released::Free | Released::Unknown | Released::Mounted(_)) => {
             Err(Error::host("write back", &point, error))
+        }
+        (Err(error), Released::InUse(image)) => {
+            let in_use = format!("{error}; unmounted, but {} is still in use", shown(&image));
+            Err(Error::host("write back", &point, io::Error::new(error.kind(), in_use)))
         }
         (_, released) => Ok(released),
     }
