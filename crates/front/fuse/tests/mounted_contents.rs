@@ -261,26 +261,29 @@ fn direct_writes_of_different_parts_run_at_the_same_time() {
         mounted(&image, Options::default(), |root| {
             fs::write(root.join("file"), pattern(1, 4 << 20)).unwrap();
         });
-        let adapter = Adapter::new(image.fs(), parallel_direct());
-        let (arrived, second) = (Mutex::new(0), Condvar::new());
-        let handler = PairedWrites { adapter: &adapter, arrived, second };
-        mounted_handler(&handler, false, |root| {
-            let path = root.join("file");
-            std::thread::scope(|scope| {
-                for nth in [0, 3] {
-                    let path = &path;
-                    scope.spawn(move || {
-                        open_direct(path).write_all_at(&pattern(nth, 4096), nth * MIB).unwrap();
-                    });
-                }
-            });
-            let found = fs::read(&path).unwrap();
-            assert!(
-                found[..4096] == pattern(0, 4096) && found[3 << 20..][..4096] == pattern(3, 4096)
-            );
-        });
+        write_in_pairs(&image);
         image.judge();
     }
+}
+
+/// Writes two parts at the same time by a mount that would hold back one write.
+fn write_in_pairs(image: &NewImage) {
+    let adapter = Adapter::new(image.fs(), parallel_direct());
+    let (arrived, second) = (Mutex::new(0), Condvar::new());
+    let handler = PairedWrites { adapter: &adapter, arrived, second };
+    mounted_handler(&handler, false, |root| {
+        let path = root.join("file");
+        std::thread::scope(|scope| {
+            for nth in [0, 3] {
+                let path = &path;
+                scope.spawn(move || {
+                    open_direct(path).write_all_at(&pattern(nth, 4096), nth * MIB).unwrap();
+                });
+            }
+        });
+        let found = fs::read(&path).unwrap();
+        assert!(found[..4096] == pattern(0, 4096) && found[3 << 20..][..4096] == pattern(3, 4096));
+    });
 }
 
 #[test]

@@ -319,6 +319,9 @@ impl<'g> CheckedGroup<'g> {
             }
         }
         let (entries, capacity) = (ag::agfl_entries(geometry), ag::agfl_capacity(geometry));
+        let end = u64::from(agf.flfirst.get()) + u64::from(agf.flcount.get());
+        let last = (end + u64::from(capacity - 1)) % u64::from(capacity);
+        self.count(codes::AGF_COUNTS, "agf_fllast", last, agf.fllast.get());
         for nth in 0..agf.flcount.get() {
             let at = (agf.flfirst.get() + nth) % capacity;
             let block = be32(sector, entries + at as usize * 4);

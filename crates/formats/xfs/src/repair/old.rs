@@ -61,9 +61,15 @@ impl<'o> Old<'o> {
         old
     }
 
-    /// Returns the header of inodes if it has its magic number.
+    /// Returns the header of inodes if it has its magic number and possible counts.
     pub(super) fn header(&self) -> Option<&RawAgi> {
-        self.agi.as_ref().filter(|agi| agi.magicnum.get() == AGI_MAGIC)
+        let geometry = &self.survey.geometry;
+        let most = u64::from(geometry.ag_len(self.ag)) << geometry.inodes_per_block_log();
+        let is_possible = |agi: &&RawAgi| {
+            let (count, free) = (agi.count.get(), agi.freecount.get());
+            agi.magicnum.get() == AGI_MAGIC && u64::from(count) <= most && free <= count
+        };
+        self.agi.as_ref().filter(is_possible)
     }
 
     fn tree<T: Tree>(
