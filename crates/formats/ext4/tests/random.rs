@@ -12,7 +12,10 @@ use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::crash::write_image;
 use testkit::fs_tree::FsTree;
 use testkit::operation::Mix;
-use testkit::trial::{freeing_when_full, one_thread, random_when_full, several_threads};
+use testkit::trial::{
+    freeing_when_full, one_thread, random_when_full, scattered_writes, several_threads,
+    writes_out_of_order,
+};
 use testkit::{KernelMount, Leave, MountOptions, effort, require, shown_differences};
 
 /// Many names in few directories, so that the directories get indexes.
@@ -177,5 +180,19 @@ fn random_changes_of_a_full_image_free_all_space() {
         for seed in 0..effort(1, 2, 50) {
             random_when_full(&Ext4Target::new(layout).trial(), seed, 1_500);
         }
+    }
+}
+
+#[test]
+fn parts_of_a_file_written_in_any_order_are_in_order_on_the_device() {
+    require!(Tool("e2fsck"));
+    let large = ImageParameters { size: 128 * MIB, ..ImageParameters::DEFAULT };
+    let small_blocks = ImageParameters { block_size: 1024, ..large };
+    let clusters = ImageParameters { size: 128 * MIB, ..ImageParameters::CLUSTERS };
+    for layout in [large, small_blocks, clusters] {
+        writes_out_of_order(&Ext4Target::new(layout).trial());
+    }
+    for layout in [large, small_blocks] {
+        scattered_writes(&Ext4Target::new(layout).trial());
     }
 }

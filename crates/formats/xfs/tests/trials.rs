@@ -12,8 +12,8 @@ use testkit::crash::CrashTarget;
 use testkit::operation::Mix;
 use testkit::trial::{
     Trial, fail_allocations, fail_reads, fail_writes, freeing_when_full, many_threads, no_circle,
-    one_thread, overwrites, random_when_full, refusals, rounds, several_threads, space_comes_back,
-    taken, unnamed,
+    one_thread, overwrites, random_when_full, refusals, rounds, scattered_writes, several_threads,
+    space_comes_back, taken, unnamed, writes_out_of_order,
 };
 use testkit::{effort, require};
 
@@ -306,5 +306,17 @@ fn small_durable_changes_go_round_tiny_logs_and_round_again() {
         let log = TargetLayout::log_of(&target.make(0).unwrap());
         // xfs_repair does not accept such a log.
         rounds(&Trial { check: &|_| (), ..target.trial() }, &[log], effort(4, 10, 10));
+    }
+}
+
+#[test]
+fn parts_of_a_file_written_in_any_order_are_in_order_on_the_device() {
+    require!(Tool("xfs_repair"));
+    let large = TargetLayout { size: 256 * MIB, ..TargetLayout::DEFAULT };
+    let small_blocks = TargetLayout { block_size: 1024, ..large };
+    let plain = TargetLayout { size: 256 * MIB, ..TargetLayout::PLAIN };
+    for layout in [large, small_blocks, plain] {
+        writes_out_of_order(&IN_PLACE(layout).trial());
+        scattered_writes(&IN_PLACE(layout).trial());
     }
 }

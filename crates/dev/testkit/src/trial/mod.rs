@@ -13,6 +13,7 @@ mod space;
 mod stopping;
 mod taken;
 mod threads;
+mod unordered;
 pub mod waiting;
 mod watchdog;
 
@@ -33,6 +34,7 @@ pub use space::space_comes_back;
 pub use stopping::fail_writes;
 pub use taken::taken;
 pub use threads::{many_threads, no_circle};
+pub use unordered::{scattered_writes, writes_out_of_order};
 pub use watchdog::Watchdog;
 
 use crate::crash::{CrashTarget, OpenFileSystem};

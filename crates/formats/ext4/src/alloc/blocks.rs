@@ -18,6 +18,17 @@ impl Op<'_> {
     /// Allocates up to `wanted` clusters in one run, at `goal` or as close after it as possible. Returns the first
     /// block and the number of clusters, at least 1.
     pub(crate) fn allocate_clusters(&mut self, goal: Block, wanted: u32) -> Outcome<(Block, u32)> {
+        self.allocate_behind(goal, 0, wanted)
+    }
+
+    /// Allocates clusters like [`Self::allocate_clusters`], but leaves `free` clusters before them free, from `goal` on.
+    /// If no run near the goal is so long, none are left.
+    pub(crate) fn allocate_behind(
+        &mut self,
+        goal: Block,
+        free: u32,
+        wanted: u32,
+    ) -> Outcome<(Block, u32)> {
         let geometry = &self.fs.volume.geometry;
         let home = Group(geometry.group_of(goal).0.min(geometry.groups_count - 1));
         let groups = &self.fs.volume.groups;
@@ -33,7 +44,7 @@ impl Op<'_> {
                     continue;
                 }
                 let from = if group == home { geometry.bit_of(goal) } else { 0 };
-                if let Some(run) = self.allocate_run(group, from, wanted, good_enough)? {
+                if let Some(run) = self.allocate_run(group, from, (free, wanted), good_enough)? {
                     groups.set_block_spill(home, group);
                     let skipped = u64::from(run.start) << geometry.cluster_blocks_log;
                     let first = geometry.first_block(group).plus(skipped);
@@ -53,12 +64,13 @@ impl Op<'_> {
     }
 
     /// Allocates a run in one group: the first run of `wanted` clusters from bit `from` on, else from the start of the
-    /// group, else the longest run if it has at least `good_enough` clusters.
+    /// group, else the longest run if it has at least `good_enough` clusters. Leaves `free` clusters before the run free
+    /// if such a run exists.
     fn allocate_run(
         &mut self,
         group: Group,
         from: u32,
-        wanted: u32,
+        (free, wanted): (u32, u32),
         good_enough: u32,
     ) -> Outcome<Option<Range<u32>>> {
         let volume = &self.fs.volume;
@@ -74,10 +86,16 @@ impl Op<'_> {
         let len = volume.geometry.blocks_in(group) >> volume.geometry.cluster_blocks_log;
         let first_free = guard.first_free_block;
         let from = from.max(first_free);
-        let mut run = bitmap::find_free_run(bits, from, len, wanted);
-        if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
-            run = bitmap::find_free_run(bits, first_free, len, wanted);
-        }
+        let find = |wanted: u32| {
+            let run = bitmap::find_free_run(bits, from, len, wanted);
+            if from > first_free && run.as_ref().is_none_or(|r| r.end - r.start < good_enough) {
+                return bitmap::find_free_run(bits, first_free, len, wanted);
+            }
+            run
+        };
+        let all = wanted.saturating_add(free);
+        let found = if free > 0 { find(all).filter(|r| r.end - r.start == all) } else { None };
+        let run = found.map(|r| r.start + free..r.end).or_else(|| find(wanted));
         let Some(mut run) = run.filter(|r| r.end - r.start >= good_enough) else { return Ok(None) };
         if run.end - run.start > guard.usable_blocks(Claim::Unbounded) {
             return Err(guard.corrupt("block bitmap", "more free blocks than counted").into());

@@ -26,6 +26,8 @@ pub(crate) enum RmapOwner {
 pub(crate) struct ExtentRequest {
     /// The best place. A nearby place is acceptable.
     pub(crate) near: FsBlock,
+    /// Number of blocks to leave free before the extent, from `near` on. If no run is so long, none are left.
+    pub(crate) lead: u32,
     /// Minimum number of blocks, at least 1.
     pub(crate) min_len: u32,
     /// Maximum number of blocks.

@@ -143,7 +143,14 @@ impl SpaceModel {
         let min_len = if rng.bool() { max_len } else { 1 };
         let got = fs.atomically(|op| {
             let owner = RmapOwner::RefcountTree;
-            op.allocate_extent(&ExtentRequest { near, min_len, max_len, owner, for_data: false })
+            op.allocate_extent(&ExtentRequest {
+                near,
+                lead: 0,
+                min_len,
+                max_len,
+                owner,
+                for_data: false,
+            })
         });
         match got {
             Ok((start, len)) => {
@@ -267,6 +274,7 @@ fn a_failed_operation_leaves_no_trace() {
                 let near = FsBlock(at * 100);
                 op.allocate_extent(&ExtentRequest {
                     near,
+                    lead: 0,
                     min_len: 1,
                     max_len,
                     owner,
@@ -317,6 +325,7 @@ fn freeing_twice_is_damage() {
     };
     let request = ExtentRequest {
         near: FsBlock(100),
+        lead: 0,
         min_len: 4,
         max_len: 4,
         owner: RmapOwner::RefcountTree,
@@ -336,6 +345,7 @@ fn the_place_asked_for_is_taken_where_it_is_free() {
     let near = image.fs.volume.geometry.fs_block(AgNumber(1), AgBlock(5000));
     let request = ExtentRequest {
         near,
+        lead: 0,
         min_len: 1,
         max_len: 10,
         owner: RmapOwner::RefcountTree,

@@ -153,6 +153,7 @@ fn fragment(fs: &Xfs, piece: u32) -> Vec<(FsBlock, u32)> {
         while let Ok((start, len)) = fs.atomically(|op| {
             op.allocate_extent(&ExtentRequest {
                 near,
+                lead: 0,
                 min_len: 1,
                 max_len: piece,
                 owner,

@@ -55,7 +55,8 @@ impl<'o, 'a> ForkMap<'o, 'a> {
     /// Allocates a block for the tree.
     pub(super) fn allocate_tree_block(&mut self, near: FsBlock) -> Outcome<FsBlock> {
         let owner = self.tree_owner();
-        let request = ExtentRequest { near, min_len: 1, max_len: 1, owner, for_data: false };
+        let request =
+            ExtentRequest { near, lead: 0, min_len: 1, max_len: 1, owner, for_data: false };
         Ok(self.op.allocate_extent(&request)?.0)
     }
 

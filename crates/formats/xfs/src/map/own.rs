@@ -55,8 +55,14 @@ impl ForkMap<'_, '_> {
             self.op.own_realtime(start, len, owner)?;
             (start, len as u32)
         } else {
-            let request =
-                ExtentRequest { near: part.start, min_len: 1, max_len, owner, for_data: true };
+            let request = ExtentRequest {
+                near: part.start,
+                lead: 0,
+                min_len: 1,
+                max_len,
+                owner,
+                for_data: true,
+            };
             self.op.allocate_extent(&request)?
         };
         let new = Extent { start, len: len.into(), unwritten, ..part };

@@ -1,6 +1,10 @@
 //! Providing blocks of a fork in the state that a change of its contents needs.
 
+use std::ops::Range;
+
+use operations::Mode;
 use operations::Outcome;
+use operations::data::{NearbyPlace, nearby_place};
 use operations::reserve::Claim;
 use vfs::FileType;
 
@@ -10,7 +14,7 @@ use super::fork::ForkMap;
 use super::realtime::Wanted;
 use super::{Piece, Want, Was};
 use crate::alloc::{ExtentRequest, RmapOwner};
-use crate::format::address::{FileBlock, FsBlock};
+use crate::format::address::{AgBlock, FileBlock, FsBlock};
 use crate::format::extent::LEN_MAX;
 use crate::format::inode::Fork;
 use crate::inode::Handle;
@@ -62,18 +66,56 @@ impl ForkMap<'_, '_> {
         }
         let end = limit.min(next);
         let len = end.0.saturating_sub(at.0).clamp(1, LEN_MAX);
-        let (hints, geometry) = (&self.op.fs.hints, &self.op.fs.volume.geometry);
-        let near = match before {
-            Some(extent) => self.goal_after(&extent),
-            None => hints
-                .data_goal(geometry, self.handle)
-                .unwrap_or_else(|| self.op.metadata_goal(self.handle)),
-        };
+        let (near, lead) = self.goal_between(before, next, &(at.0..at.0 + len))?;
         let unwritten = want != Want::Written;
-        let (start, len) = self.take(at, (1, len as u32), near, unwritten)?;
+        let (start, len) = self.take(at, (1, len as u32), (near, lead), unwritten)?;
+        let (hints, geometry) = (&self.op.fs.hints, &self.op.fs.volume.geometry);
         hints.note_data(geometry, self.handle, start.plus(len));
         let written = !unwritten;
         Ok(Piece { start, len, was: Was::Hole, written, copied_from: None })
+    }
+
+    /// Returns the best place for `new` blocks of a hole that ends at `next`, and the number of blocks from that place
+    /// on that should stay free before them.
+    fn goal_between(
+        &mut self,
+        before: Option<Extent>,
+        next: FileBlock,
+        new: &Range<u64>,
+    ) -> Outcome<(FsBlock, u32)> {
+        let geometry = self.op.fs.volume.geometry;
+        // A build writes each file from front to back, and its holes stay.
+        let mut lead = 0;
+        if self.op.fs.mode != Mode::InProgress {
+            let after = (next < FileBlock::END).then_some(next.0);
+            let hole = (before.map(|extent| extent.end().0), after);
+            match nearby_place(hole, new, geometry.block_log.into()) {
+                NearbyPlace::Behind { free } => lead = free as u32,
+                NearbyPlace::InFront => {
+                    if let Some(goal) = self.goal_in_front(next, new.start)? {
+                        return Ok((goal, 0));
+                    }
+                }
+            }
+        }
+        let near = match before {
+            Some(extent) => self.goal_after(&extent),
+            None => (self.op.fs.hints.data_goal(&geometry, self.handle))
+                .unwrap_or_else(|| self.op.metadata_goal(self.handle)),
+        };
+        Ok((near, lead))
+    }
+
+    /// Returns the block that is as far in front of the extent at `next` as block `at` of the file, if it is in the same
+    /// group.
+    fn goal_in_front(&mut self, next: FileBlock, at: u64) -> Outcome<Option<FsBlock>> {
+        let Some(extent) = self.lookup(next)?.0 else { return Ok(None) };
+        self.check(&extent)?;
+        let geometry = &self.op.fs.volume.geometry;
+        let (ag, start) = geometry.split(extent.start);
+        let distance = extent.offset.0.checked_sub(at);
+        let goal = distance.and_then(|it| u64::from(start.0).checked_sub(it));
+        Ok(goal.map(|goal| geometry.fs_block(ag, AgBlock(goal as u32))))
     }
 
     /// Returns the best place for the blocks after those of an extent.
@@ -88,14 +130,14 @@ impl ForkMap<'_, '_> {
         &mut self,
         at: FileBlock,
         (min_len, max_len): (u32, u32),
-        near: FsBlock,
+        (near, lead): (FsBlock, u32),
         unwritten: bool,
     ) -> Outcome<(FsBlock, u64)> {
         let inode = &self.handle.inode;
         let for_data = inode.file_type() == Some(FileType::Regular) && self.fork == Fork::Data;
         let (ino, fork, offset) = (self.handle.ino(), self.fork, at.0);
         let owner = RmapOwner::Fork { ino, fork, offset, unwritten };
-        let request = ExtentRequest { near, min_len, max_len, owner, for_data };
+        let request = ExtentRequest { near, lead, min_len, max_len, owner, for_data };
         let (start, len) = self.op.allocate_extent(&request)?;
         let len = u64::from(len);
         let extent = Extent { offset: at, start, len, unwritten };
@@ -160,7 +202,7 @@ impl ForkMap<'_, '_> {
             }
             None => self.op.metadata_goal(self.handle),
         };
-        let (start, _) = self.take(at, (len, len), near, false)?;
+        let (start, _) = self.take(at, (len, len), (near, 0), false)?;
         Ok(start)
     }
 }

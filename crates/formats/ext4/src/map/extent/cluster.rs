@@ -11,6 +11,7 @@
 use operations::Outcome;
 
 use super::ExtentTree;
+use super::provide::Goal;
 use super::step::{FILE_BLOCKS_MAX, check_blocks};
 use crate::format::address::{Block, FileBlock};
 use crate::format::extent::Extent;
@@ -21,7 +22,7 @@ impl ExtentTree<'_, '_> {
     /// already, else new clusters.
     pub(super) fn take_in_clusters(
         &mut self,
-        goal: Block,
+        goal: Goal,
         block: FileBlock,
         len: u32,
     ) -> Outcome<(Block, u32)> {
@@ -40,7 +41,10 @@ impl ExtentTree<'_, '_> {
         if is_cut && self.find_cluster(last)?.is_some() {
             clusters -= 1;
         }
-        let (start, clusters) = self.op.allocate_clusters(goal, clusters)?;
+        // The cluster at the end of the extent before the hole is allocated already.
+        let free_from = (block.0 - goal.free as u32).div_ceil(ratio);
+        let free = (block.0 / ratio).saturating_sub(free_from);
+        let (start, clusters) = self.op.allocate_behind(goal.start, free, clusters)?;
         self.op.add_clusters(self.file, clusters)?;
         Ok((start.plus(within.into()), len.min(clusters * ratio - within)))
     }

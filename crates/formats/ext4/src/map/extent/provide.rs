@@ -1,6 +1,8 @@
 //! Mapping the blocks that a change of contents needs, in the required state.
 
+use operations::Mode;
 use operations::Outcome;
+use operations::data::{NearbyPlace, nearby_place};
 use operations::reserve::Claim;
 use smallvec::smallvec;
 use vfs::Error;
@@ -20,8 +22,17 @@ pub(super) const ROUNDS_MAX: usize = 4 * DEPTH_MAX as usize;
 enum Spot {
     /// This extent, entry `at` of the leaf.
     Extent { at: usize, extent: Extent },
-    /// A hole up to `end`. A new extent would be entry `at`, and `goal` is its preferred position.
-    Hole { at: usize, end: u64, goal: Option<Block> },
+    /// A hole up to `end`. A new extent would be entry `at`.
+    Hole { at: usize, end: u64, neighbours: Neighbours },
+}
+
+/// The extents of a leaf before and after a hole.
+type Neighbours = (Option<Extent>, Option<Extent>);
+
+/// The preferred position of new blocks: behind `free` blocks that stay free, from `start` on.
+pub(super) struct Goal {
+    pub(super) start: Block,
+    pub(super) free: u64,
 }
 
 impl ExtentTree<'_, '_> {
@@ -40,12 +51,12 @@ impl ExtentTree<'_, '_> {
                     )?;
                     self.bring_to_state(&path, at, extent, block..FileBlock(limit), want)?
                 }
-                Spot::Hole { at, end, goal } => {
+                Spot::Hole { at, end, neighbours } => {
                     let (start, len) = match taken {
                         Some(run) => run,
                         None => {
                             let len = end.min(u64::from(limit)) as u32 - block.0;
-                            let goal = goal.unwrap_or_else(|| self.op.metadata_goal(self.file));
+                            let goal = self.goal_between(neighbours, block, len);
                             self.take_run(goal, block, len, want)?
                         }
                     };
@@ -88,7 +99,7 @@ impl ExtentTree<'_, '_> {
     /// Allocates up to `len` contiguous blocks for the start of a hole.
     fn take_run(
         &mut self,
-        goal: Block,
+        goal: Goal,
         block: FileBlock,
         len: u32,
         want: Want,
@@ -97,7 +108,8 @@ impl ExtentTree<'_, '_> {
         if self.op.fs.volume.geometry.cluster_blocks_log > 0 {
             return self.take_in_clusters(goal, block, len.min(len_max));
         }
-        let (start, len) = self.op.allocate_clusters(goal, len.min(len_max))?;
+        let free = goal.free as u32;
+        let (start, len) = self.op.allocate_behind(goal.start, free, len.min(len_max))?;
         self.op.add_clusters(self.file, len)?;
         Ok((start, len))
     }
@@ -120,15 +132,30 @@ impl ExtentTree<'_, '_> {
                 .corrupt("extent tree node", "it has no entry for a block that it contains")
                 .into());
         }
-        let goal = match (before, after) {
-            (Some((_, extent)), _) => Some(extent.start.plus(u64::from(extent.len))),
-            (None, Some(next)) => {
-                next.start.0.checked_sub(u64::from(next.block.0 - block.0)).map(Block)
-            }
-            (None, None) => None,
+        Ok(Spot::Hole { at, end, neighbours: (before.map(|(_, extent)| extent), after) })
+    }
+
+    /// Returns the preferred position of `len` new blocks from `block` on.
+    fn goal_between(&self, neighbours: Neighbours, block: FileBlock, len: u32) -> Goal {
+        let geometry = &self.op.fs.volume.geometry;
+        let (before, after) = neighbours;
+        let at = u64::from(block.0);
+        // A build writes each file from front to back, and its holes stay.
+        let place = if self.op.fs.mode == Mode::InProgress {
+            NearbyPlace::Behind { free: 0 }
+        } else {
+            let hole = (before.map(|it| it.end()), after.map(|it| it.block.0.into()));
+            nearby_place(hole, &(at..at + u64::from(len)), geometry.block_size_log)
         };
-        let goal = goal.filter(|goal| self.op.fs.volume.geometry.contains(*goal, 1));
-        Ok(Spot::Hole { at, end, goal })
+        let behind = before.map(|it| it.start.plus(it.len.into()));
+        let in_front =
+            after.and_then(|it| it.start.0.checked_sub(u64::from(it.block.0) - at).map(Block));
+        let (start, free) = match place {
+            NearbyPlace::Behind { free } if before.is_some() || free > 0 => (behind, free),
+            NearbyPlace::Behind { .. } | NearbyPlace::InFront => (in_front, 0),
+        };
+        let start = start.filter(|start| geometry.contains(*start, 1));
+        Goal { start: start.unwrap_or_else(|| self.op.metadata_goal(self.file)), free }
     }
 
     /// Makes `range` of an extent written or unwritten, as requested. Returns `None` if the tree had no room.

@@ -223,7 +223,8 @@ fn the_reverse_map_follows_before_blocks_change_hands() {
 
 /// Allocates blocks without mapping them.
 fn take_blocks(op: &mut Op<'_>, near: FsBlock, len: u32, owner: RmapOwner) -> Outcome<ExtentRun> {
-    let request = ExtentRequest { near, min_len: len, max_len: len, owner, for_data: false };
+    let request =
+        ExtentRequest { near, lead: 0, min_len: len, max_len: len, owner, for_data: false };
     let (start, len) = op.allocate_extent(&request)?;
     Ok(ExtentRun { start, len })
 }
