@@ -76,9 +76,10 @@ fleet_of() {
     for machines in 1000 100000; do echo "| $machines (computed) | $((sum * machines / 10)) | $((bytes * machines / 10)) | |"; done
 }
 
-# Creates an archive of 100,000 incompressible files of 4 to 76 KB in 1,100 directories. Needs 5 GB of space.
+# make_files [BYTES]: creates an archive of 100,000 incompressible files of 4 KB to BYTES more (72,000) in 1,100
+# directories. Needs 5 GB of space.
 make_files() {
-    python3 - <<'PYTHON'
+    python3 - "${1:-72000}" <<'PYTHON'
 import io, os, sys, tarfile
 pool, made = os.urandom(1 << 20), set()
 with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.GNU_FORMAT) as archive:
@@ -90,7 +91,7 @@ with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.GNU_FORMA
                 entry = tarfile.TarInfo(folder)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(entry)
-        start, length = number * 7919 % (len(pool) - 80_000), 4_000 + number * 104_729 % 72_000
+        start, length = number * 7919 % (len(pool) - 80_000), 4_000 + number * 104_729 % int(sys.argv[1])
         contents = number.to_bytes(8, "big") + pool[start : start + length]
         entry = tarfile.TarInfo(f"{folder}/file-{number}")
         entry.size = len(contents)
@@ -134,6 +135,70 @@ bench_lazy() {
         unset DISKWRIGHT_CACHE
         rm -rf "$place/cache" "$place/large.img" "$place/store/bucket/images/fleet-$fs"
     done
+}
+
+# timed TITLE COMMAND…: runs a command twice with empty caches, and prints the times and the requests of the second run.
+timed() {
+    local title=$1 start first
+    shift
+    start=$(now)
+    "$@" >/dev/null
+    first=$(since "$start")
+    counts >/dev/null
+    start=$(now)
+    "$@" >/dev/null
+    echo "$title: $first s and $(since "$start") s, $(counts)"
+}
+# median COMMAND…: prints the median of five runs, in seconds.
+median() {
+    local start
+    for _ in 1 2 3 4 5; do
+        start=$(now)
+        "$@" >/dev/null
+        since "$start"
+    done | sort -n | sed -n 3p
+}
+# tar_of_mount OPTION…: mounts, archives the whole tree with tar, and unmounts.
+tar_of_mount() {
+    "$program" mount -o ro "$@" "$place/mnt"
+    tar -C "$place/mnt" -c . | cat >/dev/null
+    "$program" unmount "$place/mnt"
+}
+bench_bundle() {
+    local image=s3://bucket/hosted/large.img what fs
+    mkdir -p "$place/mnt"
+    for fs in ext4 xfs; do
+        make_files 16000 | "$program" build - "$place/large.img" --fs $fs --size 1700M --force >/dev/null
+        port=$server signed_object hosted/large.img -T "$place/large.img"
+        direct "$program" bundle "$image" >/dev/null
+        timed "$fs: first cat of a small file" "$program" cat "$image" /77/6/file-77700
+        timed "$fs: find of 100,000 files, cold" "$program" find "$image" / --type f
+        timed "$fs: extract of a hundredth, cold" "$program" extract "$image" - --path /7
+        timed "$fs: extract, cold" "$program" extract "$image" -
+        timed "$fs: tar of a mount, cold" tar_of_mount "$image"
+        timed "$fs: the image by curl" signed_object hosted/large.img
+        timed "$fs: the image by curl, in four parts" parts_of_image
+        export DISKWRIGHT_CACHE=$place/cache
+        "$program" extract "$image" - >/dev/null
+        counts >/dev/null
+        for what in "find IMAGE / --type f" "extract IMAGE -"; do
+            # shellcheck disable=SC2086
+            echo "$fs: $what, median of five: warm cache $(median "$program" ${what/IMAGE/$image}) s," \
+                "local image $(median "$program" ${what/IMAGE/$place/large.img}) s"
+        done
+        echo "$fs: requests of ten with the warm cache: $(counts)"
+        unset DISKWRIGHT_CACHE
+        rm -rf "$place/cache" "$place/large.img" "$place/store/bucket/hosted"
+    done
+}
+# parts_of_image: fetches four parts of the image at a time.
+parts_of_image() {
+    local bytes part
+    bytes=$(stat -c %s "$place/large.img")
+    for part in 0 1 2 3; do
+        signed_object hosted/large.img -r "$((bytes * part / 4))-$((bytes * (part + 1) / 4 - 1))" >/dev/null &
+    done
+    wait_all
 }
 
 bench_volume() {
@@ -184,7 +249,9 @@ objects() {
 wait_all() { for job in $(jobs -p); do [[ " ${pids[*]} " == *" $job "* ]] || wait "$job"; done; }
 put_object() { signed "$1" -o /dev/null -T "$place/object"; }
 get_object() { signed "$1"; }
-signed() {
+signed() { signed_object "rate/$1" "${@:2}"; }
+# signed_object KEY OPTION…
+signed_object() {
     curl -fsS --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
-        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "http://127.0.0.1:$proxy/bucket/rate/$1" "${@:2}"
+        -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "http://127.0.0.1:${port:-$proxy}/bucket/$1" "${@:2}"
 }

@@ -149,6 +149,13 @@ impl Engine {
         }
     }
 
+    /// Prefetches contents of files that a reader requests in its own order.
+    pub fn request_contents(&self, offset: u64, len: u64) {
+        if let Some(ahead) = &self.ahead {
+            ahead.request(&*self.device, offset, len);
+        }
+    }
+
     /// Block size in bytes.
     pub fn block_size(&self) -> usize {
         self.block_size

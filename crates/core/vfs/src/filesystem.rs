@@ -54,6 +54,9 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Prefetches bytes of the device at an [`ExtentPlace::Device`](crate::ExtentPlace::Device), if [`Self::is_far`].
+    fn read_ahead(&self, _place: u64, _len: u64) {}
+
     /// Returns the totals of space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 

@@ -35,6 +35,10 @@ impl<F: MountFormat> FileSystem for Mounted<F> {
         self.layer.format().engine().reads_ahead()
     }
 
+    fn read_ahead(&self, place: u64, len: u64) {
+        self.layer.format().engine().request_contents(place, len);
+    }
+
     fn statfs(&self) -> Result<StatFs> {
         let totals = self.layer.format().totals()?;
         let inodes_free = totals.inodes_free.saturating_sub(self.layer.files() as u64);

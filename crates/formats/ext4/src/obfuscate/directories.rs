@@ -3,9 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use operations::obfuscate::RandomNames;
 use vfs::Result;
 
 use super::ObfuscatedCopy;
+use super::hashed::{HashedNames, NamePlace};
 use crate::debug::{DirectoryPart, IndexNode, MapEntry};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, HEADER_SIZE, TAIL_SIZE, record_at, write_rec_len};
@@ -15,26 +17,20 @@ use crate::inode::Handle;
 
 /// Number of random names that are tried without an index.
 const TRIES: usize = 200;
-/// Number of random names that are tried for each leaf of an index, and the maximum.
-const TRIES_PER_LEAF: usize = 30;
-const TRIES_MAX: usize = 100_000;
 /// Size of the records of `.` and `..` in the root of an index, in bytes.
 const DOT_SIZE: usize = 12;
 /// Size of an entry of an index, in bytes.
 const INDEX_ENTRY_SIZE: usize = 8;
 
-/// Names of a directory in the copy, and the rule for further ones.
+/// Names of a directory without an index in the copy.
 struct NewNames {
     taken: HashSet<Vec<u8>>,
-    /// Hash version of the index.
-    version: Option<u8>,
-    tries: usize,
     /// The root keeps `lost+found`, which e2fsck expects.
     is_root: bool,
 }
 
 /// Contents of a leaf of an index: its number, its device block, its bytes.
-type Leaf = (FileBlock, Block, Vec<u8>);
+pub(super) type Leaf = (FileBlock, Block, Vec<u8>);
 
 impl ObfuscatedCopy<'_> {
     /// Copies a directory. Returns false if it has lost its index.
@@ -58,115 +54,79 @@ impl ObfuscatedCopy<'_> {
             self.nodes(handle, &nodes, true)?;
             return Ok(true);
         }
-        // The root of an index has no names but `.` and `..`.
-        leaves.retain(|(number, ..)| nodes.is_empty() || number.0 != 0);
-        let ranges = ranges(&nodes);
-        let mut names = NewNames {
-            taken: HashSet::new(),
-            version: nodes.first().map(|node| node.hash_version),
-            tries: TRIES + (TRIES_PER_LEAF * ranges.len()).min(TRIES_MAX),
-            is_root: ino == ROOT_INO,
+        // Nodes of an index have no names but `.` and `..`.
+        let of_index: HashSet<FileBlock> = nodes.iter().map(|node| node.block).collect();
+        leaves.retain(|(number, ..)| !of_index.contains(number));
+        let is_indexed = match self.indexed_leaves(handle, &leaves, &nodes) {
+            Some(indexed) => {
+                self.write_leaves(handle, indexed)?;
+                true
+            }
+            None => {
+                let mut names = NewNames { taken: HashSet::new(), is_root: ino == ROOT_INO };
+                leaves.iter_mut().for_each(|(.., bytes)| self.entries(bytes, &mut names));
+                self.write_leaves(handle, leaves)?;
+                false
+            }
         };
-        let is_indexed =
-            !nodes.is_empty() && self.leaves(handle, &leaves, Some(&ranges), &mut names)?;
-        if !is_indexed {
-            (names.taken, names.version, names.tries) = (HashSet::new(), None, TRIES);
-            self.leaves(handle, &leaves, None, &mut names)?;
-        }
         self.nodes(handle, &nodes, is_indexed)?;
         Ok(is_indexed)
     }
 
-    /// Writes leaves with new names. Returns false if no name has a hash in `ranges`.
-    fn leaves(
+    /// Returns the leaves of an indexed directory with new names. Returns `None` without an index, or if there are no names
+    /// with hashes in the ranges of the leaves.
+    fn indexed_leaves(
         &mut self,
         handle: &Handle,
         leaves: &[Leaf],
-        ranges: Option<&HashMap<FileBlock, Range<u64>>>,
-        names: &mut NewNames,
-    ) -> Result<bool> {
-        let mut new = Vec::new();
-        for (number, block, bytes) in leaves {
-            let range = match ranges {
-                Some(ranges) => match ranges.get(number) {
-                    Some(range) => range.clone(),
-                    None => return Ok(false),
-                },
-                None => 0..1 << 32,
-            };
-            let mut bytes = bytes.clone();
-            if !self.entries(&mut bytes, &range, names) && ranges.is_some() {
-                return Ok(false);
-            }
-            new.push((*block, bytes));
+        nodes: &[IndexNode],
+    ) -> Option<Vec<Leaf>> {
+        let version = nodes.first()?.hash_version;
+        let (by_block, mut leaves) = (ranges(nodes), leaves.to_vec());
+        let (mut ranges, mut places) = (Vec::new(), Vec::new());
+        for (leaf, (number, _, bytes)) in leaves.iter_mut().enumerate() {
+            ranges.push((by_block.get(number)?.clone(), leaf));
+            clear_unused(bytes, handle.ino() == ROOT_INO, &mut |_, record, len| {
+                places.push((len, NamePlace { leaf, record }));
+            });
         }
-        for (block, mut bytes) in new {
+        ranges.sort_unstable_by_key(|(range, _)| (range.start, range.end));
+        places.sort_by_key(|(len, _)| *len);
+        let hasher = self.fs.volume.hasher(version)?;
+        let mut names = HashedNames {
+            hash: &|name| Some(hasher.hash(name)),
+            ranges,
+            random: &mut self.random,
+            is_text: handle.has_flag(flags::CASEFOLD),
+            taken: HashSet::new(),
+        };
+        names.write(&places, &mut leaves).then_some(leaves)
+    }
+
+    fn write_leaves(&mut self, handle: &Handle, leaves: Vec<Leaf>) -> Result<()> {
+        for (_, block, mut bytes) in leaves {
             if self.fs.volume.checksums {
                 dirent::seal(&mut bytes, handle.owner.seed);
             }
             self.copy.write(self.byte_of(block), &bytes)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Replaces the names of a directory in its inode.
     pub(super) fn inline_entries(&mut self, handle: &Handle, bytes: &mut [u8]) {
         let is_root = handle.ino() == ROOT_INO;
-        let mut names = NewNames { taken: HashSet::new(), version: None, tries: TRIES, is_root };
-        self.entries(bytes, &(0..1 << 32), &mut names);
+        self.entries(bytes, &mut NewNames { taken: HashSet::new(), is_root });
     }
 
-    /// Replaces all names of a block, and clears the bytes between records. Returns false if one gets no name.
-    fn entries(&mut self, bytes: &mut [u8], range: &Range<u64>, names: &mut NewNames) -> bool {
-        let (mut at, mut is_done) = (0, true);
-        while let Some(record) = record_at(bytes, at) {
-            let (len, rec_len) = (record.name.len(), record.rec_len);
-            let is_tail = record.inode == 0 && record.file_type == 0xde && rec_len == TAIL_SIZE;
-            let is_kept = record.name == b"."
-                || record.name == b".."
-                || names.is_root && record.name == b"lost+found";
-            if record.inode == 0 && !is_tail {
-                bytes[at + 6..at + rec_len].fill(0);
-            } else if record.inode != 0 {
-                if !is_kept {
-                    match self.name(len, range, names) {
-                        Some(name) => bytes[at + HEADER_SIZE..][..len].copy_from_slice(&name),
-                        None => is_done = false,
-                    }
-                }
-                bytes[at + HEADER_SIZE + len..at + rec_len].fill(0);
+    /// Replaces all names of a block, and clears the bytes between records.
+    fn entries(&mut self, bytes: &mut [u8], names: &mut NewNames) {
+        let random = &mut self.random;
+        clear_unused(bytes, names.is_root, &mut |bytes, record, len| {
+            if let Some(name) = new_name(random, len, &mut names.taken) {
+                bytes[record + HEADER_SIZE..][..len].copy_from_slice(&name);
             }
-            at += rec_len;
-        }
-        is_done
-    }
-
-    /// Returns a name that the directory does not have yet, with a hash in `range`.
-    fn name(&mut self, len: usize, range: &Range<u64>, names: &mut NewNames) -> Option<Vec<u8>> {
-        let is_right = |name: &[u8]| match names.version {
-            Some(version) => {
-                let hash = self.fs.hash_of_name(version, name);
-                hash.is_some_and(|(major, _)| range.contains(&major.into()))
-            }
-            None => true,
-        };
-        let mut random = self.random.clone();
-        let mut tried = (0..names.tries).map(|_| random.name(len));
-        let found = tried.find(|name| !names.taken.contains(name) && is_right(name));
-        drop(tried);
-        // Few short names exist: all bytes are tried at the end.
-        let found = found.or_else(|| {
-            let rest = vec![b'a'; len.saturating_sub(1)];
-            let mut all = (1..=u8::MAX).filter(|byte| !b"./".contains(byte)).map(|byte| {
-                let mut name = rest.clone();
-                name.insert(0, byte);
-                name
-            });
-            all.find(|name| !names.taken.contains(name) && is_right(name))
-        })?;
-        self.random = random;
-        names.taken.insert(found.clone());
-        Some(found)
+        });
     }
 
     /// Writes the nodes of an index, or empty blocks instead.
@@ -239,6 +199,42 @@ impl ObfuscatedCopy<'_> {
             self.copy.remark(format_args!("the block map of directory {}", handle.ino()), &error);
         }
         places
+    }
+}
+
+/// Returns a name that the directory does not have yet.
+fn new_name(random: &mut RandomNames, len: usize, taken: &mut HashSet<Vec<u8>>) -> Option<Vec<u8>> {
+    let mut tried = (0..TRIES).map(|_| random.name(len));
+    let found = tried.find(|name| !taken.contains(name)).or_else(|| {
+        // Few short names exist: all bytes are tried at the end.
+        let mut all = (1..=u8::MAX).filter(|byte| !b"./".contains(byte)).map(|byte| {
+            let mut name = vec![b'a'; len];
+            name.iter_mut().take(1).for_each(|first| *first = byte);
+            name
+        });
+        all.find(|name| !taken.contains(name))
+    })?;
+    taken.insert(found.clone());
+    Some(found)
+}
+
+/// Clears the bytes of a block between names, and passes the offset of each record to replace and the length of its name.
+fn clear_unused(bytes: &mut [u8], is_root: bool, each: &mut dyn FnMut(&mut [u8], usize, usize)) {
+    let mut at = 0;
+    while let Some(record) = record_at(bytes, at) {
+        let (len, rec_len) = (record.name.len(), record.rec_len);
+        let is_tail = record.inode == 0 && record.file_type == 0xde && rec_len == TAIL_SIZE;
+        let is_kept =
+            record.name == b"." || record.name == b".." || is_root && record.name == b"lost+found";
+        if record.inode == 0 && !is_tail {
+            bytes[at + 6..at + rec_len].fill(0);
+        } else if record.inode != 0 {
+            bytes[at + HEADER_SIZE + len..at + rec_len].fill(0);
+            if !is_kept && len > 0 {
+                each(bytes, at, len);
+            }
+        }
+        at += rec_len;
     }
 }
 

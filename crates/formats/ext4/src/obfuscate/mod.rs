@@ -5,10 +5,12 @@
 //! inodes and the journal are cleared, because they may contain old names.
 //!
 //! Names keep their lengths. Those of an indexed directory have hashes in the range of their leaf, so the index stays as
-//! it is. If no such name is found, the directory loses its index.
+//! it is. If no name of one to three bytes is left for a leaf, the new one has four bytes. If no name is found at all, the
+//! directory loses its index.
 
 mod attributes;
 mod directories;
+mod hashed;
 mod inodes;
 
 use std::collections::{HashMap, HashSet};

@@ -69,6 +69,38 @@ fn a_bundle_saves_requests() {
     }
 }
 
+/// The order of the walk is not that of the device: directories are sorted by name.
+#[test]
+fn an_extraction_requests_contents_once_and_in_large_parts() {
+    let dir = scratch();
+    let many = dir.path().join("many");
+    for number in 0..120_u32 {
+        let sub = many.join(format!("{}", number % 40));
+        fs::create_dir_all(&sub).unwrap();
+        for file in 0..20 {
+            let seed = number * 20 + file;
+            let bytes: Vec<u8> = (0..4000 * (seed % 7 + 1)).map(|at| (at ^ seed) as u8).collect();
+            fs::write(sub.join(format!("{seed}")), bytes).unwrap();
+        }
+    }
+    let server = WebServer::new();
+    server.delay(DELAY);
+    for format in ["ext4", "xfs"] {
+        let line = format!("build many {format}.img --fs {format} --size 512M");
+        assert!(run(dir.path(), &line).status.success(), "{line}");
+        let image = format!("{format}.img");
+        server.put(format, fs::read(dir.path().join(&image)).unwrap(), "one");
+        add_bundle(dir.path(), &server, format);
+        let expected = ok(dir.path(), &format!("extract {image} -"));
+        let (found, requests, rounds) =
+            count(dir.path(), &server, &format!("extract {} -", server.url(format)));
+        assert!(found == expected, "{format}");
+        eprintln!("{format}: {requests} requests in {rounds} rounds for {} bytes", found.len());
+        // Without requests in the order of the walk, there are more than 200.
+        assert!(requests < 100, "{format}: {requests} requests in {rounds} rounds");
+    }
+}
+
 #[test]
 fn bundles_that_do_not_fit_are_reported_once_and_not_used() {
     let dir = scratch();

@@ -90,6 +90,37 @@ fn directories_keep_their_index() {
     assert_eq!((&*old, &*new), ("0x81000", "0x81000"));
 }
 
+/// Names of all lengths, and more short names than leaves.
+#[test]
+fn large_directories_keep_an_index_of_several_levels() {
+    require!(Tool("debugfs"), Tool("e2fsck"));
+    let dir = scratch();
+    let large = dir.path().join("tree/large");
+    fs::create_dir_all(&large).unwrap();
+    let long = (0..12_000).map(|number| format!("{number}-{SECRET}-{}", "x".repeat(number % 30)));
+    let short = (0..1500).map(|number| format!("{number}"));
+    let names: Vec<String> = long.chain(short).collect();
+    names.iter().for_each(|name| drop(fs::File::create(large.join(name)).unwrap()));
+    ok(dir.path(), "build tree image --fs ext4 --block-size 1K");
+    let said = ok(dir.path(), "bundle --obfuscate image copy");
+    assert_eq!(said, b"copy has the metadata with random names\n");
+    let (ino, old) = flags(dir.path(), "image", "/large");
+    assert_eq!((&*old, flags(dir.path(), "copy", &format!("<{ino}>")).1), ("0x81000", old.clone()));
+    let mut command = testkit::command("debugfs");
+    let command = command.args(["-R", &format!("htree_dump <{ino}>"), "copy"]);
+    let output = command.current_dir(dir.path()).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Indirect levels: 1"));
+    // It compares the hash of each name with the range of its leaf.
+    testkit::judge(&dir.path().join("copy"));
+    assert_eq!(count(dir.path(), "copy"), count(dir.path(), "image"));
+    let listed = String::from_utf8(ok(dir.path(), "ls copy /")).unwrap();
+    let new = listed.lines().find(|name| *name != "lost+found").unwrap();
+    let listed = ok(dir.path(), &format!("ls copy /{new}"));
+    let is_kept = |name: &&str| name.len() > 3 && names.iter().any(|old| old == name);
+    let kept: Vec<&str> = str::from_utf8(&listed).unwrap().lines().filter(is_kept).collect();
+    assert!(kept.is_empty(), "{kept:?}");
+}
+
 #[test]
 fn nothing_of_the_original_is_in_a_copy_with_random_names() {
     require!(Tool("e2fsck"), Tool("xfs_repair"));

@@ -70,6 +70,41 @@ umount /mnt
 echo complete
 "#;
 
+/// The server is killed while several programs write through the kernel. A second server has the state of the crash: the
+/// kernel replays the journal or log, and synced files are there. The second one is killed as well.
+const KILL_WRITERS: &str = r#"
+serve "$1"
+mount $device /mnt
+for i in $(seq 50); do echo $i > /mnt/file$i; done
+dd if="$FILES/data" of=/mnt/data bs=64k conv=fsync 2>/dev/null
+sync
+mkdir /mnt/d1 /mnt/d2 /mnt/d3
+for w in 1 2 3; do
+    { i=0
+      while i=$((i + 1)) && echo $i 2>/dev/null > /mnt/d$w/new$i && [ $i -lt 100000 ]; do
+          [ $((i % 10)) != 0 ] || dd if="$FILES/data" of=/mnt/d$w/later bs=64k conv=fsync 2>/dev/null || break
+          echo $i > progress$w
+      done; } & writers="$writers $!"
+done
+until [ -e progress1 ] && [ -e progress2 ] && [ -e progress3 ] && [ $(cat progress1) -ge 25 ]; do sleep 0.05; done
+kill -KILL $server
+wait $server || true
+for writer in $writers; do wait $writer || true; done
+umount /mnt
+serve "$1"
+mount $device /mnt
+cmp "$FILES/data" /mnt/data
+[ "$(cat /mnt/file50)" = 50 ]
+[ $(ls /mnt/d1 | wc -l) -ge 10 ]
+echo second > /mnt/second
+sync
+echo unsynced > /mnt/third
+kill -KILL $server
+wait $server || true
+umount /mnt
+echo complete
+"#;
+
 fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_diskwright").into()
 }
@@ -99,6 +134,34 @@ fn a_kernel_mounts_and_changes_an_image() {
         assert_eq!(read(&image, "/file99"), b"99\n", "{format}");
         run(&image, &data, KILL);
         assert_eq!(read(&image, "/synced"), b"synced\n", "{format}");
+    }
+}
+
+/// The image is not repaired: recovery is sufficient.
+#[test]
+fn an_image_recovers_after_its_server_was_killed_below_writers() {
+    require!(Guest("BLK_DEV_UBLK"), Tool("e2fsck"), Tool("xfs_repair"));
+    let dir = scratch();
+    let data = dir.path().join("data");
+    let bytes = super::data();
+    fs::write(&data, &bytes).unwrap();
+    for format in ["ext4", "xfs"] {
+        let disk = disk_of_machine(format);
+        let image = disk.path().join("a.img");
+        run(&image, &data, KILL_WRITERS);
+        let mut info = diskwright();
+        let info = info.args(["info", "--json"]).arg(&image).output().unwrap();
+        let info = String::from_utf8(info.stdout).unwrap();
+        let is_dirty = info.contains("needs_recovery") || info.contains("must be replayed");
+        assert!(is_dirty, "{format}: {info}");
+        assert!(diskwright().arg("recover").arg(&image).status().unwrap().success(), "{format}");
+        testkit::judge(&image);
+        assert!(read(&image, "/data") == bytes, "{format}");
+        for number in 1..=50 {
+            let found = read(&image, &format!("/file{number}"));
+            assert_eq!(found, format!("{number}\n").into_bytes(), "{format}");
+        }
+        assert_eq!(read(&image, "/second"), b"second\n", "{format}");
     }
 }
 

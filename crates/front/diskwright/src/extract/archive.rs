@@ -24,7 +24,7 @@ pub fn extract_to_tar(
     observer: &mut dyn Observer,
 ) -> Result<ExtractReport> {
     let mut tar = TarStream::new(paths, options)?;
-    scout::ahead_of(paths.file_system(), tar.extraction.top_ino, |scouts| {
+    scout::ahead_of_contents(paths.file_system(), tar.extraction.top_ino, |scouts| {
         while tar.step(paths, out, observer)? {
             if tar.copying.is_none() {
                 scouts.pass();

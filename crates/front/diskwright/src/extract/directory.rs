@@ -49,7 +49,7 @@ pub fn extract_to_directory(
         has_told_owners: false,
         buffer: Vec::new(),
     };
-    scout::ahead_of(paths.file_system(), top, |scouts| {
+    scout::ahead_of_contents(paths.file_system(), top, |scouts| {
         let mut walk = paths.walk(top, Order::Sorted);
         while let Some(visit) = walk.advance() {
             scouts.pass();

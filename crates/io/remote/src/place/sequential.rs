@@ -11,13 +11,24 @@ const DISTANCE_MAX: u64 = 1 << 20;
 /// Number of sequential bytes before the first read-ahead. Small files and metadata need none.
 const UNAIDED_BYTES: u64 = 4 << 20;
 
+/// Number of bytes that others read until a reader counts as new, or as many as all readers read in one turn. A walk returns
+/// to a place after it has read others, and does not read on there for long.
+const PAUSE_BYTES_MAX: u64 = 2 << 20;
+
 /// Detects sequential reads of a device, and chooses the bytes to read ahead.
 #[derive(Debug)]
 pub(crate) struct SequentialReads {
     /// Maximum number of bytes ahead of a reader. A fast store needs its rate, multiplied by the time of two requests.
     window_max: u64,
+    state: Mutex<ReadersState>,
+}
+
+#[derive(Debug, Default)]
+struct ReadersState {
     /// The readers, the last active one first.
-    readers: Mutex<Vec<Reader>>,
+    readers: Vec<Reader>,
+    /// Number of bytes that all readers have read.
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,25 +39,33 @@ struct Reader {
     read: u64,
     /// End of the bytes that were read ahead.
     ahead: u64,
+    /// Number of bytes of all readers at the last read.
+    at_bytes: u64,
 }
 
 impl SequentialReads {
     pub(crate) fn new(window_max: u64) -> Self {
-        Self { window_max, readers: Mutex::default() }
+        Self { window_max, state: Mutex::default() }
     }
 
     /// Notes a read, and returns the bytes to read ahead.
     pub(crate) fn note(&self, offset: u64, len: u64) -> Option<Range<u64>> {
         let end = offset.saturating_add(len);
-        let mut readers = self.readers.lock();
+        let mut state = self.state.lock();
+        state.bytes = state.bytes.saturating_add(len);
+        let ReadersState { readers, bytes } = &mut *state;
         let is_next = |reader: &Reader| reader.end.abs_diff(offset) <= DISTANCE_MAX;
         let Some(index) = readers.iter().position(is_next) else {
             readers.truncate(READERS - 1);
-            readers.insert(0, Reader { end, read: len, ahead: end });
+            readers.insert(0, Reader { end, read: len, ahead: end, at_bytes: *bytes });
             return None;
         };
         readers[..=index].rotate_right(1);
         let reader = &mut readers[0];
+        if *bytes - reader.at_bytes > PAUSE_BYTES_MAX.max(len.saturating_mul(READERS as u64)) {
+            reader.read = 0;
+        }
+        reader.at_bytes = *bytes;
         // Repeated reads do not count.
         reader.read = reader.read.saturating_add(end.saturating_sub(reader.end));
         reader.end = reader.end.max(end);
@@ -98,6 +117,19 @@ mod tests {
         for file in 0..100 {
             for part in 0..2 {
                 assert_eq!(reads.note((file * 16 + part) << 20, STEP / 2), None);
+            }
+        }
+    }
+
+    /// Directories lie next to each other, but are read in another order.
+    #[test]
+    fn a_walk_that_returns_to_a_place_causes_no_read_ahead() {
+        let reads = SequentialReads::new(WINDOW_MAX);
+        for directory in 0..300 {
+            let (place, nth) = (directory % 3, directory / 3);
+            for part in 0..12 {
+                let offset = (place << 40) + (nth * 12 + part) * STEP;
+                assert_eq!(reads.note(offset, STEP), None, "{directory}");
             }
         }
     }

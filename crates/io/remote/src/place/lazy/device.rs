@@ -127,7 +127,8 @@ impl LazyState {
         if !self.take_from_disk(chunks.clone())
             && let Some(ahead) = self.sequential.note(offset, buf.len() as u64)
         {
-            self.read_ahead(ahead);
+            // The rest is for requests of callers, which know what they will read.
+            self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
         }
         let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
         for run in runs {
@@ -176,8 +177,8 @@ impl LazyState {
         fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
     }
 
-    fn read_ahead(self: &Arc<Self>, range: Range<u64>) {
-        let limit = self.options.read_ahead_bytes;
+    /// Prefetches the start of a range, so that at most `limit` bytes are being prefetched.
+    fn read_ahead(self: &Arc<Self>, range: Range<u64>, limit: u64) {
         let range = range.start..range.end.min(self.source.len());
         if limit == 0 || range.is_empty() {
             return;
@@ -237,7 +238,7 @@ async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
         loop {
             let Some(shared) = device.upgrade() else { return };
             if shared.has_room_ahead(step.end - step.start) {
-                shared.read_ahead(step);
+                shared.read_ahead(step, shared.options.read_ahead_bytes);
                 break;
             }
             shared.has_come.notified().await;
@@ -325,7 +326,8 @@ impl BlockDevice for LazyDevice {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
-        self.shared.read_ahead(offset..offset.saturating_add(len));
+        let limit = self.shared.options.read_ahead_bytes;
+        self.shared.read_ahead(offset..offset.saturating_add(len), limit);
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {

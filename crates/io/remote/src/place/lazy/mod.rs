@@ -132,7 +132,7 @@ impl Default for LazyOptions {
         Self {
             memory_bytes: 64 << 20,
             request_bytes: 4 << 20,
-            read_ahead_bytes: 16 << 20,
+            read_ahead_bytes: 32 << 20,
             tries: 3,
             wait: Duration::from_millis(100),
             disk: None,

@@ -4,12 +4,16 @@
 //! threads list directories and read inodes ahead of the walk, many at a time and in roughly the same order, so that
 //! they are in the cache.
 
+mod contents;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, FileType, Ino};
+
+use contents::ContentsLead;
 
 /// Number of scout threads, each with one directory at a time.
 const SCOUTS: usize = 32;
@@ -26,6 +30,8 @@ pub(crate) struct Scouts {
     are_none: bool,
     state: Mutex<ScoutState>,
     has_changed: Condvar,
+    /// The scout of contents, if the walk reads them.
+    contents: Option<ContentsLead>,
 }
 
 struct ScoutState {
@@ -44,14 +50,35 @@ struct ScoutState {
 
 /// Runs a walk at `top`, with scouts if the image is remote.
 pub(crate) fn ahead_of<R>(fs: &dyn FileSystem, top: Ino, walk: impl FnOnce(&Scouts) -> R) -> R {
-    let scouts = Scouts::new(top, !fs.is_far());
+    run(fs, top, None, walk)
+}
+
+/// Same for a sorted walk that reads the contents of all files.
+pub(crate) fn ahead_of_contents<R>(
+    fs: &dyn FileSystem,
+    top: Ino,
+    walk: impl FnOnce(&Scouts) -> R,
+) -> R {
+    run(fs, top, Some(ContentsLead::default()), walk)
+}
+
+fn run<R>(
+    fs: &dyn FileSystem,
+    top: Ino,
+    contents: Option<ContentsLead>,
+    walk: impl FnOnce(&Scouts) -> R,
+) -> R {
+    let scouts = Scouts::new(top, !fs.is_far(), contents);
     if scouts.are_none {
         return walk(&scouts);
     }
     thread::scope(|scope| {
+        // Without scouts the walk reads everything itself.
         for _ in 0..SCOUTS {
-            // Without scouts the walk reads everything itself.
             let _ = thread::Builder::new().spawn_scoped(scope, || scouts.scout(fs));
+        }
+        if let Some(contents) = &scouts.contents {
+            let _ = thread::Builder::new().spawn_scoped(scope, || contents.scout(fs, top));
         }
         // Also on a panic of the walk, because the scope waits for the scouts.
         let _end = End(&scouts);
@@ -65,11 +92,14 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.state.lock().is_over = true;
         self.0.has_changed.notify_all();
+        if let Some(contents) = &self.0.contents {
+            contents.end();
+        }
     }
 }
 
 impl Scouts {
-    fn new(top: Ino, are_none: bool) -> Self {
+    fn new(top: Ino, are_none: bool, contents: Option<ContentsLead>) -> Self {
         let state = ScoutState {
             waiting: vec![top],
             known: HashSet::from([top]),
@@ -78,13 +108,16 @@ impl Scouts {
             listing: 0,
             is_over: false,
         };
-        Self { are_none, state: Mutex::new(state), has_changed: Condvar::new() }
+        Self { are_none, state: Mutex::new(state), has_changed: Condvar::new(), contents }
     }
 
     /// Reports that the walk visited another file.
     pub(crate) fn pass(&self) {
         if self.are_none {
             return;
+        }
+        if let Some(contents) = &self.contents {
+            contents.pass();
         }
         let mut state = self.state.lock();
         state.walked += 1;
