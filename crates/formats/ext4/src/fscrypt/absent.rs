@@ -34,7 +34,7 @@ impl InodeKey {
 
 /// Given keys: always none.
 #[derive(Default)]
-pub(crate) struct KeyCache;
+pub(crate) struct KeyCache {}
 
 impl KeyCache {
     pub(crate) fn is_empty(&self) -> bool {

@@ -111,7 +111,7 @@ fn large_directories_keep_an_index_of_several_levels() {
     let output = command.current_dir(dir.path()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("Indirect levels: 1"));
     // It compares the hash of each name with the range of its leaf.
-    testkit::judge(&dir.path().join("copy"));
+    testkit::judge(dir.path().join("copy"));
     assert_eq!(count(dir.path(), "copy"), count(dir.path(), "image"));
     let listed = String::from_utf8(ok(dir.path(), "ls copy /")).unwrap();
     let new = listed.lines().find(|name| *name != "lost+found").unwrap();
