@@ -7,7 +7,7 @@ use operations::obfuscate::RandomNames;
 use vfs::Result;
 
 use super::ObfuscatedCopy;
-use super::hashed::{HashedNames, NamePlace};
+use super::hashed::{HashedNames, Leaf, NamePlace};
 use crate::debug::{DirectoryPart, IndexNode, MapEntry};
 use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::{self, HEADER_SIZE, TAIL_SIZE, record_at, write_rec_len};
@@ -28,9 +28,6 @@ struct NewNames {
     /// The root keeps `lost+found`, which e2fsck expects.
     is_root: bool,
 }
-
-/// Contents of a leaf of an index: its number, its device block, its bytes.
-pub(super) type Leaf = (FileBlock, Block, Vec<u8>);
 
 impl ObfuscatedCopy<'_> {
     /// Copies a directory. Returns false if it has lost its index.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use operations::obfuscate::RandomNames;
 
-use super::directories::Leaf;
+use crate::format::address::{Block, FileBlock};
 use crate::format::dirent::HEADER_SIZE;
 use crate::format::hash::NameHash;
 
@@ -22,6 +22,9 @@ const NAMES_MORE: f64 = 40.0;
 
 /// Minimum length of the name in a record, without the length that the record has anyway.
 const LEN_MIN: usize = 4;
+
+/// Contents of a leaf of an index: its number, its device block, its bytes.
+pub(super) type Leaf = (FileBlock, Block, Vec<u8>);
 
 /// Position of a name in the leaves.
 #[derive(Clone, Copy)]

@@ -63,7 +63,7 @@ pub(crate) fn name_in_superblock(device: &MemoryDevice, ino: Ino) {
         raw.versionnum = (raw.versionnum.get() | Version::QUOTA.bits()).into();
     });
     let geometry = Geometry::new(&superblock(device));
-    add_link(device, &geometry, ino);
+    change_inode(device, &geometry, ino);
 }
 
 fn superblock(device: &MemoryDevice) -> Superblock {
@@ -82,9 +82,10 @@ pub(crate) fn change_superblock(device: &MemoryDevice, change: impl FnOnce(&mut 
     device.write_at(0, &sector).unwrap();
 }
 
-/// Adds a link for the file's number in the superblock.
-fn add_link(device: &MemoryDevice, geometry: &Geometry, ino: Ino) {
+/// Adds a link for the file's number in the superblock, and sets the size to 0 as kernels do.
+fn change_inode(device: &MemoryDevice, geometry: &Geometry, ino: Ino) {
     const NLINK: usize = 16;
+    const SIZE: usize = 56;
     let (ag, ag_ino) = geometry.split_ino(ino).unwrap();
     let (block, at) = geometry.inode_place(ag_ino);
     let byte = geometry.byte_of(geometry.block_of(ag, block)) + at as u64;
@@ -92,6 +93,7 @@ fn add_link(device: &MemoryDevice, geometry: &Geometry, ino: Ino) {
     device.read_at(byte, &mut slot).unwrap();
     let links = Inode::from_slot(&slot).nlink() + 1;
     put32(&mut slot, NLINK, links);
+    put64(&mut slot, SIZE, 0);
     seal_slot(&mut slot);
     device.write_at(byte, &slot).unwrap();
 }
