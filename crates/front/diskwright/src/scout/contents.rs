@@ -10,15 +10,15 @@ use parking_lot::{Condvar, Mutex};
 use vfs::path::{Order, WalkSteps};
 use vfs::{Attributes, ExtentPlace, FileSystem, FileType, Ino};
 
-/// Maximum number of bytes that were requested and not read yet. The device keeps at least twice as many, and stops
-/// requesting at 32 MiB.
-const LEAD_BYTES_MAX: u64 = 24 << 20;
+/// Maximum number of bytes that were requested and not read yet. The device keeps 64 MiB, but bytes that were read stay
+/// longer, so unread ones are kept while 32 MiB arrive.
+const LEAD_BYTES_MAX: u64 = 14 << 20;
 
 /// Maximum number of files that were visited before the walk.
 const LEAD_FILES_MAX: usize = 50_000;
 
 /// Number of bytes that are requested together. The first batches are small, because the walk waits for them.
-const BATCH_BYTES: Range<u64> = 256 << 10..4 << 20;
+const BATCH_BYTES: Range<u64> = 256 << 10..2 << 20;
 
 /// Maximum number of bytes of one file that are requested. The device detects sequential reads of the rest.
 const FILE_BYTES_MAX: u64 = 8 << 20;

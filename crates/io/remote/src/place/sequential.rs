@@ -48,8 +48,9 @@ impl SequentialReads {
         Self { window_max, state: Mutex::default() }
     }
 
-    /// Notes a read, and returns the bytes to read ahead.
-    pub(crate) fn note(&self, offset: u64, len: u64) -> Option<Range<u64>> {
+    /// Notes a read, and returns the bytes to read ahead. A read that does not wait has been requested by others, so it starts
+    /// no read-ahead.
+    pub(crate) fn note(&self, offset: u64, len: u64, is_waiting: bool) -> Option<Range<u64>> {
         let end = offset.saturating_add(len);
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_add(len);
@@ -72,7 +73,8 @@ impl SequentialReads {
         reader.ahead = reader.ahead.max(reader.end);
         // At most as much as was read: the file may end here.
         let window = reader.read.min(self.window_max);
-        if reader.read < UNAIDED_BYTES || reader.ahead - reader.end > window / 4 * 3 {
+        let is_aided = !is_waiting && reader.ahead == reader.end;
+        if is_aided || reader.read < UNAIDED_BYTES || reader.ahead - reader.end > window / 4 * 3 {
             return None;
         }
         let wanted = reader.ahead..reader.end.saturating_add(window);
@@ -97,7 +99,7 @@ mod tests {
                 let start = (reader as u64) << 40;
                 // Each pair of requests arrives in the wrong order.
                 let offset = start + (step ^ 1) * STEP;
-                if let Some(wanted) = reads.note(offset, STEP) {
+                if let Some(wanted) = reads.note(offset, STEP, true) {
                     assert!(wanted.start >= *ahead, "nothing is read ahead twice");
                     assert!(wanted.end - offset <= WINDOW_MAX + 2 * STEP);
                     *ahead = wanted.end;
@@ -112,11 +114,11 @@ mod tests {
     fn random_and_small_reads_cause_no_read_ahead() {
         let reads = SequentialReads::new(WINDOW_MAX);
         for step in 0..1000 {
-            assert_eq!(reads.note(step * 7919 % 1000 * (4 << 20), 4096), None);
+            assert_eq!(reads.note(step * 7919 % 1000 * (4 << 20), 4096, true), None);
         }
         for file in 0..100 {
             for part in 0..2 {
-                assert_eq!(reads.note((file * 16 + part) << 20, STEP / 2), None);
+                assert_eq!(reads.note((file * 16 + part) << 20, STEP / 2, true), None);
             }
         }
     }
@@ -129,16 +131,27 @@ mod tests {
             let (place, nth) = (directory % 3, directory / 3);
             for part in 0..12 {
                 let offset = (place << 40) + (nth * 12 + part) * STEP;
-                assert_eq!(reads.note(offset, STEP), None, "{directory}");
+                assert_eq!(reads.note(offset, STEP, true), None, "{directory}");
             }
         }
+    }
+
+    #[test]
+    fn reads_that_others_requested_start_no_read_ahead() {
+        let reads = SequentialReads::new(WINDOW_MAX);
+        for step in 0..1000 {
+            assert_eq!(reads.note(step * STEP, STEP, false), None, "{step}");
+        }
+        assert!(reads.note(1000 * STEP, STEP, true).is_some());
+        let ahead = (1001..1200).filter(|step| reads.note(step * STEP, STEP, false).is_some());
+        assert!(ahead.count() > 2, "a read-ahead goes on without waiting");
     }
 
     #[test]
     fn limits_of_offsets_are_respected() {
         let reads = SequentialReads::new(WINDOW_MAX);
         for _ in 0..4 {
-            reads.note(u64::MAX, u64::MAX);
+            reads.note(u64::MAX, u64::MAX, true);
         }
     }
 }

@@ -41,7 +41,7 @@ impl<R: DbReadOps + Send + Sync + 'static> BlockReader<R> {
 
     /// Notes a read of the device, and reads ahead of a sequential reader.
     pub(crate) fn note_read(self: &Arc<Self>, offset: u64, len: u64) {
-        if let Some(ahead) = self.sequential.note(offset, len) {
+        if let Some(ahead) = self.sequential.note(offset, len, true) {
             self.read_ahead(ahead.start, ahead.end - ahead.start);
         }
     }

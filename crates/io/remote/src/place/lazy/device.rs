@@ -123,16 +123,18 @@ impl LazyState {
 
     fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
         let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
-        // If these were read before, the next ones probably were, too.
-        if !self.take_from_disk(chunks.clone())
-            && let Some(ahead) = self.sequential.note(offset, buf.len() as u64)
-        {
-            // The rest is for requests of callers, which know what they will read.
-            self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
-        }
+        let was_on_disk = self.take_from_disk(chunks.clone());
         let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
         for run in runs {
             self.spawn(run, false);
+        }
+        let is_waiting = pieces.iter().any(|piece| matches!(piece, Piece::Coming(_)));
+        // If these were read before, the next ones probably were, too.
+        if !was_on_disk
+            && let Some(ahead) = self.sequential.note(offset, buf.len() as u64, is_waiting)
+        {
+            // The rest is for requests of callers, which know what they will read.
+            self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
         }
         let end = offset + buf.len() as u64;
         for (chunk, piece) in chunks.zip(pieces) {
