@@ -85,7 +85,7 @@ fn only_tables_with_results_are_written() {
             "\nMissing: fuse2fs (nowhere).\n<!-- end -->\nBetween.\n",
             "<!-- table: churn -->\nkept\n<!-- end -->\n",
             "| readdir of ext4 in hash order, per entry | 40 ns | 89 ns (10,000) |\n",
-            "| chmod | 10 | not measured |\n",
+            "| chmod | 8 | not measured |\n",
             "Machine: 2 processors (a model), 23 GiB, Linux 6.18. Commit 0123456789, ",
             "Not there: fuse2fs.\n<!-- end -->\nAfter.\n",
         ] {
