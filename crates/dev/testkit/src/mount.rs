@@ -73,6 +73,16 @@ pub struct KernelMount {
     mounted: bool,
 }
 
+/// Returns the last messages of the kernel about the loop device that the output of `mount` names.
+fn kernel_messages(output: &str) -> String {
+    let Some((_, rest)) = output.split_once("/dev/loop") else { return String::new() };
+    let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let device = format!("(loop{number})");
+    let log = tool::finish(&mut tool::command("dmesg")).text;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&device)).collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
 impl KernelMount {
     /// Mounts an image.
     ///
@@ -88,7 +98,7 @@ impl KernelMount {
     /// Mounts an image that the kernel may refuse.
     ///
     /// # Errors
-    /// The output of `mount`.
+    /// The output of `mount`, and the last messages of the kernel about the device.
     pub fn attempt(image: &Path, options: &MountOptions<'_>) -> Result<Self, String> {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(remove_leftovers);
@@ -118,7 +128,7 @@ impl KernelMount {
         let known = fs_types.filter(|&name| name == options.fs_type).map(Need::Mount).next();
         match known.and_then(missing) {
             Some(reason) => skip(&reason),
-            None => Err(output),
+            None => Err(format!("{output}{}", kernel_messages(&output))),
         }
     }
 
