@@ -31,6 +31,13 @@ pub(crate) const CHUNKS: usize = 64;
 /// [`Txn::edit_noted`]: crate::Txn::edit_noted
 pub type Note = [u64; 17];
 
+/// Returns the mark (see [`BufferRef::marks`]) of the slot at `offset`, in a block of slots whose size is a power of two.
+/// Returns 0 for slots after the first 64, which have no mark.
+#[must_use]
+pub fn slot_mark(offset: usize, slot_bytes: usize) -> u64 {
+    1_u64.checked_shl((offset >> slot_bytes.trailing_zeros()) as u32).unwrap_or(0)
+}
+
 /// An optional note, and the marks that go with it. The slot keeps its memory when a note is discarded, because notes
 /// change often.
 #[derive(Default)]

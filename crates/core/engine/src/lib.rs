@@ -39,7 +39,7 @@ mod seal;
 mod txn;
 
 pub use as_they_are::AsTheyAre;
-pub use buffer::{BufferRef, Changed, Note, Tag};
+pub use buffer::{BufferRef, Changed, Note, Tag, slot_mark};
 pub use checkpoint::{BlockImage, Checkpoint, Fit, Log, Size};
 pub use engine::{BlockFormat, Engine, Options};
 pub use txn::{BufferId, Txn};

@@ -1,5 +1,6 @@
 //! Finds, reads and verifies inodes.
 
+use engine::slot_mark;
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
 use crate::Ext4Core;
@@ -83,7 +84,8 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
     let at = |c: Corruption| c.of_inode(ino.0).at_block(block.0);
     let sb = &fs.volume.sb;
     let seed = inode_seed(sb.checksum_seed, ino, inode.generation());
-    let mark = sealed_mark(geometry.inode_size, offset);
+    // A marked slot has a valid checksum: it was verified since the block was read, or computed here.
+    let mark = slot_mark(offset, geometry.inode_size.into());
     if sb.features.metadata_csum() && table.marks() & mark == 0 {
         let (computed, stored) = inode::slot_checksums(seed, slot);
         if computed != stored {
@@ -97,12 +99,6 @@ pub(crate) fn load_unlinked(fs: &Ext4Core, ino: Ino) -> Result<Handle> {
         return Err(at(Corruption::new("inode", "extra_isize").mismatch(range, extra)).into());
     }
     Ok(Handle { owner: BlockOwner { ino, seed }, inode, block, offset })
-}
-
-/// Returns the mark of a slot in a cached block of inodes. The mark means that the slot's checksum is valid: it was
-/// verified since the block was read, or computed here. Slots after the first 64 of a block have no mark.
-pub(crate) fn sealed_mark(inode_size: u16, offset: usize) -> u64 {
-    1_u64.checked_shl((offset >> inode_size.trailing_zeros()) as u32).unwrap_or(0)
 }
 
 /// Returns the slot at `offset` of an inode table block.

@@ -7,4 +7,4 @@ mod handle;
 pub(crate) mod inline;
 pub(crate) mod project;
 
-pub(crate) use handle::{Handle, attributes, load, load_unlinked, sealed_mark};
+pub(crate) use handle::{Handle, attributes, load, load_unlinked};

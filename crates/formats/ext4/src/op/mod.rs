@@ -10,7 +10,7 @@
 
 pub(crate) mod source;
 
-use engine::{BufferId, Corruption, Engine, Tag, Txn};
+use engine::{BufferId, Corruption, Engine, Tag, Txn, slot_mark};
 use operations::data::ZeroedRuns;
 use operations::reserve::Claim;
 use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
@@ -25,7 +25,7 @@ use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges};
 
-use crate::inode::{Handle, sealed_mark};
+use crate::inode::Handle;
 
 struct Staged {
     handle: Handle,
@@ -282,7 +282,7 @@ impl<'a> Op<'a> {
         }
         if volume.checksums {
             inode::seal_slot(owner.seed, slot);
-            self.txn.mark(id, sealed_mark(inode_size, *offset));
+            self.txn.mark(id, slot_mark(*offset, inode_size.into()));
         }
         Ok(())
     }

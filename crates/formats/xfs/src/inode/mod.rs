@@ -22,11 +22,11 @@ pub(crate) use gone::{ChunkChanges, GoneChunks, InodeBlock};
 pub(crate) use known_chunks::{ChunkTree, KnownChunks};
 pub(crate) use reserved::ReservedInodes;
 
+use engine::slot_mark;
 use vfs::{Attributes, Corruption, DeviceNumber, Error, FileType, Ino, Protection, Result};
 
 use crate::XfsCore;
 use crate::format::address::Block;
-use crate::format::geometry::Geometry;
 use crate::format::inode::{Inode, Time, flags};
 use crate::kind::BlockKind;
 
@@ -83,7 +83,8 @@ pub(crate) fn load(fs: &XfsCore, ino: Ino) -> Result<Handle> {
     if slot[2..4] == [0, 0] || fs.gone.contains(block) {
         return Err(Error::NotFound);
     }
-    let mark = sealed_mark(geometry, offset);
+    // A marked slot has a valid checksum: it was verified since the block was read, or computed here.
+    let mark = slot_mark(offset, geometry.inode_size());
     let is_sealed = table.marks() & mark != 0;
     let parse = if is_sealed { Inode::parse_sealed } else { Inode::parse };
     let parsed = parse(geometry, ino, slot);
@@ -97,12 +98,6 @@ pub(crate) fn load(fs: &XfsCore, ino: Ino) -> Result<Handle> {
         Err(_) if matches!(fs.inode_in_use(ino), Ok(false)) => Err(Error::NotFound),
         Err(damage) => Err(damage.at_block(block.0).into()),
     }
-}
-
-/// Returns the mark of a slot in a cached block of inodes. The mark means that the slot's checksum is valid: it was
-/// verified since the block was read, or computed here. Slots after the first 64 of a block have no mark.
-pub(crate) fn sealed_mark(geometry: &Geometry, offset: usize) -> u64 {
-    1_u64.checked_shl((offset >> geometry.inode_log) as u32).unwrap_or(0)
 }
 
 /// Returns the attributes of an inode.

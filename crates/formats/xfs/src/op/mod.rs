@@ -15,7 +15,7 @@ use operations::{InMemoryUndo, Mode, Operation, Outcome, RunOperations};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, Range};
 
-use engine::{BufferId, Engine, Tag, Txn};
+use engine::{BufferId, Engine, Tag, Txn, slot_mark};
 use operations::data::ZeroedRuns;
 use operations::reserve::Claim;
 use smallvec::SmallVec;
@@ -28,7 +28,7 @@ use crate::alloc::realtime::HeldTree;
 use crate::dir::{TakenStates, Wholes};
 use crate::format::address::{AgNumber, Block};
 use crate::format::inode::{self, CHANGECOUNT_OFFSET, CRC_OFFSET, NEXT_UNLINKED_OFFSET, Time};
-use crate::inode::{ChunkChanges, Handle, sealed_mark};
+use crate::inode::{ChunkChanges, Handle};
 use crate::kind::BlockKind;
 use crate::orphan::Pending;
 use crate::quota::{Account, UsageChanges, moves_realtime};
@@ -292,7 +292,7 @@ impl<'a> Op<'a> {
             // Marks say which slots have verified checksums. Those of other slots remain valid.
             self.txn.edit_noted(id, place).copy_from_slice(&new[run]);
         }
-        self.txn.mark(id, sealed_mark(&self.fs.volume.geometry, handle.offset));
+        self.txn.mark(id, slot_mark(handle.offset, self.fs.volume.geometry.inode_size()));
         Ok(())
     }
 }
