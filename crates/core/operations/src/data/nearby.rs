@@ -14,12 +14,12 @@ const DISTANCE_BYTES_MAX: u64 = 16 << 20;
 /// The preferred place of new blocks in a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearbyPlace {
-    /// Behind the extent before the hole, or where the file would begin. As many blocks in between are left free.
+    /// After the extent before the hole, or after the place where the file would begin.
     Behind {
-        /// Number of blocks to leave free.
+        /// Number of blocks in between, which are left free.
         free: u64,
     },
-    /// As far in front of the extent after the hole as in the file.
+    /// Before the extent after the hole, at the distance in the file.
     InFront,
 }
 

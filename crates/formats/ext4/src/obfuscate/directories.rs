@@ -70,8 +70,8 @@ impl ObfuscatedCopy<'_> {
         Ok(is_indexed)
     }
 
-    /// Returns the leaves of an indexed directory with new names. Returns `None` without an index, or if there are no names
-    /// with hashes in the ranges of the leaves.
+    /// Returns the leaves of an indexed directory with new names. Returns `None` without an index, or if some leaf finds no
+    /// name whose hash is in its range.
     fn indexed_leaves(
         &mut self,
         handle: &Handle,

@@ -119,13 +119,20 @@ impl HeldAg<'_, '_> {
             return Ok(None);
         }
         let is_restricted = request.for_data && !self.busy().is_empty();
-        let mut candidate = self.find_behind(near, request.lead, len, is_restricted)?;
+        let mut find = |len: u32, enough: u32| match is_restricted {
+            true => self.find_clean(near, len, enough),
+            false => self.find_candidate(&AllocRequest::near(near, len)),
+        };
+        let mut candidate = None;
+        if request.lead > 0
+            && let Some(all) = request.lead.checked_add(len)
+        {
+            let behind =
+                |it: Candidate| Candidate { start: AgBlock(it.start.0 + request.lead), len, ..it };
+            candidate = find(all, all)?.map(behind);
+        }
         if candidate.is_none() {
-            candidate = if is_restricted {
-                self.find_clean(near, len, enough)?
-            } else {
-                self.find_candidate(&AllocRequest::near(near, len))?
-            };
+            candidate = find(len, enough)?;
         }
         if candidate.is_none()
             && !is_restricted
@@ -137,22 +144,5 @@ impl HeldAg<'_, '_> {
         self.take_space(run, start, len)?;
         self.rmap_add(start, len, request.owner)?;
         Ok(Some((start, len)))
-    }
-
-    /// Finds a place for `len` blocks behind `lead` free ones. Returns `None` if `lead` is 0.
-    fn find_behind(
-        &mut self,
-        near: AgBlock,
-        lead: u32,
-        len: u32,
-        is_restricted: bool,
-    ) -> Outcome<Option<Candidate>> {
-        let Some(all) = lead.checked_add(len).filter(|all| *all > len) else { return Ok(None) };
-        let found = if is_restricted {
-            self.find_clean(near, all, all)?
-        } else {
-            self.find_candidate(&AllocRequest::near(near, all))?
-        };
-        Ok(found.map(|it| Candidate { start: AgBlock(it.start.0 + lead), len, ..it }))
     }
 }

@@ -17,7 +17,7 @@ use super::links::DIRECTORY;
 use super::names;
 use crate::format::features::Version;
 use crate::format::inode::Inode;
-use crate::format::metafile::{MetafileType, group_of_path, quota_path};
+use crate::format::metafile::{MetafileType, group_of_path, path_in, quota_path};
 use crate::format::quota::QuotaKind;
 
 pub(super) use trees::{Trees, root};
@@ -72,11 +72,7 @@ fn walk_quietly(quiet: &Inodes<'_>) -> Vec<Metafile> {
             if found.len() >= FILES_MAX {
                 break;
             }
-            let mut path = parent.clone();
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(&name);
+            let path = path_in(&parent, &name);
             let is_new = |file: &Metafile| !file.inode.is_dir() || seen.insert(ino);
             found.extend(visit(path, ino).filter(is_new));
         }

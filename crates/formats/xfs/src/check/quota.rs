@@ -58,7 +58,7 @@ fn files(inodes: &Inodes<'_>) -> [Option<Ino>; 3] {
     if !features.crc() || !features.version_bits.contains(Version::QUOTA) {
         return counted_files(raw).map(|file| file.map(Ino));
     }
-    [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(|file| Some(Ino(file)))
+    raw.quota_inodes().map(|file| Some(Ino(file)))
 }
 
 fn differs(ctx: &Context<'_>, kind: QuotaKind, id: u32, counted: Counts, found: Counts) {

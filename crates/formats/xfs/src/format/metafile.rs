@@ -172,6 +172,13 @@ pub(crate) fn group_of_path(path: &[u8]) -> Option<u32> {
     name.strip_prefix('/')?.split_once('.')?.0.parse().ok()
 }
 
+/// Returns the path of a name in a directory, below the root of the tree.
+#[must_use]
+pub(crate) fn path_in(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let parts: &[&[u8]] = if dir.is_empty() { &[name] } else { &[dir, name] };
+    parts.join(&b'/')
+}
+
 /// Returns the path of a quota file below the root of the tree.
 #[must_use]
 pub(crate) fn quota_path(kind: QuotaKind) -> String {

@@ -16,7 +16,9 @@ use super::map;
 use crate::XfsCore;
 use crate::check::view::{Link, View, view};
 use crate::format::inode::{Fork, ForkFormat, Inode};
-use crate::format::metafile::{FILE_FLAGS, MetafileType, group_of_path, group_path, quota_path};
+use crate::format::metafile::{
+    FILE_FLAGS, MetafileType, group_of_path, group_path, path_in, quota_path,
+};
 use crate::format::quota::QuotaKind;
 
 /// The planned change of an inode.
@@ -80,12 +82,6 @@ fn type_at(view: &View<'_>, path: Option<&[u8]>, is_dir: bool) -> Option<Metafil
     ((found == MetafileType::Directory) == is_dir).then_some(found)
 }
 
-/// Returns the path of a name in a directory.
-fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let parts: &[&[u8]] = if dir.is_empty() { &[name] } else { &[dir, name] };
-    parts.join(&b'/')
-}
-
 fn plan(
     view: &View<'_>,
     ino: Ino,
@@ -114,7 +110,7 @@ fn plan(
     }
     // If one of several names fits the file, the others are mistakes.
     let fits = |(dir, _, name): &Link| {
-        let path = paths.get(&Ino(*dir)).map(|dir| joined(dir, name));
+        let path = paths.get(&Ino(*dir)).map(|dir| path_in(dir, name));
         type_at(view, path.as_deref(), inode.is_dir()) == Some(inode.metafile_type())
             && path.and_then(|path| group_of_path(&path)).is_none_or(|it| it == inode.projid())
     };
@@ -213,7 +209,7 @@ pub(super) fn home(view: &View<'_>, inode: &Inode, said: &[Link]) -> Option<Meta
     // The places that its parent pointers name come first.
     for (dir, _, name) in said {
         let Some((path, _)) = files.iter().find(|(_, ino)| ino.0 == *dir) else { continue };
-        let path = joined(path, name);
+        let path = path_in(path, name);
         if type_at(view, Some(&path), is_dir) == Some(own)
             && let Some(found) = place(&path)
         {

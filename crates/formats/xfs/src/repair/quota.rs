@@ -46,9 +46,7 @@ fn records(job: &RepairJob, findings: &[&Finding]) -> Result<()> {
     let raw = &survey.sb.raw;
     let files = match survey.geometry.features.incompat(Incompat::METADIR) {
         true => in_metadir(job)?,
-        false if survey.geometry.features.crc() => {
-            [raw.uquotino.get(), raw.gquotino.get(), raw.pquotino.get()].map(Ino)
-        }
+        false if survey.geometry.features.crc() => raw.quota_inodes().map(Ino),
         false => counted_files(raw).map(|file| Ino(file.unwrap_or(0))),
     };
     let now = vfs::clock::now().map_or(0, |now| u64::try_from(now.sec).unwrap_or(0));

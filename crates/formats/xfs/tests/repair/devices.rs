@@ -202,10 +202,13 @@ fn damaged_images_with_realtime_groups_are_repaired() {
 fn former_failures_with_a_realtime_section_are_repaired() {
     require!(Tool("xfs_repair"));
     let pair = golden_pair!("xfs-rtgroups", "realtime-shared");
-    // Names of groups that do not exist; a name in the root directory that leads to the metadata directory; a file that
-    // gets the type of its place; a file with the names of two.
-    pair.judge(&[1_006_020, 1_008_557, 1_009_195, 1_009_459]);
-    // A file that gets the type of its place; damaged records of quotas that a restored superblock does not count.
+    // A name of a group that does not exist.
+    pair.judge(&[1_006_020]);
+    // A name in the root directory that leads to the metadata directory.
+    pair.judge(&[1_008_557]);
+    // A file that gets the type of its place, and one with two names.
+    pair.judge(&[1_009_195, 1_009_459]);
+    // A file that gets the type of its place. Damaged records of quotas that a restored superblock does not count.
     pair.with_quotas("xfs-quotas-rtgroups").judge(&[1_000_217, 1_005_080, 1_005_370, 1_009_390]);
     // Sizes of quota files.
     let classic = golden_pair!("", "realtime-classic").with_quotas("xfs-quotas-realtime");

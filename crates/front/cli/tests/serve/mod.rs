@@ -7,10 +7,11 @@ mod webdav;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 use testkit::require;
 
 use crate::mount::wait_until;
@@ -186,6 +187,14 @@ fn disk_of_machine(format: &str) -> tempfile::TempDir {
 /// Returns contents for files that guests write.
 fn data() -> Vec<u8> {
     (0..3 << 20).map(|at: u32| (at / 7 % 251) as u8).collect()
+}
+
+/// Creates a file with [`data`]. Returns its directory, its path and its contents.
+fn data_file() -> (TempDir, PathBuf, Vec<u8>) {
+    let dir = testkit::scratch();
+    let (path, bytes) = (dir.path().join("data"), data());
+    fs::write(&path, &bytes).unwrap();
+    (dir, path, bytes)
 }
 
 /// Returns the contents of a file in an image.

@@ -1,6 +1,5 @@
 //! The kernel's NBD client with several connections, in the guest.
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
@@ -8,9 +7,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::guest::{self, GuestJob};
-use testkit::{require, scratch};
+use testkit::require;
 
-use super::{disk_of_machine, read};
+use super::{data_file, disk_of_machine, read};
 use crate::program::diskwright;
 
 /// Four writers at a time, and a second mount that reads what they wrote. The arguments are a port and a file.
@@ -78,10 +77,7 @@ impl Drop for Served {
 #[test]
 fn a_kernel_uses_several_connections() {
     require!(Guest("BLK_DEV_NBD"), Tool("e2fsck"), Tool("xfs_repair"));
-    let dir = scratch();
-    let data = dir.path().join("data");
-    let bytes = super::data();
-    fs::write(&data, &bytes).unwrap();
+    let (_dir, data, bytes) = data_file();
     for format in ["ext4", "xfs"] {
         let disk = disk_of_machine(format);
         let mut served = Served::start(disk.path());

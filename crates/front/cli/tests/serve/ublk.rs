@@ -1,13 +1,12 @@
 //! Block devices of the kernel, in the guest.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use testkit::guest::{self, GuestJob};
-use testkit::{require, scratch};
+use testkit::require;
 
-use super::{disk_of_machine, read};
+use super::{data_file, disk_of_machine, read};
 use crate::program::diskwright;
 
 /// `serve` starts a server of `$device`, and `ended` ends it and removes its device. The device of a killed server keeps
@@ -121,10 +120,7 @@ fn run(image: &Path, data: &Path, script: &str) {
 #[test]
 fn a_kernel_mounts_and_changes_an_image() {
     require!(Guest("BLK_DEV_UBLK"), Tool("e2fsck"), Tool("xfs_repair"));
-    let dir = scratch();
-    let data = dir.path().join("data");
-    let bytes = super::data();
-    fs::write(&data, &bytes).unwrap();
+    let (_dir, data, bytes) = data_file();
     for format in ["ext4", "xfs"] {
         let disk = disk_of_machine(format);
         let image = disk.path().join("a.img");
@@ -141,10 +137,7 @@ fn a_kernel_mounts_and_changes_an_image() {
 #[test]
 fn an_image_recovers_after_its_server_was_killed_below_writers() {
     require!(Guest("BLK_DEV_UBLK"), Tool("e2fsck"), Tool("xfs_repair"));
-    let dir = scratch();
-    let data = dir.path().join("data");
-    let bytes = super::data();
-    fs::write(&data, &bytes).unwrap();
+    let (_dir, data, bytes) = data_file();
     for format in ["ext4", "xfs"] {
         let disk = disk_of_machine(format);
         let image = disk.path().join("a.img");

@@ -75,7 +75,11 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
     if let Err(refused) = take_away(&mount, options.lazy) {
         // The kernel reports lost writes only once, so a later call would not learn of them.
         return Err(match synced {
-            Err(lost) => Error::host("write back", &point, still_mounted(&lost, &refused)),
+            Err(lost) => Error::host(
+                "write back",
+                &point,
+                lost_and(&lost, &format!("still mounted: {refused}")),
+            ),
             Ok(_) => refused,
         });
     }
@@ -89,16 +93,16 @@ pub fn unmount(mountpoint: &Path, options: &UnmountOptions) -> Result<Released> 
             Err(Error::host("write back", &point, error))
         }
         (Err(error), Released::InUse(image)) => {
-            let in_use = format!("{error}; unmounted, but {} is still in use", shown(&image));
-            Err(Error::host("write back", &point, io::Error::new(error.kind(), in_use)))
+            let state = format!("unmounted, but {} is still in use", shown(&image));
+            Err(Error::host("write back", &point, lost_and(&error, &state)))
         }
         (_, released) => Ok(released),
     }
 }
 
-/// Returns the error for a mount that lost writes and is in use.
-fn still_mounted(lost: &io::Error, refused: &Error) -> io::Error {
-    io::Error::new(lost.kind(), format!("{lost}; still mounted: {refused}"))
+/// Returns the error for lost writes, with the state of the mount.
+fn lost_and(lost: &io::Error, state: &str) -> io::Error {
+    io::Error::new(lost.kind(), format!("{lost}; {state}"))
 }
 
 /// Waits for the release of an unmounted image and returns its state.

@@ -31,7 +31,7 @@ const NEAR_BYTES: u64 = 1 << 20;
 /// Maximum distance of extents in one request, in bytes. Fetching it takes less time than another request.
 const GAP_BYTES_MAX: u64 = 128 << 10;
 
-/// The files between a scout and the walk behind it.
+/// The files that the scout has visited and the walk has not.
 #[derive(Default)]
 pub(super) struct ContentsLead {
     state: Mutex<LeadState>,

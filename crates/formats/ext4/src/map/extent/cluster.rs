@@ -42,7 +42,7 @@ impl ExtentTree<'_, '_> {
             clusters -= 1;
         }
         // The cluster at the end of the extent before the hole is allocated already.
-        let free_from = (block.0 - goal.free as u32).div_ceil(ratio);
+        let free_from = (block.0 - goal.free).div_ceil(ratio);
         let free = (block.0 / ratio).saturating_sub(free_from);
         let (start, clusters) = self.op.allocate_behind(goal.start, free, clusters)?;
         self.op.add_clusters(self.file, clusters)?;

@@ -32,7 +32,7 @@ type Neighbours = (Option<Extent>, Option<Extent>);
 /// The preferred position of new blocks: behind `free` blocks that stay free, from `start` on.
 pub(super) struct Goal {
     pub(super) start: Block,
-    pub(super) free: u64,
+    pub(super) free: u32,
 }
 
 impl ExtentTree<'_, '_> {
@@ -108,8 +108,7 @@ impl ExtentTree<'_, '_> {
         if self.op.fs.volume.geometry.cluster_blocks_log > 0 {
             return self.take_in_clusters(goal, block, len.min(len_max));
         }
-        let free = goal.free as u32;
-        let (start, len) = self.op.allocate_behind(goal.start, free, len.min(len_max))?;
+        let (start, len) = self.op.allocate_behind(goal.start, goal.free, len.min(len_max))?;
         self.op.add_clusters(self.file, len)?;
         Ok((start, len))
     }
@@ -151,7 +150,7 @@ impl ExtentTree<'_, '_> {
         let in_front =
             after.and_then(|it| it.start.0.checked_sub(u64::from(it.block.0) - at).map(Block));
         let (start, free) = match place {
-            NearbyPlace::Behind { free } if before.is_some() || free > 0 => (behind, free),
+            NearbyPlace::Behind { free } if before.is_some() || free > 0 => (behind, free as u32),
             NearbyPlace::Behind { .. } | NearbyPlace::InFront => (in_front, 0),
         };
         let start = start.filter(|start| geometry.contains(*start, 1));
