@@ -12,11 +12,13 @@ use slatedb::config::{
 };
 use slatedb::db_cache::DbCache;
 use slatedb::db_cache::moka::{MokaCache, MokaCacheOptions};
-use slatedb::{Db, DbReader, DbReaderMode, VersionedCompactions, VersionedManifest, WalReader};
+use slatedb::{
+    Db, DbReader, DbReaderMode, VersionedCompactions, VersionedManifest, WalFile, WalReader,
+};
 
 use crate::place::runtime;
 use crate::volume::clock::VolumeClock;
-use crate::volume::marker::Marker;
+use crate::volume::marker::{Marker, again};
 use crate::volume::{Location, Options, VolumeError};
 
 /// Interval after which writes are sent to the log without a flush. Bounds the loss in a crash.
@@ -113,20 +115,41 @@ async fn newest_time(at: &Location, manifest: &VersionedManifest) -> Result<i64,
 
 /// Returns the time of the last write in the log that is not in a table.
 async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64, VolumeError> {
-    let log = WalReader::new(path(at), Arc::clone(&at.store));
-    let files = log.list(manifest.replay_after_wal_id() + 1..).await?;
     let mut last = i64::MIN;
     // Each opening adds an empty object.
-    for file in files.iter().rev() {
-        let mut rows = file.iterator().await?;
-        while let Some(row) = rows.next().await? {
-            last = last.max(row.create_ts.unwrap_or(last));
-        }
+    for file in log_after(at, manifest.replay_after_wal_id()).await?.iter().rev() {
+        let times = again(|| async {
+            let mut rows = file.iterator().await?;
+            let mut last = i64::MIN;
+            while let Some(row) = rows.next().await? {
+                last = last.max(row.create_ts.unwrap_or(last));
+            }
+            Ok::<_, slatedb::Error>(last)
+        });
+        last = last.max(times.await?);
         if last > i64::MIN {
             break;
         }
     }
     Ok(last)
+}
+
+/// Returns the log objects after the given one, in ascending order.
+async fn log_after(at: &Location, id: u64) -> Result<Vec<WalFile>, slatedb::Error> {
+    let log = WalReader::new(path(at), Arc::clone(&at.store));
+    again(|| log.list(id + 1..)).await
+}
+
+/// Checks whether the log has writes after the given object.
+pub(crate) async fn has_log_after(at: &Location, id: u64) -> Result<bool, VolumeError> {
+    for file in log_after(at, id).await? {
+        // Opening a volume writes an empty log object.
+        let first = again(|| async { file.iterator().await?.next().await });
+        if first.await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the time of the last compaction in the database's list.

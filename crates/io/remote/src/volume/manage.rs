@@ -1,15 +1,14 @@
 //! Snapshots, clones and other operations on whole volumes.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::place::runtime::{block_on, random_uuid};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use slatedb::Checkpoint;
 use slatedb::admin::CloneSourceSpec;
 use slatedb::config::CheckpointOptions;
-use slatedb::{Checkpoint, WalReader};
 use uuid::Uuid;
 
 use crate::volume::blocks::recorded_epoch;
@@ -232,15 +231,8 @@ fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
 /// Checks whether the log has no writes after the latest manifest.
 async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
     let manifest = database::admin(at).read_manifest(None).await?.ok_or(VolumeError::NotFound)?;
-    let log = WalReader::new(database::path(at), Arc::clone(&at.store));
-    let after = manifest.next_wal_sst_id().max(manifest.replay_after_wal_id() + 1);
-    for file in log.list(after..).await? {
-        // Opening a volume writes an empty log object.
-        if file.iterator().await?.next().await?.is_some() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let after = manifest.next_wal_sst_id().saturating_sub(1).max(manifest.replay_after_wal_id());
+    Ok(!database::has_log_after(at, after).await?)
 }
 
 /// Returns the part of an address that identifies the bucket.

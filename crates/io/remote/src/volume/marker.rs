@@ -162,18 +162,35 @@ pub(crate) async fn exists(at: &Location) -> Result<bool, VolumeError> {
     }
 }
 
-/// Retries a request after transport errors, as the database does.
-pub(crate) async fn again<T, F>(request: impl Fn() -> F) -> object_store::Result<T>
+/// Retries a request after transport errors, as the database does. Its [`WalReader`](slatedb::WalReader) does not.
+pub(crate) async fn again<T, E: Transient, F>(request: impl Fn() -> F) -> Result<T, E>
 where
-    F: Future<Output = object_store::Result<T>>,
+    F: Future<Output = Result<T, E>>,
 {
     for _ in 1..TRIES {
         match request().await {
-            Err(object_store::Error::Generic { .. }) => tokio::time::sleep(PAUSE).await,
+            Err(error) if error.is_transient() => tokio::time::sleep(PAUSE).await,
             answer => return answer,
         }
     }
     request().await
+}
+
+/// An error of a request that may succeed if it is repeated.
+pub(crate) trait Transient {
+    fn is_transient(&self) -> bool;
+}
+
+impl Transient for object_store::Error {
+    fn is_transient(&self) -> bool {
+        matches!(self, Self::Generic { .. })
+    }
+}
+
+impl Transient for slatedb::Error {
+    fn is_transient(&self) -> bool {
+        self.kind() == slatedb::ErrorKind::Unavailable
+    }
 }
 
 fn name(at: &Location) -> Path {

@@ -33,6 +33,23 @@ fn requests_that_fail_once_are_retried() {
     }
 }
 
+/// Without retries of the log's requests, one of the openings fails.
+#[test]
+fn a_log_is_read_despite_failed_requests() {
+    let bucket = Bucket::new();
+    create(&bucket, "v", 1 << 20);
+    for fails_one_in in 5..=12 {
+        let volume = Volume::open(&bucket.at("v"), &options()).unwrap();
+        volume.write_at(0, &[1; 4096]).unwrap();
+        volume.flush().unwrap();
+        // The write stays in the log, because the volume is not closed.
+        std::mem::forget(volume);
+        let next = bucket.another();
+        next.conduct.fails_one_in.store(fails_one_in, Ordering::Relaxed);
+        Volume::open(&next.at("v"), &options()).unwrap().close().unwrap();
+    }
+}
+
 #[test]
 fn a_lost_bucket_is_a_permanent_error() {
     let bucket = Bucket::new();
