@@ -15,6 +15,15 @@ use crate::{OnDamage, Options};
 /// through the kernel, which tracks its own changes.
 pub(crate) const VALID_SEC: u64 = 10 * 365 * 24 * 60 * 60;
 
+/// Receives the reads of a mount, for example to prefetch what will be read next.
+pub trait ReadObserver: Sync {
+    /// Reports that the kernel has begun to list a directory.
+    fn listed(&self, dir: Ino);
+
+    /// Reports that the kernel has read bytes of a file.
+    fn read(&self, offset: u64, len: u64);
+}
+
 /// Serves a file system to the kernel.
 pub struct Adapter<'a> {
     pub(crate) fs: &'a dyn FileSystem,
@@ -34,6 +43,7 @@ pub struct Adapter<'a> {
     /// True if something has changed since [`Self::take_changed`].
     changed: AtomicBool,
     pub(crate) protected: Protected,
+    pub(crate) observer: Option<&'a dyn ReadObserver>,
 }
 
 impl<'a> Adapter<'a> {
@@ -52,7 +62,15 @@ impl<'a> Adapter<'a> {
             shut_down: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             protected: Protected::default(),
+            observer: None,
         }
+    }
+
+    /// Reports reads to an observer.
+    #[must_use]
+    pub fn observed(mut self, observer: &'a dyn ReadObserver) -> Self {
+        self.observer = Some(observer);
+        self
     }
 
     /// Releases all inodes known to the kernel, after the mount has ended. Open files without a name are freed.

@@ -33,6 +33,9 @@ impl Adapter<'_> {
             let room = reply.room(args.size as usize)?;
             let len = self.result(self.fs.read(ino, args.offset, room))?;
             reply.advance(len);
+            if let Some(observer) = self.observer {
+                observer.read(args.offset, len as u64);
+            }
             len
         };
         // The flags are those of the open file, including `O_NOATIME`.

@@ -31,7 +31,7 @@ mod space;
 mod sync;
 mod xattrs;
 
-pub use adapter::Adapter;
+pub use adapter::{Adapter, ReadObserver};
 pub use durable::Durable;
 pub use options::{AccessTimes, OnDamage, Options};
 pub use space::SpaceKeeper;

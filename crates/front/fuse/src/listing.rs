@@ -49,6 +49,11 @@ impl Adapter<'_> {
         head_len: usize,
         reply: &mut Reply<'_>,
     ) -> Result<(), Errno> {
+        if args.offset == 0
+            && let Some(observer) = self.observer
+        {
+            observer.listed(dir);
+        }
         let size = args.size as usize;
         let mut is_full = false;
         let listed = self.fs.readdir(dir, Cookie(args.offset), &mut |entry| {

@@ -69,11 +69,21 @@ fn a_bundle_saves_requests() {
     }
 }
 
-/// The order of the walk is not that of the device: directories are sorted by name.
-#[test]
-fn an_extraction_requests_contents_once() {
-    let dir = scratch();
-    let many = dir.path().join("many");
+/// Checks the requests of a program that read all contents, of `bytes` bytes.
+fn check_reading(server: &WebServer, bytes: u64) -> String {
+    let ranges = server.take_requests().into_iter().filter_map(|request| request.range);
+    let lens: Vec<u64> = ranges.map(|range| range.end - range.start).collect();
+    let (requests, fetched, rounds) = (lens.len(), lens.iter().sum::<u64>(), server.take_rounds());
+    let told = format!("{requests} requests in {rounds} rounds, {fetched} bytes for {bytes}");
+    // Read-ahead in the order of the device requests nearly twice the contents.
+    assert!(fetched < bytes / 10 * 14, "{told}");
+    // Without read-ahead in the order of the walk, each directory is waited for.
+    assert!(rounds < 30, "{told}");
+    told
+}
+
+/// Makes a tree of 38 MB in 40 directories.
+fn make_many(many: &Path) {
     for number in 0..120_u32 {
         let sub = many.join(format!("{}", number % 40));
         fs::create_dir_all(&sub).unwrap();
@@ -83,6 +93,13 @@ fn an_extraction_requests_contents_once() {
             fs::write(sub.join(format!("{seed}")), bytes).unwrap();
         }
     }
+}
+
+/// The order of the walk is not that of the device: directories are sorted by name.
+#[test]
+fn an_extraction_requests_contents_once() {
+    let dir = scratch();
+    make_many(&dir.path().join("many"));
     let server = WebServer::new();
     server.delay(DELAY);
     for format in ["ext4", "xfs"] {
@@ -92,17 +109,54 @@ fn an_extraction_requests_contents_once() {
         server.put(format, fs::read(dir.path().join(&image)).unwrap(), "one");
         add_bundle(dir.path(), &server, format);
         let expected = ok(dir.path(), &format!("extract {image} -"));
-        let _ = server.take_requests();
+        let (_, _) = (server.take_requests(), server.take_rounds());
         let found = ok(dir.path(), &format!("extract {} -", server.url(format)));
         assert!(found == expected, "{format}");
-        let ranges = server.take_requests().into_iter().filter_map(|request| request.range);
-        let lens: Vec<u64> = ranges.map(|range| range.end - range.start).collect();
-        let (requests, bytes) = (lens.len(), lens.iter().sum::<u64>());
-        let told = format!("{format}: {requests} requests, {bytes} bytes for {}", found.len());
-        eprintln!("{told}");
-        // Read-ahead in the order of the device requests nearly twice the contents.
-        assert!(bytes < found.len() as u64 / 10 * 14, "{told}");
+        let told = check_reading(&server, found.len() as u64);
+        eprintln!("{format}, extract: {told}");
     }
+}
+
+/// A program lists each directory and then reads its files, as tar does.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_tree_that_is_read_through_a_mount_is_prefetched() {
+    testkit::require!(Fuse);
+    let dir = scratch();
+    let many = dir.path().join("many");
+    make_many(&many);
+    let server = WebServer::new();
+    server.delay(DELAY);
+    for format in ["ext4", "xfs"] {
+        let line = format!("build many {format}.img --fs {format} --size 512M");
+        assert!(run(dir.path(), &line).status.success(), "{line}");
+        server.put(format, fs::read(dir.path().join(format!("{format}.img"))).unwrap(), "one");
+        add_bundle(dir.path(), &server, format);
+        let url = server.url(format);
+        let mounted = crate::mount::Mounting::new(Path::new(&url)).options("ro").start();
+        let (_, _) = (server.take_requests(), server.take_rounds());
+        let bytes = compare_files(mounted.path(), &many);
+        let told = check_reading(&server, bytes);
+        eprintln!("{format}, mount: {told}");
+        mounted.unmount();
+    }
+}
+
+/// Compares the files below two directories and returns their size.
+#[cfg(target_os = "linux")]
+fn compare_files(found: &Path, expected: &Path) -> u64 {
+    let entries: Vec<_> = fs::read_dir(found).unwrap().map(Result::unwrap).collect();
+    let sizes =
+        entries.into_iter().filter(|entry| entry.file_name() != "lost+found").map(|entry| {
+            let expected = expected.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                return compare_files(&entry.path(), &expected);
+            }
+            let bytes = fs::read(entry.path()).unwrap();
+            assert!(bytes == fs::read(&expected).unwrap(), "{}", expected.display());
+            bytes.len() as u64
+        });
+    sizes.sum()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::opening;
 use super::options::MountOptions;
 use super::served::ServingLock;
 use crate::lock::{DeviceClaim, Ending};
+use crate::scout::mounted::TreeReads;
 use crate::{Error, Image, Result};
 
 /// Mount type after `fuse.`.
@@ -90,13 +91,18 @@ impl Mount {
         };
         let fs = image.file_system()?;
         let is_read_only = is_read_only(&image, &options);
-        let adapter = Adapter::new(&*fs, options.adapter(is_read_only));
+        let tree_reads = fs.is_far().then(TreeReads::default);
+        let mut adapter = Adapter::new(&*fs, options.adapter(is_read_only));
+        if let Some(reads) = &tree_reads {
+            adapter = adapter.observed(reads);
+        }
         let keeps_space = !is_read_only && !options.sync;
         let write_back = keeps_space.then(|| session.write_back().ok()).flatten();
         let name = PathBuf::from(name);
         let (served, _ending) = thread::scope(|scope| {
             let interval = options.sync_interval.filter(|_| !is_read_only);
             let _syncer = interval.map(|interval| Syncer::start(scope, &adapter, interval));
+            let _scout = tree_reads.as_ref().map(|reads| reads.start(scope, &*fs));
             let mut keeper = None;
             let served = session.serve(
                 &Durable::new(&adapter, options.sync, options.dirsync),

@@ -10,15 +10,15 @@ use parking_lot::{Condvar, Mutex};
 use vfs::path::{Order, WalkSteps};
 use vfs::{Attributes, ExtentPlace, FileSystem, FileType, Ino};
 
-/// Maximum number of bytes that were requested and not read yet. The device keeps 64 MiB, but bytes that were read stay
-/// longer, so unread ones are kept while 32 MiB arrive.
-const LEAD_BYTES_MAX: u64 = 14 << 20;
+/// Maximum number of bytes that were requested and not read yet. The device keeps 192 MiB, of which a third may have been
+/// read.
+pub(super) const LEAD_BYTES_MAX: u64 = 48 << 20;
 
 /// Maximum number of files that were visited before the walk.
 const LEAD_FILES_MAX: usize = 50_000;
 
 /// Number of bytes that are requested together. The first batches are small, because the walk waits for them.
-const BATCH_BYTES: Range<u64> = 256 << 10..2 << 20;
+pub(super) const BATCH_BYTES: Range<u64> = 256 << 10..16 << 20;
 
 /// Maximum number of bytes of one file that are requested. The device detects sequential reads of the rest.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -128,9 +128,9 @@ impl ContentsLead {
 
 /// Extents that will be requested together.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     extents: Vec<Range<u64>>,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Place behind the last extent.
     end: u64,
     /// Files with several names that were requested. Only their first name is read.
@@ -139,7 +139,7 @@ struct Batch {
 
 impl Batch {
     /// Adds the start of a file. Returns the number of bytes.
-    fn add(&mut self, fs: &dyn FileSystem, attributes: &Attributes) -> u64 {
+    pub(super) fn add(&mut self, fs: &dyn FileSystem, attributes: &Attributes) -> u64 {
         let &Attributes { ino, size, links, file_type, .. } = attributes;
         if file_type != FileType::Regular || links > 1 && !self.linked.insert(ino) {
             return 0;
@@ -160,7 +160,7 @@ impl Batch {
     }
 
     /// Requests all extents, in the order of the device.
-    fn request(&mut self, fs: &dyn FileSystem) {
+    pub(super) fn request(&mut self, fs: &dyn FileSystem) {
         for extent in merged(std::mem::take(&mut self.extents)) {
             fs.read_ahead(extent.start, extent.end - extent.start);
         }

@@ -5,6 +5,8 @@
 //! they are in the cache.
 
 mod contents;
+#[cfg(target_os = "linux")]
+pub(crate) mod mounted;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

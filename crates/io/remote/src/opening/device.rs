@@ -12,6 +12,13 @@ use crate::bundle::format::FRAME_BYTES;
 use crate::bundle::{ExtentSource, Tables, warn};
 use crate::place::lazy::{LazyDevice, LazyOptions};
 
+/// Maximum number of bytes that a reader of metadata prefetches behind them. A longer request that begins at metadata is
+/// for the contents of a region.
+const AROUND_METADATA_BYTES_MAX: u64 = 1 << 20;
+
+/// Maximum distance of parts of the image in one request, in bytes.
+const GAP_BYTES_MAX: u64 = 128 << 10;
+
 /// A read-only device that reads the units of a bundle from it, and all other bytes from the image. After the first
 /// error of the bundle, all bytes come from the image.
 pub struct BundledDevice {
@@ -78,6 +85,13 @@ impl BundledDevice {
         parts.filter(|(_, source)| *source == ExtentSource::Image).map(|(part, _)| part)
     }
 
+    /// Returns whether a reader of metadata prefetches what follows them.
+    fn is_around_metadata(&self, range: &Range<u64>) -> bool {
+        let first = range.start..range.end.min(range.start.saturating_add(1));
+        range.end - range.start <= AROUND_METADATA_BYTES_MAX
+            && self.tables.index.parts(first).any(|(_, source)| source != ExtentSource::Image)
+    }
+
     fn read_image(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.has_read_image.store(true, Ordering::Relaxed);
         self.image.read_at(offset, buf)
@@ -99,6 +113,18 @@ impl BundledDevice {
             warn(&self.name, error);
         }
     }
+}
+
+/// Joins ascending ranges with small gaps between them.
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start - last.end <= GAP_BYTES_MAX => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 impl BlockDevice for BundledDevice {
@@ -145,8 +171,10 @@ impl BlockDevice for BundledDevice {
         }
         let range = offset..offset.saturating_add(len).min(self.len());
         // Frames are prefetched by their own order.
-        if self.has_read_image.load(Ordering::Relaxed) || !self.tables.index.overlaps(&range) {
-            for part in self.parts_of_image(range) {
+        if self.has_read_image.load(Ordering::Relaxed) && !self.is_around_metadata(&range)
+            || !self.tables.index.overlaps(&range)
+        {
+            for part in joined(self.parts_of_image(range)) {
                 self.image.read_ahead(part.start, part.end - part.start);
             }
         }

@@ -112,8 +112,11 @@ fn prefetched_chunks_are_in_transit_within_the_limit() {
     device.read_ahead(2000, u64::MAX);
     assert_reads(&device, 0, 1);
     assert_reads(&device, 7_999, 1);
-    assert_eq!(source.taken(), [(0, 4000), (4000, 8000)]);
-    assert_eq!(device.requests(), 2);
+    // A budget's length of the second request waits for the first one, and the rest is ignored.
+    assert_reads(&device, 11_999, 1);
+    assert_eq!(source.taken(), [(0, 4000), (4000, 8000), (8000, 12_000)]);
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(device.requests(), 3);
 
     let device = LazyDevice::new(source.clone(), LazyOptions { read_ahead_bytes: 0, ..options });
     assert!(!device.has_read_ahead());

@@ -9,20 +9,50 @@ use parking_lot::{Condvar, Mutex};
 
 use super::FetchError;
 
+/// Number of turns for which a chunk stays after it was fetched, and after a part of it was read. Prefetched chunks must
+/// stay until they are read.
+const TURNS_OF_UNREAD: u8 = 2;
+const TURNS_OF_READ: u8 = 1;
+
+/// Chunks that were read to the end are evicted from this part of the limit on.
+const KEPT_OF_READ: u64 = 3;
+
 /// Chunks by number.
 ///
-/// Stored chunks take at most `limit` bytes, except that one chunk is always kept. Eviction uses the clock algorithm:
-/// the oldest chunk is evicted unless it was used since its last turn.
+/// Stored chunks take at most `limit` bytes, except that one chunk is always kept. Chunks that were read to the end are
+/// evicted earlier, because the layers above cache what they read again. The others are evicted by the clock algorithm
+/// with several turns: the oldest chunk is evicted after its turns, and a read renews them.
 pub(super) struct Chunks {
     slots: HashMap<u64, Slot>,
-    order: VecDeque<u64>,
+    /// Stored chunks, the oldest first, and some that were evicted.
+    order: VecDeque<Turn>,
+    /// Chunks that were read to the end, and some that were evicted.
+    finished: VecDeque<Turn>,
+    /// Number of chunks that were ever stored.
+    turns: u64,
     bytes: u64,
     limit: u64,
 }
 
 enum Slot {
-    Ready { bytes: Bytes, is_used: bool },
+    Ready(Stored),
     Coming(Arc<ChunkFetch>),
+}
+
+struct Stored {
+    bytes: Bytes,
+    /// Number of turns for which the chunk stays.
+    stays: u8,
+    /// Number of bytes that were not read.
+    unread: u64,
+    turn: Turn,
+}
+
+/// Identifies a stored chunk, also if it is evicted and stored again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    chunk: u64,
+    number: u64,
 }
 
 /// Source of one chunk for a read.
@@ -65,7 +95,14 @@ impl ChunkFetch {
 
 impl Chunks {
     pub(super) fn new(limit: u64) -> Self {
-        Self { slots: HashMap::new(), order: VecDeque::new(), bytes: 0, limit }
+        Self {
+            slots: HashMap::new(),
+            order: VecDeque::new(),
+            finished: VecDeque::new(),
+            turns: 0,
+            bytes: 0,
+            limit,
+        }
     }
 
     /// Returns the chunks that are neither in memory nor in transit.
@@ -82,9 +119,9 @@ impl Chunks {
     ) -> (Vec<Piece>, Vec<Arc<ChunkFetch>>) {
         let runs = self.start(chunks.clone(), longest);
         let piece = |chunk| match self.slots.get_mut(&chunk) {
-            Some(Slot::Ready { bytes, is_used }) => {
-                *is_used = true;
-                Piece::Ready(bytes.clone())
+            Some(Slot::Ready(stored)) => {
+                stored.stays = TURNS_OF_READ;
+                Piece::Ready(stored.bytes.clone())
             }
             Some(Slot::Coming(run)) => Piece::Coming(Arc::clone(run)),
             None => unreachable!("missing chunks were requested above"),
@@ -92,8 +129,17 @@ impl Chunks {
         (chunks.map(piece).collect(), runs)
     }
 
-    /// Creates runs for the missing chunks.
-    pub(super) fn start(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<ChunkFetch>> {
+    /// Creates runs for the missing chunks of a prefetch. The others stay longer in memory.
+    pub(super) fn start_ahead(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<ChunkFetch>> {
+        for chunk in chunks.clone() {
+            if let Some(Slot::Ready(stored)) = self.slots.get_mut(&chunk) {
+                stored.stays = TURNS_OF_UNREAD;
+            }
+        }
+        self.start(chunks, longest)
+    }
+
+    fn start(&mut self, chunks: Range<u64>, longest: u64) -> Vec<Arc<ChunkFetch>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for chunk in self.missing(chunks) {
             match runs.last_mut() {
@@ -135,25 +181,76 @@ impl Chunks {
         if self.slots.contains_key(&chunk) {
             return;
         }
-        self.bytes += bytes.len() as u64;
-        self.slots.insert(chunk, Slot::Ready { bytes, is_used: false });
-        self.order.push_back(chunk);
+        let (unread, turn) = (bytes.len() as u64, Turn { chunk, number: self.turns });
+        self.turns += 1;
+        self.bytes += unread;
+        self.slots
+            .insert(chunk, Slot::Ready(Stored { bytes, stays: TURNS_OF_UNREAD, unread, turn }));
+        self.order.push_back(turn);
         self.shrink();
+    }
+
+    /// Records that `bytes` of a chunk were read.
+    pub(super) fn note(&mut self, chunk: u64, bytes: u64) {
+        let Some(Slot::Ready(stored)) = self.slots.get_mut(&chunk) else { return };
+        if stored.unread > 0 {
+            stored.unread = stored.unread.saturating_sub(bytes);
+            if stored.unread == 0 {
+                self.finished.push_back(stored.turn);
+            }
+        }
     }
 
     /// Evicts chunks until the limit is met, but never the newest.
     fn shrink(&mut self) {
-        while self.bytes > self.limit && self.order.len() > 1 {
-            let Some(chunk) = self.order.pop_front() else { return };
-            let Some(Slot::Ready { bytes, is_used }) = self.slots.get_mut(&chunk) else { continue };
-            if std::mem::take(is_used) {
-                self.order.push_back(chunk);
-            } else {
-                self.bytes -= bytes.len() as u64;
-                self.slots.remove(&chunk);
-            }
+        while self.bytes > self.limit / KEPT_OF_READ
+            && let Some(turn) = self.finished.pop_front()
+        {
+            self.evict(turn);
+        }
+        while self.bytes > self.limit && self.evict_oldest() {}
+        // Evicted chunks that were read to the end leave their turns behind.
+        if self.order.len() > 2 * self.slots.len() + 64 {
+            let slots = &self.slots;
+            self.order.retain(|turn| is_stored(slots, *turn));
         }
     }
+
+    /// Evicts the oldest chunk that has had its turns. Returns false if there is only one.
+    fn evict_oldest(&mut self) -> bool {
+        while let Some(turn) = self.order.pop_front() {
+            let Some(Slot::Ready(stored)) = self.slots.get_mut(&turn.chunk) else { continue };
+            if stored.turn != turn {
+                continue;
+            }
+            let is_newest = turn.number + 1 == self.turns;
+            if is_newest && self.order.is_empty() {
+                self.order.push_back(turn);
+                return false;
+            }
+            if stored.stays > 0 || is_newest {
+                stored.stays = stored.stays.saturating_sub(1);
+                self.order.push_back(turn);
+            } else {
+                self.evict(turn);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn evict(&mut self, turn: Turn) {
+        if is_stored(&self.slots, turn)
+            && let Some(Slot::Ready(stored)) = self.slots.remove(&turn.chunk)
+        {
+            self.bytes -= stored.bytes.len() as u64;
+        }
+    }
+}
+
+/// Returns whether a chunk is still stored since its turn.
+fn is_stored(slots: &HashMap<u64, Slot>, turn: Turn) -> bool {
+    matches!(slots.get(&turn.chunk), Some(Slot::Ready(stored)) if stored.turn == turn)
 }
 
 #[cfg(test)]
@@ -165,21 +262,44 @@ mod tests {
     }
 
     #[test]
-    fn used_chunks_stay_and_memory_is_limited() {
+    fn unread_chunks_stay_longer_and_memory_is_limited() {
         let mut chunks = Chunks::new(400);
         for chunk in 0..4 {
             chunks.insert(chunk, Bytes::from(vec![0; 100]));
         }
-        let (pieces, runs) = chunks.pieces(0..1, 8);
+        let (pieces, runs) = chunks.pieces(2..3, 8);
         assert!(matches!(pieces[..], [Piece::Ready(_)]) && runs.is_empty());
         chunks.insert(4, Bytes::from(vec![0; 100]));
-        assert!(ready(&mut chunks, 0) && !ready(&mut chunks, 1) && ready(&mut chunks, 4));
+        let kept = (0..5).map(|chunk| ready(&mut chunks, chunk));
+        assert_eq!(kept.collect::<Vec<_>>(), [true, true, false, true, true]);
         assert_eq!(chunks.bytes, 400);
         // A chunk larger than the limit stays until the next one arrives.
         chunks.insert(9, Bytes::from(vec![0; 1000]));
         assert!(ready(&mut chunks, 9));
         chunks.insert(10, Bytes::from(vec![0; 100]));
         assert!(!ready(&mut chunks, 9) && ready(&mut chunks, 10));
+    }
+
+    #[test]
+    fn chunks_read_to_the_end_are_evicted_first() {
+        let mut chunks = Chunks::new(400);
+        let insert = |chunks: &mut Chunks, chunk| {
+            chunks.insert(chunk, Bytes::from(vec![0; 100]));
+        };
+        for round in 0..1000 {
+            for chunk in 0..4 {
+                insert(&mut chunks, 10 * round + chunk);
+            }
+            let first = 10 * round;
+            chunks.note(first + 2, 60);
+            chunks.note(first + 2, 40);
+            chunks.note(first + 1, 99);
+            insert(&mut chunks, first + 4);
+            let kept = (0..5).map(|chunk| ready(&mut chunks, first + chunk));
+            assert_eq!(kept.collect::<Vec<_>>(), [true, true, false, true, true]);
+        }
+        assert_eq!(chunks.bytes, 400);
+        assert!(chunks.order.len() < 100 && chunks.finished.is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A device that reads from a source on demand.
 
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,8 @@ struct LazyState {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
+    /// Ranges that callers requested, but for which there was no room yet, in chunks.
+    waiting: Mutex<VecDeque<Range<u64>>>,
     sequential: SequentialReads,
     /// Signals that a prefetch has ended.
     has_come: Notify,
@@ -62,6 +65,7 @@ impl LazyDevice {
             wanted: Semaphore::new(REQUESTS_MAX),
             ahead: Semaphore::new(REQUESTS_AHEAD_MAX),
             ahead_bytes: AtomicU64::new(0),
+            waiting: Mutex::default(),
             sequential: SequentialReads::new(options.read_ahead_bytes / 2),
             has_come: Notify::new(),
             requests: AtomicU64::new(0),
@@ -124,6 +128,7 @@ impl LazyState {
     fn read(self: &Arc<Self>, offset: u64, buf: &mut [u8]) -> Result<(), FetchError> {
         let chunks = self.chunks_of(&(offset..offset + buf.len() as u64));
         let was_on_disk = self.take_from_disk(chunks.clone());
+        self.start_waiting_at(&chunks);
         let (pieces, runs) = self.chunks.lock().pieces(chunks.clone(), self.longest());
         for run in runs {
             self.spawn(run, false);
@@ -134,10 +139,10 @@ impl LazyState {
             && let Some(ahead) = self.sequential.note(offset, buf.len() as u64, is_waiting)
         {
             // The rest is for requests of callers, which know what they will read.
-            self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
+            let _ = self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
         }
         let end = offset + buf.len() as u64;
-        for (chunk, piece) in chunks.zip(pieces) {
+        for (chunk, piece) in chunks.clone().zip(pieces) {
             let (bytes, start) = match piece {
                 Piece::Ready(bytes) => (bytes, chunk * self.chunk_bytes),
                 Piece::Coming(run) => (run.wait()?, run.chunks.start * self.chunk_bytes),
@@ -146,6 +151,11 @@ impl LazyState {
             let to = end.min((chunk + 1).saturating_mul(self.chunk_bytes));
             let part = &bytes[(from - start) as usize..(to - start) as usize];
             buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+        }
+        let mut stored = self.chunks.lock();
+        for chunk in chunks {
+            let start = chunk * self.chunk_bytes;
+            stored.note(chunk, end.min(start.saturating_add(self.chunk_bytes)) - offset.max(start));
         }
         Ok(())
     }
@@ -179,13 +189,16 @@ impl LazyState {
         fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
     }
 
-    /// Prefetches the start of a range, so that at most `limit` bytes are being prefetched.
-    fn read_ahead(self: &Arc<Self>, range: Range<u64>, limit: u64) {
+    /// Prefetches the start of a range, so that at most `limit` bytes are being prefetched. Returns the other chunks.
+    fn read_ahead(self: &Arc<Self>, range: Range<u64>, limit: u64) -> Range<u64> {
         let range = range.start..range.end.min(self.source.len());
-        if limit == 0 || range.is_empty() {
-            return;
+        if range.is_empty() {
+            return 0..0;
         }
-        let chunks = self.chunks_of(&range);
+        self.read_chunks_ahead(self.chunks_of(&range), limit)
+    }
+
+    fn read_chunks_ahead(self: &Arc<Self>, chunks: Range<u64>, limit: u64) -> Range<u64> {
         let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
         let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
         let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
@@ -198,6 +211,47 @@ impl LazyState {
             }
         }
         self.start_ahead(start..end);
+        end..chunks.end
+    }
+
+    /// Prefetches a range, after earlier ranges if there is no room. At most as much as the read-ahead budget waits.
+    fn read_ahead_later(self: &Arc<Self>, range: Range<u64>) {
+        let range = range.start..range.end.min(self.source.len());
+        if range.is_empty() {
+            return;
+        }
+        let chunks = self.chunks_of(&range);
+        let mut waiting = self.waiting.lock();
+        let count: u64 = waiting.iter().map(|range| range.end - range.start).sum();
+        let room = (self.options.read_ahead_bytes / self.chunk_bytes).saturating_sub(count);
+        if room > 0 {
+            waiting.push_back(chunks.start..chunks.end.min(chunks.start.saturating_add(room)));
+        }
+        drop(waiting);
+        self.start_waiting();
+    }
+
+    /// Starts waiting ranges while there is room.
+    fn start_waiting(self: &Arc<Self>) {
+        let limit = self.options.read_ahead_bytes;
+        let mut waiting = self.waiting.lock();
+        while let Some(chunks) = waiting.pop_front() {
+            let rest = self.read_chunks_ahead(chunks, limit);
+            if !rest.is_empty() {
+                return waiting.push_front(rest);
+            }
+        }
+    }
+
+    /// Starts a waiting range that a reader has reached, even without room.
+    fn start_waiting_at(self: &Arc<Self>, chunks: &Range<u64>) {
+        let mut waiting = self.waiting.lock();
+        let is_reached = |range: &Range<u64>| range.contains(&chunks.start);
+        let reached = waiting.iter().position(is_reached);
+        if let Some(range) = reached.and_then(|index| waiting.remove(index)) {
+            drop(waiting);
+            let _ = self.read_chunks_ahead(range, u64::MAX);
+        }
     }
 
     /// Splits ranges into steps of at most one request, up to `room` bytes in total.
@@ -223,7 +277,7 @@ impl LazyState {
     }
 
     fn start_ahead(self: &Arc<Self>, chunks: Range<u64>) {
-        let runs = self.chunks.lock().start(chunks, self.longest());
+        let runs = self.chunks.lock().start_ahead(chunks, self.longest());
         for run in runs {
             self.ahead_bytes.fetch_add(self.ahead_bytes_of(&run), Ordering::Relaxed);
             self.spawn(run, true);
@@ -240,7 +294,7 @@ async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
         loop {
             let Some(shared) = device.upgrade() else { return };
             if shared.has_room_ahead(step.end - step.start) {
-                shared.read_ahead(step, shared.options.read_ahead_bytes);
+                let _ = shared.read_ahead(step, shared.options.read_ahead_bytes);
                 break;
             }
             shared.has_come.notified().await;
@@ -289,6 +343,9 @@ impl Ending {
             self.shared.has_come.notify_one();
         }
         self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
+        if self.is_ahead {
+            self.shared.start_waiting();
+        }
     }
 }
 
@@ -328,8 +385,9 @@ impl BlockDevice for LazyDevice {
     }
 
     fn read_ahead(&self, offset: u64, len: u64) {
-        let limit = self.shared.options.read_ahead_bytes;
-        self.shared.read_ahead(offset..offset.saturating_add(len), limit);
+        if self.has_read_ahead() {
+            self.shared.read_ahead_later(offset..offset.saturating_add(len));
+        }
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {

@@ -111,7 +111,7 @@ impl From<FetchError> for io::Error {
 /// Options for lazy reading.
 #[derive(Clone)]
 pub struct LazyOptions {
-    /// Size of the memory cache in bytes, without copies in progress.
+    /// Size of the memory cache in bytes, without copies in progress. A third of it may be bytes that were read.
     pub memory_bytes: u64,
     /// Maximum number of bytes per request.
     pub request_bytes: u64,
@@ -130,9 +130,9 @@ pub struct LazyOptions {
 impl Default for LazyOptions {
     fn default() -> Self {
         Self {
-            memory_bytes: 64 << 20,
-            request_bytes: 4 << 20,
-            read_ahead_bytes: 32 << 20,
+            memory_bytes: 192 << 20,
+            request_bytes: 8 << 20,
+            read_ahead_bytes: 64 << 20,
             tries: 3,
             wait: Duration::from_millis(100),
             disk: None,
