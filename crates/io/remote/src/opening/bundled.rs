@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use disk::BlockDevice;
 use disk::address::Address;
+use futures_util::future::{OptionFuture, join};
 use object_store::{ObjectStoreExt, PutPayload};
 
 use super::device::BundledDevice;
@@ -46,11 +47,14 @@ struct OpenBundle {
 }
 
 impl OpenBundle {
-    /// Opens the bundle in an object with one request. Another one follows if the tables are long.
+    /// Opens the bundle at a location.
     fn open(location: Location, options: &LazyOptions) -> Result<Self, Unusable> {
-        let name = location.address.to_string();
-        let opening = Opening { bytes: FIRST_BYTES, tries: 1 };
-        let source = ObjectSource::open(location, opening)?;
+        Self::of(runtime::block_on(request(location))?, options)
+    }
+
+    /// Opens the bundle in an object. Another request follows if the tables are long.
+    fn of(source: ObjectSource, options: &LazyOptions) -> Result<Self, Unusable> {
+        let name = source.location().address.to_string();
         let (len, first_bytes) = (source.len(), source.head().len() as u64);
         let stored = LazyDevice::new(Arc::new(source), options.clone());
         let mut header = vec![0; HEADER_BYTES.min(usize::try_from(len).unwrap_or(usize::MAX))];
@@ -104,39 +108,54 @@ fn location_beside(image: &Location) -> Option<Result<Location, StoreError>> {
     Some(Ok(Location { store: Arc::clone(&image.store), path, address }))
 }
 
-/// Opens a hosted image, with its bundle if there is one. The bundle costs one request.
+/// Opens a hosted image, with its bundle if there is one. Requests both at the same time.
 ///
 /// # Errors
 /// If the image cannot be read.
 pub fn open_object(location: Location, options: &LazyOptions) -> Result<OpenPlace, FetchError> {
-    Ok(open_hosted(ObjectSource::of(location)?, options))
-}
-
-pub(crate) fn open_hosted(source: ObjectSource, options: &LazyOptions) -> OpenPlace {
-    let bundle = if options.bundles { beside(&source, options) } else { None };
+    let beside = if options.bundles { location_beside(&location) } else { None };
+    let beside = beside.and_then(Result::ok);
+    let (source, bundle) = runtime::block_on(async {
+        let image = ObjectSource::open(location, Opening::default());
+        join(image, OptionFuture::from(beside.clone().map(request))).await
+    });
+    let source = source?;
+    let bundle = beside.zip(bundle).and_then(|(location, bundle)| {
+        of_hosted(&location.address.to_string(), bundle, &source, options)
+    });
     let image = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
     let identity = Some(image.identity().to_owned());
-    match bundle {
+    Ok(match bundle {
         Some(bundle) => OpenPlace { device: Arc::new(bundle.device(image, options)), identity },
         None => OpenPlace { device: image, identity },
-    }
+    })
 }
 
-fn beside(source: &ObjectSource, options: &LazyOptions) -> Option<OpenBundle> {
-    let location = location_beside(source.location())?.ok()?;
-    let name = location.address.to_string();
-    let found = OpenBundle::open(location, options).and_then(|bundle| {
-        bundle.check(source.len(), &identity_of(source))?;
+/// Requests the start of a bundle.
+async fn request(location: Location) -> Result<ObjectSource, FetchError> {
+    ObjectSource::open(location, Opening { bytes: FIRST_BYTES, tries: 1 }).await
+}
+
+/// Verifies the bundle of a hosted image.
+fn of_hosted(
+    name: &str,
+    found: Result<ObjectSource, FetchError>,
+    image: &ObjectSource,
+    options: &LazyOptions,
+) -> Option<OpenBundle> {
+    let bundle = found.map_err(Unusable::from).and_then(|found| {
+        let bundle = OpenBundle::of(found, options)?;
+        bundle.check(image.len(), &identity_of(image))?;
         Ok(bundle)
     });
-    match found {
+    match bundle {
         Ok(bundle) => Some(bundle),
         // Few images have a bundle. Some servers refuse access to missing objects, or answer with a page.
         Err(Unusable::Fetch(
             FetchError::Absent { .. } | FetchError::Denied { .. } | FetchError::Refused { .. },
         )) => None,
         Err(problem) => {
-            warn(&name, &problem);
+            warn(name, &problem);
             None
         }
     }

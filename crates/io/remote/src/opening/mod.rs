@@ -79,11 +79,12 @@ impl ImageLocation {
 }
 
 fn object(address: &Address, options: &LazyOptions) -> Result<OpenPlace, OpenError> {
-    let source = ObjectSource::of(store::open(address)?)?;
+    let location = store::open(address)?;
     let name = address.to_string();
     if !name.ends_with(".zst") {
-        return Ok(bundled::open_hosted(source, options));
+        return Ok(open_object(location, options)?);
     }
+    let source = ObjectSource::of(location)?;
     let lazy = Arc::new(LazyDevice::new(Arc::new(source), options.clone()));
     let identity = lazy.identity().to_owned();
     // Only the compressed bytes are cached on disk.

@@ -59,21 +59,20 @@ impl ObjectSource {
     /// # Errors
     /// If it cannot be read in ranges.
     pub fn of(location: Location) -> Result<Self, FetchError> {
-        Self::open(location, Opening::default())
+        runtime::block_on(Self::open(location, Opening::default()))
     }
 
     /// Opens an object with a first request of another size.
-    pub(crate) fn open(location: Location, opening: Opening) -> Result<Self, FetchError> {
+    pub(crate) async fn open(location: Location, opening: Opening) -> Result<Self, FetchError> {
         let shown = location.address.to_string();
-        let (pin, head) = runtime::block_on(async {
-            for _ in 1..opening.tries {
-                match first(&location, &shown, opening.bytes).await {
-                    Err(FetchError::Transient { .. }) => {}
-                    answer => return answer,
-                }
+        let mut answer = first(&location, &shown, opening.bytes).await;
+        for _ in 1..opening.tries {
+            if !matches!(answer, Err(FetchError::Transient { .. })) {
+                break;
             }
-            first(&location, &shown, opening.bytes).await
-        })?;
+            answer = first(&location, &shown, opening.bytes).await;
+        }
+        let (pin, head) = answer?;
         if pin.etag.is_none() && pin.modified == 0 {
             tracing::warn!(
                 "{shown}: the server sends neither ETag nor Last-Modified; a replaced object is \
