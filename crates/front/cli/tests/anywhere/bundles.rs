@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::{WebServer, scratch};
 
-use super::{fails, image, ok, run, served};
+use super::{fails, image, ok, run, serve_many, served};
 
 const WARNING: &str = "the image is read without its metadata bundle";
 
@@ -45,9 +45,7 @@ fn a_bundle_saves_requests() {
     let server = WebServer::new();
     server.delay(DELAY);
     for format in ["ext4", "xfs"] {
-        let line = format!("build many {format}.img --fs {format} --size 512M");
-        assert!(run(dir.path(), &line).status.success(), "{line}");
-        server.put(format, fs::read(dir.path().join(format!("{format}.img"))).unwrap(), "one");
+        serve_many(dir.path(), &server, format);
         let bundle = add_bundle(dir.path(), &server, format);
         let url = server.url(format);
         let file = "/dir-31/a-file-with-a-longer-name-7";
@@ -103,12 +101,9 @@ fn an_extraction_requests_contents_once() {
     let server = WebServer::new();
     server.delay(DELAY);
     for format in ["ext4", "xfs"] {
-        let line = format!("build many {format}.img --fs {format} --size 512M");
-        assert!(run(dir.path(), &line).status.success(), "{line}");
-        let image = format!("{format}.img");
-        server.put(format, fs::read(dir.path().join(&image)).unwrap(), "one");
+        serve_many(dir.path(), &server, format);
         add_bundle(dir.path(), &server, format);
-        let expected = ok(dir.path(), &format!("extract {image} -"));
+        let expected = ok(dir.path(), &format!("extract {format}.img -"));
         let (_, _) = (server.take_requests(), server.take_rounds());
         let found = ok(dir.path(), &format!("extract {} -", server.url(format)));
         assert!(found == expected, "{format}");
@@ -128,9 +123,7 @@ fn a_tree_that_is_read_through_a_mount_is_prefetched() {
     let server = WebServer::new();
     server.delay(DELAY);
     for format in ["ext4", "xfs"] {
-        let line = format!("build many {format}.img --fs {format} --size 512M");
-        assert!(run(dir.path(), &line).status.success(), "{line}");
-        server.put(format, fs::read(dir.path().join(format!("{format}.img"))).unwrap(), "one");
+        serve_many(dir.path(), &server, format);
         add_bundle(dir.path(), &server, format);
         let url = server.url(format);
         let mounted = crate::mount::Mounting::new(Path::new(&url)).options("ro").start();

@@ -70,6 +70,13 @@ fn source(dir: &Path) {
     fs::write(source.join("noise"), noise).unwrap();
 }
 
+/// Builds an image of the directory `many`, and puts it on the server.
+fn serve_many(dir: &Path, server: &WebServer, format: &str) {
+    let line = format!("build many {format}.img --fs {format} --size 512M");
+    assert!(run(dir, &line).status.success(), "{line}");
+    server.put(format, fs::read(dir.join(format!("{format}.img"))).unwrap(), "one");
+}
+
 /// Creates an image of each format, `ext4.img` and `xfs.img`, and a server that serves them.
 fn served(dir: &Path) -> (WebServer, [&'static str; 2]) {
     source(dir);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use testkit::{WebServer, scratch};
 
-use super::{ok, run, served};
+use super::{ok, serve_many, served};
 
 /// Duration of each request: long enough that requests made together overlap.
 const DELAY: Duration = Duration::from_millis(10);
@@ -47,9 +47,7 @@ fn a_search_with_reading_ahead_waits_less_often() {
     let server = WebServer::new();
     server.delay(DELAY);
     for format in ["ext4", "xfs"] {
-        let line = format!("build many {format}.img --fs {format} --size 512M");
-        assert!(run(dir.path(), &line).status.success(), "{line}");
-        server.put(format, fs::read(dir.path().join(format!("{format}.img"))).unwrap(), "one");
+        serve_many(dir.path(), &server, format);
         let url = server.url(format);
         let line = format!("find {url}");
         let count = |line: &str| {

@@ -10,8 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use vfs::path::{Order, WalkSteps};
 use vfs::{Attributes, ExtentPlace, FileSystem, FileType, Ino};
 
-/// Maximum number of bytes that were requested and not read yet. The device keeps 192 MiB, of which a third may have been
-/// read.
+/// Maximum number of bytes that were requested and not read yet. The device keeps 192 MiB. Up to a third of them were
+/// already read.
 pub(super) const LEAD_BYTES_MAX: u64 = 48 << 20;
 
 /// Maximum number of files that were visited before the walk.
@@ -107,16 +107,15 @@ impl ContentsLead {
     /// Visits all files below `top` before the walk, and requests their contents. The walk reports any errors.
     pub(super) fn scout(&self, fs: &dyn FileSystem, top: Ino) {
         let mut walk = WalkSteps::new(top, Order::Sorted);
-        let (mut batch, mut limit) = (Batch::default(), BATCH_BYTES.start);
+        let mut batch = Batch::new();
         while let Some(visit) = walk.advance(fs) {
             let bytes = match visit {
                 Ok(visit) if !self.is_late() => batch.add(fs, &visit.attributes),
                 _ => 0,
             };
             let is_far_ahead = self.add(bytes);
-            if is_far_ahead || batch.bytes >= limit {
+            if is_far_ahead || batch.is_full() {
                 batch.request(fs);
-                limit = (limit * 2).min(BATCH_BYTES.end);
             }
             if !self.wait() {
                 return;
@@ -127,10 +126,11 @@ impl ContentsLead {
 }
 
 /// Extents that will be requested together.
-#[derive(Default)]
 pub(super) struct Batch {
     extents: Vec<Range<u64>>,
-    pub(super) bytes: u64,
+    bytes: u64,
+    /// Number of bytes from which the batch is full.
+    full_bytes: u64,
     /// Place behind the last extent.
     end: u64,
     /// Files with several names that were requested. Only their first name is read.
@@ -138,6 +138,20 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    pub(super) fn new() -> Self {
+        Self {
+            extents: Vec::new(),
+            bytes: 0,
+            full_bytes: BATCH_BYTES.start,
+            end: 0,
+            linked: HashSet::new(),
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= self.full_bytes
+    }
+
     /// Adds the start of a file. Returns the number of bytes.
     pub(super) fn add(&mut self, fs: &dyn FileSystem, attributes: &Attributes) -> u64 {
         let &Attributes { ino, size, links, file_type, .. } = attributes;
@@ -159,12 +173,13 @@ impl Batch {
         self.bytes - before
     }
 
-    /// Requests all extents, in the order of the device.
+    /// Requests all extents, in the order of the device. The next batch is larger.
     pub(super) fn request(&mut self, fs: &dyn FileSystem) {
         for extent in merged(std::mem::take(&mut self.extents)) {
             fs.read_ahead(extent.start, extent.end - extent.start);
         }
         self.bytes = 0;
+        self.full_bytes = (self.full_bytes * 2).min(BATCH_BYTES.end);
     }
 }
 

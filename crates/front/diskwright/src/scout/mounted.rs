@@ -1,8 +1,8 @@
 //! Prefetching for programs that read trees through a mount.
 //!
-//! The kernel requests one file after the other, so a program such as tar waits for each of them. When a program reads
-//! the files of the directories that it lists, a scout begins at its next listing, and requests the contents of all files
-//! below that directory and behind it in the same order.
+//! The kernel requests one file after the other, so a program such as tar waits for each of them. A scout helps programs
+//! that read the files of the directories that they list. It starts at the next directory that the program lists. It
+//! requests the contents of all files below that directory and after it, in the order of listings.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -119,9 +119,9 @@ impl TreeReads {
             }
         };
         drop(state);
-        let mut batches = Batches { batch: Batch::default(), limit: BATCH_BYTES.start };
+        let mut batch = Batch::new();
         let mut dir = top;
-        if !self.scout_tree(fs, top, &mut batches) {
+        if !self.scout_tree(fs, top, &mut batch) {
             return true;
         }
         // The program will go on with what follows this directory, and then its parents. In a damaged image, these may
@@ -130,32 +130,31 @@ impl TreeReads {
         while guard.enter(dir).is_ok()
             && let Some((parent, following)) = following(fs, dir)
         {
-            if !following.into_iter().all(|ino| self.scout_tree(fs, ino, &mut batches)) {
+            if !following.into_iter().all(|ino| self.scout_tree(fs, ino, &mut batch)) {
                 return true;
             }
             dir = parent;
         }
-        batches.batch.request(fs);
+        batch.request(fs);
         true
     }
 
     /// Scouts everything below `top`. Returns false if the scout must turn to another directory, or end.
-    fn scout_tree(&self, fs: &dyn FileSystem, top: Ino, batches: &mut Batches) -> bool {
+    fn scout_tree(&self, fs: &dyn FileSystem, top: Ino, batch: &mut Batch) -> bool {
         let mut walk = WalkSteps::new(top, Order::Physical);
         while let Some(visit) = walk.advance(fs) {
             // The program reports errors.
             let Ok(visit) = visit else { continue };
-            let bytes = batches.batch.add(fs, &visit.attributes);
+            let bytes = batch.add(fs, &visit.attributes);
             let mut state = self.state.lock();
             if visit.attributes.file_type == FileType::Directory {
                 state.mark(visit.attributes.ino);
             }
             state.requested = state.requested.saturating_add(bytes);
             state.is_waiting = state.is_far_ahead(LEAD_BYTES_MAX);
-            if batches.batch.bytes >= batches.limit || state.is_waiting {
+            if batch.is_full() || state.is_waiting {
                 drop(state);
-                batches.batch.request(fs);
-                batches.limit = (batches.limit * 2).min(BATCH_BYTES.end);
+                batch.request(fs);
                 state = self.state.lock();
             }
             while state.is_waiting && state.next.is_none() && !state.is_over {
@@ -167,12 +166,6 @@ impl TreeReads {
         }
         true
     }
-}
-
-/// The current batch, and the size at which it is requested.
-struct Batches {
-    batch: Batch,
-    limit: u64,
 }
 
 /// Returns the parent of a directory, and the entries that follow the directory there.

@@ -117,7 +117,7 @@ async fn newest_time(at: &Location, manifest: &VersionedManifest) -> Result<i64,
 async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64, VolumeError> {
     let mut last = i64::MIN;
     // Each opening adds an empty object.
-    for file in log_after(at, manifest.replay_after_wal_id()).await?.iter().rev() {
+    for file in log_from(at, manifest.replay_after_wal_id() + 1).await?.iter().rev() {
         let times = again(|| async {
             let mut rows = file.iterator().await?;
             let mut last = i64::MIN;
@@ -134,15 +134,15 @@ async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64,
     Ok(last)
 }
 
-/// Returns the log objects after the given one, in ascending order.
-async fn log_after(at: &Location, id: u64) -> Result<Vec<WalFile>, slatedb::Error> {
+/// Returns the log objects from the given one on, in ascending order.
+async fn log_from(at: &Location, id: u64) -> Result<Vec<WalFile>, slatedb::Error> {
     let log = WalReader::new(path(at), Arc::clone(&at.store));
-    again(|| log.list(id + 1..)).await
+    again(|| log.list(id..)).await
 }
 
-/// Checks whether the log has writes after the given object.
-pub(crate) async fn has_log_after(at: &Location, id: u64) -> Result<bool, VolumeError> {
-    for file in log_after(at, id).await? {
+/// Checks whether the log has writes from the given object on.
+pub(crate) async fn has_log_from(at: &Location, id: u64) -> Result<bool, VolumeError> {
+    for file in log_from(at, id).await? {
         // Opening a volume writes an empty log object.
         let first = again(|| async { file.iterator().await?.next().await });
         if first.await?.is_some() {

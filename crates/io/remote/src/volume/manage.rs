@@ -231,8 +231,8 @@ fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
 /// Checks whether the log has no writes after the latest manifest.
 async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
     let manifest = database::admin(at).read_manifest(None).await?.ok_or(VolumeError::NotFound)?;
-    let after = manifest.next_wal_sst_id().saturating_sub(1).max(manifest.replay_after_wal_id());
-    Ok(!database::has_log_after(at, after).await?)
+    let first = manifest.next_wal_sst_id().max(manifest.replay_after_wal_id() + 1);
+    Ok(!database::has_log_from(at, first).await?)
 }
 
 /// Returns the part of an address that identifies the bucket.

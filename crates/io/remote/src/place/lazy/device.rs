@@ -43,7 +43,7 @@ struct LazyState {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
-    /// Ranges that callers requested, but for which there was no room yet, in chunks.
+    /// Ranges that callers requested, but for which there was no room yet, in chunks. Locked before `chunks`.
     waiting: Mutex<VecDeque<Range<u64>>>,
     sequential: SequentialReads,
     /// Signals that a prefetch has ended.
@@ -139,7 +139,7 @@ impl LazyState {
             && let Some(ahead) = self.sequential.note(offset, buf.len() as u64, is_waiting)
         {
             // The rest is for requests of callers, which know what they will read.
-            let _ = self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
+            self.read_ahead(ahead, self.options.read_ahead_bytes / 2);
         }
         let end = offset + buf.len() as u64;
         for (chunk, piece) in chunks.clone().zip(pieces) {
@@ -189,15 +189,15 @@ impl LazyState {
         fetch(&*self.source, self.bytes_of(&run.chunks), &self.options, count).await
     }
 
-    /// Prefetches the start of a range, so that at most `limit` bytes are being prefetched. Returns the other chunks.
-    fn read_ahead(self: &Arc<Self>, range: Range<u64>, limit: u64) -> Range<u64> {
+    /// Prefetches the start of a range, so that at most `limit` bytes are being prefetched.
+    fn read_ahead(self: &Arc<Self>, range: Range<u64>, limit: u64) {
         let range = range.start..range.end.min(self.source.len());
-        if range.is_empty() {
-            return 0..0;
+        if !range.is_empty() {
+            let _ = self.read_chunks_ahead(self.chunks_of(&range), limit);
         }
-        self.read_chunks_ahead(self.chunks_of(&range), limit)
     }
 
+    /// Prefetches the first chunks, so that at most `limit` bytes are being prefetched. Returns the other chunks.
     fn read_chunks_ahead(self: &Arc<Self>, chunks: Range<u64>, limit: u64) -> Range<u64> {
         let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
         let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
@@ -214,7 +214,8 @@ impl LazyState {
         end..chunks.end
     }
 
-    /// Prefetches a range, after earlier ranges if there is no room. At most as much as the read-ahead budget waits.
+    /// Prefetches a range. Without room, the range waits for earlier ones. The size of all waiting ranges is limited to the
+    /// read-ahead budget, and the rest is not prefetched.
     fn read_ahead_later(self: &Arc<Self>, range: Range<u64>) {
         let range = range.start..range.end.min(self.source.len());
         if range.is_empty() {
@@ -294,7 +295,7 @@ async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
         loop {
             let Some(shared) = device.upgrade() else { return };
             if shared.has_room_ahead(step.end - step.start) {
-                let _ = shared.read_ahead(step, shared.options.read_ahead_bytes);
+                shared.read_ahead(step, shared.options.read_ahead_bytes);
                 break;
             }
             shared.has_come.notified().await;
