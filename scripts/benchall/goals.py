@@ -189,7 +189,7 @@ GOALS = [
     ("churn", "random insert and remove in a half-full directory: times the cost of an insert at the end", "1.3", random_places),
     ("list", "readdir of ext4 in hash order, per entry", "40 ns", hash_order),
     ("orphans", "truncates, maximum number of threads, ext4 without an orphan file: times the kernel's rate", "1",
-     lambda raw: last(raw, "memory:ext4,orphans=list")),
+     lambda raw: last(raw, "memory:ext4,^orphan_file,orphans=when-needed")),
     ("unlink", "stress-unlink, maximum number of threads: rate relative to one thread", "rises like the kernel's", by_fewest),
     ("fserver", "fserver, maximum number of tasks: times the kernel's rate", "2.5",
      lambda raw: both(lambda fs: last(raw, orphan_default(fs)))),

@@ -1,6 +1,6 @@
 """Walks, orphans, file servers, listings, and directories with random changes."""
 from . import show
-from .names import extra, processor_us, row_of, rounds, targets
+from .names import TARGETS, extra, processor_us, row_of, rounds, targets
 
 
 def find(bench):
@@ -25,7 +25,8 @@ def find_tables(raw):
 def orphans(bench):
     """Truncations byte by byte."""
     size = ["--threads", "1,4", "--file-size", 256] if bench.quick else ["--threads", "1,2,8,32,128"]
-    return {"found": bench.workload("stress-orphan", "--files", 1, *size, "--rounds", bench.rounds, *targets())}
+    everybody = [*TARGETS, "memory:ext4,^orphan_file,orphans=when-needed"]
+    return {"found": bench.workload("stress-orphan", "--files", 1, *size, "--rounds", bench.rounds, *targets(everybody))}
 
 
 def unlink(bench):

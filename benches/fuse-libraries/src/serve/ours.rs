@@ -13,7 +13,7 @@ use crate::memory::{Attributes, MAX_WRITE, Memory, VALID_SECONDS};
 
 pub fn serve(memory: Memory, mountpoint: &Path, options: &SessionOptions) -> io::Result<()> {
     let mount = MountOptions { fs_name: "memory".into(), ..MountOptions::default() };
-    Session::mount(mountpoint, &mount)?.serve(&Adapter(memory), options, || ())
+    Session::mount(mountpoint, &mount)?.serve(&Adapter(memory), options, || ()).map(drop)
 }
 
 struct Adapter(Memory);

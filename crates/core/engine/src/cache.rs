@@ -42,7 +42,8 @@ struct CacheShard {
     /// Cached blocks in clock order.
     slots: Vec<u64>,
     hand: usize,
-    dirty: Vec<SharedBuffer>,
+    /// Blocks that became dirty in the running checkpoint.
+    dirty: Vec<(u64, SharedBuffer)>,
 }
 
 pub(crate) struct Cache {
@@ -92,12 +93,12 @@ impl Cache {
         if shard.dirty.is_empty() {
             self.dirty_shards[number / WORD].fetch_or(1 << (number % WORD), Ordering::Relaxed);
         }
-        shard.dirty.push(Arc::clone(buffer));
+        shard.dirty.push((block, Arc::clone(buffer)));
     }
 
-    /// Takes the buffers that became dirty since the last call, in no particular order. No buffer may be added during
-    /// the call.
-    pub(crate) fn take_dirty(&self) -> Vec<SharedBuffer> {
+    /// Takes the blocks that became dirty since the last call, in no particular order. No block may be added during the
+    /// call.
+    pub(crate) fn take_dirty(&self) -> Vec<(u64, SharedBuffer)> {
         let mut all = Vec::new();
         for (bits, shards) in self.dirty_shards.iter().zip(self.shards.chunks(WORD)) {
             let mut bits = bits.swap(0, Ordering::Relaxed);
@@ -218,7 +219,7 @@ mod tests {
                     cache.add_dirty(block, &cache.get(block));
                 }
                 let mut taken: Vec<_> =
-                    cache.take_dirty().iter().map(|buffer| buffer.read().block).collect();
+                    cache.take_dirty().iter().map(|&(block, _)| block).collect();
                 taken.sort_unstable();
                 assert_eq!(taken, blocks, "round {round} of {blocks_max}");
                 assert!(cache.take_dirty().is_empty());

@@ -1,14 +1,22 @@
 //! Checkpoints: the changes of many transactions, made durable together.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::buffer::{BufferState, Epoch, SharedBuffer, Tag};
 use crate::engine::Engine;
+use crate::spread::spread;
 use crate::{Error, Result, Txn};
 
 /// Maximum number of bytes that adjoining blocks are gathered into one write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Minimum number of blocks per thread for updating their states after a checkpoint.
+const STATES_PER_THREAD: usize = 2048;
+/// Minimum number of blocks per thread for writing back.
+const WRITES_PER_THREAD: usize = 512;
 
 /// Destination of checkpoints before their blocks are written back. The engine calls it from one thread at a time.
 pub trait Log: Send + Sync {
@@ -76,16 +84,48 @@ pub struct BlockImage<'i> {
 }
 
 impl Checkpoint<'_> {
+    /// Number of blocks that the checkpoint changed.
+    #[expect(clippy::len_without_is_empty, reason = "a checkpoint may have freed blocks only")]
+    pub fn len(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// Returns the maximum number of threads for writing the checkpoint.
+    pub fn threads_max(&self) -> usize {
+        self.engine.threads.max()
+    }
+
+    /// Returns the number of threads for its blocks, if a thread should get at least `least` of them.
+    pub fn threads(&self, least: usize) -> usize {
+        self.engine.threads.for_work(self.len(), least)
+    }
+
     /// Calls `each` with every block that the checkpoint changed, in ascending order.
-    pub fn for_each(&self, mut each: impl FnMut(BlockImage<'_>) -> Result<()>) -> Result<()> {
-        for (block, buffer) in self.buffers {
-            self.engine.with_image(buffer, self.epoch, |mut image| {
+    pub fn for_each(&self, each: impl FnMut(BlockImage<'_>) -> Result<()>) -> Result<()> {
+        self.for_each_of(0..self.len(), each)
+    }
+
+    /// Like [`Checkpoint::for_each`], with the blocks at these indexes. Several threads may read separate parts of a
+    /// checkpoint at the same time.
+    ///
+    /// # Panics
+    /// If the range exceeds the length.
+    pub fn for_each_of(
+        &self,
+        range: Range<usize>,
+        mut each: impl FnMut(BlockImage<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for (block, buffer) in &self.buffers[range] {
+            let found = self.engine.with_image(buffer, self.epoch, |mut image| {
                 debug_assert_eq!(image.block, *block, "a buffer belongs to one block");
                 if self.is_whole {
                     image.pieces = u64::MAX;
                 }
                 each(image)
             })?;
+            if found.is_none() {
+                return Err(io::Error::other("a block left its checkpoint").into());
+            }
         }
         Ok(())
     }
@@ -222,10 +262,10 @@ impl Engine {
     }
 
     fn write_checkpoint(&self, writer: &mut CheckpointWriter) -> Result<()> {
-        let (epoch, buffers, freed) = self.close_checkpoint()?;
+        let (epoch, mut buffers, freed) = self.close_checkpoint()?;
         let Some(log) = self.log() else {
-            let written =
-                self.seal_all(epoch, &buffers).and_then(|()| self.write_back(epoch, &buffers));
+            let sealed = self.seal_all(epoch, &mut buffers);
+            let written = sealed.and_then(|()| self.write_back(epoch, &buffers));
             return self.end_checkpoint(writer, epoch, buffers, written);
         };
         if buffers.is_empty() && freed.is_empty() {
@@ -234,7 +274,7 @@ impl Engine {
             writer.durable = epoch;
             return Ok(());
         }
-        let written = self.write_to_log(log, writer, (epoch, &buffers, &freed));
+        let written = self.write_to_log(log, writer, (epoch, &mut buffers, &freed));
         let is_whole = *written.as_ref().unwrap_or(&false);
         self.end_checkpoint(writer, epoch, buffers, written.map(drop))?;
         if is_whole { self.write_logged_home(writer, Some(epoch)) } else { Ok(()) }
@@ -267,7 +307,7 @@ impl Engine {
         &self,
         log: &dyn Log,
         writer: &mut CheckpointWriter,
-        (epoch, buffers, freed): (Epoch, &[(u64, SharedBuffer)], &[u64]),
+        (epoch, buffers, freed): (Epoch, &mut Vec<(u64, SharedBuffer)>, &[u64]),
     ) -> Result<bool> {
         self.seal_all(epoch, buffers)?;
         let fit = log.fit(Size { images: buffers.len(), freed: freed.len() });
@@ -288,32 +328,40 @@ impl Engine {
         spared: Option<Epoch>,
     ) -> Result<()> {
         let Some(log) = self.log() else { return Ok(()) };
-        writer.logged.sort_unstable_by_key(|&(block, _)| block);
+        // The blocks of each checkpoint are in order, which this sort uses.
+        writer.logged.sort_by_key(|&(block, _)| block);
         // The list keeps the buffers in the cache until the writes are complete: an evicted buffer would be read again
         // with its old contents. If a write fails, the list keeps them permanently for the same reason.
         let kept = self.write_home(&writer.logged, writer.durable, spared)?;
-        let logged = kept.iter().map(|(logged, _)| *logged);
-        let tail = logged.min().unwrap_or(Epoch::MAX).min(writer.durable + 1);
-        let mut kept = kept.into_iter().map(|(_, at)| at).peekable();
-        let mut at = 0;
-        writer.logged.retain(|_| {
-            at += 1;
-            kept.next_if_eq(&(at - 1)).is_some()
-        });
+        let tail =
+            kept.iter().flatten().min().copied().unwrap_or(Epoch::MAX).min(writer.durable + 1);
+        let mut kept = kept.into_iter();
+        writer.logged.retain(|_| kept.next().flatten().is_some());
         self.device().barrier()?;
         log.advance_tail(tail)
     }
 
-    /// Writes back the blocks of `list` that the log may forget. Returns the remaining ones: the checkpoint of their
-    /// image, and their index in the list.
+    /// Writes back the blocks of `list` that the log may forget. Returns for each block the checkpoint of its image, if
+    /// it remains in the log.
     fn write_home(
         &self,
         list: &[(u64, SharedBuffer)],
         durable: Epoch,
         spared: Option<Epoch>,
-    ) -> Result<Vec<(Epoch, usize)>> {
+    ) -> Result<Vec<Option<Epoch>>> {
+        let parts = self.threads.split(list, WRITES_PER_THREAD);
+        let kept = spread(parts.len(), parts, |part| self.write_part_home(part, durable, spared));
+        Ok(kept.into_iter().collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    fn write_part_home(
+        &self,
+        list: &[(u64, SharedBuffer)],
+        durable: Epoch,
+        spared: Option<Epoch>,
+    ) -> Result<Vec<Option<Epoch>>> {
         let mut run = WriteBack::new(self);
-        let mut kept = Vec::new();
+        let mut kept = Vec::with_capacity(list.len());
         for (at, (block, buffer)) in list.iter().enumerate() {
             let next = list.get(at + 1).map(|&(next, _)| next);
             let mut contents = buffer.write();
@@ -335,9 +383,10 @@ impl Engine {
                 if is_gone {
                     contents.forgotten = 0;
                 }
-                continue;
+                kept.push(None);
+            } else {
+                kept.push(Some(contents.logged));
             }
-            kept.push((contents.logged, at));
         }
         run.write()?;
         Ok(kept)
@@ -349,19 +398,12 @@ impl Engine {
         let mut txn = Txn::new(self, None);
         self.format().flush_deferred(&mut txn)?;
         txn.commit();
-        let dirty = self.cache.take_dirty();
+        let mut buffers = self.cache.take_dirty();
         let mut freed = std::mem::take(&mut *self.freed.lock());
         self.dirty_blocks.store(0, Ordering::Relaxed);
         let epoch = self.running.fetch_add(1, Ordering::AcqRel);
         drop(checkpoint_lock);
 
-        let mut buffers: Vec<_> = dirty
-            .into_iter()
-            .map(|buffer| {
-                let block = buffer.read().block;
-                (block, buffer)
-            })
-            .collect();
         buffers.sort_unstable_by_key(|&(block, _)| block);
         // A block that was freed, reused and changed again is in the list once for each use.
         buffers.dedup_by_key(|&mut (block, _)| block);
@@ -378,23 +420,25 @@ impl Engine {
         epoch: Epoch,
         buffers: Vec<(u64, SharedBuffer)>,
     ) {
-        for (block, buffer) in buffers {
-            let mut contents = buffer.write();
-            let in_checkpoint = contents.frozen.is_some() || contents.dirty == epoch;
-            // The buffer has changed since. The frozen image may have to be written back.
-            let frozen = contents.frozen.take().filter(|_| self.keeps_last);
-            clean(&mut contents, epoch);
-            if !in_checkpoint {
-                continue;
-            }
-            let is_listed = contents.logged != 0;
-            contents.logged = epoch;
-            contents.write_back = frozen.map(|frozen| frozen.data);
-            drop(contents);
-            if !is_listed {
-                writer.logged.push((block, buffer));
-            }
-        }
+        let parts = self.threads.split(&buffers, STATES_PER_THREAD);
+        let newly_logged = spread(parts.len(), parts, |part| -> Vec<_> {
+            part.iter().map(|(_, buffer)| self.note_block_logged(epoch, buffer)).collect()
+        });
+        let newly_logged = newly_logged.into_iter().flatten();
+        let newly_logged = buffers.into_iter().zip(newly_logged).filter(|(_, is_new)| *is_new);
+        writer.logged.extend(newly_logged.map(|(buffer, _)| buffer));
+    }
+
+    /// Marks a buffer of a durable checkpoint as clean. Returns whether it begins to wait for write-back.
+    fn note_block_logged(&self, epoch: Epoch, buffer: &SharedBuffer) -> bool {
+        let mut contents = buffer.write();
+        // The buffer has changed since. The frozen image may have to be written back.
+        let frozen = contents.frozen.take().filter(|_| self.keeps_last);
+        clean(&mut contents, epoch);
+        let is_listed = contents.logged != 0;
+        contents.logged = epoch;
+        contents.write_back = frozen.map(|frozen| frozen.data);
+        !is_listed
     }
 
     /// Calls `use_image` with the sealed image of a buffer as of checkpoint `epoch`. Does nothing if the checkpoint

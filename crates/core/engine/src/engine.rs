@@ -1,5 +1,6 @@
 //! The engine: a device accessed through the cache, and the checkpoint lock that keeps checkpoints consistent.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +17,7 @@ use crate::guard::Guard;
 use crate::locks::atomic::{AtomicU64, AtomicUsize};
 use crate::locks::{ArcRwLockWriteGuard, Mutex};
 use crate::permits::{Admission, Permits};
+use crate::spread::Threads;
 use crate::{Corruption, Result, Txn};
 
 /// Interface to an on-disk format: verification and sealing of blocks.
@@ -89,6 +91,7 @@ pub struct Engine {
     pub(crate) keeps_last: bool,
     /// Set if the device has slow reads.
     ahead: Option<Box<Ahead>>,
+    pub(crate) threads: Threads,
     /// Set if the device has slow flushes.
     pub(crate) gathering: Option<Box<Gathering>>,
 }
@@ -127,6 +130,7 @@ impl Engine {
             logged_blocks_max: blocks / 4,
             keeps_last: permits.is_some(),
             ahead,
+            threads: Threads::default(),
             gathering,
             permits,
         }
@@ -154,6 +158,12 @@ impl Engine {
         if let Some(ahead) = &self.ahead {
             ahead.request(&*self.device, offset, len);
         }
+    }
+
+    /// Sets the number of threads for each step of a checkpoint, even of a small one. By default, large checkpoints use
+    /// one thread for each processor, at most eight.
+    pub fn set_checkpoint_threads(&self, count: Option<NonZeroUsize>) {
+        self.threads.set(count);
     }
 
     /// Block size in bytes.

@@ -36,11 +36,13 @@ pub mod locks;
 pub mod numbers;
 mod permits;
 mod seal;
+mod spread;
 mod txn;
 
 pub use as_they_are::AsTheyAre;
 pub use buffer::{BufferRef, Changed, Note, Tag, slot_mark};
 pub use checkpoint::{BlockImage, Checkpoint, Fit, Log, Size};
 pub use engine::{BlockFormat, Engine, Options};
+pub use spread::spread;
 pub use txn::{BufferId, Txn};
 pub use vfs::fault::{Corruption, Error, Result};

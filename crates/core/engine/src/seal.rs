@@ -1,51 +1,36 @@
 //! Sealing of the blocks of a checkpoint, on several processors if there are many.
 
-use std::sync::OnceLock;
-use std::thread;
-
 use crate::Result;
 use crate::buffer::{Changed, Epoch, SharedBuffer};
 use crate::engine::Engine;
+use crate::spread::spread;
 
-/// Minimum number of blocks per thread. Sealing a block takes about a microsecond, starting a thread about twenty.
+/// Minimum number of blocks per thread. Sealing a block takes about a microsecond.
 const BLOCKS_PER_THREAD: usize = 512;
-
-/// Maximum number of threads. The rest of a checkpoint is written by one thread.
-const THREADS_MAX: usize = 8;
 
 impl Engine {
     /// Seals every block of a closed checkpoint before any of them is written, so that a refused block leaves no others
-    /// in the log or in place. If a later transaction changes a block at the same time, its frozen image is sealed, or
-    /// it was sealed before it was frozen. If several blocks are refused, the error is that of the first block.
-    pub(crate) fn seal_all(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<()> {
-        let threads = (buffers.len() / BLOCKS_PER_THREAD).min(processors()).clamp(1, THREADS_MAX);
-        if threads == 1 {
-            return self.seal_part(epoch, buffers);
+    /// in the log or in place. Removes the blocks from the list that the checkpoint does not contain any more, because
+    /// they were freed after they were changed. If a later transaction changes a block at the same time, its frozen image
+    /// is sealed, or it was sealed before it was frozen. If several blocks are refused, the error is that of the first
+    /// block.
+    pub(crate) fn seal_all(
+        &self,
+        epoch: Epoch,
+        buffers: &mut Vec<(u64, SharedBuffer)>,
+    ) -> Result<()> {
+        let parts = self.threads.split(buffers, BLOCKS_PER_THREAD);
+        let absent = spread(parts.len(), parts, |part| self.seal_part(epoch, part));
+        let absent = absent.into_iter().collect::<Result<Vec<_>>>()?.concat();
+        if !absent.is_empty() {
+            buffers.retain(|(block, _)| absent.binary_search(block).is_err());
         }
-        let mut parts = buffers.chunks(buffers.len().div_ceil(threads));
-        let own = parts.next().unwrap_or_default();
-        thread::scope(|scope| {
-            let others: Vec<_> = parts
-                .map(|part| {
-                    let work = move || self.seal_part(epoch, part);
-                    // If a thread cannot be started, this thread seals its part at the end.
-                    (part, thread::Builder::new().spawn_scoped(scope, work).ok())
-                })
-                .collect();
-            let mut outcome = self.seal_part(epoch, own);
-            for (part, thread) in others {
-                let sealed = match thread.map(thread::ScopedJoinHandle::join) {
-                    Some(Ok(sealed)) => sealed,
-                    Some(Err(panic)) => std::panic::resume_unwind(panic),
-                    None => self.seal_part(epoch, part),
-                };
-                outcome = outcome.and(sealed);
-            }
-            outcome
-        })
+        Ok(())
     }
 
-    fn seal_part(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<()> {
+    /// Returns the blocks that the checkpoint does not contain.
+    fn seal_part(&self, epoch: Epoch, buffers: &[(u64, SharedBuffer)]) -> Result<Vec<u64>> {
+        let mut absent = Vec::new();
         for (block, buffer) in buffers {
             let mut contents = buffer.write();
             let contents = &mut *contents;
@@ -54,17 +39,14 @@ impl Engine {
                 None if contents.dirty == epoch => {
                     (contents.tag, contents.chunks, &mut contents.data)
                 }
-                None => continue,
+                None => {
+                    absent.push(*block);
+                    continue;
+                }
             };
             let changed = Changed::new(chunks, self.block_size());
             self.format().seal(tag, *block, changed, data)?;
         }
-        Ok(())
+        Ok(absent)
     }
-}
-
-/// Number of processors available to this process; 1 if it is unknown.
-fn processors() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }

@@ -7,6 +7,7 @@ use crate::buffer::{Note, Tag, WriteGuard, chunk_bits};
 use crate::engine::Engine;
 use crate::locks::ArcRwLockWriteGuard;
 use crate::permits::Admission;
+use crate::spread::spread;
 use crate::{Corruption, Result};
 
 /// A buffer held by a transaction. Valid in that transaction only.
@@ -329,6 +330,33 @@ impl<'e> Txn<'e> {
         self.join();
         self.scratch.undo.clear();
         self.scratch.old.clear();
+    }
+
+    /// Returns the number of threads of [`Txn::spread`] for `amount` units of work, if a thread should get at least
+    /// `least` of them.
+    pub fn threads_for(&self, amount: usize, least: usize) -> usize {
+        self.engine.threads.for_work(amount, least)
+    }
+
+    /// Joins the changes so far, as [`Txn::join_part`] does, and calls `work` with each of `parts` and with a transaction
+    /// that joins afterwards. The parts run on several threads, so they must not need the same blocks.
+    ///
+    /// # Errors
+    /// The error of the first part that fails. Others may have joined.
+    pub fn spread<P: Send>(
+        &mut self,
+        parts: Vec<P>,
+        work: impl Fn(P, &mut Txn<'_>) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.join_part();
+        let engine = self.engine;
+        let outcomes = spread(engine.threads.max(), parts, |part| {
+            let mut txn = Txn::new(engine, None);
+            work(part, &mut txn)?;
+            txn.commit();
+            Ok(())
+        });
+        outcomes.into_iter().collect()
     }
 
     fn join(&mut self) {

@@ -6,6 +6,7 @@ mod large;
 mod minor;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -125,6 +126,7 @@ fn engine(log: Option<Recorder>) -> (Arc<MemoryDevice>, Arc<Engine>) {
     let options = Options { block_size: BLOCK, cache_bytes: 256 << 10 };
     let log = log.map(|l| Box::new(l) as Box<dyn Log>);
     let engine = Engine::new(device.clone(), Arc::new(Sums::default()), log, options);
+    engine.set_checkpoint_threads(NonZeroUsize::new(3));
     (device, Arc::new(engine))
 }
 

@@ -1,5 +1,6 @@
 //! An open file system.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use disk::BlockDevice;
@@ -42,6 +43,9 @@ pub struct OpenOptions {
     /// large directory may be missing, each as a whole. All other changes are those up to some moment. `fsync` of any
     /// file or directory, `sync` and closing make all files durable. Images without a journal never defer.
     pub defer_creates: Option<DeferPolicy>,
+    /// Number of threads for each step of a checkpoint, even of a small one. By default, large checkpoints use one
+    /// thread for each processor, at most eight.
+    pub checkpoint_threads: Option<NonZeroUsize>,
     /// Fixed time for the timestamps that the file system sets itself (deletion, commit, closing) and for inode
     /// generations, instead of the clock. The same operations then produce the same bytes. For tests and measurements
     /// only.
@@ -66,6 +70,7 @@ impl Default for OpenOptions {
             norecovery: false,
             orphans,
             defer_creates: None,
+            checkpoint_threads: None,
             time: None,
             #[cfg(feature = "fscrypt")]
             keys: crate::fscrypt::EncryptionKeys::new(),

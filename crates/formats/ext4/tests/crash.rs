@@ -5,6 +5,8 @@
 
 use crate::changing;
 
+use std::num::NonZeroUsize;
+
 use changing::ImageParameters;
 use changing::crashing::Ext4Target;
 use changing::judges::{CheckRecovers, check_recovered, kernel_recovers};
@@ -34,6 +36,14 @@ fn any() -> Vec<Mix> {
 fn metadata_and_data_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
     assert_survives(&Ext4Target::new(ImageParameters::DEFAULT), any(), 1_000);
+}
+
+#[test]
+fn checkpoints_by_several_threads_survive_a_crash_anywhere() {
+    require!(Tool("e2fsck"));
+    let mut target = Ext4Target::new(ImageParameters::DEFAULT);
+    target.checkpoint_threads = NonZeroUsize::new(4);
+    assert_survives(&target, any(), 500);
 }
 
 #[test]

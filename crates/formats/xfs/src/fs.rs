@@ -1,5 +1,6 @@
 //! An open file system and its options.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use disk::BlockDevice;
@@ -39,6 +40,9 @@ pub struct OpenOptions {
     /// large directory may be missing, each as a whole. All other changes are those up to some moment. `fsync` of any
     /// file or directory, `sync` and closing make all files durable.
     pub defer_creates: Option<DeferPolicy>,
+    /// Number of threads for each step of a checkpoint, even of a small one. By default, large checkpoints use one
+    /// thread for each processor, at most eight.
+    pub checkpoint_threads: Option<NonZeroUsize>,
 }
 
 impl OpenOptions {
@@ -48,7 +52,12 @@ impl OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT, norecovery: false, defer_creates: None }
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+            norecovery: false,
+            defer_creates: None,
+            checkpoint_threads: None,
+        }
     }
 }
 

@@ -69,6 +69,17 @@ fn shared_blocks_survive_a_crash_anywhere() {
 }
 
 #[test]
+fn checkpoints_by_several_threads_survive_a_crash_anywhere() {
+    require!(Tool("xfs_repair"), Mount("xfs"));
+    for layout in [TargetLayout::DEFAULT, TargetLayout::SMALL_BLOCKS] {
+        let options = options(vec![Mix::METADATA, Mix::ALL, SYNCING]);
+        assert_survives(&XfsTarget::worn(layout).by_threads(), options, 250);
+    }
+    let options = Options { warm_steps_max: 1_500, ..options(vec![FILLING]) };
+    assert_survives(&XfsTarget::unhurried(TargetLayout::SMALL_LOG).by_threads(), options, 100);
+}
+
+#[test]
 fn small_blocks_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
     assert_worn_survives(TargetLayout::SMALL_BLOCKS, 250);

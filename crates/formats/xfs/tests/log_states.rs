@@ -5,6 +5,7 @@
 use crate::changing::{self, MIB, TargetLayout};
 use crate::common::image::unpack_device;
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -147,7 +148,12 @@ fn others_find_the_end_of_the_log_after_a_crash_at_any_write_to_it() {
     for (seed, LogShape { layout, bulk, laps_min }) in (0..).zip(shapes()) {
         let start = layout.make();
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
-        let fs = layout.open_in_place(recording.clone(), CACHE_BYTES, None).unwrap();
+        let options = OpenOptions {
+            cache_bytes: CACHE_BYTES,
+            checkpoint_threads: NonZeroUsize::new(4),
+            ..OpenOptions::default()
+        };
+        let fs = layout.open_in_place(recording.clone(), &options).unwrap();
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();
         drop(fs);

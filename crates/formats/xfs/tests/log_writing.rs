@@ -3,6 +3,7 @@
 use crate::changing;
 
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -92,6 +93,34 @@ fn cycle_of(device: &MemoryDevice) -> u32 {
     device.read_at(0, &mut sector).unwrap();
     let sb = Superblock::parse(&sector, device.len()).unwrap();
     log_end(device, &sb).unwrap().and_then(|end| end.last).map_or(0, |last| last.lsn.cycle)
+}
+
+/// The operations and syncs of a run write the same bytes with any number of threads.
+#[test]
+fn the_log_does_not_depend_on_the_number_of_threads() {
+    for layout in [TargetLayout::DEFAULT, TargetLayout::LARGE_DIR_BLOCKS] {
+        let made = layout.make();
+        let written = |threads| {
+            let device = Arc::new(made.fork());
+            let options = OpenOptions {
+                cache_bytes: SMALL_CACHE_BYTES,
+                checkpoint_threads: NonZeroUsize::new(threads),
+                ..OpenOptions::default()
+            };
+            let fs = Xfs::open_writable(device.clone(), &options).unwrap();
+            Load::new(&fs, layout.block_size.into(), 7, BUSY).run(&fs, 1_000, 40);
+            let log = TargetLayout::log_of(&device);
+            let mut bytes = vec![0; (log.end - log.start) as usize];
+            device.read_at(log.start, &mut bytes).unwrap();
+            bytes
+        };
+        let alone = written(1);
+        for threads in [2, 7] {
+            let of_threads = written(threads);
+            let differs = alone.chunks(512).zip(of_threads.chunks(512)).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{layout:?}, {threads} threads: the first different sector");
+        }
+    }
 }
 
 /// The log wraps around several times, with checkpoints of one operation and of hundreds, and copies are taken at

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use disk::BlockDevice;
 use engine::locks::Mutex;
-use engine::{Checkpoint, Fit, Log, Size};
+use engine::{Checkpoint, Fit, Log, Size, spread};
 use vfs::{Error, Result};
 
 use super::map::JournalMap;
 use super::recover::{Resume, read_journal_superblock, write_journal_superblock};
-use super::writer::{BUFFER_BYTES, TransactionWriter, blocks_of};
+use super::writer::{BUFFER_BYTES, IMAGES_PER_THREAD, TransactionWriter, blocks_of};
 use crate::format::features::Incompat;
 use crate::format::jbd2::{Commit, JournalLayout, JournalSuperblock, Tid};
 use crate::format::superblock::Superblock;
@@ -146,14 +146,26 @@ impl Journal {
         freed: &[u64],
         images: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> engine::Result<()>) -> engine::Result<()>,
     ) -> engine::Result<()> {
+        self.write_transaction(sequence, freed, |writer| {
+            images(&mut |block, image| writer.image(block, image))
+        })
+    }
+
+    fn write_transaction(
+        &self,
+        sequence: u64,
+        freed: &[u64],
+        add_images: impl FnOnce(&mut TransactionWriter<'_>) -> engine::Result<()>,
+    ) -> engine::Result<()> {
         let mut state = self.state.lock();
         let JournalState { sb, head, next, used, live, is_started, buffer } = &mut *state;
         let (start, tid) = (*head, *next);
         // One block stays free: a full log would look like an empty one.
         let room = self.log_blocks - *used - 1;
+        let memory = std::mem::take(buffer);
         let mut writer =
-            TransactionWriter::new(&*self.device, &self.map, sb, buffer, tid, (start, room));
-        images(&mut |block, image| writer.image(block, image))?;
+            TransactionWriter::new(&*self.device, &self.map, sb, memory, tid, (start, room));
+        add_images(&mut writer)?;
         writer.revokes(freed)?;
         writer.finish_blocks()?;
         if !*is_started {
@@ -164,8 +176,9 @@ impl Journal {
             write_journal_superblock(&*self.device, &self.map, &mut first)?;
         }
         self.device.barrier()?;
-        let (end, room_left) = writer.commit(self.commit_time())?;
+        let ((end, room_left), memory) = writer.commit(self.commit_time())?;
         self.device.flush()?;
+        *buffer = memory;
         *is_started = true;
         *used += room - room_left;
         *head = end;
@@ -191,8 +204,16 @@ impl Log for Journal {
     }
 
     fn write(&self, checkpoint: &Checkpoint<'_>) -> engine::Result<()> {
-        self.append(checkpoint.sequence(), checkpoint.freed(), |image| {
-            checkpoint.for_each(|of| image(of.block, of.data))
+        self.write_transaction(checkpoint.sequence(), checkpoint.freed(), |writer| {
+            let parts =
+                writer.split_off(checkpoint.len(), checkpoint.threads(IMAGES_PER_THREAD))?;
+            let rest = parts.last().map_or(0, |(range, _)| range.end)..checkpoint.len();
+            let written = spread(parts.len(), parts, |(range, mut part)| {
+                checkpoint.for_each_of(range, |of| part.image(of.block, of.data))?;
+                part.finish_part()
+            });
+            written.into_iter().collect::<engine::Result<()>>()?;
+            checkpoint.for_each_of(rest, |of| writer.image(of.block, of.data))
         })
     }
 
@@ -244,20 +265,30 @@ fn images_in(layout: &JournalLayout, share: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use disk::MemoryDevice;
+    use vfs::Timestamp;
 
     use super::*;
     use crate::mkfs::{self, FeatureChange, Options, PreviousContents};
     use crate::params::read_superblock;
 
     fn journal(block_size: u32, features: &str) -> Journal {
+        open(Arc::new(made(block_size, features)))
+    }
+
+    /// Returns a file system with a journal.
+    fn made(block_size: u32, features: &str) -> MemoryDevice {
         let options = Options {
             block_size: Some(block_size),
             journal_bytes: Some(1031 * u64::from(block_size)),
             features: FeatureChange::parse_list(features).unwrap(),
             ..Options::new(6000 * u64::from(block_size))
         };
-        let device = Arc::new(MemoryDevice::new(options.size_bytes));
-        mkfs::format(&*device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
+        let device = MemoryDevice::new(options.size_bytes);
+        mkfs::format(&device, &mkfs::plan(&options).unwrap(), PreviousContents::Zeros).unwrap();
+        device
+    }
+
+    fn open(device: Arc<MemoryDevice>) -> Journal {
         let sb = read_superblock(&*device).unwrap();
         let map = JournalMap::read(&*device, &sb).unwrap().unwrap();
         Journal::open(device, map, &sb, None).unwrap()
@@ -300,6 +331,45 @@ mod tests {
                         assert_eq!(u64::from(journal.state.lock().used), announced, "{what}");
                         journal.close().unwrap();
                     }
+                }
+            }
+        }
+    }
+
+    /// Several threads write the same blocks as one, except that a checksum over the whole transaction is computed by
+    /// one.
+    #[test]
+    fn a_transaction_has_the_same_blocks_with_any_number_of_threads() {
+        for (block_size, features) in
+            [(1024, ""), (4096, ""), (4096, "^metadata_csum,^orphan_file")]
+        {
+            let made = made(block_size, features);
+            for images in [100, 255, 509, 510, 511, 800] {
+                let written = |threads| {
+                    let journal = open(Arc::new(made.fork()));
+                    let image_of = |block: usize| vec![block as u8; block_size as usize];
+                    let write = |writer: &mut TransactionWriter<'_>| {
+                        let parts = writer.split_off(images, threads)?;
+                        let rest = parts.last().map_or(0, |(range, _)| range.end)..images;
+                        // The last part first: parts do not depend on each other.
+                        for (range, mut part) in parts.into_iter().rev() {
+                            for block in range {
+                                part.image(block as u64, &image_of(block))?;
+                            }
+                            part.finish_part()?;
+                        }
+                        rest.into_iter().try_for_each(|b| writer.image(b as u64, &image_of(b)))
+                    };
+                    let journal = journal.with_clock(Clock { fixed: Some(Timestamp::default()) });
+                    journal.write_transaction(1, &[1, 2], write).unwrap();
+                    let mut bytes = vec![0; journal.device.len() as usize];
+                    journal.device.read_at(0, &mut bytes).unwrap();
+                    bytes
+                };
+                let alone = written(1);
+                for threads in 2..5 {
+                    let what = format!("{images} images of {block_size} bytes, {threads} threads");
+                    assert!(written(threads) == alone, "{what}");
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Writes one transaction: collects its blocks in a buffer and writes them to the blocks of the journal's map.
 
+use std::ops::Range;
+
 use disk::BlockDevice;
 use engine::{Result, Size};
 
@@ -13,17 +15,32 @@ use crate::format::jbd2::{
 /// Size of the buffer in bytes.
 pub(super) const BUFFER_BYTES: usize = 1 << 20;
 
-/// Returns the number of log blocks for a checkpoint, as [`TransactionWriter`] writes it: descriptors, each full except the last
-/// one of a buffer, their images, revokes and the commit block.
+/// Minimum number of images per thread that collects them.
+pub(super) const IMAGES_PER_THREAD: usize = 512;
+
+/// Maximum contents of a buffer: descriptors, each full except the last one, and their images.
+struct BufferShape {
+    images: usize,
+    descriptors: usize,
+}
+
+impl BufferShape {
+    fn of(layout: &JournalLayout) -> Self {
+        let buffer_blocks = BUFFER_BYTES / layout.block_size;
+        let tags_max = layout.tags_max();
+        let (full, rest) = (buffer_blocks / (tags_max + 1), buffer_blocks % (tags_max + 1));
+        // A descriptor needs room for at least one image.
+        let images = full * tags_max + rest.saturating_sub(1);
+        Self { images, descriptors: full + usize::from(rest > 1) }
+    }
+}
+
+/// Returns the number of log blocks for a checkpoint, as [`TransactionWriter`] writes it: full buffers and the last one,
+/// revokes and the commit block.
 pub(super) fn blocks_of(layout: &JournalLayout, size: Size) -> u64 {
-    let buffer_blocks = BUFFER_BYTES / layout.block_size;
-    let tags_max = layout.tags_max();
-    let (full, rest) = (buffer_blocks / (tags_max + 1), buffer_blocks % (tags_max + 1));
-    // A descriptor needs room for at least one image.
-    let images_per_buffer = full * tags_max + rest.saturating_sub(1);
-    let descriptors_per_buffer = full + usize::from(rest > 1);
-    let (buffers, last) = (size.images / images_per_buffer, size.images % images_per_buffer);
-    let descriptors = buffers * descriptors_per_buffer + last.div_ceil(tags_max);
+    let buffer = BufferShape::of(layout);
+    let (buffers, last) = (size.images / buffer.images, size.images % buffer.images);
+    let descriptors = buffers * buffer.descriptors + last.div_ceil(layout.tags_max());
     let revokes = size.freed.div_ceil(layout.revokes_max());
     (size.images + descriptors + revokes + 1) as u64
 }
@@ -41,7 +58,7 @@ pub(super) struct TransactionWriter<'w> {
     pub(super) map: &'w JournalMap,
     pub(super) sb: &'w JournalSuperblock,
     pub(super) tid: Tid,
-    buffer: &'w mut Vec<u8>,
+    buffer: Vec<u8>,
     /// Journal block of the start of the buffer.
     next: u32,
     /// Number of blocks that may still be written before the log reaches its tail.
@@ -52,17 +69,55 @@ pub(super) struct TransactionWriter<'w> {
 }
 
 impl<'w> TransactionWriter<'w> {
-    /// Starts at the journal block `head`, with `room` free blocks from there on.
+    /// Starts at the journal block `head`, with `room` free blocks from there on. Collects the blocks in `buffer`.
     pub(super) fn new(
         device: &'w dyn BlockDevice,
         map: &'w JournalMap,
         sb: &'w JournalSuperblock,
-        buffer: &'w mut Vec<u8>,
+        mut buffer: Vec<u8>,
         tid: Tid,
         (head, room): (u32, u32),
     ) -> Self {
         buffer.clear();
         Self { device, map, sb, tid, buffer, next: head, room, open: None, crc: u32::MAX }
+    }
+
+    /// Splits off `threads` writers for the first of `images` images, and returns the indexes of the images of each. The caller
+    /// adds them and calls [`TransactionWriter::finish_part`]; all other images follow in this writer. The writers may
+    /// be used at the same time. Must be called before the first image.
+    ///
+    /// There are none for one thread, if the transaction is small, or if one checksum covers all of it.
+    pub(super) fn split_off(
+        &mut self,
+        images: usize,
+        threads: usize,
+    ) -> Result<Vec<(Range<usize>, Self)>> {
+        let layout = &self.sb.layout;
+        let buffer = BufferShape::of(layout);
+        let buffers = images / buffer.images;
+        let threads = threads.min(buffers);
+        if threads <= 1 || layout.checksums == Checksums::Transaction {
+            return Ok(Vec::new());
+        }
+        let mut start = 0;
+        let mut split_off = |number: usize| {
+            let buffers = (number + 1) * buffers / threads - number * buffers / threads;
+            let range = start..start + buffers * buffer.images;
+            start = range.end;
+            let blocks = (buffers * (buffer.images + buffer.descriptors)) as u32;
+            let (next, bytes) = (self.next, Vec::with_capacity(BUFFER_BYTES));
+            self.take_room(blocks)?;
+            self.next = self.sb.after(self.next, blocks);
+            let part = Self { buffer: bytes, next, room: blocks, open: None, ..*self };
+            Ok((range, part))
+        };
+        (0..threads).map(&mut split_off).collect()
+    }
+
+    /// Writes the collected images of a writer that was split off.
+    pub(super) fn finish_part(mut self) -> Result<()> {
+        self.close_descriptor();
+        self.write()
     }
 
     /// Adds the image of a block.
@@ -74,7 +129,7 @@ impl<'w> TransactionWriter<'w> {
             let writer = DescriptorWriter::start(&mut self.buffer[at..], self.tid);
             self.open = Some(OpenDescriptor { writer, at });
         }
-        self.take_room()?;
+        self.take_room(1)?;
         let at = self.buffer.len();
         self.buffer.extend_from_slice(image);
         let escaped = must_escape(image);
@@ -128,17 +183,17 @@ impl<'w> TransactionWriter<'w> {
         Ok(())
     }
 
-    /// Writes the commit block. Returns the journal block after it and the room that is left.
-    pub(super) fn commit(mut self, commit: Commit) -> Result<(u32, u32)> {
+    /// Writes the commit block. Returns the journal block after it, the room that is left, and the buffer.
+    pub(super) fn commit(mut self, commit: Commit) -> Result<((u32, u32), Vec<u8>)> {
         let at = self.zeros()?;
         commit.encode(&mut self.buffer[at..], &self.sb.layout, self.tid, self.crc);
         self.write()?;
-        Ok((self.next, self.room))
+        Ok(((self.next, self.room), self.buffer))
     }
 
-    /// Counts one block of the log as used.
-    fn take_room(&mut self) -> Result<()> {
-        let Some(room) = self.room.checked_sub(1) else {
+    /// Counts blocks of the log as used.
+    fn take_room(&mut self, blocks: u32) -> Result<()> {
+        let Some(room) = self.room.checked_sub(blocks) else {
             return Err(std::io::Error::other("a checkpoint larger than the journal").into());
         };
         self.room = room;
@@ -147,7 +202,7 @@ impl<'w> TransactionWriter<'w> {
 
     /// Appends a block of zeros to the buffer. Returns its offset.
     fn zeros(&mut self) -> Result<usize> {
-        self.take_room()?;
+        self.take_room(1)?;
         let at = self.buffer.len();
         self.buffer.resize(at + self.sb.layout.block_size, 0);
         Ok(at)

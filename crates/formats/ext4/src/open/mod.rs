@@ -244,6 +244,7 @@ impl Ext4Core {
         let found = StateBefore { superblock: volume.sb.clone(), remarks };
         volume.keeps_counts = mode == Mode::Writable;
         let volume = Arc::new(volume);
+        let threads = options.checkpoint_threads;
         let options = engine::Options { block_size: volume.block_size(), cache_bytes };
         // Without a journal, the whole image must be checked after a crash anyway.
         let records = log.is_some();
@@ -251,6 +252,7 @@ impl Ext4Core {
             defer_creates.filter(|_| deferred_create::is_possible(&volume, mode, records));
         let log = log.map(|log| Box::new(log) as Box<dyn engine::Log>);
         let engine = Engine::new(device, volume.clone(), log, options);
+        engine.set_checkpoint_threads(threads);
         Ok(Self {
             engine,
             volume,

@@ -1,16 +1,17 @@
 //! ext4 as a target of the crash explorer.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
-use ext4::{DeferPolicy, Ext4};
+use ext4::{DeferPolicy, Ext4, OpenOptions};
 use testkit::crash::{CarelessDevice, CrashTarget, OpenFileSystem};
 use testkit::operation::Mix;
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
 
-use super::{ImageParameters, SMALL_CACHE_BYTES, assert_clean, open_with};
+use super::{ImageParameters, SMALL_CACHE_BYTES, assert_clean};
 
 /// ext4 images of one kind.
 pub struct Ext4Target {
@@ -21,6 +22,8 @@ pub struct Ext4Target {
     pub swallows_flushes: bool,
     /// Policy for deferred files.
     pub defer_creates: Option<DeferPolicy>,
+    /// Number of threads of checkpoints.
+    pub checkpoint_threads: Option<NonZeroUsize>,
 }
 
 impl Ext4Target {
@@ -30,7 +33,8 @@ impl Ext4Target {
 
     /// Returns a target for an image created by another program with this layout.
     pub fn with_image(layout: ImageParameters, made: MemoryDevice) -> Self {
-        Self { layout, made, swallows_flushes: false, defer_creates: None }
+        let (swallows_flushes, defer_creates, checkpoint_threads) = (false, None, None);
+        Self { layout, made, swallows_flushes, defer_creates, checkpoint_threads }
     }
 
     /// Returns the parameters of trials.
@@ -78,7 +82,13 @@ impl CrashTarget for Ext4Target {
     fn open(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Box<dyn OpenFileSystem>> {
         let device: Arc<dyn BlockDevice> =
             if self.swallows_flushes { Arc::new(CarelessDevice(device)) } else { device };
-        Ok(Box::new(OpenExt4(open_with(device, SMALL_CACHE_BYTES, self.defer_creates)?)))
+        let options = OpenOptions {
+            cache_bytes: SMALL_CACHE_BYTES,
+            defer_creates: self.defer_creates,
+            checkpoint_threads: self.checkpoint_threads,
+            ..OpenOptions::default()
+        };
+        Ok(Box::new(OpenExt4(Ext4::open_writable(device, &options)?)))
     }
 }
 

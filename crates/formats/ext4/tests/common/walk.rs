@@ -19,6 +19,7 @@ pub const OPTIONS: OpenOptions = OpenOptions {
     orphans: ext4::OrphanPolicy::WhenNeeded,
     time: None,
     defer_creates: None,
+    checkpoint_threads: None,
     keys: ext4::fscrypt::EncryptionKeys::new(),
     mmp: ext4::mmp::MmpOptions::DEFAULT,
 };

@@ -3,11 +3,13 @@
 //! The load has transactions of the maximum size, and the journal wraps around many times.
 
 use crate::changing::judges::{repair, verdict};
-use crate::changing::{ImageParameters, MIB, open};
+use crate::changing::{ImageParameters, MIB};
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use disk::RecordingDevice;
+use ext4::{Ext4, OpenOptions};
 use testkit::crash::{Bulk, Desk, LogState, LogStates, Tearing, change_in_bulk};
 use testkit::{KernelMount, MountOptions, require};
 
@@ -87,7 +89,12 @@ fn others_recover_the_journal_after_a_crash_at_any_write_to_it() {
     for (seed, (layout, files)) in (0..).zip(shapes()) {
         let start = layout.make();
         let recording = Arc::new(RecordingDevice::new(Arc::new(start.fork())));
-        let fs = open(recording.clone(), CACHE_BYTES).unwrap();
+        let options = OpenOptions {
+            cache_bytes: CACHE_BYTES,
+            checkpoint_threads: NonZeroUsize::new(4),
+            ..OpenOptions::default()
+        };
+        let fs = Ext4::open_writable(recording.clone(), &options).unwrap();
         let bulk = Bulk { files, changes: 15_000, sync_one_in: 5_000 };
         change_in_bulk(&fs, bulk, seed).unwrap();
         let events = recording.take();

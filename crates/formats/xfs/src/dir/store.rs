@@ -36,6 +36,9 @@ const LEAVES_MIN: u32 = 16;
 /// Default maximum number of entries buffered for a leaf. They share one access to uncached memory.
 const BUFFERED_MAX: usize = 32;
 
+/// Minimum number of leaves with buffered names per thread that merges them.
+const LEAVES_PER_THREAD: usize = 64;
+
 /// Conditions for the insert buffers of large directories, and their sizes. A buffer keeps new names in memory until
 /// they are merged into the hash index.
 #[derive(Clone, Copy, Debug)]
@@ -216,20 +219,35 @@ impl DirStates {
     ) -> engine::Result<()> {
         let layout = DirLayout::new(geometry);
         let is_short = self.bytes.load(Ordering::Relaxed) > self.buffering.lock().bytes_max / 2;
-        for shard in &self.shards {
-            if shard.buffered.load(Ordering::Relaxed) == 0 && !is_short {
-                continue;
+        let has_work =
+            |shard: &&CachePadded<Shard>| is_short || shard.buffered.load(Ordering::Relaxed) > 0;
+        let shards: Vec<_> = self.shards.iter().filter(has_work).collect();
+        if txn.threads_for(self.deferred_blocks(), LEAVES_PER_THREAD) == 1 {
+            return shards
+                .into_iter()
+                .try_for_each(|shard| self.merge(&layout, shard, is_short, txn));
+        }
+        // Each directory is in one shard, and merging changes leaves of the directory only.
+        txn.spread(shards, |shard, txn| self.merge(&layout, shard, is_short, txn))
+    }
+
+    /// Merges the buffered names of all directories of a shard.
+    fn merge(
+        &self,
+        layout: &DirLayout,
+        shard: &Shard,
+        is_short: bool,
+        txn: &mut Txn<'_>,
+    ) -> engine::Result<()> {
+        for state in shard.states.lock().iter_mut() {
+            if !state.nodes.insert_buffer.is_empty() {
+                merge_all(layout, state, txn)?;
+            } else if is_short {
+                // No name was buffered since the last checkpoint, so the memory is freed for others.
+                state.nodes.insert_buffer.clear();
             }
-            for state in shard.states.lock().iter_mut() {
-                if !state.nodes.insert_buffer.is_empty() {
-                    merge_all(&layout, state, txn)?;
-                } else if is_short {
-                    // No name was buffered since the last checkpoint, so the memory is freed for others.
-                    state.nodes.insert_buffer.clear();
-                }
-                let bytes = state.nodes.insert_buffer.bytes();
-                self.report(&mut state.nodes.reported, Reported { leaves: 0, bytes }, shard);
-            }
+            let bytes = state.nodes.insert_buffer.bytes();
+            self.report(&mut state.nodes.reported, Reported { leaves: 0, bytes }, shard);
         }
         Ok(())
     }

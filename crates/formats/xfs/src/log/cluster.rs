@@ -4,7 +4,6 @@
 //! For a cluster that is logged whole, an ICREATE item represents the contents of free inodes, followed only by the
 //! differences.
 
-use std::io;
 use std::ops::Range;
 
 use engine::BlockImage;
@@ -15,10 +14,8 @@ use crate::format::bytes::be32;
 use crate::format::geometry::Geometry;
 use crate::format::inode::{GENERATION_OFFSET, pieces_beside_free};
 use crate::format::log::buffer::{BufferFormat, BufferPlace, BufferType, CHUNK, runs_of};
+use crate::format::log::build::Operations;
 use crate::format::log::icreate::Icreate;
-
-/// Callback that receives a region.
-pub(super) type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
 
 /// Runs of chunks of a buffer.
 type Runs = SmallVec<[Range<usize>; 16]>;
@@ -68,23 +65,24 @@ impl Cluster {
         self.bytes.clear();
     }
 
-    /// Writes the items of the collected blocks.
-    pub(super) fn write(&self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
+    /// Adds the items of the collected blocks.
+    pub(super) fn write(&self, geometry: &Geometry, operations: &mut Operations) {
         let is_whole = self.pieces.len() == self.blocks as usize
             && self.pieces.iter().all(|pieces| *pieces == u64::MAX);
         let runs = if is_whole && geometry.has_sparse_clusters() {
             let created = self.as_created(geometry);
-            region(&created.encode())?;
+            operations.push(&created.encode());
             self.beside(geometry, &created)
         } else {
             self.changed_runs(geometry)
         };
         if runs.is_empty() {
-            return Ok(());
+            return;
         }
         let place = BufferPlace::of_blocks(geometry, Block(self.first), self.blocks);
-        region(BufferFormat::new(place, BufferType::Dinode, &runs).as_bytes())?;
-        runs.iter().try_for_each(|run| region(&self.bytes[run.start * CHUNK..run.end * CHUNK]))
+        operations.push(BufferFormat::new(place, BufferType::Dinode, &runs).as_bytes());
+        runs.iter()
+            .for_each(|run| operations.push(&self.bytes[run.start * CHUNK..run.end * CHUNK]));
     }
 
     /// Returns the runs that changed. Each is within one block, so that no region is longer than a block.

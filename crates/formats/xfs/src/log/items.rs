@@ -4,9 +4,9 @@
 //! group's headers is an item, and so is a contiguous directory block of several blocks, and a cluster of inodes.
 
 use std::collections::HashMap;
-use std::io;
 
 use engine::{BlockImage, Tag};
+use smallvec::SmallVec;
 
 use crate::format::address::Block;
 use crate::format::bytes::{be16, be32};
@@ -15,11 +15,12 @@ use crate::format::geometry::Geometry;
 use crate::format::log::buffer::{
     BufferFormat, BufferPlace, BufferType, CHUNK, FORMAT_SIZE, runs_of,
 };
+use crate::format::log::build::Operations;
 use crate::format::log::{BLOCK_SIZE, RawOpHeader, icreate};
 use crate::format::quota::QuotaKind;
 use crate::format::{ag, symlink};
 use crate::kind::BlockKind;
-use crate::log::cluster::{Cluster, Sink};
+use crate::log::cluster::Cluster;
 
 /// Byte offset of the magic number of a directory or attribute leaf or node, after two sibling pointers.
 const DA_MAGIC: usize = 8;
@@ -37,12 +38,39 @@ struct Whole {
     bytes: Vec<u8>,
 }
 
-/// Converts blocks to items.
-#[derive(Default)]
-pub(super) struct Items {
+/// A buffer that got an item.
+enum Logged {
+    /// A block by itself.
+    Block(u64),
+    /// Several blocks.
+    Whole {
+        first: u64,
+        blocks: u32,
+        /// The changed ones. The others were never anything else.
+        changed: SmallVec<[u64; 8]>,
+    },
+}
+
+/// Converts consecutive blocks of a checkpoint to items.
+pub(super) struct Items<'g> {
+    geometry: &'g Geometry,
+    operations: Operations,
+    logged: Vec<Logged>,
     whole: Whole,
     cluster: Cluster,
-    /// Items of several blocks that may still be in the log, by their first block. If that block is cancelled, all are.
+}
+
+/// The items of consecutive blocks.
+pub(super) struct PartOfItems {
+    pub(super) operations: Operations,
+    logged: Vec<Logged>,
+}
+
+/// Items of several blocks that may still be in the log. Items of the same blocks in other buffers must be cancelled, or a
+/// replay would apply both.
+#[derive(Default)]
+pub(super) struct ItemHistory {
+    /// By their first block. If that block is cancelled, all are.
     wholes: HashMap<u64, InLog>,
     /// Items to be cancelled in this checkpoint: first block and number of blocks.
     ended: Vec<(u64, u32)>,
@@ -57,11 +85,9 @@ struct InLog {
     sequence: u64,
 }
 
-impl Items {
+impl ItemHistory {
     /// Starts the checkpoint with this sequence number.
     pub(super) fn begin(&mut self, sequence: u64) {
-        self.whole = Whole::default();
-        self.cluster.clear();
         self.ended.clear();
         self.sequence = sequence;
     }
@@ -75,6 +101,72 @@ impl Items {
     fn end_whole(&mut self, first: u64) {
         if let Some(whole) = self.wholes.remove(&first) {
             self.ended.push((first, whole.blocks));
+        }
+    }
+
+    /// Records the items of a part.
+    pub(super) fn note(&mut self, part: &PartOfItems) {
+        for logged in &part.logged {
+            match logged {
+                Logged::Block(block) => self.end_whole(*block),
+                Logged::Whole { first, blocks, changed } => {
+                    self.note_whole(*first, *blocks, changed);
+                }
+            }
+        }
+    }
+
+    fn note_whole(&mut self, first: u64, blocks: u32, changed: &[u64]) {
+        let is_same = self.wholes.get(&first).is_some_and(|whole| whole.blocks == blocks);
+        for &block in changed {
+            // Other items of several blocks may have started at any of these.
+            if !(is_same && block == first) {
+                self.end_whole(block);
+            }
+            // Each block may be in the log as a separate item with earlier contents. Its replay would overwrite part of
+            // this one, so it is cancelled.
+            if !is_same {
+                self.ended.push((block, 1));
+            }
+        }
+        self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
+    }
+
+    /// Adds the cancels of freed blocks.
+    pub(super) fn cancel(
+        &mut self,
+        geometry: &Geometry,
+        freed: &[u64],
+        operations: &mut Operations,
+    ) {
+        for &block in freed {
+            operations.push(BufferFormat::cancel(place_of(geometry, block, 1)).as_bytes());
+            self.end_whole(block);
+        }
+        for (first, blocks) in self.ended.drain(..) {
+            operations.push(BufferFormat::cancel(place_of(geometry, first, blocks)).as_bytes());
+        }
+    }
+}
+
+impl<'g> Items<'g> {
+    /// Returns no items of the transaction with this number.
+    pub(super) fn new(geometry: &'g Geometry, tid: u32) -> Self {
+        Self {
+            geometry,
+            operations: Operations::of(tid),
+            logged: Vec::new(),
+            whole: Whole::default(),
+            cluster: Cluster::default(),
+        }
+    }
+
+    /// Returns whether items that start at a block never depend on the blocks before it.
+    pub(super) fn may_start_at(geometry: &Geometry, image: &BlockImage<'_>) -> bool {
+        match BlockKind::from_tag(image.tag) {
+            BlockKind::Part => false,
+            BlockKind::Inodes => Cluster::first_of(geometry, image.block) == image.block,
+            _ => true,
         }
     }
 
@@ -108,57 +200,52 @@ impl Items {
     }
 
     /// Adds the changes of a block.
-    pub(super) fn add(
-        &mut self,
-        geometry: &Geometry,
-        image: &BlockImage<'_>,
-        region: &mut Sink<'_>,
-    ) -> io::Result<()> {
+    pub(super) fn add(&mut self, image: &BlockImage<'_>) {
         // Blocks come in ascending order, so contiguous parts of a directory block or cluster follow each other.
         let kind = BlockKind::from_tag(image.tag);
-        if kind == BlockKind::Part && self.continues(geometry, image) {
+        if kind == BlockKind::Part && self.continues(image) {
             self.gather(image);
-            return Ok(());
+            return;
         }
-        self.finish_whole(geometry, region)?;
-        if kind == BlockKind::Inodes && geometry.cluster_blocks() > 1 {
-            if self.cluster.first != Cluster::first_of(geometry, image.block) {
-                self.finish_cluster(geometry, region)?;
+        self.finish_whole();
+        if kind == BlockKind::Inodes && self.geometry.cluster_blocks() > 1 {
+            if self.cluster.first != Cluster::first_of(self.geometry, image.block) {
+                self.finish_cluster();
             }
-            self.cluster.gather(geometry, image);
-            return Ok(());
+            self.cluster.gather(self.geometry, image);
+            return;
         }
-        self.finish_cluster(geometry, region)?;
+        self.finish_cluster();
+        let operations = &mut self.operations;
         match kind {
             BlockKind::Part => {
                 self.whole.first = image.block;
                 self.whole.tag = image.tag;
                 self.gather(image);
-                Ok(())
             }
-            BlockKind::AgHeader => add_headers(geometry, image, region),
+            BlockKind::AgHeader => add_headers(self.geometry, image, operations),
             BlockKind::Dquots => {
-                self.end_whole(image.block);
+                self.logged.push(Logged::Block(image.block));
                 // Kernels verify each run of chunks as if it started with a record, so the block is logged whole.
                 let kind = type_of_quotas(image.data);
-                add_bytes(place_of(geometry, image.block, 1), kind, image.data, region)
+                add_bytes(place_of(self.geometry, image.block, 1), kind, image.data, operations);
             }
             _ => {
-                self.end_whole(image.block);
-                add_block(geometry, image, type_of(kind, image.data), region)
+                self.logged.push(Logged::Block(image.block));
+                add_block(self.geometry, image, type_of(kind, image.data), operations);
             }
         }
     }
 
     /// Returns whether a block directly follows the collected ones, in the same directory block or link.
-    fn continues(&self, geometry: &Geometry, image: &BlockImage<'_>) -> bool {
+    fn continues(&self, image: &BlockImage<'_>) -> bool {
         let Whole { first, tag, blocks, .. } = self.whole;
         let together = blocks > 0
             && image.block == first + u64::from(blocks)
             && image.tag.owner == tag.owner
             && image.tag.seed == tag.seed.wrapping_add(blocks);
         let is_link = type_of_whole(&self.whole.bytes) == BufferType::Symlink;
-        together && (is_link || blocks < geometry.dir_block_blocks())
+        together && (is_link || blocks < self.geometry.dir_block_blocks())
     }
 
     fn gather(&mut self, image: &BlockImage<'_>) {
@@ -166,80 +253,47 @@ impl Items {
         self.whole.bytes.extend_from_slice(image.data);
     }
 
-    /// Writes the items of the collected blocks.
-    pub(super) fn finish(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
-        self.finish_whole(geometry, region)?;
-        self.finish_cluster(geometry, region)
+    /// Returns all items.
+    pub(super) fn finish(mut self) -> PartOfItems {
+        self.finish_whole();
+        self.finish_cluster();
+        PartOfItems { operations: self.operations, logged: self.logged }
     }
 
-    /// Writes the item of the collected cluster of inodes, if there is one.
-    fn finish_cluster(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
-        let cluster = std::mem::take(&mut self.cluster);
-        let Cluster { first, blocks, .. } = cluster;
+    /// Adds the item of the collected cluster of inodes, if there is one.
+    fn finish_cluster(&mut self) {
+        let Cluster { first, blocks, .. } = self.cluster;
         if blocks > 0 {
-            if self.wholes.get(&first).is_none_or(|whole| whole.blocks != blocks) {
-                // Blocks that became inode blocks may still be in the log with other contents.
-                for block in cluster.changed() {
-                    self.end_whole(block);
-                    self.ended.push((block, 1));
-                }
-            }
-            self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
-            cluster.write(geometry, region)?;
+            let changed = self.cluster.changed().collect();
+            self.logged.push(Logged::Whole { first, blocks, changed });
+            self.cluster.write(self.geometry, &mut self.operations);
         }
-        self.cluster = cluster;
         self.cluster.clear();
-        Ok(())
     }
 
-    /// Writes the collected blocks of a directory block or link: as one item if complete, otherwise each block as plain
+    /// Adds the collected blocks of a directory block or link: as one item if complete, otherwise each block as plain
     /// bytes.
-    fn finish_whole(&mut self, geometry: &Geometry, region: &mut Sink<'_>) -> io::Result<()> {
+    fn finish_whole(&mut self) {
         let Whole { first, tag, blocks, bytes } = std::mem::take(&mut self.whole);
         if blocks == 0 {
-            return Ok(());
+            return;
         }
+        let geometry = self.geometry;
         let kind = type_of_whole(&bytes);
         let is_first = tag.seed % geometry.dir_block_blocks() == 0;
         let is_whole = kind == BufferType::Symlink
             || kind != BufferType::Unknown && is_first && blocks == geometry.dir_block_blocks();
-        let is_same = is_whole && self.wholes.get(&first).is_some_and(|w| w.blocks == blocks);
-        // Other items of several blocks may have started at any of these.
-        (first..)
-            .take(blocks as usize)
-            .skip(is_same.into())
-            .for_each(|block| self.end_whole(block));
+        let all = (first..).take(blocks as usize);
         if is_whole {
-            if !is_same {
-                // Each block may be in the log as a separate item with earlier contents. Its replay would overwrite
-                // part of this one, so it is cancelled.
-                self.ended.extend((first..).take(blocks as usize).map(|block| (block, 1)));
-            }
-            self.wholes.insert(first, InLog { blocks, sequence: self.sequence });
-            add_bytes(place_of(geometry, first, blocks), kind, &bytes, region)?;
+            self.logged.push(Logged::Whole { first, blocks, changed: all.collect() });
+            add_bytes(place_of(geometry, first, blocks), kind, &bytes, &mut self.operations);
         } else {
-            for (block, bytes) in (first..).zip(bytes.chunks_exact(geometry.block_size())) {
-                add_bytes(place_of(geometry, block, 1), BufferType::Unknown, bytes, region)?;
+            for (block, bytes) in all.zip(bytes.chunks_exact(geometry.block_size())) {
+                self.logged.push(Logged::Block(block));
+                let place = place_of(geometry, block, 1);
+                add_bytes(place, BufferType::Unknown, bytes, &mut self.operations);
             }
         }
-        Ok(())
-    }
-
-    /// Writes the cancels of freed blocks.
-    pub(super) fn cancel(
-        &mut self,
-        geometry: &Geometry,
-        freed: &[u64],
-        region: &mut Sink<'_>,
-    ) -> io::Result<()> {
-        for &block in freed {
-            region(BufferFormat::cancel(place_of(geometry, block, 1)).as_bytes())?;
-            self.end_whole(block);
-        }
-        for (first, blocks) in self.ended.drain(..) {
-            region(BufferFormat::cancel(place_of(geometry, first, blocks)).as_bytes())?;
-        }
-        Ok(())
     }
 }
 
@@ -259,11 +313,7 @@ fn place_of(geometry: &Geometry, block: u64, blocks: u32) -> BufferPlace {
 }
 
 /// Adds the headers of a group that changed, each completely.
-fn add_headers(
-    geometry: &Geometry,
-    image: &BlockImage<'_>,
-    region: &mut Sink<'_>,
-) -> io::Result<()> {
+fn add_headers(geometry: &Geometry, image: &BlockImage<'_>, operations: &mut Operations) {
     let (_, block) = geometry.locate(Block(image.block));
     for (sector, start) in ag::headers_in(geometry, block.0) {
         let end = start + geometry.sector_size();
@@ -274,9 +324,8 @@ fn add_headers(
         }
         let daddr = geometry.daddr(Block(image.block)) + (start / BLOCK_SIZE) as u64;
         let place = BufferPlace { daddr, len: (geometry.sector_size() / BLOCK_SIZE) as u16 };
-        add_bytes(place, HEADER_TYPES[sector], &image.data[start..end], region)?;
+        add_bytes(place, HEADER_TYPES[sector], &image.data[start..end], operations);
     }
-    Ok(())
 }
 
 /// Adds the changed pieces of a block.
@@ -284,31 +333,27 @@ fn add_block(
     geometry: &Geometry,
     image: &BlockImage<'_>,
     kind: BufferType,
-    region: &mut Sink<'_>,
-) -> io::Result<()> {
+    operations: &mut Operations,
+) {
     let mut runs = runs_of(image.pieces, image.data.len());
     let (Some(first), Some(last)) = (runs.first().cloned(), runs.last().cloned()) else {
-        return Ok(());
+        return;
     };
     // With that many pieces, separate runs save hardly anything.
     if runs.len() * 4 > image.data.len() / CHUNK {
         runs.clear();
         runs.push(first.start..last.end);
     }
-    region(BufferFormat::new(place_of(geometry, image.block, 1), kind, &runs).as_bytes())?;
-    runs.iter().try_for_each(|run| region(&image.data[run.start * CHUNK..run.end * CHUNK]))
+    let place = place_of(geometry, image.block, 1);
+    operations.push(BufferFormat::new(place, kind, &runs).as_bytes());
+    runs.iter().for_each(|run| operations.push(&image.data[run.start * CHUNK..run.end * CHUNK]));
 }
 
 /// Adds a complete buffer.
-fn add_bytes(
-    place: BufferPlace,
-    kind: BufferType,
-    bytes: &[u8],
-    region: &mut Sink<'_>,
-) -> io::Result<()> {
+fn add_bytes(place: BufferPlace, kind: BufferType, bytes: &[u8], operations: &mut Operations) {
     let all = 0..bytes.len() / CHUNK;
-    region(BufferFormat::new(place, kind, std::slice::from_ref(&all)).as_bytes())?;
-    region(bytes)
+    operations.push(BufferFormat::new(place, kind, std::slice::from_ref(&all)).as_bytes());
+    operations.push(bytes);
 }
 
 /// Returns the type of a block that is a buffer by itself.

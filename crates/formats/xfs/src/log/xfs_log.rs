@@ -13,19 +13,22 @@
 //!   of a checkpoint stores the furthest tail that was possible before.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use disk::BlockDevice;
 use engine::locks::Mutex;
-use engine::{Checkpoint, Fit, Log, Size};
+use engine::{Checkpoint, Fit, Log, Size, spread};
 use vfs::{Error, Result};
 
 use super::Position;
 use super::area::Area;
 use super::end::IN_FLIGHT_BLOCKS;
-use super::items::Items;
+use super::items::{ItemHistory, Items, PartOfItems};
 use crate::format::geometry::Geometry;
-use crate::format::log::build::{RECORD_BLOCKS_MAX, RECORD_SIZE_MAX, RecordBuilder, RecordPlace};
+use crate::format::log::build::{
+    Operations, RECORD_BLOCKS_MAX, RECORD_SIZE_MAX, RecordBuilder, RecordPlace,
+};
 use crate::format::log::operation::{OP_COMMIT, OP_CONTINUE, OP_END, OP_START, OP_WAS_CONTINUED};
 use crate::format::log::transaction::checkpoint_header;
 use crate::format::log::{BLOCK_SIZE, CLIENT_LOG, Lsn, OP_UNMOUNT, RawOpHeader, UNMOUNT_MAGIC};
@@ -46,6 +49,10 @@ const RECORD_SHARE: usize = 32;
 /// of the record before the hole must be in that window, too.
 const IN_FLIGHT_MAX: u32 = 7;
 const _: () = assert!((IN_FLIGHT_MAX + 1) * RECORD_BLOCKS_MAX <= IN_FLIGHT_BLOCKS);
+/// Minimum number of blocks that a thread converts to items.
+const PART_BLOCKS: usize = 256;
+/// Maximum number of blocks that are converted before their records are written, to limit memory.
+const BLOCKS_AT_ONCE: usize = 4096;
 
 /// A checkpoint in the log.
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +76,18 @@ struct XfsLogState {
     durable_tail: Lsn,
     /// The tail in the last record written.
     written_tail: Lsn,
-    /// Number of records written since the last flush.
+    /// Number of records since the last flush.
     in_flight: u32,
     /// Total bytes of all records.
     bytes_written: u64,
     record: RecordBuilder,
-    items: Items,
+    /// Records with a position that are not written yet. They count as in flight.
+    placed: Vec<(RecordBuilder, RecordPlace)>,
+    /// Maximum number of threads that write them.
+    threads: usize,
+    /// Builders that wait for their next record.
+    spare: Vec<RecordBuilder>,
+    items: ItemHistory,
     /// True if the log is still clean because nothing was written.
     is_untouched: bool,
     /// True if recovered intents are not finished yet: their part of the log must stay until then.
@@ -157,7 +170,10 @@ impl XfsLog {
             in_flight: 0,
             bytes_written: 0,
             record,
-            items: Items::default(),
+            placed: Vec::new(),
+            threads: 1,
+            spare: Vec::new(),
+            items: ItemHistory::default(),
             is_untouched: position.is_clean,
             has_intents: false,
             done: Vec::new(),
@@ -201,7 +217,7 @@ impl XfsLog {
         let tid = state.tid;
         state.record.push_of(CLIENT_LOG, tid, OP_UNMOUNT, &contents);
         let tail = state.head;
-        let written = state.write_record(&self.shape, tail);
+        let written = state.place_record(&self.shape, tail);
         written.and_then(|()| state.flush(&self.shape)).map_err(Error::Device)
     }
 }
@@ -212,6 +228,7 @@ impl XfsLogState {
     }
 
     fn flush(&mut self, shape: &LogGeometry) -> std::io::Result<()> {
+        self.write_placed(shape)?;
         shape.device.flush()?;
         self.note_order();
         Ok(())
@@ -219,6 +236,7 @@ impl XfsLogState {
 
     /// Orders previous writes before later ones.
     fn barrier(&mut self, shape: &LogGeometry) -> std::io::Result<()> {
+        self.write_placed(shape)?;
         shape.device.barrier()?;
         self.note_order();
         Ok(())
@@ -230,8 +248,8 @@ impl XfsLogState {
         self.durable_tail = self.written_tail;
     }
 
-    /// Writes the current record, and starts the next.
-    fn write_record(&mut self, shape: &LogGeometry, tail: Lsn) -> std::io::Result<()> {
+    /// Gives the current record its position, and starts the next one. It is written before the next barrier or flush.
+    fn place_record(&mut self, shape: &LogGeometry, tail: Lsn) -> std::io::Result<()> {
         let blocks = self.record.blocks();
         if self.in_flight >= IN_FLIGHT_MAX || !self.has_room(&shape.area, blocks) {
             self.barrier(shape)?;
@@ -246,9 +264,8 @@ impl XfsLogState {
             uuid: shape.uuid,
             log_blocks: shape.area.blocks,
         };
-        let bytes = self.record.finish(&place);
-        shape.area.write(&*shape.device, self.head.block, bytes)?;
-        self.record.clear();
+        let next = self.spare.pop().unwrap_or_else(|| self.record.another());
+        self.placed.push((std::mem::replace(&mut self.record, next), place));
         self.previous = Some(self.head.block);
         self.head = shape.area.after(self.head, blocks);
         self.written_tail = tail;
@@ -256,6 +273,18 @@ impl XfsLogState {
         self.bytes_written += u64::from(blocks) * BLOCK_SIZE as u64;
         self.is_untouched = false;
         Ok(())
+    }
+
+    /// Writes all records that have a position.
+    fn write_placed(&mut self, shape: &LogGeometry) -> std::io::Result<()> {
+        let written =
+            spread(self.threads, std::mem::take(&mut self.placed), |(mut record, place)| {
+                let bytes = record.finish(&place);
+                shape.area.write(&*shape.device, place.lsn.block, bytes)?;
+                record.clear();
+                Ok(record)
+            });
+        written.into_iter().try_for_each(|record| record.map(|record| self.spare.push(record)))
     }
 
     /// Returns whether a record fits before the durable tail. One block stays free: a full log would look like an empty
@@ -275,59 +304,68 @@ impl XfsLogState {
         let tid = self.tid;
         self.tid = self.tid.checked_add(1).unwrap_or(1);
         self.record.clear();
-        let mut items = std::mem::take(&mut self.items);
-        items.begin(checkpoint.sequence());
-        self.record.push(tid, OP_START, &[]);
-        self.region(shape, tail, tid, &checkpoint_header(tid))?;
-        for done in std::mem::take(&mut self.done) {
-            self.region(shape, tail, tid, &done)?;
+        self.items.begin(checkpoint.sequence());
+        self.threads = checkpoint.threads_max();
+        let mut frame = Operations::of(tid);
+        frame.push_flagged(OP_START, &[]);
+        frame.push(&checkpoint_header(tid));
+        std::mem::take(&mut self.done).iter().for_each(|done| frame.push(done));
+        self.add(shape, tail, &frame)?;
+        let parts = parts_of(&shape.geometry, checkpoint)?;
+        for parts in parts.chunks(BLOCKS_AT_ONCE / PART_BLOCKS) {
+            for part in convert(&shape.geometry, tid, checkpoint, parts) {
+                let part = part?;
+                self.items.note(&part);
+                self.add(shape, tail, &part.operations)?;
+            }
         }
-        let geometry = &shape.geometry;
-        checkpoint.for_each(|image| {
-            let mut region = |bytes: &[u8]| self.region(shape, tail, tid, bytes);
-            Ok(items.add(geometry, &image, &mut region)?)
-        })?;
-        let mut region = |bytes: &[u8]| self.region(shape, tail, tid, bytes);
-        items.finish(geometry, &mut region)?;
-        items.cancel(geometry, checkpoint.freed(), &mut region)?;
-        self.items = items;
-        self.make_room(shape, tail, 0)?;
+        let mut cancels = Operations::of(tid);
+        self.items.cancel(&shape.geometry, checkpoint.freed(), &mut cancels);
+        self.add(shape, tail, &cancels)?;
+        if !self.record.fits(0) {
+            self.place_record(shape, tail)?;
+        }
         self.record.push(tid, OP_COMMIT, &[]);
         // Everything that the checkpoint refers to, and all its other records, must be durable before the commit
         // record.
         self.barrier(shape)?;
-        self.write_record(shape, tail)?;
+        self.place_record(shape, tail)?;
         self.flush(shape)?;
         self.live.push_back(Live { sequence: checkpoint.sequence(), start });
         Ok(())
     }
 
-    /// Adds a region of an item.
-    fn region(
+    /// Adds operations of a checkpoint.
+    fn add(
         &mut self,
         shape: &LogGeometry,
         tail: Lsn,
-        tid: u32,
-        bytes: &[u8],
+        operations: &Operations,
     ) -> std::io::Result<()> {
-        if !self.record.has_room_for(bytes.len()) {
-            return self.long_region(shape, tail, tid, bytes);
+        let mut rest = operations.all();
+        loop {
+            self.record.append(&mut rest);
+            if rest.is_empty() {
+                return Ok(());
+            }
+            match rest.take_long(&self.record) {
+                Some(long) => self.add_long(shape, tail, (operations.tid(), long))?,
+                None => self.place_record(shape, tail)?,
+            }
         }
-        self.make_room(shape, tail, bytes.len())?;
-        self.record.push(tid, 0, bytes);
-        Ok(())
     }
 
     /// Adds a region that spans several records.
-    fn long_region(
+    fn add_long(
         &mut self,
         shape: &LogGeometry,
         tail: Lsn,
-        tid: u32,
-        bytes: &[u8],
+        (tid, bytes): (u32, &[u8]),
     ) -> std::io::Result<()> {
         let (mut rest, mut begun) = (bytes, 0);
-        self.make_room(shape, tail, BLOCK_SIZE)?;
+        if !self.record.fits(BLOCK_SIZE) {
+            self.place_record(shape, tail)?;
+        }
         loop {
             let (now, later) = rest.split_at(rest.len().min(self.record.room()));
             let goes_on = if later.is_empty() { OP_END } else { OP_CONTINUE };
@@ -335,14 +373,52 @@ impl XfsLogState {
             if later.is_empty() {
                 return Ok(());
             }
-            self.write_record(shape, tail)?;
+            self.place_record(shape, tail)?;
             (rest, begun) = (later, OP_WAS_CONTINUED);
         }
     }
+}
 
-    fn make_room(&mut self, shape: &LogGeometry, tail: Lsn, len: usize) -> std::io::Result<()> {
-        if self.record.fits(len) { Ok(()) } else { self.write_record(shape, tail) }
+/// Splits the blocks of a checkpoint into parts that can be converted separately.
+fn parts_of(geometry: &Geometry, checkpoint: &Checkpoint<'_>) -> engine::Result<Vec<Range<usize>>> {
+    let all = checkpoint.len();
+    let each = all.div_ceil(checkpoint.threads(PART_BLOCKS)).clamp(1, PART_BLOCKS);
+    let mut parts = Vec::with_capacity(all / each + 1);
+    let mut start = 0;
+    let mut next = each;
+    while next < all {
+        let mut may_start = false;
+        checkpoint.for_each_of(next..next + 1, |image| {
+            may_start = Items::may_start_at(geometry, &image);
+            Ok(())
+        })?;
+        if may_start {
+            parts.push(start..next);
+            start = next;
+            next += each;
+        } else {
+            next += 1;
+        }
     }
+    parts.push(start..all);
+    Ok(parts)
+}
+
+/// Converts parts of a checkpoint to items, on several threads.
+fn convert(
+    geometry: &Geometry,
+    tid: u32,
+    checkpoint: &Checkpoint<'_>,
+    parts: &[Range<usize>],
+) -> Vec<engine::Result<PartOfItems>> {
+    spread(checkpoint.threads_max(), parts.to_vec(), |part| {
+        let mut items = Items::new(geometry, tid);
+        checkpoint.for_each_of(part, |image| {
+            items.add(&image);
+            Ok(())
+        })?;
+        Ok(items.finish())
+    })
 }
 
 impl Log for XfsLog {

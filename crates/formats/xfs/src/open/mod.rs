@@ -183,6 +183,7 @@ impl XfsCore {
             // The log of version 4 cannot be written, so changes are written in place: in memory or by a repair.
             false => Self::with_device(device, None, options.cache_bytes, Mode::InProgress)?,
         };
+        fs.engine.set_checkpoint_threads(options.checkpoint_threads);
         fs.load_realtime(report.transactions > 0)?;
         fs.load_unlinked_lists()?;
         fs.recovered = log::Report { intents: intents.len() as u64, ..report };

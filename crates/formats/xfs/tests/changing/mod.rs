@@ -114,11 +114,9 @@ impl TargetLayout {
     pub fn open_in_place(
         &self,
         device: Arc<dyn BlockDevice>,
-        cache_bytes: usize,
-        defer_creates: Option<DeferPolicy>,
+        options: &OpenOptions,
     ) -> vfs::Result<Xfs> {
-        let options = OpenOptions { cache_bytes, defer_creates, ..OpenOptions::default() };
-        let fs = Xfs::open_writable(device, &options)?;
+        let fs = Xfs::open_writable(device, options)?;
         self.tune(&fs);
         Ok(fs)
     }

@@ -1,12 +1,13 @@
 //! XFS as a target of trials and of the crash explorer.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use disk::{BlockDevice, MemoryDevice};
 use testkit::crash::{CarelessDevice, CrashTarget, OpenFileSystem};
 use testkit::trial::{Alike, Trial};
 use vfs::FileSystem;
-use xfs::{DeferPolicy, Xfs};
+use xfs::{DeferPolicy, OpenOptions, Xfs};
 
 use super::{SMALL_CACHE_BYTES, TargetLayout, assert_clean, worn};
 
@@ -31,6 +32,8 @@ pub struct XfsTarget {
     pub swallows_flushes: bool,
     /// When new files wait, for images changed in place.
     defer_creates: Option<DeferPolicy>,
+    /// Number of threads of checkpoints of images changed in place.
+    checkpoint_threads: Option<NonZeroUsize>,
 }
 
 impl XfsTarget {
@@ -59,10 +62,22 @@ impl XfsTarget {
         Self { defer_creates: Some(policy), ..self }
     }
 
+    /// The same images, with checkpoints by several threads. A seed may then repeat a run with another order of writes.
+    pub fn by_threads(self) -> Self {
+        Self { checkpoint_threads: NonZeroUsize::new(4), ..self }
+    }
+
     /// Given images of a layout.
     pub fn with_images(layout: TargetLayout, way: Way, made: Vec<MemoryDevice>) -> Self {
-        let (cache_bytes, swallows_flushes, defer_creates) = (SMALL_CACHE_BYTES, false, None);
-        Self { layout, way, made, cache_bytes, swallows_flushes, defer_creates }
+        Self {
+            layout,
+            way,
+            made,
+            cache_bytes: SMALL_CACHE_BYTES,
+            swallows_flushes: false,
+            defer_creates: None,
+            checkpoint_threads: None,
+        }
     }
 
     /// Returns the parameters for trials.
@@ -84,7 +99,15 @@ impl XfsTarget {
     fn open_xfs(&self, device: Arc<dyn BlockDevice>) -> vfs::Result<Xfs> {
         match self.way {
             Way::Unlogged => self.layout.open(device, self.cache_bytes),
-            Way::InPlace => self.layout.open_in_place(device, self.cache_bytes, self.defer_creates),
+            Way::InPlace => {
+                let options = OpenOptions {
+                    cache_bytes: self.cache_bytes,
+                    defer_creates: self.defer_creates,
+                    checkpoint_threads: self.checkpoint_threads,
+                    ..OpenOptions::default()
+                };
+                self.layout.open_in_place(device, &options)
+            }
         }
     }
 }

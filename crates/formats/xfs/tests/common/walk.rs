@@ -10,8 +10,12 @@ use xfs::{OpenOptions, Xfs};
 pub use testkit::walk::WalkResult;
 
 /// Options for opening an image: with a cache smaller than the images.
-pub const OPTIONS: OpenOptions =
-    OpenOptions { cache_bytes: 256 << 10, norecovery: true, defer_creates: None };
+pub const OPTIONS: OpenOptions = OpenOptions {
+    cache_bytes: 256 << 10,
+    norecovery: true,
+    defer_creates: None,
+    checkpoint_threads: None,
+};
 
 /// Maximum number of inodes read individually.
 const INODES_MAX: usize = 200;

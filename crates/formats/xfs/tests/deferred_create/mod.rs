@@ -49,7 +49,8 @@ fn run_checked(
 ) {
     let (name, make) = (format!("{layout:?}"), || layout.make());
     let open = |device: Arc<dyn BlockDevice>, cache_bytes, policy| {
-        let fs = layout.open_in_place(device, cache_bytes, policy)?;
+        let options = OpenOptions { cache_bytes, defer_creates: policy, ..OpenOptions::default() };
+        let fs = layout.open_in_place(device, &options)?;
         Ok(Box::new(Open(fs, Way::InPlace)) as Box<dyn MayWait>)
     };
     trial(&WaitingTrial { name: &name, make: &make, open: &open, check });

@@ -116,6 +116,11 @@ impl ImageOptions {
     pub(crate) fn xfs(&self) -> ::xfs::OpenOptions {
         let cache_bytes = self.cache_bytes.unwrap_or(::xfs::CACHE_BYTES_DEFAULT);
         let defer_creates = self.defer_creates.then_some(::xfs::OpenOptions::DEFER_LARGE);
-        ::xfs::OpenOptions { cache_bytes, norecovery: self.norecovery, defer_creates }
+        ::xfs::OpenOptions {
+            cache_bytes,
+            norecovery: self.norecovery,
+            defer_creates,
+            ..Default::default()
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Operations of each thread in a separate directory.
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ const BYTES_PER_WORKER: u64 = 128 << 20;
 const WORKERS_MIN: u32 = 16;
 /// Size of the metadata cache in bytes: enough to avoid write-back.
 const CACHE_BYTES: usize = 1 << 30;
+/// Number of threads that write a checkpoint.
+pub(super) const CHECKPOINT_THREADS: Option<NonZeroUsize> = NonZeroUsize::new(8);
 /// Number of names in a directory for each file of the operations.
 const FILL: u32 = 4;
 /// Size of reads and writes in bytes.
@@ -151,7 +154,11 @@ pub(super) fn prepare(
         BuildFormat::Ext4 => {
             let layout = ext4::mkfs::plan(&ext4::mkfs::Options::new(bytes))?;
             ext4::mkfs::format(&*device, &layout, ext4::mkfs::PreviousContents::Zeros)?;
-            let options = ext4::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+            let options = ext4::OpenOptions {
+                cache_bytes: CACHE_BYTES,
+                checkpoint_threads: CHECKPOINT_THREADS,
+                ..Default::default()
+            };
             Arc::new(ext4::Ext4::open_writable(device, &options)?)
         }
         BuildFormat::Xfs => {
@@ -162,7 +169,11 @@ pub(super) fn prepare(
             };
             let layout = xfs::mkfs::plan(&options)?;
             xfs::mkfs::format(&*device, &layout, xfs::mkfs::PreviousContents::Zeros)?;
-            let options = xfs::OpenOptions { cache_bytes: CACHE_BYTES, ..Default::default() };
+            let options = xfs::OpenOptions {
+                cache_bytes: CACHE_BYTES,
+                checkpoint_threads: CHECKPOINT_THREADS,
+                ..Default::default()
+            };
             Arc::new(xfs::Xfs::open_writable(device, &options)?)
         }
     };

@@ -14,7 +14,7 @@ mod turns;
 use crate::measurements::options::{BuildFormat, ScalabilityOptions};
 use crate::measurements::table::Table;
 use shared::{ObjectUse, OperationUsage};
-use turns::{Measured, TurnSettings};
+use turns::{CheckpointTime, Measured, TurnSettings};
 
 /// Number of operations of a turn for time measurements, enough to fill the processor's caches.
 const TURN: u32 = 64;
@@ -42,6 +42,8 @@ pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
         "operation",
         "us",
         "of checkpoints, us",
+        "of the thread that leads them, us",
+        "its share, %",
         "most times one thread's rate",
     ]);
     let mut trials = Table::new(&[
@@ -68,7 +70,7 @@ pub(crate) fn run(options: &ScalabilityOptions) -> Result<Vec<Titled>, String> {
     Ok(vec![
         ("What bounds each operation", bounds),
         ("What each operation holds", held),
-        ("What one thread writes for all", checkpoints),
+        ("Time of checkpoints", checkpoints),
         ("All threads at once", trials),
     ])
 }
@@ -97,7 +99,7 @@ struct EfficiencyRow {
     name: &'static str,
     operation_ns: f64,
     /// Its share of the following checkpoint.
-    checkpoint_ns: f64,
+    checkpoint: CheckpointTime,
     usage: OperationUsage,
     efficiency: f64,
 }
@@ -120,8 +122,8 @@ fn measure(
         let usage = OperationUsage::of(&noted.records, times, (scale, unseen_ns));
         let rate = model::throughput(&usage.demands, workers);
         let efficiency = (rate * operation_ns / f64::from(workers)).min(1.0);
-        let checkpoint_ns = timed.checkpoint_ns / timed.operations.max(1) as f64;
-        EfficiencyRow { name: noted.case.name, operation_ns, checkpoint_ns, usage, efficiency }
+        let checkpoint = timed.checkpoint.for_each_of(timed.operations);
+        EfficiencyRow { name: noted.case.name, operation_ns, checkpoint, usage, efficiency }
     };
     Ok(in_turn.into_iter().zip(timed).map(row).collect())
 }
@@ -158,19 +160,22 @@ fn add_rows(
     }
 }
 
-/// Adds the share of a checkpoint in each modifying operation. One thread writes it while the others continue, so it
-/// limits the total throughput.
+/// Adds the share of a checkpoint in each modifying operation. Its threads write it while the others continue, so the
+/// thread that leads them limits the total throughput.
 fn add_checkpoints(table: &mut Table, format: BuildFormat, runs: &[Vec<EfficiencyRow>]) {
     for row in runs.last().into_iter().flatten() {
-        let all = row.operation_ns + row.checkpoint_ns;
+        let CheckpointTime { all_ns, leader_ns } = row.checkpoint;
+        let all = row.operation_ns + all_ns;
         // The rest is only the cost of detecting that nothing must be written.
-        if row.checkpoint_ns * 100.0 > row.operation_ns {
+        if all_ns * 100.0 > row.operation_ns {
             table.row(vec![
                 format.name().into(),
                 row.name.into(),
                 format!("{:.2}", all / 1e3),
-                format!("{:.2}", row.checkpoint_ns / 1e3),
-                format!("{:.1}", all / row.checkpoint_ns),
+                format!("{:.2}", all_ns / 1e3),
+                format!("{:.2}", leader_ns / 1e3),
+                format!("{:.1}", 100.0 * leader_ns / all),
+                format!("{:.1}", all / leader_ns),
             ]);
         }
     }

@@ -18,10 +18,43 @@ pub(super) struct Measured {
     pub(super) operations: u64,
     /// Their total time in nanoseconds, without the time of recording.
     pub(super) ns: f64,
-    /// Time of the checkpoint that makes all of it durable, in nanoseconds.
-    pub(super) checkpoint_ns: f64,
+    /// The checkpoint that makes all of it durable.
+    pub(super) checkpoint: CheckpointTime,
     /// Record of each thread.
     pub(super) records: Vec<ThreadRecords>,
+}
+
+/// Processor time of a checkpoint, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CheckpointTime {
+    /// Time of all threads.
+    pub(super) all_ns: f64,
+    /// Time of the thread that leads it. It does all that only one thread can do, and its share of the rest, so with a
+    /// processor for each thread the checkpoint takes at least this long.
+    pub(super) leader_ns: f64,
+}
+
+impl CheckpointTime {
+    fn now() -> Self {
+        let of = |clock| {
+            let time = rustix::time::clock_gettime(clock);
+            time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+        };
+        Self {
+            all_ns: of(rustix::time::ClockId::ProcessCPUTime),
+            leader_ns: of(rustix::time::ClockId::ThreadCPUTime),
+        }
+    }
+
+    /// Returns the time for each of `count` operations.
+    pub(super) fn for_each_of(self, count: u64) -> Self {
+        let count = count.max(1) as f64;
+        Self { all_ns: self.all_ns / count, leader_ns: self.leader_ns / count }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { all_ns: self.all_ns - before.all_ns, leader_ns: self.leader_ns - before.leader_ns }
+    }
 }
 
 /// Settings of the turns.
@@ -60,11 +93,11 @@ pub(super) fn run(plan: &TurnSettings) -> Result<Vec<Measured>, String> {
         let parts = run_case(&*fs, &mut workers, (case, plan))
             .map_err(|error| format!("{}: {error}", case.name))?;
         // Writes pending changes first, so that they do not affect the next case.
-        let began = Instant::now();
+        let before = CheckpointTime::now();
         fs.sync().map_err(|error| error.to_string())?;
         if !case.is_between {
-            let checkpoint_ns = began.elapsed().as_nanos() as f64;
-            measured.push(Measured { checkpoint_ns, ..sum(case, parts, plan.unseen_ns) });
+            let checkpoint = CheckpointTime::now().since(before);
+            measured.push(Measured { checkpoint, ..sum(case, parts, plan.unseen_ns) });
         }
     }
     Ok(measured)
@@ -78,7 +111,7 @@ fn sum(case: &'static OperationCase, parts: Vec<WorkerShare>, unseen_ns: f64) ->
     });
     let ns = ns.sum::<f64>().max(0.0);
     let records = parts.into_iter().map(|part| part.record).collect();
-    Measured { case, operations, ns, checkpoint_ns: 0.0, records }
+    Measured { case, operations, ns, checkpoint: CheckpointTime::default(), records }
 }
 
 fn run_case(

@@ -31,6 +31,91 @@ pub struct RecordPlace {
     pub log_blocks: u32,
 }
 
+/// Operations of a transaction, collected to be put into records.
+#[derive(Debug)]
+pub struct Operations {
+    tid: u32,
+    bytes: Vec<u8>,
+    /// End of each operation in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Operations {
+    /// Returns no operations, of the transaction with this number.
+    #[must_use]
+    pub fn of(tid: u32) -> Self {
+        Self { tid, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Number of the transaction.
+    pub(crate) fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    /// Adds an operation with a region of an item.
+    pub fn push(&mut self, region: &[u8]) {
+        self.push_flagged(0, region);
+    }
+
+    /// Adds an operation.
+    pub fn push_flagged(&mut self, flags: u8, contents: &[u8]) {
+        encode_operation(&mut self.bytes, CLIENT_TRANSACTION, (self.tid, flags), contents);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Returns all operations as encoded.
+    pub(crate) fn all(&self) -> EncodedOperations<'_> {
+        EncodedOperations { all: self, start: 0, ends: &self.ends }
+    }
+}
+
+/// Remaining operations of a list.
+pub(crate) struct EncodedOperations<'o> {
+    all: &'o Operations,
+    start: usize,
+    ends: &'o [usize],
+}
+
+impl<'o> EncodedOperations<'o> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Takes as many operations as `room` bytes can hold. Returns their bytes and their number.
+    fn take_fitting(&mut self, room: usize) -> (&'o [u8], u32) {
+        let fitting = self.ends.partition_point(|end| end - self.start <= room);
+        let (now, later) = self.ends.split_at(fitting);
+        let end = now.last().copied().unwrap_or(self.start);
+        let bytes = &self.all.bytes[self.start..end];
+        (self.start, self.ends) = (end, later);
+        (bytes, fitting as u32)
+    }
+
+    /// Takes the contents of the first operation, if an empty record has no room for it.
+    pub(crate) fn take_long(&mut self, record: &RecordBuilder) -> Option<&'o [u8]> {
+        let end = *self.ends.first()?;
+        let contents = &self.all.bytes[self.start + size_of::<RawOpHeader>()..end];
+        if record.has_room_for(contents.len()) {
+            return None;
+        }
+        (self.start, self.ends) = (end, &self.ends[1..]);
+        Some(contents)
+    }
+}
+
+/// Appends an operation with its header.
+fn encode_operation(bytes: &mut Vec<u8>, client: u8, (tid, flags): (u32, u8), contents: &[u8]) {
+    let op = RawOpHeader {
+        tid: tid.into(),
+        len: (contents.len() as u32).into(),
+        clientid: client,
+        flags,
+        res2: [0; 2],
+    };
+    bytes.extend_from_slice(op.as_bytes());
+    bytes.extend_from_slice(contents);
+}
+
 /// A record being built. Its memory is reused for the next one.
 #[derive(Debug)]
 pub struct RecordBuilder {
@@ -56,6 +141,11 @@ impl RecordBuilder {
         let total = (limit / unit * unit).clamp(least.min(most), most);
         let capacity = total.saturating_sub(headers);
         Self { bytes: vec![0; headers], operations: 0, headers, size, unit, capacity }
+    }
+
+    /// Returns a builder of an empty record with the same limits.
+    pub(crate) fn another(&self) -> Self {
+        Self { bytes: vec![0; self.headers], operations: 0, ..*self }
     }
 
     /// Returns the maximum number of blocks of a record.
@@ -104,16 +194,16 @@ impl RecordBuilder {
 
     /// Adds an operation.
     pub fn push_of(&mut self, client: u8, tid: u32, flags: u8, contents: &[u8]) {
-        let op = RawOpHeader {
-            tid: tid.into(),
-            len: (contents.len() as u32).into(),
-            clientid: client,
-            flags,
-            res2: [0; 2],
-        };
-        self.bytes.extend_from_slice(op.as_bytes());
-        self.bytes.extend_from_slice(contents);
+        encode_operation(&mut self.bytes, client, (tid, flags), contents);
         self.operations += 1;
+    }
+
+    /// Adds operations as long as they fit.
+    pub(crate) fn append(&mut self, operations: &mut EncodedOperations<'_>) {
+        let used = self.bytes.len() - self.headers;
+        let (bytes, count) = operations.take_fitting(self.capacity.saturating_sub(used));
+        self.bytes.extend_from_slice(bytes);
+        self.operations += count;
     }
 
     /// Returns the current number of blocks of the record.
