@@ -72,6 +72,8 @@ pub fn spread<P: Send, R: Send>(
     let mut done = thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, take_parts).ok();
         let others: Vec<_> = (1..threads).filter_map(start).collect();
+        #[cfg(feature = "count-locks")]
+        let _shared = crate::lock_counts::SharedWork::begin();
         let mut done = take_parts();
         for other in others {
             match other.join() {

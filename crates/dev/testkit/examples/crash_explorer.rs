@@ -15,6 +15,7 @@ mod of_ext4;
 mod of_xfs;
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,6 +67,9 @@ struct Arguments {
     /// Let the kernel recover one in N states; needs root (0: none)
     #[arg(long, default_value_t = 0)]
     kernel_one_in: u64,
+    /// Threads of each checkpoint. A seed may then repeat a run with another order of writes
+    #[arg(long)]
+    checkpoint_threads: Option<NonZeroUsize>,
     /// Directory for images of failures
     #[arg(long, default_value = "crash-images")]
     keep: PathBuf,
@@ -77,10 +81,13 @@ enum Fs {
     Xfs,
 }
 
+/// Number of threads of each checkpoint, if it does not depend on the checkpoint.
+type Threads = Option<NonZeroUsize>;
+
 /// A kind of image.
 struct ImageKind {
     name: &'static str,
-    make: fn() -> Box<dyn CrashTarget>,
+    make: fn(Threads) -> Box<dyn CrashTarget>,
     mixes: Vec<Mix>,
     warm_steps_max: usize,
     /// Other programs can open such images.
@@ -88,7 +95,7 @@ struct ImageKind {
 }
 
 impl ImageKind {
-    fn new(name: &'static str, make: fn() -> Box<dyn CrashTarget>) -> Self {
+    fn new(name: &'static str, make: fn(Threads) -> Box<dyn CrashTarget>) -> Self {
         let mixes = vec![Mix::METADATA, Mix::ALL];
         Self { name, make, mixes, warm_steps_max: 0, is_common: true }
     }
@@ -104,10 +111,18 @@ impl ImageKind {
 fn of_ext4_kinds() -> Vec<ImageKind> {
     use of_ext4::ImageParameters;
     vec![
-        ImageKind::new("default", || Box::new(Ext4Target::new(ImageParameters::DEFAULT))),
-        ImageKind::new("small-blocks", || Box::new(Ext4Target::new(ImageParameters::SMALL_BLOCKS))),
-        ImageKind::new("plain", || Box::new(Ext4Target::new(ImageParameters::PLAIN))),
-        ImageKind::new("block-maps", || Box::new(Ext4Target::new(ImageParameters::BLOCK_MAPS))),
+        ImageKind::new("default", |threads| {
+            Box::new(Ext4Target::new(ImageParameters::DEFAULT).by_threads(threads))
+        }),
+        ImageKind::new("small-blocks", |threads| {
+            Box::new(Ext4Target::new(ImageParameters::SMALL_BLOCKS).by_threads(threads))
+        }),
+        ImageKind::new("plain", |threads| {
+            Box::new(Ext4Target::new(ImageParameters::PLAIN).by_threads(threads))
+        }),
+        ImageKind::new("block-maps", |threads| {
+            Box::new(Ext4Target::new(ImageParameters::BLOCK_MAPS).by_threads(threads))
+        }),
     ]
 }
 
@@ -118,25 +133,39 @@ fn of_xfs_kinds() -> Vec<ImageKind> {
         ImageKind { mixes, ..ImageKind::new(name, make) }
     };
     vec![
-        worn("default", || Box::new(XfsTarget::worn(TargetLayout::DEFAULT))),
-        worn("small-blocks", || Box::new(XfsTarget::worn(TargetLayout::SMALL_BLOCKS))),
-        worn("plain", || Box::new(XfsTarget::worn(TargetLayout::PLAIN))),
-        worn("large-dir-blocks", || Box::new(XfsTarget::worn(TargetLayout::LARGE_DIR_BLOCKS))),
-        worn("buffered", || Box::new(XfsTarget::worn(TargetLayout::BUFFERED))),
-        worn("mkfs", || Box::new(XfsTarget::worn(TargetLayout::MKFS))),
-        worn("mkfs-small-blocks", || Box::new(XfsTarget::worn(TargetLayout::MKFS_SMALL_BLOCKS))),
-        worn("mkfs-plain", || Box::new(XfsTarget::worn(TargetLayout::MKFS_PLAIN))),
+        worn("default", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::DEFAULT).by_threads(threads))
+        }),
+        worn("small-blocks", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::SMALL_BLOCKS).by_threads(threads))
+        }),
+        worn("plain", |threads| Box::new(XfsTarget::worn(TargetLayout::PLAIN).by_threads(threads))),
+        worn("large-dir-blocks", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::LARGE_DIR_BLOCKS).by_threads(threads))
+        }),
+        worn("buffered", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::BUFFERED).by_threads(threads))
+        }),
+        worn("mkfs", |threads| Box::new(XfsTarget::worn(TargetLayout::MKFS).by_threads(threads))),
+        worn("mkfs-small-blocks", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::MKFS_SMALL_BLOCKS).by_threads(threads))
+        }),
+        worn("mkfs-plain", |threads| {
+            Box::new(XfsTarget::worn(TargetLayout::MKFS_PLAIN).by_threads(threads))
+        }),
         ImageKind {
             mixes: vec![FILLING],
             warm_steps_max: 1_500,
-            ..ImageKind::new("small-log", || {
-                Box::new(XfsTarget::unhurried(TargetLayout::SMALL_LOG))
+            ..ImageKind::new("small-log", |threads| {
+                Box::new(XfsTarget::unhurried(TargetLayout::SMALL_LOG).by_threads(threads))
             })
         },
         ImageKind {
             mixes: vec![SYNCING, Mix::ALL],
             is_common: false,
-            ..ImageKind::new("tiny-log", || Box::new(XfsTarget::in_place(TargetLayout::TINY_LOG)))
+            ..ImageKind::new("tiny-log", |threads| {
+                Box::new(XfsTarget::in_place(TargetLayout::TINY_LOG).by_threads(threads))
+            })
         },
     ]
 }
@@ -190,7 +219,7 @@ fn judges(arguments: &Arguments, kind: &ImageKind) -> Vec<Box<dyn Judge>> {
 }
 
 fn explore(arguments: &Arguments, kind: &ImageKind, states: u64) -> Exploration {
-    let target = (kind.make)();
+    let target = (kind.make)(arguments.checkpoint_threads);
     let judges = judges(arguments, kind);
     let judges: Vec<&dyn Judge> = judges.iter().map(|judge| &**judge).collect();
     let (mixes, warm_steps_max) = (kind.mixes.clone(), kind.warm_steps_max);

@@ -41,8 +41,7 @@ fn metadata_and_data_survive_a_crash_anywhere() {
 #[test]
 fn checkpoints_by_several_threads_survive_a_crash_anywhere() {
     require!(Tool("e2fsck"));
-    let mut target = Ext4Target::new(ImageParameters::DEFAULT);
-    target.checkpoint_threads = NonZeroUsize::new(4);
+    let target = Ext4Target::new(ImageParameters::DEFAULT).by_threads(NonZeroUsize::new(4));
     assert_survives(&target, any(), 500);
 }
 

@@ -6,6 +6,7 @@
 
 use crate::changing;
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use changing::judges::{check_recovered, kernel_recovers};
@@ -71,12 +72,14 @@ fn shared_blocks_survive_a_crash_anywhere() {
 #[test]
 fn checkpoints_by_several_threads_survive_a_crash_anywhere() {
     require!(Tool("xfs_repair"), Mount("xfs"));
+    let threads = NonZeroUsize::new(4);
     for layout in [TargetLayout::DEFAULT, TargetLayout::SMALL_BLOCKS] {
         let options = options(vec![Mix::METADATA, Mix::ALL, SYNCING]);
-        assert_survives(&XfsTarget::worn(layout).by_threads(), options, 250);
+        assert_survives(&XfsTarget::worn(layout).by_threads(threads), options, 250);
     }
     let options = Options { warm_steps_max: 1_500, ..options(vec![FILLING]) };
-    assert_survives(&XfsTarget::unhurried(TargetLayout::SMALL_LOG).by_threads(), options, 100);
+    let target = XfsTarget::unhurried(TargetLayout::SMALL_LOG).by_threads(threads);
+    assert_survives(&target, options, 100);
 }
 
 #[test]

@@ -9,11 +9,43 @@ pub mod recording;
 
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::RawRwLock;
 use recording::Hold;
+
+/// Called at the beginning (true) and the end of work that a thread shares with others.
+static SHARED_WORK: OnceLock<fn(bool)> = OnceLock::new();
+
+/// Sets a function that each thread that leads others calls before (true) and after its share of their work. Only the
+/// first call has an effect.
+pub fn observe_shared_work(observer: fn(bool)) {
+    let _ = SHARED_WORK.set(observer);
+}
+
+/// Guard of the share of a leading thread.
+#[cfg(feature = "count-locks")]
+pub(crate) struct SharedWork;
+
+#[cfg(feature = "count-locks")]
+impl SharedWork {
+    pub(crate) fn begin() -> Self {
+        if let Some(observer) = SHARED_WORK.get() {
+            observer(true);
+        }
+        Self
+    }
+}
+
+#[cfg(feature = "count-locks")]
+impl Drop for SharedWork {
+    fn drop(&mut self) {
+        if let Some(observer) = SHARED_WORK.get() {
+            observer(false);
+        }
+    }
+}
 
 /// A hold of a lock. It stands before the lock's guard in each guard, so its end is recorded before the release.
 struct HoldRecord(usize);

@@ -22,8 +22,8 @@ pub struct Ext4Target {
     pub swallows_flushes: bool,
     /// Policy for deferred files.
     pub defer_creates: Option<DeferPolicy>,
-    /// Number of threads of checkpoints.
-    pub checkpoint_threads: Option<NonZeroUsize>,
+    /// Number of threads of each checkpoint.
+    checkpoint_threads: Option<NonZeroUsize>,
 }
 
 impl Ext4Target {
@@ -35,6 +35,12 @@ impl Ext4Target {
     pub fn with_image(layout: ImageParameters, made: MemoryDevice) -> Self {
         let (swallows_flushes, defer_creates, checkpoint_threads) = (false, None, None);
         Self { layout, made, swallows_flushes, defer_creates, checkpoint_threads }
+    }
+
+    /// The same images, with a number of threads for each checkpoint. A seed may then repeat a run with another order of
+    /// writes.
+    pub fn by_threads(self, checkpoint_threads: Option<NonZeroUsize>) -> Self {
+        Self { checkpoint_threads, ..self }
     }
 
     /// Returns the parameters of trials.

@@ -62,9 +62,10 @@ impl XfsTarget {
         Self { defer_creates: Some(policy), ..self }
     }
 
-    /// The same images, with checkpoints by several threads. A seed may then repeat a run with another order of writes.
-    pub fn by_threads(self) -> Self {
-        Self { checkpoint_threads: NonZeroUsize::new(4), ..self }
+    /// The same images, with a number of threads for each checkpoint. A seed may then repeat a run with another order of
+    /// writes.
+    pub fn by_threads(self, checkpoint_threads: Option<NonZeroUsize>) -> Self {
+        Self { checkpoint_threads, ..self }
     }
 
     /// Given images of a layout.

@@ -150,7 +150,7 @@ fn an_order_is_prefetched_completely_within_the_memory_limit() {
     let order = vec![500_000..530_000, 7000..8000, 100_000..150_000];
     let device = LazyDevice::new(source.clone(), options.clone());
     device.read_ahead_in_order(order.clone());
-    // Three quarters of the memory: all of the first two, and 8 requests of the last, of which the last is short.
+    // Three quarters of the memory: all of the first two, and 8 requests for the last one.
     let asked = asked_until(&source, 60_000);
     thread::sleep(Duration::from_millis(20));
     assert!(source.taken().is_empty(), "more than stays in memory");

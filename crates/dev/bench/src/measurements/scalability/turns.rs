@@ -1,14 +1,14 @@
 //! Threads that take turns, so that only one runs at a time. The locks and counters of an operation are then recorded
 //! as if every thread had a processor, and no time is spent waiting.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
 use engine::lock_counts::recording::{self, ThreadRecords};
 use vfs::FileSystem;
 
-use super::cases::{CASES, OperationCase, Worker, prepare};
+use super::cases::{CASES, CHECKPOINT_THREADS, OperationCase, Worker, prepare};
 use crate::measurements::options::BuildFormat;
 
 /// Result of one case.
@@ -29,31 +29,45 @@ pub(super) struct Measured {
 pub(super) struct CheckpointTime {
     /// Time of all threads.
     pub(super) all_ns: f64,
-    /// Time of the thread that leads it. It does all that only one thread can do, and its share of the rest, so with a
-    /// processor for each thread the checkpoint takes at least this long.
-    pub(super) leader_ns: f64,
+    /// Time of the thread that leads it, without its share of the work that other threads do at the same time.
+    pub(super) alone_ns: f64,
+}
+
+/// Time that the leading thread spent in work shared with others, in nanoseconds. Negative between beginning and end.
+static SHARED_NS: AtomicI64 = AtomicI64::new(0);
+
+fn thread_ns() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 impl CheckpointTime {
     fn now() -> Self {
-        let of = |clock| {
-            let time = rustix::time::clock_gettime(clock);
-            time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-        };
+        engine::lock_counts::observe_shared_work(|begins| {
+            let now = thread_ns();
+            SHARED_NS.fetch_add(if begins { -now } else { now }, Ordering::Relaxed);
+        });
+        let all = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         Self {
-            all_ns: of(rustix::time::ClockId::ProcessCPUTime),
-            leader_ns: of(rustix::time::ClockId::ThreadCPUTime),
+            all_ns: all.tv_sec as f64 * 1e9 + all.tv_nsec as f64,
+            alone_ns: (thread_ns() - SHARED_NS.load(Ordering::Relaxed)) as f64,
         }
     }
 
     /// Returns the time for each of `count` operations.
     pub(super) fn for_each_of(self, count: u64) -> Self {
         let count = count.max(1) as f64;
-        Self { all_ns: self.all_ns / count, leader_ns: self.leader_ns / count }
+        Self { all_ns: self.all_ns / count, alone_ns: self.alone_ns / count }
+    }
+
+    /// Returns the time with a processor for each of the threads.
+    pub(super) fn with_processors(self) -> f64 {
+        let threads = CHECKPOINT_THREADS.map_or(1.0, |threads| threads.get() as f64);
+        self.alone_ns + (self.all_ns - self.alone_ns) / threads
     }
 
     fn since(self, before: Self) -> Self {
-        Self { all_ns: self.all_ns - before.all_ns, leader_ns: self.leader_ns - before.leader_ns }
+        Self { all_ns: self.all_ns - before.all_ns, alone_ns: self.alone_ns - before.alone_ns }
     }
 }
 
