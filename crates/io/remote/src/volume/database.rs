@@ -7,7 +7,8 @@ use futures_util::try_join;
 use object_store::path::Path;
 use slatedb::admin::Admin;
 use slatedb::config::{
-    CloseOptions, CompactorOptions, DbReaderOptions, FlushType, ObjectStoreCacheOptions, Settings,
+    CloseOptions, CompactorOptions, DbReaderOptions, FlushType, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, ObjectStoreCacheOptions, Settings,
     SizeTieredCompactionSchedulerOptions, SstBlockSize,
 };
 use slatedb::db_cache::DbCache;
@@ -34,6 +35,8 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
 /// Unit of the disk cache, and so of fetches. Table checksums detect damage; damaged parts are fetched again.
 const KEPT_BYTES: usize = 256 << 10;
+/// Minimum age of a table before the database removes it.
+const TABLE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Poll interval of views, which must never advance to a later state. SlateDB polls at once if the interval has passed
 /// since the first instant of its clock, 262,000 years ago. This interval is longer.
 const NEVER: Duration = Duration::from_secs(300_000 * 365 * 24 * 3600);
@@ -90,6 +93,7 @@ async fn open_with_clock(
         l0_max_ssts_per_key: TABLES_MAX,
         max_unflushed_bytes: WAITING_BYTES_MAX,
         compactor_options: Some(merging()),
+        garbage_collector_options: Some(removing()),
         object_store_max_retries: Some(options.retries),
         object_store_cache_options: on_disk(marker, options),
         ..Settings::default()
@@ -180,6 +184,12 @@ fn merging() -> CompactorOptions {
     CompactorOptions { scheduler_options: scheduling.into(), ..CompactorOptions::default() }
 }
 
+/// Settings of the database's garbage collector. Views have no checkpoint, and read tables for a long time.
+fn removing() -> GarbageCollectorOptions {
+    let tables = GarbageCollectorDirectoryOptions { min_age: TABLE_AGE, ..Default::default() };
+    GarbageCollectorOptions { compacted_options: Some(tables), ..Default::default() }
+}
+
 /// Opens the current state or a checkpoint for reading.
 pub(crate) async fn open_to_read(
     at: &Location,
@@ -187,7 +197,6 @@ pub(crate) async fn open_to_read(
     checkpoint: Option<uuid::Uuid>,
     options: &Options,
 ) -> Result<DbReader, VolumeError> {
-    // Objects that a writer replaces are kept for one day.
     let mode = checkpoint.map_or(DbReaderMode::FollowLatest, DbReaderMode::Checkpoint);
     let reading = DbReaderOptions {
         manifest_poll_interval: NEVER,
