@@ -138,22 +138,48 @@ async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64,
     Ok(last)
 }
 
-/// Returns the log objects from the given one on, in ascending order.
+/// Returns the listed log objects from the given one on, in ascending order. A stale list lacks the newest ones.
 async fn log_from(at: &Location, id: u64) -> Result<Vec<WalFile>, slatedb::Error> {
     let log = WalReader::new(path(at), Arc::clone(&at.store));
     again(|| log.list(id..)).await
 }
 
-/// Checks whether the log has writes from the given object on.
+/// Checks whether the log has writes from the given object on. The numbers of log objects are consecutive, so no list is
+/// necessary, which could be stale.
 pub(crate) async fn has_log_from(at: &Location, id: u64) -> Result<bool, VolumeError> {
-    for file in log_from(at, id).await? {
+    let mut file = WalReader::new(path(at), Arc::clone(&at.store)).get(id);
+    loop {
         // Opening a volume writes an empty log object.
-        let first = again(|| async { file.iterator().await?.next().await });
-        if first.await?.is_some() {
-            return Ok(true);
+        let first = again(|| async { file.iterator().await?.next().await }).await;
+        match first {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) => file = file.next_file(),
+            Err(error) if is_not_found(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(false)
+}
+
+fn is_not_found(error: &slatedb::Error) -> bool {
+    let Some(source) = std::error::Error::source(error) else { return false };
+    let shared = source.downcast_ref::<Arc<object_store::Error>>().map(Arc::as_ref);
+    let source = shared.or_else(|| source.downcast_ref::<object_store::Error>());
+    matches!(source, Some(object_store::Error::NotFound { .. }))
+}
+
+/// Returns the newest manifest. A stale list lacks the newest ones, whose numbers are consecutive.
+pub(crate) async fn newest_manifest(
+    at: &Location,
+) -> Result<Option<VersionedManifest>, VolumeError> {
+    let admin = admin(at);
+    let mut newest = admin.read_manifest(None).await?;
+    loop {
+        let next = newest.as_ref().map_or(1, |manifest| manifest.id() + 1);
+        match admin.read_manifest(Some(next)).await? {
+            Some(manifest) => newest = Some(manifest),
+            None => return Ok(newest),
+        }
+    }
 }
 
 /// Returns the time of the last compaction in the database's list.
