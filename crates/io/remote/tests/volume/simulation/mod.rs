@@ -339,18 +339,21 @@ fn a_view_keeps_the_tables_that_were_replaced() {
         let (at, options) = (world.at(0, "v"), Options::default().table_bytes(32 << 10));
         NewVolume::create(&at, LEN, &options).unwrap().finish().unwrap();
         let volume = Volume::open(&at, &options).unwrap();
+        let sleep = |seconds| {
+            block_on(async { tokio::time::sleep(Duration::from_secs(seconds)).await });
+        };
         let write = |number| {
             let data: Vec<_> = (0..32).flat_map(|block| contents::block(number, block)).collect();
             data.chunks(32 << 10).zip(0..).for_each(|(part, index)| {
                 volume.write_at(index * (32 << 10), part).unwrap();
             });
             volume.flush().unwrap();
-            block_on(tokio::time::sleep(Duration::from_secs(60)));
+            sleep(60);
         };
         (1..=20).for_each(write);
         let view = View::open(&at, None, &Options::default()).unwrap();
         (21..=60).for_each(write);
-        block_on(tokio::time::sleep(Duration::from_secs(3600)));
+        sleep(3600);
         assert_eq!(read(&view).unwrap()[..32], [20; 32]);
     });
 }
