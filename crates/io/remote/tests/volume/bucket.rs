@@ -31,7 +31,7 @@ pub(crate) struct Conduct {
     /// One of this many requests fails once; 0 for none.
     pub(crate) fails_one_in: AtomicU64,
     pub(crate) delay_ms: AtomicU64,
-    /// Whether conditional puts overwrite objects.
+    /// Makes conditional puts overwrite objects.
     pub(crate) ignores_conditions: AtomicBool,
     pub(crate) bulk: BulkConduct,
     pub(crate) lists: ListConduct,

@@ -63,7 +63,7 @@ struct WorldState {
     times: BTreeMap<Path, DateTime<Utc>>,
     /// Changes that a stale list may lack, in order.
     changes: VecDeque<ListChange>,
-    /// Whether lists may be stale.
+    /// Stale lists are possible if set.
     has_stale_lists: bool,
     /// Digest of all requests and fates, to compare runs.
     trace: u64,
