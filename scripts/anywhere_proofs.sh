@@ -1,6 +1,6 @@
-# Sourced by scripts/test-anywhere after scripts/anywhere_mounts.sh: a cache that is killed, damaged and full, wrong
-# credentials, wrong clocks, a bucket that disappears and returns, a recorded start, a server that is killed, test suites on
-# the mount of a volume, and a bucket that is removed.
+# Sourced by scripts/test-anywhere after scripts/anywhere_mounts.sh. Tests a cache that is killed, damaged and full, wrong
+# credentials and clocks, and a bucket that disappears and returns. Records a start, kills the server, runs test suites on
+# the mount of a volume, and removes the bucket.
 
 published=$url/names/doc
 "$program" extract "$published" - >"$place/whole.tar"

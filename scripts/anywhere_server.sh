@@ -1,5 +1,5 @@
-# Sourced at the root of the project: starts a bucket on the loopback, served by s3s-fs (or by versitygw or moto, if
-# DISKWRIGHT_ANYWHERE_SERVER is production or moto) behind a proxy that adds 20 ms to each request and counts requests.
+# Sourced at the root of the project: starts a server with a bucket on the loopback, behind a proxy that adds 20 ms to each
+# request and counts requests. DISKWRIGHT_ANYWHERE_SERVER is light (s3s-fs, the default), production (versitygw) or moto.
 # Sets `kind` (light, production or moto), `place` (a directory that is removed at the end), `url` and `proxy`, and the
 # environment of clients. `counts` prints the counts since its last call.
 
