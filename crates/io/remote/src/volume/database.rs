@@ -35,6 +35,8 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
 /// Unit of the disk cache, and so of fetches. Table checksums detect damage; damaged parts are fetched again.
 const KEPT_BYTES: usize = 256 << 10;
+/// Minimum age of manifests and log objects before the database removes them. Lists must not be older than that.
+const NAMED_AGE: Duration = Duration::from_secs(300);
 /// Minimum age of a table before the database removes it.
 const TABLE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Poll interval of views, which must never advance to a later state. SlateDB polls at once if the interval has passed
@@ -212,8 +214,13 @@ fn merging() -> CompactorOptions {
 
 /// Settings of the database's garbage collector. Views have no checkpoint, and read tables for a long time.
 fn removing() -> GarbageCollectorOptions {
-    let tables = GarbageCollectorDirectoryOptions { min_age: TABLE_AGE, ..Default::default() };
-    GarbageCollectorOptions { compacted_options: Some(tables), ..Default::default() }
+    let older = |min_age| Some(GarbageCollectorDirectoryOptions { min_age, ..Default::default() });
+    GarbageCollectorOptions {
+        manifest_options: older(NAMED_AGE),
+        wal_options: older(NAMED_AGE),
+        compacted_options: older(TABLE_AGE),
+        ..GarbageCollectorOptions::default()
+    }
 }
 
 /// Opens the current state or a checkpoint for reading.
