@@ -81,11 +81,11 @@ if command -v faketime >/dev/null; then
             "$program" cp "$place/more/random" "$volume:/wrong" >/dev/null
         fi
         "$program" cp "$place/more/numbers" "$volume:/right" >/dev/null
-        for name in wrong/random right/numbers; do
-            "$program" cat "$volume" "/${name%/*}" | cmp - "$place/more/${name#*/}" || fail "a clock at $clock: $name is another"
-        done
         "$program" volume export "$volume" "$place/clock.img" --force
         judge "$place/clock.img"
+        for name in wrong/random right/numbers; do
+            "$program" cat "$place/clock.img" "/${name%/*}" | cmp - "$place/more/${name#*/}" || fail "a clock at $clock: $name is another"
+        done
         rm "$place/clock.img"
     done
     echo "a clock that is wrong: $(printf '%s; ' "${clocks[@]}")nothing is lost"
