@@ -146,7 +146,7 @@ fn of_scheme(
             s3_of_environment()
                 .with_url(url.as_str())
                 .with_http_connector(connector)
-                // A server without conditional puts answers with an error, and never loses an object.
+                // A server without conditional puts answers with an error, or is found when a volume is created.
                 .with_conditional_put(S3ConditionalPut::ETagMatch)
                 .with_retry(retries(limits))
                 .build()?,

@@ -7,7 +7,8 @@ use futures_util::try_join;
 use object_store::path::Path;
 use slatedb::admin::Admin;
 use slatedb::config::{
-    CloseOptions, CompactorOptions, DbReaderOptions, FlushType, ObjectStoreCacheOptions, Settings,
+    CloseOptions, CompactorOptions, DbReaderOptions, FlushType, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, ObjectStoreCacheOptions, Settings,
     SizeTieredCompactionSchedulerOptions, SstBlockSize,
 };
 use slatedb::db_cache::DbCache;
@@ -34,6 +35,10 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 const READ_UNIT: SstBlockSize = SstBlockSize::Block64Kib;
 /// Unit of the disk cache, and so of fetches. Table checksums detect damage; damaged parts are fetched again.
 const KEPT_BYTES: usize = 256 << 10;
+/// Minimum age of manifests and log objects before the database removes them. Lists must not be older than that.
+const NAMED_AGE: Duration = Duration::from_secs(300);
+/// Minimum age of a table before the database removes it.
+const TABLE_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Poll interval of views, which must never advance to a later state. SlateDB polls at once if the interval has passed
 /// since the first instant of its clock, 262,000 years ago. This interval is longer.
 const NEVER: Duration = Duration::from_secs(300_000 * 365 * 24 * 3600);
@@ -90,6 +95,7 @@ async fn open_with_clock(
         l0_max_ssts_per_key: TABLES_MAX,
         max_unflushed_bytes: WAITING_BYTES_MAX,
         compactor_options: Some(merging()),
+        garbage_collector_options: Some(removing()),
         object_store_max_retries: Some(options.retries),
         object_store_cache_options: on_disk(marker, options),
         ..Settings::default()
@@ -134,22 +140,48 @@ async fn last_logged(at: &Location, manifest: &VersionedManifest) -> Result<i64,
     Ok(last)
 }
 
-/// Returns the log objects from the given one on, in ascending order.
+/// Returns the listed log objects from the given one on, in ascending order. A stale list lacks the newest ones.
 async fn log_from(at: &Location, id: u64) -> Result<Vec<WalFile>, slatedb::Error> {
     let log = WalReader::new(path(at), Arc::clone(&at.store));
     again(|| log.list(id..)).await
 }
 
-/// Checks whether the log has writes from the given object on.
+/// Checks whether the log has writes from the given object on. The numbers of log objects are consecutive, so no list is
+/// necessary, which could be stale.
 pub(crate) async fn has_log_from(at: &Location, id: u64) -> Result<bool, VolumeError> {
-    for file in log_from(at, id).await? {
+    let mut file = WalReader::new(path(at), Arc::clone(&at.store)).get(id);
+    loop {
         // Opening a volume writes an empty log object.
-        let first = again(|| async { file.iterator().await?.next().await });
-        if first.await?.is_some() {
-            return Ok(true);
+        let first = again(|| async { file.iterator().await?.next().await }).await;
+        match first {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) => file = file.next_file(),
+            Err(error) if is_not_found(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(false)
+}
+
+fn is_not_found(error: &slatedb::Error) -> bool {
+    let Some(source) = std::error::Error::source(error) else { return false };
+    let shared = source.downcast_ref::<Arc<object_store::Error>>().map(Arc::as_ref);
+    let source = shared.or_else(|| source.downcast_ref::<object_store::Error>());
+    matches!(source, Some(object_store::Error::NotFound { .. }))
+}
+
+/// Returns the newest manifest. A stale list lacks the newest ones, whose numbers are consecutive.
+pub(crate) async fn newest_manifest(
+    at: &Location,
+) -> Result<Option<VersionedManifest>, VolumeError> {
+    let admin = admin(at);
+    let mut newest = admin.read_manifest(None).await?;
+    loop {
+        let next = newest.as_ref().map_or(1, |manifest| manifest.id() + 1);
+        match admin.read_manifest(Some(next)).await? {
+            Some(manifest) => newest = Some(manifest),
+            None => return Ok(newest),
+        }
+    }
 }
 
 /// Returns the time of the last compaction in the database's list.
@@ -180,6 +212,17 @@ fn merging() -> CompactorOptions {
     CompactorOptions { scheduler_options: scheduling.into(), ..CompactorOptions::default() }
 }
 
+/// Settings of the database's garbage collector. Views have no checkpoint, and read tables for a long time.
+fn removing() -> GarbageCollectorOptions {
+    let older = |min_age| Some(GarbageCollectorDirectoryOptions { min_age, ..Default::default() });
+    GarbageCollectorOptions {
+        manifest_options: older(NAMED_AGE),
+        wal_options: older(NAMED_AGE),
+        compacted_options: older(TABLE_AGE),
+        ..GarbageCollectorOptions::default()
+    }
+}
+
 /// Opens the current state or a checkpoint for reading.
 pub(crate) async fn open_to_read(
     at: &Location,
@@ -187,7 +230,6 @@ pub(crate) async fn open_to_read(
     checkpoint: Option<uuid::Uuid>,
     options: &Options,
 ) -> Result<DbReader, VolumeError> {
-    // Objects that a writer replaces are kept for one day.
     let mode = checkpoint.map_or(DbReaderMode::FollowLatest, DbReaderMode::Checkpoint);
     let reading = DbReaderOptions {
         manifest_poll_interval: NEVER,

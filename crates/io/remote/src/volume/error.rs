@@ -84,6 +84,12 @@ pub enum VolumeError {
         /// Newest supported version.
         known: u32,
     },
+    /// The store overwrites objects although a put is conditional.
+    #[error(
+        "the store ignores conditions of puts (If-None-Match), so two machines could write the \
+         volume; use a store that supports them"
+    )]
+    NoConditions,
     /// An invalid volume size.
     #[error("invalid volume size {len}: choose a multiple of {block_bytes} up to {max} bytes")]
     Size {

@@ -164,8 +164,9 @@ impl Round<'_> {
 }
 
 async fn is_removed(at: &Location, checkpoint: Uuid) -> Result<bool, VolumeError> {
-    let now = database::admin(at).list_checkpoints(None).await?;
-    Ok(!now.iter().any(|it| it.id == checkpoint))
+    let now = database::newest_manifest(at).await?;
+    let mut checkpoints = now.iter().flat_map(|manifest| manifest.checkpoints());
+    Ok(!checkpoints.any(|it| it.id == checkpoint))
 }
 
 /// Returns the bulk objects of a volume, without those of its origins. Other names are ignored.
@@ -253,7 +254,12 @@ async fn parse_list(at: &Location, list: &ObjectMeta) -> Result<BTreeSet<ObjectN
         let what = format!("its list {} has {} bytes", list.location, list.size);
         return Err(VolumeError::Damaged(what));
     }
-    let text = again(|| async { at.store.get(&list.location).await?.bytes().await }).await?;
+    let get = || async { at.store.get(&list.location).await?.bytes().await };
+    let text = match again(get).await {
+        // Another collector has removed it.
+        Err(object_store::Error::NotFound { .. }) => return Ok(BTreeSet::new()),
+        text => text?,
+    };
     let text = String::from_utf8_lossy(&text);
     // An unreadable line removes nothing.
     let names = text.lines().filter_map(|line| line.split_once('/'));

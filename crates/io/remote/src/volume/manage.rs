@@ -6,9 +6,9 @@ use crate::place::runtime::{block_on, random_uuid};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use slatedb::Checkpoint;
 use slatedb::admin::CloneSourceSpec;
 use slatedb::config::CheckpointOptions;
+use slatedb::{Checkpoint, CheckpointCreateResult, VersionedManifest};
 use uuid::Uuid;
 
 use crate::volume::blocks::recorded_epoch;
@@ -40,8 +40,10 @@ pub fn snapshot(at: &Location, name: &str, take_over: bool) -> Result<(), Volume
     })?;
     settle(at, take_over)?;
     let options = CheckpointOptions { name: Some(name.into()), ..Default::default() };
-    block_on(database::admin(at).create_detached_checkpoint(&options))?;
-    Ok(())
+    block_on(async {
+        let made = database::admin(at).create_detached_checkpoint(&options).await?;
+        check_settled(at, &made).await
+    })
 }
 
 /// Returns the snapshots of a volume, oldest first.
@@ -51,11 +53,15 @@ pub fn snapshot(at: &Location, name: &str, take_over: bool) -> Result<(), Volume
 pub fn snapshots(at: &Location) -> Result<Vec<Snapshot>, VolumeError> {
     let found = block_on(async {
         Marker::read(at).await?;
-        Ok::<_, VolumeError>(database::admin(at).list_checkpoints(None).await?)
+        database::newest_manifest(at).await
     })?;
-    let found = found.into_iter().filter(|checkpoint| !pins::is_pin(checkpoint));
+    let found = found.iter().flat_map(|manifest| manifest.checkpoints());
+    let found = found.filter(|checkpoint| !pins::is_pin(checkpoint));
     // Unnamed checkpoints belong to clones and to the garbage collector.
-    let named = |it: Checkpoint| it.name.map(|name| Snapshot { name, time: it.create_time.into() });
+    let named = |it: &Checkpoint| {
+        let name = it.name.clone()?;
+        Some(Snapshot { name, time: it.create_time.into() })
+    };
     let mut snapshots: Vec<_> = found.filter_map(named).collect();
     snapshots.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.name.cmp(&b.name)));
     Ok(snapshots)
@@ -131,7 +137,10 @@ async fn copy(
         return marker.of_clone(uuid, &at.path, None).write(to).await;
     }
     let pin = pins::create(at, source, uuid, &to.path).await?;
-    let source = CloneSourceSpec::with_checkpoint(path, pin);
+    if source.is_none() {
+        check_settled(at, &pin).await?;
+    }
+    let source = CloneSourceSpec::with_checkpoint(path, pin.id);
     database::admin(to).create_clone_builder_from_source(source).build().await?;
     // The epoch must be that of the copied state: the clone's own writers have the next ones.
     let reader = database::open_to_read(to, marker, None, &Options::default()).await?;
@@ -174,7 +183,7 @@ pub fn delete(at: &Location) -> Result<(), VolumeError> {
             Err(error) if error.is_damage() => None,
             Err(error) => return Err(error),
         };
-        let manifest = admin.read_manifest(None).await?;
+        let manifest = database::newest_manifest(at).await?;
         if manifest.is_none() && !marker::exists(at).await? {
             return Err(VolumeError::NotFound);
         }
@@ -219,7 +228,8 @@ async fn remove_objects(at: &Location) -> Result<(), VolumeError> {
 
 /// Ensures that all synced writes are in tables, as after closing the volume.
 fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
-    if block_on(is_settled(at))? {
+    let manifest = block_on(database::newest_manifest(at))?.ok_or(VolumeError::NotFound)?;
+    if block_on(is_settled(at, &manifest))? {
         return Ok(());
     }
     if !take_over {
@@ -228,9 +238,25 @@ fn settle(at: &Location, take_over: bool) -> Result<(), VolumeError> {
     Volume::open(at, &Options::default())?.close()
 }
 
-/// Checks whether the log has no writes after the latest manifest.
-async fn is_settled(at: &Location) -> Result<bool, VolumeError> {
-    let manifest = database::admin(at).read_manifest(None).await?.ok_or(VolumeError::NotFound)?;
+/// Removes a new checkpoint and fails if the log has later writes. The manifest of the checkpoint was the newest one,
+/// because its put was conditional. A manifest that was read before could be an older one.
+async fn check_settled(at: &Location, made: &CheckpointCreateResult) -> Result<(), VolumeError> {
+    let admin = database::admin(at);
+    let is_settled = match admin.read_manifest(Some(made.manifest_id)).await {
+        Ok(Some(manifest)) => is_settled(at, &manifest).await,
+        // The database keeps the manifest of a checkpoint. The volume was deleted.
+        Ok(None) => Err(VolumeError::NotFound),
+        Err(error) => Err(error.into()),
+    };
+    if let Ok(true) = is_settled {
+        return Ok(());
+    }
+    admin.delete_checkpoint(made.id).await?;
+    is_settled.and(Err(VolumeError::NotSettled))
+}
+
+/// Checks whether the log has no writes after a manifest.
+async fn is_settled(at: &Location, manifest: &VersionedManifest) -> Result<bool, VolumeError> {
     let first = manifest.next_wal_sst_id().max(manifest.replay_after_wal_id() + 1);
     Ok(!database::has_log_from(at, first).await?)
 }

@@ -122,19 +122,29 @@ impl Marker {
         Self::parse(&found.bytes().await?)
     }
 
-    /// Creates the marker, which makes the prefix a volume. Of two concurrent calls one fails.
+    /// Creates the marker, which makes the prefix a volume. Of two concurrent calls one fails. Fails if the store ignores the
+    /// condition of a put, because two machines could then write the volume.
     pub(crate) async fn write(&self, at: &Location) -> Result<(), VolumeError> {
         let bytes = serde_json::to_vec_pretty(self).map_err(std::io::Error::from)?;
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let put =
             || async { at.store.put_opts(&name(at), bytes.clone().into(), options.clone()).await };
         match again(put).await {
+            // A store that ignores the condition overwrites the marker again.
+            Ok(_) => match again(put).await {
+                Ok(_) => {
+                    Self::remove(at).await?;
+                    Err(VolumeError::NoConditions)
+                }
+                Err(object_store::Error::AlreadyExists { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
             // The marker may be from this call, if the response to an earlier attempt was lost.
             Err(object_store::Error::AlreadyExists { .. }) => match Self::read(at).await? {
                 found if found.uuid == self.uuid => Ok(()),
                 _ => Err(VolumeError::Exists("a volume")),
             },
-            written => written.map(drop).map_err(VolumeError::from),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) async fn check_free(at: &Location, name: &str) -> Result<(), VolumeEr
 
 /// Returns the database's identifier of a snapshot.
 pub(crate) async fn find(at: &Location, name: &str) -> Result<Uuid, VolumeError> {
-    let found = database::admin(at).list_checkpoints(Some(name)).await?;
-    let found = found.into_iter().find(|kept| kept.name.as_deref() == Some(name));
+    let manifest = database::newest_manifest(at).await?.ok_or(VolumeError::NotFound)?;
+    let found = manifest.checkpoints().iter().find(|kept| kept.name.as_deref() == Some(name));
     found.map(|kept| kept.id).ok_or_else(|| VolumeError::NoSnapshot(name.into()))
 }

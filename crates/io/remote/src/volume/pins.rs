@@ -4,8 +4,8 @@
 //! tables still refer to bulk objects of the origin.
 
 use object_store::path::Path;
-use slatedb::Checkpoint;
 use slatedb::config::CheckpointOptions;
+use slatedb::{Checkpoint, CheckpointCreateResult};
 use uuid::Uuid;
 
 use crate::volume::marker::{self, Marker};
@@ -19,16 +19,16 @@ pub(crate) fn is_pin(checkpoint: &Checkpoint) -> bool {
     checkpoint.name.as_deref().is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Creates the pin for a clone at `to`, of a checkpoint or of the newest state. Returns the identity of the pin.
+/// Creates the pin for a clone at `to`, of a checkpoint or of the newest state.
 pub(crate) async fn create(
     at: &Location,
     source: Option<Uuid>,
     clone: Uuid,
     to: &Path,
-) -> Result<Uuid, VolumeError> {
+) -> Result<CheckpointCreateResult, VolumeError> {
     let name = Some(format!("{PREFIX}{clone}:{to}"));
     let options = CheckpointOptions { name, source, ..Default::default() };
-    Ok(database::admin(at).create_detached_checkpoint(&options).await?.id)
+    Ok(database::admin(at).create_detached_checkpoint(&options).await?)
 }
 
 /// Returns whether a checkpoint is the pin of a clone that exists. The rest of an interrupted clone has only a pin.
@@ -38,8 +38,7 @@ pub(crate) async fn is_used(at: &Location, checkpoint: &Checkpoint) -> Result<bo
         return Ok(false);
     };
     let clone = Location { path: Path::from(path), ..at.clone() };
-    Ok(marker::exists(&clone).await?
-        || database::admin(&clone).read_manifest(None).await?.is_some())
+    Ok(marker::exists(&clone).await? || database::newest_manifest(&clone).await?.is_some())
 }
 
 /// Removes the pins of a deleted clone from its origin. `marker` is its marker, if it had one.
@@ -48,11 +47,10 @@ pub(crate) async fn remove(
     origin: Path,
     marker: Option<&Marker>,
 ) -> Result<(), VolumeError> {
-    let admin = database::admin(&Location { path: origin, ..at.clone() });
-    if admin.read_manifest(None).await?.is_none() {
-        return Ok(());
-    }
-    for checkpoint in admin.list_checkpoints(None).await? {
+    let origin = Location { path: origin, ..at.clone() };
+    let admin = database::admin(&origin);
+    let manifest = database::newest_manifest(&origin).await?;
+    for checkpoint in manifest.iter().flat_map(|manifest| manifest.checkpoints()) {
         let name = checkpoint.name.as_deref().unwrap_or_default();
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         let is_ours = match (marker, rest.split_once(':')) {

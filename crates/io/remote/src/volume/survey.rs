@@ -1,8 +1,10 @@
 //! Counts and checks the data of a volume.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 use slatedb::DbReader;
 
@@ -10,7 +12,7 @@ use crate::place::runtime::block_on;
 use crate::volume::blocks::{Geometry, Scan};
 use crate::volume::bulk::{BlockValue, BulkObjects, REGION_BYTES, Reference};
 use crate::volume::garbage::list_objects;
-use crate::volume::marker::Marker;
+use crate::volume::marker::{Marker, again};
 use crate::volume::{Location, Options, VolumeError, database, names};
 
 /// Maximum number of problems that are described. All are counted.
@@ -59,7 +61,7 @@ pub fn survey(
             None => None,
         };
         let options = Options::default();
-        // The database is opened before the list, so that its objects are on the list.
+        // The database is opened before the list, so that its objects are on the list, unless it is stale.
         let reader = database::open_to_read(at, &marker, checkpoint, &options).await?;
         let geometry = Geometry::check(&reader, &marker).await?;
         let mut surveyor = Surveyor::new(at, &marker, geometry, verify).await?;
@@ -72,10 +74,11 @@ pub fn survey(
 
 struct Surveyor {
     geometry: Geometry,
+    store: Arc<dyn ObjectStore>,
     objects: BulkObjects,
     own: Path,
-    /// Sizes of all objects of the volume and of its origins.
-    sizes: BTreeMap<Path, u64>,
+    /// Sizes of all objects of the volume and of its origins, and `None` for missing objects.
+    sizes: BTreeMap<Path, Option<u64>>,
     used: BTreeSet<Path>,
     verify: bool,
     survey: VolumeSurvey,
@@ -93,10 +96,11 @@ impl Surveyor {
         let mut sizes = BTreeMap::new();
         for path in volumes {
             let objects = list_objects(&Location { path, ..at.clone() }).await?;
-            sizes.extend(objects.into_values().map(|meta| (meta.location, meta.size)));
+            sizes.extend(objects.into_values().map(|meta| (meta.location, Some(meta.size))));
         }
         Ok(Self {
             geometry,
+            store: Arc::clone(&at.store),
             objects: BulkObjects::new(at, marker, &Options::default()),
             own: at.path.clone(),
             sizes,
@@ -134,7 +138,7 @@ impl Surveyor {
             self.survey.bulk_bytes += block_bytes;
             let path = self.objects.path(reference.object);
             let end = (u64::from(reference.index) + 1) * block_bytes;
-            match self.sizes.get(&path).copied() {
+            match self.size(&path).await? {
                 Some(size) if end <= size => usable.push((block, reference)),
                 Some(size) => {
                     self.add_problem(block, &format!("object {path} has {size} bytes, not {end}"));
@@ -146,6 +150,20 @@ impl Surveyor {
         self.survey.region_objects_max = self.survey.region_objects_max.max(objects.len() as u64);
         self.used.append(&mut objects);
         if self.verify { self.verify(&usable).await } else { Ok(()) }
+    }
+
+    /// Returns the size of an object, which may be missing in a stale list.
+    async fn size(&mut self, path: &Path) -> Result<Option<u64>, VolumeError> {
+        if let Some(size) = self.sizes.get(path) {
+            return Ok(*size);
+        }
+        let size = match again(|| async { self.store.head(path).await }).await {
+            Ok(meta) => Some(meta.size),
+            Err(object_store::Error::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        self.sizes.insert(path.clone(), size);
+        Ok(size)
     }
 
     /// Reads blocks of a region together, and each alone if one is damaged.
@@ -175,9 +193,7 @@ impl Surveyor {
 
     fn finish(mut self) -> VolumeSurvey {
         for (path, size) in &self.sizes {
-            if !path.prefix_matches(&self.own) {
-                continue;
-            }
+            let Some(size) = size.filter(|_| path.prefix_matches(&self.own)) else { continue };
             self.survey.objects += 1;
             self.survey.objects_bytes += size;
             if !self.used.contains(path) {

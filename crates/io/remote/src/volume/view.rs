@@ -19,8 +19,8 @@ const COPIED_BLOCKS: usize = 1024;
 /// A volume as it was when the view was opened, or as of a snapshot. A view writes nothing and does not fence the
 /// writer.
 ///
-/// If the volume has a writer, the view contains the writes that were synced before it was opened. Replaced objects are
-/// kept for one day, so a view is usable for that long.
+/// If the volume has a writer, the view contains the writes that were synced before it was opened. Objects that the writer
+/// replaces may be removed when they are a day old. Reads then fail, except those of a snapshot.
 pub struct View {
     reader: Arc<BlockReader<DbReader>>,
     at: Location,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +15,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
 };
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -30,7 +31,37 @@ pub(crate) struct Conduct {
     /// One of this many requests fails once; 0 for none.
     pub(crate) fails_one_in: AtomicU64,
     pub(crate) delay_ms: AtomicU64,
+    /// Makes conditional puts overwrite objects.
+    pub(crate) ignores_conditions: AtomicBool,
     pub(crate) bulk: BulkConduct,
+    pub(crate) lists: ListConduct,
+}
+
+/// An older state of the bucket, and the lists that show it.
+#[derive(Debug, Default)]
+pub(crate) struct ListConduct {
+    state: Mutex<Vec<ObjectMeta>>,
+    count: AtomicU64,
+    stale: AtomicU64,
+}
+
+impl ListConduct {
+    /// Makes list N stale if bit N is set.
+    pub(crate) fn make_stale(&self, lists: u64) {
+        self.count.store(0, Ordering::Relaxed);
+        self.stale.store(lists, Ordering::Relaxed);
+    }
+
+    /// Returns the older state, if the next list is stale.
+    fn next(&self, prefix: Option<&Path>) -> Option<Vec<Result<ObjectMeta>>> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        if number >= 64 || self.stale.load(Ordering::Relaxed) >> number & 1 == 0 {
+            return None;
+        }
+        let is_below =
+            |meta: &&ObjectMeta| prefix.is_none_or(|prefix| meta.location.prefix_matches(prefix));
+        Some(self.state.lock().iter().filter(is_below).cloned().map(Ok).collect())
+    }
 }
 
 /// Fault settings and counters of requests for bulk objects.
@@ -225,9 +256,12 @@ impl ObjectStore for Bucket {
         &self,
         location: &Path,
         payload: PutPayload,
-        options: PutOptions,
+        mut options: PutOptions,
     ) -> Result<PutResult> {
         let answer = self.enter(true).await?;
+        if self.conduct.ignores_conditions.load(Ordering::Relaxed) {
+            options.mode = PutMode::Overwrite;
+        }
         let put = self.kept.put_opts(location, payload, options);
         answer.of(if is_bulk(location) { self.conduct.bulk.put(put).await } else { put.await })
     }
@@ -260,7 +294,10 @@ impl ObjectStore for Bucket {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.kept.list(prefix)
+        match self.conduct.lists.next(prefix) {
+            Some(stale) => Box::pin(futures_util::stream::iter(stale)),
+            None => self.kept.list(prefix),
+        }
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -275,6 +312,13 @@ impl ObjectStore for Bucket {
 }
 
 impl Bucket {
+    /// Records the state of the bucket that stale lists show.
+    pub(crate) fn record_lists(&self) {
+        let list = self.kept.list(None).try_collect();
+        let list = diskwright_remote::place::runtime::block_on(list).unwrap();
+        *self.conduct.lists.state.lock() = list;
+    }
+
     /// Returns the paths of all bulk objects of a volume.
     pub(crate) fn bulk_objects(&self, name: &str) -> Vec<Path> {
         let prefix = Path::from(name).join("bulk");

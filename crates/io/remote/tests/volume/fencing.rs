@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use disk::BlockDevice;
-use diskwright_remote::volume::{View, Volume};
+use diskwright_remote::volume::{NewVolume, View, Volume, VolumeError, clone, list};
 
 use super::device::create;
 use crate::volume::bucket::{Bucket, bulk_options, options};
@@ -149,4 +149,17 @@ fn a_writer_that_was_fenced_before_its_first_bulk_write_puts_no_object() {
     assert_eq!(bucket.conduct.bulk.puts.load(Ordering::Relaxed), 0);
     second.close().unwrap();
     assert_eq!(bucket.bulk_objects("v").len(), 1);
+}
+
+/// Such a store would have several writers.
+#[test]
+fn a_store_that_ignores_conditions_gets_no_volume() {
+    let bucket = Bucket::new();
+    create(&bucket, "a/v", LEN);
+    bucket.conduct.ignores_conditions.store(true, Ordering::Relaxed);
+    let new = NewVolume::create(&bucket.at("a/new"), LEN, &options()).unwrap();
+    assert!(matches!(new.finish(), Err(VolumeError::NoConditions)));
+    let cloned = clone(&bucket.at("a/v"), None, &bucket.at("a/clone"), false);
+    assert!(matches!(cloned, Err(VolumeError::NoConditions)), "{cloned:?}");
+    assert_eq!(list(&bucket.at("a")).unwrap(), ["v"]);
 }

@@ -9,6 +9,7 @@ mod faults;
 mod fencing;
 mod file_system;
 mod garbage;
+mod lists;
 mod model;
 mod references;
 mod simulation;

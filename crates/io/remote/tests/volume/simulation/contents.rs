@@ -44,6 +44,7 @@ struct BlockWrite {
 }
 
 /// Writes of each block since the last one that must survive, in order.
+#[derive(Clone)]
 pub(super) struct ExpectedContents {
     blocks: Vec<Vec<BlockWrite>>,
     number: u64,

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use disk::BlockDevice;
-use diskwright_remote::volume::{NewVolume, Options, View, Volume, clone, collect, survey};
-use remote::place::runtime::{simulate, skew_clock};
+use diskwright_remote::volume::{
+    NewVolume, Options, View, Volume, clone, collect, snapshot, survey,
+};
+use remote::place::runtime::{block_on, simulate, skew_clock};
 use tokio::runtime::Builder;
 
 use contents::{BLOCK_BYTES, BLOCKS, ExpectedContents, LEN, parts};
@@ -35,6 +37,8 @@ struct Simulation {
     fenced: Vec<Volume>,
     /// Snapshots with their contents.
     snapshots: Vec<(String, Vec<u64>)>,
+    /// Snapshots of other machines, with the writes that they may contain.
+    outside_snapshots: Vec<(String, ExpectedContents)>,
     clones: Vec<(String, Vec<u64>)>,
 }
 
@@ -51,6 +55,7 @@ impl Simulation {
             machine: 0,
             fenced: Vec::new(),
             snapshots: Vec::new(),
+            outside_snapshots: Vec::new(),
             clones: Vec::new(),
         }
     }
@@ -149,6 +154,19 @@ impl Simulation {
         });
     }
 
+    /// Takes a snapshot from a new machine, which must contain all synced writes.
+    fn take_outside_snapshot(&mut self) {
+        let name = format!("o{:x}", self.random.u64(..));
+        self.machine += 1;
+        let take_over = self.random.bool();
+        if take_over {
+            self.fenced.extend(self.owner.take());
+        }
+        if snapshot(&self.world.at(self.machine, "v"), &name, take_over).is_ok() {
+            self.outside_snapshots.push((name, self.expected.clone()));
+        }
+    }
+
     fn clone_snapshot(&mut self) {
         let Some((name, contents)) = self.random.choice(&self.snapshots).cloned() else { return };
         let to = format!("clone{:x}", self.random.u64(..));
@@ -166,8 +184,9 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        match self.random.u32(0..32) {
+        match self.random.u32(0..33) {
             0..12 => self.write(),
+            32 => self.take_outside_snapshot(),
             12..17 => self.flush(),
             17..19 => self.barrier(),
             19..21 => self.open(),
@@ -206,6 +225,10 @@ impl Simulation {
             for (name, contents) in &self.snapshots {
                 let view = View::open(&at, Some(name), &Options::default()).unwrap();
                 assert_eq!(read(&view).as_ref(), Some(contents), "snapshot {name}, {round}");
+            }
+            for (name, expected) in &self.outside_snapshots {
+                let view = View::open(&at, Some(name), &Options::default()).unwrap();
+                expected.clone().survived(&read(&view).unwrap());
             }
             for (name, contents) in &self.clones {
                 let at = self.world.at(self.machine, name);
@@ -306,4 +329,31 @@ fn a_clock_that_was_wrong_by_400_days_excludes_nobody() {
             drop(fenced);
         });
     }
+}
+
+/// The database would otherwise remove them after some minutes.
+#[test]
+fn a_view_keeps_the_tables_that_were_replaced() {
+    simulated(1, || {
+        let world = SimulatedWorld::new(1);
+        let (at, options) = (world.at(0, "v"), Options::default().table_bytes(32 << 10));
+        NewVolume::create(&at, LEN, &options).unwrap().finish().unwrap();
+        let volume = Volume::open(&at, &options).unwrap();
+        let sleep = |seconds| {
+            block_on(async { tokio::time::sleep(Duration::from_secs(seconds)).await });
+        };
+        let write = |number| {
+            let data: Vec<_> = (0..32).flat_map(|block| contents::block(number, block)).collect();
+            data.chunks(32 << 10).zip(0..).for_each(|(part, index)| {
+                volume.write_at(index * (32 << 10), part).unwrap();
+            });
+            volume.flush().unwrap();
+            sleep(60);
+        };
+        (1..=20).for_each(write);
+        let view = View::open(&at, None, &Options::default()).unwrap();
+        (21..=60).for_each(write);
+        sleep(3600);
+        assert_eq!(read(&view).unwrap()[..32], [20; 32]);
+    });
 }

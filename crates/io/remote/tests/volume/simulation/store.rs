@@ -1,29 +1,37 @@
 //! A simulated object store. A seed decides the fate of each request: delays, lost requests, lost answers, puts that are
-//! executed later or twice, partitions, and crashes of machines. Its clock jumps. Objects have the times at which they
-//! were put.
+//! executed later or twice, partitions, and crashes of machines. Lists may be stale. Its clock jumps. Objects have the
+//! times at which they were put.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 use diskwright_remote::volume::Location;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// One of this many requests has a fault.
 const FAULT_ONE_IN: u32 = 25;
+/// One of this many lists is stale.
+const STALE_ONE_IN: u32 = 4;
+/// Maximum age of a stale list. The database removes manifests and log objects after 5 minutes.
+const STALE_TIME: Duration = Duration::from_secs(240);
+/// Number of changes that half of the stale lists lack at most.
+const STALE_CHANGES_FEW: usize = 8;
 /// Start of the store's clock: 2026-01-01.
 const START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
 /// Maximum number of requests of a partition.
@@ -53,8 +61,21 @@ struct WorldState {
     start: Option<Instant>,
     /// Times of objects.
     times: BTreeMap<Path, DateTime<Utc>>,
+    /// Changes that a stale list may lack, in order.
+    changes: VecDeque<ListChange>,
+    /// Stale lists are possible if set.
+    has_stale_lists: bool,
     /// Digest of all requests and fates, to compare runs.
     trace: u64,
+}
+
+/// A put or removal of an object.
+#[derive(Debug)]
+struct ListChange {
+    at: Instant,
+    path: Path,
+    /// The object before.
+    before: Option<ObjectMeta>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +99,8 @@ impl SimulatedWorld {
             clock: TimeDelta::zero(),
             start: None,
             times: BTreeMap::new(),
+            changes: VecDeque::new(),
+            has_stale_lists: false,
             trace: 0,
         };
         Arc::new(Self { kept: InMemory::new(), state: Mutex::new(state) })
@@ -95,6 +118,7 @@ impl SimulatedWorld {
     pub(super) fn allow_faults(&self, count: u32) {
         let mut state = self.state.lock();
         state.faults = count;
+        state.has_stale_lists = count > 0;
         if count == 0 {
             state.partition = None;
         }
@@ -119,9 +143,41 @@ impl SimulatedWorld {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
+        let before = self.head(path).await;
         let result = self.kept.put_opts(path, payload, options).await?;
-        self.state.lock().touch(path);
+        let mut state = self.state.lock();
+        state.touch(path);
+        state.note_change(path, before);
         Ok(result)
+    }
+
+    async fn head(&self, path: &Path) -> Option<ObjectMeta> {
+        let meta = self.kept.head(path).await.ok()?;
+        Some(self.dated(meta))
+    }
+
+    fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
+        let time = self.state.lock().times.get(&meta.location).copied();
+        meta.last_modified = time.unwrap_or(START);
+        meta
+    }
+
+    /// Returns the objects below a prefix, as they are or were a moment ago.
+    async fn list(&self, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {
+        let stale = self.state.lock().stale_objects();
+        let listed = self.kept.list(prefix).map_ok(|meta| (meta.location.clone(), meta));
+        let mut listed: BTreeMap<_, _> = listed.try_collect().await?;
+        listed.values_mut().for_each(|meta| *meta = self.dated(meta.clone()));
+        for (path, before) in stale {
+            if prefix.is_some_and(|prefix| !path.prefix_matches(prefix)) {
+                continue;
+            }
+            match before {
+                Some(meta) => drop(listed.insert(path, meta)),
+                None => drop(listed.remove(&path)),
+            }
+        }
+        Ok(listed.into_values().collect())
     }
 
     /// Decides the fate of a request, and executes puts that were delayed until now.
@@ -143,6 +199,32 @@ impl WorldState {
     fn touch(&mut self, path: &Path) {
         let elapsed = self.start.get_or_insert_with(Instant::now).elapsed();
         self.times.insert(path.clone(), START + elapsed + self.clock);
+    }
+
+    fn note_change(&mut self, path: &Path, before: Option<ObjectMeta>) {
+        let at = Instant::now();
+        while self.changes.front().is_some_and(|change| at - change.at > STALE_TIME) {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(ListChange { at, path: path.clone(), before });
+    }
+
+    /// Returns objects as they were before the last changes, which a list may lack.
+    fn stale_objects(&mut self) -> BTreeMap<Path, Option<ObjectMeta>> {
+        if !self.has_stale_lists || self.random.u32(0..STALE_ONE_IN) > 0 {
+            return BTreeMap::new();
+        }
+        let now = Instant::now();
+        let may_lack = |change: &&ListChange| now - change.at <= STALE_TIME;
+        let mut count = self.changes.iter().rev().take_while(may_lack).count();
+        if self.random.bool() {
+            count = count.min(STALE_CHANGES_FEW);
+        }
+        let count = self.random.usize(..=count);
+        self.trace = self.trace.rotate_left(7) ^ count as u64;
+        // The oldest of several changes of an object is the last.
+        let last = self.changes.iter().rev().take(count);
+        last.map(|change| (change.path.clone(), change.before.clone())).collect()
     }
 
     fn enter(
@@ -206,12 +288,6 @@ impl SimulatedStore {
     async fn request<T>(&self, kind: u64, execute: impl Future<Output = Result<T>>) -> Result<T> {
         answer(self.world.enter(self.machine, kind, false).await, execute).await
     }
-
-    fn dated(&self, mut meta: ObjectMeta) -> ObjectMeta {
-        let time = self.world.state.lock().times.get(&meta.location).copied();
-        meta.last_modified = time.unwrap_or(START);
-        meta
-    }
 }
 
 async fn answer<T>(fate: RequestFate, execute: impl Future<Output = Result<T>>) -> Result<T> {
@@ -262,13 +338,17 @@ impl ObjectStore for SimulatedStore {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.world.state.lock().touch(location);
+        {
+            let mut state = self.world.state.lock();
+            state.touch(location);
+            state.note_change(location, None);
+        }
         self.request(2, self.world.kept.put_multipart_opts(location, options)).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let mut result = self.request(3, self.world.kept.get_opts(location, options)).await?;
-        result.meta = self.dated(result.meta);
+        result.meta = self.world.dated(result.meta);
         Ok(result)
     }
 
@@ -283,23 +363,42 @@ impl ObjectStore for SimulatedStore {
         if self.world.state.lock().lives.get(&self.machine) == Some(&0) {
             return futures_util::stream::iter([Err(unanswered())]).boxed();
         }
-        self.world.kept.delete_stream(locations)
+        let world = Arc::clone(&self.world);
+        let noted = locations.try_filter_map(move |path| {
+            let world = Arc::clone(&world);
+            async move {
+                if let Some(before) = world.head(&path).await {
+                    world.state.lock().note_change(&path, Some(before));
+                }
+                Ok(Some(path))
+            }
+        });
+        self.world.kept.delete_stream(noted.boxed())
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let dated = Self { world: Arc::clone(&self.world), machine: self.machine };
-        let list = self.world.kept.list(prefix);
-        list.map(move |meta| meta.map(|meta| dated.dated(meta))).boxed()
+        let this = Self { world: Arc::clone(&self.world), machine: self.machine };
+        let prefix = prefix.cloned();
+        let list = async move {
+            let listed = this.request(7, this.world.list(prefix.as_ref())).await?;
+            Ok::<_, Error>(stream::iter(listed.into_iter().map(Ok)))
+        };
+        stream::once(list).try_flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let mut list = self.request(5, self.world.kept.list_with_delimiter(prefix)).await?;
-        list.objects = list.objects.into_iter().map(|meta| self.dated(meta)).collect();
+        list.objects = list.objects.into_iter().map(|meta| self.world.dated(meta)).collect();
         Ok(list)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.world.state.lock().touch(to);
+        let before = self.world.head(to).await;
+        {
+            let mut state = self.world.state.lock();
+            state.touch(to);
+            state.note_change(to, before);
+        }
         self.request(6, self.world.kept.copy_opts(from, to, options)).await
     }
 }
