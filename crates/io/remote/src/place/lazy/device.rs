@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use disk::BlockDevice;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::chunks::{ChunkFetch, Chunks, Piece};
 use super::fetch::fetch;
@@ -43,22 +43,13 @@ struct LazyState {
     wanted: Semaphore,
     ahead: Semaphore,
     ahead_bytes: AtomicU64,
-    waiting: Mutex<WaitingRanges>,
+    /// Ranges that callers requested, but for which there was no room yet, in chunks. Locked before `chunks`.
+    waiting: Mutex<VecDeque<Range<u64>>>,
     sequential: SequentialReads,
+    /// Signals that a prefetch has ended.
+    has_come: Notify,
     requests: AtomicU64,
 }
-
-/// Ranges to be prefetched for which there was no room yet, in chunks.
-#[derive(Default)]
-struct WaitingRanges {
-    /// Ranges that a caller is about to read.
-    soon: VecDeque<Range<u64>>,
-    /// Ranges that may be read later, prefetched when no others wait.
-    later: VecDeque<Range<u64>>,
-}
-
-/// One of the queues of [`WaitingRanges`].
-type Queue = fn(&mut WaitingRanges) -> &mut VecDeque<Range<u64>>;
 
 impl LazyDevice {
     /// Creates a device for `source`. Fetches nothing yet.
@@ -76,6 +67,7 @@ impl LazyDevice {
             ahead_bytes: AtomicU64::new(0),
             waiting: Mutex::default(),
             sequential: SequentialReads::new(options.read_ahead_bytes / 2),
+            has_come: Notify::new(),
             requests: AtomicU64::new(0),
             source,
             options,
@@ -95,30 +87,16 @@ impl LazyDevice {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// Prefetches `ranges` in order, when nothing else is prefetched. Stops when the device is dropped. Limited to three
+    /// Prefetches `ranges` in order within the read-ahead budget. Stops when the device is dropped. Limited to three
     /// quarters of the memory cache unless a disk cache is configured.
     pub fn read_ahead_in_order(&self, ranges: Vec<Range<u64>>) {
         if !self.has_read_ahead() {
             return;
         }
-        let shared = &self.shared;
-        let mut room = match shared.disk {
-            Some(_) => u64::MAX,
-            None => shared.options.memory_bytes / 4 * 3 / shared.chunk_bytes,
-        };
-        let mut waiting = shared.waiting.lock();
-        for range in ranges {
-            let chunks = shared.chunks_of(&(range.start..range.end.min(shared.source.len())));
-            let end = chunks.end.min(chunks.start.saturating_add(room));
-            if chunks.start < end {
-                room -= end - chunks.start;
-                waiting.later.push_back(chunks.start..end);
-            }
-        }
-        drop(waiting);
-        let shared = Arc::clone(shared);
-        // Looking for chunks in the disk cache may take long.
-        drop(runtime::handle().spawn_blocking(move || shared.start_waiting()));
+        let kept = self.shared.options.memory_bytes / 4 * 3;
+        let room = if self.shared.disk.is_some() { u64::MAX } else { kept };
+        let steps = self.shared.steps(&ranges, room);
+        drop(runtime::handle().spawn(read_ahead_in_order(Arc::downgrade(&self.shared), steps)));
     }
 
     fn check(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -221,7 +199,8 @@ impl LazyState {
 
     /// Prefetches the first chunks, so that at most `limit` bytes are being prefetched. Returns the other chunks.
     fn read_chunks_ahead(self: &Arc<Self>, chunks: Range<u64>, limit: u64) -> Range<u64> {
-        let end = chunks.end.min(chunks.start.saturating_add(self.room_ahead(limit)));
+        let room = limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed));
+        let end = chunks.end.min(chunks.start.saturating_add(room / self.chunk_bytes));
         let is_on_disk = |chunk| self.disk.as_ref().is_some_and(|disk| disk.has(chunk));
         // Chunks on disk are skipped, and no run extends over them.
         let mut start = chunks.start;
@@ -244,11 +223,10 @@ impl LazyState {
         }
         let chunks = self.chunks_of(&range);
         let mut waiting = self.waiting.lock();
-        let count: u64 = waiting.soon.iter().map(|range| range.end - range.start).sum();
+        let count: u64 = waiting.iter().map(|range| range.end - range.start).sum();
         let room = (self.options.read_ahead_bytes / self.chunk_bytes).saturating_sub(count);
         if room > 0 {
-            let end = chunks.end.min(chunks.start.saturating_add(room));
-            waiting.soon.push_back(chunks.start..end);
+            waiting.push_back(chunks.start..chunks.end.min(chunks.start.saturating_add(room)));
         }
         drop(waiting);
         self.start_waiting();
@@ -257,52 +235,46 @@ impl LazyState {
     /// Starts waiting ranges while there is room.
     fn start_waiting(self: &Arc<Self>) {
         let limit = self.options.read_ahead_bytes;
-        while let Some((chunks, queue)) = self.next_waiting(limit) {
+        let mut waiting = self.waiting.lock();
+        while let Some(chunks) = waiting.pop_front() {
             let rest = self.read_chunks_ahead(chunks, limit);
             if !rest.is_empty() {
-                queue(&mut self.waiting.lock()).push_front(rest);
-                // The end of a prefetch continues. There may be none, if it ended before the range was back.
-                if self.ahead_bytes.load(Ordering::Relaxed) > 0 {
-                    return;
-                }
+                return waiting.push_front(rest);
             }
         }
-    }
-
-    /// Takes the next waiting range and its queue. Of a range to be read later, takes one request, if there is room for
-    /// all of it.
-    fn next_waiting(&self, limit: u64) -> Option<(Range<u64>, Queue)> {
-        let mut waiting = self.waiting.lock();
-        if let Some(range) = waiting.soon.pop_front() {
-            return Some((range, |waiting| &mut waiting.soon));
-        }
-        let range = waiting.later.front_mut()?;
-        let longest = self.longest().min((limit / self.chunk_bytes).max(1));
-        let step = range.start..range.end.min(range.start + longest);
-        if step.end - step.start > self.room_ahead(limit) {
-            return None;
-        }
-        range.start = step.end;
-        if range.is_empty() {
-            waiting.later.pop_front();
-        }
-        Some((step, |waiting| &mut waiting.later))
     }
 
     /// Starts a waiting range that a reader has reached, even without room.
     fn start_waiting_at(self: &Arc<Self>, chunks: &Range<u64>) {
         let mut waiting = self.waiting.lock();
         let is_reached = |range: &Range<u64>| range.contains(&chunks.start);
-        let reached = waiting.soon.iter().position(is_reached);
-        if let Some(range) = reached.and_then(|index| waiting.soon.remove(index)) {
+        let reached = waiting.iter().position(is_reached);
+        if let Some(range) = reached.and_then(|index| waiting.remove(index)) {
             drop(waiting);
             let _ = self.read_chunks_ahead(range, u64::MAX);
         }
     }
 
-    /// Returns how many chunks more may be prefetched, if at most `limit` bytes are being prefetched at a time.
-    fn room_ahead(&self, limit: u64) -> u64 {
-        limit.saturating_sub(self.ahead_bytes.load(Ordering::Relaxed)) / self.chunk_bytes
+    /// Splits ranges into steps of at most one request, up to `room` bytes in total.
+    fn steps(&self, ranges: &[Range<u64>], mut room: u64) -> Vec<Range<u64>> {
+        let longest = self.options.request_bytes.min(self.options.read_ahead_bytes);
+        let mut steps = Vec::new();
+        for range in ranges {
+            let (mut start, end) = (range.start, range.end.min(self.source.len()));
+            while start < end {
+                let step = start..end.min(start.saturating_add(longest));
+                let Some(rest) = room.checked_sub(step.end - step.start) else { return steps };
+                (room, start) = (rest, step.end);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+
+    /// Checks whether the read-ahead budget allows `bytes` more.
+    fn has_room_ahead(&self, bytes: u64) -> bool {
+        let coming = self.ahead_bytes.load(Ordering::Relaxed);
+        coming == 0 || coming + bytes <= self.options.read_ahead_bytes
     }
 
     fn start_ahead(self: &Arc<Self>, chunks: Range<u64>) {
@@ -318,9 +290,16 @@ impl LazyState {
     }
 }
 
-impl Drop for LazyDevice {
-    fn drop(&mut self) {
-        *self.shared.waiting.lock() = WaitingRanges::default();
+async fn read_ahead_in_order(device: Weak<LazyState>, steps: Vec<Range<u64>>) {
+    for step in steps {
+        loop {
+            let Some(shared) = device.upgrade() else { return };
+            if shared.has_room_ahead(step.end - step.start) {
+                shared.read_ahead(step, shared.options.read_ahead_bytes);
+                break;
+            }
+            shared.has_come.notified().await;
+        }
     }
 }
 
@@ -362,6 +341,7 @@ impl Ending {
         if self.is_ahead {
             let bytes = self.shared.ahead_bytes_of(&self.run);
             self.shared.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.has_come.notify_one();
         }
         self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
         if self.is_ahead {
