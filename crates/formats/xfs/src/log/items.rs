@@ -70,7 +70,7 @@ pub(super) struct PartOfItems {
 /// replay would apply both.
 #[derive(Default)]
 pub(super) struct ItemHistory {
-    /// By their first block. If that block is cancelled, all are.
+    /// The key is the first block of an item. A cancel of this block cancels the whole item.
     wholes: HashMap<u64, InLog>,
     /// Items to be cancelled in this checkpoint: first block and number of blocks.
     ended: Vec<(u64, u32)>,
