@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, ContentKind, check_range};
 
 /// Device that splits requests, so that another one gets whole sectors only.
 ///
@@ -111,8 +111,8 @@ impl<D: BlockDevice> BlockDevice for AlignedDevice<D> {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

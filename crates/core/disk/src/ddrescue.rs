@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, ContentKind, check_range};
 
 /// Areas of a copy that were not rescued, from a mapfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,8 +158,8 @@ impl BlockDevice for RescuedDevice {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, check_range, moved};
+use crate::{BlockDevice, ContentKind, check_range, moved};
 
 /// Role of another device than the data device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,9 +169,9 @@ impl BlockDevice for JoinedDevice {
         self.members().any(|member| member.device.has_read_ahead())
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         if let Ok((member, offset)) = self.at(offset, 0) {
-            member.device.read_ahead(offset, len);
+            member.device.read_ahead(offset, len, content);
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{BlockDevice, DeviceRole};
+use crate::{BlockDevice, ContentKind, DeviceRole};
 
 /// Unit of the kept bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -115,8 +115,8 @@ impl BlockDevice for KeptDevice {
         self.below.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.below.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.below.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

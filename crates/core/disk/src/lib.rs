@@ -19,6 +19,7 @@ pub mod output;
 mod overlay;
 pub mod overlay_file;
 pub mod partition;
+pub mod ranges;
 mod recording;
 mod window;
 
@@ -39,6 +40,15 @@ pub use overlay_file::OverlayFile;
 pub use recording::{Event, RecordingDevice};
 pub use vfs::hint;
 pub use window::WindowDevice;
+
+/// Kind of the bytes that a reader wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentKind {
+    /// Structures of the file system, with directories.
+    Metadata,
+    /// Contents of files, or of the whole image.
+    Data,
+}
 
 /// Storage of a fixed length, which any thread may read and write at any offset.
 ///
@@ -87,8 +97,9 @@ pub trait BlockDevice: Send + Sync {
         false
     }
 
-    /// Requests a prefetch of these bytes, clipped to the device. Returns immediately, and may do nothing.
-    fn read_ahead(&self, _offset: u64, _len: u64) {}
+    /// Requests a prefetch of these bytes, clipped to the device, for a reader of `content`. Returns immediately, and may do
+    /// nothing.
+    fn read_ahead(&self, _offset: u64, _len: u64, _content: ContentKind) {}
 
     /// Writes all of `data` at `offset`. Fails if the range exceeds the device.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;

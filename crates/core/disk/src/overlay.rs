@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use crate::{BlockDevice, DeviceRole, check_range, end_at};
+use crate::{BlockDevice, ContentKind, DeviceRole, check_range, end_at};
 
 /// Unit of changes in bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -111,8 +111,8 @@ impl BlockDevice for OverlayDevice {
         self.below.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.below.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.below.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

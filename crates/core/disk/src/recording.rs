@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, DeviceRole, check_range, end_at};
+use crate::{BlockDevice, ContentKind, DeviceRole, check_range, end_at};
 
 /// A change of a device, or a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +93,8 @@ impl BlockDevice for RecordingDevice {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

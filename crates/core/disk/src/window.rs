@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockDevice, check_range, moved};
+use crate::{BlockDevice, ContentKind, check_range, moved};
 
 /// The bytes `start..start + len` of another device.
 pub struct WindowDevice {
@@ -53,10 +53,10 @@ impl BlockDevice for WindowDevice {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         let len = len.min(self.len.saturating_sub(offset));
         if len > 0 {
-            self.inner.read_ahead(self.start + offset, len);
+            self.inner.read_ahead(self.start + offset, len, content);
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 
 /// Length of a region, in bytes.
 const REGION_BYTES: u64 = 4 << 20;
@@ -59,6 +59,7 @@ const DATA: ReadAheadStages =
 
 /// Bytes read of recently used regions.
 struct Regions {
+    content: ContentKind,
     limits: ReadAheadStages,
     slots: [AtomicU64; 1 << SLOTS_LOG],
 }
@@ -66,7 +67,8 @@ struct Regions {
 impl Ahead {
     /// Returns `None` if the device does not need read-ahead.
     pub(crate) fn of(device: &dyn BlockDevice) -> Option<Box<Self>> {
-        let (metadata, data) = (Regions::new(METADATA), Regions::new(DATA));
+        let (metadata, data) =
+            (Regions::new(ContentKind::Metadata, METADATA), Regions::new(ContentKind::Data, DATA));
         device
             .has_read_ahead()
             .then(|| Box::new(Self { metadata, data, credit: AtomicU64::new(0) }))
@@ -89,7 +91,7 @@ impl Ahead {
         } else if before == 0 && credit > 0 {
             self.credit.store(credit - 1, Ordering::Relaxed);
             let regions = if credit >= CREDIT_OF_NEXT { 2 } else { 1 };
-            device.read_ahead(region * REGION_BYTES, regions * REGION_BYTES);
+            device.read_ahead(region * REGION_BYTES, regions * REGION_BYTES, ContentKind::Data);
         }
     }
 
@@ -98,13 +100,13 @@ impl Ahead {
         for region in offset / REGION_BYTES..offset.saturating_add(len).div_ceil(REGION_BYTES) {
             self.data.set(region, COUNT_MASK);
         }
-        device.read_ahead(offset, len);
+        device.read_ahead(offset, len, ContentKind::Data);
     }
 }
 
 impl Regions {
-    fn new(limits: ReadAheadStages) -> Self {
-        Self { limits, slots: [const { AtomicU64::new(0) }; 1 << SLOTS_LOG] }
+    fn new(content: ContentKind, limits: ReadAheadStages) -> Self {
+        Self { content, limits, slots: [const { AtomicU64::new(0) }; 1 << SLOTS_LOG] }
     }
 
     fn note(&self, device: &dyn BlockDevice, offset: u64, len: u64) {
@@ -115,11 +117,15 @@ impl Regions {
         // Each stage starts once, when its limit is passed. Threads that pass it at the same time start it twice, which
         // costs little.
         if passed(self.limits.next) {
-            device.read_ahead(start, 2 * REGION_BYTES);
+            device.read_ahead(start, 2 * REGION_BYTES, self.content);
         } else if passed(self.limits.all) {
-            device.read_ahead(start, REGION_BYTES);
+            device.read_ahead(start, REGION_BYTES, self.content);
         } else if passed(self.limits.following) {
-            device.read_ahead(offset, FOLLOWING_BYTES.min(REGION_BYTES - (offset - start)));
+            device.read_ahead(
+                offset,
+                FOLLOWING_BYTES.min(REGION_BYTES - (offset - start)),
+                self.content,
+            );
         }
     }
 
@@ -170,7 +176,7 @@ mod tests {
             true
         }
 
-        fn read_ahead(&self, offset: u64, len: u64) {
+        fn read_ahead(&self, offset: u64, len: u64, _: ContentKind) {
             self.0.lock().push((offset, len));
         }
 

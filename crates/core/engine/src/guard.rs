@@ -10,7 +10,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{BlockDevice, DeviceRole};
+use disk::{BlockDevice, ContentKind, DeviceRole};
 
 use crate::{Corruption, Result};
 
@@ -112,8 +112,8 @@ impl BlockDevice for Guard {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 
 /// One range of a [`MappedDevice`].
 pub struct Piece {
@@ -152,11 +152,11 @@ impl BlockDevice for MappedDevice {
         self.members.iter().any(|member| member.has_read_ahead())
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         let len = len.min(self.len.saturating_sub(offset));
         let _ = self.each(offset, len, |range, place| {
             if let Some((device, at)) = place {
-                device.read_ahead(at, range.len() as u64);
+                device.read_ahead(at, range.len() as u64, content);
             }
             Ok(())
         });

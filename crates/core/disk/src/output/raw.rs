@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::{BlockDevice, FileAt, is_zero};
 
 use crate::output::Error;
+use crate::ranges::merged;
 
 /// Granularity of holes and free space in bytes. Smaller ones are read.
 pub(crate) const UNIT_BYTES: u64 = 4096;
@@ -75,15 +76,10 @@ impl<'a> Raw<'a> {
     }
 
     fn of(source: RawSource<'a>, len: u64, mut free: Vec<Range<u64>>) -> Self {
-        free.sort_by_key(|range| range.start);
-        let mut whole: Vec<Range<u64>> = Vec::new();
-        for range in free {
-            let range = range.start..range.end.min(len);
-            match whole.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => whole.push(range),
-            }
+        for range in &mut free {
+            range.end = range.end.min(len);
         }
+        let mut whole = merged(free, 0);
         let is_device = matches!(source, RawSource::Device(_));
         for range in &mut whole {
             // Free space at the end of a device includes its last unit, which may be shorter.

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 
 pub use header::{About, OverlayError};
 
-use crate::{BlockDevice, check_range, moved};
+use crate::{BlockDevice, ContentKind, check_range, moved};
 use header::HEADER_BYTES;
 use index::Index;
 use zeros_after::ZerosAfter;
@@ -253,8 +253,8 @@ impl BlockDevice for OverlayFile {
         self.below.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.below.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.below.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

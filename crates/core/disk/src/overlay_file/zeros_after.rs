@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockDevice, check_range};
+use crate::{BlockDevice, ContentKind, check_range};
 
 /// Read-only device of `len` bytes that starts with `below`.
 pub(super) struct ZerosAfter {
@@ -44,10 +44,10 @@ impl BlockDevice for ZerosAfter {
         self.below.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         let len = self.count_below(offset, len);
         if len > 0 {
-            self.below.read_ahead(offset, len);
+            self.below.read_ahead(offset, len, content);
         }
     }
 

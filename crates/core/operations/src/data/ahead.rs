@@ -1,5 +1,6 @@
 //! Read-ahead of directories on devices with slow reads.
 
+use disk::ContentKind;
 use vfs::ExtentPlace;
 
 use super::{FileHandle, ReadFiles, bytes_at};
@@ -23,7 +24,7 @@ pub(crate) fn read_ahead<F: ReadFiles>(fs: &F, directory: &F::Inode) {
         let Ok((place, available)) = bytes_at(fs, directory, at) else { return };
         let len = available.min(end - at);
         if let ExtentPlace::Device(place) = place {
-            fs.engine().device().read_ahead(place, len);
+            fs.engine().device().read_ahead(place, len, ContentKind::Metadata);
         }
         at += len.max(1);
         if at >= end {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use disk::ContentKind;
 use engine::Engine;
 use smallvec::SmallVec;
 use vfs::{Error, ExtentPlace, FilePart, FileType, MappedExtent, Result};
@@ -56,7 +57,7 @@ pub fn note_reading(engine: &Engine, file_offset: u64, place: u64, wanted: u64, 
     }
     if file_offset == 0 && rest > wanted {
         // A reader of the start usually reads on, and small files are read as a whole.
-        engine.device().read_ahead(place, rest.min(START_BYTES_MAX));
+        engine.device().read_ahead(place, rest.min(START_BYTES_MAX), ContentKind::Data);
     }
     engine.note_reading(place, wanted);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use engine::Txn;
 use engine::locks::atomic::AtomicU32;
 use operations::groups;
@@ -154,7 +154,7 @@ impl Groups {
             // The descriptors are contiguous, except those of META_BG.
             let start = geometry.byte_of(geometry.gdt_block(0));
             let len = u64::from(geometry.gdt_blocks()) * u64::from(geometry.block_size());
-            device.read_ahead(start, len);
+            device.read_ahead(start, len, ContentKind::Metadata);
         }
         for index in 0..geometry.gdt_blocks() {
             device

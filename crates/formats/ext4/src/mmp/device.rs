@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use disk::{BlockDevice, DeviceRole};
+use disk::{BlockDevice, ContentKind, DeviceRole};
 use parking_lot::{Condvar, Mutex};
 use zerocopy::IntoBytes;
 
@@ -294,8 +294,8 @@ impl BlockDevice for MmpDevice {
         self.shared.block.device.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.shared.block.device.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.shared.block.device.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use engine::{BufferId, Corruption, Txn};
 use vfs::Result;
 use zerocopy::big_endian::U32;
@@ -39,7 +39,8 @@ pub(crate) fn read(
     };
     if device.has_read_ahead() {
         let wanted = groups.clone().map(AgNumber).take(AHEAD_MAX);
-        wanted.for_each(|ag| device.read_ahead(place(ag), sectors.len() as u64));
+        let len = sectors.len() as u64;
+        wanted.for_each(|ag| device.read_ahead(place(ag), len, ContentKind::Metadata));
     }
     for ag in groups.map(AgNumber) {
         let offset = place(ag);

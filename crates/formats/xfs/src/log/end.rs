@@ -5,7 +5,7 @@
 //! in any order. So blocks of the previous cycle may be left between newer ones just before the end, and the last
 //! record may be incomplete. Everything after the first such block was never completely written, and is discarded.
 
-use disk::{BlockDevice, DeviceRole};
+use disk::{BlockDevice, ContentKind, DeviceRole};
 use vfs::{Error, Result};
 
 use super::area::Area;
@@ -151,7 +151,8 @@ impl<'a> Ring<'a> {
         let len = u64::from(range.end - range.start);
         for probe in 1..1 << PROBES_LOG {
             let block = u64::from(range.start) + ((len * probe) >> PROBES_LOG);
-            self.device.read_ahead(self.start + block * BLOCK_SIZE as u64, BLOCK_SIZE as u64);
+            let start = self.start + block * BLOCK_SIZE as u64;
+            self.device.read_ahead(start, BLOCK_SIZE as u64, ContentKind::Metadata);
         }
     }
 

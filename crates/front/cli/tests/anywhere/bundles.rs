@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::{WebServer, scratch};
 
@@ -109,6 +110,28 @@ fn an_extraction_requests_contents_once() {
         assert!(found == expected, "{format}");
         let told = check_reading(&server, found.len() as u64);
         eprintln!("{format}, extract: {told}");
+    }
+}
+
+/// Contents that are requested before the first read are fetched, although directories are between them.
+#[test]
+fn contents_are_prefetched_before_the_first_read() {
+    let dir = scratch();
+    make_many(&dir.path().join("many"));
+    let server = WebServer::new();
+    for format in ["ext4", "xfs"] {
+        serve_many(dir.path(), &server, format);
+        add_bundle(dir.path(), &server, format);
+        let image = ::diskwright::Image::open(&*server.url(format)).unwrap();
+        let _ = server.take_requests();
+        image.file_system().unwrap().paths().file_system().read_ahead(0, 1 << 30);
+        let (mut fetched, start) = (0, Instant::now());
+        while fetched < 38 << 20 {
+            assert!(start.elapsed() < Duration::from_secs(60), "{format}: {fetched} bytes");
+            thread::sleep(Duration::from_millis(5));
+            let ranges = server.take_requests().into_iter().filter_map(|request| request.range);
+            fetched += ranges.map(|range| range.end - range.start).sum::<u64>();
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::BlockDevice;
+use disk::ranges::merged;
+use disk::{BlockDevice, ContentKind};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use vfs::survey::LogState;
@@ -66,7 +67,7 @@ impl Source {
         let DomainBlocks { mut runs, log, mut remarks, .. } = used;
         if shape.log == LogState::Replayed {
             let before = before_replay(path, &options, &device, shape.blocks, progress)?;
-            runs = union(runs, before);
+            runs = merged([runs, before].concat(), 0);
         }
         let block_bytes = shape.block_size;
         let bytes = shape.blocks.saturating_mul(block_bytes.into());
@@ -154,20 +155,6 @@ fn before_replay(
     if used.is_complete { Ok(used.runs) } else { Err(Error::Stopped) }
 }
 
-/// Returns the union of two lists of ranges, each in order.
-fn union(one: Vec<Range<u64>>, two: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let mut all = [one, two].concat();
-    all.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in all {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
 /// View of a device in which bytes that are not in use are zeros. They are not read.
 pub(super) struct UsedDevice {
     inner: Arc<dyn BlockDevice>,
@@ -207,7 +194,7 @@ impl BlockDevice for UsedDevice {
         let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.len);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         if self.inner.has_read_ahead() {
-            self.inner.read_ahead(end, READ_AHEAD_BYTES);
+            self.inner.read_ahead(end, READ_AHEAD_BYTES, ContentKind::Data);
         }
         let mut next = self.runs.partition_point(|run| run.end <= offset);
         let mut done = offset;
@@ -337,11 +324,5 @@ mod tests {
             }
         }
         assert!(device.read_at(len - 1, &mut [0; 2]).is_err());
-    }
-
-    #[test]
-    fn ranges_of_two_states_are_joined() {
-        let two = union(vec![0..5, 10..12, 20..30], vec![3..7, 12..13, 40..41]);
-        assert_eq!(two, [0..7, 10..13, 20..30, 40..41]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use disk::ranges::merged;
+
 /// Unit of a bundle in bytes.
 pub(super) const UNIT_BYTES: u64 = remote::bundle::format::UNIT_BYTES;
 
@@ -21,14 +23,7 @@ impl Order {
     pub(super) fn of(parts: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut ranges: Vec<Range<u64>> = parts.into_iter().map(units).collect();
         ranges.retain(|range| !range.is_empty());
-        ranges.sort_unstable_by_key(|range| range.start);
-        let mut allowed: Vec<Range<u64>> = Vec::new();
-        for range in ranges {
-            match allowed.last_mut() {
-                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-                _ => allowed.push(range),
-            }
-        }
+        let allowed = merged(ranges, 0);
         let mut count = 0;
         let mut before = Vec::with_capacity(allowed.len());
         for range in &allowed {

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use parking_lot::Mutex;
 use remote::publish::record::RecordingReads;
 
@@ -47,8 +47,8 @@ impl BlockDevice for RemoteReads {
         true
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
         let mut asked = self.asked.lock();
         if len <= UNIT_BYTES && asked.len() < ASKED_MAX {
             asked.push(offset..offset.saturating_add(len));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use disk::{BlockDevice, DeviceRole, end_at};
+use disk::{BlockDevice, ContentKind, DeviceRole, end_at};
 
 use crate::{Error, Outcome};
 
@@ -93,8 +93,8 @@ impl BlockDevice for Meter {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

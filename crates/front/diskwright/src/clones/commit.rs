@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use disk::{BlockDevice, FileAt, is_zero};
+use disk::{BlockDevice, ContentKind, FileAt, is_zero};
 use serde::Serialize;
 
 use super::overlay::{self, BaseAccess};
@@ -89,7 +89,7 @@ fn copy(
     let len = device.len();
     for start in (0..len).step_by(PIECE_BYTES as usize) {
         let count = PIECE_BYTES.min(len - start);
-        device.read_ahead(start + count, 8 * PIECE_BYTES);
+        device.read_ahead(start + count, 8 * PIECE_BYTES, ContentKind::Data);
         if device.known_zeros(start, count) != Some(start..start + count) {
             let piece = &mut buffer[..count as usize];
             device.read_at(start, piece).map_err(|e| Error::host("read", image, e))?;

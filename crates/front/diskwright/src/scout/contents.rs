@@ -6,6 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ops::{ControlFlow, Range};
 
+use disk::ranges::merged;
 use parking_lot::{Condvar, Mutex};
 use vfs::path::{Order, WalkSteps};
 use vfs::{Attributes, ExtentPlace, FileSystem, FileType, Ino};
@@ -175,7 +176,7 @@ impl Batch {
 
     /// Requests all extents, in the order of the device. The next batch is larger.
     pub(super) fn request(&mut self, fs: &dyn FileSystem) {
-        for extent in merged(std::mem::take(&mut self.extents)) {
+        for extent in merged(std::mem::take(&mut self.extents), GAP_BYTES_MAX) {
             fs.read_ahead(extent.start, extent.end - extent.start);
         }
         self.bytes = 0;
@@ -183,31 +184,9 @@ impl Batch {
     }
 }
 
-/// Sorts extents, and merges those with small gaps between them.
-fn merged(mut extents: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    extents.sort_unstable_by_key(|extent| extent.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for extent in extents {
-        match merged.last_mut() {
-            Some(last) if extent.start <= last.end.saturating_add(GAP_BYTES_MAX) => {
-                last.end = last.end.max(extent.end);
-            }
-            _ => merged.push(extent),
-        }
-    }
-    merged
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn neighbours_share_a_request() {
-        let far = 3 * GAP_BYTES_MAX;
-        let extents = vec![far..far + 1, 20..30, 0..10, 5..40, far + 1..far + 9];
-        assert_eq!(merged(extents), [0..40, far..far + 9]);
-    }
 
     #[test]
     fn the_lead_is_limited_and_late_files_are_not_counted() {

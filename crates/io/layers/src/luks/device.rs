@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use parking_lot::Mutex;
 
 use super::cipher::{Keyed, SECTOR};
@@ -180,10 +180,10 @@ impl BlockDevice for LuksDevice {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         let len = len.min(self.len.saturating_sub(offset));
         if len > 0 {
-            self.inner.read_ahead(self.start + offset, len);
+            self.inner.read_ahead(self.start + offset, len, content);
         }
     }
 

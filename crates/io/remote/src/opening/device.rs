@@ -5,16 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::BlockDevice;
+use disk::ranges::merged;
+use disk::{BlockDevice, ContentKind};
 
 use super::frames::FrameSource;
 use crate::bundle::format::FRAME_BYTES;
 use crate::bundle::{ExtentSource, Tables, warn};
 use crate::place::lazy::{LazyDevice, LazyOptions};
-
-/// Maximum number of bytes that a reader of metadata prefetches behind them. A longer request that begins at metadata is
-/// for the contents of a region.
-const AROUND_METADATA_BYTES_MAX: u64 = 1 << 20;
 
 /// Maximum distance of parts of the image in one request, in bytes.
 const GAP_BYTES_MAX: u64 = 128 << 10;
@@ -27,9 +24,6 @@ pub struct BundledDevice {
     tables: Arc<Tables>,
     name: String,
     is_off: AtomicBool,
-    /// True when bytes of the image were read. Before that, prefetching around metadata fetches file contents that are
-    /// probably not needed.
-    has_read_image: AtomicBool,
 }
 
 impl BundledDevice {
@@ -48,14 +42,8 @@ impl BundledDevice {
         let above =
             LazyOptions { disk: None, tries: 1, request_bytes: FRAME_BYTES, ..options.clone() };
         let stream = LazyDevice::new(Arc::new(source), above);
-        let device = Self {
-            image,
-            stream,
-            tables,
-            name: name.to_owned(),
-            is_off: AtomicBool::new(false),
-            has_read_image: AtomicBool::new(false),
-        };
+        let device =
+            Self { image, stream, tables, name: name.to_owned(), is_off: AtomicBool::new(false) };
         device.read_start();
         device
     }
@@ -85,15 +73,7 @@ impl BundledDevice {
         parts.filter(|(_, source)| *source == ExtentSource::Image).map(|(part, _)| part)
     }
 
-    /// Returns whether a reader of metadata prefetches what follows them.
-    fn is_around_metadata(&self, range: &Range<u64>) -> bool {
-        let first = range.start..range.end.min(range.start.saturating_add(1));
-        range.end - range.start <= AROUND_METADATA_BYTES_MAX
-            && self.tables.index.parts(first).any(|(_, source)| source != ExtentSource::Image)
-    }
-
     fn read_image(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.has_read_image.store(true, Ordering::Relaxed);
         self.image.read_at(offset, buf)
     }
 
@@ -113,18 +93,6 @@ impl BundledDevice {
             warn(&self.name, error);
         }
     }
-}
-
-/// Joins ascending ranges with small gaps between them.
-fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start - last.end <= GAP_BYTES_MAX => last.end = range.end,
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 impl BlockDevice for BundledDevice {
@@ -165,18 +133,17 @@ impl BlockDevice for BundledDevice {
         self.image.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
         if !self.has_bundle() {
-            return self.image.read_ahead(offset, len);
+            return self.image.read_ahead(offset, len, content);
         }
         let range = offset..offset.saturating_add(len).min(self.len());
-        // Frames are prefetched by their own order.
-        if self.has_read_image.load(Ordering::Relaxed) && !self.is_around_metadata(&range)
-            || !self.tables.index.overlaps(&range)
-        {
-            for part in joined(self.parts_of_image(range)) {
-                self.image.read_ahead(part.start, part.end - part.start);
-            }
+        // Around metadata are contents that a reader of metadata does not need. The bundle prefetches by its own order.
+        if content == ContentKind::Metadata && self.tables.index.overlaps(&range) {
+            return;
+        }
+        for part in merged(self.parts_of_image(range).collect(), GAP_BYTES_MAX) {
+            self.image.read_ahead(part.start, part.end - part.start, content);
         }
     }
 

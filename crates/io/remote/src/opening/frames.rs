@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -99,7 +99,7 @@ impl Inner {
     fn read_ahead(&self, start: u64) {
         let before = self.fetched.fetch_add(1, Ordering::Relaxed);
         let bytes = AHEAD_BYTES.start << before.saturating_sub(1).min(8);
-        self.stored.read_ahead(start, bytes.min(AHEAD_BYTES.end));
+        self.stored.read_ahead(start, bytes.min(AHEAD_BYTES.end), ContentKind::Metadata);
     }
 
     fn refused(&self, error: &dyn std::fmt::Display) -> FetchError {

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use parking_lot::Mutex;
 
 /// Granularity of a record in bytes. Each unit occurs at most once.
@@ -125,8 +125,8 @@ impl BlockDevice for RecordingReads {
         self.inner.has_read_ahead()
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
-        self.inner.read_ahead(offset, len);
+    fn read_ahead(&self, offset: u64, len: u64, content: ContentKind) {
+        self.inner.read_ahead(offset, len, content);
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

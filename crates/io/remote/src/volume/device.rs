@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::place::runtime::{self, block_on};
 use bytes::Bytes;
-use disk::{BlockDevice, is_zero};
+use disk::{BlockDevice, ContentKind, is_zero};
 use slatedb::Db;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 
@@ -329,7 +329,7 @@ impl BlockDevice for Volume {
         self.geometry.has_bulk
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, _content: ContentKind) {
         self.writer.reader.read_ahead(offset, len);
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::place::runtime::block_on;
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use slatedb::DbReader;
 
 use crate::volume::blocks::{Geometry, Scan};
@@ -117,7 +117,7 @@ impl BlockDevice for View {
         self.reader.geometry.has_bulk
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, _content: ContentKind) {
         self.reader.read_ahead(offset, len);
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use diskwright_remote::place::disk_cache::DiskCache;
 use diskwright_remote::place::lazy::{FetchError, LazyDevice, LazyOptions, RangeSource};
 use diskwright_remote::place::object::ObjectSource;
@@ -108,8 +108,8 @@ fn prefetched_chunks_are_in_transit_within_the_limit() {
     let source = PatternSource::new(1000 * CHUNK);
     let options = LazyOptions { read_ahead_bytes: 10 * CHUNK, ..LazyOptions::default() };
     let device = LazyDevice::new(source.clone(), options.clone());
-    device.read_ahead(500, 3000);
-    device.read_ahead(2000, u64::MAX);
+    device.read_ahead(500, 3000, ContentKind::Data);
+    device.read_ahead(2000, u64::MAX, ContentKind::Data);
     assert_reads(&device, 0, 1);
     assert_reads(&device, 7_999, 1);
     // A budget's length of the second request waits for the first one, and the rest is ignored.
@@ -120,7 +120,7 @@ fn prefetched_chunks_are_in_transit_within_the_limit() {
 
     let device = LazyDevice::new(source.clone(), LazyOptions { read_ahead_bytes: 0, ..options });
     assert!(!device.has_read_ahead());
-    device.read_ahead(0, 5000);
+    device.read_ahead(0, 5000, ContentKind::Data);
     assert_reads(&device, 20, 1);
     assert_eq!(source.taken(), [(0, 1000)]);
 }
@@ -185,7 +185,7 @@ fn a_second_process_reads_from_disk_and_damage_is_fetched_again() {
     data[5500] ^= 1;
     std::fs::write(image.join("data"), data).unwrap();
     let device = LazyDevice::new(source.clone(), options());
-    device.read_ahead(19_000, 2000);
+    device.read_ahead(19_000, 2000, ContentKind::Data);
     assert_reads(&device, 0, 21_000);
     assert_eq!(source.taken(), [(5000, 6000), (20_000, 21_000)]);
     // The directory disappears, or has no space: reads become slow, but do not fail.

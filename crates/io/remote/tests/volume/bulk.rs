@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use diskwright_remote::volume::{View, Volume, clone, snapshot, survey};
 use object_store::ObjectStoreExt;
 use remote::place::runtime::block_on;
@@ -90,7 +90,7 @@ fn adjacent_blocks_are_read_with_few_gets() {
     // A prefetch and a read that waits for it make one request.
     let view = View::open(&bucket.at("v"), None, &options()).unwrap();
     for start in [0, 8 << 20] {
-        view.read_ahead(start, 4 << 20);
+        view.read_ahead(start, 4 << 20, ContentKind::Data);
         assert_read(&view, start, &data[start as usize..][..4 * MIB], "prefetched");
     }
     // A read that begins at the end of a prefetch may repeat its requests.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use diskwright_remote::volume::{Options, View, Volume, snapshot};
 
 use super::device::create;
@@ -38,7 +38,7 @@ fn needs_database(bucket: &Bucket, read: impl Fn()) -> bool {
 fn prefetch(device: &dyn BlockDevice, bucket: &Bucket, offset: u64, len: u64) {
     let gets = || bucket.conduct.bulk.gets.load(Ordering::Relaxed);
     let before = gets();
-    device.read_ahead(offset, len);
+    device.read_ahead(offset, len, ContentKind::Data);
     while gets() == before {
         thread::sleep(Duration::from_millis(1));
     }
@@ -132,7 +132,7 @@ fn a_read_never_returns_older_data_than_the_last_complete_write() {
     let read = |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         while !ended.load(Ordering::Relaxed) {
-            volume.read_ahead(0, 8 * MIB);
+            volume.read_ahead(0, 8 * MIB, ContentKind::Data);
             let first = random.u64(..BLOCKS);
             let count = random.u64(1..=64).min(BLOCKS - first);
             let load = |block: u64| written[block as usize].load(Ordering::Acquire);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use disk::BlockDevice;
+use disk::{BlockDevice, ContentKind};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
@@ -385,7 +385,7 @@ impl BlockDevice for LazyDevice {
         self.shared.options.read_ahead_bytes > 0
     }
 
-    fn read_ahead(&self, offset: u64, len: u64) {
+    fn read_ahead(&self, offset: u64, len: u64, _content: ContentKind) {
         if self.has_read_ahead() {
             self.shared.read_ahead_later(offset..offset.saturating_add(len));
         }
