@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use disk::{BlockDevice, ContentKind};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -57,7 +57,7 @@ impl RangeSource for FrameSource {
         &self.inner.identity
     }
 
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>> {
         let inner = Arc::clone(&self.inner);
         async move {
             // Decompression is CPU-bound, and the device below may wait for requests.
@@ -74,14 +74,10 @@ impl RangeSource for FrameSource {
 
 impl Inner {
     /// Returns the contents of whole frames.
-    fn fetch(&self, range: &Range<u64>) -> Result<Bytes, FetchError> {
+    fn fetch(&self, range: &Range<u64>) -> Result<Vec<Bytes>, FetchError> {
         let numbers = range.start / FRAME_BYTES..range.end.div_ceil(FRAME_BYTES);
-        let mut contents = BytesMut::new();
-        for number in numbers {
-            let frame = self.frame(number as u32).map_err(|error| self.refused(&error))?;
-            contents.extend_from_slice(&frame);
-        }
-        Ok(contents.freeze())
+        let frame = |number| self.frame(number as u32).map(Bytes::from);
+        numbers.map(frame).collect::<io::Result<_>>().map_err(|error| self.refused(&error))
     }
 
     fn frame(&self, number: u32) -> io::Result<Vec<u8>> {

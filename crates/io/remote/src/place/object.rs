@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStoreExt};
 
-use crate::place::lazy::{FetchError, RangeSource};
+use crate::place::lazy::{FetchError, Pieces, RangeSource};
 use crate::place::runtime;
 use crate::place::store::Location;
 
@@ -96,7 +96,7 @@ impl ObjectSource {
         &self.pin
     }
 
-    async fn fetch_range(&self, range: Range<u64>) -> Result<Bytes, FetchError> {
+    async fn fetch_range(&self, range: Range<u64>) -> Result<Vec<Bytes>, FetchError> {
         let options = GetOptions {
             if_match: self.pin.etag.clone().filter(|etag| !is_weak(etag)),
             ..GetOptions::new().with_range(Some(GetRange::Bounded(range)))
@@ -109,7 +109,7 @@ impl ObjectSource {
         if found != self.pin {
             return Err(self.changed(found.to_string()));
         }
-        body(answer, &self.location, &self.shown).await
+        body(answer, CHUNK_BYTES, &self.location, &self.shown).await
     }
 
     /// Returns the error for a replaced object, with its current version.
@@ -134,10 +134,11 @@ impl RangeSource for ObjectSource {
         &self.identity
     }
 
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>> {
         if range.end <= self.head.len() as u64 {
-            let bytes = self.head.slice(range.start as usize..range.end as usize);
-            return std::future::ready(Ok(bytes)).boxed();
+            let bytes = &self.head[range.start as usize..range.end as usize];
+            let pieces = bytes.chunks(CHUNK_BYTES as usize).map(|piece| self.head.slice_ref(piece));
+            return std::future::ready(Ok(pieces.collect())).boxed();
         }
         self.fetch_range(range).boxed()
     }
@@ -183,7 +184,8 @@ async fn first(location: &Location, shown: &str, bytes: u64) -> Result<(Pin, Byt
     let options = GetOptions::new().with_range(Some(GetRange::Bounded(0..bytes)));
     let answer = get(location, shown, options).await?;
     let pin = Pin::of(&answer.meta);
-    let head = body(answer, location, shown).await?;
+    let head = body(answer, bytes.max(1), location, shown).await?;
+    let head = head.into_iter().next().unwrap_or_default();
     if head.len() as u64 == pin.len.min(bytes) {
         return Ok((pin, head));
     }
@@ -191,19 +193,26 @@ async fn first(location: &Location, shown: &str, bytes: u64) -> Result<(Pin, Byt
     Err(FetchError::Transient { address: shown.to_owned(), reason })
 }
 
-async fn body(answer: GetResult, location: &Location, shown: &str) -> Result<Bytes, FetchError> {
+/// Reads the body of an answer into pieces.
+async fn body(
+    answer: GetResult,
+    piece_bytes: u64,
+    location: &Location,
+    shown: &str,
+) -> Result<Vec<Bytes>, FetchError> {
     let len = answer.range.end - answer.range.start;
-    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0).min(8 << 20));
+    let (mut pieces, mut found) = (Pieces::new(piece_bytes as usize, len), 0);
     let mut parts = answer.into_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| told(&error, &location.path, shown))?;
-        bytes.extend_from_slice(&part);
-        if bytes.len() as u64 > len {
+        found += part.len() as u64;
+        if found > len {
             let reason = format!("the server sent more than the {len} requested bytes");
             return Err(FetchError::Transient { address: shown.into(), reason });
         }
+        pieces.extend(&part);
     }
-    Ok(bytes.into())
+    Ok(pieces.finish())
 }
 
 /// Converts an error of the library. Its text may contain an address with a signature in its query, so it is not

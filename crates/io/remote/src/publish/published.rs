@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::place::lazy::{FetchError, RangeSource};
 use crate::place::store::Location;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt, stream};
 
@@ -51,38 +51,23 @@ impl Published {
         })
     }
 
-    /// Reads a range of the image. Returns either the whole range or an error.
+    /// Reads chunks by their numbers. Returns either all of them or an error.
     ///
     /// # Errors
-    /// If a chunk is missing, if it is damaged and still damaged after a second fetch, or if the store fails.
-    pub async fn read(&self, range: Range<u64>) -> Result<Bytes, Error> {
-        let (len, chunk_bytes) =
-            (self.manifest.image_bytes(), u64::from(self.manifest.chunk_bytes()));
-        if range.start > range.end || range.end > len {
-            let (start, end) = (range.start, range.end);
+    /// If a chunk does not exist, is missing in the store, or is damaged and still damaged after a second fetch, or if the
+    /// store fails.
+    pub async fn read(&self, chunks: Range<u32>) -> Result<Vec<Bytes>, Error> {
+        let (count, end) = (self.manifest.chunks(), chunks.end);
+        if end > count {
             return Err(Error::Usage(format!(
-                "bytes {start} to {end} are past the end of the image ({len} bytes)"
+                "chunk {end} is past the end of the image ({count} chunks)"
             )));
         }
-        let first = range.start / chunk_bytes;
-        let numbers = first..range.end.div_ceil(chunk_bytes).max(first);
-        if numbers.end - numbers.start == 1 {
-            let start = (range.start - first * chunk_bytes) as usize;
-            let count = (range.end - range.start) as usize;
-            return Ok(self.chunk(first as u32).await?.slice(start..start + count));
-        }
-        let chunks = stream::iter(numbers).map(|number| async move {
-            let chunk = self.chunk(number as u32).await?;
-            let start = number * chunk_bytes;
-            let inside = |at: u64| at.saturating_sub(start).min(chunk.len() as u64) as usize;
-            Ok(chunk.slice(inside(range.start)..inside(range.end)))
-        });
-        let all = BytesMut::with_capacity((range.end - range.start) as usize);
-        let append = |mut all: BytesMut, chunk: Bytes| async move {
-            all.extend_from_slice(&chunk);
-            Ok(all)
-        };
-        Ok(chunks.buffered(AT_A_TIME).try_fold(all, append).await?.freeze())
+        stream::iter(chunks)
+            .map(|number| self.chunk(number))
+            .buffered(AT_A_TIME)
+            .try_collect()
+            .await
     }
 
     async fn chunk(&self, number: u32) -> Result<Bytes, Error> {
@@ -116,8 +101,10 @@ impl RangeSource for Published {
         &self.identity
     }
 
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
-        self.read(range).map_err(of_fetch).boxed()
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>> {
+        let chunk_bytes = self.chunk_bytes();
+        let (first, end) = (range.start / chunk_bytes, range.end.div_ceil(chunk_bytes));
+        self.read(first as u32..end as u32).map_err(of_fetch).boxed()
     }
 
     fn known_zeros(&self, range: Range<u64>) -> Option<Range<u64>> {

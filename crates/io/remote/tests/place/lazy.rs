@@ -52,11 +52,12 @@ impl RangeSource for PatternSource {
         "a source of this test"
     }
 
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>> {
         self.asked.lock().push(range.clone());
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            Ok(range.map(byte).collect::<Vec<_>>().into())
+            let bytes: Vec<u8> = range.map(byte).collect();
+            Ok(bytes.chunks(CHUNK as usize).map(Bytes::copy_from_slice).collect())
         }
         .boxed()
     }

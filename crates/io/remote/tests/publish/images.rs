@@ -46,14 +46,14 @@ fn every_range_is_that_of_the_image() {
     let image = remote::publish::open(&location(store, "names/odd")).unwrap();
     let len = bytes.len() as u64;
     assert_eq!(image.manifest().image_bytes(), len);
-    let places = [0, 1, 4095, 4096, 4097, 9000, 16_384, 20_480, len - 1, len];
-    for start in places {
-        for end in places.into_iter().filter(|&end| end >= start) {
+    for start in 0..6 {
+        for end in start..=6 {
             let found = remote::place::runtime::block_on(image.read(start..end)).unwrap();
-            assert!(found == bytes[start as usize..end as usize], "{start}..{end}");
+            let expected = bytes.chunks(CHUNK).take(end as usize).skip(start as usize);
+            assert!(expected.eq(found), "{start}..{end}");
         }
     }
-    let past = remote::place::runtime::block_on(image.read(0..len + 1)).unwrap_err();
+    let past = remote::place::runtime::block_on(image.read(0..7)).unwrap_err();
     assert!(matches!(past, Error::Usage(_)), "{past}");
 }
 
@@ -123,9 +123,8 @@ fn a_directory_is_a_store_too() {
     assert_eq!(image.order().next(), Some(3 * CHUNK as u64..4 * CHUNK as u64));
     let by_digest =
         remote::publish::open(&location(store(), &format!("pub/manifests/{}", report.manifest)));
-    let read =
-        remote::place::runtime::block_on(by_digest.unwrap().read(0..4 * CHUNK as u64)).unwrap();
-    assert!(read == contents("abcd"));
+    let read = remote::place::runtime::block_on(by_digest.unwrap().read(0..4)).unwrap();
+    assert!(read.concat() == contents("abcd"));
     let options = remote::publish::SweepOptions {
         older_than: std::time::Duration::ZERO,
         ..Default::default()

@@ -83,8 +83,8 @@ pub(crate) fn sweep_with(store: &Watched, hours: u64, patience: Patience) -> Res
 /// Reads the whole image of a name.
 pub(crate) fn read(store: &Watched, name: &str) -> Result<Vec<u8>, Error> {
     let image = remote::publish::open(&location(store.clone(), &format!("images/names/{name}")))?;
-    let len = image.manifest().image_bytes();
-    remote::place::runtime::block_on(image.read(0..len)).map(Vec::from)
+    let chunks = image.manifest().chunks();
+    remote::place::runtime::block_on(image.read(0..chunks)).map(|chunks| chunks.concat())
 }
 
 /// Asserts that every name has its manifest, and every manifest all its chunks.

@@ -67,7 +67,7 @@ pub(super) enum Piece {
 pub(super) struct ChunkFetch {
     /// Numbers of the chunks.
     pub(super) chunks: Range<u64>,
-    outcome: Mutex<Option<Result<Bytes, FetchError>>>,
+    outcome: Mutex<Option<Result<Vec<Bytes>, FetchError>>>,
     is_finished: Condvar,
 }
 
@@ -76,18 +76,19 @@ impl ChunkFetch {
         Arc::new(Self { chunks, outcome: Mutex::default(), is_finished: Condvar::new() })
     }
 
-    /// Waits for the run and returns the bytes of all its chunks.
-    pub(super) fn wait(&self) -> Result<Bytes, FetchError> {
+    /// Waits for the run and returns the bytes of one of its chunks.
+    pub(super) fn wait(&self, chunk: u64) -> Result<Bytes, FetchError> {
         let mut outcome = self.outcome.lock();
         loop {
             if let Some(outcome) = &*outcome {
-                return outcome.clone();
+                let pieces = outcome.as_ref().map_err(Clone::clone)?;
+                return Ok(pieces[(chunk - self.chunks.start) as usize].clone());
             }
             self.is_finished.wait(&mut outcome);
         }
     }
 
-    fn finish(&self, outcome: Result<Bytes, FetchError>) {
+    fn finish(&self, outcome: Result<Vec<Bytes>, FetchError>) {
         self.outcome.lock().get_or_insert(outcome);
         self.is_finished.notify_all();
     }
@@ -157,20 +158,13 @@ impl Chunks {
     }
 
     /// Ends a run: its chunks are in memory, or missing again after an error.
-    pub(super) fn finish(
-        &mut self,
-        run: &ChunkFetch,
-        chunk_bytes: u64,
-        outcome: Result<Bytes, FetchError>,
-    ) {
+    pub(super) fn finish(&mut self, run: &ChunkFetch, outcome: Result<Vec<Bytes>, FetchError>) {
         for chunk in run.chunks.clone() {
             self.slots.remove(&chunk);
         }
-        if let Ok(bytes) = &outcome {
-            let chunk_bytes = chunk_bytes as usize;
-            for (chunk, part) in run.chunks.clone().zip(bytes.chunks(chunk_bytes)) {
-                // A copy, so that one chunk does not keep the whole run in memory.
-                self.insert(chunk, Bytes::copy_from_slice(part));
+        if let Ok(pieces) = &outcome {
+            for (chunk, piece) in run.chunks.clone().zip(pieces) {
+                self.insert(chunk, piece.clone());
             }
         }
         run.finish(outcome);
@@ -310,11 +304,11 @@ mod tests {
         let ranges: Vec<_> = runs.iter().map(|run| run.chunks.clone()).collect();
         assert_eq!(ranges, [0..2, 3..6, 6..7]);
         assert!(chunks.pieces(0..7, 3).1.is_empty());
-        chunks.finish(&runs[0], 2, Ok(Bytes::from_static(b"aabb")));
-        assert_eq!(&*runs[0].wait().unwrap(), b"aabb");
+        chunks.finish(&runs[0], Ok(vec![Bytes::from_static(b"aa"), Bytes::from_static(b"bb")]));
+        assert_eq!(&*runs[0].wait(1).unwrap(), b"bb");
         let gone = FetchError::Refused { address: "a".into(), reason: "b".into() };
-        chunks.finish(&runs[1], 2, Err(gone));
-        assert!(runs[1].wait().is_err());
+        chunks.finish(&runs[1], Err(gone));
+        assert!(runs[1].wait(3).is_err());
         assert_eq!(chunks.missing(0..7), [3, 4, 5]);
     }
 }

@@ -143,11 +143,12 @@ impl LazyState {
         }
         let end = offset + buf.len() as u64;
         for (chunk, piece) in chunks.clone().zip(pieces) {
-            let (bytes, start) = match piece {
-                Piece::Ready(bytes) => (bytes, chunk * self.chunk_bytes),
-                Piece::Coming(run) => (run.wait()?, run.chunks.start * self.chunk_bytes),
+            let bytes = match piece {
+                Piece::Ready(bytes) => bytes,
+                Piece::Coming(run) => run.wait(chunk)?,
             };
-            let from = offset.max(chunk * self.chunk_bytes);
+            let start = chunk * self.chunk_bytes;
+            let from = offset.max(start);
             let to = end.min((chunk + 1).saturating_mul(self.chunk_bytes));
             let part = &bytes[(from - start) as usize..(to - start) as usize];
             buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
@@ -179,7 +180,7 @@ impl LazyState {
         drop(runtime::handle().spawn(ending.fetch()));
     }
 
-    async fn fetch(&self, run: &ChunkFetch, is_ahead: bool) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, run: &ChunkFetch, is_ahead: bool) -> Result<Vec<Bytes>, FetchError> {
         let places = if is_ahead { &self.ahead } else { &self.wanted };
         // The semaphore is never closed.
         let _place = places.acquire().await.ok();
@@ -314,36 +315,36 @@ struct Ending {
 impl Ending {
     async fn fetch(mut self) {
         let outcome = self.shared.fetch(&self.run, self.is_ahead).await;
-        if let Ok(bytes) = &outcome {
-            self.keep(bytes.clone()).await;
+        if let Ok(pieces) = &outcome {
+            self.keep(pieces.clone()).await;
         }
         self.finish(outcome);
     }
 
     /// Writes chunks to the disk cache before waiters wake up, because the process may exit right after that.
-    async fn keep(&self, bytes: Bytes) {
+    async fn keep(&self, pieces: Vec<Bytes>) {
         if self.shared.disk.is_none() {
             return;
         }
         let (shared, first) = (Arc::clone(&self.shared), self.run.chunks.start);
         let written = tokio::task::spawn_blocking(move || {
             let Some(disk) = &shared.disk else { return };
-            for (chunk, part) in (first..).zip(bytes.chunks(shared.chunk_bytes as usize)) {
-                disk.put(chunk, part);
+            for (chunk, piece) in (first..).zip(pieces) {
+                disk.put(chunk, &piece);
             }
         });
         // Chunks that are not stored are fetched again.
         let _ = written.await;
     }
 
-    fn finish(&mut self, outcome: Result<Bytes, FetchError>) {
+    fn finish(&mut self, outcome: Result<Vec<Bytes>, FetchError>) {
         self.is_done = true;
         if self.is_ahead {
             let bytes = self.shared.ahead_bytes_of(&self.run);
             self.shared.ahead_bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.has_come.notify_one();
         }
-        self.shared.chunks.lock().finish(&self.run, self.shared.chunk_bytes, outcome);
+        self.shared.chunks.lock().finish(&self.run, outcome);
         if self.is_ahead {
             self.shared.start_waiting();
         }

@@ -13,7 +13,7 @@ pub(super) async fn fetch(
     range: Range<u64>,
     options: &LazyOptions,
     count: impl Fn(),
-) -> Result<Bytes, FetchError> {
+) -> Result<Vec<Bytes>, FetchError> {
     let mut wait = options.wait;
     for _ in 1..options.tries {
         count();
@@ -30,12 +30,14 @@ pub(super) async fn fetch(
     once(source, range).await
 }
 
-async fn once(source: &dyn RangeSource, range: Range<u64>) -> Result<Bytes, FetchError> {
-    let bytes = source.fetch(range.clone()).await?;
-    if bytes.len() as u64 == range.end - range.start {
-        return Ok(bytes);
+async fn once(source: &dyn RangeSource, range: Range<u64>) -> Result<Vec<Bytes>, FetchError> {
+    let pieces = source.fetch(range.clone()).await?;
+    let found: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+    let expected = range.end - range.start;
+    let (chunk_bytes, last) = (source.chunk_bytes(), pieces.len().saturating_sub(1));
+    if found == expected && pieces[..last].iter().all(|piece| piece.len() as u64 == chunk_bytes) {
+        return Ok(pieces);
     }
-    let (found, expected) = (bytes.len(), range.end - range.start);
     Err(FetchError::Transient {
         address: source.identity().to_owned(),
         reason: format!("the server sent {found} of {expected} bytes at offset {}", range.start),

@@ -6,6 +6,7 @@
 mod chunks;
 mod device;
 mod fetch;
+mod pieces;
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -17,6 +18,7 @@ use futures_util::future::BoxFuture;
 use thiserror::Error;
 
 pub use device::LazyDevice;
+pub(crate) use pieces::Pieces;
 
 use crate::place::disk_cache::DiskCache;
 
@@ -34,8 +36,9 @@ pub trait RangeSource: Send + Sync {
     /// equal bytes. Examples are an address with its pinned ETag, and a digest.
     fn identity(&self) -> &str;
 
-    /// Fetches all bytes of `range`, which must be within the length, or fails.
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>>;
+    /// Fetches all bytes of `range`, or fails. The range starts at a chunk and ends at a chunk or at the end. The result
+    /// has one piece for each chunk, which should not share its memory with others.
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>>;
 
     /// Returns the first part of `range` that is known to be zeros, without fetching it.
     fn known_zeros(&self, _range: Range<u64>) -> Option<Range<u64>> {

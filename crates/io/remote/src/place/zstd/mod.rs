@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use structured_zstd::decoding::{ContentChecksum, FrameDecoder, StreamingDecoder};
 use thiserror::Error;
 
-use crate::place::lazy::{FetchError, RangeSource};
+use crate::place::lazy::{FetchError, Pieces, RangeSource};
 use table::{FrameLocation, FrameTable};
 
 /// Minimum and maximum of the fetch unit, in bytes.
@@ -87,11 +87,12 @@ impl RangeSource for ZstdSource {
         &self.identity
     }
 
-    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, FetchError>> {
+    fn fetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<Bytes>, FetchError>> {
+        let chunk_bytes = self.chunk_bytes() as usize;
         let inner = Arc::clone(&self.inner);
         async move {
             // Decompression is CPU-bound, and the device below may wait for requests.
-            let work = tokio::task::spawn_blocking(move || inner.fetch(&range)).await;
+            let work = tokio::task::spawn_blocking(move || inner.fetch(&range, chunk_bytes)).await;
             work.unwrap_or_else(|error| {
                 let address = self.inner.name.clone();
                 Err(FetchError::Refused { address, reason: error.to_string() })
@@ -107,8 +108,8 @@ impl RangeSource for ZstdSource {
 }
 
 impl Inner {
-    fn fetch(&self, range: &Range<u64>) -> Result<Bytes, FetchError> {
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+    fn fetch(&self, range: &Range<u64>, chunk_bytes: usize) -> Result<Vec<Bytes>, FetchError> {
+        let mut pieces = Pieces::new(chunk_bytes, range.end - range.start);
         for frame in self.table.frames(range) {
             let contents = self.frame(&frame).map_err(|error| FetchError::Refused {
                 address: self.name.clone(),
@@ -116,9 +117,9 @@ impl Inner {
             })?;
             let start = range.start.max(frame.contents.start) - frame.contents.start;
             let end = range.end.min(frame.contents.end) - frame.contents.start;
-            bytes.extend_from_slice(&contents[start as usize..end as usize]);
+            pieces.extend(&contents[start as usize..end as usize]);
         }
-        Ok(bytes.into())
+        Ok(pieces.finish())
     }
 
     /// Decompresses a frame and checks its length against the table.

@@ -162,7 +162,7 @@ impl Manifest {
 
     /// Returns the number of chunks of the image, including zero chunks.
     #[must_use]
-    pub(crate) fn chunks(&self) -> u32 {
+    pub fn chunks(&self) -> u32 {
         // `check_sizes` has ensured that this fits.
         self.image_bytes.div_ceil(self.chunk_bytes.into()) as u32
     }
