@@ -2,9 +2,9 @@
 
 # requests COUNTS: prints the total number.
 requests() { python3 -c 'import json, sys; print(sum(n for kind, n in json.loads(sys.argv[1]).items() if kind.isupper()))' "$1"; }
-now() { date +%s.%N; }
+now() { echo "${EPOCHREALTIME/,/.}"; }
 # since START: prints the elapsed seconds.
-since() { python3 -c 'import sys, time; print(f"{time.time() - float(sys.argv[1]):.2f}")' "$1"; }
+since() { awk -v start="$1" -v end="$(now)" 'BEGIN { printf "%.2f\n", end - start }'; }
 wait_mounted() {
     for _ in $(seq 300); do mountpoint -q "$1" && return; sleep 0.1; done
     fail "nothing is mounted at $1"
@@ -236,7 +236,8 @@ rate() {
     shift
     start=$(now)
     "$@" >/dev/null
-    echo "$title: $(python3 -c "import time; print(f'{512 * 1.048576 / (time.time() - $start):.0f}')") MB/s"
+    awk -v title="$title" -v start="$start" -v end="$(now)" \
+        'BEGIN { printf "%s: %.0f MB/s\n", title, 512 * 1.048576 / (end - start) }'
 }
 # objects put|get COUNT PARALLEL: transfers COUNT objects in each of PARALLEL processes.
 objects() {

@@ -121,9 +121,10 @@ bytes=$(start_of)
 for name in other ordered; do
     counts >/dev/null
     "$program" mount -o ro "$url/names/$name" "$mnt"
-    begun=$(date +%s.%N)
+    begun=${EPOCHREALTIME/,/.}
     [[ $(start_of) == "$bytes" ]] || fail "$name: the start reads something else"
-    python3 -c "import time; print(f'start, published as $name: {time.time() - $begun:.2f} s')"
+    awk -v name="$name" -v start="$begun" -v end="${EPOCHREALTIME/,/.}" \
+        'BEGIN { printf "start, published as %s: %.2f s\n", name, end - start }'
     "$program" unmount "$mnt"
     counts
     echo

@@ -1,5 +1,6 @@
 //! Loop devices.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command;
@@ -28,7 +29,19 @@ impl LoopDevice {
         let attached =
             losetup.args(options).args(["--find", "--show"]).arg(image.as_ref()).output().unwrap();
         assert!(attached.status.success(), "{losetup:?}: {attached:?}");
-        Self(String::from_utf8(attached.stdout).unwrap().trim().into())
+        let device = Self(String::from_utf8(attached.stdout).unwrap().trim().into());
+        // Those of an earlier image, if a test was stopped. They survive the detachment.
+        if device.has_partitions() {
+            let _ = command("partx").arg("--delete").arg(device.path()).status();
+        }
+        device
+    }
+
+    /// Returns whether the kernel has partitions of the device.
+    fn has_partitions(&self) -> bool {
+        let Some(name) = self.0.file_name() else { return false };
+        let Ok(entries) = fs::read_dir(Path::new("/sys/block").join(name)) else { return false };
+        entries.flatten().any(|entry| entry.path().join("partition").exists())
     }
 
     /// Returns the path of the device.

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -143,7 +145,14 @@ impl KernelPartition {
 impl Drop for KernelPartition {
     fn drop(&mut self) {
         let disk = self.0.to_str().unwrap().trim_end_matches("p1");
-        let _ = testkit::command("partx").args(["--delete", disk]).status();
+        // Fails while a list of another test reads the partition. The next image on this loop device would inherit it.
+        for _ in 0..200 {
+            let deleted = testkit::command("partx").args(["--delete", disk]).status();
+            if deleted.is_ok_and(|status| status.success()) || !self.0.exists() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

@@ -13,11 +13,20 @@ use crate::program::diskwright;
 /// its number.
 const FUNCTIONS: &str = r#"set -e
 modprobe ublk_drv
-serve() {
+start() {
     "$FILES/diskwright" serve "$@" --ublk --queues 2 2>server.log & server=$!
     until grep -q "serving at /dev/ublkb" server.log; do
-        kill -0 $server || { cat server.log; exit 1; }
+        kill -0 $server 2>/dev/null || return 1
         sleep 0.05
+    done
+}
+serve() {
+    tries=100
+    until start "$@"; do
+        # The kernel ends the requests of a killed server, and keeps its image open until then.
+        grep -q "in use by another program" server.log && tries=$((tries - 1)) && [ $tries -gt 0 ] ||
+            { cat server.log; exit 1; }
+        sleep 0.1
     done
     device=$(sed -n 's|.*serving at \(/dev/ublkb[0-9]*\).*|\1|p' server.log)
     number=${device#/dev/ublkb}
