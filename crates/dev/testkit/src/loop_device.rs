@@ -30,7 +30,7 @@ impl LoopDevice {
             losetup.args(options).args(["--find", "--show"]).arg(image.as_ref()).output().unwrap();
         assert!(attached.status.success(), "{losetup:?}: {attached:?}");
         let device = Self(String::from_utf8(attached.stdout).unwrap().trim().into());
-        // Those of an earlier image, if a test was stopped. They survive the detachment.
+        // Partitions of an earlier image survive its detachment, for example if a test was stopped.
         if device.has_partitions() {
             let _ = command("partx").arg("--delete").arg(device.path()).status();
         }
