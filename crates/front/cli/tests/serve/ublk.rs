@@ -14,6 +14,7 @@ use crate::program::diskwright;
 const FUNCTIONS: &str = r#"set -e
 modprobe ublk_drv
 start() {
+    : >server.log
     "$FILES/diskwright" serve "$@" --ublk --queues 2 2>server.log & server=$!
     until grep -q "serving at /dev/ublkb" server.log; do
         kill -0 $server 2>/dev/null || return 1
