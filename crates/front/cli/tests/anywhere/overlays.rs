@@ -112,7 +112,29 @@ fn a_record_replaces_a_link_and_does_not_follow_it() {
     ok(dir.path(), &format!("mount --record record ext4.img {place}"));
     assert_eq!(fs::read_to_string(point.path().join("etc/hostname")).unwrap(), "image\n");
     ok(dir.path(), &format!("unmount {place}"));
-    crate::mount::wait_until("the record", || fs::symlink_metadata(&record).unwrap().is_file());
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     assert!(!fs::read_to_string(&record).unwrap().is_empty());
+}
+
+/// A command after `unmount` can use the record.
+#[test]
+fn unmount_waits_for_the_record() {
+    require!(Fuse);
+    let dir = scratch();
+    let (server, _) = served(dir.path());
+    let point = Point::new();
+    let place = point.path().display();
+    for image in ["ext4.img", &server.url("xfs")] {
+        for round in 0..5 {
+            let record = format!("record{round}");
+            ok(dir.path(), &format!("mount --record {record} {image} {place}"));
+            assert_eq!(fs::read_to_string(point.path().join("etc/hostname")).unwrap(), "image\n");
+            ok(dir.path(), &format!("unmount {place}"));
+            assert!(
+                fs::read_to_string(dir.path().join(&record)).is_ok_and(|text| !text.is_empty()),
+                "{image}"
+            );
+            fs::remove_file(dir.path().join(&record)).unwrap();
+        }
+    }
 }

@@ -20,9 +20,10 @@ pub(super) struct ServingLock {
 }
 
 impl ServingLock {
-    /// Acquires the lock for a mount of an image, if it is writable and not a local file.
+    /// Acquires the lock for a mount of an image that is not a local file, if there is something to write at its end.
     pub(super) fn of(image: &Image, name: &OsStr) -> Option<Self> {
-        let is_far = image.is_writable() && opening::is_place(image.path());
+        let is_written = image.is_writable() || image.mounting.write_record.is_some();
+        let is_far = is_written && opening::is_place(image.path());
         if is_far && !Path::new(name).is_absolute() { Self::begin(name) } else { None }
     }
 

@@ -110,13 +110,21 @@ fn released(mount: &MountEntry, was_changed: bool, options: &UnmountOptions) -> 
     // Mounts with a chosen source name (`fsname=`) may be of different images.
     let is_same = |other: &MountEntry| other.is_ours() && other.source == mount.source;
     let is_place = words::is_place(&mount.source);
-    // A read-only remote image has nothing to release.
+    let other = if mount.source.is_absolute() || is_place {
+        mounts()?.into_iter().find(is_same)
+    } else {
+        None
+    };
     if is_place && !was_changed {
+        // A read-only remote image has nothing to release, but its server may write the record of a start.
+        if other.is_none()
+            && let Some(lock) = served::lock_of(mount.user(), mount.source.as_os_str())
+        {
+            let _ = wait(&lock, File::try_lock, options.patience.min(READER_TIMEOUT));
+        }
         return Ok(Released::Free);
     }
-    if (mount.source.is_absolute() || is_place)
-        && let Some(other) = mounts()?.into_iter().find(is_same)
-    {
+    if let Some(other) = other {
         return Ok(Released::Mounted(other.point));
     }
     if is_place {
