@@ -32,10 +32,13 @@ pub(super) async fn fetch(
 
 async fn once(source: &dyn RangeSource, range: Range<u64>) -> Result<Vec<Bytes>, FetchError> {
     let pieces = source.fetch(range.clone()).await?;
-    let found: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-    let expected = range.end - range.start;
-    let (chunk_bytes, last) = (source.chunk_bytes(), pieces.len().saturating_sub(1));
-    if found == expected && pieces[..last].iter().all(|piece| piece.len() as u64 == chunk_bytes) {
+    let lens = || pieces.iter().map(|piece| piece.len() as u64);
+    let (found, expected) = (lens().sum::<u64>(), range.end - range.start);
+    let (chunk_bytes, others) = (source.chunk_bytes(), pieces.len().saturating_sub(1));
+    // Readers find the piece of a chunk by its number. Only the last one may be shorter.
+    let are_chunks =
+        lens().take(others).all(|len| len == chunk_bytes) && lens().all(|len| len <= chunk_bytes);
+    if found == expected && are_chunks {
         return Ok(pieces);
     }
     Err(FetchError::Transient {
